@@ -26,7 +26,7 @@ from applyprune.model.fieldset import (
 )
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
-from applyprune.model.live import CRD, NAMESPACE, LiveObject
+from applyprune.model.live import CRD, NAMESPACE, LiveObject, mapping
 from applyprune.model.options import Options
 from applyprune.model.plan import ApplyStep, Desired, Fate, RemoveStep
 from applyprune.model.problem import Field, Mark, Problem
@@ -587,9 +587,9 @@ def with_immutable_fields_named(
     found = changed_fields(desired, live, created, manager)
     changes = _rejected(found, error, live)
     is_open = obstacle == NOT_ALLOWED
-    ending = "cannot be changed in place" + (
-        "; --recreate deletes and creates it" if is_open else ""
-    )
+    is_locked = mapping(live.body).get("immutable") is True  # a ConfigMap or Secret
+    ending = "cannot be changed in place" + (", as it has immutable: true" if is_locked else "")
+    ending += "; --recreate deletes and creates it" if is_open else ""
     if changes:
         named = and_more([str(change) for change in changes], _SHOWN)
         message, reason = f"{desired.ref}: {named} {ending}", ""

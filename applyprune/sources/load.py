@@ -591,6 +591,11 @@ def _nearest(text: str, origin: Origin, path: Field) -> tuple[Field, Origin]:
     if not 0 < origin.line <= len(lines_of(text)):
         return (), origin
     known, place = nearest(text, origin.line, path)
+    if path[:1] == ("data",) and known < len(path):
+        plain: Field = ("stringData", *path[1:])  # the server stores it in data
+        known_plain, place_plain = nearest(text, origin.line, plain)
+        if known_plain > known:
+            path, known, place = plain, known_plain, place_plain
     if known and place is not None:
         return path[:known], replace(origin, line=place[0], column=place[1])
     begin = _BEGIN.match(lines_of(text)[origin.line - 1])

@@ -206,7 +206,8 @@ def test_immutable_field_is_named_in_one_line(stage: Stage, name: str) -> None:
             assert first.endswith(" cannot be changed in place")
             assert NEVER[ref] in hint
         else:
-            ending = " cannot be changed in place; --recreate deletes and creates it"
+            why = ", as it has immutable: true" if before.get("immutable") else ""
+            ending = f" cannot be changed in place{why}; --recreate deletes and creates it"
             assert first.endswith(ending), problem
         assert not [
             word for word in ("Invalid value", "geheim", "…", "@@", "null") if word in problem
