@@ -54,7 +54,7 @@ from applyprune.planning.managed_fields import after_removal, dead_versions, wit
 from applyprune.planning.normalize import IgnoreRule, body_to_send, parse_rule
 from applyprune.planning.order import SetNeeds
 from applyprune.planning.ownership import confirmed_takings, name_error
-from applyprune.planning.plan import with_checked_request, with_own_version
+from applyprune.planning.plan import parts_left, with_checked_request, with_own_version
 from applyprune.planning.replies import (
     dry_run_reply,
     late_replacement,
@@ -256,6 +256,7 @@ class ServerDryRun:
         removed = planned_removals(step, self.context.applyset)
         if step.takes_over or removed:
             body, not_checked = self._after_transfer(step, after, removed)
+        body = without_fields(body, parts_left(step, after, self.context.applyset))
         comparison = Comparison(step, step.fate, before, body, after, not_checked)
         manager = self.context.applyset.manager
         if not (has_changed(comparison, self.rules) or changes_ownership(before, after, manager)):

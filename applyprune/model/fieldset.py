@@ -143,12 +143,14 @@ def whole_above(fields: Mapping[str, Any], path: Path) -> Path:
 
 def is_split(fields: Mapping[str, Any], path: Path) -> bool:
     """Return whether the parts of the value at a path are owned separately."""
+    return any(name != "." for name in fields_at(fields, path))
+
+
+def fields_at(fields: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    """Return the owned fields below a path; empty if there are none."""
     for step in path:
-        below = fields_below(fields)
-        if step not in below:
-            return False
-        fields = below[step]
-    return any(name != "." for name in fields)
+        fields = fields_below(fields).get(step) or {}
+    return fields
 
 
 def extract(fields: Mapping[str, Any], value: Any) -> Any:

@@ -17,9 +17,11 @@ from applyprune.model.fieldset import (
     MISSING,
     ListItem,
     Path,
+    SetMember,
     covers,
     difference,
     field_set,
+    fields_at,
     fields_below,
     fields_set_by,
     from_pointer,
@@ -29,6 +31,7 @@ from applyprune.model.fieldset import (
     is_split,
     is_under,
     leaves,
+    list_item,
     owns,
     to_pointer,
     union,
@@ -534,6 +537,42 @@ def _owns_all(fields: Mapping[str, Any], path: Path, value: Any) -> bool:
         if not fields:
             return True
     return "." in fields or covers(fields, value)
+
+
+def left_by_new_type(before: LiveObject, after: LiveObject, manager: str) -> tuple[Path, ...]:
+    """Return what the set alone owned as a part of a whole, and nobody owns any more.
+
+    ``after`` is the reply to an apply of an object that was ``before``. If its CRD has made a map
+    or set of an atomic list, or lets the keys of a map be owned one by one, the server knows only
+    those items as the set's that the newest manifest has. The others would stay for ever.
+    """
+    own = (own_apply_entry(before, manager) or {}).get("fieldsV1") or {}
+    now = (own_apply_entry(after, manager) or {}).get("fieldsV1") or {}
+    others = [*_others(before, manager)]
+    owned = [entry.get("fieldsV1") or {} for entry in after.managed_fields]
+    found: list[Path] = []
+    for path in leaves(own):
+        # guard: strangers-in-a-new-type
+        if is_split(now, path) and not any(has(fields, path, whole=True) for fields in others):
+            parts = _parts(value_at(after.body, path), fields_at(now, path))
+            found += [
+                (*path, part)
+                for part in parts
+                if not any(has(fields, (*path, part), whole=True) for fields in owned)
+            ]
+    return tuple(found)
+
+
+def _parts(value: Any, fields: Mapping[str, Any]) -> Iterator[Step]:
+    """Yield the step to each part of a value whose parts are owned as in ``fields``."""
+    if isinstance(value, dict):
+        yield from value
+    named = next((step for step in fields_below(fields) if not isinstance(step, str)), None)
+    for item in value if isinstance(value, list) else ():
+        if isinstance(named, ListItem) and isinstance(item, dict):
+            yield list_item({key: item[key] for key, _ in named.keys if key in item})
+        elif isinstance(named, SetMember):
+            yield SetMember(item)
 
 
 def may_remove(desired: Desired) -> bool:

@@ -21,6 +21,7 @@ from applyprune.errors import (
     as_problem,
 )
 from applyprune.model.events import Finished, ObjectDone, Outcome, Pending, Waiting
+from applyprune.model.fieldset import Path, to_pointer
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import CRD, Absent, LiveObject, Missing, Unknown, deleted_at
@@ -40,7 +41,12 @@ from applyprune.model.plan import (
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.cascade import uncounted_problem
-from applyprune.planning.conflicts import drift_to_revert, drifted_fields, forces, rewritten_problem
+from applyprune.planning.conflicts import (
+    drift_to_revert,
+    drifted_fields,
+    forces,
+    rewritten_problem,
+)
 from applyprune.planning.decide import (
     FINISHED,
     JOB_DELETED,
@@ -60,9 +66,9 @@ from applyprune.planning.leave import (
     remove_steps,
     without_other_uid,
 )
-from applyprune.planning.managed_fields import dead_versions
+from applyprune.planning.managed_fields import dead_versions, left_by_new_type
 from applyprune.planning.normalize import body_to_send, with_autoscaler
-from applyprune.planning.order import pruned_references
+from applyprune.planning.order import is_built_in, pruned_references
 from applyprune.planning.ownership import foreign_label, takes_no_more
 from applyprune.planning.prune_waits import no_wait_warning, with_waits
 from applyprune.planning.recovery import (
@@ -421,6 +427,31 @@ def with_own_version(
         return None
     narrowed = replace(step, desired=replace(desired, versions=own))
     return with_checked_request(narrowed, live, applyset, options)
+
+
+def parts_left(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> Sequence[Path]:
+    """Return what a new type of a field leaves behind, by the reply to the step's apply.
+
+    The types of built-in kinds stay, and nobody owns what the server has set by default there.
+    """
+    if step.live is None or is_built_in(step.desired.resource.group):
+        return ()
+    return left_by_new_type(step.live, after, applyset.manager)
+
+
+def with_parts_removed(
+    step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity, options: Options
+) -> ApplyStep | None:
+    """Return the step that removes what a new type of a field has left; None if that is nothing.
+
+    ``after`` is the reply to the step's apply.
+    """
+    left = parts_left(step, after, applyset)
+    if not left:
+        return None
+    removed = (*step.desired.removed, *map(to_pointer, left))
+    narrowed = replace(step, desired=replace(step.desired, removed=removed))
+    return with_checked_request(narrowed, after, applyset, options, is_reply=True)
 
 
 def _is_forced(step: ApplyStep) -> bool:

@@ -403,6 +403,27 @@ MUTATIONS = (
         f"{_KEPT}test_drift_alone_recreates_nothing",
     ),
     Mutation(
+        "that others own nothing in a field whose parts go with its new type",
+        ("strangers-in-a-new-type",),
+        r"any\(.+\):",
+        "False:",
+        "tests/engine/steps/test_new_types.py::test_part_of_others_stays_with_the_new_type[map]",
+    ),
+    Mutation(
+        "the namespace of an object of a new kind in a dry run",
+        ("namespace-of-a-new-kind",),
+        "if .*:",
+        "if False:",
+        "tests/engine/steps/test_dry_run.py::test_resource_of_a_new_kind_needs_its_namespace[True]",
+    ),
+    Mutation(
+        "the version of a resource whose CRD the server refuses",
+        ("version-of-a-refused-crd",),
+        "and is_there",
+        "",
+        "tests/engine/steps/test_dead_versions.py::test_resource_of_a_refused_crd_is_applied_only_in_a_version_that_is_served[False]",
+    ),
+    Mutation(
         "the fields of others that exclude ours",
         ("excluded-by-others",),
         LINE,
