@@ -414,7 +414,8 @@ def refuse_non_member(
     It is in the set twice, has a label of a set, or is the inventory. ``seen`` are the objects of
     the input before it, ``override`` is the namespace that the user gives to all.
     """
-    if (twin := seen.get(desired.ref)) is not None:
+    twin = seen.get(desired.ref) or seen.get(_under_other_group(desired.ref))
+    if twin is not None:
         together = " --namespace-override gives both the same namespace." if override else ""
         raise InputError(
             f"{desired.ref} is in the set twice",
@@ -440,6 +441,15 @@ def refuse_non_member(
             hint="Remove it from the input, or choose another name for the set.",
             field=_NAME,
         )
+
+
+# One object that two API groups serve.
+_TWINS = {"": "events.k8s.io", "events.k8s.io": ""}
+
+
+def _under_other_group(ref: Ref) -> Ref:
+    """Return the ref of the same object under another API group; the same one if there is none."""
+    return replace(ref, group=_TWINS.get(ref.group, ref.group)) if ref.kind == "Event" else ref
 
 
 def _equal_twin(

@@ -185,7 +185,8 @@ def state_mark(live: LiveObject) -> str:
 
     It does not change with its status, or when an autoscaler scales it: that needs no new review.
     What the spec is, managedFields tell: each write of a field changes an entry or its time. For a
-    kind without a generation, and where nobody tells, it changes with every write.
+    kind without a generation, and where nobody tells, it changes with every write. The number of a
+    write alone proves nothing: after a restore of etcd, they come again.
     """
     kind = (live.ref.group, live.ref.kind)
     owners = [
@@ -193,12 +194,12 @@ def state_mark(live: LiveObject) -> str:
         for entry in live.managed_fields
         if entry.get("subresource") not in _UNREVIEWED
     ]
-    if live.generation is None or kind == FIXED_GENERATION or not owners:
-        return f"v{live.resource_version}"
+    is_told = live.generation is not None and kind != FIXED_GENERATION and owners
+    version = "" if is_told else live.resource_version
     by_status = _status_annotations(live)
     metadata = [live.metadata.get(key) for key in _PARTS]
     annotations = {key: text for key, text in live.annotations.items() if key not in by_status}
-    return digest([metadata, annotations, owners])
+    return digest([version, metadata, annotations, owners])
 
 
 def _status_annotations(live: LiveObject) -> set[str]:

@@ -8,6 +8,7 @@ import pytest
 
 from applyprune.errors import InputError, InputErrors, raise_all
 from applyprune.model.identity import Ref
+from applyprune.model.live import Resource, ResourceMap
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.desired import HOOK, resolve
 from applyprune.planning.marks import IGNORE_FIELDS
@@ -100,6 +101,19 @@ def test_invalid_manifest_is_refused(name: str) -> None:
     with pytest.raises(InputError) as caught:
         _refs(*bodies)
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize("versions", [("v1", "events.k8s.io/v1"), ("events.k8s.io/v1", "v1")])
+def test_object_under_two_groups_is_one_object(versions: tuple[str, str]) -> None:
+    """It would be counted twice, and a later prune of one of them would take both."""
+    groups = [version.rpartition("/")[0] for version in versions]
+    events = [Resource(group, "v1", "Event", "events", namespaced=True) for group in groups]
+    kinds = [*CATALOGUE.preferred.values(), *events]
+    catalogue = ResourceMap({one.gvk: one for one in kinds}, {one.group_kind: one for one in kinds})
+    raw = [{"apiVersion": one, "kind": "Event", "metadata": {"name": "e"}} for one in versions]
+    given = [manifest(one, line) for line, one in enumerate(raw, 1)]
+    found = resolve(given, catalogue, TARGET, namespace="home")
+    assert ["is in the set twice" in str(error) for error in found.errors] == [True]
 
 
 EQUAL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +20,9 @@ from tests.support.planning import (
     managed,
     recorded,
 )
+
+if TYPE_CHECKING:
+    from applyprune.model.identity import Ref
 
 WEB = desired(body("Deployment", "web"), DEPLOYMENTS)
 STATUS = managed(
@@ -63,12 +66,24 @@ def test_state_mark_ignores_an_autoscaler() -> None:
     assert state_mark(live(WEB.ref, **after)) == state_mark(BEFORE)
 
 
-def test_state_mark_is_the_version_where_nothing_else_tells() -> None:
-    """Every write of a ConfigMap or a Secret counts, and no value is in it."""
-    kinds = (desired(), desired(body("Secret", "s"), SECRETS))
-    for one in kinds:
-        assert state_mark(live(one.ref, version="7")) == "v7"
-    assert state_mark(live(WEB.ref, version="7", generation=3, entries=[])) == "v7"
+def test_state_mark_has_the_version_where_nothing_else_tells() -> None:
+    """Every write of a ConfigMap or a Secret counts; after a restore, versions come again."""
+    told: list[tuple[Ref, dict[str, Any]]] = [
+        (desired().ref, {}),
+        (desired(body("Secret", "s"), SECRETS).ref, {}),
+        (WEB.ref, {"generation": 3, "entries": []}),
+    ]
+    for ref, facts in told:
+        before = state_mark(live(ref, version="7", **facts))
+        assert state_mark(live(ref, version="7", **facts)) == before
+        assert state_mark(live(ref, version="8", **facts)) != before
+        assert state_mark(live(ref, version="7", **facts, annotations={"a": "1"})) != before
+    for ref, _ in told[:2]:
+        first, again = (
+            state_mark(live(ref, version="7", entries=[managed(time=time)]))
+            for time in ("2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z")
+        )
+        assert first != again
 
 
 def test_secret_is_bound_by_its_keys() -> None:
