@@ -38,6 +38,7 @@ from applyprune.planning.comparison import (
     has_changed,
     is_worth_a_trial,
     overlaid,
+    predicted,
     removed_fields,
     renamed,
     without_excluding,
@@ -54,7 +55,12 @@ from applyprune.planning.managed_fields import after_removal, dead_versions, wit
 from applyprune.planning.normalize import IgnoreRule, body_to_send, parse_rule
 from applyprune.planning.order import SetNeeds
 from applyprune.planning.ownership import confirmed_takings, name_error
-from applyprune.planning.plan import parts_left, with_checked_request, with_own_version
+from applyprune.planning.plan import (
+    NOT_CHECKED,
+    parts_left,
+    with_checked_request,
+    with_own_version,
+)
 from applyprune.planning.replies import (
     dry_run_reply,
     late_replacement,
@@ -145,6 +151,27 @@ class ServerDryRun:
         return replace(
             plan, applies=tuple(checked.get(step.desired.ref, step) for step in plan.applies)
         )
+
+    def compare_locally(self, plan: Plan) -> None:
+        """Compare what would be sent with the live objects; ask the server to try nothing."""
+        sent = [step for step in plan.applies if step.request is not None]
+        for comparison in filter(None, self.context.workers.each(self._compared_locally, sent)):
+            self.comparisons[comparison.step.desired.ref] = comparison
+
+    def _compared_locally(self, step: ApplyStep) -> Comparison | None:
+        desired, context = step.desired, self.context
+        body = desired.body if step.request is None else step.request.body
+        if step.live is None:
+            return Comparison(step, step.fate, None, body, not_checked=NOT_CHECKED)
+        try:
+            before = context.cluster.get(desired.resource, desired.ref, full=True)
+        except Unreachable:
+            raise
+        except ApplypruneError:
+            return None  # its line says that it was not checked
+        body = predicted(before, body, context.applyset.manager)
+        comparison = Comparison(step, step.fate, before, body, not_checked=NOT_CHECKED)
+        return comparison if has_changed(comparison, self.rules) else None
 
     def check_apply(self, step: ApplyStep) -> ApplyStep:
         """Return the step with the fate that the server confirms."""

@@ -510,6 +510,8 @@ def check_plan(
     plan = with_approval(refuse_visible_conflicts(context, plan), options, deletions=whole)
     if options.dry_run is DryRun.CLIENT:
         plan = unchecked(plan)
+        if options.diff.enabled:
+            dry_run.compare_locally(plan)
     if options.corrects:
         refuse_beyond_drift(plan)
     plan = completed(plan, context.applyset, options, keeps=stage.keeps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from applyprune.errors import ApplypruneError, Invalid, RunFailed, as_problem
@@ -12,13 +12,16 @@ from applyprune.model.events import ObjectDiff
 from applyprune.model.fieldset import (
     MISSING,
     Drift,
+    ListItem,
     Path,
+    SetMember,
     difference,
     fields_below,
     from_pointer,
     is_at,
     is_under,
     leaves,
+    list_item,
     owned_items,
     owns,
     value_at,
@@ -233,6 +236,45 @@ def overlaid(live: LiveObject | None, wanted: Mapping[str, Any]) -> Mapping[str,
     """
     there: Mapping[str, Any] = (live.body if live else None) or {}
     return {**there, **{name: _overlaid(there.get(name), value) for name, value in wanted.items()}}
+
+
+def predicted(live: LiveObject, wanted: Mapping[str, Any], manager: str) -> Mapping[str, Any]:
+    """Return a live object as an apply would leave it, as far as its record tells that.
+
+    The set's entry in managedFields tells the items of lists apart, and what the manifest gives up.
+    """
+    owned = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
+    body: Mapping[str, Any] = _predicted(live.body or {}, wanted, owned)
+    return body
+
+
+def _predicted(there: Any, wanted: Any, owned: Mapping[str, Any]) -> Any:
+    below = fields_below(owned)
+    if isinstance(there, dict) and isinstance(wanted, dict):
+        kept = {name: value for name, value in there.items() if name in wanted or name not in below}
+        return kept | {
+            name: _predicted(there.get(name), value, below.get(name, {}))
+            for name, value in wanted.items()
+        }
+    steps = {step: inner for step, inner in below.items() if not isinstance(step, str)}
+    if not (steps and isinstance(there, list) and isinstance(wanted, list)):
+        return wanted
+    found = []
+    for item in wanted:
+        step = next((step for step in steps if is_at(item, step)), None) or _step_to(item, steps)
+        before = value_at(there, (step,))
+        found.append(item if before is MISSING else _predicted(before, item, steps.get(step, {})))
+        steps.setdefault(step, {})
+    # What is left belongs to others.
+    return [*found, *(item for item in there if not any(is_at(item, step) for step in steps))]
+
+
+def _step_to(item: Any, others: Iterable[ListItem | SetMember]) -> ListItem | SetMember:
+    """Return the step to an item of a list whose items have the same keys."""
+    other = next(iter(others))
+    if not isinstance(other, ListItem) or not isinstance(item, dict):
+        return SetMember(item)
+    return list_item({name: item[name] for name, _ in other.keys if name in item})
 
 
 def without_excluding(

@@ -534,19 +534,32 @@ def back_in_the_inventory(entry: InventoryEntry, options: Options) -> ObjectDone
     return ObjectDone(entry.ref, Outcome.NOT_PRUNED, reason=reason)
 
 
+_IF_CHANGED = "if it has changed: this account may not read it"
+_NOT_READ = "not checked: this account may not read it"
+
+
 def unchecked(plan: Plan) -> Plan:
-    """Return a plan that says of everything that would be sent that no server has checked it."""
-    return replace(
-        plan,
-        applies=tuple(
-            replace(step, not_checked=NOT_CHECKED) if step.request is not None else step
-            for step in plan.applies
-        ),
-        removals=tuple(
-            replace(step, not_checked=NOT_CHECKED) if step.fate is Fate.PRUNE else step
-            for step in plan.removals
-        ),
-    )
+    """Return a plan that says of everything that would be sent that no server has checked it.
+
+    What this account may not read, such as the Secrets for one with the role ``view``, may change:
+    the account of the run will know.
+    """
+    applies, removals = [], []
+    for step in plan.applies:
+        sent = replace(step, not_checked=NOT_CHECKED) if step.request is not None else step
+        unread = replace(step, fate=Fate.CHANGE, problem=None, not_checked=_IF_CHANGED)
+        applies.append(unread if _is_unread(step) else sent)
+    for removal in plan.removals:
+        gone = replace(removal, not_checked=NOT_CHECKED) if removal.fate is Fate.PRUNE else removal
+        left = replace(removal, fate=Fate.PRUNE, problem=None, not_checked=_NOT_READ)
+        removals.append(left if _is_unread(removal) else gone)
+    return replace(plan, applies=tuple(applies), removals=tuple(removals))
+
+
+def _is_unread(step: ApplyStep | RemoveStep) -> bool:
+    """Return whether a step is refused because its object may not be read."""
+    is_forbidden = step.problem is not None and step.problem.kind is ProblemKind.FORBIDDEN
+    return step.fate is Fate.REFUSE and step.live is None and is_forbidden
 
 
 # How a run has ended, and what it waits for.
