@@ -27,9 +27,9 @@ from applyprune.errors import (
     AccessError,
     AlreadyExists,
     Conflict,
+    Denied,
     Forbidden,
     ForeignParent,
-    Invalid,
     InventoryError,
     InventoryIncomplete,
     InventoryLocked,
@@ -189,15 +189,11 @@ class ConfigMapStore:
         """
         try:
             return self._write(inventory, within)
-        except (Forbidden, Invalid) as error:
-            # Imported here: a start must not wait for the rules of readiness.
-            from applyprune.planning.readiness import is_denial
-
-            if is_denial(error.message):
-                error.hint = (
-                    f"{self._applyset.inventory.short} is the set's inventory. Let the policy or "
-                    f"webhook except the ConfigMaps that have the label {SET_ID} or {SHARD_OF}."
-                )
+        except Denied as error:
+            error.hint = (
+                f"{self._applyset.inventory.short} is the set's inventory. Let the policy or "
+                f"webhook except the ConfigMaps that have the label {SET_ID} or {SHARD_OF}."
+            )
             raise
 
     def _write(self, inventory: Inventory, within: float | None) -> Inventory:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from applyprune.errors import Denied
 from applyprune.model.events import Outcome
 from applyprune.model.options import DryRun
 from tests.support.objects import config_map
@@ -160,3 +161,22 @@ def test_refusal_of_a_webhook_recreates_nothing(
     assert "field is immutable" in told
     assert "--recreate" not in told
     assert api.get(path)["metadata"]["uid"] == uid
+
+
+def test_refusal_of_the_inventory_says_what_to_except(stage: Stage, api: Api) -> None:
+    """A policy that demands a label of every ConfigMap: the set itself has it."""
+    maps = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    assert api("POST", maps, config_map("frozen"))[0] == 201
+    member = config_map("a")
+    member["metadata"]["labels"] = {"team": "x"}
+    assert stage.run(member).exit_code == 0
+    rule = "has(object.metadata.labels) && 'team' in object.metadata.labels"
+    with (
+        freeze(api, stage.namespace, "configmaps", expression=rule, message="no label team"),
+        pytest.raises(Denied) as caught,
+    ):
+        stage.run({**member, "data": {"key": "changed"}})
+    assert "no label team" in caught.value.message
+    assert "configmap/applyprune-web is the set's inventory" in caught.value.hint
+    assert "applyset.kubernetes.io/id or applyprune.dev/inventory" in caught.value.hint
+    assert api.get(f"{maps}/a")["data"] == {"key": "v"}
