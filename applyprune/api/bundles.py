@@ -60,7 +60,7 @@ from applyprune.model.live import (
     text,
     whole_number,
 )
-from applyprune.model.options import StatusOptions
+from applyprune.model.options import CONTROLLER_NAMESPACE, StatusOptions
 from applyprune.model.reports import (
     BundleChange,
     BundleCondition,
@@ -81,10 +81,6 @@ if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
 
     Body = Mapping[str, Any]
-
-
-CONTROLLER_NAMESPACE = "applyprune-system"
-"""The namespace of the controller, unless it was installed elsewhere."""
 
 
 class Bundle:

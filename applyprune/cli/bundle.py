@@ -21,6 +21,7 @@ from applyprune.cli.options import (
 from applyprune.cli.reporting import reporting_options
 from applyprune.errors import UsageError, as_problem
 from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
+from applyprune.model.options import CONTROLLER_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -289,7 +290,7 @@ def _reconciled(
 )
 @click.option(
     "--controller-namespace",
-    default="applyprune-system",
+    default=CONTROLLER_NAMESPACE,
     type=NAMESPACE_NAME,
     metavar="NS",
     callback=namespace_name,

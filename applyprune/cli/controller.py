@@ -25,7 +25,7 @@ from applyprune.cli.options import (
 )
 from applyprune.cli.reporting import reporting_options, show_unchanged_option
 from applyprune.errors import UsageError
-from applyprune.model.options import Mode, WaitMode
+from applyprune.model.options import CONTROLLER_NAMESPACE, Mode, WaitMode
 from applyprune.sources.documents import read_documents
 from applyprune.sources.yaml import Document
 from applyprune.system.processes import require_posix
@@ -256,8 +256,6 @@ def _address(text: str) -> tuple[str, int]:
 
 _SET = "applyprune"
 """The name of the controller's set."""
-DEFAULT_NAMESPACE = "applyprune-system"
-"""The namespace in the files."""
 
 
 @click.command(cls=RunCommand)
@@ -313,7 +311,7 @@ def install(
     from applyprune.cli.session import run_set
 
     cluster_target = replace(
-        cluster_target, namespace=cluster_target.namespace or DEFAULT_NAMESPACE
+        cluster_target, namespace=cluster_target.namespace or CONTROLLER_NAMESPACE
     )
     text = installation(
         packaged_folder("deploy"),
@@ -346,7 +344,7 @@ def _read_text(text: str, *, warn: Callable[[Problem], None]) -> Input:
     return Input(tuple(manifests), {_ORIGIN: text})
 
 
-_NAMESPACE_IN_TEXT = pattern(rf"\b{DEFAULT_NAMESPACE}\b")
+_NAMESPACE_IN_TEXT = pattern(rf"\b{CONTROLLER_NAMESPACE}\b")
 _IMAGE = pattern(r"(?<= image: )applyprune:\S+$", re.MULTILINE)
 _IMAGE_NAME = pattern(r"[A-Za-z0-9][\w./:@-]*", re.ASCII)
 _NAMESPACE = "\nkind: Namespace\n"
@@ -355,7 +353,7 @@ _NAMESPACE = "\nkind: Namespace\n"
 def installation(
     folder: Path,
     *,
-    namespace: str = DEFAULT_NAMESPACE,
+    namespace: str = CONTROLLER_NAMESPACE,
     image: str = "",
     watched_namespaces: Sequence[str] = (),
 ) -> str:
@@ -371,7 +369,7 @@ def installation(
         )
     texts = [(folder / name).read_text(encoding="utf-8") for name in _files(folder)]
     documents = [document for text in texts for document in text.split("---\n")]
-    if namespace != DEFAULT_NAMESPACE:
+    if namespace != CONTROLLER_NAMESPACE:
         # The user's own namespace: keep its Pod security level.
         documents = [document for document in documents if _NAMESPACE not in document]
     if watched_namespaces:

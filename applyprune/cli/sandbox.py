@@ -21,6 +21,7 @@ import click
 
 from applyprune.cli.main import Command, CommandGroup
 from applyprune.errors import AccessError, ApplypruneError, RunFailed
+from applyprune.model.options import CONTROLLER_NAMESPACE
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
@@ -111,14 +112,11 @@ def demonstrate_apply(shell: Shell) -> None:
     shell.comment("Demo finished. Removing the control plane.")
 
 
-_NAMESPACE = "applyprune-system"
-
-
 def demonstrate_bundles(shell: Shell) -> None:
     """Install the controller and use a Bundle; raise RunFailed if a result is not as expected."""
     shell.comment("Install the CRD, the rights and the Deployment of the controller, as a set.")
     shell.run("applyprune install --wait", contains="16 created")
-    shell.run(f"kubectl get deployments -n {_NAMESPACE}", contains="2/2")
+    shell.run(f"kubectl get deployments -n {CONTROLLER_NAMESPACE}", contains="2/2")
 
     shell.comment(
         "The nodes of this plane are simulated, and their Pods run nothing. So the controller runs "
@@ -126,7 +124,7 @@ def demonstrate_bundles(shell: Shell) -> None:
     )
     log = shell.plane.folder / "controller.log"
     controller = "applyprune controller --listen 127.0.0.1:0 --lease-duration 5s"
-    user = f"{_NAMESPACE}/applyprune-controller"
+    user = f"{CONTROLLER_NAMESPACE}/applyprune-controller"
     with shell.in_the_background(controller, user=user, log=log):
         _bundle_life(shell)
 
@@ -134,7 +132,8 @@ def demonstrate_bundles(shell: Shell) -> None:
         "Uninstall the controller: the CRD stays, because deleting it deletes every Bundle."
     )
     shell.run(
-        f"applyprune delete applyprune -n {_NAMESPACE} --yes", contains="15 deleted, 2 orphaned"
+        f"applyprune delete applyprune -n {CONTROLLER_NAMESPACE} --yes",
+        contains="15 deleted, 2 orphaned",
     )
     shell.comment("Demo finished. Removing the control plane.")
 

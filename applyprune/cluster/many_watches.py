@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchTarget:
     """The objects that one watch covers, and the user that watches them."""
 
     user: str
@@ -51,33 +51,33 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObjectReport:
     """An object that exists or has changed, by its metadata; or that is gone."""
 
-    watched: Watched
+    watched: WatchTarget
     live: LiveObject
     gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Blind:
+class FailureReport:
     """A watch that fails; it is tried again."""
 
-    watched: Watched
+    watched: WatchTarget
     code: int
     """The status code of the reply; 0 without a reply."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class AllSeen:
+class ListReport:
     """All objects that a watch has begun with; what was deleted before is not among them."""
 
-    watched: Watched
+    watched: WatchTarget
     refs: frozenset[Ref]
 
 
-News: TypeAlias = Seen | Blind | AllSeen
+WatchReport: TypeAlias = ObjectReport | FailureReport | ListReport
 
 # Seconds after which the server ends a watch. A little randomness spreads the new connections.
 _SESSION = (300, 600)
@@ -134,10 +134,10 @@ class ManyWatches:
 
     access: ClusterAccess
     agent: str
-    found: Callable[[News], None]
+    found: Callable[[WatchReport], None]
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     """Its clock is that of all watches."""
-    _tasks: dict[Watched, asyncio.Task[None]] = field(default_factory=dict)
+    _tasks: dict[WatchTarget, asyncio.Task[None]] = field(default_factory=dict)
     _opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_OPENING))
     _thread: threading.Thread | None = None
     _tls: tuple[bytes, ssl.SSLContext] | None = None
@@ -153,11 +153,11 @@ class ManyWatches:
         """Return whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
-    def watch(self, watched: Watched) -> None:
+    def watch(self, watched: WatchTarget) -> None:
         """Start a watch, unless it is there; thread-safe."""
         self._call(self._open, watched)
 
-    def end(self, watched: Watched) -> None:
+    def end(self, watched: WatchTarget) -> None:
         """End a watch; thread-safe."""
         self._call(self._end, watched)
 
@@ -170,7 +170,7 @@ class ManyWatches:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_GRACE)
 
-    def _call(self, call: Callable[[Watched], None], watched: Watched) -> None:
+    def _call(self, call: Callable[[WatchTarget], None], watched: WatchTarget) -> None:
         # At the end of the process, a reconcile may still ask for a watch.
         with suppress(RuntimeError):
             if not self._closed:
@@ -185,7 +185,7 @@ class ManyWatches:
         self.loop.run_until_complete(asyncio.sleep(_ABORTING))
         self.loop.close()
 
-    def _open(self, watched: Watched) -> None:
+    def _open(self, watched: WatchTarget) -> None:
         if watched not in self._tasks:
             task = self._tasks[watched] = self.loop.create_task(self._keep(watched))
             task.add_done_callback(self._on_end)
@@ -195,12 +195,12 @@ class ManyWatches:
         if not task.cancelled():
             self.loop.stop()
 
-    def _end(self, watched: Watched) -> None:
+    def _end(self, watched: WatchTarget) -> None:
         task = self._tasks.pop(watched, None)
         if task is not None:
             task.cancel()
 
-    async def _keep(self, watched: Watched) -> None:
+    async def _keep(self, watched: WatchTarget) -> None:
         """Watch until the task is cancelled, one session after the other."""
         state, failures = _WatchState(), 0
         while True:
@@ -215,13 +215,13 @@ class ManyWatches:
                 if code == _GONE:  # guard: expired-watch
                     state.is_listed = False
                 reason = str(error) or type(error).__name__
-                self.found(Blind(watched, code, reason[:_LONGEST_REASON]))
+                self.found(FailureReport(watched, code, reason[:_LONGEST_REASON]))
             lasted = self.loop.time() - began
             failures = failures_in_a_row(failures, lasted, goes_on=state.goes_on)
             pause = seconds_between(code, failures)
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 -- no secret
 
-    async def _session(self, watched: Watched, state: _WatchState) -> None:
+    async def _session(self, watched: WatchTarget, state: _WatchState) -> None:
         """Report the changes since a resourceVersion; without one, all objects first."""
         seconds = random.randint(*_SESSION)  # noqa: S311 -- no secret
         request = _request(watched, state.version, seconds)
@@ -247,7 +247,7 @@ class ManyWatches:
                     if not state.is_listed:
                         state.changed = self.loop.time()
                         (state.found.discard if gone else state.found.add)(live.ref)
-                    self.found(Seen(watched, live, gone=gone))
+                    self.found(ObjectReport(watched, live, gone=gone))
         except RefusedReply as error:
             # Perhaps the credentials have expired; if there are no newer ones, it waits.
             state.refused = identity if error.code == _UNAUTHORIZED else None
@@ -258,14 +258,14 @@ class ManyWatches:
             if state.listing is not None:
                 state.listing.cancel()
 
-    def _opened(self, watched: Watched, state: _WatchState) -> None:
+    def _opened(self, watched: WatchTarget, state: _WatchState) -> None:
         """Take note that the server has answered with a watch."""
         state.goes_on = bool(state.version)
         if not state.goes_on:
             state.found, state.changed = set(), self.loop.time()
             self._list(watched, state)
 
-    def _list(self, watched: Watched, state: _WatchState) -> None:
+    def _list(self, watched: WatchTarget, state: _WatchState) -> None:
         """Report all objects that a watch begins with, once nothing more comes."""
         left = state.changed + _SETTLED - self.loop.time()
         if left > 0:
@@ -273,7 +273,7 @@ class ManyWatches:
             return
         found, state.found = frozenset(state.found), set()
         state.is_listed = True
-        self.found(AllSeen(watched, found))
+        self.found(ListReport(watched, found))
 
     def _identity(self, refused: Identity | None) -> Identity:
         credentials = self.access.credentials
@@ -313,7 +313,11 @@ class ManyWatches:
         return self._tls[1]
 
     def _sent(
-        self, connection: h11.Connection, request: ApiRequest, watched: Watched, identity: Identity
+        self,
+        connection: h11.Connection,
+        request: ApiRequest,
+        watched: WatchTarget,
+        identity: Identity,
     ) -> bytes:
         """Return the bytes of a request."""
         impersonation = self.access.impersonation
@@ -330,7 +334,7 @@ class ManyWatches:
         return (connection.send(event) or b"") + (connection.send(h11.EndOfMessage()) or b"")
 
 
-def _request(watched: Watched, version: str, seconds: int) -> ApiRequest:
+def _request(watched: WatchTarget, version: str, seconds: int) -> ApiRequest:
     query = (
         ("watch", "true"),
         ("allowWatchBookmarks", "true"),
@@ -343,7 +347,7 @@ def _request(watched: Watched, version: str, seconds: int) -> ApiRequest:
     )
 
 
-def _change(watched: Watched, line: bytes) -> tuple[LiveObject, WatchEventType]:
+def _change(watched: WatchTarget, line: bytes) -> tuple[LiveObject, WatchEventType]:
     """Return an event; raises RefusedReply for an error, BrokenReply for anything else."""
     item = _parsed_line(line)
     body = item.get("object")

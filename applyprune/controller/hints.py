@@ -19,7 +19,7 @@ from applyprune.planning.applyset import PART_OF
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from applyprune.cluster.many_watches import AllSeen, Watched
+    from applyprune.cluster.many_watches import ListReport, WatchTarget
     from applyprune.model.live import LiveObject
 
 _EARLY = 10.0
@@ -176,7 +176,7 @@ class ObjectHints:
                 self._early.clear()
         self._early[live.ref] = (now, live, gone)
 
-    def observe_absence(self, key: Key, listed: AllSeen) -> float | None:
+    def observe_absence(self, key: Key, listed: ListReport) -> float | None:
         """Take note of what a watch begins without; return the seconds until a look at it.
 
         None if nothing of the Bundle is missing.
@@ -260,7 +260,7 @@ def _delay(hint: _Hint, now: float) -> float:
     return hint.due - now
 
 
-def is_in(ref: Ref, watched: Watched) -> bool:
+def is_in(ref: Ref, watched: WatchTarget) -> bool:
     in_place = ref.namespace == watched.namespace or not watched.namespace
     is_named = not watched.name or ref.name == watched.name
     return ref.group_kind == watched.resource.group_kind and in_place and is_named

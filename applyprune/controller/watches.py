@@ -14,7 +14,14 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
 
-from applyprune.cluster.many_watches import AllSeen, Blind, ManyWatches, News, Seen, Watched
+from applyprune.cluster.many_watches import (
+    FailureReport,
+    ListReport,
+    ManyWatches,
+    ObjectReport,
+    WatchReport,
+    WatchTarget,
+)
 from applyprune.controller.clients import KnownBundle, account_user
 from applyprune.controller.hints import ObjectHints, is_in
 from applyprune.controller.queue import WorkQueue
@@ -100,7 +107,7 @@ class Watches:
     _served: set[Key] = field(default_factory=set)
     _sources: dict[Key, SourceObjects] = field(default_factory=dict)
     _users: dict[Ref, set[Key]] = field(default_factory=dict)
-    _narrow: dict[Watched, float] = field(default_factory=dict)
+    _narrow: dict[WatchTarget, float] = field(default_factory=dict)
     """The namespaces that may not be watched as a whole, and when that was seen."""
     _hints: ObjectHints = field(init=False)
     _waiting: WaitingBundles = field(default_factory=WaitingBundles)
@@ -116,7 +123,7 @@ class Watches:
     def __post_init__(self) -> None:
         self._hints = ObjectHints(self.queue.clock)  # guard: clock-of-hints
         self.shared = SharedWatches(self._on_object, self._on_lost, self._on_listed)
-        self._hub = self.shared.hub = ManyWatches(self.access, self.agent, self.shared.on_news)
+        self._hub = self.shared.hub = ManyWatches(self.access, self.agent, self.shared.on_report)
 
     @property
     def synced(self) -> bool:
@@ -161,9 +168,9 @@ class Watches:
         feeds = Informer(self.cluster, self._news)
         while not is_over():
             for news in feeds.changes(_TICK):
-                self.on_news(news)
+                self.on_report(news)
 
-    def on_news(self, news: WatchChange) -> None:
+    def on_report(self, news: WatchChange) -> None:
         """Act on what a watch of Bundles or CRDs has shown."""
         if isinstance(news, WatchFailed):
             self._on_failure(news)
@@ -338,21 +345,21 @@ class Watches:
             if not users:
                 self._users.pop(ref, None)
 
-    def _wanted(self, key: Key) -> Iterator[Watched]:
+    def _wanted(self, key: Key) -> Iterator[WatchTarget]:
         """Yield the watches of a Bundle; whole namespaces, which Bundles can share, if allowed."""
         source = self._sources.get(key)
         if source is not None:
             user = account_user(key[0], source.account)
             for ref, resource in source.resources.items():
-                whole = Watched(user, resource, ref.namespace)
-                alone = Watched(user, resource, ref.namespace, name=ref.name)
+                whole = WatchTarget(user, resource, ref.namespace)
+                alone = WatchTarget(user, resource, ref.namespace, name=ref.name)
                 is_refused = self.queue.clock.now() - self._narrow.get(whole, -_NARROW) < _NARROW
                 yield alone if is_refused else whole
         objects = self._hints.objects_of(key)
         if objects is not None:
             user = account_user(key[0], objects.account)
             for resource, namespace in objects.kinds:
-                yield Watched(user, resource, namespace, PART_OF)
+                yield WatchTarget(user, resource, namespace, PART_OF)
 
     def _on_object(self, users: Container[Key], live: LiveObject, gone: bool) -> None:
         version = "" if gone else live.resource_version
@@ -369,7 +376,7 @@ class Watches:
         for requeue in requeues:
             self.queue.add(requeue.key, requeue.seconds, news=True, is_part=not requeue.is_whole)
 
-    def _on_lost(self, users: Iterable[Key], watched: Watched) -> None:
+    def _on_lost(self, users: Iterable[Key], watched: WatchTarget) -> None:
         """Watch single objects where the whole namespace may not be watched."""
         if watched.selector or watched.name:
             return
@@ -381,7 +388,7 @@ class Watches:
         for key, watches in wanted.items():
             self.shared.want(key, watches)
 
-    def _on_listed(self, users: Iterable[Key], listed: AllSeen) -> None:
+    def _on_listed(self, users: Iterable[Key], listed: ListReport) -> None:
         """Queue the Bundles of which an object is missing: its deletion was not seen."""
         with self._lock:
             lost = [
@@ -448,16 +455,16 @@ class SharedWatches:
     """
 
     seen: Callable[[Container[Key], LiveObject, bool], None]
-    lost: Callable[[Iterable[Key], Watched], None]
-    listed: Callable[[Iterable[Key], AllSeen], None]
+    lost: Callable[[Iterable[Key], WatchTarget], None]
+    listed: Callable[[Iterable[Key], ListReport], None]
     hub: ManyWatches | None = None
     most: int = MOST_WATCHES
     most_of_a_namespace: int = MOST_OF_A_NAMESPACE
-    _wanted: dict[Key, frozenset[Watched]] = field(default_factory=dict)
-    _users: dict[Watched, set[Key]] = field(default_factory=dict)
-    _openers: dict[Watched, str] = field(default_factory=dict)
+    _wanted: dict[Key, frozenset[WatchTarget]] = field(default_factory=dict)
+    _users: dict[WatchTarget, set[Key]] = field(default_factory=dict)
+    _openers: dict[WatchTarget, str] = field(default_factory=dict)
     _opened: Counter[str] = field(default_factory=Counter)
-    _blind: dict[Watched, int] = field(default_factory=dict)
+    _blind: dict[WatchTarget, int] = field(default_factory=dict)
     _recent: OrderedDict[_Place, str] = field(default_factory=OrderedDict)
     _full: set[str] = field(default_factory=set)
     """The namespaces for which it was said that they have no more watches."""
@@ -467,7 +474,7 @@ class SharedWatches:
     def count(self) -> int:
         return len(self._users)
 
-    def want(self, key: Key, wanted: Iterable[Watched]) -> bool:
+    def want(self, key: Key, wanted: Iterable[WatchTarget]) -> bool:
         """Watch this for a Bundle from now on, and nothing else.
 
         Return whether it has joined a watch that was open: what that has seen is not seen again.
@@ -494,7 +501,7 @@ class SharedWatches:
             LOG.warning("too many watches", extra=limits)
         return joins
 
-    def _join(self, key: Key, watched: Watched) -> bool:
+    def _join(self, key: Key, watched: WatchTarget) -> bool:
         if watched not in self._users:
             opened = self._opened[key[0]]
             # guard: watches-of-a-namespace
@@ -507,7 +514,7 @@ class SharedWatches:
         self._users.setdefault(watched, set()).add(key)
         return True
 
-    def _leave(self, key: Key, watched: Watched) -> None:
+    def _leave(self, key: Key, watched: WatchTarget) -> None:
         users = self._users.get(watched)
         if users is None:
             return
@@ -532,29 +539,29 @@ class SharedWatches:
         with self._lock:
             return self._recent.get((user, ref))
 
-    def on_news(self, news: News) -> None:
+    def on_report(self, news: WatchReport) -> None:
         """Pass on what a watch has seen."""
         with self._lock:
             users = [*self._users.get(news.watched, ())]
-            if isinstance(news, Seen):
+            if isinstance(news, ObjectReport):
                 self._blind.pop(news.watched, None)
                 if not news.watched.selector:
                     self._note(news)
-        if isinstance(news, Blind):
+        if isinstance(news, FailureReport):
             self._on_blind(news)
-        elif isinstance(news, AllSeen):
+        elif isinstance(news, ListReport):
             self.listed(users, news)
         elif users:
             self.seen(users, news.live, news.gone)
 
-    def _note(self, news: Seen) -> None:
+    def _note(self, news: ObjectReport) -> None:
         place = (news.watched.user, news.live.ref)
         self._recent[place] = "" if news.gone else news.live.resource_version
         self._recent.move_to_end(place)
         if len(self._recent) > _MOST_RECENT:
             self._recent.popitem(last=False)
 
-    def _on_blind(self, news: Blind) -> None:
+    def _on_blind(self, news: FailureReport) -> None:
         """Say it once for each reason: a server that is away fails all watches at a time."""
         watched = news.watched
         with self._lock:

@@ -49,7 +49,7 @@ from applyprune.model.plan import IN_PLACE, ON_CHANGE, OUTSIDE, ApplyStep, Desir
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.conflicts import is_unrecorded, rewritten_problem, skip_reason
 from applyprune.planning.order import SetNeeds
-from applyprune.planning.plan import with_own_version, with_parts_removed
+from applyprune.planning.plan import with_follow_up
 from applyprune.planning.readiness import Applied, Wait
 from applyprune.planning.recovery import ClusterSnapshot
 from applyprune.planning.replies import (
@@ -298,15 +298,15 @@ class Applier:
             self.sent.add(step.desired.ref)
             step = transfer_fields(self.context, step)
             live, created = self._apply(step)
-            left = with_parts_removed(step, live, self.context.applyset, self.context.options)
-            if left is not None and not created:
-                live, _ = self._apply(transfer_fields(self.context, left))
+            more = with_follow_up(step, live, self.context.applyset, self.context.options)
+            if more is not None and not created:
+                live, _ = self._apply(transfer_fields(self.context, more))
         except (Conflict, Invalid) as error:
             if isinstance(error, Conflict) and error.causes and step.live is not None:
                 raise  # a conflict with another field manager: nothing has changed
-            own = with_own_version(step, error, self.context.applyset, self.context.options)
-            if own is not None:  # guard: entries-of-other-versions
-                return self._send(own)
+            more = with_follow_up(step, error, self.context.applyset, self.context.options)
+            if more is not None:  # guard: entries-of-other-versions
+                return self._send(more)
             return self._after_refused_guard(step, error)
         return self._confirm(step, live, created=created)
 

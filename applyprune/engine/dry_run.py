@@ -59,7 +59,7 @@ from applyprune.planning.plan import (
     NOT_CHECKED,
     parts_left,
     with_checked_request,
-    with_own_version,
+    with_follow_up,
 )
 from applyprune.planning.replies import (
     dry_run_reply,
@@ -346,7 +346,7 @@ class ServerDryRun:
         If the server cannot read the entries of another version, return it with their rewriting.
         """
         context, desired = self.context, step.desired
-        if (own := with_own_version(step, error, context.applyset, context.options)) is not None:
+        if (own := with_follow_up(step, error, context.applyset, context.options)) is not None:
             return self._by_replacement(own, dry_run_request(own, context.applyset))
         live: LiveObject | None
         try:

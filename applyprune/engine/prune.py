@@ -82,20 +82,20 @@ class Pruner:
     """The plan's steps for the input."""
     gone: set[Ref] = field(default_factory=set)
     """The entries whose removal is confirmed."""
-    deleting: frozenset[str] = frozenset()
-    """The UIDs of all objects to delete."""
-    deleted: frozenset[Ref] = frozenset()
-    """All entries whose objects are to be deleted."""
-    stays: dict[Ref, RemoveStep] = field(default_factory=dict)
+    planned_uids: frozenset[str] = frozenset()
+    """The UIDs of all objects that the plan deletes."""
+    planned_refs: frozenset[Ref] = frozenset()
+    """The entries of these objects."""
+    kept_back: dict[Ref, RemoveStep] = field(default_factory=dict)
     """The objects that were to be deleted, and stay: somebody has changed them since the plan."""
 
     def run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
         """Yield an event for each step; what a failed deletion still needs is not deleted."""
-        self.deleting = frozenset(
+        self.planned_uids = frozenset(
             step.live.uid for step in steps if step.fate is Fate.PRUNE and step.live
         )
-        self.deleted = frozenset(step.entry.ref for step in steps if step.fate is Fate.PRUNE)
-        remaining = Remaining(self.deleted)
+        self.planned_refs = frozenset(step.entry.ref for step in steps if step.fate is Fate.PRUNE)
+        remaining = Remaining(self.planned_refs)
         for step, body, unread in self._fields_of(self._staying(steps)):
             remaining.keep(step, body, unread)
         for order in sorted({_deletion_order(step) for step in steps}, reverse=True):
@@ -105,18 +105,18 @@ class Pruner:
                 for ref, step in batch.items()
                 if (found := remaining.blocker(step)) is not None
             }
-            left: dict[Ref, Problem] = {}
+            failures: dict[Ref, Problem] = {}
             used = self._in_use([step for ref, step in batch.items() if ref not in blocked])
             for ref, kept in used.items():
                 if kept.problem is not None:
-                    left[ref] = kept.problem
+                    failures[ref] = kept.problem
                     yield ObjectDone(ref, Outcome.FAILED, problem=kept.problem)
                 else:
                     yield ObjectDone(ref, Outcome.NOT_PRUNED, reason=kept.reason)
             for ref, found in blocked.items():
                 if found.is_failure:
-                    left[ref] = found.problem(ref)
-                    yield ObjectDone(ref, Outcome.SKIPPED, problem=left[ref])
+                    failures[ref] = found.problem(ref)
+                    yield ObjectDone(ref, Outcome.SKIPPED, problem=failures[ref])
                 else:
                     yield ObjectDone(ref, Outcome.NOT_PRUNED, reason=found.reason)
             free = self._recount(
@@ -124,19 +124,19 @@ class Pruner:
             )
             for event in self._remove(free, steps):
                 if isinstance(event, ObjectDone) and event.problem is not None:
-                    left[event.ref] = event.problem
+                    failures[event.ref] = event.problem
                 yield event
             self.context.cancellation.check()
-            # guard: kept-since-the-plan
-            stays = [self.stays[ref] for ref in batch.keys() & self.stays.keys() - left.keys()]
-            stays += [kept for ref, kept in used.items() if ref not in left]
-            remain = [batch[ref] for ref in {**blocked, **left}]
-            for step, body, unread in self._fields_of([*remain, *stays]):
-                if (problem := left.get(step.entry.ref)) is not None:
+            changed = batch.keys() & self.kept_back.keys() - failures.keys()
+            keeping = [self.kept_back[ref] for ref in changed]  # guard: kept-since-the-plan
+            keeping += [kept for ref, kept in used.items() if ref not in failures]
+            remain = [batch[ref] for ref in {**blocked, **failures}]
+            for step, body, unread in self._fields_of([*remain, *keeping]):
+                if (problem := failures.get(step.entry.ref)) is not None:
                     remaining.add(step, problem, body, unread)
                 else:
                     # What it needs was announced to be deleted, and nobody has taken that back.
-                    was_planned = step.entry.ref in self.stays  # guard: kept-needs-fail
+                    was_planned = step.entry.ref in self.kept_back  # guard: kept-needs-fail
                     remaining.keep(step, body, unread, is_failure=was_planned)
             self.context.cancellation.check()
 
@@ -159,7 +159,7 @@ class Pruner:
         refs = [step.entry.ref for step in asked]
         use = read_pod_use(refs, context.cluster, context.workers)
         desired = [step.desired for step in self.applies]
-        judged = unless_used(asked, use, desired, context.options, self.deleting)
+        judged = unless_used(asked, use, desired, context.options, self.planned_uids)
         found: dict[Ref, RemoveStep] = {}
         for step in judged:
             ref = step.entry.ref
@@ -178,7 +178,7 @@ class Pruner:
 
     def _staying(self, steps: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
         """Return what stays because of a mark; what an allowed cascade deletes does not stay."""
-        if not self.deleting:
+        if not self.planned_uids:
             return ()
         doomed = {one.uid for step in steps if step.fate is Fate.PRUNE for one in step.cascade}
         wanted = (
@@ -333,16 +333,16 @@ class Pruner:
         """
         cluster, workers = self.context.cluster, self.context.workers
         registered = self.snapshot.registered
-        gone = self.gone & self.deleted  # what was orphaned is still there
+        gone = self.gone & self.planned_refs  # what was orphaned is still there
         known = still_registered(registered, gone) if registered is not None else None
         proofs = KindProofs(cluster, workers, cluster.resource_map(), patience=0, known=known)
-        return ContentCounter(proofs, self.deleted)
+        return ContentCounter(proofs, self.planned_refs)
 
     def _refuse_if_grown(self, step: RemoveStep, contents: CascadeContents) -> RemoveStep:
         ref = step.entry.ref
         before = self.snapshot.contents.get(ref, CascadeContents(()))
         # The plan has checked the earlier contents.
-        known = self.deleting | {live.uid for live in before.objects}
+        known = self.planned_uids | {live.uid for live in before.objects}
         cascade = cascade_of(contents, known, self.context.applyset.manager)
         if not (cascade.foreign or cascade.uncounted):
             return step
@@ -387,7 +387,7 @@ class Pruner:
         again = replace(again, entry=entry)
         uid = step.live.uid if step.live is not None and step.fate is Fate.PRUNE else ""
         if again.live is not None and again.live.uid == uid and again.fate is not Fate.PRUNE:
-            self.stays[entry.ref] = again
+            self.kept_back[entry.ref] = again
         return again
 
     def _await_gone(

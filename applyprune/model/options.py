@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from applyprune.model.identity import Ref
     from applyprune.model.text import Selector
 
+CONTROLLER_NAMESPACE = "applyprune-system"
+"""The namespace of the controller, unless it was installed elsewhere."""
+
 
 class Mode(StrEnum):
     """What a run does with the set."""

@@ -544,7 +544,7 @@ def left_by_new_type(before: LiveObject, after: LiveObject, manager: str) -> tup
 
     ``after`` is the reply to an apply of an object that was ``before``. If its CRD has made a map
     or set of an atomic list, or lets the keys of a map be owned one by one, the server knows only
-    those items as the set's that the newest manifest has. The others would stay for ever.
+    those items as the set's that the newest manifest has. The others would stay without an owner.
     """
     own = (own_apply_entry(before, manager) or {}).get("fieldsV1") or {}
     now = (own_apply_entry(after, manager) or {}).get("fieldsV1") or {}

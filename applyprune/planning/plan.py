@@ -406,7 +406,19 @@ def with_checked_request(
     return fresh
 
 
-def with_own_version(
+def with_follow_up(
+    step: ApplyStep,
+    reply: LiveObject | ApplypruneError,
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> ApplyStep | None:
+    """Return the step to send after the reply to an apply, or its refusal; None if none is."""
+    if isinstance(reply, ApplypruneError):
+        return _with_own_version(step, reply, applyset, options)
+    return _with_parts_removed(step, reply, applyset, options)
+
+
+def _with_own_version(
     step: ApplyStep, error: ApplypruneError, applyset: ApplySetIdentity, options: Options
 ) -> ApplyStep | None:
     """Return the step that first rewrites the entries of other versions; None for another error.
@@ -439,7 +451,7 @@ def parts_left(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -
     return left_by_new_type(step.live, after, applyset.manager)
 
 
-def with_parts_removed(
+def _with_parts_removed(
     step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity, options: Options
 ) -> ApplyStep | None:
     """Return the step that removes what a new type of a field has left; None if that is nothing.

@@ -108,11 +108,11 @@ def test_bundle_that_is_seen_while_the_bundles_are_divided_is_queued(make: Make)
     dispatcher = make(ManualClock())
     serves = False
     dispatcher.watches.serves = lambda _: serves
-    dispatcher.watches.on_news(changed("1"))
+    dispatcher.watches.on_report(changed("1"))
     dispatcher.divide()
     assert dispatcher.queue.waiting == 0
     serves = True
-    dispatcher.watches.on_news(changed("2"))
+    dispatcher.watches.on_report(changed("2"))
     dispatcher.divide()
     assert dispatcher.queue.waiting == 1
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.many_watches import AllSeen, Seen, Watched
+from applyprune.cluster.many_watches import ListReport, ObjectReport, WatchTarget
 from applyprune.controller.clients import account_user
 from applyprune.controller.hints import GATHER, READY_DELAY, READY_GAP, ObjectHints
 from applyprune.controller.queue import WorkQueue
@@ -78,8 +78,8 @@ def test_hints_are_due_by_the_clock_of_the_queue(tmp_path: Path) -> None:
         clock = ManualClock()
         watches = Watches(WorkQueue(clock=clock), client, access, "test")
         watches.follow_objects(KEY, OBJECTS)
-        watched = Watched(account_user(KEY[0], "default"), CONFIG_MAPS, "home", PART_OF)
-        watches.shared.on_news(Seen(watched, changed()))
+        watched = WatchTarget(account_user(KEY[0], "default"), CONFIG_MAPS, "home", PART_OF)
+        watches.shared.on_report(ObjectReport(watched, changed()))
         assert watches.drifted(KEY) == frozenset()
         clock.advance(GATHER + 0.01)
         assert watches.drifted(KEY) == {A}
@@ -152,14 +152,16 @@ def test_change_before_the_first_reconcile_has_ended_counts() -> None:
 def test_object_that_a_watch_begins_without_is_looked_for_once() -> None:
     """It may be there, and the watch not show it."""
     found = hints()
-    watched = Watched("user", CONFIG_MAPS, "home", PART)
-    assert found.observe_absence(KEY, AllSeen(watched, frozenset({A, B}))) is None
+    watched = WatchTarget("user", CONFIG_MAPS, "home", PART)
+    assert found.observe_absence(KEY, ListReport(watched, frozenset({A, B}))) is None
     assert (
-        found.observe_absence(KEY, AllSeen(replace(watched, namespace="other"), frozenset()))
+        found.observe_absence(KEY, ListReport(replace(watched, namespace="other"), frozenset()))
         is None
     )
-    assert found.observe_absence(KEY, AllSeen(replace(watched, selector=""), frozenset())) is None
-    assert found.observe_absence(KEY, AllSeen(watched, frozenset({A}))) is not None
+    assert (
+        found.observe_absence(KEY, ListReport(replace(watched, selector=""), frozenset())) is None
+    )
+    assert found.observe_absence(KEY, ListReport(watched, frozenset({A}))) is not None
     assert due(found) == {"b"}
     found.follow(KEY, replace(OBJECTS, marks={B: OBJECTS.marks[B]}, is_part=True))
     assert found.next_due(KEY) is None

@@ -14,7 +14,14 @@ import pytest
 
 from applyprune.cluster.access import cluster_access
 from applyprune.cluster.credentials import Identity, Issued, RenewableCredentials
-from applyprune.cluster.many_watches import AllSeen, Blind, ManyWatches, News, Seen, Watched
+from applyprune.cluster.many_watches import (
+    FailureReport,
+    ListReport,
+    ManyWatches,
+    ObjectReport,
+    WatchReport,
+    WatchTarget,
+)
 from applyprune.model.live import CONFIG_MAPS, SECRETS
 from tests.support.fault_proxy import always, faults, first
 from tests.support.fault_proxy.faults import head
@@ -39,28 +46,28 @@ SETTLED = 0.5
 class Told:
     """What the watches have told, in order."""
 
-    news: list[News] = field(default_factory=list)
+    news: list[WatchReport] = field(default_factory=list)
 
-    def seen(self, watched: Watched | None = None) -> list[str]:
+    def seen(self, watched: WatchTarget | None = None) -> list[str]:
         """Return the names of what was seen; those of what is gone with a minus."""
         return [
             f"{'-' if one.gone else ''}{one.live.ref.name}"
             for one in self.news
-            if isinstance(one, Seen) and (watched is None or one.watched == watched)
+            if isinstance(one, ObjectReport) and (watched is None or one.watched == watched)
         ]
 
     def begun(self) -> list[set[str]]:
         """Return what the watches have begun with."""
-        found = [one.refs for one in self.news if isinstance(one, AllSeen)]
+        found = [one.refs for one in self.news if isinstance(one, ListReport)]
         return [{ref.name for ref in refs} for refs in found]
 
-    def complete(self) -> set[Watched]:
+    def complete(self) -> set[WatchTarget]:
         """Return the watches that have shown what they begin with."""
-        return {one.watched for one in self.news if isinstance(one, AllSeen)}
+        return {one.watched for one in self.news if isinstance(one, ListReport)}
 
     def codes(self) -> list[int]:
         """Return the codes of the failures."""
-        return [one.code for one in self.news if isinstance(one, Blind)]
+        return [one.code for one in self.news if isinstance(one, FailureReport)]
 
 
 class HeldLoop(asyncio.SelectorEventLoop):
@@ -159,9 +166,9 @@ def maps(api: Api, namespace: str) -> Callable[..., None]:
     return write
 
 
-def of(namespace: str, **options: Any) -> Watched:
+def of(namespace: str, **options: Any) -> WatchTarget:
     """Return a watch of our ConfigMaps."""
-    return Watched("", CONFIG_MAPS, namespace, **{"selector": "probe=yes", **options})
+    return WatchTarget("", CONFIG_MAPS, namespace, **{"selector": "probe=yes", **options})
 
 
 def watching(exchange: Exchange) -> bool:
@@ -187,7 +194,7 @@ def test_watches_see_what_exists_and_what_changes(
         maps("DELETE", "b")
         eventually(lambda: told.seen(everything) == ["a", "b", "a", "-b"])
         eventually(lambda: told.seen(one) == ["b", "-b"])
-        found = [news.live for news in told.news if isinstance(news, Seen)]
+        found = [news.live for news in told.news if isinstance(news, ObjectReport)]
         assert {live.body for live in found} == {None}
         assert all(live.managed_fields for live in found)
         watches.end(everything)
@@ -350,15 +357,15 @@ def test_huge_object_hides_no_other(
 def test_refused_watch_is_reported(access: ClusterAccess, api: Api, namespace: str) -> None:
     """With the user that it impersonates; others go on."""
     user = f"system:serviceaccount:{namespace}:default"
-    refused = Watched(user, SECRETS, namespace)
+    refused = WatchTarget(user, SECRETS, namespace)
     with running(access) as (watches, told):
         watches.watch(refused)
-        watches.watch(Watched("", CONFIG_MAPS, namespace, name="kube-root-ca.crt"))
+        watches.watch(WatchTarget("", CONFIG_MAPS, namespace, name="kube-root-ca.crt"))
         eventually(lambda: told.codes() == [403])
         eventually(lambda: told.seen() == ["kube-root-ca.crt"])
         assert told.news[0].watched in {
             refused,
-            Watched("", CONFIG_MAPS, namespace, name="kube-root-ca.crt"),
+            WatchTarget("", CONFIG_MAPS, namespace, name="kube-root-ca.crt"),
         }
     assert api is not None
 
@@ -368,7 +375,7 @@ def test_refused_token_is_renewed(plane: Plane, access: ClusterAccess, namespace
     tokens = chain(["outdated"], repeat(plane.token))
     issued = RenewableCredentials(lambda: Issued(Identity(token=next(tokens))))
     with running(replace(access, credentials=issued), loop := HeldLoop()) as (watches, told):
-        watches.watch(Watched("", CONFIG_MAPS, namespace, name="kube-root-ca.crt"))
+        watches.watch(WatchTarget("", CONFIG_MAPS, namespace, name="kube-root-ca.crt"))
         loop.end_pause(1)
         # A refused account is tried again after minutes.
         assert loop.pauses[0] <= 1.2
@@ -378,7 +385,7 @@ def test_refused_token_is_renewed(plane: Plane, access: ClusterAccess, namespace
 
 def test_watch_goes_through_a_proxy(access: ClusterAccess, namespace: str) -> None:
     """As all requests do; one that refuses is told."""
-    root = Watched("", CONFIG_MAPS, namespace, name="kube-root-ca.crt")
+    root = WatchTarget("", CONFIG_MAPS, namespace, name="kube-root-ca.crt")
     with listening(tunnel(access.server)) as port:
         for login, codes, names in (("u:pass", [], ["kube-root-ca.crt"]), ("u:no", [0], [])):
             with running(replace(access, proxy=f"http://{login}@127.0.0.1:{port}")) as (

@@ -189,7 +189,7 @@ def test_manifest_is_not_rewritten_by_the_server_alone(stage: Stage) -> None:
     assert [told for told in story.warnings if "stores other values" in told] == []
 
 
-def test_old_name_of_an_account_is_told_from_a_webhook(stage: Stage) -> None:
+def test_old_name_of_an_account_is_no_rewriting(stage: Stage) -> None:
     """The server stores the value of ``serviceAccountName`` in both fields."""
     body = workload("Deployment")
     body["spec"]["template"]["spec"] |= {"serviceAccount": "a", "serviceAccountName": "default"}
