@@ -36,7 +36,8 @@ def test_input_summary_is_reported(
     write(
         folder,
         {
-            "k/kustomization.yaml": "resources: [a.yaml]\ncommonLabels: {a: b}\n",
+            "k/kustomization.yaml": "resources: [a.yaml]\n"
+            "vars: [{name: UNUSED, objref: {apiVersion: v1, kind: ConfigMap, name: a}}]\n",
             "k/a.yaml": config_map("a"),
             "broken.yaml": "a: [",
         },
@@ -44,7 +45,7 @@ def test_input_summary_is_reported(
     assert call("apply", "web", "-k", "k", "-f", "broken.yaml") == 2
     warning, error = capsys.readouterr().err.split("error: ", 1)
     assert warning.startswith("warning: k (kustomize): ")
-    assert "commonLabels" in warning
+    assert "UNUSED" in warning
     assert error.startswith("broken.yaml")
 
 

@@ -10,6 +10,7 @@ import pytest
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.send import send_apply
 from applyprune.errors import ApplypruneError, Conflict, Forbidden, Invalid, NotFound, NotServed
+from applyprune.model.identity import Ref
 from applyprune.model.options import WaitOptions
 from tests.support.clocks import ManualClock
 
@@ -22,6 +23,7 @@ SERVED, SETTLED = 60.0, 2.0
         # The kind of a CRD that was just applied, and any other.
         (NotServed("no such kind", code=404), True, False, SERVED),
         (NotServed("no such kind", code=404), False, True, 0.0),
+        (NotServed('namespaces "home" not found', code=404), True, False, 0.0),
         # What this run has just written, and anything else.
         (Forbidden("no", code=403), False, True, SETTLED),
         (Invalid("no", code=422), False, True, SETTLED),
@@ -44,7 +46,8 @@ def test_apply_is_sent_again_for_a_moment_only(
         cancellation=Cancellation(clock=clock),
         options=SimpleNamespace(wait=WaitOptions(timeout=SERVED)),
     )
-    step: Any = SimpleNamespace(request=SimpleNamespace(force=False))
+    desired = SimpleNamespace(ref=Ref("", "ConfigMap", "home", "a"))
+    step: Any = SimpleNamespace(request=SimpleNamespace(force=False), desired=desired)
     with pytest.raises(type(error)):
         send_apply(context, step, lambda _: is_settling, is_new_kind=is_new_kind)
     assert clock.waits == sorted(clock.waits)

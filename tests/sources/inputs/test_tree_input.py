@@ -221,7 +221,8 @@ def test_failed_build_names_the_address(folder: Path, path: str) -> None:
 def test_notes_of_a_build_are_warnings(folder: Path) -> None:
     said: list[Problem] = []
     files = {"a.yaml": config_map("a"), "kustomization.yaml": "resources: [a.yaml]\nbases: []\n"}
-    files["kustomization.yaml"] += "commonLabels: {a: b}\n"
+    unused = "{name: UNUSED, objref: {apiVersion: v1, kind: ConfigMap, name: a}}"
+    files["kustomization.yaml"] += f"vars: [{unused}]\n"
     sources(files, said=said)
     assert [one.location for one in said] == [f"{SHOWN} (kustomize)"]
     assert tempfile.gettempdir() not in said[0].message
