@@ -11,6 +11,7 @@ from applyprune.engine.dry_run import (
     check_recreation,
     check_recreation_again,
     check_replacement,
+    with_exclusion_reverted,
 )
 from applyprune.engine.lock import WRITE_MARGIN
 from applyprune.engine.send import Recreator, apply_problem, send_apply, transfer_fields
@@ -353,6 +354,8 @@ class Applier:
         was_shown = step.is_checked or options.check or options.approval is not Approval.AUTOMATIC
         if was_shown and step.fate is not Fate.RECREATE:
             raise error  # the plan that was shown does not recreate it
+        if (reverted := with_exclusion_reverted(self.context, step, live, error)) is not None:
+            return self._send(reverted[0])
         deletion = step.deletion
         if deletion is None or deletion.precondition.resource_version != live.resource_version:
             deletion, _ = check_recreation(self.context, step, live, error)

@@ -29,6 +29,7 @@ from applyprune.errors import (
 from applyprune.model.fieldset import without_fields
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.live import CRD, NAMESPACE, NAMESPACES, LiveObject, Resource, namespace_ref
+from applyprune.model.options import OnDrift
 from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest, Fate, Plan
 from applyprune.model.text import and_more
 from applyprune.planning.comparison import (
@@ -45,6 +46,7 @@ from applyprune.planning.comparison import (
 )
 from applyprune.planning.conflicts import (
     conflicting_managers,
+    excluded_by_drift,
     exclusion,
     is_unrecorded,
     migrated_first,
@@ -59,6 +61,7 @@ from applyprune.planning.plan import (
     NOT_CHECKED,
     parts_left,
     with_checked_request,
+    with_excluding,
     with_follow_up,
 )
 from applyprune.planning.replies import (
@@ -236,7 +239,7 @@ class ServerDryRun:
         if step.live and not step.replaces and dead_versions(step.live, desired.versions):
             return self._by_replacement(step, request)
         try:
-            after, created = context.cluster.apply(request, dry_run=True)
+            step, after, created = self._tried(step)
         except (NotFound, NotServed, DryRunUnsupported) as error:
             if desired.ref.namespace in self._namespaces and is_without_namespace(
                 error, desired.ref
@@ -263,6 +266,26 @@ class ServerDryRun:
             self._compare(step, fate, None, after.body)
             return replace(step, fate=fate)
         return self._compared(step, after)
+
+    def _tried(self, step: ApplyStep) -> tuple[ApplyStep, LiveObject, bool]:
+        """Return the step as it was tried, with the reply.
+
+        A forced apply names a resourceVersion, which each write of a status outdates: then it is
+        decided again, as during the run.
+        """
+        context, desired = self.context, step.desired
+        for _ in range(_TRIES):
+            try:
+                request = dry_run_request(step, context.applyset)
+                return step, *context.cluster.apply(request, dry_run=True)
+            except Conflict as error:
+                if error.causes or step.live is None or not request.force:
+                    raise
+                live = context.cluster.get(desired.resource, desired.ref, full=True)
+                if live.uid != step.live.uid:
+                    raise
+                step = with_checked_request(step, live, context.applyset, context.options)
+        raise RunFailed(f"{desired.ref} changes faster than it can be checked", hint="Run again.")
 
     def _compared(self, step: ApplyStep, after: LiveObject) -> ApplyStep:
         """Return the step as CHANGE, ADOPT or LEAVE, by the states before and after.
@@ -356,6 +379,10 @@ class ServerDryRun:
         refused_guard(step, live, error, context.applyset)
         if live is None:
             raise error
+        if (reverted := with_exclusion_reverted(context, step, live, error)) is not None:
+            step, body = reverted
+            self._compare(step, Fate.CHANGE, live, body)
+            return replace(step, fate=Fate.CHANGE)
         deletion, body = check_recreation(context, step, live, error)
         self._compare(step, Fate.RECREATE, live, body, _OTHER_NAME)
         return replace(step, fate=Fate.RECREATE, reason=IN_PLACE, deletion=deletion)
@@ -497,7 +524,7 @@ def check_recreation(
     if not (isinstance(error, Invalid) and is_worth_a_trial(error)):
         raise error
     beside = fields_beside(error, live, context.applyset.manager)
-    if beside and is_excluded(context, step, live, beside):
+    if beside and _without_exclusion(context, step, live, beside) is not None:
         raise exclusion(error, beside) from error  # guard: excluded-by-others
     body: Mapping[str, Any] | None = None
     with suppress(ApplypruneError):
@@ -511,43 +538,63 @@ def check_recreation(
     return deletion, body
 
 
-_PUT_TRIES = 8
+_TRIES = 8
 
 
-def is_excluded(
+def with_exclusion_reverted(
+    context: RunContext, step: ApplyStep, live: LiveObject, error: ApplypruneError
+) -> tuple[ApplyStep, Mapping[str, Any]] | None:
+    """Return the step that sets back drift with the fields that exclude ours, and its result.
+
+    None if drift is not set back, or if this error is about something else.
+    """
+    options, manager = context.options, context.applyset.manager
+    if options.apply.on_drift is not OnDrift.REVERT or step.desired.excluding:
+        return None
+    if not (isinstance(error, Invalid) and is_worth_a_trial(error)):
+        return None
+    beside = fields_beside(error, live, manager)
+    if not excluded_by_drift(step.entry, live, beside, manager):  # guard: excluded-by-drift
+        return None
+    body = _without_exclusion(context, step, live, beside)
+    if body is None:
+        return None
+    fresh = with_excluding(step, live, beside, context.applyset, options)
+    return replace(fresh, is_checked=True), body
+
+
+def _without_exclusion(
     context: RunContext,
     step: ApplyStep,
     live: LiveObject,
     fields: Sequence[tuple[Path, Mapping[str, Any]]],
-) -> bool:
-    """Return whether the server accepts an object with its manifest, but without these fields.
+) -> Mapping[str, Any] | None:
+    """Return an object with its manifest, but without these fields; None if the server refuses it.
 
     An apply cannot remove them, so a dry run of a PUT shows it. Without its query, a PUT is done
     for real, and an apply is refused with other words.
     """
     cluster, applyset = context.cluster, context.applyset
-    # Writes of a status may have outdated its guards.
-    fresh = with_checked_request(step, live, applyset, context.options)
-    try:
-        cluster.apply(dry_run_request(fresh, applyset), dry_run=True)
-    except Invalid as error:
-        if is_without_options(error):  # guard: put-after-refusal
-            return False
-    except (Conflict, NotFound, NotServed, Forbidden, DryRunUnsupported):
-        return False
     resource, ref = step.desired.resource, step.desired.ref
-    for _ in range(_PUT_TRIES):
-        body = without_excluding(step.desired, live, [path for path, _ in fields], applyset.manager)
+    for _ in range(_TRIES):
         try:
-            cluster.replace(resource, ref, body, dry_run=True)
-        except Conflict:
+            fresh = with_checked_request(step, live, applyset, context.options)
+            try:
+                cluster.apply(dry_run_request(fresh, applyset), dry_run=True)
+            except Invalid as error:
+                if is_without_options(error):  # guard: put-after-refusal
+                    return None
+            paths = [path for path, _ in fields]
+            body = without_excluding(step.desired, live, paths, applyset.manager)
+            return cluster.replace(resource, ref, body, dry_run=True).body or {}
+        except Conflict as error:
+            if error.causes:
+                return None
             # Controllers write the status of a workload that has just changed.
             live = cluster.get(resource, ref, full=True)
-        except (NotFound, Forbidden, Invalid, DryRunUnsupported):
-            return False
-        else:
-            return True
-    return False
+        except (NotFound, NotServed, Forbidden, Invalid, DryRunUnsupported):
+            return None
+    return None
 
 
 def check_recreation_again(

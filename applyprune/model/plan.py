@@ -467,6 +467,8 @@ class Desired:
     """What the default rules leave to others, in words."""
     removed: tuple[str, ...] = ()
     """The JSON pointers of fields that the manifest sets to null: they are removed, not sent."""
+    excluding: tuple[str, ...] = ()
+    """The JSON pointers of others' fields that drift has set, and that exclude the manifest's."""
     loses_replicas: bool = False
     """Whether the set owns its live replicas, and its manifest sets none: they would be reset."""
     is_scaling_unknown: bool = False

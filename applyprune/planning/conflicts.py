@@ -723,6 +723,33 @@ def excluding_fields(
     )
 
 
+def excluded_by_drift(
+    entry: InventoryEntry, live: LiveObject, beside: Sequence[tuple[Path, Writer]], manager: str
+) -> bool:
+    """Return whether fields of others exclude ours because somebody has changed the object by hand.
+
+    Then fields of the set are gone since its last apply, and no other applier owns those beside.
+    """
+    by_update = all(writer.get("operation") == "Update" for _, writer in beside)
+    return bool(beside) and by_update and any(_lost(entry, live, manager))
+
+
+def excluding_parts(
+    wanted: Mapping[str, Any], beside: Iterable[tuple[Path, Writer]]
+) -> tuple[tuple[str, str], ...]:
+    """Return the largest parts of an object that a manifest lacks around these fields.
+
+    Each is a JSON pointer, with the manager of a field in it.
+    """
+    found: dict[str, str] = {}
+    for path, writer in beside:
+        lengths = range(1, len(path) + 1)
+        absent = (path[:end] for end in lengths if value_at(wanted, path[:end]) is MISSING)
+        if (part := next(absent, None)) is not None:
+            found[to_pointer(part)] = str(writer.get("manager", ""))
+    return tuple(sorted(found.items()))
+
+
 def exclusion(error: ApplypruneError, fields: Iterable[tuple[Path, Mapping[str, Any]]]) -> Conflict:
     """Return the conflict with the managers of fields that exclude ours."""
     causes = [

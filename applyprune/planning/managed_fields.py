@@ -472,7 +472,7 @@ class FieldRemovals:
     """What an apply removes from an object once the set owns it."""
 
     nulls: tuple[Path, ...] = ()
-    """The fields that the manifest sets to null."""
+    """The fields that the manifest sets to null, and those of others that exclude its own."""
     defaults: tuple[Path, ...] = ()
     """The defaults that exclude what the manifest sets."""
     members: tuple[Path, ...] = ()
@@ -521,6 +521,10 @@ def removals(
             # The manifest names an item by its name only.
             contested += [(*pointed, *leaf[len(path) :]) for leaf in owned] or [pointed]
         elif not _owns_all(own, path, value):  # what the set owns leaves with the apply
+            nulls.append(path)
+    for path in map(from_pointer, desired.excluding):  # drift has set it, so it goes like the drift
+        value = value_at(live.body, path)
+        if value is not MISSING and not (_owns_all(own, path, value) and is_free(path)):
             nulls.append(path)
     if contested:  # the apply will end in a conflict, so nothing may change before it
         return FieldRemovals(contested=tuple(contested))
@@ -577,7 +581,7 @@ def _parts(value: Any, fields: Mapping[str, Any]) -> Iterator[Step]:
 
 def may_remove(desired: Desired) -> bool:
     """Return whether only the values of the live object show what is removed from it."""
-    return bool(desired.removed) or any(_exclusions(desired))
+    return bool(desired.removed or desired.excluding) or any(_exclusions(desired))
 
 
 def _exclusions(desired: Desired) -> Iterator[tuple[Path, tuple[Path, ...]]]:

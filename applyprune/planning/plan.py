@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from applyprune.errors import (
     ApplypruneError,
@@ -44,6 +44,7 @@ from applyprune.planning.cascade import uncounted_problem
 from applyprune.planning.conflicts import (
     drift_to_revert,
     drifted_fields,
+    excluding_parts,
     forces,
     rewritten_problem,
 )
@@ -357,6 +358,8 @@ def with_new_request(
         owns=step.becomes_owned or None,
     )
     claimed_from = step.live if claims else step.claimed_from
+    excluding = (pair for pair in step.reverts if pair[0] in step.desired.excluding)
+    reverts = tuple(sorted({*reverts, *excluding}))
     return replace(step, live=live, request=request, reverts=reverts, claimed_from=claimed_from)
 
 
@@ -439,6 +442,20 @@ def _with_own_version(
         return None
     narrowed = replace(step, desired=replace(desired, versions=own))
     return with_checked_request(narrowed, live, applyset, options)
+
+
+def with_excluding(
+    step: ApplyStep,
+    live: LiveObject,
+    beside: Sequence[tuple[Path, Mapping[str, Any]]],
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> ApplyStep:
+    """Return the step that also removes the fields of others which exclude the manifest's."""
+    parts = excluding_parts(body_to_send(step.desired), beside)
+    desired = replace(step.desired, excluding=tuple(pointer for pointer, _ in parts))
+    excluding = replace(step, desired=desired, reverts=parts)
+    return with_new_request(excluding, live, applyset, options)
 
 
 def parts_left(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> Sequence[Path]:

@@ -424,6 +424,14 @@ MUTATIONS = (
         "tests/engine/steps/test_dead_versions.py::test_resource_of_a_refused_crd_is_applied_only_in_a_version_that_is_served[False]",
     ),
     Mutation(
+        "that only drift is set back with the fields that exclude ours",
+        ("excluded-by-drift",),
+        "if .*:",
+        "if not beside:",
+        "tests/engine/steps/test_excluding_fields.py::"
+        "test_field_that_another_applier_has_put_there_is_not_set_back",
+    ),
+    Mutation(
         "the fields of others that exclude ours",
         ("excluded-by-others",),
         LINE,

@@ -219,6 +219,24 @@ def test_real_conflict_beside_drift_is_not_forced(tenant: Tenant, opponent: Oppo
     assert tenant.condition("web", "Drifted")[:2] == ("True", "DriftDetected")
 
 
+def test_correct_removes_what_drift_has_put_in_the_place_of_a_field(
+    tenant: Tenant, opponent: Opponent
+) -> None:
+    """Two ports of a Service cannot have the same name."""
+    spec = {"selector": {"app": "a"}, "ports": [{"name": "http", "port": 80}]}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": spec}
+    tenant.bundle("web", service, retryInterval="1h", interval="1h")
+    tenant.ready("web")
+    opponent.patch(service, {"spec": {"ports": [{"name": "http", "port": 81}]}})
+
+    def ports() -> list[int]:
+        live = opponent.live(service) or {}
+        return [one["port"] for one in live["spec"]["ports"]]
+
+    eventually(lambda: ports() == [80], lambda: str(tenant.get("web")["status"]))
+    tenant.ready("web")
+
+
 def test_correct_deletes_nothing_to_set_back_drift(tenant: Tenant, opponent: Opponent) -> None:
     """Not even with ``recreate``; nor does a changed manifest, while others own the field too."""
     tenant.bundle("web", config_map("a", "1"), recreate=True, retryInterval="1h")

@@ -130,12 +130,14 @@ def test_drift_is_reverted_without_a_check_too_and_names_who_caused_it(
     assert set(stage.run(*bodies, **options).outcomes.values()) == {Outcome.UNCHANGED}
 
 
-def _before_forced_applies(proxy: FaultProxy, act: Callable[[], object], times: int) -> list[str]:
+def _before_forced_applies(
+    proxy: FaultProxy, act: Callable[[], object], times: int, *, dry: bool = False
+) -> list[str]:
     """Act before each of the first forced applies; return their versions as they come."""
     sent: list[str] = []
 
     def forward(seen: Exchange) -> None:
-        if seen.query.get("force") == "true" and "dryRun" not in seen.query:
+        if seen.query.get("force") == "true" and ("dryRun" in seen.query) is dry:
             sent.append(json.loads(seen.body)["metadata"]["resourceVersion"])
             if len(sent) <= times:
                 act()
@@ -144,8 +146,9 @@ def _before_forced_applies(proxy: FaultProxy, act: Callable[[], object], times: 
     return sent
 
 
+@pytest.mark.parametrize("dry", [False, True])
 def test_status_writes_do_not_fail_a_forced_apply(
-    spoiled: Stage, proxy: FaultProxy, stage: Stage, api: Api
+    spoiled: Stage, proxy: FaultProxy, stage: Stage, api: Api, dry: bool
 ) -> None:
     """A controller writes the status all the time: each write outdates a forced apply."""
     service = {
@@ -166,11 +169,12 @@ def test_status_writes_do_not_fail_a_forced_apply(
         status = {"status": {"conditions": [condition]}}
         assert api("PATCH", f"{path}/status", status, content_type=MERGE)[0] == 200
 
-    sent = _before_forced_applies(proxy, write_status, 3)
-    story = spoiled.run({**service}, force_conflicts=True)
+    sent = _before_forced_applies(proxy, write_status, 3, dry=dry)
+    how = DryRun.SERVER if dry else DryRun.OFF
+    story = spoiled.run({**service}, force_conflicts=True, dry_run=how)
     assert story.outcomes["service/s"] is Outcome.CONFIGURED
     assert len(set(sent)) == 4
-    assert api.get(path)["metadata"]["labels"]["a"] == "1"
+    assert api.get(path)["metadata"]["labels"]["a"] == ("2" if dry else "1")
 
 
 @pytest.mark.parametrize("theirs", [{"key": "3"}, {"other": "2"}], ids=["value", "field"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import DryRun, OnDrift
 
 if TYPE_CHECKING:
@@ -109,7 +109,6 @@ def test_field_that_excludes_ours_is_a_conflict_with_its_manager(
     changed = copy.deepcopy(marked)
     changed["metadata"]["labels"] = {"new": "label"}
     ways: tuple[tuple[Body, dict[str, Any]], ...] = (
-        (marked, {"on_drift": OnDrift.REVERT}),
         (changed, {"recreate": True}),
         (changed, {"recreate": True, "force_conflicts": True}),
         (changed, {"recreate": True, "check": True}),
@@ -120,7 +119,7 @@ def test_field_that_excludes_ours_is_a_conflict_with_its_manager(
         told = story.problem(ref)
         assert story.outcomes == {ref: Outcome.FAILED}, (options, told)
         assert "kubectl-patch" in told, (options, told)
-        if name == "limits" and not {"on_drift", "force_conflicts"} & options.keys():
+        if name == "limits" and "force_conflicts" not in options:
             # The request too is the other manager's now: that conflict comes first.
             assert "--force-conflicts" in told, (options, told)
             continue
@@ -131,6 +130,61 @@ def test_field_that_excludes_ours_is_a_conflict_with_its_manager(
     story = stage.run(changed, wait=False, take_over=frozenset({"kubectl-patch"}))
     assert story.outcomes == {ref: Outcome.CONFIGURED}, story.events
     assert _uid(stage, ref) == uid
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("name", CASES)
+def test_drift_that_excludes_ours_is_set_back(
+    stage: Stage, api: Api, kubectl: Kubectl, name: str, check: bool
+) -> None:
+    """With the part that somebody has put in its place; the plan names it."""
+    body, ref, patch, field = CASES[name]
+    assert stage.run(body, wait=False).exit_code == 0
+    path = _path(stage, ref)
+    before = api.get(path)
+    target = ref.replace(".apps", "")
+    kubectl("patch", target, "-n", stage.namespace, "--type=json", "-p", json.dumps(patch))
+    drifted = api.get(path)["spec"]
+    assert drifted != before["spec"]
+    planned = stage.run(body, wait=False, on_drift=OnDrift.REVERT, dry_run=DryRun.SERVER)
+    assert planned.outcomes == {ref: Outcome.CONFIGURED}, planned.problem(ref)
+    (step,) = planned.plan.applies
+    assert any(field.split("[")[-1].split(".")[0] in pointer for pointer, _ in step.reverts)
+    assert {who for _, who in step.reverts} == {"kubectl-patch"}
+    assert api.get(path)["spec"] == drifted
+    story = stage.run(body, wait=False, on_drift=OnDrift.REVERT, check=check)
+    assert story.outcomes == {ref: Outcome.CONFIGURED}, story.events
+    (done,) = (one for one in story.events if isinstance(one, ObjectDone))
+    assert "that kubectl-patch had changed" in done.reason
+    after = api.get(path)
+    assert after["spec"] == before["spec"]
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert stage.run(body, wait=False).outcomes == {ref: Outcome.UNCHANGED}
+
+
+def test_field_that_another_applier_has_put_there_is_not_set_back(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """That is no drift: two want the object, and a person must say who has it."""
+    assert stage.run(PROBE, wait=False).exit_code == 0
+    theirs = _deployment(livenessProbe={"tcpSocket": {"port": 80}})
+    removal = json.dumps([{"op": "remove", "path": f"{CONTAINER}/livenessProbe"}])
+    where = ("-n", stage.namespace)
+    kubectl("patch", "deployment/shop", *where, "--type=json", "-p", removal)
+    apply = ("apply", *where, "--server-side", "--field-manager=team", "-f", "-")
+    kubectl(*apply, stdin=json.dumps(theirs))
+    live = api.get(_path(stage, "deployment.apps/shop"))["spec"]
+    for check in (True, False):
+        story = stage.run(PROBE, wait=False, on_drift=OnDrift.REVERT, check=check)
+        assert story.outcomes == {"deployment.apps/shop": Outcome.FAILED}
+        assert "--take-over team" in story.problem("deployment.apps/shop")
+    assert api.get(_path(stage, "deployment.apps/shop"))["spec"] == live
+
+
+def _path(stage: Stage, ref: str) -> str:
+    kind, _, name = ref.partition("/")
+    root = "/apis/apps/v1" if kind.endswith(".apps") else "/api/v1"
+    return f"{root}/namespaces/{stage.namespace}/{kind.partition('.')[0]}s/{name}"
 
 
 def _uid(stage: Stage, ref: str) -> str:
