@@ -31,6 +31,7 @@ from applyprune.output.plan_text import (
     ConsequenceLines,
     lifted_text,
     plan_counts,
+    shared_notes,
     step_details,
 )
 from applyprune.output.printers import OutputTarget, discard
@@ -159,6 +160,7 @@ class PlanPrinter(SummaryPrinter):
     def __init__(self, target: OutputTarget) -> None:
         super().__init__(target)
         self._shows_all = target.show_unchanged
+        self._notes: Mapping[str, str] = {}
 
     def show(self, event: Event) -> None:
         """Write one event."""
@@ -168,8 +170,11 @@ class PlanPrinter(SummaryPrinter):
 
     def _finished(self, event: Finished) -> None:
         if not (self._errors and not event.counts):
+            self._notes = shared_notes(self._plan, self._namespace)
             for step in sorted(_steps(self._plan), key=lambda step: FATE_ORDER.index(step.fate)):
                 self._step(step)
+            for note in self._notes.values():
+                self._out(note.replace("\n", "\\n"))
         super()._finished(event)
 
     def _step(self, step: ApplyStep | RemoveStep) -> None:
@@ -177,7 +182,7 @@ class PlanPrinter(SummaryPrinter):
         consequences = self._consequences.pop(ref)
         if fate is Fate.LEAVE and not (self._shows_all or consequences or step.reason):
             return
-        words, reasons = fate.forecast, list(step_details(step))
+        words, reasons = fate.forecast, list(step_details(step, but=self._notes))
         if isinstance(step, ApplyStep):
             words = Outcome.SKIPPED.forecast if step.is_skipped else words
         elif fate is Fate.LEAVE or self._plan.no_prune:

@@ -6,7 +6,7 @@ Also what other texts show of a plan: its guards, its consequences, and the prob
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import Outcome
@@ -26,8 +26,6 @@ from applyprune.output.terminal import Colour, cells, styled, table, wrapped
 from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from applyprune.model.plan import Consequence, Guard
     from applyprune.model.problem import Origin, Problem
     from applyprune.planning.applyset import ApplySetIdentity
@@ -58,7 +56,10 @@ def plan_table(plan: Plan, mode: Mode, applyset: ApplySetIdentity, width: int) -
     namespace = applyset.namespace
     consequences = ConsequenceLines()
     consequences.take_plan(plan)
-    rows = sorted(_rows(plan, mode, consequences), key=lambda row: FATE_ORDER.index(row.fate))
+    notes = shared_notes(plan, namespace)
+    rows = sorted(
+        _rows(plan, mode, consequences, notes), key=lambda row: FATE_ORDER.index(row.fate)
+    )
     if not rows:
         return ""
     counts = Counter(row.fate for row in rows)
@@ -72,6 +73,7 @@ def plan_table(plan: Plan, mode: Mode, applyset: ApplySetIdentity, width: int) -
     for ref, texts in consequences.pop_all():
         below.append(kubectl_name(ref, namespace))
         below += [line for text in texts for line in wrapped(text, width, "  ")]
+    below += [line for note in notes.values() for line in wrapped(note, width)]
     if mode is Mode.DELETE:
         below += deletion_summary(plan, applyset, width)
     return "\n".join((_table(listed, mode, namespace, width), *below))
@@ -135,20 +137,27 @@ class _Row:
     """What will happen, in place of the words of the fate."""
 
 
-def _rows(plan: Plan, mode: Mode, consequences: ConsequenceLines) -> Iterator[_Row]:
-    """Yield a row for each object that would change; to delete a set, one for each object."""
+def _rows(
+    plan: Plan, mode: Mode, consequences: ConsequenceLines, notes: Collection[str]
+) -> Iterator[_Row]:
+    """Yield a row for each object that would change; to delete a set, one for each object.
+
+    ``notes`` are those that stand below the table.
+    """
     for removal in () if plan.no_prune else plan.removals:
         stays = removal.fate in {Fate.LEAVE, Fate.REFUSE} and not removal.in_use
         if mode is Mode.DELETE or not stays:
-            yield _row(removal, consequences)
+            yield _row(removal, consequences, notes)
     for step in plan.applies:
         if step.fate.is_applied:
-            yield _row(step, consequences)
+            yield _row(step, consequences, notes)
 
 
-def _row(step: ApplyStep | RemoveStep, consequences: ConsequenceLines) -> _Row:
+def _row(
+    step: ApplyStep | RemoveStep, consequences: ConsequenceLines, notes: Collection[str]
+) -> _Row:
     ref = step.entry.ref
-    details = (*step_details(step), *consequences.pop(ref))
+    details = (*step_details(step, but=notes), *consequences.pop(ref))
     in_use = isinstance(step, RemoveStep) and step.in_use
     return _Row(step.fate, ref, details, Outcome.NOT_PRUNED.forecast if in_use else "")
 
@@ -244,8 +253,29 @@ def plan_counts(counts: Mapping[Outcome, int], plan: Plan | None) -> Mapping[str
     return {words: count for words, count in found.items() if count}
 
 
-def step_details(step: ApplyStep | RemoveStep) -> Iterator[str]:
-    """Yield from whom a step takes something, why it has its fate, and what was not checked."""
+def shared_notes(plan: Plan, namespace: str) -> Mapping[str, str]:
+    """Return each note that holds for several objects, with a line that names them.
+
+    It says what was not checked. ``namespace`` is that of the set.
+    """
+    named: dict[str, list[str]] = {}
+    removals = () if plan.no_prune else plan.removals
+    steps: tuple[ApplyStep | RemoveStep, ...] = (*plan.applies, *removals)
+    for step in steps:
+        if step.not_checked and step.fate not in {Fate.LEAVE, Fate.REFUSE}:
+            named.setdefault(step.not_checked, []).append(kubectl_name(step.entry.ref, namespace))
+    return {
+        note: f"{and_more(names, _NAMED_FIELDS)}: {note}"
+        for note, names in named.items()
+        if len(names) > 1
+    }
+
+
+def step_details(step: ApplyStep | RemoveStep, *, but: Collection[str] = ()) -> Iterator[str]:
+    """Yield from whom a step takes something, why it has its fate, and what was not checked.
+
+    ``but`` are the notes about that which stand elsewhere.
+    """
     taken = step.taken_from if isinstance(step, ApplyStep) else ()
     adopts = step.fate is Fate.ADOPT
     if taken:
@@ -258,7 +288,7 @@ def step_details(step: ApplyStep | RemoveStep) -> Iterator[str]:
         yield step.problem.message
     elif step.reason and (becomes_owned or not (taken and adopts)):
         yield step.reason.removeprefix("adopted: ").removeprefix("adopted, ")
-    if step.not_checked:
+    if step.not_checked and step.not_checked not in but:
         yield step.not_checked
     if isinstance(step, RemoveStep) and step.waits_for:
         yield f"waits for {waits_in_words(step)}; --no-wait skips this"

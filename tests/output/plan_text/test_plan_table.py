@@ -176,3 +176,18 @@ def test_deletion_of_a_set_lists_the_fate_of_each_object() -> None:
     ]
     (one,) = lines(Plan((), (replace(mixed[0]),)), Mode.DELETE)[2:]
     assert one == "1 object: 1 will be deleted"
+
+
+def test_note_about_several_objects_stands_once_below() -> None:
+    """One that holds for a single object stays beside it; what is left as it is has none."""
+    shared, alone = "its namespace does not exist yet", "not checked: it needs role/r"
+    steps = [replace(applied(Fate.CREATE, name), not_checked=shared) for name in "abcdefg"]
+    steps.append(replace(applied(Fate.CREATE, "h"), not_checked=alone))
+    steps.append(replace(applied(Fate.LEAVE, "i"), not_checked=shared))
+    assert lines(Plan(tuple(steps), ())) == [
+        "OBJECT        PLAN              DETAILS",
+        *(f"configmap/{name}   will be created" for name in "abcdefg"),
+        f"configmap/h   will be created   {alone}",
+        "configmap/a, configmap/b, configmap/c, configmap/d, configmap/e and 2 more: its",
+        "namespace does not exist yet",
+    ]
