@@ -178,7 +178,7 @@ def test_deletion_of_a_set_lists_the_fate_of_each_object() -> None:
     assert one == "1 object: 1 will be deleted"
 
 
-def test_note_about_several_objects_stands_once_below() -> None:
+def test_note_of_several_objects_is_below_the_table() -> None:
     """One that holds for a single object stays beside it; what is left as it is has none."""
     shared, alone = "its namespace does not exist yet", "not checked: it needs role/r"
     steps = [replace(applied(Fate.CREATE, name), not_checked=shared) for name in "abcdefg"]
