@@ -329,7 +329,7 @@ class _Run:
     def _union(self) -> dict[Ref, InventoryEntry]:
         """Return the recorded entries and those of all steps to send; no refused ones."""
         sent = {
-            step.desired.ref: replace(step.entry, changed=True)  # guard: changed-before-apply
+            step.desired.ref: replace(step.entry, changed=True)
             if step.request is not None and takes_time(step.desired)
             else step.entry
             for step in self.plan.applies

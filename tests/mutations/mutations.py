@@ -660,13 +660,6 @@ MUTATIONS = (
         "test_object_that_a_pod_of_somebody_else_uses_is_kept[after the plan]",
     ),
     Mutation(
-        "the record of a change before it is sent",
-        ("changed-before-apply",),
-        "True",
-        "step.entry.changed",
-        f"{_STEPS}test_wait_before_prune.py::test_change_of_a_killed_run_holds_a_later_prune",
-    ),
-    Mutation(
         "what a list that is forbidden says of a kind: nothing",
         ("forbidden-list",),
         LINE,

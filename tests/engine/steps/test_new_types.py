@@ -15,6 +15,7 @@ from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.options import DryRun
 from tests.support.objects import crd
 from tests.support.stage import Stage
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.api import Api
@@ -118,6 +119,14 @@ def test_part_of_others_stays_with_the_new_type(crd_stage: Stage, crds: Api, nam
     place = "/spec/parts/three" if name == "keys" else "/spec/parts/-"
     patch = [{"op": "add", "path": place, "value": theirs}]
     how = "application/json-patch+json"
+
+    def owns_a_part() -> bool:
+        """The server uses the new type a moment after the CRD has it."""
+        tried = crds("PATCH", f"{path}?fieldManager=other&dryRun=All", patch, content_type=how)[1]
+        (entry,) = [one for one in tried["metadata"]["managedFields"] if one["manager"] == "other"]
+        return bool(entry["fieldsV1"]["f:spec"]["f:parts"])
+
+    eventually(owns_a_part)
     assert crds("PATCH", f"{path}?fieldManager=other", patch, content_type=how)[0] == 200
     story = crd_stage.run(_definition(kind, new), _resource(kind, after))
     assert story.exit_code == 0, story.events

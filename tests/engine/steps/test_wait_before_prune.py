@@ -11,6 +11,9 @@ from applyprune.model.events import InventoryWritten, ObjectDone, Outcome, Plann
 from applyprune.model.options import Mode
 from tests.support.accounts import WRITE, kubeconfig_as, rule
 from tests.support.clocks import AGES
+from tests.support.fault_proxy import FaultProxy
+from tests.support.input_files import write_input
+from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import config_map
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
@@ -395,18 +398,21 @@ def test_change_without_a_wait_holds_a_later_prune(stage: Stage) -> None:
     assert not any(entry.changed for entry in stage.inventory().entries.values())
 
 
-def test_change_of_a_killed_run_holds_a_later_prune(stage: Stage) -> None:
+def test_change_of_a_killed_run_holds_a_later_prune(
+    stage: Stage, plane: Plane, tmp_path: Path
+) -> None:
     """It was sent, and nothing but the write before the apply was recorded."""
     old, broken = workload("Deployment", "old"), workload("Deployment", pods=NOWHERE)
     assert stage.run(workload("Deployment"), old, wait=True, timeout=AGES).exit_code == 0
-
-    def kill(event: object) -> None:
-        if isinstance(event, ObjectDone) and event.ref.name == "web":
-            raise SystemExit
-
-    stage.seen = kill
-    with pytest.raises(SystemExit):
-        stage.run(broken, old)
+    source = write_input(tmp_path / "set.json", [broken, old])
+    with FaultProxy(plane) as proxy:
+        kill_at_first(
+            proxy,
+            lambda seen: seen.method == "PATCH" and seen.path.endswith("/deployments/web"),
+            Moment.AFTER,
+            ["apply", stage.name, "-n", stage.namespace, "-f", source],
+            proxy.kubeconfig(tmp_path),
+        )
     out_of_time(stage)
     late = stage.run(broken, timeout=3600.0)
     assert late.outcomes["deployment.apps/web"] is Outcome.UNCHANGED
