@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from applyprune.engine.send import apply_problem
+from applyprune.engine.send import apply_problem, decided_again
 from applyprune.errors import (
     AlreadyExists,
     ApplypruneError,
@@ -235,9 +235,8 @@ class ServerDryRun:
         desired = step.desired
         if desired.ref.namespace in self._absent and desired.resource.gvk not in self._schemas:
             return self._in_other_namespace(step)
-        request = dry_run_request(step, context.applyset)
         if step.live and not step.replaces and dead_versions(step.live, desired.versions):
-            return self._by_replacement(step, request)
+            return self._by_replacement(step, dry_run_request(step, context.applyset))
         try:
             step, after, created = self._tried(step)
         except (NotFound, NotServed, DryRunUnsupported) as error:
@@ -253,7 +252,8 @@ class ServerDryRun:
                 ):
                     raise
                 # The conflict is only with managers whose fields become ours first.
-                after, created = context.cluster.apply(forced(request), dry_run=True)
+                request = forced(dry_run_request(step, context.applyset))
+                after, created = context.cluster.apply(request, dry_run=True)
             elif (by_schema := self._by_new_schema(step, error)) is not None:
                 return by_schema
             else:
@@ -273,7 +273,7 @@ class ServerDryRun:
         A forced apply names a resourceVersion, which each write of a status outdates: then it is
         decided again, as during the run.
         """
-        context, desired = self.context, step.desired
+        context = self.context
         for _ in range(_TRIES):
             try:
                 request = dry_run_request(step, context.applyset)
@@ -281,11 +281,10 @@ class ServerDryRun:
             except Conflict as error:
                 if error.causes or step.live is None or not request.force:
                     raise
-                live = context.cluster.get(desired.resource, desired.ref, full=True)
-                if live.uid != step.live.uid:
-                    raise
-                step = with_checked_request(step, live, context.applyset, context.options)
-        raise RunFailed(f"{desired.ref} changes faster than it can be checked", hint="Run again.")
+                step = decided_again(context, step, error)
+        raise RunFailed(
+            f"{step.desired.ref} changes faster than it can be checked", hint="Run again."
+        )
 
     def _compared(self, step: ApplyStep, after: LiveObject) -> ApplyStep:
         """Return the step as CHANGE, ADOPT or LEAVE, by the states before and after.

@@ -140,7 +140,7 @@ def send_apply(
                 raise
             if context.cancellation.wait(_POLL):
                 raise
-            step = _decided_again(context, step, error)
+            step = decided_again(context, step, error)
         except NotServed as error:
             # One API server of several may serve a new kind later than the others.
             is_awaited = is_new_kind and not is_without_namespace(error, step.desired.ref)
@@ -153,7 +153,7 @@ def send_apply(
                 raise
 
 
-def _decided_again(context: RunContext, step: ApplyStep, error: Conflict) -> ApplyStep:
+def decided_again(context: RunContext, step: ApplyStep, error: Conflict) -> ApplyStep:
     """Return the step for the object as it is now; RunFailed if force would take more of it."""
     desired, before = step.desired, step.live
     live = context.cluster.get(desired.resource, desired.ref, full=True)
