@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.ports import Cancellation
@@ -141,6 +141,8 @@ class Puppets:
 
     api: Api
     namespace: str
+    # What each Pod was told last: in a rollout an old Pod ends as soon as the new one is ready.
+    told: dict[str, Body] = field(default_factory=dict)
 
     def path(self, plural: str, name: str = "", api: str = "/api/v1") -> str:
         """Return the path of an object, or of a collection."""
@@ -157,17 +159,16 @@ class Puppets:
         self.set(self.path("pods", name), status)
 
     def pods_of(self, app: str, status: Body, *, label: str = "app") -> None:
-        """Write the status of a workload's Pods as soon as there is one."""
-        names: list[str] = []
+        """Write the status of a workload's Pods as soon as there is one that does not have it."""
 
-        def there() -> bool:
+        def others() -> list[str]:
             listed = self.api.get(f"{self.path('pods')}?labelSelector={label}%3D{app}")
-            names[:] = [item["metadata"]["name"] for item in listed["items"]]
-            return bool(names)
+            names: list[str] = [item["metadata"]["name"] for item in listed["items"]]
+            return [name for name in names if self.told.get(name) != status]
 
-        eventually(there, lambda: f"a Pod of {app}")
-        for name in names:
+        for name in eventually(others, lambda: f"another Pod of {app}"):
             self.pod(name, status)
+            self.told[name] = status
 
     def remove(self, path: str) -> None:
         """Delete an object at once."""
