@@ -33,12 +33,19 @@ from applyprune.engine.reader import (
 )
 from applyprune.engine.waiting import ReadinessRules
 from applyprune.errors import ApplypruneError, Interrupted, UsageError, as_problem, raise_all
-from applyprune.model.events import Event, ObjectDiff, ObjectDone, Outcome, WarningRaised
+from applyprune.model.events import (
+    Event,
+    ObjectDiff,
+    ObjectDone,
+    Outcome,
+    Readiness,
+    WarningRaised,
+)
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.live import CONFIG_MAPS, LiveObject, Resource, ResourceMap, State, Unknown
 from applyprune.model.options import DryRun, Mode, Options
-from applyprune.model.plan import Fate, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import Manifest, Problem
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_name
 from applyprune.planning.approval import as_reviewed, is_blocked, with_approval
@@ -63,7 +70,12 @@ from applyprune.planning.names import (
 )
 from applyprune.planning.order import missing_keys
 from applyprune.planning.plan import apply_forecast, completed, forecast, make_plan, unchecked
-from applyprune.planning.prune_waits import heeds_pods, needs_pods
+from applyprune.planning.prune_waits import (
+    heeds_pods,
+    kinds_to_judge,
+    needs_pods,
+    unready_problem,
+)
 from applyprune.planning.recovery import (
     ClusterSnapshot,
     is_restored,
@@ -158,6 +170,11 @@ class PlanStage:
     """The chart hooks of the input that do not belong to the set."""
     keeps: str = ""
     """Why nothing is pruned in any case; empty if the run may prune."""
+
+    def state_of(self, step: ApplyStep) -> Readiness | None:
+        """Return the readiness of an object of the input, as it was read; None if unknown."""
+        live = self.snapshot.shown.get(step.desired.ref, step.live)
+        return self.readiness_rules.state(step.desired, live) if live is not None else None
 
 
 def _served_kinds(request: RunRequest, inventory: Inventory, context: RunContext) -> ResourceMap:
@@ -386,7 +403,7 @@ def _read(
         prunes=options.prune.enabled
         and not options.applies_part
         and options.mode is not Mode.ORPHAN,
-        full=bool(options.corrects),
+        full=bool(options.corrects) or kinds_to_judge(resolved.desired, inventory, options),
         searches=not options.corrects,
         kinds=resolved.kinds,
     )
@@ -515,6 +532,9 @@ def check_plan(
     if options.corrects:
         refuse_beyond_drift(plan)
     plan = completed(plan, context.applyset, options, keeps=stage.keeps)
+    unready = unready_problem(plan, context.applyset, options, stage.state_of)
+    if unready is not None:
+        plan = replace(plan, warnings=(*plan.warnings, unready))
     if stage.unknown and plan.removals and not plan.no_prune:
         plan = replace(plan, no_prune=NOT_APPLIED)
     if asks_server and options.check:

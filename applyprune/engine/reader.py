@@ -134,7 +134,7 @@ class SnapshotReader:
         *,
         prunes: bool,
         proves: bool = True,
-        full: bool = False,
+        full: bool | Collection[GroupKind] = False,
         searches: bool = True,
         kinds: Collection[GroupKind] = (),
     ) -> ClusterSnapshot:
@@ -142,9 +142,10 @@ class SnapshotReader:
 
         ``prunes`` finds the inventories in Namespaces that have left the set. ``proves`` proves
         with a GET each that missing listed objects are gone. ``full`` reads the listed objects with
-        their bodies. If no inventory exists, ``searches`` finds the objects with the set's label
-        and field manager, by ``kinds`` and those of the desired objects; if its annotations name
-        kinds or namespaces of which it lists nothing, those that are there.
+        their bodies; those of some kinds only for ``ClusterSnapshot.shown``. If no inventory
+        exists, ``searches`` finds the objects with the set's label and field manager, by ``kinds``
+        and those of the desired objects; if its annotations name kinds or namespaces of which it
+        lists nothing, those that are there.
         """
         wanted = {manifest.ref: manifest for manifest in desired}
         resources = _resources(inventory, resource_map)
@@ -161,7 +162,8 @@ class SnapshotReader:
                     for entry in entries
                     if entry.plural == resource.plural  # guard: recorded-plural
                 ]
-                read = partial(self._recorded, resource, proves=proves, full=full)
+                whole = full if isinstance(full, bool) else kind in full
+                read = partial(self._recorded, resource, proves=proves, full=whole)
                 parts = [same] if self.lists else [[ref] for ref in same]
                 tasks.extend(partial(read, part, hidden) for part in parts)
                 recorded = set(same)
@@ -176,6 +178,7 @@ class SnapshotReader:
                     partial(self._unrecorded, resource, part) for part in _by_namespace(refs)
                 )
         states.update(self._all(tasks))
+        shown = {} if isinstance(full, bool) else _take_bodies(states, full)
         states.update(_other_names(states))
         self._values(wanted, inventory, resources, states)
         leaving = frozenset(set(inventory.entries) - set(wanted) if prunes else ())
@@ -204,6 +207,7 @@ class SnapshotReader:
             now=self.cluster.server_time,
             others=self.other_sets(states[ref] for ref in inventory.entries),
             registered=proofs.registered,
+            shown=shown,
         )
 
     def other_sets(self, states: Iterable[State]) -> Mapping[str, OtherSet]:
@@ -439,6 +443,17 @@ def _by_namespace(refs: Iterable[Ref]) -> Iterable[Sequence[Ref]]:
     for ref in refs:
         namespaces[ref.namespace].append(ref)
     return namespaces.values()
+
+
+def _take_bodies(states: States, kinds: Collection[GroupKind]) -> Mapping[Ref, LiveObject]:
+    """Return the objects of some kinds, and leave only their metadata in ``states``."""
+    found = {
+        ref: state
+        for ref, state in states.items()
+        if ref.group_kind in kinds and isinstance(state, LiveObject)
+    }
+    states.update((ref, replace(live, packed_body=None)) for ref, live in found.items())
+    return found
 
 
 def _other_names(states: States) -> States:

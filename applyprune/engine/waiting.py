@@ -541,7 +541,7 @@ class ReadinessRules:
                 has_status=self._has_status(desired),
                 job_started=desired.wait == Wait.STARTED,
                 timeout=desired.timeout,
-                rule=self._texts.get(desired.ready_when) or self._kinds.get(self._key(desired)),
+                rule=self._rule(desired),
             )
             for desired in candidates
             if self.is_awaited(desired) or desired.ref in ready
@@ -551,6 +551,19 @@ class ReadinessRules:
         """Return whether a run waits for the readiness of an object."""
         has_rule = bool(desired.ready_when) or self._key(desired) in self._kinds
         return is_awaited(desired, has_rule=has_rule)
+
+    def state(self, desired: Desired, live: LiveObject) -> Readiness | None:
+        """Return the readiness of an object as it was read.
+
+        Return None if no run waits for it, or if it was not read in full.
+        """
+        if live.body is None or not self.is_awaited(desired):
+            return None
+        started = desired.wait == Wait.STARTED
+        return assess(live.body, waited=inf, rule=self._rule(desired), job_started=started)
+
+    def _rule(self, desired: Desired) -> Rule | None:
+        return self._texts.get(desired.ready_when) or self._kinds.get(self._key(desired))
 
     def _key(self, desired: Desired) -> GroupKind:
         kind = desired.ref.group_kind

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from applyprune.model.events import Status
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import (
+    API_SERVICES,
     CLAIMS,
     CRD,
     DAEMON_SETS,
@@ -23,9 +25,9 @@ from applyprune.model.live import (
     text,
 )
 from applyprune.model.options import Mode, Options, WaitMode
-from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Fate, PruneWait, RemoveStep
+from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Fate, Plan, PruneWait, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.text import and_more
+from applyprune.model.text import and_more, counted
 from applyprune.planning.order import is_built_in
 from applyprune.planning.readiness import Wait, has_completed
 from applyprune.planning.references import (
@@ -44,11 +46,17 @@ from applyprune.values import dataclass, pattern, replace
 from applyprune.values import field as dataclass_field
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from applyprune.model.events import Readiness
+    from applyprune.model.inventory import Inventory
     from applyprune.model.live import LiveObject
+    from applyprune.planning.applyset import ApplySetIdentity
 
     Labels = Mapping[str, str]
 
 _SHOWN = 3
+_NAMED = 10
 _WORKLOAD_GROUPS = frozenset({"apps", "batch"})
 _WORKLOADS = frozenset({POD, GroupKind("", "ReplicationController")})
 _NAMED_BY_PODS = frozenset(
@@ -62,6 +70,7 @@ _NAMED_BY_PODS = frozenset(
     }
 )
 """The kinds that Pods name in their own namespace."""
+_WITH_BACKENDS = frozenset({SERVICE, API_SERVICES.group_kind})
 _NAMED_BY_PODS_ANYWHERE = frozenset(
     {
         GroupKind("node.k8s.io", "RuntimeClass"),
@@ -441,6 +450,62 @@ def unless_unready(step: RemoveStep, unready: Collection[Ref]) -> RemoveStep:
         return step
     reason = and_more([f"{one.ref.short} is not ready ({one.reason})" for one in held], _SHOWN)
     return replace(step, fate=Fate.LEAVE, reason=reason, request=None)
+
+
+# What is not ready, and is not waited for.
+
+
+def kinds_to_judge(
+    desired: Sequence[Desired], inventory: Inventory, options: Options
+) -> frozenset[GroupKind]:
+    """Return the kinds to read in full, so that the plan knows what is not ready; usually none.
+
+    Custom resources are left out: they may be many and large.
+    """
+    wanted = {member.ref for member in desired}
+    if not _names_unready(options) or inventory.entries.keys() <= wanted:
+        return frozenset()
+    kinds = {ref.group_kind for ref in wanted & inventory.entries.keys()}
+    return frozenset(kind for kind in kinds if is_workload(kind) or kind in _WITH_BACKENDS)
+
+
+def unready_problem(
+    plan: Plan,
+    applyset: ApplySetIdentity,
+    options: Options,
+    state_of: Callable[[ApplyStep], Readiness | None],
+) -> Problem | None:
+    """Return a warning that names what was not ready already and holds up no deletion.
+
+    What the run is about to change is left out: nobody expects that to be ready.
+    """
+    prunes = any(step.fate is Fate.PRUNE and not step.is_going for step in plan.removals)
+    if not prunes or plan.no_prune or not _names_unready(options):
+        return None
+    found = []
+    for step in plan.applies:
+        is_member = not (step.fate.is_applied or step.is_left_alone or step.is_outside)
+        if not is_member or step.desired.ref in plan.waits_for:
+            continue
+        state = state_of(step)
+        if state is not None and state.status is not Status.CURRENT:
+            found.append(step.desired.ref.short)
+    if not found:
+        return None
+    them = "it" if len(found) == 1 else "them"
+    return Problem(
+        ProblemKind.NOT_READY,
+        f"{counted(len(found), 'object', 'is', 'are')} not ready, and the prune does not wait for "
+        f"{them}",
+        reason=and_more(found, _NAMED),
+        hint=f"See: applyprune status {applyset.arguments}",
+    )
+
+
+def _names_unready(options: Options) -> bool:
+    """Return whether a run prunes while something else may not be ready."""
+    prunes = options.prune.enabled and not options.applies_part
+    return options.mode is Mode.APPLY and prunes and options.wait.mode is not WaitMode.ALL
 
 
 # In words.

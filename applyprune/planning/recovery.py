@@ -135,6 +135,8 @@ class ClusterSnapshot:
     """The live Pods where an object has left the set that Pods may use."""
     registered: Registrations | None = field(default=None, hash=False)
     """The CRDs and APIServices; None if nothing needed them, or they could not be read."""
+    shown: Mapping[Ref, LiveObject] = field(default_factory=dict, hash=False)
+    """Objects in full that are so only to say how they are: no decision depends on that."""
 
     @property
     def live_objects(self) -> Iterator[LiveObject]:

@@ -234,15 +234,36 @@ def _api_service(namespace: str) -> Body:
             "metadata": {"name": f"v1.{group}"}, "spec": spec}  # fmt: skip
 
 
-def test_unused_config_map_goes_beside_a_broken_deployment(stage: Stage, audit: AuditTrail) -> None:
-    """No Pod names it, so nothing is waited for."""
-    broken = workload("Deployment", pods=NOWHERE)
-    story = _apply_twice(
-        stage, (broken, config_map("a"), config_map("b")), (broken, config_map("a"))
-    )
+def _reads_of(audit: AuditTrail, resource: str) -> list[str]:
+    """Return how applyprune has read the objects of a kind, by the server's log."""
+    return [
+        event["verb"]
+        for event in ours(audit)
+        if event.get("objectRef", {}).get("resource") == resource
+        and event["verb"] in {"get", "list", "watch"}
+    ]
+
+
+@pytest.mark.parametrize("wait", [None, False])
+def test_unused_config_map_goes_beside_a_broken_deployment(
+    stage: Stage, audit: AuditTrail, wait: bool | None
+) -> None:
+    """No Pod names it, so nothing is waited for; what is not ready is named, by the same read."""
+    broken, load_balancer = workload("Deployment", pods=NOWHERE), _load_balancer()
+    stays = (broken, load_balancer, config_map("a"))
+    assert stage.run(*stays, config_map("b"), timeout=AGES).exit_code == 0
+    audit.restart()
+    story = stage.run(*stays, wait=wait, timeout=AGES)
     assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.PRUNED)
     assert verdicts(story) == {}
-    assert "watch" not in {event["verb"] for event in ours(audit)}
+    (warning,) = story.warnings
+    assert warning == (
+        "2 objects are not ready, and the prune does not wait for them: service/lb, "
+        f"deployment.apps/web\n  See: applyprune status web -n {stage.namespace}"
+    )
+    assert (_reads_of(audit, "deployments"), _reads_of(audit, "services")) == (["list"], ["list"])
+    # Without a prune nothing is said: no run waits.
+    assert stage.run(*stays, wait=wait, timeout=AGES).warnings == []
 
 
 def test_workload_goes_beside_an_api_service_without_a_backend(stage: Stage, api: Api) -> None:
@@ -253,6 +274,9 @@ def test_workload_goes_beside_an_api_service_without_a_backend(stage: Stage, api
         story = _apply_twice(stage, (away, web, workload("Deployment", "grafana")), (away, web))
         assert (story.exit_code, story.outcomes["deployment.apps/grafana"]) == (0, Outcome.PRUNED)
         assert became_ready(story) == {"deployment.apps/web"}
+        (warning,) = story.warnings
+        assert f"apiservice.apiregistration.k8s.io/{away['metadata']['name']}" in warning
+        assert "deployment.apps/web" not in warning  # it was waited for
     finally:
         name = away["metadata"]["name"]
         api("DELETE", f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
@@ -272,6 +296,9 @@ def test_finished_job_goes_beside_a_load_balancer_without_an_address(
     story = stage.run(workload("Job", "init-2"), *others, timeout=AGES)
     assert (story.exit_code, story.outcomes["job.batch/init-1"]) == (0, Outcome.PRUNED)
     assert verdicts(story) == {}
+    (warning,) = story.warnings
+    told = "1 object is not ready, and the prune does not wait for it: service/lb\n"
+    assert warning.startswith(told)
 
 
 def test_job_that_its_ttl_has_removed_holds_nothing(stage: Stage, api: Api) -> None:

@@ -7,22 +7,36 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.events import Readiness
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject, Resource
 from applyprune.model.options import Mode, Options, WaitMode, WaitOptions
-from applyprune.model.plan import ApplyStep, Desired, Fate, Plan, RemoveStep, wait_reason
+from applyprune.model.plan import (
+    ApplyRule,
+    ApplyStep,
+    Desired,
+    Fate,
+    Plan,
+    PruneWait,
+    RemoveStep,
+    wait_reason,
+)
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.plan import completed, make_plan
 from applyprune.planning.prune_waits import (
     PodUse,
+    kinds_to_judge,
     pod_users,
     unless_unready,
     unless_used,
+    unready_problem,
     with_waits,
 )
+from applyprune.planning.readiness import assess
 from applyprune.planning.recovery import ClusterSnapshot
 from tests.support.planning import (
+    CONFIG_MAPS,
     DEPLOYMENTS,
     JOBS,
     TARGET,
@@ -334,6 +348,91 @@ def test_unready_object_holds_only_what_waits_for_it() -> None:
     assert (left.fate, left.reason) == (Fate.LEAVE, reason)
     assert unless_unready(free, {WEB}) == free
     assert unless_unready(held, set()) == held
+
+
+# What is not ready, and is not waited for.
+
+
+ALL = replace(Options(), wait=WaitOptions(WaitMode.ALL))
+PURE = replace(Options(), mode=Mode.PRUNE)
+KEEPS = replace(Options(), prune=replace(Options().prune, enabled=False))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "leaves", "options", "expected"),
+    [
+        ((DEPLOYMENTS, SERVICES, JOBS, CONFIG_MAPS, WIDGETS), True, Options(),
+         {"Deployment", "Service", "Job"}),
+        ((DEPLOYMENTS,), False, Options(), set()),
+        ((DEPLOYMENTS,), True, ALL, set()),
+        ((DEPLOYMENTS,), True, PURE, set()),
+        ((DEPLOYMENTS,), True, KEEPS, set()),
+    ],
+)  # fmt: skip
+def test_run_reads_in_full_only_what_a_prune_may_name(
+    kinds: tuple[Resource, ...], leaves: bool, options: Options, expected: set[str]
+) -> None:
+    """A run that prunes nothing, or waits for everything, reads only metadata."""
+    members = [desired(body(kind.kind, "m"), kind) for kind in kinds]
+    entries = [InventoryEntry(one.ref, one.resource.plural, "v1", None) for one in members]
+    gone = [InventoryEntry(OLD, "configmaps", "v1", None)] if leaves else []
+    found = kinds_to_judge(members, inventory(*entries, *gone), options)
+    assert {kind.kind for kind in found} == expected
+    # A new kind has no state yet.
+    assert kinds_to_judge(members, inventory(*gone), options) == frozenset()
+
+
+def _unready_among(
+    *steps: ApplyStep, removals: tuple[RemoveStep, ...] = (), options: Options | None = None
+) -> str:
+    """Return the warning beside a prune; each Deployment that was read is broken."""
+
+    def state_of(step: ApplyStep) -> Readiness | None:
+        return assess(step.live.body) if step.live and step.live.body else None
+
+    plan = Plan(steps, removals or (_removal(),))
+    problem = unready_problem(plan, TARGET, options or Options(), state_of)
+    return str(problem or "")
+
+
+def _broken(name: str = "web", fate: Fate = Fate.LEAVE, **more: Any) -> ApplyStep:
+    step = _step(_workload(name), fate)
+    return replace(step, live=live(step.desired.ref, full=body("Deployment", name)), **more)
+
+
+def test_plan_names_what_is_not_ready_and_not_waited_for() -> None:
+    """At most ten of them, in one line."""
+    many = [_broken(f"web-{number:02}") for number in range(12)]
+    names = ", ".join(f"deployment.apps/web-{number:02}" for number in range(10))
+    assert _unready_among(*many) == (
+        f"12 objects are not ready, and the prune does not wait for them: {names} and 2 more"
+        "\n  See: applyprune status web -n home"
+    )
+
+
+SILENT: dict[str, tuple[tuple[ApplyStep, ...], dict[str, Any]]] = {
+    "what the run changes": ((_broken(fate=Fate.CHANGE),), {}),
+    "what is left alone": ((_broken(is_left_alone=True),), {}),
+    "what was not read in full": ((_step(_workload(), Fate.LEAVE),), {}),
+    "what belongs to somebody else": (
+        (replace(_broken(), desired=replace(_workload(), apply=ApplyRule.EXISTS)),), {},
+    ),
+    "what it waits for": (
+        (_broken(),), {"removals": (replace(_removal(), waits_for=(PruneWait(WEB, "why"),)),)},
+    ),
+    "a prune that deletes nothing": (
+        (_broken(),), {"removals": (_removal(fate=Fate.ORPHAN), _removal(deletionTimestamp="x"))},
+    ),
+    "a wait for everything": ((_broken(),), {"options": ALL}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_nothing_is_said_about(name: str) -> None:
+    """Of the rest, nobody expects that a prune waits for it, or it does."""
+    steps, given = SILENT[name]
+    assert _unready_among(*steps, **given) == ""
+    assert "1 object is not ready" in _unready_among(_broken())
 
 
 def _plan(**options: Any) -> Plan:
