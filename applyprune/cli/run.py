@@ -350,7 +350,7 @@ def plan(
     "--values",
     is_flag=True,
     help="Compare every value with the cluster: believe neither the inventory nor the server's "
-    "record of the writes.",
+    "record of the writes. List items that nobody owns count too.",
 )
 def diff(
     name: str,
@@ -403,16 +403,20 @@ def with_exit_code(events: Iterable[Event], *, drift_only: bool) -> Iterator[Eve
     """Pass events on; change the exit code 0 to 1 if the run would change anything.
 
     With ``drift_only`` change it only for drift: a change to the manifest that was applied last.
+    What nobody owns counts for both: an apply does not change it, and nobody knows who wrote it.
     """
-    from applyprune.model.events import Finished, ObjectDiff
+    from applyprune.model.events import Finished, ObjectDiff, Planned
 
-    drifted = False
+    drifted = unowned = False
     for event in events:
+        if isinstance(event, Planned):
+            unowned = unowned or any(step.unowned for step in event.plan.applies)
         if isinstance(event, ObjectDiff):
             drifted = drifted or event.drifted is not False  # guard: unknown-drift
         if isinstance(event, Finished) and event.exit_code == 0:
             changed = any(count and outcome.is_change for outcome, count in event.counts.items())
-            yield replace(event, exit_code=int(drifted if drift_only else changed))
+            differs = drifted if drift_only else changed
+            yield replace(event, exit_code=int(differs or unowned))
         else:
             yield event
 

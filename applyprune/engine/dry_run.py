@@ -9,7 +9,7 @@ example because the account may not write, is not a failure.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from applyprune.errors import (
     RunFailed,
     Unreachable,
 )
-from applyprune.model.fieldset import without_fields
+from applyprune.model.fieldset import from_pointer, is_under, to_server, without_fields
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.live import CRD, NAMESPACE, NAMESPACES, LiveObject, Resource, namespace_ref
 from applyprune.model.options import OnDrift
@@ -53,7 +53,12 @@ from applyprune.planning.conflicts import (
     skip_reason,
     unrecorded_conflict,
 )
-from applyprune.planning.managed_fields import after_removal, dead_versions, with_versions
+from applyprune.planning.managed_fields import (
+    after_removal,
+    dead_versions,
+    unowned_items,
+    with_versions,
+)
 from applyprune.planning.normalize import IgnoreRule, body_to_send, parse_rule
 from applyprune.planning.order import SetNeeds
 from applyprune.planning.ownership import confirmed_takings, name_error
@@ -308,10 +313,37 @@ class ServerDryRun:
         body = without_fields(body, parts_left(step, after, self.context.applyset))
         comparison = Comparison(step, step.fate, before, body, after, not_checked)
         manager = self.context.applyset.manager
+        if self.context.options.apply.reapply_all:
+            step = replace(step, unowned=tuple(self._unowned(step, after)))
         if not (has_changed(comparison, self.rules) or changes_ownership(before, after, manager)):
             return replace(step, fate=Fate.LEAVE)
         self.comparisons[desired.ref] = comparison
         return replace(step, not_checked=not_checked)
+
+    def _unowned(self, step: ApplyStep, after: LiveObject) -> Iterator[str]:
+        """Yield the items of lists that neither a manifest nor a field manager has.
+
+        Only a dry run of a creation shows which items the server or a webhook adds.
+        """
+        desired, applyset, cluster = step.desired, self.context.applyset, self.context.cluster
+        if not any(unowned_items(after, applyset.manager)):
+            return
+        try:
+            created = _try_creation(cluster, applyset, desired)
+        except Unreachable:
+            raise
+        except ApplypruneError:
+            return
+        ignored = [from_pointer(pointer) for pointer in desired.ignored]
+        ignored += [
+            rule.path
+            for rule in self.rules
+            if rule.matches(desired.ref.group_kind, desired.ref.name)
+        ]
+        others = [*ignored, *parts_left(step, after, applyset)]
+        for path in unowned_items(after, applyset.manager, created):
+            if not any(is_under(path, one) for one in others):
+                yield cluster.masked(to_server(path).removeprefix("."))
 
     def _after_transfer(
         self, step: ApplyStep, after: LiveObject, removed: FieldRemovals

@@ -211,6 +211,8 @@ class ApplyStep:
     """What the server could not check, in words; empty if it has checked all, or was not asked."""
     is_checked: bool = False
     """Whether the fate is the result of a server dry run."""
+    unowned: tuple[str, ...] = ()
+    """The items of its lists that nobody owns, if every value was to be compared."""
     rewritten: tuple[str, ...] = ()
     """The fields that the server would store with another value, according to a dry run."""
     claimed_from: LiveObject | None = None

@@ -1066,6 +1066,21 @@ def rewritten_problem(found: Mapping[Ref, tuple[str, ...]]) -> Problem | None:
     )
 
 
+def unowned_problem(found: Mapping[Ref, tuple[str, ...]]) -> Problem | None:
+    """Return the warning about items that no apply removes; None if there are none."""
+    objects = [
+        f"{ref.short} at {and_more(paths, _SHOWN)}" for ref, paths in sorted(found.items()) if paths
+    ]
+    if not objects:
+        return None
+    return Problem(
+        ProblemKind.RUN_FAILED,
+        f"no manifest and no field manager has these items: {and_more(objects, _SHOWN, '; ')}",
+        reason="an apply removes only what its set owns",
+        hint="Remove them with kubectl edit, or write them into the manifests.",
+    )
+
+
 # The server stores the value of serviceAccountName in both (core/v1, conversion of a PodSpec).
 _OLD_ACCOUNT = ".serviceAccount"
 

@@ -567,6 +567,48 @@ def left_by_new_type(before: LiveObject, after: LiveObject, manager: str) -> tup
     return tuple(found)
 
 
+def unowned_items(
+    live: LiveObject, manager: str, created: Mapping[str, Any] | None = None
+) -> Iterator[Path]:
+    """Yield the items that nobody owns of the lists that the set owns in part.
+
+    ``live`` was read in full. ``created`` is the object as the server would create it now: if the
+    server or a webhook adds items of its own to a list, nothing shows which ones are remains. The
+    keys of maps are left out: the server's defaults look the same.
+    """
+    ours = own_apply_entry(live, manager)
+    if ours is None or len({entry.get("apiVersion") for entry in live.managed_fields}) > 1:
+        return  # in another version, the items may have other names
+    fields = [entry.get("fieldsV1") or {} for entry in live.managed_fields]
+    own = ours.get("fieldsV1") or {}
+    for path in _owned_lists({key: own[key] for key in own.keys() - {"f:metadata", "f:status"}}):
+        new = value_at(created, path) if created is not None else []
+        if not isinstance(new, list) or not all(_has_item(own, path, item) for item in new):
+            continue
+        items = value_at(live.body, path)
+        for item in items if isinstance(items, list) else ():
+            if not any(_has_item(one, path, item) for one in fields):
+                yield from ((*path, part) for part in _parts([item], fields_at(own, path)))
+
+
+def _owned_lists(fields: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
+    """Yield the path of each list whose items are owned one by one."""
+    below = fields_below(fields)
+    if any(not isinstance(step, str) for step in below):
+        yield above
+    for step, inner in below.items():
+        yield from _owned_lists(inner, (*above, step))
+
+
+def _has_item(fields: Mapping[str, Any], path: Path, item: Any) -> bool:
+    """Return whether an item of the list at a path is owned, itself or with the whole list."""
+    if not has(fields, path, whole=True):
+        return False
+    inner = fields_at(fields, path)
+    steps = [step for step in fields_below(inner) if not isinstance(step, str)]
+    return not inner or any(is_at(item, step) for step in steps)
+
+
 def _parts(value: Any, fields: Mapping[str, Any]) -> Iterator[Step]:
     """Yield the step to each part of a value whose parts are owned as in ``fields``."""
     if isinstance(value, dict):

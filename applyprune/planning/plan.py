@@ -47,6 +47,7 @@ from applyprune.planning.conflicts import (
     excluding_parts,
     forces,
     rewritten_problem,
+    unowned_problem,
 )
 from applyprune.planning.decide import (
     FINISHED,
@@ -176,6 +177,8 @@ def _warnings(plan: Plan, applyset: ApplySetIdentity, options: Options) -> Itera
     yield from pruned_references(plan)
     if rewritten := rewritten_problem({step.desired.ref: step.rewritten for step in plan.applies}):
         yield rewritten
+    if unowned := unowned_problem({step.desired.ref: step.unowned for step in plan.applies}):
+        yield unowned
 
 
 def settled(plan: Plan, options: Options, *, keeps: str = "") -> Plan:
