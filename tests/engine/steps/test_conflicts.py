@@ -243,6 +243,21 @@ def test_ignored_field_is_sent_at_creation_only(stage: Stage, api: Api) -> None:
     assert _owners(found, "f:data", "f:free") == {ALICE}
 
 
+def test_ignored_field_that_the_object_lacks_is_sent_without_the_rule_only(
+    stage: Stage, api: Api
+) -> None:
+    """Others may have removed it; once it was sent, the rule keeps its value."""
+    left = {IGNORE: "/spec/minReadySeconds"}
+    for given, there in (
+        (deployment(left), None),
+        (deployment(left, minReadySeconds=5), None),
+        (deployment(minReadySeconds=5), 5),
+        (deployment(left, minReadySeconds=7), 5),
+    ):
+        assert stage.run(given).exit_code == 0
+        assert api.get(_path(stage))["spec"].get("minReadySeconds") == there
+
+
 def test_ignored_field_co_owned_by_another_manager_is_released(stage: Stage, api: Api) -> None:
     """The second manager goes with the next apply, and the value stays."""
     stage.run(deployment(replicas=5))
