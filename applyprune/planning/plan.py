@@ -231,11 +231,19 @@ def with_existing(
     applyset: ApplySetIdentity,
     options: Options,
 ) -> Plan:
-    """Return a plan in which an object is decided about again: it exists now, as ``live``."""
+    """Return a plan in which the namespace of the inventory exists: the run has created it."""
+
+    def step_of(desired: Desired) -> ApplyStep:
+        step = existing_step(desired, None, live, snapshot, applyset, options)
+        if step.fate is not Fate.ADOPT or step.becomes_owned:
+            return step
+        adopted = "adopted: this run has created it for the inventory"
+        return replace(step, reason="; ".join((adopted, *step.desired.left)))
+
     return replace(
         plan,
         applies=tuple(
-            existing_step(step.desired, None, live, snapshot, applyset, options)
+            step_of(step.desired)
             if step.desired.ref == live.ref and step.request is not None
             else step
             for step in plan.applies

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Finished, Outcome, Planned
+from applyprune.model.events import Finished, ObjectDone, Outcome, Planned
 from applyprune.model.options import DryRun
 from applyprune.model.plan import Fate
 from tests.support.api import writes
@@ -83,6 +83,12 @@ def test_typo_leaves_even_the_namespace_uncreated(
     story = elsewhere.run(namespace, config_map("a"), create_namespace=True)
     assert story.exit_code == 0
     assert api.exists(f"/api/v1/namespaces/{name}/configmaps/a")
+    (reason,) = (
+        one.reason
+        for one in story.events
+        if isinstance(one, ObjectDone) and one.ref.kind == "Namespace"
+    )
+    assert reason == "adopted: this run has created it for the inventory"
     api("DELETE", f"/api/v1/namespaces/{name}")
 
 
