@@ -187,6 +187,7 @@ class Dispatcher:
             alone,
             None if drifted else known,
             source,
+            self.watches.shared.unwatched(key),
         )
 
     def _reconcile(self, handle: WorkerHandle, task: Task) -> Answer:

@@ -12,8 +12,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from applyprune.controller.clients import status_of
-from applyprune.controller.reasons import DriftPolicy, Reason
+from applyprune.controller.reasons import ConditionType, DriftPolicy, Reason
 from applyprune.controller.result import shown_field
+from applyprune.controller.status import condition_of
 from applyprune.model.fieldset import FieldWriter
 from applyprune.model.identity import kubectl_name
 from applyprune.model.text import and_more, time_of
@@ -44,10 +45,12 @@ def drift_report(
     now: datetime,
     *,
     is_part: bool = False,
+    unwatched: str = "",
 ) -> DriftReport:
     """Return what a reconcile says about drift; ``status`` is the Bundle's, and ``run`` its run.
 
     With ``is_part``, it was about some of the objects only: what is known of the others stays.
+    ``unwatched`` says why drift is only seen at the interval; it is empty if it is seen at once.
     """
     if run is None or run.plan is None:
         return DriftReport(None, tuple(counts))
@@ -68,7 +71,7 @@ def drift_report(
     rewritten = _rewritten(status, run, None if is_part else seen, is_secret=is_secret)
     contended = and_more(sorted({one.object for one in left}), DRIFT_SHOWN)
     quiet = [at for count in after if (at := count.quiet_at(limits)) is not None]
-    condition = _condition(bundle, left, remaining, rewritten, limits)
+    condition = _condition(bundle, left, remaining, rewritten, limits, unwatched)
     fresh = any(run.rewritten.values())
     return DriftReport(
         condition if left or remaining or fresh or not is_part else None,
@@ -183,6 +186,7 @@ def _condition(
     drifted: Sequence[_DriftedField],
     rewritten: Sequence[Mapping[str, Any]],
     limits: ContentionLimits,
+    unwatched: str,
 ) -> tuple[str, Reason, str]:
     if bundle.spec.drift.policy is DriftPolicy.IGNORE:
         return "Unknown", Reason.DRIFT_IGNORED, "spec.drift.policy is Ignore"
@@ -198,7 +202,20 @@ def _condition(
             f"the server stores other values than were sent: {and_more(objects, DRIFT_SHOWN, '; ')}"
         )
         return "True", Reason.CHANGED_BY_ADMISSION, message
+    if unwatched:  # guard: unwatched-is-unknown
+        return "Unknown", Reason.NOT_WATCHED, f"{_LAST}{unwatched}"
     return "False", Reason.NO_DRIFT, "nothing has drifted"
+
+
+_LAST = "nothing had drifted at the last reconcile, and only the next one looks again: "
+
+
+def unwatched_in(status: Mapping[str, Any]) -> str:
+    """Return why drift is only seen at the interval, as a status says it; empty if it does not."""
+    drifted = condition_of(status, ConditionType.DRIFTED)
+    if drifted.get("reason") != Reason.NOT_WATCHED:
+        return ""
+    return str(drifted.get("message", "")).removeprefix(_LAST)
 
 
 def _rewritten(

@@ -28,7 +28,7 @@ from prometheus_client.registry import Collector
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.reasons import ConditionType, Key, Limit, Reason
 from applyprune.controller.task import CODES, METHODS, READY, BundleSample, Measured, request_labels
-from applyprune.controller.watches import Watches
+from applyprune.controller.watches import SharedWatches, Watches
 from applyprune.errors import UsageError
 from applyprune.values import dataclass, field
 
@@ -172,6 +172,9 @@ class Metrics:
     _served: Gauge = field(init=False)
     _depth: Gauge = field(init=False)
     _busy: Gauge = field(init=False)
+    _watches: Gauge = field(init=False)
+    _waiting_watches: Gauge = field(init=False)
+    _most_watches: Gauge = field(init=False)
     _bundles: BundleMetrics = field(default_factory=BundleMetrics)
 
     def __post_init__(self) -> None:
@@ -223,6 +226,19 @@ class Metrics:
         self._busy = Gauge(
             "applyprune_workers_busy", "Bundles that are being reconciled.", registry=registry
         )
+        self._watches = Gauge(
+            "applyprune_watches", "Open watches of sources and objects.", registry=registry
+        )
+        self._waiting_watches = Gauge(
+            "applyprune_waiting_watches",
+            "Watches that Bundles of this replica want, and for which it has none left.",
+            registry=registry,
+        )
+        self._most_watches = Gauge(
+            "applyprune_watches_limit",
+            "Watches of sources and objects that this replica may open.",
+            registry=registry,
+        )
         for limit in Limit:
             self.ended.labels(str(limit))
         for reason in Reason:
@@ -235,6 +251,12 @@ class Metrics:
         """Read the queue whenever the metrics are scraped."""
         self._depth.set_function(lambda: queue.waiting)
         self._busy.set_function(lambda: queue.busy)
+
+    def watch_watches(self, shared: SharedWatches) -> None:
+        """Count the watches whenever the metrics are scraped."""
+        self._watches.set_function(lambda: shared.count)
+        self._waiting_watches.set_function(lambda: shared.waiting)
+        self._most_watches.set_function(lambda: shared.most)
 
     def watch_health(self, unserved: Callable[[], str]) -> None:
         """Ask why no Bundle is served whenever the metrics are scraped."""

@@ -184,6 +184,7 @@ class _Process:
         self.watches.moved = self.dispatcher.cut_off
         self.metrics.watch_health(self.health.unserved)
         self.metrics.watch_queue(self.queue)
+        self.metrics.watch_watches(self.watches.shared)
         self.metrics.watch_share(lambda: len(self.share.replicas), lambda: self.watches.served)
 
     def _sources(self) -> SourceSettings | None:

@@ -80,6 +80,7 @@ class Reason(StrEnum):
     NO_DRIFT = "NoDrift"
     DRIFT_DETECTED = "DriftDetected"
     DRIFT_IGNORED = "DriftIgnored"
+    NOT_WATCHED = "NotWatched"
     CONTENDED = "Contended"
     CHANGED_BY_ADMISSION = "ChangedByAdmission"
 

@@ -27,6 +27,7 @@ from applyprune.controller.drift import (
     drift_report,
     is_new_attempt,
     limits_of,
+    unwatched_in,
     winning_writers,
 )
 from applyprune.controller.pending_plan import pending_plan
@@ -57,6 +58,7 @@ from applyprune.controller.status import (
 )
 from applyprune.controller.task import (
     ABSENT,
+    MOST_WATCHED,
     Answer,
     AppliedObjects,
     ReconcileHistory,
@@ -64,6 +66,7 @@ from applyprune.controller.task import (
     SourceObjects,
     SourceState,
     Task,
+    Unwatched,
 )
 from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.ports import Cancellation
@@ -130,6 +133,7 @@ class Reconciler:
             task.drifted,
             known,
             task.source,
+            task.unwatched,
         )
         if self._ended:
             current.stop.request(0)
@@ -177,6 +181,8 @@ class OneReconcile:
     """The Bundle, if it is known without a read; then it only looks whether anything is to do."""
     source_state: SourceState | None = None
     """What is known of its source on another host; None if nothing is."""
+    unwatched: str | None = None
+    """Why not all of its objects are watched; "" if they are, None if nobody knows."""
     stop: Cancellation = field(default_factory=Cancellation)
     generation: int | None = None
     """The generation that it works on; None before it has read the Bundle."""
@@ -232,7 +238,10 @@ class OneReconcile:
             # For example after a restart: what the status says still holds, and others may wait.
             return replace(self.answer, delay=None, history=self.history)
         live = self.marked or live
-        result = with_drift_reported(result, live, bundle, is_part=self.is_part)
+        unwatched = why_unwatched(live, bundle, self.run_result, self.unwatched)
+        result = with_drift_reported(
+            result, live, bundle, is_part=self.is_part, unwatched=unwatched
+        )
         if self.known is not None and result.ready is not ConditionStatus.READY:
             raise MustReadAgain
         if result.ready is ConditionStatus.NOT_READY:
@@ -300,7 +309,10 @@ class OneReconcile:
             self.stop.check()  # an interrupted reconcile reports no result
             return live, failed_result(error, self.run_result, self.revision)
         self.stop.check()
-        objects = applied_objects(bundle, self.run_result, is_part=self.is_part)
+        unwatched = why_unwatched(live, bundle, self.run_result, self.unwatched)
+        objects = applied_objects(
+            bundle, self.run_result, is_part=self.is_part, unwatched=unwatched
+        )
         self.answer = replace(self.answer, objects=objects)
         if (result := self._waiting(live, bundle)) is not None:
             return live, result
@@ -648,23 +660,20 @@ def leaves_drift(result: ReconcileResult, *, is_for_drift: bool) -> bool:
 # The objects of a Bundle, and how a reconcile has left each, to compare it with a watch.
 
 
-MOST_WATCHED = 20_000
-"""Objects of one Bundle of which drift is seen at once; of more, only the interval shows it."""
-
-
 def applied_objects(
-    bundle: BundleSpec, run_result: RunResult, *, is_part: bool
+    bundle: BundleSpec, run_result: RunResult, *, is_part: bool, unwatched: str = ""
 ) -> AppliedObjects | None:
+    """Return where the objects are; ``unwatched`` is what the status says about their watches."""
     if run_result.plan is None:
         return None
     target = bundle.target
     waits = bool(run_result.waiting)
-    steps = [step for step in run_result.plan.applies if not step.is_unlisted]
+    steps = _followed(run_result)
     is_followed = bundle.spec.drift.policy is not DriftPolicy.IGNORE or waits
     # In another cluster, nothing is watched: there, only the interval triggers.
     is_here = bundle.spec.kube_config is None
     if not (is_followed and is_here) or len(steps) > MOST_WATCHED:
-        steps = []
+        steps = ()
     return AppliedObjects(
         bundle.spec.service_account_name,
         target.id,
@@ -673,7 +682,29 @@ def applied_objects(
         {step.desired.ref: _seen_state(step, run_result, target.manager) for step in steps},
         is_part,
         waits,
+        unwatched,
     )
+
+
+def why_unwatched(
+    live: LiveObject, bundle: BundleSpec, run_result: RunResult, known: str | None
+) -> str:
+    """Return why drift is only seen at the interval; empty if it is seen at once.
+
+    ``known`` is what the watches show; as long as they show nothing, what the status says holds.
+    """
+    if bundle.spec.kube_config is not None:
+        return Unwatched.ELSEWHERE
+    if len(_followed(run_result)) > MOST_WATCHED:
+        return Unwatched.TOO_MANY
+    if known is not None:
+        return known
+    return unwatched_in(status_of(live))
+
+
+def _followed(run_result: RunResult) -> Sequence[ApplyStep]:
+    applies = run_result.plan.applies if run_result.plan is not None else ()
+    return [step for step in applies if not step.is_unlisted]
 
 
 def _seen_state(step: ApplyStep, run_result: RunResult, manager: str) -> SeenState:
@@ -755,15 +786,16 @@ def with_source_problem(result: ReconcileResult, state: SourceState | None) -> R
 
 
 def with_drift_reported(
-    result: ReconcileResult, live: LiveObject, bundle: BundleSpec, *, is_part: bool
+    result: ReconcileResult, live: LiveObject, bundle: BundleSpec, *, is_part: bool, unwatched: str
 ) -> ReconcileResult:
     """Return the result of a reconcile with what it says about drift.
 
     A Bundle with an object that is left alone is not ready. With ``is_part``, the reconcile was
-    about some of the objects only.
+    about some of the objects only. ``unwatched`` says why drift is only seen at the interval.
     """
     counts, status = counts_before(live, result.revision), status_of(live)
-    report = drift_report(bundle, counts, status, result.run_result, _now(), is_part=is_part)
+    run = result.run_result
+    report = drift_report(bundle, counts, status, run, _now(), is_part=is_part, unwatched=unwatched)
     result = replace(result, drift=report)
     if result.ready is not ConditionStatus.READY or not report.contended:
         return result

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -72,6 +73,8 @@ class Task:
     """The Bundle, if a watch says that it has not changed since it was read."""
     source: SourceState | None = None
     """What is known of its source on another host; None if it has none, or nothing is known."""
+    unwatched: str | None = None
+    """Why not all of its objects are watched, as ``Unwatched``; "" if they are, None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,21 @@ class AppliedObjects:
     """Whether the reconcile was about these objects only."""
     waits: bool = False
     """Whether the Bundle waits for them to become ready."""
+    unwatched: str = ""
+    """What its status says about why not all of them are watched; "" if nothing."""
+
+
+MOST_WATCHED = 20_000
+"""Objects of one Bundle of which drift is seen at once; of more, only the interval shows it."""
+
+
+class Unwatched(StrEnum):
+    """Why drift of a Bundle is only seen at its interval; the value is the word in its status."""
+
+    NONE_FREE = "this replica of the controller has no watch left for some of its objects"
+    REFUSED = "its account cannot list and watch some of its objects"
+    ELSEWHERE = "nothing is watched in another cluster"
+    TOO_MANY = f"it has more than {MOST_WATCHED:,} objects"
 
 
 # Whether somebody else may have changed what a set has applied, by the metadata of the object.

@@ -26,7 +26,7 @@ from applyprune.controller.clients import KnownBundle, account_user
 from applyprune.controller.hints import ObjectHints, is_in
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.reasons import LOG, Key, fields
-from applyprune.controller.task import AppliedObjects, SourceObjects
+from applyprune.controller.task import AppliedObjects, SourceObjects, Unwatched
 from applyprune.engine.waiting import (
     Informer,
     Listed,
@@ -122,7 +122,7 @@ class Watches:
 
     def __post_init__(self) -> None:
         self._hints = ObjectHints(self.queue.clock)  # guard: clock-of-hints
-        self.shared = SharedWatches(self._on_object, self._on_lost, self._on_listed)
+        self.shared = SharedWatches(self._on_object, self._on_lost, self._on_listed, self._on_moved)
         self._hub = self.shared.hub = ManyWatches(self.access, self.agent, self.shared.on_report)
 
     @property
@@ -289,6 +289,18 @@ class Watches:
             self._hints.follow(key, objects)
             wanted = [*self._wanted(key)]
         self.shared.want(key, wanted)
+        self._on_moved((key,))
+
+    def _on_moved(self, keys: Iterable[Key]) -> None:
+        """Queue the Bundles whose status does not say how they are watched now."""
+        for key in keys:
+            with self._lock:
+                objects = self._hints.objects_of(key)
+            unwatched = self.shared.unwatched(key)
+            if objects is None or not objects.kinds or unwatched is None:
+                continue
+            if unwatched != objects.unwatched:
+                self.queue.add(key)
 
     def drifted(self, key: Key) -> frozenset[Ref]:
         """Return the objects of a Bundle that may have drifted and are due."""
@@ -432,13 +444,13 @@ def _mark(live: LiveObject) -> tuple[object, ...]:
     return (live.uid, live.generation, live.terminating, *requests)
 
 
-# Watches that Bundles share: one for each identity, kind and scope, up to a limit.
+# Watches that Bundles share: one for each identity, kind and scope. Their number is limited; what
+# is wanted beyond that waits, and only the interval triggers. All Bundles that want the same watch
+# are in one namespace, that of the identity.
 
 
 MOST_WATCHES = 500
-"""How many watches a replica keeps open; beyond that, only the interval triggers."""
-MOST_OF_A_NAMESPACE = 100
-"""How many of them the Bundles of one namespace may open, so that no tenant has all."""
+"""How many watches a replica keeps open."""
 _REFUSED = frozenset({401, 403, 404, 405})
 _MOST_RECENT = 4096
 _Place: TypeAlias = "tuple[str, Ref]"
@@ -451,85 +463,144 @@ class SharedWatches:
 
     ``seen`` is called with the Bundles that want a watch, an object that it has seen, and whether
     that object is gone. ``lost`` is called with the Bundles of a watch that is refused, and
-    ``listed`` with those of a watch that has shown all objects that exist.
+    ``listed`` with those of a watch that has shown all objects that exist. ``moved`` is called with
+    Bundles that may be watched in another way than before.
     """
 
     seen: Callable[[Container[Key], LiveObject, bool], None]
     lost: Callable[[Iterable[Key], WatchTarget], None]
     listed: Callable[[Iterable[Key], ListReport], None]
+    moved: Callable[[Iterable[Key]], None] = lambda _: None
     hub: ManyWatches | None = None
     most: int = MOST_WATCHES
-    most_of_a_namespace: int = MOST_OF_A_NAMESPACE
     _wanted: dict[Key, frozenset[WatchTarget]] = field(default_factory=dict)
     _users: dict[WatchTarget, set[Key]] = field(default_factory=dict)
-    _openers: dict[WatchTarget, str] = field(default_factory=dict)
+    """The watches that are open, the newest last."""
+    _waiting: dict[str, dict[WatchTarget, set[Key]]] = field(default_factory=dict)
+    """Those that are wanted and not open, by namespace."""
     _opened: Counter[str] = field(default_factory=Counter)
+    """How many are open for each namespace."""
+    _listed: set[WatchTarget] = field(default_factory=set)
+    """Those that have shown what exists, and were not refused since."""
     _blind: dict[WatchTarget, int] = field(default_factory=dict)
     _recent: OrderedDict[_Place, str] = field(default_factory=OrderedDict)
     _full: set[str] = field(default_factory=set)
-    """The namespaces for which it was said that they have no more watches."""
+    """The namespaces for which it was said that they lack watches."""
+    _moved: set[Key] = field(default_factory=set)
     _lock: Lock = field(default_factory=Lock)
 
     @property
     def count(self) -> int:
+        """Return how many watches are open."""
         return len(self._users)
 
+    @property
+    def waiting(self) -> int:
+        """Return how many more watches are wanted."""
+        with self._lock:
+            return sum(map(len, self._waiting.values()))
+
     def want(self, key: Key, wanted: Iterable[WatchTarget]) -> bool:
-        """Watch this for a Bundle from now on, and nothing else.
+        """Watch this for a Bundle from now on, the first of it first, and nothing else.
 
         Return whether it has joined a watch that was open: what that has seen is not seen again.
         """
         with self._lock:
-            new, old = frozenset(wanted), self._wanted.get(key, frozenset())
+            ordered = dict.fromkeys(wanted)
+            new, old = frozenset(ordered), self._wanted.get(key, frozenset())
             if new == old:
                 return False
+            if new:
+                self._wanted[key] = new
+            else:
+                del self._wanted[key]
             for one in old - new:
                 self._leave(key, one)
             joins = any(one in self._users for one in new - old)
-            kept = frozenset(one for one in new if one in old or self._join(key, one))
-            if kept:
-                self._wanted[key] = kept
-            else:
-                self._wanted.pop(key, None)
-            first = len(kept) < len(new) and key[0] not in self._full
-            if first:
-                self._full.add(key[0])
-        if first:
-            limits = fields(
-                namespace=key[0], limit=self.most, of_namespace=self.most_of_a_namespace
-            )
-            LOG.warning("too many watches", extra=limits)
+            for one in ordered:
+                if one not in old:
+                    self._join(key, one)
+            moved, self._moved = self._moved - {key}, set()
+            lacking = sorted(self._waiting.keys() - self._full)
+            self._full = {*self._waiting}
+        for namespace in lacking:
+            LOG.warning("too many watches", extra=fields(namespace=namespace, limit=self.most))
+        self.moved(moved)
         return joins
 
-    def _join(self, key: Key, watched: WatchTarget) -> bool:
-        if watched not in self._users:
-            opened = self._opened[key[0]]
-            # guard: watches-of-a-namespace
-            if len(self._users) >= self.most or opened >= self.most_of_a_namespace:
-                return False
-            self._openers[watched] = key[0]
-            self._opened[key[0]] += 1
-            if self.hub is not None:
-                self.hub.watch(watched)
-        self._users.setdefault(watched, set()).add(key)
-        return True
+    def _join(self, key: Key, watched: WatchTarget) -> None:
+        if (users := self._users.get(watched)) is not None:
+            users.add(key)
+            return
+        self._waiting.setdefault(key[0], {}).setdefault(watched, set()).add(key)
+        self._open_waiting()
 
     def _leave(self, key: Key, watched: WatchTarget) -> None:
-        users = self._users.get(watched)
-        if users is None:
-            return
+        waits = self._waiting.get(key[0], {})
+        users = waits[watched] if watched in waits else self._users[watched]
         users.discard(key)
         if users:
             return
-        del self._users[watched]
-        opener = self._openers.pop(watched)
-        self._opened[opener] -= 1
-        if not self._opened[opener]:
-            del self._opened[opener]
-        self._full.discard(opener)
+        if watched in waits:
+            self._no_longer_waiting(key[0], watched)
+            return
+        self._close(key[0], watched)
+        self._open_waiting()
+
+    def _open_waiting(self) -> None:
+        """Open what waits: the namespace with the fewest watches first.
+
+        Without room, the namespace with the most gives up its newest one, as long as it has more.
+        """
+        while self._waiting:
+            poorest = min(self._waiting, key=self._opened.__getitem__)
+            if len(self._users) >= self.most:
+                richest = max(self._opened, key=self._opened.__getitem__)
+                # guard: share-of-watches
+                if self._opened[richest] <= self._opened[poorest] + 1:
+                    return
+                newest = next(
+                    one for one in reversed(self._users) if _namespace(self._users[one]) == richest
+                )
+                evicted = self._close(richest, newest)
+                self._waiting.setdefault(richest, {})[newest] = evicted
+                self._moved |= evicted
+            first = next(iter(self._waiting[poorest]))
+            self._users[first] = self._no_longer_waiting(poorest, first)
+            self._opened[poorest] += 1
+            self._moved |= self._users[first]
+            if self.hub is not None:
+                self.hub.watch(first)
+
+    def _no_longer_waiting(self, namespace: str, watched: WatchTarget) -> set[Key]:
+        users = self._waiting[namespace].pop(watched)
+        if not self._waiting[namespace]:
+            del self._waiting[namespace]
+        return users
+
+    def _close(self, namespace: str, watched: WatchTarget) -> set[Key]:
+        self._opened[namespace] -= 1
+        if not self._opened[namespace]:
+            del self._opened[namespace]
         self._blind.pop(watched, None)
+        self._listed.discard(watched)
         if self.hub is not None:
             self.hub.end(watched)
+        return self._users.pop(watched)
+
+    def unwatched(self, key: Key) -> str | None:
+        """Return why not all objects of a Bundle are watched, or "" if they are.
+
+        None means that nobody knows yet.
+        """
+        with self._lock:
+            # Without a selector, it is about a source.
+            objects = [one for one in self._wanted.get(key, ()) if one.selector]
+            if any(one not in self._users for one in objects):
+                return Unwatched.NONE_FREE
+            if any(self._blind.get(one) in _REFUSED for one in objects):
+                return Unwatched.REFUSED
+            return "" if objects and self._listed.issuperset(objects) else None
 
     def recent(self, user: str, ref: Ref) -> str | None:
         """Return the resourceVersion at which a user has seen an object lately, "" if it was gone.
@@ -543,14 +614,17 @@ class SharedWatches:
         """Pass on what a watch has seen."""
         with self._lock:
             users = [*self._users.get(news.watched, ())]
-            if isinstance(news, ObjectReport):
+            if users and not isinstance(news, FailureReport):
                 self._blind.pop(news.watched, None)
-                if not news.watched.selector:
-                    self._note(news)
+            if users and isinstance(news, ListReport):
+                self._listed.add(news.watched)
+            if isinstance(news, ObjectReport) and not news.watched.selector:
+                self._note(news)
         if isinstance(news, FailureReport):
             self._on_blind(news)
         elif isinstance(news, ListReport):
             self.listed(users, news)
+            self.moved(users)
         elif users:
             self.seen(users, news.live, news.gone)
 
@@ -569,6 +643,8 @@ class SharedWatches:
             known = self._blind.get(watched)
             if users:
                 self._blind[watched] = news.code
+                if news.code in _REFUSED:
+                    self._listed.discard(watched)
         if known == news.code or not users:
             return
         is_refused = news.code in _REFUSED
@@ -585,3 +661,9 @@ class SharedWatches:
         )
         if is_refused:
             self.lost(users, watched)
+            self.moved(users)
+
+
+def _namespace(users: Iterable[Key]) -> str:
+    """Return the one namespace of the Bundles that share a watch."""
+    return next(iter(users))[0]

@@ -220,6 +220,7 @@ def test_promtool_evaluates_every_expression(
                 "ApplypruneReplicasDisagree",
                 "ApplypruneReconcilesSlow",
                 "ApplypruneQueueLong",
+                "ApplypruneWatchesUsedUp",
                 "ApplypruneApiErrors",
             )
         ),
@@ -231,6 +232,7 @@ def test_promtool_evaluates_every_expression(
         "applyprune_live_replicas": "0x1600",
         "applyprune_healthy": "0x1600",
         "applyprune_queue_depth": "30x1600",
+        "applyprune_waiting_watches": "7x1600",
         'applyprune_reconcile_duration_seconds_bucket{le="+Inf"}': "0+10x1600",
         'applyprune_reconcile_duration_seconds_bucket{le="300.0"}': "0+10x1600",
         "applyprune_reconcile_duration_seconds_bucket": "0+1x1600",
@@ -251,6 +253,7 @@ def test_promtool_evaluates_every_expression(
         alert("ApplypruneReplicasDisagree", "20m", nothing=""),
         alert("ApplypruneReconcilesSlow", "1h", nothing=""),
         alert("ApplypruneQueueLong", "20m", nothing=""),
+        alert("ApplypruneWatchesUsedUp", "40m", nothing=""),
         alert("ApplypruneApiErrors", "30m", nothing=""),
     ]
     recorded = [

@@ -2497,11 +2497,20 @@ MUTATIONS = (
         "tests/controller/test_hints.py::test_strangers_and_other_accounts_are_no_hint",
     ),
     Mutation(
-        "the limit of the watches of a namespace",
-        ("watches-of-a-namespace",),
+        "the share of the watches that each namespace has",
+        ("share-of-watches",),
+        "if .+:",
+        "if True:",
+        "tests/controller/watches/test_shared_watches.py::"
+        "test_five_namespaces_leave_the_sixth_its_share",
+    ),
+    Mutation(
+        "that drift is unknown where nothing is watched",
+        ("unwatched-is-unknown",),
         "if .+:",
         "if False:",
-        "tests/controller/watches/test_shared_watches.py::test_no_namespace_has_all_watches",
+        "tests/controller/drift/test_drift_report.py::"
+        "test_nothing_that_has_drifted_is_unknown_where_nobody_watches",
     ),
     Mutation(
         "the memory that a worker may use",

@@ -31,6 +31,9 @@ def test_bundle_lives_in_another_cluster(tenant: Tenant, other: OtherCluster, si
     assert status.get("cluster") == {"uid": other.uid(), "namespace": "kube-system"}
     assert other.exists(tenant, "a", "b", "applyprune-web") == [True, True, True]
     assert tenant.exists("a", "b", "applyprune-web") == [False, False, False]
+    drifted = tenant.condition("web", "Drifted")
+    assert drifted[:2] == ("Unknown", "NotWatched")
+    assert drifted[2].endswith("looks again: nothing is watched in another cluster")
     # The command line says where they are.
     place = ("web", "-n", tenant.namespace)
     shown = applyprune("bundle", "show", *place, kubeconfig=site.kubeconfig)

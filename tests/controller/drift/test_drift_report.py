@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.controller.drift import RevertCount, counts_before, drift_report, reverted_words
+from applyprune.controller.drift import (
+    RevertCount,
+    counts_before,
+    drift_report,
+    reverted_words,
+    unwatched_in,
+)
 from applyprune.controller.reconcile import tries_rewritten
 from applyprune.controller.result import RunResult
 from applyprune.controller.spec import SPEC, BundleSpec
+from applyprune.controller.task import Unwatched
 from applyprune.model.fieldset import Drift, FieldWriter
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep, Fate, Plan
@@ -92,6 +99,22 @@ def test_conflict_is_no_drift_that_could_be_set_back() -> None:
     applied = replace(drift(), operation="Apply")
     assert condition(run(step("a", applied)))[:2] == ("False", "NoDrift")
     assert condition(run(step("a", applied, reason=DRIFTED)), bundle("Report"))[0] == "True"
+
+
+@pytest.mark.parametrize("why", list(Unwatched))
+def test_nothing_that_has_drifted_is_unknown_where_nobody_watches(why: Unwatched) -> None:
+    """What a run has found is known; and the status keeps the reason across a restart."""
+    for steps, expected in (
+        ([step("a")], "Unknown"),
+        ([step("a", drift(), reason=DRIFTED)], "True"),
+        ([step("a", drift(), reason=CONTENDED)], "True"),
+    ):
+        report = drift_report(bundle(), (), {}, run(*steps), NOW, unwatched=why)
+        assert report.condition is not None
+        status, reason, message = report.condition
+        assert status == expected
+        told = {"type": "Drifted", "status": status, "reason": str(reason), "message": message}
+        assert unwatched_in({"conditions": [told]}) == (why if status == "Unknown" else "")
 
 
 def test_ignored_drift_is_unknown() -> None:

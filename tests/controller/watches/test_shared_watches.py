@@ -1,4 +1,4 @@
-"""Watches are shared, bounded for each namespace, and ended when nobody wants them."""
+"""Watches are shared, shared out evenly between namespaces, and ended when nobody wants them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from applyprune.cluster.many_watches import FailureReport, ListReport, ObjectReport, WatchTarget
 from applyprune.controller.reasons import Key
+from applyprune.controller.task import Unwatched
 from applyprune.controller.watches import SharedWatches
 from applyprune.model.identity import Ref
 from applyprune.model.live import CONFIG_MAPS, SECRETS, LiveObject
@@ -32,6 +33,7 @@ class Told:
     seen: list[tuple[set[Key], str]] = field(default_factory=list)
     lost: list[tuple[set[Key], WatchTarget]] = field(default_factory=list)
     listed: list[tuple[set[Key], set[str]]] = field(default_factory=list)
+    moved: list[set[Key]] = field(default_factory=list)
 
 
 def found(version: str = "1", name: str = "a") -> LiveObject:
@@ -59,7 +61,11 @@ def shared(told: Told, **limits: Any) -> SharedWatches:
     def listed(users: Iterable[Key], found: ListReport) -> None:
         told.listed.append((set(users), {ref.name for ref in found.refs}))
 
-    return SharedWatches(seen, lost, listed, **limits)
+    def moved(keys: Iterable[Key]) -> None:
+        if keys:
+            told.moved.append(set(keys))
+
+    return SharedWatches(seen, lost, listed, moved, **limits)
 
 
 def test_watch_is_open_as_long_as_somebody_wants_it(told: Told) -> None:
@@ -81,21 +87,90 @@ def test_watch_is_open_as_long_as_somebody_wants_it(told: Told) -> None:
     assert told.lost == []
 
 
-def test_no_namespace_has_all_watches(told: Told) -> None:
-    """Nor do all of them have more than the limit; one that ends makes room."""
-    watches = shared(told, most=3, most_of_a_namespace=2)
-    wanted = [WatchTarget(USER, CONFIG_MAPS, "shop", name=str(number)) for number in range(4)]
+def targets(namespace: str, count: int) -> list[WatchTarget]:
+    """Return watches of objects for the Bundles of a namespace."""
+    return [WatchTarget(namespace, CONFIG_MAPS, f"n{number}", "s") for number in range(count)]
+
+
+def unwatched(watches: SharedWatches, *keys: Key) -> list[str | None]:
+    """Return why each Bundle is not watched."""
+    return [watches.unwatched(key) for key in keys]
+
+
+def none_free(watches: SharedWatches, *keys: Key) -> list[bool]:
+    """Return of each Bundle whether it lacks watches."""
+    return [watches.unwatched(key) == Unwatched.NONE_FREE for key in keys]
+
+
+def test_namespace_has_all_watches_as_long_as_nobody_else_wants_any(told: Told) -> None:
+    """Its newest one is the first to go, and none goes to a namespace that has as many."""
+    watches = shared(told, most=4)
+    wanted = targets("shop", 6)
+    watches.want(A, wanted[:3])
+    watches.want(B, wanted)
+    assert (watches.count, watches.waiting) == (4, 2)
+    assert none_free(watches, A, B) == [False, True]
+    watches.want(OTHER, targets("blog", 4))
+    assert (watches.count, watches.waiting) == (4, 6)
+    assert none_free(watches, A, B, OTHER) == [True, True, True]
+    assert told.moved == [{A, B}]
+    # Nobody gains by asking again.
     watches.want(A, wanted[:2])
-    watches.want(B, wanted)
-    assert watches.count == 2
-    watches.want(OTHER, [WatchTarget("u", SECRETS, "blog"), WatchTarget("u", CONFIG_MAPS, "blog")])
-    assert watches.count == 3
-    # What B shares with A stays open for B, and counts for the namespace.
+    watches.want(A, wanted[:3])
+    assert none_free(watches, A, OTHER) == [True, True]
+    watches.want(A, wanted[:2])
+    assert none_free(watches, A, B) == [False, True]
+
+
+def test_five_namespaces_leave_the_sixth_its_share(told: Told) -> None:
+    """However many they want, and whoever comes first."""
+    watches = shared(told, most=500)
+    for number in range(5):
+        watches.want((f"greedy-{number}", "web"), targets(f"greedy-{number}", 300))
+    assert (watches.count, watches.waiting) == (500, 1000)
+    watches.want(OTHER, targets("blog", 83))
+    assert none_free(watches, OTHER) == [False]
+    watches.want(OTHER, targets("blog", 90))
+    assert none_free(watches, OTHER) == [True]
+    assert watches.count == 500
+
+
+def test_watch_that_ends_makes_room_for_who_has_the_fewest(told: Told) -> None:
+    """Without another reconcile; what is open by then is told as such."""
+    watches = shared(told, most=2)
+    third: Key = ("third", "a")
+    watches.want(A, targets("shop", 1))
+    watches.want(OTHER, targets("blog", 2))
+    watches.want(third, targets("third", 1))
+    assert none_free(watches, A, OTHER, third) == [False, True, True]
+    told.moved.clear()
     watches.want(A, [])
-    assert watches.count == 3
-    watches.want(B, [])
-    watches.want(B, wanted)
-    assert watches.count == 3
+    assert none_free(watches, A, OTHER, third) == [False, True, False]
+    assert told.moved == [{third}]
+    watches.want(third, [])
+    assert none_free(watches, OTHER) == [False]
+    assert (watches.count, watches.waiting) == (2, 0)
+
+
+def test_bundle_is_watched_once_all_its_objects_are_listed(told: Told) -> None:
+    """Until then nobody knows; a refusal is one until the watch works again."""
+    watches = shared(told)
+    other = WatchTarget(USER, SECRETS, "shop", selector="part-of")
+    watches.want(A, [MAPS, MARKED, other])
+    assert unwatched(watches, A) == [None]
+    watches.on_report(ListReport(MARKED, frozenset()))
+    assert unwatched(watches, A) == [None]
+    watches.on_report(FailureReport(other, 403, "no"))
+    assert unwatched(watches, A) == [Unwatched.REFUSED]
+    # A source says nothing of the objects, and neither does a server that is away.
+    watches.on_report(FailureReport(MAPS, 403, "no"))
+    watches.on_report(FailureReport(MARKED, 0, "ConnectionResetError"))
+    watches.on_report(ListReport(other, frozenset()))
+    assert unwatched(watches, A) == [""]
+    assert told.moved == [{A}] * 4
+    watches.on_report(FailureReport(other, 403, "no"))
+    assert unwatched(watches, A) == [Unwatched.REFUSED]
+    assert unwatched(watches, B) == [None]
 
 
 def test_refused_watch_is_reported_once(told: Told) -> None:
