@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.client import KubernetesClient, RememberingClient
@@ -29,6 +30,7 @@ from applyprune.model.live import (
 from applyprune.model.plan import Access
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.marks import RECONCILE_NOW
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.values import dataclass, field
 
@@ -156,6 +158,10 @@ class BundleObjects:
         except NotFound:
             return None
 
+    def in_namespace(self, namespace: str) -> Sequence[LiveObject]:
+        """Return the Bundles of a namespace, or of all if it is empty."""
+        return self.client.list(BUNDLES, namespace=namespace, full=True)
+
     def write_status(self, live: LiveObject, status: Mapping[str, Any]) -> LiveObject | None:
         """Store a Bundle's status and return the Bundle as stored; None when it is gone.
 
@@ -226,6 +232,17 @@ def bundle_ref(key: Key) -> Ref:
 
 def status_of(live: LiveObject) -> Mapping[str, Any]:
     return (live.body or {}).get("status") or {}
+
+
+_LONGEST_REQUEST = 256
+
+
+def request_of(live: LiveObject) -> str:
+    """Return the value of reconcile-now as a status repeats it: of a long one, a digest."""
+    request = live.annotations.get(RECONCILE_NOW, "")
+    if len(request) <= _LONGEST_REQUEST:  # guard: bounded-request
+        return request
+    return f"sha256:{sha256(request.encode('utf-8', 'replace')).hexdigest()}"
 
 
 # A Bundle as a reconcile has left it: the next one need not read it if nothing has changed since.

@@ -11,16 +11,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from applyprune.controller.clients import status_of
+from applyprune.controller.clients import request_of, status_of
 from applyprune.controller.reasons import ConditionType, DriftPolicy, Reason
 from applyprune.controller.result import shown_field
 from applyprune.controller.status import condition_of
 from applyprune.model.fieldset import FieldWriter
 from applyprune.model.identity import kubectl_name
+from applyprune.model.plan import Fate
 from applyprune.model.text import and_more, time_of
 from applyprune.planning.conflicts import drifted_fields
 from applyprune.planning.decide import CONTENDED
-from applyprune.planning.marks import CONFLICTS, RECONCILE_NOW
+from applyprune.planning.marks import CONFLICTS
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def drift_report(
     contended = and_more(sorted({one.object for one in left}), DRIFT_SHOWN)
     quiet = [at for count in after if (at := count.quiet_at(limits)) is not None]
     condition = _condition(bundle, left, remaining, rewritten, limits, unwatched)
+    if condition[1] is Reason.NO_DRIFT and not _is_any_applied(run):
+        condition = "Unknown", Reason.PROGRESSING, "nothing has been applied yet"
     fresh = any(run.rewritten.values())
     return DriftReport(
         condition if left or remaining or fresh or not is_part else None,
@@ -102,6 +105,14 @@ class DriftReport:
         if self.rewritten is not None:
             found["rewritten"] = list(self.rewritten)
         return found
+
+
+def _is_any_applied(run: RunResult) -> bool:
+    """Return whether anything of a set was applied, by this run or before it, if it has objects."""
+    steps = run.plan.applies if run.plan is not None else ()
+    known = (Fate.LEAVE, Fate.CHANGE, Fate.RECREATE)
+    before = any(step.fate in known or step.drift for step in steps)
+    return before or bool(run.written) or not steps
 
 
 def _is_rewriting(step: ApplyStep, drift: Drift, run: RunResult) -> bool:
@@ -314,10 +325,9 @@ def is_new_attempt(live: LiveObject, revision: str) -> bool:
     What was given up before is tried again then.
     """
     status = status_of(live)
-    requested = live.annotations.get(RECONCILE_NOW, "")
     return bool(
         status.get("observedGeneration") != live.generation
-        or status.get("lastHandledReconcileAt", "") != requested
+        or status.get("lastHandledReconcileAt", "") != request_of(live)
         or (revision and status.get("lastAttemptedRevision") != revision)
     )
 

@@ -1,4 +1,4 @@
-"""The plan of a Bundle that waits for an approval, for its status and its conditions.
+"""The plan of a Bundle that waits for an approval, and the objects that nobody else may take.
 
 Alone, because the main process has the status and must not load pydantic.
 """
@@ -12,21 +12,26 @@ from typing import TYPE_CHECKING
 from pydantic.alias_generators import to_camel
 
 from applyprune.controller.reasons import Reason
-from applyprune.model.live import BUNDLES
+from applyprune.errors import ApplypruneError, UsageError
+from applyprune.model.live import BUNDLES, mapping, text
 from applyprune.model.options import Approval
 from applyprune.model.plan import ApplyStep, Fate, RemoveStep
 from applyprune.model.problem import ProblemKind
+from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.digests import is_digest
 from applyprune.planning.marks import APPROVE
+from applyprune.planning.ownership import namespace_of_set
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
+    from applyprune.controller.clients import BundleObjects
     from applyprune.controller.result import RunResult
     from applyprune.controller.spec import BundleSpec
     from applyprune.model.identity import Ref
+    from applyprune.model.live import LiveObject
     from applyprune.model.plan import Plan
 
 OBJECTS_SHOWN = 20
@@ -172,4 +177,63 @@ def command(bundle: BundleSpec, digest: str) -> str:
     return (
         f"kubectl annotate {BUNDLES.full_plural} {bundle.name} -n {bundle.namespace} --overwrite "
         f"{APPROVE}={digest}"
+    )
+
+
+# The sets of other Bundles with an approval. Whoever adopts an object of such a set may change and
+# delete it without that approval.
+
+
+_LEVELS = {level: strictness for strictness, level in enumerate(Approval)}
+
+
+def withheld_sets(
+    bundle: BundleSpec, bundles: BundleObjects, owners: Mapping[str, LiveObject]
+) -> Mapping[str, str]:
+    """Return why a Bundle may not adopt from sets; ``owners`` has an object of each, by its label.
+
+    What cannot be known counts as an approval.
+    """
+    known: dict[str, Sequence[LiveObject]] = {}
+    withheld: dict[str, str] = {}
+    for label, live in owners.items():
+        namespace = namespace_of_set(live)
+        try:
+            if namespace not in known:
+                known[namespace] = bundles.in_namespace(namespace)
+            found = (withholds(bundle, label, other) for other in known[namespace])
+            why = next(filter(None, found), "")
+        except ApplypruneError as error:
+            where = f" of namespace {namespace}" if namespace else ""
+            why = f"the controller cannot read the Bundles{where}: {error.message}"
+        if why:
+            withheld[label] = why
+    return withheld
+
+
+def withholds(bundle: BundleSpec, label: str, other: LiveObject) -> str:
+    """Return why a Bundle may not adopt from the set of another one; empty if it may.
+
+    ``label`` is that of the set. It may if the same people approve at least as much of its plans.
+    """
+    namespace, name = other.ref.namespace, other.ref.name
+    spec = mapping((other.body or {}).get("spec"))
+    own_set = text(spec, "inventoryName") or name
+    try:
+        is_its = applyset_identity(own_set, namespace).id == label
+    except UsageError:
+        return ""
+    try:
+        approval = Approval(text(spec, "approval") or Approval.AUTOMATIC)
+    except ValueError:
+        approval = Approval.ALWAYS
+    as_strict = namespace == bundle.namespace and (
+        _LEVELS[bundle.spec.approval] >= _LEVELS[approval]
+    )
+    if not is_its or approval is Approval.AUTOMATIC or as_strict:  # guard: as-strict
+        return ""
+    return (
+        f"spec.approval of the Bundle {namespace}/{name} is {approval}. To adopt from it, use a "
+        f"Bundle of the namespace {namespace} with the same approval, or let somebody who may "
+        "approve there set it to Automatic meanwhile"
     )

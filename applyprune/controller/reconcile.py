@@ -5,9 +5,10 @@ It reads what the Bundle is made of, applies that in one run, and reports the re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from applyprune.clock import BOOT_CLOCK, CLOCK
@@ -19,6 +20,7 @@ from applyprune.controller.clients import (
     MustReadAgain,
     ServiceAccountClient,
     known_bundle,
+    request_of,
     status_of,
 )
 from applyprune.controller.clusters import AwaitsTurn, OtherClusters, Target
@@ -30,7 +32,7 @@ from applyprune.controller.drift import (
     unwatched_in,
     winning_writers,
 )
-from applyprune.controller.pending_plan import pending_plan
+from applyprune.controller.pending_plan import pending_plan, withheld_sets
 from applyprune.controller.queue import with_jitter
 from applyprune.controller.reasons import FINALIZER, DriftPolicy, Key, Reason
 from applyprune.controller.removal import Finalizer, read_deleted
@@ -38,8 +40,11 @@ from applyprune.controller.report import Reporter, log_event, utc_now
 from applyprune.controller.result import (
     RunResult,
     collect,
+    count_elsewhere,
     error_message,
+    new_result,
     observation_in,
+    planned_refs,
     problem_message,
     reason_of,
     reason_of_exit,
@@ -55,6 +60,7 @@ from applyprune.controller.status import (
     observes_generation,
     progressing_status,
     unwritten_answer,
+    with_elsewhere,
 )
 from applyprune.controller.task import (
     ABSENT,
@@ -228,7 +234,7 @@ class OneReconcile:
             result = failed_result(error, self.run_result, self.revision)
             measured = self.reporter.report(live, result, CLOCK.now() - began)
             return replace(unwritten_answer(self.history), measured=measured)
-        self.run_result.secret = bundle.has_secret_source
+        self.run_result = new_result(bundle)
         if bundle.spec.kube_config is None:
             self.history = replace(self.history, cluster="")
         live, result = self._apply(live, bundle)
@@ -383,7 +389,7 @@ class OneReconcile:
         if not (self.drifted and may_correct_alone(live, bundle, self.history, self.revision)):
             return False
         whole = self.run_result
-        self.run_result = result_of_part(live, secret=whole.secret)
+        self.run_result = result_of_part(live, bundle)
         store = account_client.store(bundle.target)
         try:
             request = self._request(live, bundle, source, self.drifted)
@@ -413,7 +419,8 @@ class OneReconcile:
             self.history = replace(
                 history, generation=now[0], revision=now[1], waiting_since=None, ready_checks=0
             )
-        return run_request(live, bundle, source, self.history.observation, corrects)
+        withholds = partial(withheld_sets, bundle, self.bundles)
+        return run_request(live, bundle, source, self.history.observation, corrects, withholds)
 
     def _run(
         self,
@@ -434,14 +441,20 @@ class OneReconcile:
     def _begin(self, live: LiveObject, plan: Plan) -> None:
         """Mark the Bundle as progressing, if that may take a while; end the run if it has changed.
 
-        Of a short run, the result says as much.
+        Of a short run, the result says as much. That the set gets objects elsewhere is said first:
+        after a crash, nobody else would know that the namespace does not take them with it.
         """
-        status = status_of(live)
+        before = status_of(live)
+        refs = planned_refs(plan) if self.run_result.set_size is None else ()
+        elsewhere = count_elsewhere(refs, self.run_result.namespace)
+        status = status_now = with_elsewhere(before, elsewhere)  # guard: elsewhere-first
         sent = sum(step.request is not None for step in plan.applies) + len(plan.removals)
-        if sent <= _SHORT_RUN or status.get("observedGeneration") == live.generation:
+        if sent > _SHORT_RUN and status.get("observedGeneration") != live.generation:
+            status_now = progressing_status(
+                status, live.generation or 0, utc_now(), replica=self.reporter.replica
+            )
+        if status_now is before:
             return
-        replica = self.reporter.replica
-        status_now = progressing_status(status, live.generation or 0, utc_now(), replica=replica)
         self.marked = self.bundles.write_status(live, status_now)
         if self.marked is None or self.marked.generation != live.generation:
             self.stop.request(0)
@@ -506,6 +519,7 @@ def run_request(
     source: LoadedSource,
     observation: HolderObservation | None,
     corrects: frozenset[Ref] = frozenset(),
+    withholds: Callable[[Mapping[str, LiveObject]], Mapping[str, str]] | None = None,
 ) -> RunRequest:
     """Return the run that applies a Bundle; with ``corrects``, only the drift of these objects."""
     options = bundle.options(
@@ -525,6 +539,7 @@ def run_request(
         owner=bundle.owner,
         takes_over=bool(bundle.spec.inventory_name),
         observation=observation,
+        withholds=withholds,
     )
 
 
@@ -612,7 +627,6 @@ def may_correct_alone(
     status, spec = status_of(live), bundle.spec
     sets_back = spec.drift.policy is DriftPolicy.CORRECT and spec.approval is Approval.AUTOMATIC
     is_settled = is_bundle_ready(status, live.generation) and "pendingPlan" not in status
-    requested = live.annotations.get(RECONCILE_NOW, "")
     return (
         sets_back
         and is_settled
@@ -620,14 +634,14 @@ def may_correct_alone(
         and not history.failures
         and status.get("lastAppliedRevision") == revision
         and status.get("lastAttemptedRevision") == revision
-        and status.get("lastHandledReconcileAt", "") == requested
+        and status.get("lastHandledReconcileAt", "") == request_of(live)
     )
 
 
-def result_of_part(live: LiveObject, *, secret: bool) -> RunResult:
+def result_of_part(live: LiveObject, bundle: BundleSpec) -> RunResult:
     """Return the result to collect of a run about a part of a Bundle's set, whose size is known."""
     objects = status_of(live).get("objects") or {}
-    return RunResult(secret, set_size=int(objects.get("total") or 0))
+    return replace(new_result(bundle), set_size=int(objects.get("total") or 0))
 
 
 def delay_after(delay: float | None, result: ReconcileResult) -> float | None:

@@ -3,6 +3,7 @@
 This runs as the same ServiceAccount as the apply. If it fails, the finalizer stays and the
 condition says why: no object may be left that is neither deleted nor listed anywhere. If nobody has
 the rights for it, the removal ends after ``spec.timeout``: then its inventory keeps the objects.
+With its namespace, a Bundle goes as soon as waiting cannot help.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from applyprune.controller.report import EventRecorder, EventType, log_event
 from applyprune.controller.result import (
     RunResult,
     collect,
+    new_result,
     observation_in,
     problem_message,
     reason_of,
@@ -42,7 +44,7 @@ from applyprune.controller.spec import (
     name_fault,
     without_null_fields,
 )
-from applyprune.controller.status import ConditionStatus, ReconcileResult
+from applyprune.controller.status import ConditionStatus, ReconcileResult, known_elsewhere
 from applyprune.controller.task import ReconcileHistory
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.inventory import release
@@ -53,7 +55,7 @@ from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, UsageError, problems_of
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import LONGEST_LEASE, SETTLE_SECONDS
-from applyprune.model.live import LiveObject, deleted_at, mapping, text, whole_number
+from applyprune.model.live import BUNDLES, LiveObject, deleted_at, mapping, text, whole_number
 from applyprune.model.options import Mode
 from applyprune.model.plan import Fate, Guard, GuardVerdict
 from applyprune.model.problem import ProblemKind
@@ -69,7 +71,13 @@ if TYPE_CHECKING:
 
 _NO_RIGHTS = NO_CLUSTER | {Reason.INVALID_SPEC, Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.FORBIDDEN}
 """Why nobody may remove the objects; what the inventory lists is safe there."""
+_GONE_WITH_NAMESPACE = frozenset(
+    {Reason.FORBIDDEN, Reason.INVENTORY_UNREADABLE, Reason.KUBE_CONFIG_NOT_FOUND}
+)
+"""Why waiting cannot help in a namespace that is being deleted: nothing can be created there."""
 _NAMED = 3
+_LONGEST = 700
+"""Characters of a message about objects, so that what to do fits behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +103,9 @@ class Finalizer:
             )
         try:
             terminating = self.impersonation.is_terminating(bundle.namespace)
-            if deleted.is_orphaned:
-                why = f'the annotation {ORPHAN} is "true"'
-                return self._leave(deleted, why, terminating=terminating)
-            if self._is_deleted_by_crd(live):
-                why = "the Bundle CRD is being deleted"
-                return self._leave(deleted, why, terminating=terminating)
+            ended = self._without_removal(deleted, terminating=terminating)
+            if ended is not None:
+                return ended
             result = self._obstacle(deleted, terminating=terminating)
         except ApplypruneError as error:
             # What the controller itself could not read proves nothing.
@@ -126,6 +131,23 @@ class Finalizer:
                 result, message=f"{result.message}; {deleted.outlook(_total(result.run_result))}"
             )
         return result
+
+    def _without_removal(
+        self, deleted: DeletedBundle, *, terminating: bool
+    ) -> ReconcileResult | None:
+        """End a removal for which nothing needs to be removed; None for any other."""
+        live = deleted.live
+        if terminating and deleted.is_all_in_namespace:  # guard: nothing-elsewhere
+            message = "its objects are deleted with its namespace"
+            result = ReconcileResult(ConditionStatus.SAME, Reason.REMOVED, message, done=True)
+            return self._ended(live, result, terminating=True)
+        if deleted.is_orphaned:
+            why = f'the annotation {ORPHAN} is "true"'
+            return self._leave(deleted, why, terminating=terminating)
+        if self._is_deleted_by_crd(live):
+            why = "the Bundle CRD is being deleted"
+            return self._leave(deleted, why, terminating=terminating)
+        return None
 
     def _obstacle(self, deleted: DeletedBundle, *, terminating: bool) -> ReconcileResult | None:
         """Return why nobody may remove the objects of a Bundle; None if its account may try."""
@@ -203,7 +225,7 @@ class Finalizer:
             owner=bundle.owner,
             observation=self.history.observation,
         )
-        run_result = RunResult(secret=bundle.has_secret_source)
+        run_result = new_result(bundle)
         events = run(
             request, account_client.cluster, account_client.store(bundle.target), self.stop
         )
@@ -226,9 +248,14 @@ class Finalizer:
         message = "; ".join(f"{failed.ref.short}: {failed.message}" for failed in failing[:_NAMED])
         if run_result.refusal is not None and not message:
             message = run_result.refusal_message
+        reason = _reason(run_result, bundle.deletion_policy)
+        if reason is Reason.REMOVAL_FAILED:
+            # Nothing else ends it. The objects have their own messages, if this one gets too long.
+            shown = message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…"
+            message = f"{shown}. To end the removal, and keep what is left: {_orphaning(bundle)}"
         return ReconcileResult(
             ConditionStatus.NOT_READY,
-            _reason(run_result, bundle.deletion_policy),
+            reason,
             message,
             run_result=run_result,
             pending=pending,
@@ -253,23 +280,22 @@ class Finalizer:
         if not marked.objects and missing:
             why = "" if bundle.has_secret_source else f": {missing[0]}"
             message = f"there is no inventory, and the search was incomplete{why}"
-            return ReconcileResult(
-                ConditionStatus.NOT_READY, Reason.REMOVAL_FAILED, message, retries=True
-            )
+            reason = Reason.REMOVAL_FAILED if marked.failed else Reason.FORBIDDEN
+            return ReconcileResult(ConditionStatus.NOT_READY, reason, message, retries=True)
         if not marked.objects:
             message = "there is no inventory, and no object has its label"
             if marked.unseen and not bundle.has_secret_source:
                 message += f"; not searched: {'; '.join(marked.unseen)}"
             return ReconcileResult(ConditionStatus.SAME, Reason.REMOVED, message, done=True)
-        # A lost inventory is never restored in a terminating namespace: retry, then give up.
-        reason = Reason.REMOVAL_FAILED if lost else Reason.INVENTORY_UNREADABLE
         first = ", ".join(str(live.ref) for live in marked.objects[:_NAMED])
         message = (
             f"the inventory is gone, and "
             f"{counted(len(marked.objects), 'object', 'has', 'have')} the set's label: "
             f"{first}. To rebuild it: applyprune inventory repair {bundle.target.arguments}"
         )
-        return ReconcileResult(ConditionStatus.NOT_READY, reason, message, retries=True)
+        return ReconcileResult(
+            ConditionStatus.NOT_READY, Reason.INVENTORY_UNREADABLE, message, retries=True
+        )
 
     def _ends(self, deleted: DeletedBundle, reason: Reason, *, terminating: bool) -> bool:
         """Return whether the removal ends here, although objects are left.
@@ -278,10 +304,14 @@ class Finalizer:
         """
         if reason is Reason.REMOVAL_INCOMPLETE:
             return True
-        if deleted.seconds_left > 0 or terminating:
-            return deleted.seconds_left <= 0
-        bundle = deleted.bundle
-        if bundle.spec.suspend or reason not in _NO_RIGHTS:  # guard: removal-goes-on
+        bundle, is_over = deleted.bundle, deleted.seconds_left <= 0
+        if terminating and (is_over or deleted.orphans):
+            return True
+        if not (terminating or is_over):
+            return False
+        helpless = _GONE_WITH_NAMESPACE if terminating else _NO_RIGHTS
+        held = bundle.spec.suspend and not terminating
+        if held or reason not in helpless:  # guard: removal-goes-on
             return False
         account = bundle.namespace, bundle.spec.service_account_name
         # Else the account may have the rights, and the controller may not act as the account.
@@ -303,9 +333,10 @@ class Finalizer:
         live, bundle = deleted.live, deleted.bundle
         run_result = before.run_result if before is not None else None
         if terminating:
+            done = "orphaned" if deleted.orphans else "removed"
             message = (
                 f"the Bundle {bundle.name} was deleted with its namespace {bundle.namespace}, "
-                f"before all of its objects elsewhere could be removed: {why}"
+                f"before all of its objects elsewhere could be {done}: {why}"
             )
             if not deleted.faults:
                 there = ", in the other cluster" if bundle.spec.kube_config is not None else ""
@@ -424,6 +455,12 @@ def _total(run_result: RunResult | None) -> int | None:
     return run_result.total if run_result is not None and run_result.plan is not None else None
 
 
+def _orphaning(bundle: BundleSpec) -> str:
+    """Return the command that ends the removal of a Bundle."""
+    kind = f"{BUNDLES.full_plural} {bundle.name} -n {bundle.namespace}"
+    return f"kubectl annotate {kind} {ORPHAN}=true"
+
+
 def _search(target: ApplySetIdentity) -> str:
     return f"kubectl get -A -l {PART_OF}={target.id}"
 
@@ -483,6 +520,19 @@ class DeletedBundle:
     def is_orphaned(self) -> bool:
         """Return whether somebody has asked to end the removal at once, and leave the objects."""
         return self.live.annotations.get(ORPHAN) == "true"
+
+    @property
+    def orphans(self) -> bool:
+        """Return whether its deletion shall leave the objects, as far as that can be read."""
+        return not self.faults and self.bundle.deletion_policy is DeletionPolicy.ORPHAN
+
+    @property
+    def is_all_in_namespace(self) -> bool:
+        """Return whether its namespace takes all of its objects with it, by its status.
+
+        A status that was written before a run adds objects elsewhere says so.
+        """
+        return known_elsewhere(status_of(self.live)) == 0
 
     @property
     def ends(self) -> datetime:

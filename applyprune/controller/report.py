@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.client import KubernetesClient
-from applyprune.controller.clients import BundleObjects, status_of
+from applyprune.controller.clients import BundleObjects, request_of, status_of
 from applyprune.controller.drift import reverted_fields, reverted_words
 from applyprune.controller.reasons import COMPONENT, LOG, RUN, ConditionType, Key, Reason, fields
 from applyprune.controller.result import RunResult, problem_message
@@ -27,7 +27,6 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import BUNDLES, EVENTS, NAMESPACES, LiveObject
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.digests import is_digest
-from applyprune.planning.marks import RECONCILE_NOW
 from applyprune.planning.normalize import digest
 from applyprune.values import dataclass, pattern
 
@@ -65,7 +64,7 @@ class Reporter:
             result,
             generation=live.generation or 0,
             now=utc_now(),
-            requested=live.annotations.get(RECONCILE_NOW, ""),
+            requested=request_of(live),
             inventory=inventory,
             replica=self.replica,
         )

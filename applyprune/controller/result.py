@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from applyprune.cluster.failures import without_values
 from applyprune.controller.reasons import Reason
@@ -35,6 +36,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApplyFingerprint, HolderObservation
+from applyprune.model.live import namespace_ref
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more
@@ -42,6 +44,9 @@ from applyprune.planning.desired import KindNotServed
 from applyprune.planning.names import UnknownKind
 from applyprune.planning.server_errors import dotted
 from applyprune.values import dataclass, field, pattern
+
+if TYPE_CHECKING:
+    from applyprune.controller.spec import BundleSpec
 
 _EXIT_NOT_READY = 5
 _NAMED = 3
@@ -69,6 +74,8 @@ class RunResult:
     """Whether the source is a Secret: then no message shows a value of it."""
     set_size: int | None = None
     """How many objects the set has, if the run is about a part of it; None if about all of it."""
+    namespace: str = ""
+    """The Bundle's namespace, if the objects are in its cluster; empty if in another one."""
     run: str = ""
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     failing: dict[Ref, FailedObject] = field(default_factory=dict)
@@ -90,11 +97,14 @@ class RunResult:
     def total(self) -> int:
         if self.set_size is not None:
             return self.set_size
-        if self.plan is None:
-            return 0
-        refs = {step.desired.ref for step in self.plan.applies}
-        refs |= {step.entry.ref for step in self.plan.removals}
-        return len(refs - self.gone)
+        return len(planned_refs(self.plan) - self.gone) if self.plan is not None else 0
+
+    @property
+    def elsewhere(self) -> int | None:
+        """Return how many objects outlive the Bundle's namespace; None if that is not known."""
+        if self.plan is None or self.set_size is not None:
+            return None
+        return count_elsewhere(planned_refs(self.plan) - self.gone, self.namespace)
 
     @property
     def failed(self) -> Sequence[FailedObject]:
@@ -112,9 +122,14 @@ class RunResult:
         failed = self.failed
         if not failed:
             return "the prune is refused" if self.refusal is not None else ""
-        of = f"of {self.total} objects" if self.total else f"object{'s' * (len(failed) != 1)}"
         names = and_more([one.ref.short for one in failed], _NAMED)
-        return f"{len(failed)} {of} failed: {names}"
+        done = "failed"
+        if all(one.waits or one.skipped for one in failed) and any(one.waits for one in failed):
+            done = f"{'is' if len(failed) == 1 else 'are'} not ready"
+        return f"{len(failed)} {self._of(len(failed))} {done}: {names}"
+
+    def _of(self, count: int) -> str:
+        return f"of {self.total} objects" if self.total else f"object{'s' * (count != 1)}"
 
     @property
     def waiting(self) -> Sequence[FailedObject]:
@@ -143,6 +158,26 @@ class RunResult:
         """Return how many objects had each outcome: ``1 created, 2 unchanged``."""
         counts = ((self.outcomes[outcome], outcome.text) for outcome in Outcome)
         return ", ".join(f"{count} {text}" for count, text in counts if count)
+
+
+def new_result(bundle: BundleSpec) -> RunResult:
+    """Return the result to collect of a run for a Bundle."""
+    is_here = bundle.spec.kube_config is None
+    return RunResult(bundle.has_secret_source, namespace=bundle.namespace if is_here else "")
+
+
+def planned_refs(plan: Plan) -> set[Ref]:
+    """Return the objects that the set has, or will have, by a plan of all of it."""
+    refs = {step.desired.ref for step in plan.applies}
+    return refs | {step.entry.ref for step in plan.removals}
+
+
+def count_elsewhere(refs: Iterable[Ref], namespace: str) -> int:
+    """Return how many objects the deletion of a namespace does not delete; all if it is empty."""
+    if not namespace:
+        return sum(1 for _ in refs)
+    own = namespace_ref(namespace)
+    return sum(ref.namespace != namespace and ref != own for ref in refs)
 
 
 @dataclass(frozen=True, slots=True)

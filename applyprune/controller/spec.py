@@ -343,6 +343,7 @@ KindRule = Annotated[str, AfterValidator(_kind_rule)]
 
 _GIT_URL = pattern(r"(?:https|ssh)://[^\s@/?#]+(?:@[^\s@/?#]+)?/[^\s?#]+")
 _USER = pattern(r"https://[^/]*@")
+_SCP_URL = pattern(r"([^\s@/:?#]+@[^\s@/:?#]+):/*([^\s?#]+)")
 _OCI_URL = pattern(r"oci://[A-Za-z0-9.\-]+(?::[0-9]+)?(?:/[a-z0-9]+(?:[._\-]+[a-z0-9]+)*)+")
 _ARCHIVE_URL = pattern(r"https://[^\s@/?#]+/[^\s#]+")
 _ARCHIVE_NAME = pattern(r"\.(?:tar|tar\.gz|tgz)(?:\?|$)")
@@ -353,6 +354,8 @@ _TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
 
 
 def _git_url(text: str) -> str:
+    if (scp := _SCP_URL.fullmatch(text)) is not None:
+        raise ValueError(f"must be written as ssh://{scp[1]}/{scp[2]}")
     if _GIT_URL.fullmatch(text) is None or _USER.match(text):
         raise ValueError("must be https://HOST/PATH or ssh://USER@HOST/PATH, without a password")
     return text

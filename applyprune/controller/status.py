@@ -1,6 +1,7 @@
 """The status of a Bundle: its conditions, and when it is due again.
 
-Times change only together with something else, so an idle reconcile writes nothing.
+Times, and the replica, change only together with something else, so an idle reconcile writes
+nothing, and neither does a restart.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from applyprune.controller.result import RunResult
 from applyprune.controller.task import Answer, ReconcileHistory
 from applyprune.model.events import Outcome
 from applyprune.model.inventory import HolderObservation
+from applyprune.model.live import whole_number
 from applyprune.model.problem import ProblemKind
 from applyprune.values import dataclass, field, replace
 
@@ -77,15 +79,14 @@ def status_after(
     """Return the status after a reconcile.
 
     ``requested`` is the value of the annotation that requested it. ``inventory`` is the
-    ConfigMap's name and the set's id. ``replica`` is who has reconciled it: a Bundle that another
-    replica has taken over changes once. ``now`` is the time of changes, RFC 3339 in UTC.
+    ConfigMap's name and the set's id. ``replica`` is who writes it if anything else has changed.
+    ``now`` is the time of changes, RFC 3339 in UTC.
     """
     status = {"observedGeneration": UNOBSERVED, **before}
     # A suspended Bundle shows the last generation that was tried, as in Flux: otherwise a change of
     # the spec and of suspend in one edit would be ready without an apply.
     if result.ready is not ConditionStatus.SAME:  # guard: suspended-generation
         status["observedGeneration"] = generation
-    _put(status, "replica", replica)
     if requested:
         status["lastHandledReconcileAt"] = requested
     if inventory is not None:
@@ -95,9 +96,7 @@ def status_after(
         if result.ready is ConditionStatus.READY:
             status["lastAppliedRevision"] = result.revision
     if (run := result.run_result) is not None and (run.plan is not None or run.failing):
-        # An input with errors has no plan, but its other objects were checked.
-        known = status.get("objects", {}) if run.plan is None else {"total": run.total}
-        status["objects"] = {**known, "failing": len(run.failing)}
+        status["objects"] = {**before.get("objects", {}), **_counts(run)}
         _put(status, "failing", _failing(run))
     if run is not None and run.plan is not None:
         _put(status, "pendingPlan", _pending(before, result, now))
@@ -106,6 +105,8 @@ def status_after(
     for key, value in (result.drift.fields if result.drift is not None else {}).items():
         _put(status, key, value)
     status["conditions"] = _conditions(before, _wanted(result), generation, now)
+    if status != before:  # guard: replica-alone
+        _put(status, "replica", replica)
     return status
 
 
@@ -128,6 +129,32 @@ def progressing_status(
         now,
     )
     return status
+
+
+def _counts(run: RunResult) -> dict[str, int]:
+    """Return how many objects the set has, as far as the run knows it."""
+    # An input with errors has no plan, but its other objects were checked.
+    counts = {
+        "total": None if run.plan is None else run.total,
+        "failing": len(run.failing),
+        "elsewhere": run.elsewhere,
+    }
+    return {name: count for name, count in counts.items() if count is not None}
+
+
+def with_elsewhere(before: Mapping[str, Any], elsewhere: int | None) -> Mapping[str, Any]:
+    """Return the status that says, before the first write, that a set gets objects elsewhere.
+
+    A status that does not say that it has none need not be changed.
+    """
+    if not elsewhere or known_elsewhere(before) != 0:
+        return before
+    return {**before, "objects": {**before["objects"], "elsewhere": elsewhere}}
+
+
+def known_elsewhere(status: Mapping[str, Any]) -> int | None:
+    """Return how many objects of the set outlive the Bundle's namespace; None if unknown."""
+    return whole_number(status, "objects", "elsewhere")
 
 
 def _wanted(result: ReconcileResult) -> dict[ConditionType, tuple[str, Reason, str]]:

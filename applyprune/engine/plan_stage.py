@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -44,7 +52,7 @@ from applyprune.model.events import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.live import CONFIG_MAPS, LiveObject, Resource, ResourceMap, State, Unknown
-from applyprune.model.options import DryRun, Mode, Options
+from applyprune.model.options import Adopt, DryRun, Mode, Options
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import Manifest, Problem
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_name
@@ -69,6 +77,7 @@ from applyprune.planning.names import (
     with_names_resolved,
 )
 from applyprune.planning.order import missing_keys
+from applyprune.planning.ownership import foreign_label
 from applyprune.planning.plan import apply_forecast, completed, forecast, make_plan, unchecked
 from applyprune.planning.prune_waits import (
     heeds_pods,
@@ -95,6 +104,7 @@ if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster, Store
     from applyprune.model.inventory import HolderObservation, InventoryEntry
+    from applyprune.model.plan import Desired
     from applyprune.planning.approval import PlanFile
 
 
@@ -126,6 +136,8 @@ class RunRequest:
     """Why nothing is pruned in any case; empty if the run may prune."""
     observation: HolderObservation | None = None
     """What an earlier run of this machine has seen of the lock's holder; None if nothing."""
+    withholds: Callable[[Mapping[str, LiveObject]], Mapping[str, str]] | None = None
+    """Says why no object may be adopted from sets, by their labels and an object of each."""
 
 
 def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, None, PlanStage]:
@@ -249,6 +261,7 @@ def _plan_with(
     search = _partial_search(applyset, options)
     reader = SnapshotReader(cluster, context.workers, applyset, context.store, lists, search)
     snapshot = _read(resolved, known, resource_map, reader, context)
+    snapshot = _with_withheld(snapshot, resolved.desired, request, context)
     _hide_secrets(request, snapshot.states, context)
     dependants = DependantCounter(
         cluster, context.workers, resource_map, tuple(snapshot.live_objects)
@@ -385,6 +398,21 @@ def _partial_search(applyset: ApplySetIdentity, options: Options) -> PartialSear
         return PartialSearch()
     command = f"applyprune delete {applyset.arguments} --allow-partial"
     return PartialSearch(command, options.allow_partial)
+
+
+def _with_withheld(
+    snapshot: ClusterSnapshot,
+    desired: Sequence[Desired],
+    request: RunRequest,
+    context: RunContext,
+) -> ClusterSnapshot:
+    """Return the snapshot with the sets from which nothing may be adopted, if anything would be."""
+    if request.withholds is None or context.options.apply.adopt is not Adopt.ALL:
+        return snapshot
+    states = (snapshot.states.get(one.ref) for one in desired)
+    objects = (state for state in states if isinstance(state, LiveObject))
+    owners = {label: live for live in objects if (label := foreign_label(live, context.applyset))}
+    return replace(snapshot, withheld=request.withholds(owners)) if owners else snapshot
 
 
 def _read(

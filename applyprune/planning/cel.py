@@ -21,6 +21,8 @@ _LONGEST_ERROR = 300
 # The library puts this code before and after an error.
 _CODE = "INVALID_ARGUMENT"
 _TOO_COSTLY = "LIMIT: it would cost too much memory or time on an object of this size"
+_TOO_MANY = "LIMIT: its loops would take more than 10,000 steps on an object of this size"
+_ITERATED = "Iteration budget exceeded"
 _ABSENT = ("Key not found", "Index error")
 
 
@@ -64,7 +66,9 @@ class Rule:
             kind = result.type().name()
             # Another value may share its parts a million times: it is never written out.
             return kind, result.value() if kind in {"BOOL", "ERROR"} else None
-        except (RuntimeError, TypeError, ValueError):
+        except (RuntimeError, TypeError, ValueError) as error:
+            if _ITERATED in str(error):
+                return "ERROR", _TOO_MANY
             # C++ cannot represent the value, such as a lone surrogate; the error would show it.
             return "ERROR", "the object has a value that CEL cannot represent"
 

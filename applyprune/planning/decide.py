@@ -46,6 +46,7 @@ from applyprune.planning.normalize import (
 )
 from applyprune.planning.ownership import (
     Owner,
+    foreign_label,
     foreign_owner,
     has_witness,
     is_label_unproven,
@@ -90,7 +91,9 @@ def existing_step(
     # The record of an interrupted adoption does not say that it was meant.
     is_free = judged in {Owner.NOBODY, Owner.CLAIMED}
     tool = owned_by_tool(live, applyset) if is_free else ""
-    if (problem := obstacle(desired, live, judged, options, unproven, tool)) is not None:
+    withheld = snapshot.withheld.get(foreign_label(live, applyset), "")
+    problem = obstacle(desired, live, judged, options, unproven, tool, withheld)
+    if problem is not None:
         # An existing entry stays; an object that is not ours gets no entry.
         return refused_step(
             desired, entry or replace(union, uid_before_apply=live.uid), problem, live

@@ -146,13 +146,23 @@ def other_set(live: LiveObject) -> str:
 
     The name comes from the field manager that belongs to the label.
     """
+    namespace, name = _place_of_set(live)
+    return f"{name} in namespace {namespace}" if name else ""
+
+
+def namespace_of_set(live: LiveObject) -> str:
+    """Return the namespace of the set whose label an object has; empty if unknown."""
+    return _place_of_set(live)[0]
+
+
+def _place_of_set(live: LiveObject) -> tuple[str, str]:
     label = live.labels.get(PART_OF, "")
     for entry in live.managed_fields:
         manager = str(entry.get("manager", ""))
         if label and set_of(manager) == label and manager.count("/") > 1:
             _, namespace, name = manager.split("/")
-            return f"{name} in namespace {namespace}"
-    return ""
+            return namespace, name
+    return "", ""
 
 
 def foreign_owner(live: LiveObject, manager: str) -> str:
@@ -568,13 +578,17 @@ def unproven_label(
     applied = is_applied(live, applyset.manager)
     where = f" -n {ref.namespace}" if ref.namespace else ""
     fix = f"kubectl label --overwrite {ref.short}{where} {PART_OF}={applyset.id}"
-    return RunFailed(
-        f"{ref} has the label of another set, which is not known to list it",
-        reason=f"its label {PART_OF} is {label}, and {what_is_known(label, others)}",
-        hint=f"To give it this set's label again: {fix}"
+    # Not a hint: a Bundle says it too.
+    what_to_do = (
+        f"To give it this set's label again: {fix}"
         if applied
         else "The set's field manager has not applied it: see applyprune inventory check "
-        f"{applyset.arguments}",
+        f"{applyset.arguments}"
+    )
+    known = what_is_known(label, others)
+    return RunFailed(
+        f"{ref} has the label of another set, which is not known to list it",
+        reason=f"its label {PART_OF} is {label}, and {known}. {what_to_do}",
     )
 
 
@@ -599,11 +613,12 @@ def obstacle(
     options: Options,
     unproven: RunFailed | None,
     tool: str,
+    withheld: str = "",
 ) -> Problem | None:
     """Return why an object may not be applied; None if it may.
 
     ``unproven`` says that its foreign label proves nothing. ``tool`` is what of another tool owns
-    an object that is not the set's own.
+    an object that is not the set's own. ``withheld`` is why its set may not lose it.
     """
     if (error := name_error(desired.ref, live, desired.origin)) is not None:
         return as_problem(error)
@@ -622,17 +637,10 @@ def obstacle(
             hint="Remove it from the input. To rename a set, use `applyprune inventory move`.",
         )
     if owner is Owner.OTHER and options.apply.adopt is not Adopt.ALL:
-        if unproven is not None:
-            return as_problem(unproven, where=desired.origin)
-        label, named = live.labels[PART_OF], other_set(live)
-        find = f" To find that set: kubectl get cm -A -l {SET_ID}={label}"
-        return _failed(
-            desired,
-            f"{desired.ref} belongs to another set",
-            reason=named or f"its label {PART_OF} is {label}",
-            hint=f"To take it over: --adopt=all.{'' if named else find}\n  "
-            f"If this set only needs it, annotate it in the input: {APPLY}: exists.",
-        )
+        return _of_other_set(desired, live, unproven)
+    if owner is Owner.OTHER and withheld:  # guard: withheld-set
+        message = f"{desired.ref} belongs to a set whose plans need an approval"
+        return _failed(desired, message, reason=withheld)
     if tool and options.apply.adopt is not Adopt.ALL:  # guard: owned-by-tool
         return _failed(
             desired,
@@ -647,6 +655,20 @@ def obstacle(
             hint="To adopt it into this set: --adopt=unowned.",
         )
     return split_problem(desired, live) if live.body is not None else None
+
+
+def _of_other_set(desired: Desired, live: LiveObject, unproven: RunFailed | None) -> Problem:
+    if unproven is not None:
+        return as_problem(unproven, where=desired.origin)
+    label, named = live.labels[PART_OF], other_set(live)
+    find = f" To find that set: kubectl get cm -A -l {SET_ID}={label}"
+    return _failed(
+        desired,
+        f"{desired.ref} belongs to another set",
+        reason=named or f"its label {PART_OF} is {label}",
+        hint=f"To take it over: --adopt=all.{'' if named else find}\n  "
+        f"If this set only needs it, annotate it in the input: {APPLY}: exists.",
+    )
 
 
 def _failed(desired: Desired, message: str, *, reason: str = "", hint: str = "") -> Problem:

@@ -354,6 +354,7 @@ def shown_given(path: str | Overlay) -> str:
 
 
 _ROOT = PurePosixPath()
+_ROOT_SHOWN = "the root of the source"
 # No server answers at these addresses, and no program can be found.
 _OFFLINE = {
     "PATH": "",
@@ -449,10 +450,12 @@ class _TreeFolders:
         return str(folder)
 
     def shown(self, path: PurePosixPath) -> str:
-        return self.shown_root if path == _ROOT else f"{self.shown_root}//{shown_path(str(path))}"
+        if path == _ROOT:
+            return self.shown_root or _ROOT_SHOWN
+        return f"{self.shown_root}//{shown_path(str(path))}"
 
     def build_hint(self, folder: PurePosixPath) -> str:
-        name = "the root of the source" if folder == _ROOT else shown_path(str(folder))
+        name = _ROOT_SHOWN if folder == _ROOT else shown_path(str(folder))
         return f"Name its folder to have it built: {name}"
 
     def nested_hint(self, folder: PurePosixPath) -> str:

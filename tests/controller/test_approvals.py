@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from applyprune.controller.pending_plan import withholds
+from applyprune.controller.spec import SPEC, BundleSpec
+from applyprune.model.identity import Ref
+from applyprune.model.live import BUNDLES, LiveObject
+from applyprune.planning.applyset import applyset_identity
 from tests.support.api import Api, writes
 from tests.support.controller import Tenant
 from tests.support.objects import SECRET, config_map, text
@@ -370,3 +375,87 @@ def written(audit: AuditTrail, tenant: Tenant) -> list[str]:
         for one in writes(audit)
         if tenant.namespace in one and not any(part in one for part in ours)
     ]
+
+
+TAKES = {
+    "no approval": {},
+    "a weaker one": {"approval": "Prune"},
+}
+
+
+def test_set_with_an_approval_is_not_adopted_from(
+    tenant: Tenant, new_tenant: Callable[[], Tenant], running: Controller
+) -> None:
+    """Another Bundle would change and delete its objects without that approval."""
+    tenant.bundle("web", config_map("a", "1"), approval="Always")
+    approve(tenant, pending(tenant)["digest"])
+    tenant.ready("web")
+    taken = config_map("a", "2", namespace=tenant.namespace)
+    takes = {"adopt": "all", "adoptAs": "owned", "forceConflicts": True}
+    for number, spec in enumerate(TAKES.values()):
+        tenant.bundle(f"thief{number}", taken, **takes, **spec)
+    other = new_tenant()
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": other.namespace}
+    rbac = "rbac.authorization.k8s.io"
+    binding = {"apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": {"name": "guest"}}
+    role = {"apiGroup": rbac, "kind": "ClusterRole", "name": "admin"}
+    tenant.put("rolebindings", {**binding, "roleRef": role, "subjects": [subject]}, f"{rbac}/v1")
+    other.bundle("thief", taken, approval="Always", **takes)
+    for one, name in ((tenant, "thief0"), (tenant, "thief1"), (other, "thief")):
+        one.failed(name, "ApplyFailed")
+        message = one.failures(name)["configmap/a"]
+        assert "belongs to a set whose plans need an approval" in message
+        assert f"spec.approval of the Bundle {tenant.namespace}/web is Always" in message
+    assert tenant.value("a") == "1"
+    # The same people approve as much: it may, as soon as they do.
+    tenant.patch("thief0", approval="Always")
+    plan = pending(tenant, "thief0")
+    assert shown(plan) == ["adopt configmap/a"]
+    assert tenant.value("a") == "1"
+    approve(tenant, plan["digest"], "thief0")
+    tenant.ready("thief0")
+    assert tenant.value("a") == "2"
+    assert running.process.poll() is None
+
+
+def test_set_without_an_approval_is_adopted_from(tenant: Tenant) -> None:
+    """By whoever says so, as ever."""
+    tenant.bundle("web", config_map("a", "1"))
+    tenant.ready("web")
+    tenant.bundle("other", config_map("a", "2"), adopt="all")
+    tenant.ready("other")
+    assert tenant.value("a") == "2"
+
+
+WITHHELD = {
+    "its set": ("web", "shop", {"approval": "Always"}, "shop", "Automatic", True),
+    "its set, by its inventory": (
+        "x",
+        "shop",
+        {"approval": "Prune", "inventoryName": "web"},
+        "shop",
+        "Automatic",
+        True,
+    ),
+    "another set": ("db", "shop", {"approval": "Always"}, "shop", "Automatic", False),
+    "a set of that name elsewhere": ("web", "a", {"approval": "Always"}, "a", "Automatic", False),
+    "no approval": ("web", "shop", {}, "shop", "Automatic", False),
+    "the same approval": ("web", "shop", {"approval": "Prune"}, "shop", "Prune", False),
+    "a stricter one": ("web", "shop", {"approval": "Prune"}, "shop", "Always", False),
+    "a weaker one": ("web", "shop", {"approval": "Always"}, "shop", "Prune", True),
+    "that of others": ("web", "shop", {"approval": "Always"}, "a", "Always", True),
+    "one of a later version": ("web", "shop", {"approval": "Twice"}, "shop", "Prune", True),
+}
+
+
+@pytest.mark.parametrize("case", WITHHELD)
+def test_set_is_withheld_from_whoever_asks_less(case: str) -> None:
+    """By the set's label, the Bundle that applies it, and the one that would adopt from it."""
+    name, namespace, others, own_namespace, approval, wanted = WITHHELD[case]
+    found = {"metadata": {"name": name, "namespace": namespace}, "spec": others}
+    ref = Ref(BUNDLES.group, BUNDLES.kind, namespace, name)
+    other = LiveObject.of(ref, "u", "1", found["metadata"], found)
+    spec = SPEC.validate_python({"source": {"inline": ""}, "approval": approval})
+    bundle = BundleSpec(own_namespace, "thief", spec, 1.0)
+    label = applyset_identity("web", "shop").id
+    assert bool(withholds(bundle, label, other)) is wanted

@@ -124,7 +124,7 @@ def test_replica_in_another_pod_finishes_the_work_of_a_killed_one(
         assert (short.code, "has not renewed it in the " in short.err) == (8, True), short.err
         patient = applyprune(*line, kubeconfig=site.kubeconfig, within=within)
         assert patient.code == 0, patient.err
-        assert tenant.ready("web")["objects"] == {"total": OBJECTS, "failing": 0}
+        assert tenant.ready("web")["objects"] == {"total": OBJECTS, "failing": 0, "elsewhere": 0}
         tenant.gone("leaving")
         served(another, follower, "after")
         looks = [one for one in follower.lines if one.get("reason") == "InventoryLocked"]

@@ -25,7 +25,7 @@ def test_bundle_with_errors_in_its_input_has_all_faults_in_its_status(
     assert "no matches for kind Foo" in message
     assert "configmap/hook is an install or upgrade hook" in message
     status = tenant.get("web")["status"]
-    assert status["objects"] == {"total": 2, "failing": 2}
+    assert status["objects"] == {"total": 2, "failing": 2, "elsewhere": 0}
     conflict, fault = status["failing"]
     assert ("configmap/a" in conflict["message"], "tenant" in conflict["message"]) == (True, True)
     assert (fault["object"], "datum" in fault["message"]) == ("configmap/typo", True)

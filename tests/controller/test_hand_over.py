@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune.planning.applyset import PART_OF, applyset_identity
+from applyprune.planning.marks import ORPHAN
 from tests.support.command import Ended, applyprune
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.forged import remove_entries
@@ -130,7 +132,7 @@ def test_bundle_is_deleted_with_its_namespace(
     }
     other.put("rolebindings", binding, f"{rbac}/v1")
     there = config_map("there", namespace=other.namespace)
-    tenant.bundle("web", config_map("a"), there, timeout="3s")
+    tenant.bundle("web", config_map("a"), there, timeout="1h")
     tenant.ready("web")
     assert tenant.api("DELETE", f"/api/v1/namespaces/{tenant.namespace}")[0] == 200
     eventually(
@@ -151,6 +153,12 @@ def test_object_with_a_forged_label_keeps_its_bundle(tenant: Tenant) -> None:
     message = tenant.failed("web", "RemovalFailed")
     assert "configmap/b" in message
     assert "applyset-x-v1" in message
+    # What to do is in the Event too.
+    own, where = applyset_identity("web", tenant.namespace).id, f"-n {tenant.namespace}"
+    told = eventually(partial(_failures, tenant), lambda: "an Event about it")
+    for said in (message, *told):
+        assert f"kubectl label --overwrite configmap/b {where} {PART_OF}={own}" in said
+        assert f"kubectl annotate bundles.applyprune.dev web {where} {ORPHAN}=true" in said
     assert tenant.exists("a", "b") == [False, True]
     _label(tenant, "b", applyset_identity("web", tenant.namespace).id)
     tenant.gone("web")
@@ -172,6 +180,11 @@ def test_bundle_with_a_removed_entry_is_kept(tenant: Tenant) -> None:
     assert tenant.exists("a", "applyprune-web") == [True, True]
     assert tenant.api("DELETE", tenant.path("services", "web"))[0] == 200
     tenant.gone("web")
+
+
+def _failures(tenant: Tenant) -> list[str]:
+    """Return the messages of the Events about a removal that fails."""
+    return [message for _, reason, message in tenant.events("web") if reason == "RemovalFailed"]
 
 
 def _label(tenant: Tenant, name: str, label: str) -> None:

@@ -45,8 +45,8 @@ def test_invalid_spec_does_not_keep_a_bundle(
 ) -> None:
     """Its objects are removed; a namespace in which that is not possible goes too."""
     gone = new_tenant()
-    for one, timeout in ((tenant, "1h"), (gone, "2s")):
-        one.bundle("web", config_map("a"), timeout=timeout)
+    for one in (tenant, gone):
+        one.bundle("web", config_map("a"), timeout="1h")
         one.ready("web")
         one.patch("web", dependsOn=BROKEN)
         one.failed("web", "InvalidSpec")
@@ -54,9 +54,19 @@ def test_invalid_spec_does_not_keep_a_bundle(
     tenant.gone("web")
     assert tenant.exists("a", "applyprune-web") == [False, False]
     assert told(tenant, "Removed") == "1 deleted"
-    namespace = f"/api/v1/namespaces/{gone.namespace}"
-    assert gone.api("DELETE", namespace)[0] == 200
-    eventually(lambda: not gone.api.exists(namespace), lambda: "the namespace gone")
+    delete_namespaces(gone)
+
+
+def delete_namespaces(*tenants: Tenant) -> list[str]:
+    """Delete namespaces, wait until they are gone, and return what Events say about them."""
+    api = tenants[0].api
+    paths = [f"/api/v1/namespaces/{one.namespace}" for one in tenants]
+    for path in paths:
+        assert api("DELETE", path)[0] == 200
+    eventually(lambda: not any(map(api.exists, paths)), lambda: "the namespaces gone")
+    names = {one.namespace for one in tenants}
+    events = api.get("/api/v1/namespaces/default/events")["items"]
+    return [one["message"] for one in events if one["involvedObject"]["name"] in names]
 
 
 def _no_account(tenant: Tenant) -> dict[str, Any]:
@@ -311,16 +321,96 @@ def test_policies_apply_whatever_is_pruned(tenant: Tenant) -> None:
 
 
 def test_suspended_bundle_does_not_keep_its_namespace(new_tenant: Callable[[], Tenant]) -> None:
-    """It waits for its timeout, whatever its interval is."""
+    """Neither its interval nor its timeout is waited for."""
     tenant = new_tenant()
-    tenant.bundle("web", config_map("a"), timeout="2s", interval="1h")
+    tenant.bundle("web", config_map("a"), timeout="1h", interval="1h")
     tenant.ready("web")
     tenant.patch("web", suspend=True)
     tenant.delete("web")
     eventually(partial(_is_suspended, tenant))
-    namespace = f"/api/v1/namespaces/{tenant.namespace}"
-    assert tenant.api("DELETE", namespace)[0] == 200
-    eventually(lambda: not tenant.api.exists(namespace), lambda: "the namespace gone")
+    assert delete_namespaces(tenant) == []
+
+
+WITHIN: dict[str, dict[str, Any]] = {
+    "Delete": {},
+    "WaitForTermination": {"deletionPolicy": "WaitForTermination"},
+    "Orphan": {"deletionPolicy": "Orphan"},
+    "no prune": {"prune": {"enabled": False}},
+}
+
+
+def test_bundle_goes_with_its_namespace(
+    running: Controller, new_tenant: Callable[[], Tenant]
+) -> None:
+    """At once, whatever its policy and its timeout are: no object of it is elsewhere."""
+    assert running.address
+    tenants = [new_tenant() for _ in WITHIN]
+    for tenant, spec in zip(tenants, WITHIN.values(), strict=True):
+        tenant.bundle("web", config_map("a"), timeout="1h", retryInterval="1h", **spec)
+    for tenant in tenants:
+        assert tenant.ready("web")["objects"] == {"total": 1, "failing": 0, "elsewhere": 0}
+    assert delete_namespaces(*tenants) == []
+
+
+@pytest.mark.parametrize("policy", ["Delete", "WaitForTermination", "Orphan"])
+def test_bundle_with_objects_elsewhere_goes_when_its_rights_have_gone(
+    tenant: Tenant, new_tenant: Callable[[], Tenant], policy: str
+) -> None:
+    """Its timeout is not waited for, because nobody can give the rights again."""
+    other = new_tenant()
+    guest(other, tenant)
+    there = config_map("there", namespace=other.namespace)
+    spec = {"deletionPolicy": policy, "timeout": "1h", "retryInterval": "1h"}
+    tenant.bundle("web", config_map("a"), there, **spec)
+    assert tenant.ready("web")["objects"]["elsewhere"] == 1
+    # It is not known which of account, rights and inventory goes first: here, the rights do.
+    rbac = f"{RBAC}/namespaces/{tenant.namespace}/rolebindings"
+    assert tenant.api("DELETE", f"/apis/{rbac}")[0] == 200
+    (said,) = delete_namespaces(tenant)
+    done = "orphaned" if policy == "Orphan" else "removed"
+    assert f"before all of its objects elsewhere could be {done}" in said
+    assert "kubectl get -A -l applyset" in said
+    assert other.exists("there") == [True]
+
+
+def guest(other: Tenant, tenant: Tenant) -> None:
+    """Let the account of a tenant write in the namespace of another one."""
+    binding = {
+        "apiVersion": RBAC,
+        "kind": "RoleBinding",
+        "metadata": {"name": f"guest-{tenant.namespace}"},
+        "roleRef": {"apiGroup": RBAC[:-3], "kind": "ClusterRole", "name": "admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": tenant.namespace}],
+    }
+    other.put("rolebindings", binding, RBAC)
+
+
+def test_status_says_that_objects_are_elsewhere_before_they_are(
+    tenant: Tenant, new_tenant: Callable[[], Tenant], site: Plane, site_api: Api
+) -> None:
+    """A namespace that is deleted in between must not take the Bundle without them."""
+    other = new_tenant()
+    guest(other, tenant)
+    spec = {"prune": {"maxPrune": "100%"}}
+    tenant.bundle("web", config_map("a"), **spec)
+    assert tenant.ready("web")["objects"]["elsewhere"] == 0
+    known: list[int] = []
+
+    def reply(_: dict[str, Any]) -> dict[str, Any] | None:
+        known.append(tenant.get("web")["status"]["objects"]["elsewhere"])
+        return None
+
+    there = [config_map(name, namespace=other.namespace) for name in ("b", "c")]
+    with Webhook(site, site_api, other.namespace, ("CREATE",), reply):
+        tenant.bundle("web", config_map("a"), *there, **spec)
+        eventually(lambda: other.exists("b", "c") == [True, True], lambda: "the objects there")
+    assert set(known) == {2}
+    tenant.bundle("web", config_map("a"), **spec)
+    eventually(
+        lambda: tenant.get("web")["status"]["objects"]["elsewhere"] == 0,
+        lambda: "all of its objects are in its namespace again",
+    )
+    assert other.exists("b", "c") == [False, False]
 
 
 def _is_suspended(tenant: Tenant) -> bool:

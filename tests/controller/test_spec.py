@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 import pytest
 
+from applyprune.controller.clients import request_of
 from applyprune.controller.spec import (
     BundleSpec,
     DeletionPolicy,
@@ -19,6 +21,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt, Approval, HelmHooks, Mode, PruneLimit, WaitMode
+from applyprune.planning.marks import RECONCILE_NOW
 from applyprune.planning.normalize import IgnoreRule
 
 DIGEST = "sha256:" + "d" * 64
@@ -162,6 +165,15 @@ WRONG: dict[str, tuple[Any, str]] = {
     "another's account": ({**INLINE, "serviceAccountName": "a/b"}, "is not a valid name"),
     "a query as a namespace": ({**INLINE, "targetNamespace": "a?x=y"}, "is not a DNS label"),
     "interval": ({**INLINE, "interval": "soon"}, "must be a duration"),
+    "timeout of a year": ({**INLINE, "timeout": "9000h"}, "is not between 1s and 720h"),
+    "a URL as of scp": (
+        {"source": {"git": {"url": "git@git.example.com:org/repo.git"}}},
+        "must be written as ssh://git@git.example.com/org/repo.git",
+    ),
+    "a URL as of scp, from the root": (
+        {"source": {"git": {"url": "git@git.example.com:/srv/repo.git"}}},
+        "must be written as ssh://git@git.example.com/srv/repo.git",
+    ),
     "interval of nothing": ({**INLINE, "interval": "0s"}, "must be greater than zero"),
     "interval too short": ({**INLINE, "interval": "10ms"}, "not between"),
     "timeout too long": ({**INLINE, "timeout": "9999h"}, "not between"),
@@ -257,3 +269,14 @@ def test_name_that_is_no_set_name_needs_an_inventory_name(name: str) -> None:
     with pytest.raises(InvalidSpec, match="the spec is invalid"):
         bundle(INLINE, name)
     assert bundle({**INLINE, "inventoryName": "web"}, name).target.name == "web"
+
+
+@pytest.mark.parametrize(("length", "is_short"), [(0, True), (256, True), (257, False)])
+def test_long_request_is_repeated_as_a_digest(length: int, is_short: bool) -> None:
+    """An annotation may have 262,144 characters, and a status is written again and again."""
+    request = "x" * length
+    metadata = {"name": "web", "annotations": {RECONCILE_NOW: request}}
+    ref = Ref("applyprune.dev", "Bundle", "shop", "web")
+    found = request_of(LiveObject.of(ref, "u", "1", metadata))
+    assert (found == request) is is_short
+    assert is_short or found == f"sha256:{sha256(request.encode()).hexdigest()}"

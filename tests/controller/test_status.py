@@ -70,8 +70,11 @@ def test_unchanged_reconcile_writes_no_status() -> None:
     """The same value to the last character, whatever the time."""
     followed = RunResult(plan=Plan((), ()), outcomes=Counter({Outcome.UNCHANGED: 2}))
     one = ReconcileResult(ConditionStatus.READY, Reason.APPLIED, "2 objects", "sha256:a", followed)
-    first = done({}, one, EARLY, requested="now", inventory=("applyprune-web", "id"))
-    assert done(first, one, LATE, requested="now", inventory=("applyprune-web", "id")) == first
+    more: dict[str, Any] = {"requested": "now", "inventory": ("applyprune-web", "id")}
+    first = done({}, one, EARLY, replica="one", **more)
+    assert done(first, one, LATE, replica="one", **more) == first
+    assert done(first, one, LATE, replica="after-a-restart", **more) == first
+    assert done(first, BAD, LATE, replica="two", **more)["replica"] == "two"
 
 
 def test_transition_has_its_time() -> None:
@@ -200,6 +203,16 @@ def test_objects_that_fail_are_explained_once() -> None:
     assert RunResult(failing={ref("a"): failing[ref("a")]}).summary == (
         "1 object failed: configmap/a"
     )
+    waits = FailedObject(ref("a"), "m", ProblemKind.NOT_READY)
+    later = FailedObject(ref("b"), "m", ProblemKind.RUN_FAILED, skipped=True)
+    ended = FailedObject(ref("b"), "m", ProblemKind.NOT_READY, hopeless=True)
+    assert RunResult(failing={ref("a"): waits}).summary == "1 object is not ready: configmap/a"
+    assert RunResult(failing={ref("a"): waits, ref("b"): later}).summary == (
+        "2 objects are not ready: configmap/a, configmap/b"
+    )
+    assert RunResult(failing={ref("a"): waits, ref("b"): ended}).summary == (
+        "2 objects failed: configmap/a, configmap/b"
+    )
     refusal = Problem(ProblemKind.PRUNE_REFUSED, "the prune was refused", reason=LONG)
     assert RunResult(refusal=refusal).summary == "the prune is refused"
     assert RunResult().summary == ""
@@ -259,7 +272,7 @@ def test_lists_are_bounded() -> None:
     one = ReconcileResult(ConditionStatus.NOT_READY, Reason.PRUNE_REFUSED, "m" * 5000, "", followed)
     status = done({}, one, EARLY)
     assert len(status["failing"]) == FAILING_SHOWN
-    assert status["objects"] == {"total": 0, "failing": 100}
+    assert status["objects"] == {"total": 0, "failing": 100, "elsewhere": 0}
     assert all(len(each["message"]) <= 1024 for each in status["conditions"])
     assert words(status)["PruneBlocked"] == ("True", "PruneRefused")
     assert "failing" not in done(status, ended(None), LATE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -57,7 +58,7 @@ def test_bundle_reads_a_source_in_the_cluster(
     )
     store(one=text(config_map("a"), inside), two=text(config_map("b")), other="[")
     status = tenant.ready("web")
-    assert status["objects"] == {"total": 3, "failing": 0}
+    assert status["objects"] == {"total": 3, "failing": 0, "elsewhere": 0}
     assert status["lastChange"]["created"] == 3
     assert tenant.exists("a", "b") == [True, True]
     # The watch of the source: well before the interval of ten minutes.
@@ -162,6 +163,10 @@ def test_blocked_prune_can_be_approved(tenant: Tenant, running: Controller) -> N
     # The approval of another prune approves nothing.
     tenant.annotate("web", approve="sha256:" + "0" * 64, reconcile_now="x")
     eventually(lambda: tenant.get("web")["status"].get("lastHandledReconcileAt") == "x")
+    long = "x" * 200_000
+    tenant.annotate("web", reconcile_now=long)
+    marked = f"sha256:{sha256(long.encode()).hexdigest()}"
+    eventually(lambda: tenant.get("web")["status"].get("lastHandledReconcileAt") == marked)
     assert all(tenant.exists(*names))
     tenant.annotate("web", approve=pending["digest"])
     status = tenant.ready("web")
@@ -260,7 +265,7 @@ def test_renamed_deployment_is_pruned_when_the_new_one_is_ready(
     assert tenant.condition("web", "PruneBlocked")[0] == "False"
     puppets.pods_of("new", ready())
     status = tenant.ready("web")
-    assert status["objects"] == {"total": 1, "failing": 0}
+    assert status["objects"] == {"total": 1, "failing": 0, "elsewhere": 0}
     assert not tenant.api.exists(old)
     assert tenant.api.exists(new)
     assert running.process.poll() is None
@@ -448,3 +453,48 @@ def test_bundle_of_a_rendered_chart_runs_no_hooks(tenant: Tenant, running: Contr
     tenant.patch("web", helmHooks="skip")
     tenant.ready("web")
     assert tenant.exists("a", "install", "delete") == [True, True, False]
+
+
+EMPTY: dict[str, Any] = {"source": {"inline": ""}}
+REFUSED_BY_THE_SERVER: dict[str, tuple[dict[str, Any], str]] = {
+    "a timeout": ({**EMPTY, "timeout": "9000h"}, "it must be between 1s and 720h"),
+    "an interval": (
+        {**EMPTY, "interval": "500ms"},
+        "it must be between 1s and 720h",
+    ),
+    "the interval of a source": (
+        {"source": {"git": {"url": "https://git.example.com/a", "interval": "721h"}}},
+        "it must be between 1s and 720h",
+    ),
+    "the period of a contention": (
+        {**EMPTY, "drift": {"contention": {"within": "9000h"}}},
+        "it must be between 1s and 720h",
+    ),
+    "a URL as of scp": (
+        {"source": {"git": {"url": "git@git.example.com:org/repo.git"}}},
+        "it must be written as ssh://git@git.example.com/org/repo.git",
+    ),
+    "a URL of Git with a query": (
+        {"source": {"git": {"url": "https://git.example.com/a?b"}}},
+        "it must be https://HOST/PATH or ssh://USER@HOST/PATH, without a password",
+    ),
+    "an artifact without a scheme": (
+        {"source": {"oci": {"url": "ghcr.io/org/app"}}},
+        "it must be oci://HOST/NAME, without a tag: that is in ref",
+    ),
+    "an archive without TLS": (
+        {"source": {"archive": {"url": "http://example.com/a.tar.gz"}}},
+        "it must be https://HOST/PATH that ends in .tar.gz, .tgz or .tar",
+    ),
+}
+
+
+def test_server_says_in_words_what_it_refuses(tenant: Tenant) -> None:
+    """Not by a regular expression, and before the controller has to."""
+    for case, (spec, why) in REFUSED_BY_THE_SERVER.items():
+        metadata = {"name": "web", "namespace": tenant.namespace}
+        body = {"apiVersion": "applyprune.dev/v1alpha1", "kind": "Bundle", "metadata": metadata}
+        status, reply = tenant.api("POST", tenant.bundle_path(), {**body, "spec": spec})
+        assert status == 422, (case, reply)
+        assert why in reply["message"], case
+        assert "should match" not in reply["message"], case

@@ -116,7 +116,7 @@ def test_wait_is_in_the_status_and_ends_with_a_change(
     assert tenant.condition("web", "Stalled")[0] == "False"
     status = tenant.get("web")["status"]
     assert status["observedGeneration"] == 1
-    assert status["objects"] == {"total": 1, "failing": 1}
+    assert status["objects"] == {"total": 1, "failing": 1, "elsewhere": 0}
     site_audit.restart()
     before = len(usual.reconciles(tenant))
     eventually(lambda: len(usual.reconciles(tenant)) >= before + 3, lambda: "three more looks")
@@ -202,7 +202,7 @@ def test_deletion_that_somebody_holds_up_is_waited_for(
     assert tenant.value("anew") == "changed"
     tenant.strip("goes")
     tenant.ready("web")
-    assert tenant.get("web")["status"]["objects"] == {"total": 3, "failing": 0}
+    assert tenant.get("web")["status"]["objects"] == {"total": 3, "failing": 0, "elsewhere": 0}
     assert tenant.get_map("anew")["metadata"]["uid"] != before
     tenant.bundle("late", config_map("late", annotations=again, **held), **WAITS)
     tenant.ready("late")

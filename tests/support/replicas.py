@@ -33,6 +33,7 @@ class Fleet:
     replicas: list[Controller] = field(default_factory=list)
     _ends: dict[int, ExitStack] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=count)
+    _all: list[Controller] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -54,6 +55,7 @@ class Fleet:
         one = controller(kubeconfig or self.kubeconfig, log, *arguments, within=self.within)
         running = ends.enter_context(one)
         self.replicas.append(running)
+        self._all.append(running)
         self._ends[id(running)] = ends
         return running
 
@@ -83,15 +85,29 @@ class Fleet:
         eventually(settled, lambda: "a share for each replica")
 
     def servers(self, among: Sequence[Controller] | None = None) -> dict[str, str]:
-        """Wait until each Bundle was reconciled by a replica that lives; return which."""
+        """Wait until each Bundle was reconciled last by a replica that lives; return which.
+
+        The logs say so: a status names the replica that has changed it.
+        """
         names = {one.replica for one in (self.replicas if among is None else among)}
 
         def found() -> dict[str, str]:
             items = self.tenant.api.get(self.tenant.bundle_path())["items"]
-            said = {one["metadata"]["name"]: one["status"].get("replica", "") for one in items}
+            last = dict(sorted(self._reconciles(), key=itemgetter(1)))
+            said = {name: last.get(name, ("", ""))[1] for one in items if (name := name_of(one))}
             return said if set(said.values()) <= names else {}
 
         return dict(eventually(found, lambda: "Bundles reconciled by live replicas"))
+
+    def _reconciles(self) -> Iterator[tuple[str, tuple[str, str]]]:
+        """Yield each reconcile that any replica has logged: the Bundle, the time and who."""
+        for running in self._all:
+            lines = running.lines
+            who = next((line["replica"] for line in lines if "replica" in line), "")
+            for line in lines:
+                is_own = line.get("namespace") == self.tenant.namespace
+                if is_own and line["message"] == "bundle reconciled":
+                    yield line["bundle"], (line["time"], who)
 
     def leases(self) -> set[str]:
         """Return the names of all Leases in the namespace."""
@@ -101,6 +117,11 @@ class Fleet:
     @property
     def _watched(self) -> Sequence[str]:
         return ("--watch-namespaces", self.tenant.namespace)
+
+
+def name_of(bundle: dict[str, Any]) -> str:
+    """Return the name of a Bundle."""
+    return str(bundle["metadata"]["name"])
 
 
 def agent(event: dict[str, Any]) -> str:

@@ -94,6 +94,17 @@ def test_reverted_field_has_not_drifted() -> None:
     assert (status, message) == ("True", f"configmap/b /data/key (kubectl {TIME})")
 
 
+@pytest.mark.parametrize("fate", [Fate.CREATE, Fate.ADOPT, Fate.REFUSE])
+def test_set_of_which_nothing_was_applied_has_no_drift_yet(fate: Fate) -> None:
+    """For example one whose plan waits for an approval."""
+    new = replace(step("a"), fate=fate)
+    wanted = ("Unknown", "Progressing", "nothing has been applied yet")
+    assert condition(run(new)) == wanted
+    assert condition(run(new, written=[new]))[:2] == ("False", "NoDrift")
+    assert condition(run(new, replace(step("b"), fate=Fate.LEAVE)))[:2] == ("False", "NoDrift")
+    assert condition(run())[:2] == ("False", "NoDrift")
+
+
 def test_conflict_is_no_drift_that_could_be_set_back() -> None:
     """Where nothing is set back, nothing else would name it."""
     applied = replace(drift(), operation="Apply")

@@ -149,6 +149,8 @@ def test_drift_that_a_passing_failure_leaves_is_tried_again_soon(what: str) -> N
 def test_size_of_the_set_is_the_known_one() -> None:
     """A run of one object does not make it a set of one."""
     found = LiveObject.of(REF, "u", "1", METADATA, {"status": STATUS})
-    part = result_of_part(found, secret=True)
-    assert (part.total, part.secret) == (7, True)
-    assert result_of_part(replace(found, packed_body=packed({})), secret=False).total == 0
+    spec = SPEC.validate_python({"source": {"secretRefs": [{"name": "s"}]}})
+    bundle = BundleSpec("shop", "web", spec, 1.0)
+    part = result_of_part(found, bundle)
+    assert (part.total, part.secret, part.elsewhere) == (7, True, None)
+    assert result_of_part(replace(found, packed_body=packed({})), bundle).total == 0

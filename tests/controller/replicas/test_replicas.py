@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.api import status_writes
 from tests.support.fault_proxy import FaultProxy, Held, faults
 from tests.support.namespaces import PROVED, own_namespaces, pod, resume_inside, stop_inside
-from tests.support.objects import config_map
+from tests.support.objects import config_map, text
 from tests.support.replicas import LEASES, Fleet, agent, check_written_once, deleted, written
 from tests.support.waiting import eventually
 
@@ -138,6 +140,41 @@ def reconciles(running: Controller) -> list[dict[str, Any]]:
     return [one for one in running.lines if one["message"] == "bundle reconciled"]
 
 
+UNCHANGED: dict[str, tuple[dict[str, Any], str]] = {
+    "applied": ({}, "Applied"),
+    "source": ({"source": {"configMapRefs": [{"name": "none"}]}}, "SourceNotFound"),
+    "spec": ({"dependsOn": [{"name": "db", "readyWhen": "self.("}]}, "InvalidSpec"),
+    "input": ({"source": {"inline": "["}}, "InvalidSource"),
+    "account": ({"serviceAccountName": "none"}, "ServiceAccountNotFound"),
+    "dependency": ({"dependsOn": [{"name": "none"}]}, "DependencyNotReady"),
+    "pending": ({"approval": "Always"}, "PendingApproval"),
+    "conflict": ({"source": {"inline": text(config_map("theirs"))}}, "Conflicts"),
+    "suspended": ({"suspend": True}, "Suspended"),
+}
+
+
+def test_restart_writes_no_status_that_stays_the_same(
+    site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
+) -> None:
+    """Whatever a Bundle says, its next replica has the name of another process, and no news."""
+    tenant = new_tenant()
+    tenant.put("configmaps", config_map("theirs", "theirs"))
+    with Fleet(site.kubeconfig, tmp_path, tenant, LEASE) as fleet:
+        one = fleet.start()
+        for name, (spec, _) in UNCHANGED.items():
+            tenant.bundle(name, config_map(f"of-{name}"), interval="1h", **spec)
+        for name, (_, reason) in UNCHANGED.items():
+            # The second look at each has nothing to add.
+            tenant.reconciled(name, "1")
+            assert reason in one.reconciles(tenant, name), name
+        fleet.stop(one)
+        site_audit.restart()
+        two = fleet.start()
+        looked = [partial(two.reconciles, tenant, name) for name in UNCHANGED]
+        eventually(lambda: all(reasons() for reasons in looked), lambda: "a look at each")
+    assert status_writes(site_audit, tenant.namespace) == 0
+
+
 @pytest.mark.parametrize("proof", PROVED)
 def test_stopped_replica_stops_its_prune_when_it_goes_on(
     site: Plane,
@@ -176,7 +213,7 @@ def test_stopped_replica_stops_its_prune_when_it_goes_on(
         two = fleet.start()
         eventually(lambda: two.metric("applyprune_served_bundles") == 1, lambda: "it takes over")
         status = tenant.ready("web")
-        objects = {"total": len(wanted), "failing": 0}
+        objects = {"total": len(wanted), "failing": 0, "elsewhere": 0}
         assert (status["objects"], status["replica"]) == (objects, two.replica)
         assert tenant.exists(*names) == [name in back for name in names]
         if proof:
@@ -253,7 +290,7 @@ def test_replica_without_its_lease_serves_nothing(
         )
         begun = {one.path for one in held.seen}
         held.over.set()
-        assert tenant.ready(mine)["objects"] == {"total": 40, "failing": 0}
+        assert tenant.ready(mine)["objects"] == {"total": 40, "failing": 0, "elsewhere": 0}
         tenant.bundle(mine, config_map(mine, "1"), prune={"maxPrune": "100%"})
         tenant.ready(mine)
         assert set(fleet.servers([other]).values()) == {other.replica}

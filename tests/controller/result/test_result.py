@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from applyprune.controller.reasons import Reason
-from applyprune.controller.result import reason_of
+from applyprune.controller.result import count_elsewhere, reason_of
 from applyprune.errors import ApplypruneError, Forbidden, InputError, InputErrors, UsageError
+from applyprune.model.identity import Ref
 from applyprune.planning.desired import KindNotServed
 
 KIND = KindNotServed("no matches for kind Foo")
@@ -29,3 +30,20 @@ def test_reason_tells_what_comes_by_itself_from_faults(name: str) -> None:
     """A kind that is missing is no fault of the source, unless the source has one too."""
     error, reason = ERRORS[name]
     assert reason_of(error) is reason
+
+
+ELSEWHERE = {
+    "in its namespace": (Ref("", "ConfigMap", "shop", "a"), "shop", 0),
+    "in another namespace": (Ref("", "ConfigMap", "other", "a"), "shop", 1),
+    "of the cluster": (Ref("rbac.authorization.k8s.io", "ClusterRole", "", "a"), "shop", 1),
+    "its own namespace": (Ref("", "Namespace", "", "shop"), "shop", 0),
+    "another namespace": (Ref("", "Namespace", "", "other"), "shop", 1),
+    "in another cluster": (Ref("", "ConfigMap", "shop", "a"), "", 1),
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_objects_that_outlive_a_namespace_are_counted(name: str) -> None:
+    """Whatever the deletion of the Bundle's namespace does not delete."""
+    ref, namespace, wanted = ELSEWHERE[name]
+    assert count_elsewhere([ref], namespace) == wanted

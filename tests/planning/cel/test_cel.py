@@ -123,6 +123,23 @@ def test_body_that_cel_rejects_is_not_shown() -> None:
     assert "\ud800" not in found.message
 
 
+LOOPS = {
+    "all": "self.a.all(x, self.a.all(y, x == y || x != y))",
+    "exists": "self.a.exists(x, self.a.exists(y, y < 0))",
+    "exists_one": "self.a.all(x, self.a.exists_one(y, y == x))",
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_rule_with_too_many_steps_says_so(name: str) -> None:
+    """Nothing is wrong with the object's values."""
+    found = compile_rule(LOOPS[name], where=WHERE).judge({"a": list(range(300))})
+    assert found.status is Status.IN_PROGRESS
+    assert "its loops would take more than 10,000 steps" in found.message
+    few = compile_rule(LOOPS[name], where=WHERE).judge({"a": [1]})
+    assert "steps" not in few.message
+
+
 def test_rule_replaces_the_rule_of_the_kind() -> None:
     """It is asked once the controller has seen the generation, and not of what is being deleted."""
     rule = compile_rule("self.status.phase == 'Green'", where=WHERE)

@@ -48,13 +48,14 @@ def sources(
     refuses: bool = False,
     must_build: bool = False,
     said: list[Problem] | None = None,
+    shown: str = SHOWN,
 ) -> list[SourceText | InputError]:
     tree = FileTree({name: text.encode() for name, text in files.items()}, "main@sha1:0")
     return list(
         tree_sources(
             tree,
             path,
-            shown=SHOWN,
+            shown=shown,
             limit=limit,
             warn=(said if said is not None else []).append,
             refuses_remote_bases=refuses,
@@ -314,3 +315,12 @@ def test_killed_build_leaves_no_process_and_no_folder(folder: Path) -> None:
         process.kill()
     eventually(lambda: list(Path(private).iterdir()) == [])
     eventually(lambda: not Path(f"/proc/{build}").exists())
+
+
+def test_root_of_a_source_without_an_address_has_a_name() -> None:
+    """A Bundle's messages name no address: a root without any would leave a gap."""
+    files = {"a.yaml": config_map("a"), "n/kustomization.yaml": "resources: []\n"}
+    (only,) = [one for one in sources(files, shown="") if isinstance(one, InputError)]
+    assert "in a subfolder of the root of the source" in str(only)
+    (missing,) = sources({"a.yaml": config_map("a")}, must_build=True, shown="")
+    assert str(missing).startswith("the root of the source: ")
