@@ -139,7 +139,14 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     default=4,
     show_default=True,
     metavar="N",
-    help="How many worker processes read sources on other hosts, one at a time each.",
+    help="How many worker processes fetch sources on other hosts, one at a time each.",
+)
+@click.option(
+    "--source-timeout-max",
+    default="10m",
+    metavar="TIME",
+    callback=duration,
+    help="How long one fetch of a source may take, whatever a Bundle says.  [default: 10m]",
 )
 @click.option(
     "--source-cache",
@@ -184,6 +191,7 @@ def controller(
     grace: float,
     networks: tuple[IPNetwork, ...],
     fetch_workers: int,
+    source_timeout_max: float,
     source_cache: int,
     allowed_sources: tuple[IPNetwork, ...],
     denied_sources: tuple[IPNetwork, ...],
@@ -236,6 +244,7 @@ def controller(
         source_addresses=AddressRules(allowed_sources, denied_sources),
         source_cache=source_cache,
         fetch_workers=fetch_workers,
+        source_timeout=source_timeout_max,
     )
     with cancel_on_signals(cluster_target) as stop:
         return serve(settings, stop)

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from copy import copy
+from datetime import timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
@@ -205,6 +206,14 @@ class KubernetesClient:
     def server_time(self) -> datetime | None:
         """Return the time of the server's last reply, by its own clock; None if it gave none."""
         return http_date(self._transport.date)
+
+    def time_now(self) -> str:
+        """Return the present time by the server's clock, RFC 3339; empty if it has told none.
+
+        It is that of its last reply and what has passed since: the machine's own time is not used.
+        """
+        told, age = self.server_time, self._transport.date_age
+        return "" if told is None else f"{told + timedelta(seconds=int(age)):%Y-%m-%dT%H:%M:%SZ}"
 
     def resource_map(self, *, remembered: bool = False) -> ResourceMap:  # noqa: ARG002
         """Return what the server serves now; this client has not ``remembered`` anything."""

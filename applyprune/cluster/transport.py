@@ -69,7 +69,8 @@ class _State:
     closed: threading.Event = field(default_factory=threading.Event)
     pool: tuple[bytes, ServerPool] | None = None
     reached: bool = False
-    date: str = ""
+    date: tuple[str, float] = ("", 0.0)
+    """The Date header of the last reply, and when that came by the clock."""
 
 
 class Transport:
@@ -139,7 +140,12 @@ class Transport:
     @property
     def date(self) -> str:
         """Return the Date header of the last reply; empty if it had none."""
-        return self._state.date
+        return self._state.date[0]
+
+    @property
+    def date_age(self) -> float:
+        """Return for how many seconds that header has been known."""
+        return self._clock.now() - self._state.date[1]
 
     def send(self, request: ApiRequest) -> Response:
         """Send the request, retry where that is safe and may help, and return a valid response.
@@ -304,7 +310,7 @@ class Transport:
         """Return the validated response, or the raw one if it is not a valid success."""
         response = self._response(self._server_pool(identity), request, identity, current)
         answer = self._raw_response(response, request)
-        self._state.date = response.headers.get("Date", "")
+        self._state.date = response.headers.get("Date", ""), self._clock.now()
         if request.on_warnings is not None and (headers := response.headers.getlist("Warning")):
             texts = warning_texts(map(self._client.masked, headers))
             # guard: secret-in-a-warning

@@ -1,12 +1,16 @@
-"""Give what is due to worker processes: reconciles of Bundles, and looks at sources."""
+"""Give what is due to worker processes: reconciles of Bundles, checks and fetches of sources."""
 
 from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 
+from applyprune.controller.checker import Checker
 from applyprune.controller.clients import BundleObjects, KnownBundle
-from applyprune.controller.followed_sources import FollowedSources
+from applyprune.controller.followed_sources import FollowedSources, NextWork
 from applyprune.controller.metrics import Metrics
 from applyprune.controller.queue import WorkQueue, retry_delay
 from applyprune.controller.reasons import LOG, Key, Limit, Reason, fields
@@ -20,9 +24,10 @@ from applyprune.controller.status import (
     unwritten_answer,
 )
 from applyprune.controller.task import (
+    SLOW,
     Answer,
+    CheckResult,
     FetchResult,
-    FetchTask,
     ReconcileHistory,
     SourceRequest,
     Task,
@@ -42,8 +47,6 @@ _UNREACHABLE = frozenset({Reason.CLUSTER_UNREACHABLE, Reason.UNREACHABLE})
 _SILENT = "silent"
 _LONGEST_PAUSE = 60.0
 """Seconds, at most, between two tries to start a worker."""
-_AGAIN = 10.0
-"""Seconds until another try if no worker process could look."""
 
 
 @dataclass(slots=True)
@@ -57,7 +60,7 @@ class Dispatcher:
     reporter: Reporter
     handles: tuple[WorkerHandle, ...]
     share: Share
-    fetches: FetchDispatcher
+    sources: SourceDispatcher
     _histories: dict[Key, ReconcileHistory] = field(default_factory=dict)
     _known: dict[Key, KnownBundle] = field(default_factory=dict)
     _serving: dict[Key, WorkerHandle] = field(default_factory=dict)
@@ -103,7 +106,7 @@ class Dispatcher:
         """Ask every running reconcile to finish its requests in flight, record them and end."""
         self._ended.set()
         self.queue.close()
-        self.fetches.end()
+        self.sources.end()
         for handle in self.handles:
             handle.end()
 
@@ -167,9 +170,10 @@ class Dispatcher:
             return None
         answer = self._reconcile(handle, task)
         self._act_on(key, answer)
-        known = self.fetches.sources.state(key)
-        if known is not None and known != task.source:
-            # The look has ended meanwhile, or others had it made before: nobody else says so.
+        known = self.sources.followed.state(key)
+        before = task.source.news if task.source is not None else None
+        if known is not None and known.news != before:
+            # The check has ended meanwhile, or others had it made before: nobody else says so.
             self.queue.add(key, news=True)
         return answer.delay
 
@@ -180,7 +184,7 @@ class Dispatcher:
             return None
         known = self.watches.unless_changed(key, self._known.pop(key, None))
         alone = frozenset() if is_whole or len(drifted) > MOST_ALONE else drifted
-        source = self.fetches.sources.state(key)
+        source = self.sources.followed.state(key)
         return Task(
             key,
             self._histories.get(key, ReconcileHistory()),
@@ -211,7 +215,7 @@ class Dispatcher:
         self.queue.set_cluster(key, _cluster(answer))
         if answer.gone:
             self._histories.pop(key, None)
-            self.fetches.sources.leave(key)
+            self.sources.leave(key)
             self.watches.forget(key)
             self.metrics.forget(key)
             return
@@ -222,9 +226,9 @@ class Dispatcher:
         if answer.source is not None:
             self.watches.follow_source(key, answer.source)
             if answer.source.is_known:
-                self.fetches.follow(key, answer.source.remote)
+                self.sources.follow(key, answer.source.remote)
         elif answer.measured is not None and answer.measured.sample.suspended:
-            self.fetches.sources.pause(key)
+            self.sources.followed.pause(key)
         if answer.objects is not None:
             self.watches.follow_objects(key, answer.objects)
             # Else the hints stay as due as they were, and its own delay counts.
@@ -240,7 +244,7 @@ class Dispatcher:
         self.queue.set_cluster(key, "")
         self._histories.pop(key, None)
         self._known.pop(key, None)
-        self.fetches.sources.leave(key)
+        self.sources.leave(key)
         self.watches.leave(key)
         self.metrics.forget(key)
 
@@ -286,88 +290,188 @@ def _cluster(answer: Answer) -> str:
     return _SILENT if failed and answer.history.cluster else answer.history.cluster
 
 
-@dataclass(slots=True)
-class FetchDispatcher:
-    """Gives looks at sources to worker processes; each has a thread here that waits for it.
+# Sources on other hosts: checked, and what is new in them fetched.
 
-    A server that does not answer holds up the looks of its own namespace at most: the queue is the
-    one of the Bundles, with the same turns.
+
+CHECKS = 24
+"""How many checks are under way at once, at most: each holds a thread, and perhaps a git."""
+_LOOK = 1.0
+"""Seconds between two looks for sources that have become silent."""
+
+
+@dataclass(slots=True)
+class SourceDispatcher:
+    """Has sources checked and fetched; each check and each fetch has a thread here that waits.
+
+    Namespaces take turns, as in the queue of the Bundles. Hosts that were silent at their last
+    check share a part of the threads, each address a quarter, and all together leave a quarter.
     """
 
     bundles: WorkQueue
     """The queue of the Bundles."""
+    checker: Checker
     handles: tuple[WorkerHandle, ...]
-    sources: FollowedSources = field(init=False)
-    queue: WorkQueue = field(init=False)
+    """Those of the processes that fetch."""
+    server_time: Callable[[], str] = str
+    """Returns the time by the API server's clock, RFC 3339; empty if that is not known."""
+    followed: FollowedSources = field(init=False)
+    checks: WorkQueue = field(init=False)
+    fetches: WorkQueue = field(init=False)
+    _fetching: dict[str, WorkerHandle] = field(default_factory=dict)
+    """The process that fetches each source, by the name of its check."""
+    _ended: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         clock = self.bundles.clock
-        self.sources = FollowedSources(clock)  # guard: clock-of-sources
-        self.queue = WorkQueue(len(self.handles), clock=clock)  # guard: clock-of-looks
+        self.followed = FollowedSources(clock, self.server_time)  # guard: clock-of-sources
+        # guard: clock-of-checks
+        self.checks = WorkQueue(CHECKS, CHECKS // 4, min_gap=0.0, clock=clock)
+        self.fetches = WorkQueue(len(self.handles), min_gap=0.0, clock=clock)
 
     def threads(self) -> list[threading.Thread]:
+        works: list[tuple[str, Callable[[], None]]] = [
+            *((f"check-{number}", self._check_all) for number in range(CHECKS)),
+            *(
+                (f"fetch-{number}", partial(self._fetch_all, handle))
+                for number, handle in enumerate(self.handles)
+            ),
+            ("silence", self._tell_silence),
+        ]
         return [
-            threading.Thread(
-                target=self._work, args=(handle,), name=f"applyprune-fetch-{number}", daemon=True
-            )
-            for number, handle in enumerate(self.handles)
+            threading.Thread(target=work, name=f"applyprune-{name}", daemon=True)
+            for name, work in works
         ]
 
     def follow(self, key: Key, request: SourceRequest | None) -> None:
-        """Let a Bundle follow a source, or none, and look at once if nothing is known of it."""
-        if (look := self.sources.follow(key, request)) is not None:
-            self.queue.add(look, news=True)
+        """Let a Bundle follow a source, or none, and check it at once if nothing is known of it."""
+        before = self.followed.check_of(key)
+        due = self.followed.follow(key, request)
+        self._end_unfollowed(before)
+        if request is not None:
+            self._queue(request.check, due, news=True)
+
+    def leave(self, key: Key) -> None:
+        """Let a Bundle follow nothing."""
+        before = self.followed.check_of(key)
+        self.followed.leave(key)
+        self._end_unfollowed(before)
+
+    def _end_unfollowed(self, check: str) -> None:
+        """End the fetch of a source that nobody follows any more; a check ends soon by itself."""
+        handle = self._fetching.get(check)
+        if handle is not None and not self.followed.namespaces(check):  # guard: unfollowed-fetch
+            handle.kill()
 
     def end(self) -> None:
-        """Start no other look, and end those under way: nothing of them is lost."""
-        self.queue.close()
+        """Start nothing any more, and end what is under way: nothing of it is lost."""
+        self._ended.set()
+        self.checks.close()
+        self.fetches.close()
+        self.checker.end()
         for handle in self.handles:
             handle.end()
             handle.kill()
 
-    def _work(self, handle: WorkerHandle) -> None:
-        while (key := self.queue.get()) is not None:
-            delay: float | None = _AGAIN
-            try:
-                delay = self._fetch(handle, key)
-            except Exception:  # noqa: BLE001
-                # A bug that one source triggers must not stop the work on all others.
-                LOG.exception("fetch crashed", extra=fields(namespace=key[0]))
-            finally:
-                self.queue.done(key)
-            if delay is not None:
-                self.queue.add(key, delay)
+    def _queue(self, check: str, due: NextWork, *, news: bool = False) -> None:
+        """Make a source due as the next work says, in each namespace that follows it."""
+        for namespace in self.followed.namespaces(check):
+            if due.check_in is not None:
+                self.checks.add((namespace, check), due.check_in, news=news and not due.check_in)
+            if due.fetches:
+                self.fetches.add((namespace, check), news=True)
 
-    def _fetch(self, handle: WorkerHandle, key: Key) -> float | None:
-        task = self.sources.task(key)
-        if task is None:
-            return None
+    def _check_all(self) -> None:
+        while (key := self.checks.get()) is not None:
+            with self._working(self.checks, key):
+                self._check(key)
+
+    def _fetch_all(self, handle: WorkerHandle) -> None:
+        while (key := self.fetches.get()) is not None:
+            with self._working(self.fetches, key):
+                self._fetch(handle, key)
+
+    @contextmanager
+    def _working(self, queue: WorkQueue, key: Key) -> Iterator[None]:
         try:
-            fetched = handle.fetch(task)
-        except LimitExceeded as error:
-            fetched = _exceeded(task, error)
+            yield
         except WorkerUnavailable as error:
-            LOG.warning(
-                "no worker for a source",
-                extra=fields(namespace=key[0], error=error_message(problems_of(error))),
-            )
-            return _AGAIN
-        woken, delay = self.sources.done(key, task, fetched)
-        for problem in _problems(fetched):
-            LOG.warning(
-                "source not read",
-                extra=fields(namespace=key[0], error=error_message([problem], secret=False)),
-            )
+            if not self._ended.is_set():
+                message = error_message(problems_of(error))
+                LOG.warning("no worker for a source", extra=fields(namespace=key[0], error=message))
+        except Exception:  # noqa: BLE001
+            # A bug that one source triggers must not stop the work on all others.
+            LOG.exception("source crashed", extra=fields(namespace=key[0]))
+        finally:
+            queue.done(key)
+
+    def _check(self, key: Key) -> None:
+        check, clock = key[1], self.bundles.clock
+        task = self.followed.check_task(check)
+        if isinstance(task, NextWork):
+            # Another namespace's turn was first.
+            self._queue(check, task)
+            return
+        began = clock.now()
+        result = CheckResult(task.tip, problem=_NOT_DONE)
+        try:
+            result = self.checker.check(task)
+        except LimitExceeded as error:
+            # Whichever of the checks under way has needed too much: it is not told of this one.
+            result = CheckResult(task.tip, problem=_ended(ProblemKind.FETCH_FAILED, error))
+        finally:
+            woken, due = self.followed.checked(check, result)
+            # guard: silent-host
+            silent = result.address or _SILENT if clock.now() - began > SLOW else ""
+            for namespace in self.followed.namespaces(check):
+                self.checks.set_cluster((namespace, check), silent)
+                self.fetches.set_cluster((namespace, check), silent)
+            self._tell(key, [result.problem] if result.problem is not None else [])
+            self._wake(woken)
+            self._queue(check, due)
+
+    def _fetch(self, handle: WorkerHandle, key: Key) -> None:
+        check = key[1]
+        task = self.followed.fetch_task(check)
+        if task is None:
+            return
+        result = FetchResult(problem=_NOT_DONE)
+        self._fetching[check] = handle
+        try:
+            result = handle.fetch(task)
+        except LimitExceeded as error:
+            is_size = error.limit is Limit.MEMORY
+            kind = ProblemKind.SOURCE_TOO_LARGE if is_size else ProblemKind.FETCH_FAILED
+            result = FetchResult(problem=_ended(kind, error))
+        finally:
+            self._fetching.pop(check, None)
+            woken, due = self.followed.fetched(check, result)
+            self._tell(key, _problems(result))
+            self._wake(woken)
+            self._queue(check, due, news=True)
+
+    def _tell(self, key: Key, problems: Sequence[Problem]) -> None:
+        for problem in problems:
+            message = error_message([problem], secret=False)
+            LOG.warning("source not read", extra=fields(namespace=key[0], error=message))
+
+    def _wake(self, woken: set[Key]) -> None:
         for bundle in woken:
             self.bundles.add(bundle, news=True)
-        return delay
+
+    def _tell_silence(self) -> None:
+        """Wake the Bundles whose source becomes silent: no check ends that would do it."""
+        while not self._ended.is_set():
+            self._wake(self.followed.newly_silent())
+            self.bundles.clock.wait(self._ended, _LOOK)
 
 
-def _exceeded(task: FetchTask, error: LimitExceeded) -> FetchResult:
-    is_size = error.limit is Limit.MEMORY
-    kind = ProblemKind.SOURCE_TOO_LARGE if is_size else ProblemKind.FETCH_FAILED
-    reason = problems_of(error)[0].message
-    return FetchResult(task.tip, problem=Problem(kind, "the source cannot be read", reason=reason))
+_NOT_DONE = Problem(
+    ProblemKind.FETCH_FAILED, "the source cannot be read", reason="no process could be started"
+)
+
+
+def _ended(kind: ProblemKind, error: LimitExceeded) -> Problem:
+    return Problem(kind, "the source cannot be read", reason=problems_of(error)[0].message)
 
 
 def _problems(fetched: FetchResult) -> list[Problem]:

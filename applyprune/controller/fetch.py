@@ -1,4 +1,4 @@
-"""One look at a source on another host, in a worker process, and the cache of what was fetched.
+"""The check and the fetch of a source on another host, in worker processes, and their cache.
 
 What is written into the cache was completely read and verified.
 """
@@ -17,8 +17,17 @@ from dataclasses import astuple
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
-from applyprune.controller.task import FetchResult, FetchTask, SourceContent
+from applyprune.clock import CLOCK, Clock
+from applyprune.controller.task import (
+    SLOW,
+    CheckResult,
+    CheckTask,
+    FetchResult,
+    FetchTask,
+    SourceContent,
+)
 from applyprune.errors import InputError, UsageError, as_problem
 from applyprune.model.problem import Problem
 from applyprune.planning.normalize import digest
@@ -30,7 +39,7 @@ from applyprune.sources.archive import (
     check_archive,
     fetch_archive,
 )
-from applyprune.sources.git_server import find_ref
+from applyprune.sources.git_server import find_ref, resolve
 from applyprune.sources.git_signatures import GitVerification, SignatureMode, verify
 from applyprune.sources.git_store import GitStore, PathFiles
 from applyprune.sources.kustomize import included
@@ -49,41 +58,81 @@ from applyprune.values import dataclass, field, replace
 _Contents: TypeAlias = dict[str, SourceContent | Problem]
 
 
-def fetch_source(task: FetchTask, cache: SourceCache) -> FetchResult:
-    """Look at a source, and put into the cache what of the task's paths is new."""
-    if not task.checks_ref and all(task.paths.values()):
-        return FetchResult(task.tip)
+def check_source(task: CheckTask, clock: Clock = CLOCK) -> CheckResult:
+    """Ask what the reference of a source means now; nothing of it is read."""
     # Both come from a worker of this controller.
     remote: RemoteSource = pickle.loads(task.remote)  # noqa: S301
     transport = replace(remote.transport, timeout=task.timeout)
     known = pickle.loads(task.tip) if task.tip else None  # noqa: S301
+    began = clock.now()
+    try:
+        found = _found(transport, known)
+    except (InputError, UsageError) as error:
+        result = CheckResult(task.tip, problem=as_problem(error))
+    else:
+        # A server that says nothing of the version: the archive must be fetched to be compared.
+        is_told = found != ArchiveVersion()
+        is_known = isinstance(found, Unchanged) or (found == known and is_told)
+        result = (
+            CheckResult(task.tip) if is_known else CheckResult(pickle.dumps(found), is_new=True)
+        )
+    if clock.now() - began <= SLOW:
+        return result
+    return replace(result, address=_address(transport))
+
+
+def _found(
+    transport: SourceTransport, known: object
+) -> FoundRef | FoundArtifact | ArchiveVersion | Unchanged:
+    with refused_disk():
+        match transport:
+            case GitSource() as git:
+                return find_ref(git)
+            case OciSource() as oci:
+                return find_artifact(oci)
+            case ArchiveSource() as archive:
+                return check_archive(archive, known if isinstance(known, ArchiveVersion) else None)
+
+
+def _address(transport: SourceTransport) -> str:
+    """Return an address of the host of a source, or its name if that means none."""
+    host = urlsplit(transport.url).hostname or ""
+    try:
+        return resolve(host, 443, host, Deadline(SLOW))[0]
+    except FetchFailed:
+        return host
+
+
+def fetch_source(task: FetchTask, cache: SourceCache) -> FetchResult:
+    """Put into the cache what of the task's paths is new in what a check has found."""
+    # Both come from a worker of this controller.
+    remote: RemoteSource = pickle.loads(task.remote)  # noqa: S301
+    transport = replace(remote.transport, timeout=task.timeout)
+    found = pickle.loads(task.tip)  # noqa: S301
     verified_by = remote.verification
     try:
         with refused_disk():
             match transport:
                 case GitSource() as git:
-                    fetched = _git(git, verified_by, known, task, cache)
+                    contents = _git(git, verified_by, found, task, cache)
                 case OciSource() as oci:
-                    fetched = _oci(oci, verified_by, known, task, cache)
+                    contents = _oci(oci, verified_by, found, task, cache)
                 case ArchiveSource() as archive:
-                    fetched = _archive(archive, known, task, cache)
+                    contents = _of_tree(task, cache, fetch_archive(archive))
             cache.trim(cache.stores / task.place)
     except (InputError, UsageError) as error:
-        return FetchResult(task.tip, problem=as_problem(error))
-    return fetched
+        return FetchResult(problem=as_problem(error))
+    return FetchResult(contents)
 
 
 def _git(
     source: GitSource,
     verified_by: SourceVerification | None,
-    known: FoundRef | None,
+    found: FoundRef,
     task: FetchTask,
     cache: SourceCache,
-) -> FetchResult:
+) -> _Contents:
     deadline = Deadline(source.timeout)
-    found = find_ref(source, deadline) if task.checks_ref or known is None else known
-    if found == known and all(task.paths.values()):
-        return FetchResult(task.tip)
     store = GitStore(cache.store(task.place))
     shown = source.parts.shown
     problems = _fetched(store, source, found, task, deadline)
@@ -102,8 +151,7 @@ def _git(
         path: digest([[part, ids.get(part)] for part in one.paths])
         for path, one in consists.items()
     }
-    new = _new(task, cache, contents, found.revision, read)
-    return FetchResult(_tip(found, known, task), {**new, **problems})
+    return {**_new(task, cache, contents, found.revision, read), **problems}
 
 
 def _fetched(
@@ -135,37 +183,13 @@ def _fetched(
 def _oci(
     source: OciSource,
     verified_by: SourceVerification | None,
-    known: FoundArtifact | None,
+    found: FoundArtifact,
     task: FetchTask,
     cache: SourceCache,
-) -> FetchResult:
-    found = find_artifact(source) if task.checks_ref or known is None else known
-    if found == known and all(task.paths.values()):
-        return FetchResult(task.tip)
+) -> _Contents:
     # guard: verified-artifact
     verify_it = None if verified_by is None else verification(verified_by.keys)
-    tree = fetch_artifact(source, found, verify=verify_it)
-    return FetchResult(_tip(found, known, task), _of_tree(task, cache, tree))
-
-
-def _archive(
-    source: ArchiveSource, known: ArchiveVersion | None, task: FetchTask, cache: SourceCache
-) -> FetchResult:
-    is_complete = all(task.paths.values())
-    version = check_archive(source, known if is_complete else None)
-    if isinstance(version, Unchanged):
-        return FetchResult(task.tip)
-    contents = _of_tree(task, cache, fetch_archive(source))
-    # The server has only the present archive. One that is read for a new path alone may be newer
-    # than what the other paths have: then the next look must still find that it has changed.
-    # guard: tip-of-all-paths
-    tip = _tip(version, known, task) if task.checks_ref else task.tip
-    return FetchResult(tip, contents)
-
-
-def _tip(found: object, known: object, task: FetchTask) -> bytes:
-    """Return what was found, pickled; the same bytes if it is what was known."""
-    return task.tip if found == known else pickle.dumps(found)
+    return _of_tree(task, cache, fetch_artifact(source, found, verify=verify_it))
 
 
 def _of_tree(task: FetchTask, cache: SourceCache, tree: FileTree) -> _Contents:
@@ -262,7 +286,7 @@ class RemoteSource:
         return _name(secret, transport.url, astuple(transport.credentials), addresses)
 
     def check(self, secret: bytes) -> str:
-        """Return the name of one look at its reference, for all Bundles that need the same one."""
+        """Return the name of the check of its reference, for all Bundles that need the same one."""
         verification = self.verification
         keys = sorted(verification.keys.items()) if verification is not None else []
         mode = verification.mode if verification is not None else ""

@@ -94,6 +94,23 @@ class BundleMetrics(Collector):
         yield reverted
 
 
+@standard_dataclass(slots=True, eq=False)
+class SourceMetrics(Collector):
+    """How old the newest success is of the source of each Bundle that has one on another host."""
+
+    _ages: Callable[[], Mapping[Key, float]]
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "applyprune_source_age_seconds",
+            "The time since the source of the Bundle was checked with success.",
+            labels=_LABELS,
+        )
+        for key, age in self._ages().items():
+            family.add_metric(key, age)
+        yield family
+
+
 def _totals(samples: Mapping[Key, BundleSample]) -> Iterator[Metric]:
     by_ready = Tally(sample.ready for sample in samples.values())
     bundles = GaugeMetricFamily(
@@ -176,6 +193,9 @@ class Metrics:
     _waiting_watches: Gauge = field(init=False)
     _most_watches: Gauge = field(init=False)
     _bundles: BundleMetrics = field(default_factory=BundleMetrics)
+    _waiting_checks: Gauge = field(init=False)
+    _oldest_check: Gauge = field(init=False)
+    _waiting_fetches: Gauge = field(init=False)
 
     def __post_init__(self) -> None:
         # Nobody needs the creation time of a counter, and it doubles the number of series.
@@ -239,6 +259,21 @@ class Metrics:
             "Watches of sources and objects that this replica may open.",
             registry=registry,
         )
+        self._waiting_checks = Gauge(
+            "applyprune_source_checks_waiting",
+            "Checks of sources that are due and waiting, in each namespace that follows them.",
+            registry=registry,
+        )
+        self._oldest_check = Gauge(
+            "applyprune_source_checks_oldest_seconds",
+            "For how long the oldest of them has been due.",
+            registry=registry,
+        )
+        self._waiting_fetches = Gauge(
+            "applyprune_source_fetches_waiting",
+            "Fetches of sources that are due and waiting, in each namespace that follows them.",
+            registry=registry,
+        )
         for limit in Limit:
             self.ended.labels(str(limit))
         for reason in Reason:
@@ -257,6 +292,15 @@ class Metrics:
         self._watches.set_function(lambda: shared.count)
         self._waiting_watches.set_function(lambda: shared.waiting)
         self._most_watches.set_function(lambda: shared.most)
+
+    def watch_sources(
+        self, ages: Callable[[], Mapping[Key, float]], checks: WorkQueue, fetches: WorkQueue
+    ) -> None:
+        """Read the sources on other hosts whenever the metrics are scraped."""
+        self.registry.register(SourceMetrics(ages))
+        self._waiting_checks.set_function(lambda: checks.waiting)
+        self._oldest_check.set_function(lambda: checks.oldest)
+        self._waiting_fetches.set_function(lambda: fetches.waiting)
 
     def watch_health(self, unserved: Callable[[], str]) -> None:
         """Ask why no Bundle is served whenever the metrics are scraped."""
@@ -311,6 +355,8 @@ class Health:
     """The threads that must live as long as the process; empty before they are started."""
     busy_since: dict[str, float] = field(default_factory=dict)
     """When each worker began with its Bundle, by the clock of the queue."""
+    checks: Sequence[WorkQueue] = ()
+    """The queues of the sources on other hosts."""
     idle: Callable[[float], str] = lambda _: ""
     """Why this replica has no share of the Bundles, for so many seconds; empty if it has one."""
 
@@ -347,6 +393,9 @@ class Health:
                 f"no reconcile has ended for {quiet:.0f} s; Bundles due: {self.queue.waiting}, "
                 f"being reconciled: {self.queue.busy}"
             )
+        for one in self.checks:
+            if min(one.overdue, one.quiet) > self.patience:  # guard: unchecked-sources
+                return f"no source has been read for {one.quiet:.0f} s; sources due: {one.waiting}"
         return ""
 
 

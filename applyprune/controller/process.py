@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.transport import Transport
+from applyprune.controller.checker import Checker, check_sources
 from applyprune.controller.clients import BundleObjects, refuse_impersonated
-from applyprune.controller.dispatcher import Dispatcher, FetchDispatcher
+from applyprune.controller.dispatcher import Dispatcher, SourceDispatcher
 from applyprune.controller.metrics import Health, Metrics, Probes, serving
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.reasons import LOG, RETRY_BUDGET, fields
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
 
 _LONGEST_NODE = 200
 _LONG = 3600.0
-_LONGEST_LOOK = 660.0
-"""Seconds for one look at a source; what the source itself may take is less."""
+_FETCH_GRACE = 60.0
+"""Seconds for one fetch beyond those that its source may take."""
 
 
 def serve(settings: ControllerSettings, cancellation: Cancellation) -> int:
@@ -106,7 +107,9 @@ class ControllerSettings:
     source_cache: int = 1 << 30
     """Bytes on the disk for fetched sources."""
     fetch_workers: int = 4
-    """The number of worker processes that read sources on other hosts."""
+    """The number of worker processes that fetch sources on other hosts."""
+    source_timeout: float = 600.0
+    """The most seconds for one fetch of a source."""
 
 
 def new_identity(node: str) -> str:
@@ -161,10 +164,15 @@ class _Process:
             settings.addresses,
             self._sources(),
         )
-        # A look at a source has a deadline of its own.
-        fetcher = replace(worker, limits=replace(settings.limits, time=_LONGEST_LOOK))
-        fetches = FetchDispatcher(
-            self.queue, tuple(WorkerHandle(context, fetcher) for _ in range(settings.fetch_workers))
+        # A fetch has a deadline of its own.
+        fetcher = replace(
+            worker, limits=replace(settings.limits, time=settings.source_timeout + _FETCH_GRACE)
+        )
+        sources = SourceDispatcher(
+            self.queue,
+            Checker(WorkerHandle(context, fetcher, check_sources)),
+            tuple(WorkerHandle(context, fetcher) for _ in range(settings.fetch_workers)),
+            self.client.time_now,
         )
         self.dispatcher = Dispatcher(
             self.queue,
@@ -174,9 +182,14 @@ class _Process:
             Reporter(bundles, EventRecorder(self.client), self.identity),
             tuple(WorkerHandle(context, worker) for _ in range(settings.workers)),
             self.share,
-            fetches,
+            sources,
         )
-        self.health = Health(self.queue, self.watches, busy_since=self.dispatcher.busy_since)
+        self.health = Health(
+            self.queue,
+            self.watches,
+            busy_since=self.dispatcher.busy_since,
+            checks=(sources.checks, sources.fetches),
+        )
         self.membership = self._membership()
         if self.membership is not None:
             self.health.idle = self.membership.idle
@@ -185,6 +198,7 @@ class _Process:
         self.metrics.watch_health(self.health.unserved)
         self.metrics.watch_queue(self.queue)
         self.metrics.watch_watches(self.watches.shared)
+        self.metrics.watch_sources(sources.followed.ages, sources.checks, sources.fetches)
         self.metrics.watch_share(lambda: len(self.share.replicas), lambda: self.watches.served)
 
     def _sources(self) -> SourceSettings | None:
@@ -196,6 +210,7 @@ class _Process:
             self.settings.source_cache,
             secrets.token_bytes(32),
             self.settings.source_addresses,
+            self.settings.source_timeout,
         )
 
     def _membership(self) -> Membership | None:
@@ -247,7 +262,7 @@ class _Process:
         self.threads = self.health.threads = [
             events,
             *self.dispatcher.threads(),
-            *self.dispatcher.fetches.threads(),
+            *self.dispatcher.sources.threads(),
         ]
         for thread in self.threads:
             thread.start()

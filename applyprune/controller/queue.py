@@ -6,7 +6,7 @@ import heapq
 import math
 import random
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from threading import Condition
 
@@ -31,12 +31,14 @@ class WorkQueue:
     added twice is due once, at the earlier time. Only what is due for a part of a Bundle leaves the
     time at which all of it is due.
 
-    Namespaces take turns. A change goes before a retry and a periodic reconcile. The last free one
-    of ``workers`` is kept for a namespace that no worker serves, so that no tenant holds all. Each
-    other cluster gets a quarter of them, and all together leave one: they may hang.
+    Namespaces take turns. A change goes before a retry and a periodic reconcile. The last ``kept``
+    free ones of ``workers`` are for namespaces that no worker serves, so that no tenant holds all.
+    Each other cluster, or silent host, gets a quarter of the workers, and all of these together
+    leave ``kept`` free: they may hang.
     """
 
     workers: int = 64
+    kept: int = 1
     min_gap: float = MIN_GAP
     clock: Clock = CLOCK
     """The clock of all that serves the queue."""
@@ -137,7 +139,7 @@ class WorkQueue:
                 del self._ready_since[key]
 
     def set_cluster(self, key: Key, cluster: str) -> None:
-        """Say which other cluster a Bundle needs a worker for; empty for none."""
+        """Say which other cluster, or silent host, a key needs a worker for; empty for none."""
         with self._changed:
             if cluster:
                 self._clusters[key] = cluster
@@ -158,15 +160,25 @@ class WorkQueue:
             return len(self._ready) + sum(due <= now for due, _ in self._due.values())
 
     @property
+    def oldest(self) -> float:
+        """Return for how many seconds the first key that no worker holds has been due."""
+        with self._changed:
+            now = self.clock.now()
+            return max(0.0, now - min(self._waiting_since().values(), default=now))
+
+    @property
     def overdue(self) -> float:
         """Return for how many seconds the first key that a worker may hold has been due."""
         with self._changed:
             fits = self._fitting()
-            since = {key: due for key, (due, _) in self._due.items() if key not in self._processing}
-            since |= self._ready_since
-            served = (due for key, due in since.items() if fits(key))
+            served = (due for key, due in self._waiting_since().items() if fits(key))
             first = min(served, default=math.inf)
             return max(0.0, self.clock.now() - first)
+
+    def _waiting_since(self) -> Mapping[Key, float]:
+        """Return since when each key is due that no worker holds, or when it will be."""
+        due = {key: at for key, (at, _) in self._due.items() if key not in self._processing}
+        return {**due, **self._ready_since}
 
     @property
     def quiet(self) -> float:
@@ -216,11 +228,11 @@ class WorkQueue:
 
     def _may_have(self, namespace: str) -> bool:
         # guard: kept-worker
-        return self.workers - len(self._processing) > 1 or namespace not in self._busy
+        return self.workers - len(self._processing) > self.kept or namespace not in self._busy
 
     def _fitting(self) -> Callable[[Key], bool]:
         """Return what says whether the other cluster of a Bundle may have another worker."""
-        if len(self._used) >= max(1, self.workers - 1):
+        if len(self._used) >= max(1, self.workers - self.kept):
             return lambda key: key not in self._clusters
         used = Counter(self._used.values())
         full = {one for one, count in used.items() if count >= max(1, self.workers // 4)}

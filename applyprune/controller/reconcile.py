@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.clock import BOOT_CLOCK, CLOCK
 from applyprune.cluster.inventory_store import ConfigMapStore
@@ -49,8 +49,24 @@ from applyprune.controller.result import (
     reason_of,
     reason_of_exit,
 )
-from applyprune.controller.sources import LoadedSource, SourceAwaited, SourceMissing, SourceReader
-from applyprune.controller.spec import BundleSpec, Dependency, InvalidSpec, read_bundle
+from applyprune.controller.sources import (
+    FoundSource,
+    LoadedSource,
+    SourceAwaited,
+    SourceMissing,
+    SourceNeeds,
+    SourceReader,
+    found_source,
+)
+from applyprune.controller.spec import (
+    ArchiveSpec,
+    BundleSpec,
+    Dependency,
+    GitSpec,
+    InvalidSpec,
+    OciSpec,
+    read_bundle,
+)
 from applyprune.controller.status import (
     ConditionStatus,
     ReconcileResult,
@@ -84,7 +100,7 @@ from applyprune.model.live import LiveObject
 from applyprune.model.options import Approval, Mode
 from applyprune.model.plan import Plan
 from applyprune.planning.cel import compile_rule
-from applyprune.planning.marks import APPROVE, RECONCILE_NOW
+from applyprune.planning.marks import APPROVE
 from applyprune.sources.tree import error_of
 from applyprune.values import dataclass, field, replace
 
@@ -189,6 +205,10 @@ class OneReconcile:
     """What is known of its source on another host; None if nothing is."""
     unwatched: str | None = None
     """Why not all of its objects are watched; "" if they are, None if nobody knows."""
+    checked_state: SourceState | None = None
+    """What was known of it at the beginning."""
+    loaded: SourceState | None = None
+    """The state of the source that it applies; None if it came not so far, or has none."""
     stop: Cancellation = field(default_factory=Cancellation)
     generation: int | None = None
     """The generation that it works on; None before it has read the Bundle."""
@@ -212,6 +232,7 @@ class OneReconcile:
     def run(self) -> Answer:
         """Reconcile the Bundle; raises Interrupted when it has changed meanwhile."""
         began = CLOCK.now()
+        self.checked_state = self.source_state
         self.stop.check()
         live = self.known or self.bundles.get(self.key)
         if live is None:
@@ -245,6 +266,7 @@ class OneReconcile:
             return replace(self.answer, delay=None, history=self.history)
         live = self.marked or live
         unwatched = why_unwatched(live, bundle, self.run_result, self.unwatched)
+        result = replace(result, source=self.loaded, handles=self._handles(live))
         result = with_drift_reported(
             result, live, bundle, is_part=self.is_part, unwatched=unwatched
         )
@@ -274,23 +296,22 @@ class OneReconcile:
             return live, ReconcileResult(
                 ConditionStatus.SAME, Reason.SUSPENDED, "spec.suspend is true"
             )
-        waiting = unready_dependencies(bundle, self.bundles)
-        if waiting:
-            names = frozenset(dependency.name for dependency in spec.depends_on)
-            self.answer = replace(self.answer, waits_for=names)
-            return live, ReconcileResult(
-                ConditionStatus.NOT_READY,
-                Reason.DEPENDENCY_NOT_READY,
-                "; ".join(waiting),
-                retries=True,
-            )
+        dependencies = {
+            one.name: self.bundles.get((bundle.namespace, one.name)) for one in spec.depends_on
+        }
+        if waiting := unready_dependencies(bundle, dependencies, self.bundles):
+            return live, self._dependent(bundle, waiting)
+        beside = paths_beside(bundle, dependencies)
         try:
             with self.impersonation.as_account(
                 bundle.namespace, spec.service_account_name, must_exist=self.known is None
             ) as writing:
                 reads_only = self.known is not None
                 own = writing.read_only() if reads_only else writing  # guard: only-looks
-                source, kubeconfig = self._source(own, live, bundle)
+                source, kubeconfig = self._source(own, live, bundle, beside)
+                if waiting := outdated_dependencies(dependencies, beside, source.state):
+                    return live, self._dependent(bundle, waiting)  # guard: dependency-of-a-commit
+                self.loaded = source.state
                 with self.clusters.target(live, bundle, own, kubeconfig, self.history) as target:
                     target.needs_namespace(bundle)
                     live = self._settled(live, target)  # guard: recorded-cluster
@@ -300,7 +321,8 @@ class OneReconcile:
                         self._run(live, target.client, store, self._request(live, bundle, source))
         except Interrupted:
             raise
-        except SourceAwaited:
+        except SourceAwaited as awaited:
+            self._check_again(awaited.older_than)
             message = "its source is being fetched"
             return live, ReconcileResult(ConditionStatus.WAITING, Reason.FETCHING, message)
         except (AccountMissing, SourceMissing) as error:
@@ -326,21 +348,64 @@ class OneReconcile:
         ended = ended_result(self.run_result, self.revision, pending)
         return live, with_source_problem(ended, self.source_state)
 
+    def _dependent(self, bundle: BundleSpec, waiting: Sequence[str]) -> ReconcileResult:
+        """Return the result of a Bundle that waits for others, for these reasons."""
+        names = frozenset(dependency.name for dependency in bundle.spec.depends_on)
+        self.answer = replace(self.answer, waits_for=names)
+        message = "; ".join(waiting)
+        return ReconcileResult(
+            ConditionStatus.NOT_READY, Reason.DEPENDENCY_NOT_READY, message, retries=True
+        )
+
+    def _handles(self, live: LiveObject) -> bool:
+        """Return whether this reconcile handles what reconcile-now asks for.
+
+        A source on another host must have been checked since it was asked for.
+        """
+        read = self.answer.source
+        if read is None or read.remote is None:
+            return True
+        asked = request_of(live)
+        known = self.checked_state.handled if self.checked_state is not None else ""
+        return known == asked  # guard: handled-by-a-check
+
+    def _check_again(self, older_than: str) -> None:
+        """Ask for a check that begins later than a time; none if it is empty."""
+        read = self.answer.source
+        if older_than and read is not None and read.remote is not None:
+            remote = replace(read.remote, older_than=older_than)
+            self.answer = replace(self.answer, source=replace(read, remote=remote))
+
     def _source(
-        self, account_client: ServiceAccountClient, live: LiveObject, bundle: BundleSpec
+        self,
+        account_client: ServiceAccountClient,
+        live: LiveObject,
+        bundle: BundleSpec,
+        beside: Mapping[str, str],
     ) -> tuple[LoadedSource, bytes]:
         """Read source and kubeconfig; what they consist of is watched even if it is unreadable."""
 
         def keep(read: SourceObjects) -> None:
             self.answer = replace(self.answer, source=read)
 
-        cluster, asked = account_client.cluster, live.annotations.get(RECONCILE_NOW, "")
+        asked = request_of(live)
+        needs = SourceNeeds(asked, beside, self._found_by_others(live))
         states = self.source_state, self.history.source
-        source, kubeconfig = self.sources.read(bundle, cluster, states, asked, keep)
+        source, kubeconfig = self.sources.read(bundle, account_client.cluster, states, needs, keep)
         self.revision, self.source_state = source.revision, source.state
         if source.state is None or not source.state.unusable:
             self.history = replace(self.history, source=source.state)
         return source, kubeconfig
+
+    def _found_by_others(self, live: LiveObject) -> FoundSource | None:
+        """Return what another replica has found in the source; None if that does not count."""
+        status, client = status_of(live), self.bundles.client
+        found = found_source(status)
+        if found is None or found.generation != live.generation:
+            return None
+        is_own = status.get("replica") == self.reporter.replica
+        # Of a time that has not come yet, nothing would ever be newer.
+        return None if is_own or found.checked > (client.time_now() or "9") else found
 
     def _settled(self, live: LiveObject, target: Target) -> LiveObject:
         """Return the Bundle with the cluster in its status in which something is applied next.
@@ -560,22 +625,66 @@ def tries_rewritten(live: LiveObject, bundle: BundleSpec, revision: str) -> bool
 _MAX_SEEN = 100
 
 
-def unready_dependencies(bundle: BundleSpec, bundles: BundleObjects) -> Sequence[str]:
+Dependencies: TypeAlias = "Mapping[str, LiveObject | None]"
+"""The Bundles that a Bundle depends on, by name; None for one that does not exist."""
+
+
+def unready_dependencies(
+    bundle: BundleSpec, dependencies: Dependencies, bundles: BundleObjects
+) -> Sequence[str]:
     """Return why dependencies of a Bundle are not ready; empty when all are ready."""
-    dependencies = bundle.spec.depends_on
     reasons = [
         reason
-        for dependency in dependencies
-        if (reason := _reason(bundle.namespace, dependency, bundles))
+        for dependency in bundle.spec.depends_on
+        if (reason := _reason(dependency, dependencies[dependency.name]))
     ]
     if reasons and (cycle := _cycle(bundle, bundles)):
         reasons.append(f"they depend on each other: {' → '.join(cycle)}")
     return reasons
 
 
-def _reason(namespace: str, dependency: Dependency, bundles: BundleObjects) -> str:
+def paths_beside(bundle: BundleSpec, dependencies: Dependencies) -> Mapping[str, str]:
+    """Return the paths of the dependencies that have the very same source, by their names."""
+    own, found = bundle.spec.source.remote, {}
+    for dependency in bundle.spec.depends_on:
+        live = dependencies[dependency.name]
+        # A rule of the user's own says when it is ready.
+        if own is None or live is None or dependency.ready_when:
+            continue
+        with suppress(InvalidSpec):
+            other = read_bundle(live).spec.source.remote
+            if other is not None and _version_of(other) == _version_of(own):
+                found[dependency.name] = other.path
+    return found
+
+
+def _version_of(source: GitSpec | OciSpec | ArchiveSpec) -> tuple[object, ...]:
+    return source.url, source.digest if isinstance(source, ArchiveSpec) else source.ref
+
+
+def outdated_dependencies(
+    dependencies: Dependencies, beside: Mapping[str, str], state: SourceState | None
+) -> Sequence[str]:
+    """Return which dependencies have not applied what the newest check has found at their paths.
+
+    Raises SourceAwaited if that is not known yet, or a dependency has seen a newer check.
+    """
+    outdated = []
+    for name, path in beside.items():
+        live, content = dependencies[name], (state.beside.get(path) if state is not None else None)
+        if live is None or state is None or content is None:
+            raise SourceAwaited
+        found = found_source(status_of(live))
+        if found is not None and (found.path, found.content) == (path, content):
+            continue
+        if found is not None and state.checked and found.checked >= state.checked:
+            raise SourceAwaited(older_than=found.checked)
+        outdated.append(f"the Bundle {name} has not applied yet what its source has now")
+    return outdated
+
+
+def _reason(dependency: Dependency, live: LiveObject | None) -> str:
     name = dependency.name
-    live = bundles.get((namespace, name))
     if live is None:
         return f"the Bundle {name} does not exist"
     if live.terminating:

@@ -42,7 +42,15 @@ from applyprune.errors import (
     raise_all,
 )
 from applyprune.model.identity import Ref
-from applyprune.model.live import CONFIG_MAPS, SECRETS, LiveObject, Resource
+from applyprune.model.live import (
+    CONFIG_MAPS,
+    SECRETS,
+    LiveObject,
+    Resource,
+    mapping,
+    text,
+    whole_number,
+)
 from applyprune.model.problem import Manifest, Problem, ProblemKind
 from applyprune.planning.managed_fields import with_ignored_fields
 from applyprune.planning.normalize import IgnoreRule, digest, manifest_digest
@@ -63,7 +71,7 @@ from applyprune.sources.tree import (
     error_of,
 )
 from applyprune.sources.yaml import Allowance
-from applyprune.values import dataclass, packed, replace
+from applyprune.values import dataclass, field, packed, replace
 
 if TYPE_CHECKING:
     from applyprune.controller.task import SourceContent, SourceSettings, SourceState
@@ -83,31 +91,34 @@ class SourceReader:
         bundle: BundleSpec,
         cluster: Cluster,
         states: tuple[SourceState | None, SourceState | None],
-        asked: str,
+        needs: SourceNeeds,
         keep: Callable[[SourceObjects], None],
     ) -> tuple[LoadedSource, bytes]:
         """Return the source of a Bundle, and its kubeconfig.
 
-        ``states`` are what is known of its source on another host, and what was last read of it;
-        ``asked`` is the value of reconcile-now. ``keep`` gets what the source consists of, so that
-        this is watched even if it is unreadable. Raises SourceAwaited and ApplypruneError.
+        ``states`` are what is known of its source on another host, and what was last read of it.
+        ``keep`` gets what the source consists of, so that this is watched even if it is unreadable.
+        Raises SourceAwaited and ApplypruneError.
         """
         versions: ReadVersions = {}
         resources = {ref: resource for resource, ref in watched_refs(bundle)}
         read = SourceObjects(bundle.spec.service_account_name, resources, versions)
         try:
-            request = self._request(bundle, cluster, versions, asked)
+            request = self._request(bundle, cluster, versions, needs)
             read = replace(read, remote=request)
             keys = decryption_keys(bundle, cluster, versions)
             if request is None or self.remote is None:
                 source = load_source(bundle, cluster, versions, None)
             else:
                 cache = SourceCache(self.remote.folder, self.remote.limit)
+                _check_order(states[0], needs)
                 source = _Fetched(bundle, cluster, request, keys, cache).usable(*states)
             kubeconfig = read_kubeconfig(bundle, cluster, versions)
         except SourceAwaited as awaited:
             if read.remote is not None:
-                read = replace(read, remote=replace(read.remote, lost=awaited.lost))
+                late = awaited.older_than
+                remote = replace(read.remote, lost=awaited.lost, older_than=late)
+                read = replace(read, remote=remote)
             raise
         except AccessError as error:
             # Who may no longer read its Secret may no longer use what it says, either.
@@ -118,7 +129,7 @@ class SourceReader:
         return source, kubeconfig
 
     def _request(
-        self, bundle: BundleSpec, cluster: Cluster, versions: ReadVersions, asked: str
+        self, bundle: BundleSpec, cluster: Cluster, versions: ReadVersions, needs: SourceNeeds
     ) -> SourceRequest | None:
         if bundle.spec.source.remote is None:
             return None
@@ -134,8 +145,55 @@ class SourceReader:
             versions,
             secret=self.remote.secret,
             addresses=self.remote.addresses,
-            asked=asked,
+            longest=self.remote.longest,
+            needs=needs,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceNeeds:
+    """What a reconcile needs to know of a source on another host, beside its content."""
+
+    asked: str = ""
+    """The value of reconcile-now."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """The paths of the Bundles that it depends on, by their names, if these have its source."""
+    recorded: FoundSource | None = None
+    """What another replica has found, as the status has it; None if nothing must be newer."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSource:
+    """Which content was found for a path, by a check that began when: ``status.source``."""
+
+    path: str
+    content: str
+    checked: str
+    """By the API server's clock, RFC 3339; empty if that is not known."""
+    generation: int | None
+    """That of the Bundle."""
+
+
+def found_source(status: Mapping[str, object]) -> FoundSource | None:
+    """Return what the status of a Bundle says of its source; None if it says nothing."""
+    found = mapping(status.get("source"))
+    if not found:
+        return None
+    content, checked = text(found, "content"), text(found, "checkedAt")
+    return FoundSource(text(found, "path"), content, checked, whole_number(found, "generation"))
+
+
+def _check_order(state: SourceState | None, needs: SourceNeeds) -> None:
+    """Raise SourceAwaited if another replica has found another content by a later check.
+
+    At equal times, the content in the status stays: the times have whole seconds.
+    """
+    recorded = needs.recorded
+    if recorded is None or state is None or state.content is None or not state.checked:
+        return
+    is_other = (state.path, state.content.content) != (recorded.path, recorded.content)
+    if is_other and state.checked <= recorded.checked:  # guard: older-check
+        raise SourceAwaited(older_than=recorded.checked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,8 +362,8 @@ def _manifests(texts: Sequence[SourceText], rules: Sequence[IgnoreRule]) -> tupl
     manifests: list[Manifest] = []
     errors: list[InputError] = []
     allowance = Allowance(_MOST_MEMORY, _MOST_ERRORS)
-    for text in texts:
-        for found in read_source(text, text_of(text), allowance):
+    for one in texts:
+        for found in read_source(one, text_of(one), allowance):
             if isinstance(found, Manifest):
                 manifests.append(_ignoring(found, rules))
             else:
@@ -330,8 +388,6 @@ def _ignoring(manifest: Manifest, rules: Sequence[IgnoreRule]) -> Manifest:
 
 
 _LIMITS = TreeLimits(files=20_000, size=64 * 2**20)
-_LONGEST = 600.0
-"""Seconds, at most, for one look at a source."""
 _CERTIFICATES = frozenset({"ca.crt", "tls.crt", "tls.key"})
 _GIT_KEYS = (".asc", ".sshpub")
 _COSIGN_KEYS = (".pub",)
@@ -345,12 +401,14 @@ def source_request(
     *,
     secret: bytes,
     addresses: AddressRules,
-    asked: str,
+    longest: float,
+    needs: SourceNeeds,
 ) -> SourceRequest | None:
     """Return what a Bundle needs of another host; None if its manifests are in the cluster.
 
     The resourceVersion of each Secret goes into ``versions``; it is empty for a missing one.
-    ``secret`` is that of RemoteSource. Raises SourceMissing, InputError and AccessError.
+    ``secret`` is that of RemoteSource, and ``longest`` the most seconds for a fetch. Raises
+    SourceMissing, InputError and AccessError.
     """
     spec = bundle.spec.source.remote
     if spec is None:
@@ -363,8 +421,9 @@ def source_request(
         remote.place(secret),
         spec.path,
         spec.interval,
-        min(spec.timeout, _LONGEST),
-        asked,
+        min(spec.timeout, longest),
+        needs.asked,
+        beside=frozenset(needs.beside.values()),
     )
 
 
@@ -575,7 +634,10 @@ def _decrypted(
 class SourceAwaited(Exception):
     """The content of the source is not there yet; the reconcile goes on when it is."""
 
-    def __init__(self, lost: str = "") -> None:
-        """Keep the name of the artifact that was there before; empty for none."""
+    def __init__(self, lost: str = "", older_than: str = "") -> None:
+        """Keep the artifact that was there before, and the time that a check must have begun after.
+
+        Each is empty for none.
+        """
         super().__init__("the source is being fetched")
-        self.lost = lost
+        self.lost, self.older_than = lost, older_than

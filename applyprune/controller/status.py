@@ -14,10 +14,10 @@ from applyprune.clock import BOOT_CLOCK, Clock
 from applyprune.controller.queue import retry_delay, with_jitter
 from applyprune.controller.reasons import MISSING_REASONS, STALLED_REASONS, ConditionType, Reason
 from applyprune.controller.result import RunResult
-from applyprune.controller.task import Answer, ReconcileHistory
+from applyprune.controller.task import Answer, ReconcileHistory, SourceState
 from applyprune.model.events import Outcome
 from applyprune.model.inventory import HolderObservation
-from applyprune.model.live import whole_number
+from applyprune.model.live import mapping, whole_number
 from applyprune.model.problem import ProblemKind
 from applyprune.values import dataclass, field, replace
 
@@ -55,6 +55,10 @@ class ReconcileResult:
     """What it says about drift; None if it knows nothing about it."""
     details: str = ""
     """What an Event and the log say beyond the message."""
+    source: SourceState | None = field(default=None, compare=False)
+    """The state of the source on another host that it has applied; None if there is none."""
+    handles: bool = True
+    """Whether what reconcile-now asks for is handled with it."""
 
 
 class ConditionStatus(StrEnum):
@@ -87,8 +91,10 @@ def status_after(
     # the spec and of suspend in one edit would be ready without an apply.
     if result.ready is not ConditionStatus.SAME:  # guard: suspended-generation
         status["observedGeneration"] = generation
-    if requested:
+    if requested and result.handles:
         status["lastHandledReconcileAt"] = requested
+    if result.source is not None:
+        status["source"] = _source(before, result.source, generation)
     if inventory is not None:
         status["inventory"] = {"name": inventory[0], "set": inventory[1]}
     if result.revision:
@@ -108,6 +114,21 @@ def status_after(
     if status != before:  # guard: replica-alone
         _put(status, "replica", replica)
     return status
+
+
+def _source(before: Mapping[str, Any], state: SourceState, generation: int) -> Mapping[str, Any]:
+    """Return which content was found for the path, by a check that began when.
+
+    The time is that of the first check which has found it for this generation.
+    """
+    known = mapping(before.get("source"))
+    content = state.content
+    if content is None:
+        return known
+    found = {"path": state.path, "content": content.content, "generation": generation}
+    if found.items() <= known.items():
+        return known
+    return {**found, "revision": content.revision, "checkedAt": state.checked}
 
 
 def progressing_status(

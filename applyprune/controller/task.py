@@ -212,9 +212,37 @@ def _is_older(version: str, than: str) -> bool:
 # Sources on other hosts.
 
 
+SLOW = 2.0
+"""Seconds after which a host counts as silent that has not answered a check."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTask:
+    """One check of a source: what its reference means now."""
+
+    remote: bytes = field(repr=False)
+    """A RemoteSource, pickled."""
+    timeout: float
+    """Seconds for all of it."""
+    tip: bytes = b""
+    """What the last check has found, pickled; empty before the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    tip: bytes
+    """What the reference means now, pickled; that of the task if that has not changed."""
+    is_new: bool = False
+    """Whether that is, or may be, something else than in the task."""
+    problem: Problem | None = None
+    """Why the check has failed."""
+    address: str = ""
+    """An address of the host, if its answer took long, or there was none; empty if not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class FetchTask:
-    """One look at a source, and the fetch of what is new in it."""
+    """The fetch of what a check has found."""
 
     remote: bytes = field(repr=False)
     """A RemoteSource, pickled."""
@@ -223,20 +251,16 @@ class FetchTask:
     """Seconds for all of it."""
     paths: Mapping[str, SourceContent | None]
     """The paths that Bundles need, each with the content that is known of it."""
-    tip: bytes = b""
-    """What the last look has found, pickled; empty before the first."""
-    checks_ref: bool = True
-    """Whether to look at the reference; else the last look is recent, and only paths are new."""
+    tip: bytes
+    """What the check has found, pickled."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    tip: bytes
-    """What the reference means now, pickled; that of the task if that has not changed."""
     paths: Mapping[str, SourceContent | Problem] = field(default_factory=dict)
     """The new content of each path, or why there is none; a path without news is left out."""
     problem: Problem | None = None
-    """Why the look has failed, for every path."""
+    """Why the fetch has failed, for every path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,19 +270,28 @@ class SourceRequest:
     remote: bytes = field(repr=False)
     """A RemoteSource, pickled."""
     check: str
-    """The name of the look at its reference."""
+    """The name of the check of its reference."""
     place: str
     """The name of what is kept of its host."""
     path: str
     """The folder or file in it; empty for the root."""
     interval: float
-    """Seconds between two looks at its reference."""
+    """Seconds between two checks of its reference."""
     timeout: float
-    """Seconds for one look, with its download."""
+    """Seconds for one fetch, with its download."""
     asked: str = ""
-    """The value of the annotation reconcile-now: a new one asks for a look now."""
+    """The value of the annotation reconcile-now: a new one asks for a check now."""
     lost: str = ""
     """The artifact that is no longer in the cache; empty for none."""
+    beside: frozenset[str] = frozenset()
+    """The paths of the Bundles that it depends on, if these are of the same source."""
+    older_than: str = ""
+    """A check that began later than this is needed, RFC 3339; empty for any."""
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Every path whose content it needs to know."""
+        return self.beside | {self.path}
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,9 +315,27 @@ class SourceState:
     content: SourceContent | None
     """The last content that was completely read and verified; None if none was yet."""
     problem: Problem | None = None
-    """Why the last look, or what it has found, cannot be used."""
+    """Why the last check, or what it has found, cannot be used."""
     unusable: tuple[Problem, ...] = ()
     """What is wrong with a newer content, instead of which this one was read."""
+    checked: str = ""
+    """When the newest check began that has found this content, by the API server's clock.
+
+    RFC 3339; empty if the server has not told the time.
+    """
+    handled: str = ""
+    """The value of reconcile-now that was known when the newest check began that has ended."""
+    is_late: bool = False
+    """Whether a check is awaited that begins later than one of another replica."""
+    beside: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """The content of other paths that was asked for; empty if it cannot be read."""
+
+    @property
+    def news(self) -> tuple[object, ...]:
+        """What of it a Bundle must know at once: not that a check has found the same again."""
+        content = self.content.content if self.content is not None else None
+        known = (self.check, self.path, content, self.problem)
+        return *known, self.handled, self.is_late, self.beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +350,8 @@ class SourceSettings:
     """What the names in the cache are made with."""
     addresses: AddressRules = field(default_factory=AddressRules)
     """Which addresses their hosts may have."""
+    longest: float = 600.0
+    """The most seconds for one fetch, whatever a Bundle says."""
 
 
 # What the metrics count.

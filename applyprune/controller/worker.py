@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -29,6 +30,7 @@ from applyprune.controller.result import error_message
 from applyprune.controller.status import unwritten_answer
 from applyprune.controller.task import (
     Answer,
+    CheckTask,
     Counts,
     FetchResult,
     FetchTask,
@@ -80,7 +82,15 @@ class End:
     """A message to a worker: end the reconcile, and every later one."""
 
 
-Message: TypeAlias = Task | FetchTask | CutOff | End
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A message to the process that checks sources: check one more."""
+
+    number: int
+    task: CheckTask
+
+
+Message: TypeAlias = Task | FetchTask | Check | CutOff | End
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +134,7 @@ _NOT_BEGUN = "in thread started by"
 
 def work(connection: Connection, settings: WorkerSettings) -> None:
     """Reconcile what the parent sends until it closes the connection."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # A signal to the whole group is the parent's to handle.
-        signal.signal(number, signal.SIG_IGN)
-    be_first_victim()
-    write_no_core()
-    if settings.cache is not None:
-        # If all processes are killed at once, nobody removes private files but the next controller.
-        tempfile.tempdir = str(settings.cache)
-    log_to_stderr(settings.log_level)
-    _end_with_lost_threads()
+    begin_process(settings)
     requests = SentRequests()
     reconciler = _reconciler(settings, requests)
     tasks: SimpleQueue[Task | FetchTask | None] = SimpleQueue()
@@ -159,10 +160,24 @@ def work(connection: Connection, settings: WorkerSettings) -> None:
             answer = _reconcile(reconciler, task)
             connection.send(Reconciled(answer, requests.take(), resident_size()))
     except MemoryError:
-        _end(OUT_OF_MEMORY)
+        end_process(OUT_OF_MEMORY)
     except OSError:
         pass  # the parent is gone
-    _end(0)
+    end_process(0)
+
+
+def begin_process(settings: WorkerSettings) -> None:
+    """Prepare this process for its work: it has no signals, no core, and a log of its own."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # A signal to the whole group is the parent's to handle.
+        signal.signal(number, signal.SIG_IGN)
+    be_first_victim()
+    write_no_core()
+    if settings.cache is not None:
+        # If all processes are killed at once, nobody removes private files but the next controller.
+        tempfile.tempdir = str(settings.cache)
+    log_to_stderr(settings.log_level)
+    _end_with_lost_threads()
 
 
 def _reconciler(settings: WorkerSettings, requests: SentRequests) -> Reconciler:
@@ -215,18 +230,22 @@ def _fetch(settings: WorkerSettings, task: FetchTask) -> FetchResult:
         raise ValueError("no source on another host can be read")
     try:
         return fetch_source(task, SourceCache(sources.folder, sources.limit))
-    except MemoryError:
-        raise
-    except Exception as error:
-        if _NO_THREAD in str(error):
-            raise MemoryError from error
-        # A bug that one source triggers must not stop the work on all others.
-        LOG.exception("fetch crashed")
-        reason = f"a bug of applyprune: {type(error).__name__}"
-        problem = Problem(
-            ProblemKind.FETCH_FAILED, "the source cannot be read", reason=reason, hint=_BUG
-        )
-        return FetchResult(task.tip, problem=problem)
+    except Exception as error:  # noqa: BLE001
+        return FetchResult(problem=problem_of_bug(error))
+
+
+def problem_of_bug(error: Exception) -> Problem:
+    """Return why a source cannot be read: a bug that one triggers must not stop all others.
+
+    Raises MemoryError if that was the reason.
+    """
+    if isinstance(error, MemoryError):
+        raise error
+    if _NO_THREAD in str(error):
+        raise MemoryError from error
+    LOG.error("source not read", exc_info=error)
+    reason = f"a bug of applyprune: {type(error).__name__}"
+    return Problem(ProblemKind.FETCH_FAILED, "the source cannot be read", reason=reason, hint=_BUG)
 
 
 def _listen(
@@ -250,15 +269,15 @@ def _listen(
                 case End():
                     reconciler.end()
     except MemoryError:
-        _end(OUT_OF_MEMORY)
+        end_process(OUT_OF_MEMORY)
     except (EOFError, OSError):
         if fetches.is_set():
-            _end(0)
+            end_process(0)
         # What is in flight is finished and recorded, so that the next replica finds no dead holder.
         reconciler.end()
         tasks.put(None)
         time.sleep(_ORPHANED)
-        _end(0)
+        end_process(0)
 
 
 def _end_with_lost_threads() -> None:
@@ -278,17 +297,18 @@ def _end_for_lost_thread(failures: SimpleQueue[_Failure]) -> None:
     while True:
         failure = failures.get()
         if issubclass(failure.exc_type, MemoryError) or _NO_THREAD in str(failure.exc_value):
-            _end(OUT_OF_MEMORY)
+            end_process(OUT_OF_MEMORY)
         if isinstance(failure, threading.ExceptHookArgs):
             threading.__excepthook__(failure)
             continue
         if _NOT_BEGUN in (failure.err_msg or ""):  # guard: lost-thread
             # Why is not always told: the end of such a thread fails, too.
-            _end(OUT_OF_MEMORY)
+            end_process(OUT_OF_MEMORY)
         sys.__unraisablehook__(failure)
 
 
-def _end(code: int) -> NoReturn:
+def end_process(code: int) -> NoReturn:
+    """End this process with an exit code."""
     # At once: a thread that waits for a server must not hold up the end.
     os._exit(code)
 
@@ -394,6 +414,8 @@ class WorkerHandle:
 
     context: ForkServer
     settings: WorkerSettings
+    target: Callable[[Connection, WorkerSettings], None] = work
+    """What the process does."""
     _process: ForkedProcess | None = None
     _connection: Connection | None = None
     _messages: int = 0
@@ -430,7 +452,10 @@ class WorkerHandle:
         try:
             with _PROCESSES:
                 process = self.context.Process(
-                    target=work, args=(theirs, self.settings), name="applyprune-worker", daemon=True
+                    target=self.target,
+                    args=(theirs, self.settings),
+                    name="applyprune-worker",
+                    daemon=True,
                 )
                 process.start()
         except BaseException:
@@ -463,16 +488,16 @@ class WorkerHandle:
         self.start()
         connection, limits = self._connection, self.settings.limits
         ends = time.monotonic() + limits.time
-        if connection is None or not self._send(task):
+        if connection is None or not self.send(task):
             raise WorkerUnavailable("the worker process ended before it got the task")
         self._messages = 0
         if self._ending:
             # `end` may have come before the task.
-            self._send(End())
+            self.send(End())
         done = self._received(connection, ends)
         if done is None:
             if isinstance(task, Task):
-                self._send(CutOff(task.key, None))
+                self.send(CutOff(task.key, None))
                 done = self._received(connection, ends + limits.grace)
             if done is None:
                 self.kill()
@@ -491,11 +516,15 @@ class WorkerHandle:
                 return None
             done: Reconciled | Fetched = connection.recv()
         except (EOFError, OSError):
-            code = self._close(_JOIN)
-            if self._ending:
-                raise WorkerUnavailable("the controller is stopping") from None
-            raise self._death(code) from None
+            raise self.ended() from None
         return done
+
+    def ended(self) -> LimitExceeded | WorkerUnavailable:
+        """Return why the process has ended, whose connection is at its end."""
+        code = self._close(_JOIN)
+        if self._ending:
+            return WorkerUnavailable("the controller is stopping")
+        return self._death(code)
 
     def _death(self, code: int | None) -> LimitExceeded:
         """Return the error for the exit code of a worker that has died in a reconcile."""
@@ -516,12 +545,12 @@ class WorkerHandle:
         """End the reconcile of an older generation of a Bundle; None ends any."""
         if self._messages < _MOST_MESSAGES:
             self._messages += 1
-            self._send(CutOff(key, generation))
+            self.send(CutOff(key, generation))
 
     def end(self) -> None:
         """Let the reconcile finish its requests in flight and end, and start no other."""
         self._ending = True
-        self._send(End())
+        self.send(End())
 
     def kill(self) -> None:
         with self._lock:
@@ -529,7 +558,12 @@ class WorkerHandle:
                 with _PROCESSES:
                     _kill(self._process)
 
-    def _send(self, message: Message) -> bool:
+    @property
+    def connection(self) -> Connection | None:
+        """Return the connection to the process; None if it does not run."""
+        return self._connection
+
+    def send(self, message: Message) -> bool:
         """Send a message; False if the process has ended."""
         with self._lock:
             if self._connection is None:

@@ -1,4 +1,4 @@
-"""What the process that forks the workers has loaded: every module that a reconcile or look needs.
+"""What the process that forks the workers has loaded: every module that their work needs.
 
 Its import changes that process, so nothing else may import it. It starts no thread: a fork copies
 one thread only, and what the others had locked would stay locked."""
@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import signal
 
+import applyprune.controller.checker
 import applyprune.controller.fetch
 import applyprune.controller.reconcile
 import applyprune.controller.worker

@@ -414,7 +414,7 @@ def checked_addresses(
     rules: AddressRules, host: str, port: int, where: str, deadline: Deadline
 ) -> Sequence[str]:
     """Return every address of a host; raise FetchFailed if one of them is refused, or none is."""
-    addresses = _resolve(host, port, where, deadline)
+    addresses = resolve(host, port, where, deadline)
     for address in addresses:
         fault = rules.fault(address)
         if fault:  # guard: refused-git-address
@@ -431,7 +431,8 @@ def address_refused(fault: str, where: str) -> FetchFailed:
     )
 
 
-def _resolve(host: str, port: int, where: str, deadline: Deadline) -> Sequence[str]:
+def resolve(host: str, port: int, where: str, deadline: Deadline) -> Sequence[str]:
+    """Return every address of a host, at least one; raises FetchFailed."""
     answer: queue.SimpleQueue[Sequence[str]] = queue.SimpleQueue()
 
     def ask() -> None:

@@ -21,6 +21,7 @@ from applyprune.controller.status import (
     ReconcileResult,
     status_after,
 )
+from applyprune.controller.task import SourceContent, SourceState
 from applyprune.model.events import Outcome
 from applyprune.model.fieldset import FieldWriter
 from applyprune.model.identity import Ref
@@ -175,6 +176,7 @@ def test_status_fields_are_all_in_the_schema() -> None:
             followed,
             pending,
             drift=drift,
+            source=SourceState("check", "web", SourceContent("c", "artifact", "main@sha1:1")),
         ),
         generation=1,
         now="2026-01-01T00:00:00Z",

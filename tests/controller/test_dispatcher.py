@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.controller.checker import Checker, check_sources
 from applyprune.controller.clients import BundleObjects, bundle_ref
-from applyprune.controller.dispatcher import Dispatcher, FetchDispatcher
+from applyprune.controller.dispatcher import Dispatcher, SourceDispatcher
 from applyprune.controller.metrics import Health, Metrics
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.replicas import Replica, Share
@@ -46,9 +47,10 @@ def make(tmp_path: Path) -> Iterator[Make]:
             watches = Watches(queue, client, access, "test")
             reporter = Reporter(bundles, EventRecorder(client), ALONE.name)
             share = Share(ALONE, (ALONE,))
-            fetches = FetchDispatcher(queue, ())
+            checker = Checker(WorkerHandle(worker_context(), settings, check_sources))
+            sources = SourceDispatcher(queue, checker, ())
             one = Dispatcher(
-                queue, watches, Metrics(), bundles, reporter, (handle,), share, fetches
+                queue, watches, Metrics(), bundles, reporter, (handle,), share, sources
             )
             made.append(one)
             return one

@@ -1,22 +1,45 @@
-"""Who follows which source: one look for all, and only those with news are reconciled."""
+"""Who follows which source: one check for all, and only those with news are reconciled."""
 
 from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.controller.dispatcher import FetchDispatcher
+from applyprune.controller.checker import Checker, check_sources
+from applyprune.controller.dispatcher import SourceDispatcher
 from applyprune.controller.fetch import RemoteSource, SourceVerification
-from applyprune.controller.followed_sources import FollowedSources
+from applyprune.controller.followed_sources import LONGEST_CHECK, FollowedSources, NextWork
 from applyprune.controller.queue import WorkQueue
-from applyprune.controller.task import FetchResult, SourceContent, SourceRequest
+from applyprune.controller.task import (
+    CheckResult,
+    CheckTask,
+    FetchResult,
+    FetchTask,
+    SourceContent,
+    SourceRequest,
+    SourceState,
+)
+from applyprune.controller.worker import (
+    WorkerHandle,
+    WorkerLimits,
+    WorkerSettings,
+    worker_context,
+)
 from applyprune.http import AddressRules
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.address import GitRef, GitSource
 from applyprune.sources.tree import SourceCredentials
 from tests.support.clocks import ManualClock
+from tests.support.no_server import client_of_no_server
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from applyprune.controller.reasons import Key
 
 URL = "https://git.example.com/shop/deploy.git"
 SECRET = bytes(32)
@@ -32,7 +55,7 @@ def remote(branch: str = "main", *, password: str = "") -> RemoteSource:
 
 
 def request(path: str, source: RemoteSource | None = None, interval: float = 0.0) -> SourceRequest:
-    """Return what a Bundle with a path needs; its look is always due."""
+    """Return what a Bundle with a path needs; it is always due."""
     of = source or remote()
     check, place = of.check(SECRET), of.place(SECRET)
     return SourceRequest(pickle.dumps(of), check, place, path, interval, 60.0)
@@ -43,64 +66,119 @@ def content(number: int) -> SourceContent:
     return SourceContent(f"tree {number}", f"artifact {number}", f"main@sha1:{number}")
 
 
+CHECK = remote().check(SECRET)
+FIRST = {"web": content(1), "api": content(2)}
+
+
 @pytest.fixture
-def sources() -> FollowedSources:
+def clock() -> ManualClock:
+    """The clock of the sources."""
+    return ManualClock()
+
+
+@pytest.fixture
+def sources(clock: ManualClock) -> FollowedSources:
     """Two Bundles that follow the same branch, each another path; nothing is known of it."""
-    found = FollowedSources(ManualClock())
-    assert found.follow(WEB, request("web")) == found.follow(API, request("api"))
+    found = FollowedSources(clock, lambda: f"{clock.now():06.0f}")
+    for key, path in ((WEB, "web"), (API, "api")):
+        assert found.follow(key, request(path)) == NextWork(0.0)
     return found
 
 
+def check(sources: FollowedSources, tip: bytes | Problem) -> set[Key]:
+    """Check the source; return the Bundles that the result concerns."""
+    task = sources.check_task(CHECK)
+    assert isinstance(task, CheckTask)
+    if isinstance(tip, Problem):
+        return sources.checked(CHECK, CheckResult(task.tip, problem=tip))[0]
+    return sources.checked(CHECK, CheckResult(tip, is_new=tip != task.tip))[0]
+
+
+def fetch(
+    sources: FollowedSources, paths: Mapping[str, SourceContent | Problem] | Problem
+) -> set[Key]:
+    """Fetch what a check has found; return the Bundles that the result concerns."""
+    assert sources.fetch_task(CHECK) is not None
+    problem = paths if isinstance(paths, Problem) else None
+    result = FetchResult({} if isinstance(paths, Problem) else paths, problem)
+    return sources.fetched(CHECK, result)[0]
+
+
 def look(
-    sources: FollowedSources, key: tuple[str, str], fetched: FetchResult
-) -> set[tuple[str, str]]:
-    """End a look with a result; return the Bundles that it concerns."""
-    task = sources.task(key)
+    sources: FollowedSources, tip: bytes, paths: Mapping[str, SourceContent | Problem]
+) -> set[Key]:
+    """Check and fetch."""
+    return check(sources, tip) | fetch(sources, paths)
+
+
+def state(sources: FollowedSources, key: Key = WEB) -> SourceState:
+    """Return what a Bundle knows."""
+    found = sources.state(key)
+    assert found is not None
+    return found
+
+
+def test_one_check_serves_all_that_follow_a_reference(sources: FollowedSources) -> None:
+    """The fetch names each path, and each Bundle gets the content of its own."""
+    assert check(sources, b"tip 1") == set()
+    task = sources.fetch_task(CHECK)
     assert task is not None
-    return sources.done(key, task, fetched)[0]
-
-
-def key_of(source: RemoteSource) -> tuple[str, str]:
-    """Return the key of a look."""
-    return ("shop", source.check(SECRET))
-
-
-FIRST = FetchResult(b"tip 1", {"web": content(1), "api": content(2)})
-
-
-def test_one_look_serves_all_that_follow_a_reference(sources: FollowedSources) -> None:
-    """It names each path, and each Bundle gets the content of its own."""
-    task = sources.task(key_of(remote()))
-    assert task is not None
-    assert task.checks_ref
     assert task.paths == {"web": None, "api": None}
-    assert look(sources, key_of(remote()), FIRST) == {WEB, API}
-    state = sources.state(WEB)
-    assert state is not None
-    assert (state.path, state.content, state.problem) == ("web", content(1), None)
+    assert task.tip == b"tip 1"
+    assert sources.fetched(CHECK, FetchResult(FIRST))[0] == {WEB, API}
+    found = state(sources)
+    assert (found.path, found.content, found.problem) == ("web", content(1), None)
+
+
+def test_only_one_check_and_one_fetch_are_under_way(sources: FollowedSources) -> None:
+    """Whatever namespace's turn it is: the others find that nothing is due."""
+    sources.follow(("blog", "web"), request("web"))
+    assert sources.namespaces(CHECK) == ("shop", "blog")
+    assert isinstance(sources.check_task(CHECK), CheckTask)
+    assert sources.check_task(CHECK) == NextWork(None)
+    sources.checked(CHECK, CheckResult(b"tip 1", is_new=True))
+    assert sources.check_task(CHECK) == NextWork(None, fetches=True)
+    assert sources.fetch_task(CHECK) is not None
+    assert sources.fetch_task(CHECK) is None
+    assert sources.check_task(CHECK) == NextWork(None)
+
+
+def test_unchanged_tip_is_not_fetched_again(sources: FollowedSources) -> None:
+    """A check that finds the same tells the time only."""
+    look(sources, b"tip 1", FIRST)
+    assert check(sources, b"tip 1") == set()
+    assert sources.fetch_task(CHECK) is None
 
 
 def test_only_bundles_whose_path_has_changed_are_concerned(sources: FollowedSources) -> None:
     """A commit that touches the folder of one Bundle is no news for the other."""
-    key = key_of(remote())
-    look(sources, key, FIRST)
-    assert look(sources, key, FetchResult(b"tip 2", {"web": content(3)})) == {WEB}
-    assert look(sources, key, FetchResult(b"tip 3", {})) == set()
-    state = sources.state(API)
-    assert state is not None
-    assert state.content == content(2)
+    look(sources, b"tip 1", FIRST)
+    assert look(sources, b"tip 2", {"web": content(3)}) == {WEB}
+    assert look(sources, b"tip 3", {}) == set()
+    assert state(sources, API).content == content(2)
 
 
-def test_other_credentials_or_another_branch_is_another_look(sources: FollowedSources) -> None:
+def test_commit_during_a_fetch_is_fetched_too(sources: FollowedSources) -> None:
+    """What was fetched is that of the check before."""
+    check(sources, b"tip 1")
+    assert sources.fetch_task(CHECK) is not None
+    sources.follow(WEB, replace(request("web"), asked="now"))
+    check(sources, b"tip 2")
+    assert sources.fetched(CHECK, FetchResult(FIRST)) == ({WEB, API}, NextWork(None, fetches=True))
+    assert state(sources).handled == ""
+    assert fetch(sources, {"web": content(3)}) == {WEB}
+    assert state(sources).handled == "now"
+
+
+def test_other_credentials_or_another_branch_is_another_check() -> None:
     """What one tenant may read, another one does not get by naming the same URL."""
-    others = [remote("next"), remote(password="one"), remote(password="two")]
-    keys = {sources.follow(("blog", f"b{at}"), request("web", of)) for at, of in enumerate(others)}
-    assert len(keys | {key_of(remote())}) == 4
+    others = [remote("next"), remote(password="one"), remote(password="two"), remote()]
+    assert len({one.check(SECRET) for one in others}) == 4
     assert remote("next").place(SECRET) == remote().place(SECRET)
     assert remote(password="one").place(SECRET) != remote(password="two").place(SECRET)
 
 
-def test_other_keys_are_another_look() -> None:
+def test_other_keys_are_another_check() -> None:
     """A source that was verified by one key is not verified by another."""
     verified = [
         replace(remote(), verification=SourceVerification(mode, {"a.asc": key}))
@@ -115,223 +193,293 @@ def test_names_tell_nothing_without_the_controllers_secret() -> None:
     assert remote(password="one").place(SECRET) != remote(password="one").place(b"other")
 
 
-def test_failed_look_keeps_the_last_good_content(sources: FollowedSources) -> None:
-    """One that may pass is told when it has lasted; no Bundle is reconciled for a moment of it."""
-    key = key_of(remote())
-    look(sources, key, FIRST)
-    failed = FetchResult(b"tip 1", problem=BROKEN)
-    assert look(sources, key, failed) == set()
-    assert look(sources, key, failed) == set()
-    assert look(sources, key, failed) == {WEB, API}
-    assert look(sources, key, failed) == set()
-    state = sources.state(WEB)
-    assert state is not None
-    assert (state.content, state.problem) == (content(1), BROKEN)
-    assert look(sources, key, FetchResult(b"tip 1")) == {WEB, API}
+def test_failed_check_keeps_the_last_good_content(
+    sources: FollowedSources, clock: ManualClock
+) -> None:
+    """One that may pass is told when the last success is old: by its age, not by a number."""
+    look(sources, b"tip 1", FIRST)
+    for _ in range(9):
+        assert check(sources, BROKEN) == set()
+        clock.advance(5.0)
+    assert sources.newly_silent() == set()
+    assert state(sources).problem is None
+    clock.advance(60.0)
+    assert sources.newly_silent() == {WEB, API}
+    assert sources.newly_silent() == set()
+    assert (state(sources).content, state(sources).problem) == (content(1), BROKEN)
+    assert check(sources, b"tip 1") == {WEB, API}
+    assert state(sources).problem is None
+
+
+def test_source_without_a_check_in_time_has_a_problem(
+    sources: FollowedSources, clock: ManualClock
+) -> None:
+    """A check that hangs, or waits for its turn, ends with no failure."""
+    clock.advance(7.0)
+    look(sources, b"tip 1", FIRST)
+    assert isinstance(sources.check_task(CHECK), CheckTask)
+    sources.pause(API)
+    clock.advance(61.0)
+    assert sources.newly_silent() == {WEB}
+    problem = state(sources).problem
+    assert problem is not None
+    assert problem.message == "no check of the source has succeeded since 001007"
+    assert sources.ages() == {WEB: 61.0}
+    sources.checked(CHECK, CheckResult(b"tip 1"))
+    assert state(sources).problem is None
+
+
+def test_silence_begins_after_two_intervals() -> None:
+    """Of each Bundle."""
+    clock = ManualClock()
+    sources = FollowedSources(clock)
+    sources.follow(WEB, request("web", interval=300.0))
+    sources.follow(API, request("api", interval=60.0))
+    clock.advance(121.0)
+    assert sources.newly_silent() == {API}
+    clock.advance(480.0)
+    assert sources.newly_silent() == {WEB}
 
 
 def test_refused_revision_is_reported_at_once(sources: FollowedSources) -> None:
     """A signature that is wrong does not pass."""
-    key = key_of(remote())
-    look(sources, key, FIRST)
+    look(sources, b"tip 1", FIRST)
+    check(sources, b"tip 2")
     wrong = Problem(ProblemKind.VERIFICATION_FAILED, "it has no signature")
-    assert look(sources, key, FetchResult(b"tip 1", problem=wrong)) == {WEB, API}
+    assert fetch(sources, wrong) == {WEB, API}
+    assert state(sources).content == content(1)
 
 
 def test_first_failure_is_reported_where_nothing_is_known(sources: FollowedSources) -> None:
     """Otherwise a Bundle with a wrong URL would say nothing."""
-    assert look(sources, key_of(remote()), FetchResult(b"", problem=BROKEN)) == {WEB, API}
+    assert check(sources, BROKEN) == {WEB, API}
+
+
+def test_fetch_that_has_failed_is_tried_again(sources: FollowedSources, clock: ManualClock) -> None:
+    """After another check."""
+    look(sources, b"tip 1", FIRST)
+    check(sources, b"tip 2")
+    assert fetch(sources, BROKEN) == set()
+    assert sources.fetch_task(CHECK) is None
+    clock.advance(30.0)
+    check(sources, b"tip 2")
+    assert fetch(sources, {"web": content(3)}) == {WEB}
 
 
 def test_missing_path_concerns_its_bundle_only(sources: FollowedSources) -> None:
     """Its last good content stays."""
-    key = key_of(remote())
-    look(sources, key, FIRST)
-    assert look(sources, key, FetchResult(b"tip 2", {"web": MISSING})) == {WEB}
-    state = sources.state(WEB)
-    assert state is not None
-    assert (state.content, state.problem) == (content(1), MISSING)
-    assert look(sources, key, FetchResult(b"tip 2")) == set()
-    assert sources.state(WEB) == state
+    look(sources, b"tip 1", FIRST)
+    assert look(sources, b"tip 2", {"web": MISSING}) == {WEB}
+    assert (state(sources).content, state(sources).problem) == (content(1), MISSING)
+    assert check(sources, b"tip 2") == set()
     # Back again with the same content.
-    assert look(sources, key, FetchResult(b"tip 3", {"web": content(1)})) == {WEB}
+    assert look(sources, b"tip 3", {"web": content(1)}) == {WEB}
 
 
-def test_new_path_of_a_known_reference_needs_no_look_at_it() -> None:
-    """Only the new path is read, from what the last look has found."""
-    sources, key = FollowedSources(ManualClock()), key_of(remote())
+def test_new_path_of_a_known_reference_needs_no_check() -> None:
+    """Only the new path is read, from what the last check has found."""
+    sources = FollowedSources(ManualClock())
     sources.follow(WEB, request("web", interval=60.0))
-    look(sources, key, FIRST)
-    assert sources.follow(("shop", "db"), request("db", interval=60.0)) == key
-    task = sources.task(key)
+    look(sources, b"tip 1", FIRST)
+    due = sources.follow(("shop", "db"), request("db", interval=60.0))
+    assert due == NextWork(None, fetches=True)
+    task = sources.fetch_task(CHECK)
     assert task is not None
-    assert (task.checks_ref, task.tip, task.paths) == (False, b"tip 1", {"db": None})
+    assert (task.tip, task.paths) == (b"tip 1", {"db": None})
 
 
-def test_reconcile_now_asks_for_a_look() -> None:
-    """Once for each new value."""
-    sources, key = FollowedSources(ManualClock()), key_of(remote())
+def test_fetch_of_a_new_path_hides_no_change_of_an_archive() -> None:
+    """Its server does not say which version it has: what the other paths have may be older."""
+    sources = FollowedSources(ManualClock())
     sources.follow(WEB, request("web", interval=60.0))
-    look(sources, key, FIRST)
+    look(sources, b"tip", FIRST)
+    sources.follow(API, request("api", interval=60.0))
+    assert sources.fetch_task(CHECK) is not None
+    sources.follow(WEB, replace(request("web", interval=60.0), asked="now"))
+    assert isinstance(sources.check_task(CHECK), CheckTask)
+    sources.checked(CHECK, CheckResult(b"tip", is_new=True))
+    sources.fetched(CHECK, FetchResult({"api": content(2)}))
+    task = sources.fetch_task(CHECK)
+    assert task is not None
+    assert task.paths == {"web": content(1), "api": content(2)}
+
+
+def test_reconcile_now_asks_for_a_check() -> None:
+    """Once for each new value; it is handled by a check that began after it was seen."""
+    sources = FollowedSources(ManualClock())
+    sources.follow(WEB, request("web", interval=60.0))
+    look(sources, b"tip 1", FIRST)
+    sources.follow(WEB, request("web", interval=3.0))
+    sources.clock.advance(4.0)  # type: ignore[attr-defined]
+    assert isinstance(sources.check_task(CHECK), CheckTask)
     asked = replace(request("web", interval=60.0), asked="now")
-    assert sources.follow(WEB, request("web", interval=60.0)) is None
-    assert sources.follow(WEB, asked) == key
-    task = sources.task(key)
-    assert task is not None
-    assert task.checks_ref
-    assert sources.follow(WEB, asked) is None
+    assert sources.follow(WEB, asked) == NextWork(None)
+    # That check had begun before.
+    assert sources.checked(CHECK, CheckResult(b"tip 1")) == (set(), NextWork(0.0))
+    assert state(sources).handled == ""
+    assert check(sources, b"tip 1") == {WEB}
+    assert state(sources).handled == "now"
+    assert sources.follow(WEB, asked).check_in == pytest.approx(60.0, rel=0.1)
+
+
+def test_failure_of_a_requested_check_is_reported_at_once(sources: FollowedSources) -> None:
+    """To whoever has asked: to be told nothing would be to be told that all is well."""
+    look(sources, b"tip 1", FIRST)
+    sources.follow(WEB, replace(request("web"), asked="now"))
+    assert check(sources, BROKEN) == {WEB}
+    assert (state(sources).handled, state(sources).problem) == ("now", BROKEN)
+    assert state(sources, API).problem is None
+
+
+def test_check_that_another_replica_has_overtaken_is_made_again(
+    sources: FollowedSources, clock: ManualClock
+) -> None:
+    """By a time of the API server; one that is newer is enough."""
+    clock.advance(10.0)
+    for key, path in ((WEB, "web"), (API, "api")):
+        sources.follow(key, request(path, interval=60.0))
+    look(sources, b"tip 1", FIRST)
+    assert state(sources).checked == "001010"
+    older = replace(request("web", interval=60.0), older_than="001010")
+    assert sources.follow(WEB, older) == NextWork(0.0)
+    clock.advance(1.0)
+    assert check(sources, b"tip 1") == {WEB}
+    assert state(sources).checked == "001011"
+    assert sources.follow(WEB, older).check_in == pytest.approx(60.0, rel=0.1)
+
+
+def test_paths_of_dependencies_are_known_beside(sources: FollowedSources) -> None:
+    """They are read with the same commit, and a change of them is news."""
+    sources.leave(API)
+    sources.follow(WEB, replace(request("web"), beside=frozenset({"db", "api"})))
+    assert look(sources, b"tip 1", {**FIRST, "db": MISSING}) == {WEB}
+    assert state(sources).beside == {"api": "tree 2", "db": ""}
+    assert look(sources, b"tip 2", {"api": content(4)}) == {WEB}
 
 
 def test_lost_artifact_is_fetched_again(sources: FollowedSources) -> None:
     """The cache has removed it to make room."""
-    key = key_of(remote())
-    for user, path in ((WEB, "web"), (API, "api")):
-        sources.follow(user, request(path, interval=60.0))
-    look(sources, key, FIRST)
+    look(sources, b"tip 1", FIRST)
     lost = replace(request("web", interval=60.0), lost="artifact 1")
-    assert sources.follow(WEB, lost) == key
+    assert sources.follow(WEB, lost).fetches
     assert sources.state(WEB) is None
-    task = sources.task(key)
+    task = sources.fetch_task(CHECK)
     assert task is not None
     assert task.paths == {"web": None}
-    assert look(sources, key, FetchResult(b"tip 1", {"web": content(1)})) == {WEB}
+    assert sources.fetched(CHECK, FetchResult({"web": content(1)}))[0] == {WEB}
 
 
-def test_nothing_is_looked_at_for_nobody(sources: FollowedSources) -> None:
-    """The last Bundle has left: the look ends, and what is known is forgotten."""
-    key = key_of(remote())
-    task = sources.task(key)
-    assert task is not None
+def test_nothing_is_checked_for_nobody(sources: FollowedSources) -> None:
+    """The last Bundle has left: the check ends, and what is known is forgotten."""
+    assert isinstance(sources.check_task(CHECK), CheckTask)
     sources.leave(WEB)
     sources.follow(API, None)
-    assert sources.task(key) is None
-    assert sources.done(key, task, FIRST) == (set(), None)
+    assert sources.check_task(CHECK) == NextWork(None)
+    assert sources.checked(CHECK, CheckResult(b"tip 1", is_new=True)) == (set(), NextWork(None))
     assert sources.state(WEB) is None
+    assert sources.namespaces(CHECK) == ()
 
 
 def test_shortest_interval_counts(sources: FollowedSources) -> None:
     """Of all that follow a reference."""
-    key = key_of(remote())
     sources.follow(WEB, request("web", interval=10.0))
     sources.follow(API, request("api", interval=60.0))
-    task = sources.task(key)
-    assert task is not None
-    _, delay = sources.done(key, task, FIRST)
-    assert delay == pytest.approx(10, rel=0.1)
+    check(sources, b"tip 1")
+    assert sources.fetch_task(CHECK) is not None
+    due = sources.fetched(CHECK, FetchResult(FIRST))[1]
+    assert due.check_in == pytest.approx(10, rel=0.1)
 
 
-def test_failed_looks_come_less_and_less_often() -> None:
-    """Up to the interval."""
-    sources, key = FollowedSources(ManualClock()), key_of(remote())
+def test_failed_checks_come_less_and_less_often() -> None:
+    """Up to the interval; another namespace's turn comes no sooner."""
+    clock = ManualClock()
+    sources = FollowedSources(clock)
     sources.follow(WEB, request("web", interval=60.0))
     delays = []
     for _ in range(8):
-        task = sources.task(key)
-        assert task is not None
-        delays.append(sources.done(key, task, FetchResult(b"", problem=BROKEN))[1])
+        assert isinstance(sources.check_task(CHECK), CheckTask)
+        due = sources.checked(CHECK, CheckResult(b"", problem=BROKEN))[1]
+        assert due.check_in is not None
+        assert sources.check_task(CHECK) == due
+        delays.append(due.check_in)
+        clock.advance(due.check_in)
     assert delays == pytest.approx([5, 10, 20, 40, 60, 60, 60, 60], rel=0.1)
 
 
-def test_failed_look_that_was_asked_for_is_tried_again() -> None:
-    """Though the last good one is recent: the failure is no news of the source."""
-    sources, key = FollowedSources(ManualClock()), key_of(remote())
-    sources.follow(WEB, request("web", interval=60.0))
-    look(sources, key, FetchResult(b"tip 1", {"web": content(1)}))
-    assert sources.follow(WEB, replace(request("web", interval=60.0), asked="now")) == key
-    look(sources, key, FetchResult(b"tip 1", problem=BROKEN))
-    task = sources.task(key)
-    assert task is not None
-    assert task.checks_ref
-
-
-def test_look_at_the_end_of_the_interval_is_due() -> None:
-    """Whatever part of it chance has chosen: a look that is not due would see no change."""
+def test_check_at_the_end_of_the_interval_is_due() -> None:
+    """Whatever part of it chance has chosen: a check that is not due would see no change."""
     clock = ManualClock()
-    sources, key = FollowedSources(clock), key_of(remote())
+    sources = FollowedSources(clock)
     sources.follow(WEB, request("web", interval=60.0))
-
-    def looks() -> bool:
-        task = sources.task(key)
-        assert task is not None
-        return task.checks_ref
-
+    look(sources, b"tip 1", FIRST)
     for _ in range(20):
-        task = sources.task(key)
-        assert task is not None
-        _, delay = sources.done(key, task, FetchResult(b"tip 1", {"web": content(1)}))
-        assert delay is not None
-        assert delay == pytest.approx(60, rel=0.1)
-        clock.advance(delay - 1)
-        assert not looks()
+        due = sources.check_task(CHECK)
+        assert isinstance(due, NextWork)
+        assert due.check_in is not None
+        assert due.check_in == pytest.approx(60, rel=0.1)
+        clock.advance(due.check_in - 1)
+        assert isinstance(sources.check_task(CHECK), NextWork)
         clock.advance(1.001)
-        assert looks()
+        check(sources, b"tip 1")
 
 
-def test_looks_are_due_by_the_clock_of_the_bundles() -> None:
-    """The time of a look is that of its queue."""
+def test_checks_are_due_by_the_clock_of_the_bundles(tmp_path: Path) -> None:
+    """The time of a check is that of its queue."""
     clock = ManualClock()
-    looks, key = FetchDispatcher(WorkQueue(clock=clock), ()), key_of(remote())
+    with client_of_no_server(tmp_path) as (access, _):
+        settings = WorkerSettings(access, None, "test", "error", WorkerLimits())
+    checker = Checker(WorkerHandle(worker_context(), settings, check_sources))
+    looks = SourceDispatcher(WorkQueue(clock=clock), checker, ())
     looks.follow(WEB, request("web", interval=60.0))
-    assert looks.queue.get() == key
-    look(looks.sources, key, FetchResult(b"tip 1", {"web": content(1)}))
-    looks.queue.done(key)
-    looks.queue.add(key, 66.0)
+    key = ("shop", CHECK)
+    assert looks.checks.get() == key
+    look(looks.followed, b"tip 1", FIRST)
+    looks.checks.done(key)
+    looks.checks.add(key, 66.0)
     clock.advance(66.0)
-    assert looks.queue.waiting == 1
-    task = looks.sources.task(key)
-    assert task is not None
-    assert task.checks_ref
+    assert looks.checks.waiting == 1
+    assert isinstance(looks.followed.check_task(CHECK), CheckTask)
 
 
-def test_bundle_with_a_shorter_interval_is_looked_for_sooner() -> None:
+def test_bundle_with_a_shorter_interval_is_checked_for_sooner() -> None:
     """It does not wait for the end of the interval of those that came before."""
-    sources, key = FollowedSources(ManualClock()), key_of(remote())
+    sources = FollowedSources(ManualClock())
     sources.follow(WEB, request("web", interval=3600.0))
-    look(sources, key, FetchResult(b"tip 1", {"web": content(1)}))
-    assert sources.follow(API, request("web", interval=10.0)) == key
-    task = sources.task(key)
-    assert task is not None
-    assert not task.checks_ref
-    assert sources.done(key, task, FetchResult(b"tip 1"))[1] == pytest.approx(10, rel=0.1)
-    assert sources.follow(API, request("web", interval=10.0)) is None
+    look(sources, b"tip 1", FIRST)
+    due = sources.follow(API, request("web", interval=10.0))
+    assert due.check_in == pytest.approx(10, rel=0.1)
 
 
 def test_longest_timeout_counts(sources: FollowedSources) -> None:
-    """Otherwise a tenant with a short one would end the looks of all others."""
+    """Otherwise a tenant with a short one would end the fetches of all others."""
     sources.follow(("evil", "web"), replace(request("web"), timeout=1.0))
     sources.leave(WEB)
-    task = sources.task(key_of(remote()))
-    assert task is not None
-    assert task.timeout == 60.0
+    task = sources.check_task(CHECK)
+    assert isinstance(task, CheckTask)
+    assert task.timeout == LONGEST_CHECK
+    sources.checked(CHECK, CheckResult(b"tip 1", is_new=True))
+    fetched = sources.fetch_task(CHECK)
+    assert isinstance(fetched, FetchTask)
+    assert fetched.timeout == 60.0
 
 
 def test_problem_of_a_path_that_may_pass_is_looked_at_again(sources: FollowedSources) -> None:
     """A disk that was full: the reference has not moved, and the content is still missing."""
-    key = key_of(remote())
-    look(sources, key, FIRST)
-    assert look(sources, key, FetchResult(b"tip 2", {"web": BROKEN})) == {WEB}
-    task = sources.task(key)
-    assert task is not None
-    assert task.tip == b""
-    assert sources.done(key, task, FetchResult(b"tip 2", {"web": content(2)}))[0] == {WEB}
-    state = sources.state(WEB)
-    assert state is not None
-    assert (state.content, state.problem) == (content(2), None)
+    look(sources, b"tip 1", FIRST)
+    assert look(sources, b"tip 2", {"web": BROKEN}) == {WEB}
+    assert look(sources, b"tip 2", {"web": content(2)}) == {WEB}
+    assert (state(sources).content, state(sources).problem) == (content(2), None)
 
 
-def test_nothing_is_looked_at_for_a_suspended_bundle(sources: FollowedSources) -> None:
+def test_nothing_is_checked_for_a_suspended_bundle(sources: FollowedSources) -> None:
     """What is known of its source stays; it goes on where it was."""
-    key = key_of(remote())
-    look(sources, key, FIRST)
+    look(sources, b"tip 1", FIRST)
     sources.pause(WEB)
-    task = sources.task(key)
-    assert task is not None
+    assert isinstance(sources.check_task(CHECK), CheckTask)
     sources.pause(API)
-    assert sources.task(key) is None
-    assert sources.done(key, task, FetchResult(b"tip 1"))[1] is None
-    state = sources.state(WEB)
-    assert state is not None
-    assert state.content == content(1)
-    assert sources.follow(API, request("api")) == key
-    assert sources.task(key) is not None
+    assert sources.checked(CHECK, CheckResult(b"tip 1"))[1] == NextWork(None)
+    assert sources.check_task(CHECK) == NextWork(None)
+    assert state(sources).content == content(1)
+    assert sources.follow(API, request("api")) == NextWork(0.0)
+    assert isinstance(sources.check_task(CHECK), CheckTask)
     sources.pause(("shop", "none"))

@@ -88,6 +88,8 @@ def families(
     tenant.bundle("failing", source={"configMapRefs": [{"name": "nowhere"}]})
     tenant.bundle("paused", config_map("b"), suspend=True)
     tenant.bundle("waiting", config_map("c"), approval="Always")
+    silent = {"url": "https://127.0.0.1:1/web.git"}
+    tenant.bundle("silent", source={"git": silent})
     tenant.bundle("gone", config_map("d"))
     tenant.ready("good")
     tenant.ready("gone")
@@ -95,6 +97,7 @@ def families(
     tenant.failed("waiting", "PendingApproval")
     tenant.delete("gone")
     tenant.gone("gone")
+    tenant.failed("silent", "FetchFailed")
     wanted = f'applyprune_bundle_suspended{{bundle="paused",namespace="{tenant.namespace}"}} 1.0'
 
     def scraped() -> str:
@@ -201,7 +204,9 @@ def test_promtool_evaluates_every_expression(
     program = promtool(progress_on(sys.stderr))
     scrape, place = families
     names = {"namespace": place["namespace"]}
-    bundle = {one: {**names, "bundle": one} for one in ("good", "failing", "paused", "waiting")}
+    bundle = {
+        one: {**names, "bundle": one} for one in ("good", "failing", "paused", "silent", "waiting")
+    }
     day: list[dict[str, Any]] = [
         alert("ApplypruneBundleNotReady", "10m"),
         alert("ApplypruneBundleNotReady", "20m", **bundle["failing"], type="Ready"),
@@ -221,6 +226,8 @@ def test_promtool_evaluates_every_expression(
                 "ApplypruneReconcilesSlow",
                 "ApplypruneQueueLong",
                 "ApplypruneWatchesUsedUp",
+                "ApplypruneSourceSilent",
+                "ApplypruneSourceChecksWait",
                 "ApplypruneApiErrors",
             )
         ),
@@ -233,12 +240,15 @@ def test_promtool_evaluates_every_expression(
         "applyprune_healthy": "0x1600",
         "applyprune_queue_depth": "30x1600",
         "applyprune_waiting_watches": "7x1600",
+        "applyprune_source_checks_oldest_seconds": "90x1600",
         'applyprune_reconcile_duration_seconds_bucket{le="+Inf"}': "0+10x1600",
         'applyprune_reconcile_duration_seconds_bucket{le="300.0"}': "0+10x1600",
         "applyprune_reconcile_duration_seconds_bucket": "0+1x1600",
         'applyprune_api_requests_total{code="5xx",method="GET"}': "0+5x1600",
         'applyprune_api_requests_total{code="2xx",method="GET"}': "0+10x1600",
     }
+    of_silent = f'bundle="silent",namespace="{place["namespace"]}"'
+    changes[f"applyprune_source_age_seconds{{{of_silent}}}"] = "4000x1600"
     drifted = {
         "series": f'applyprune_bundle_condition{{{of_good},type="Drifted"}}',
         "values": "1x1600",
@@ -254,6 +264,8 @@ def test_promtool_evaluates_every_expression(
         alert("ApplypruneReconcilesSlow", "1h", nothing=""),
         alert("ApplypruneQueueLong", "20m", nothing=""),
         alert("ApplypruneWatchesUsedUp", "40m", nothing=""),
+        alert("ApplypruneSourceChecksWait", "20m", nothing=""),
+        alert("ApplypruneSourceSilent", "20m", **bundle["silent"]),
         alert("ApplypruneApiErrors", "30m", nothing=""),
     ]
     recorded = [

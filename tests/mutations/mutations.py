@@ -2182,14 +2182,59 @@ MUTATIONS = (
         ("clock-of-sources",),
         r"\(.+\)",
         "()",
-        "tests/controller/test_followed_sources.py::test_looks_are_due_by_the_clock_of_the_bundles",
+        "tests/controller/test_followed_sources.py::test_checks_are_due_by_the_clock_of_the_bundles",
     ),
     Mutation(
-        "the clock of the looks at sources",
-        ("clock-of-looks",),
+        "the order of checks of two replicas",
+        ("older-check",),
+        "if .+:",
+        "if False:",
+        "tests/controller/fetching/test_waiting_sources.py::test_older_check_replaces_no_newer_one",
+    ),
+    Mutation(
+        "the commit that a dependency must have applied",
+        ("dependency-of-a-commit",),
+        "return .+",
+        "pass",
+        "tests/controller/fetching/test_waiting_sources.py::"
+        "test_dependency_is_ready_when_it_has_applied_the_commit",
+    ),
+    Mutation(
+        "the check that handles a request for a reconcile",
+        ("handled-by-a-check",),
+        "return .+",
+        "return True",
+        "tests/controller/fetching/test_waiting_sources.py::"
+        "test_reconcile_now_is_handled_by_a_check_that_began_after_it",
+    ),
+    Mutation(
+        "the share of silent hosts",
+        ("silent-host",),
+        "= .+",
+        '= ""',
+        "tests/controller/test_source_turns.py::test_silent_host_gets_a_quarter_of_the_checks",
+    ),
+    Mutation(
+        "the end of a fetch that nobody needs",
+        ("unfollowed-fetch",),
+        "if .+:",
+        "if False:",
+        "tests/controller/fetching/test_waiting_sources.py::"
+        "test_fetch_of_a_deleted_bundle_ends_at_once",
+    ),
+    Mutation(
+        "the health of sources that nobody reads",
+        ("unchecked-sources",),
+        "if .+:",
+        "if False:",
+        "tests/controller/metrics/test_health.py::test_sources_that_nobody_reads_are_not_healthy",
+    ),
+    Mutation(
+        "the clock of the checks of sources",
+        ("clock-of-checks",),
         ", clock=.+",
         ")",
-        "tests/controller/test_followed_sources.py::test_looks_are_due_by_the_clock_of_the_bundles",
+        "tests/controller/test_followed_sources.py::test_checks_are_due_by_the_clock_of_the_bundles",
     ),
     Mutation(
         "the look at a dependency that changed before somebody waited for it",
@@ -2757,9 +2802,10 @@ MUTATIONS = (
     Mutation(
         "the paths that an archive's version speaks for",
         ("tip-of-all-paths",),
-        "if .*else",
-        "if 1 else",
-        "tests/controller/fetch/test_fetch.py::test_archive_for_a_new_path_hides_no_change",
+        "fetch.is_whole and ",
+        "",
+        "tests/controller/test_followed_sources.py::"
+        "test_fetch_of_a_new_path_hides_no_change_of_an_archive",
     ),
     Mutation(
         "the host whose question a login answers",

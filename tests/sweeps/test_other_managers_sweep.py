@@ -41,6 +41,8 @@ LASTING = frozenset({"Namespace", "PersistentVolume", "PersistentVolumeClaim"})
 IDENTITY = {"apiVersion", "kind", "metadata"}
 FINALIZED = LASTING | {"CustomResourceDefinition"}
 """The kinds to which the server gives finalizers of its own."""
+CALLS = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "APIService"})
+"""The kinds whose prune is refused if others apply a part: an orphan could block the cluster."""
 FEW = frozenset({"ConfigMap", "Secret", "ServiceAccount", "Service", "Deployment", "PodTemplate"})
 ALLOWED: dict[str, Any] = {
     "allow_kinds": frozenset({"customresourcedefinition", "statefulset"}),
@@ -243,7 +245,12 @@ def _write(trial: Trial, record: Record, *, adds: bool, shares: bool) -> None:
 
 def _prune(trial: Trial, chance: random.Random, *, is_ours: bool) -> None:
     """Let half of the objects leave the set; some of them have another owner by now."""
-    may_leave = [one for one in trial.samples if one.kind not in LASTING]
+    kept = LASTING | CALLS | {"CustomResourceDefinition"}
+    may_leave = [
+        one
+        for one in trial.samples
+        if one.kind not in (kept if trial.others.applies_a_part(one) else LASTING)
+    ]
     leaving = chance.sample(may_leave, len(may_leave) // 2)
     staying = [one for one in trial.samples if one not in leaving]
     shared = [one for one in leaving[::2] if manifests(one)[2].keys() > IDENTITY]

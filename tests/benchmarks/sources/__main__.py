@@ -20,7 +20,7 @@ from tests.support.plane import ensure_plane
 if TYPE_CHECKING:
     from tests.benchmarks.controller.jobs import Figure
 
-JOBS = ("commit", "unchanged", "fetch", "artifact", "memory")
+JOBS = ("commit", "unchanged", "fetch", "artifact", "memory", "silent")
 NOTES = """\
 Times are medians. Requests are those of the audit log, without those about Leases, and those in
 the log of the Git server. Memory is PSS, once a second, the largest sum over all processes of the
@@ -82,6 +82,17 @@ def main(
                 figures += bundle_jobs.memory(
                     site, folder / "large", repositories, size, controller_arguments
                 )
+        if "silent" in names:
+            for number, (shape, timeout) in enumerate((((10, 4), "60s"), ((2, 12), "10m"))):
+                with audited_site(binaries, folder / f"silent-{number}") as site:
+                    figures += bundle_jobs.silent(
+                        site,
+                        folder / f"silent-{number}-host",
+                        shape,
+                        timeout,
+                        4 * rounds,
+                        controller_arguments,
+                    )
     click.echo(report(figures, load, NOTES))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import statistics
 import time
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from tests.benchmarks.controller.site import (
 )
 from tests.support.controller import Tenant
 from tests.support.git_servers import HttpsSite, git_site
+from tests.support.listening import listening
 from tests.support.remote_bundles import git_credentials, git_source
 
 if TYPE_CHECKING:
@@ -204,6 +206,53 @@ def memory(
     yield Figure(job, "memory without git's", f"{most:.0f} MiB", "≤ 200 MiB", most <= 200)
     yield Figure(job, "of each process", " ".join(f"{part / MIB:.0f}" for part in peak.parts))
     yield Figure(job, "all applied", f"{seconds:.0f} s")
+
+
+def silent(
+    site: Site,
+    folder: Path,
+    shape: tuple[int, int],
+    timeout: str,
+    rounds: int,
+    arguments: tuple[str, ...],
+) -> Iterator[Figure]:
+    """Commit to repositories of one host, while others are on a host that never answers.
+
+    ``shape`` is how many namespaces have silent sources, and how many each.
+    """
+    namespaces, each = shape
+    job = f"{namespaces} namespaces with {each} silent sources each, timeout {timeout}"
+    with git_site(folder / "git", login="me:password") as git, listening(_say_nothing) as port:
+        running = Running(site.plane, folder / "log", *LOOPBACK, *arguments)
+        *teams, victim = site.make_namespaces(namespaces + 1)
+        for team in teams:
+            tenant = Tenant(site.api, team)
+            for number in range(each):
+                url = f"https://127.0.0.1:{port}/r{number}.git"
+                given = {"url": url, "interval": "5s", "timeout": timeout}
+                tenant.bundle(f"r{number}", source={"git": given})
+        tenant = Tenant(site.api, victim)
+        git_credentials(tenant, git)
+        repository = git.repository("web")
+        repository.commit(files(0))
+        tenant.bundle("web", source=git_source(git, path="apps/app-0"), interval="1h")
+        tenant.ready("web")
+        times = []
+        for turn in range(rounds):
+            oid = repository.commit(files(0, f"value-{turn}"))
+            began = time.monotonic()
+            tenant.applied("web", f"main@sha1:{oid}")
+            times.append(time.monotonic() - began)
+        running.stop()
+    worst = max(times)
+    what = f"commit to applied, interval 1 s, the slowest of {rounds}"
+    yield Figure(job, what, f"{worst:.1f} s", "≤ 3 s", worst <= 3)
+    yield Figure(job, "the median", f"{statistics.median(times):.1f} s")
+
+
+def _say_nothing(connection: socket.socket) -> None:
+    while connection.recv(65536):
+        pass
 
 
 def _large(git: HttpsSite, name: str, number: int, size: int) -> Repository:

@@ -1,4 +1,4 @@
-"""One look at a source: what is new gets into the cache, and what is not trusted does not."""
+"""A check and a fetch: what is new gets into the cache, and what is not trusted does not."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from applyprune.controller.fetch import RemoteSource, SourceCache, SourceVerification, fetch_source
-from applyprune.controller.task import FetchResult, FetchTask, SourceContent
+from applyprune.controller.fetch import (
+    RemoteSource,
+    SourceCache,
+    SourceVerification,
+    check_source,
+    fetch_source,
+)
+from applyprune.controller.task import CheckResult, CheckTask, FetchResult, FetchTask, SourceContent
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.archive import ArchiveSource
 from applyprune.sources.oci_artifact import OciRef, OciSource, push
@@ -44,10 +50,18 @@ def cache(tmp_path: Path) -> SourceCache:
     return SourceCache(tmp_path / "cache", 1 << 30)
 
 
+def check(remote: RemoteSource, tip: bytes = b"") -> CheckResult:
+    """Return what the reference means now."""
+    found = check_source(CheckTask(pickle.dumps(remote), 30.0, tip))
+    assert found.problem is None
+    return found
+
+
 def task_of(remote: RemoteSource, *paths: str, tip: bytes = b"") -> FetchTask:
-    """Return a look for paths of which nothing is known."""
+    """Return the fetch of paths of which nothing is known, as a check has just found them."""
     known: Mapping[str, SourceContent | None] = dict.fromkeys(paths)
-    return FetchTask(pickle.dumps(remote), remote.place(SECRET), 30.0, known, tip)
+    found = tip or check(remote).tip
+    return FetchTask(pickle.dumps(remote), remote.place(SECRET), 30.0, known, found)
 
 
 def content(fetched: FetchResult, path: str) -> SourceContent:
@@ -76,49 +90,51 @@ def test_each_path_has_its_own_content(site: HttpsSite, cache: SourceCache) -> N
     assert cache.read(web.artifact) == {"web/a.yaml": b"a: 1"}
 
     second = repository.commit({"web/a.yaml": "a: 2"})
-    task = replace(task, paths={"web": web, "api": api}, tip=fetched.tip)
-    moved = fetch_source(task, cache)
-    assert moved.paths.keys() == {"web"}
-    assert content(moved, "web").revision == f"main@sha1:{second}"
-    assert moved.tip != fetched.tip
+    moved = check(remote, task.tip)
+    assert moved.is_new
+    task = replace(task, paths={"web": web, "api": api}, tip=moved.tip)
+    fetched = fetch_source(task, cache)
+    assert fetched.paths.keys() == {"web"}
+    assert content(fetched, "web").revision == f"main@sha1:{second}"
 
-    # Nothing new: the tip is the very same, and nothing is fetched.
+    # Nothing new: the tip is the very same.
     site.requests.clear()
-    task = replace(task, paths={"web": content(moved, "web"), "api": api}, tip=moved.tip)
-    assert fetch_source(task, cache) == FetchResult(moved.tip)
+    assert check(remote, moved.tip) == CheckResult(moved.tip)
     service = "/web.git/info/refs?service=git-upload-pack"
     assert site.paths() == [f"GET {service}", "POST /web.git/git-upload-pack"]
 
 
-def test_new_path_is_read_without_a_look_at_the_reference(
-    site: HttpsSite, cache: SourceCache
-) -> None:
+def test_new_path_is_read_of_what_the_check_has_found(site: HttpsSite, cache: SourceCache) -> None:
     """Its content is that of the commit which the others have."""
     repository = site.repository()
     first = repository.commit(FILES)
     remote = RemoteSource(site.source())
-    fetched = fetch_source(task_of(remote, "web"), cache)
+    task = task_of(remote, "web")
+    fetch_source(task, cache)
     repository.commit({"api/b.yaml": "b: 2"})
-    task = replace(task_of(remote, "api", tip=fetched.tip), checks_ref=False)
-    assert content(fetch_source(task, cache), "api").revision == f"main@sha1:{first}"
+    fetched = fetch_source(replace(task, paths={"api": None}), cache)
+    assert content(fetched, "api").revision == f"main@sha1:{first}"
 
 
-def test_archive_for_a_new_path_hides_no_change(cache: SourceCache, tmp_path: Path) -> None:
-    """The server has only the newest: what has changed in it is found by the next look."""
-    folder = tmp_path / "files"
-    folder.mkdir()
-    with tls_site.site(tls_site.files_of(folder)) as server:
+def test_archive_without_a_version_is_fetched_to_be_compared(
+    cache: SourceCache, tmp_path: Path
+) -> None:
+    """Each check says that it may be new; a fetch of the same is no news."""
+    served = tls_site.files_of(tmp_path)
+
+    def answer(call: tls_site.Call) -> tls_site.Answer:
+        return replace(served(call), headers={})
+
+    with tls_site.site(answer) as server:
         credentials = SourceCredentials(ca=server.ca)
         remote = RemoteSource(ArchiveSource(f"{server.url}/x.tar.gz", credentials=credentials))
-        publish(folder, FILES)
-        first = fetch_source(task_of(remote, "web"), cache)
-        publish(folder, {**FILES, "web/a.yaml": "a: 2"})
-        known = {"web": content(first, "web")}
-        task = replace(task_of(remote, tip=first.tip), paths=known, checks_ref=False)
-        assert fetch_source(task, cache) == FetchResult(first.tip)
-        added = fetch_source(replace(task, paths={"api": None}), cache)
-        known["api"] = content(added, "api")
-        moved = fetch_source(replace(task, tip=added.tip, paths=known, checks_ref=True), cache)
+        publish(tmp_path, FILES)
+        task = task_of(remote, "web")
+        known = {"web": content(fetch_source(task, cache), "web")}
+        assert check(remote, task.tip) == CheckResult(task.tip, is_new=True)
+        assert fetch_source(replace(task, paths=known), cache) == FetchResult()
+        publish(tmp_path, {**FILES, "web/a.yaml": "a: 2"})
+        moved = fetch_source(replace(task, paths=known), cache)
     assert moved.paths.keys() == {"web"}
     assert cache.read(content(moved, "web").artifact) == {"web/a.yaml": b"a: 2"}
 

@@ -113,3 +113,20 @@ def test_bundles_that_cannot_be_listed_are_not_healthy(
     assert "the Bundles cannot be listed or watched for" in reason
     assert "127.0.0.1" in reason
     assert health.broken() == ""
+
+
+def test_sources_that_nobody_reads_are_not_healthy(unwatched: Watches, clock: ManualClock) -> None:
+    """Neither the checks nor the fetches; what waits for its share of a silent host is well."""
+    checks, fetches = (WorkQueue(4, min_gap=0, clock=clock) for _ in "12")
+    health = Health(unwatched.queue, unwatched, threads=ALIVE, checks=(checks, fetches))
+    for number in range(3):
+        checks.add(("shop", f"silent-{number}"))
+        checks.set_cluster(("shop", f"silent-{number}"), "192.0.2.1")
+    assert checks.get() == ("shop", "silent-0")
+    clock.advance(61)
+    assert (health.unserved(), checks.oldest) == ("", 61)
+    fetches.add(A)
+    clock.advance(60)
+    assert health.unserved() == ""
+    clock.advance(1)
+    assert health.unserved() == "no source has been read for 122 s; sources due: 1"

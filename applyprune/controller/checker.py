@@ -1,0 +1,143 @@
+"""The process that checks sources on other hosts, many at once, and the handle that holds it.
+
+A check that waits for a server holds a thread there, and no worker.
+"""
+
+from __future__ import annotations
+
+import threading
+from itertools import count
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+
+from applyprune.controller.reasons import Limit
+from applyprune.controller.task import CheckResult, CheckTask
+from applyprune.controller.worker import (
+    OUT_OF_MEMORY,
+    Check,
+    LimitExceeded,
+    WorkerHandle,
+    WorkerSettings,
+    WorkerStarted,
+    WorkerUnavailable,
+    begin_process,
+    end_process,
+    limit_cpu,
+    limit_memory,
+    problem_of_bug,
+)
+from applyprune.system.fork_server import Connection
+from applyprune.values import dataclass, field
+
+_STACK = 1 << 20
+"""Bytes for the stack of a thread: each counts for the memory of the process."""
+_GRACE = 10.0
+"""Seconds after its time in which a check must have ended; else the process is ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A message from the process: a check has ended."""
+
+    number: int
+    result: CheckResult
+
+
+def check_sources(connection: Connection, settings: WorkerSettings) -> None:
+    """Check what the parent sends, each in a thread, until it closes the connection."""
+    begin_process(settings)
+    threading.stack_size(_STACK)
+    limit_memory(settings.limits)
+    sends = Lock()
+    try:
+        connection.send(WorkerStarted())
+        while True:
+            asked: Check = connection.recv()
+            limit_cpu(settings.limits)
+            Thread(target=_check, args=(connection, sends, asked), daemon=True).start()
+    except (MemoryError, RuntimeError):
+        # No thread can be started.
+        end_process(OUT_OF_MEMORY)
+    except (EOFError, OSError):
+        end_process(0)  # the parent is gone
+
+
+def _check(connection: Connection, sends: Lock, asked: Check) -> None:
+    # Here, because the parent names `check_sources` and must stay small.
+    from applyprune.controller.fetch import check_source
+
+    try:
+        try:
+            result = check_source(asked.task)
+        except Exception as error:  # noqa: BLE001
+            result = CheckResult(asked.task.tip, problem=problem_of_bug(error))
+        with sends:
+            connection.send(Checked(asked.number, result))
+    except MemoryError:
+        end_process(OUT_OF_MEMORY)
+    except OSError:
+        end_process(0)
+
+
+@dataclass(slots=True)
+class Checker:
+    """Holds the process, which is started again after it has ended; thread-safe."""
+
+    handle: WorkerHandle
+    _waiting: dict[int, SimpleQueue[CheckResult | LimitExceeded | WorkerUnavailable]] = field(
+        default_factory=dict
+    )
+    _numbers: count[int] = field(default_factory=count)
+    _reader: Thread | None = None
+    _lock: Lock = field(default_factory=Lock)
+
+    def check(self, task: CheckTask) -> CheckResult:
+        """Check a source; raises LimitExceeded if the process had to be ended.
+
+        Raises WorkerUnavailable if none can be started, or the controller is stopping.
+        """
+        answer: SimpleQueue[CheckResult | LimitExceeded | WorkerUnavailable] = SimpleQueue()
+        number = next(self._numbers)
+        with self._lock:
+            self._start()
+            self._waiting[number] = answer
+            self.handle.send(Check(number, task))
+        try:
+            found = answer.get(timeout=task.timeout + _GRACE)
+        except Empty:
+            self.handle.kill()
+            raise LimitExceeded(Limit.TIME, f"it took longer than {task.timeout:g} s") from None
+        finally:
+            self._waiting.pop(number, None)
+        if isinstance(found, CheckResult):
+            return found
+        raise found
+
+    def end(self) -> None:
+        """Start no process any more, and end the one that runs: nothing is lost with it."""
+        self.handle.end()
+        self.handle.kill()
+
+    def _start(self) -> None:
+        if self._reader is not None:
+            return
+        self.handle.start()
+        if (connection := self.handle.connection) is None:
+            raise WorkerUnavailable("the process that checks sources has ended")
+        self._reader = Thread(
+            target=self._read, args=(connection,), name="applyprune-checked", daemon=True
+        )
+        self._reader.start()
+
+    def _read(self, connection: Connection) -> None:
+        """Give each result to the thread that waits for it, until the process has ended."""
+        try:
+            while True:
+                done: Checked = connection.recv()
+                if (answer := self._waiting.get(done.number)) is not None:
+                    answer.put(done.result)
+        except (EOFError, OSError):
+            with self._lock:
+                error, self._reader = self.handle.ended(), None
+                for answer in self._waiting.values():
+                    answer.put(error)
