@@ -253,7 +253,9 @@ def _prune(trial: Trial, chance: random.Random, *, is_ours: bool) -> None:
     ]
     leaving = chance.sample(may_leave, len(may_leave) // 2)
     staying = [one for one in trial.samples if one not in leaving]
-    shared = [one for one in leaving[::2] if manifests(one)[2].keys() > IDENTITY]
+    shared = [
+        one for one in leaving[::2] if one.kind not in kept and manifests(one)[2].keys() > IDENTITY
+    ]
     for one in shared:
         trial.others.run(one)
     for one in staying:

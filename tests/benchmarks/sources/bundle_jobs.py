@@ -230,12 +230,13 @@ def silent(
             for number in range(each):
                 url = f"https://127.0.0.1:{port}/r{number}.git"
                 given = {"url": url, "interval": "5s", "timeout": timeout}
-                tenant.bundle(f"r{number}", source={"git": given})
+                tenant.bundle(f"r{number}", source={"git": given}, serviceAccountName="deployer")
         tenant = Tenant(site.api, victim)
         git_credentials(tenant, git)
         repository = git.repository("web")
         repository.commit(files(0))
-        tenant.bundle("web", source=git_source(git, path="apps/app-0"), interval="1h")
+        source = git_source(git, path="apps/app-0")
+        tenant.bundle("web", source=source, interval="1h", serviceAccountName="deployer")
         tenant.ready("web")
         times = []
         for turn in range(rounds):
