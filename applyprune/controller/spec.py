@@ -1,7 +1,8 @@
 """The spec of a Bundle, parsed and validated, with all that its CRD cannot check.
 
 pydantic checks the types. It reports all faults at once, each with the path of its field, and
-generates the schema that a test compares with the CRD (``deploy/crd.yaml``) in both directions.
+generates the schema that a test compares with the CRD (``deploy/crd.yaml``) in both directions. The
+docstring of each field is its description there, and so in ``kubectl explain``.
 """
 
 from __future__ import annotations
@@ -416,7 +417,9 @@ class SourceRef:
     """A ConfigMap or Secret whose values are manifests; without ``keys``, all values."""
 
     name: ObjectName
+    """The name of the ConfigMap or Secret."""
     keys: tuple[str, ...] = ()
+    """The keys to read, in this order. By default all keys."""
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -424,6 +427,7 @@ class SecretRef:
     """A Secret of the Bundle's namespace."""
 
     name: ObjectName
+    """The name of the Secret."""
 
 
 class GitVerifyMode(StrEnum):
@@ -441,7 +445,9 @@ class GitVerify:
     """Whose signatures a Git source must have: ``*.asc`` and ``*.sshpub`` of a Secret."""
 
     secret_ref: SecretRef
+    """The Secret with the public keys: *.asc for OpenPGP, *.sshpub for SSH."""
     mode: GitVerifyMode = GitVerifyMode.HEAD
+    """What must be signed."""
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -449,11 +455,15 @@ class GitRefSpec:
     """What of a repository is followed; without a field, its default branch."""
 
     branch: RefName = ""
+    """A branch."""
     tag: RefName = ""
+    """A tag."""
     semver: str = ""
-    """A range of versions; the highest tag in it."""
+    """A range of versions, such as ">=1.2.0 <2.0.0". The highest tag in it."""
     name: Annotated[str, AfterValidator(_full_ref)] = ""
+    """A whole reference, such as refs/pull/420/head."""
     commit: Annotated[str, _matching(_COMMIT, "a whole commit ID")] = ""
+    """A whole commit ID; branch may say where it is."""
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -461,12 +471,21 @@ class GitSpec:
     """A Git repository; times are in seconds."""
 
     url: Annotated[str, AfterValidator(_git_url)]
+    """https://HOST/PATH or ssh://USER@HOST/PATH, without a password."""
     ref: GitRefSpec = GitRefSpec()
+    """What is followed; by default the default branch. If several are given: commit, name, semver,
+    tag, branch, the first of these."""
     path: SourcePath = ""
+    """The folder or file to apply. By default all of it. A kustomization is built."""
     interval: Seconds = 60.0
+    """How often to look for a new commit."""
     timeout: Seconds = 60.0
+    """How long one look may take, with its download; at most ten minutes."""
     secret_ref: SecretRef | None = None
+    """The Secret of the Bundle's namespace with the credentials: username and password, or
+    bearerToken, or identity and known_hosts; ca.crt for the CA of the server."""
     verify: GitVerify | None = None
+    """Whose signatures it must have."""
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -474,7 +493,9 @@ class OciVerify:
     """Whose signatures an artifact must have: ``*.pub`` of a Secret."""
 
     secret_ref: SecretRef
+    """The Secret with the public keys: *.pub."""
     provider: Annotated[Literal["cosign"], _one_word("cosign")] = "cosign"
+    """Who has signed. Only signatures by a key are verified."""
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -482,9 +503,11 @@ class OciRefSpec:
     """Which version of an artifact is followed; without a field, the tag latest."""
 
     tag: Annotated[str, _matching(_TAG, "the name of a tag")] = ""
+    """A tag."""
     semver: str = ""
-    """A range of versions; the highest tag in it."""
+    """A range of versions, such as ">=1.2.0 <2.0.0". The highest tag in it."""
     digest: Digest = ""
+    """sha256 and 64 hexadecimal digits."""
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -492,13 +515,23 @@ class OciSpec:
     """An artifact in an OCI registry; times are in seconds."""
 
     url: Annotated[str, AfterValidator(_oci_url)]
+    """oci://HOST/NAME, without a tag."""
     ref: OciRefSpec = OciRefSpec()
+    """What is followed; by default the tag latest. If several are given: digest, semver, tag, the
+    first of these."""
     path: SourcePath = ""
+    """The folder or file to apply. By default all of it. A kustomization is built."""
     interval: Seconds = 60.0
+    """How often to look for another digest."""
     timeout: Seconds = 60.0
+    """How long one look may take, with its download; at most ten minutes."""
     secret_ref: SecretRef | None = None
+    """The Secret of the Bundle's namespace with the credentials, of the type
+    kubernetes.io/dockerconfigjson."""
     cert_secret_ref: SecretRef | None = None
+    """The Secret with ca.crt, tls.crt and tls.key."""
     verify: OciVerify | None = None
+    """Whose signatures it must have."""
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -506,12 +539,19 @@ class ArchiveSpec:
     """A tar archive at an HTTPS URL; times are in seconds."""
 
     url: Annotated[str, AfterValidator(_archive_url)]
+    """https://HOST/PATH that ends in .tar.gz, .tgz or .tar."""
     digest: Digest = ""
+    """sha256 and 64 hexadecimal digits, which the archive must have."""
     path: SourcePath = ""
+    """The folder or file to apply. By default all of it. A kustomization is built."""
     interval: Seconds = 60.0
+    """How often to look for another archive."""
     timeout: Seconds = 60.0
+    """How long one look may take, with its download; at most ten minutes."""
     secret_ref: SecretRef | None = None
+    """The Secret of the Bundle's namespace with username and password, or bearerToken."""
     cert_secret_ref: SecretRef | None = None
+    """The Secret with ca.crt, tls.crt and tls.key."""
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -519,11 +559,17 @@ class BundleSource:
     """The source of the manifests: exactly one of the fields is set."""
 
     inline: str | None = field(default=None, repr=False)
+    """YAML documents."""
     config_map_refs: tuple[SourceRef, ...] = ()
+    """ConfigMaps of the Bundle's namespace whose values are YAML documents."""
     secret_refs: tuple[SourceRef, ...] = ()
+    """Secrets of the Bundle's namespace whose values are YAML documents."""
     git: GitSpec | None = None
+    """A Git repository."""
     oci: OciSpec | None = None
+    """An artifact in an OCI registry, as applyprune push or Flux writes it."""
     archive: ArchiveSpec | None = None
+    """A tar archive."""
 
     @property
     def remote(self) -> GitSpec | OciSpec | ArchiveSpec | None:
@@ -552,7 +598,10 @@ class Decryption:
     """How encrypted files of a source are decrypted: ``*.agekey`` and ``*.asc`` of a Secret."""
 
     secret_ref: SecretRef
+    """The Secret of the Bundle's namespace with the private keys: *.agekey for age, *.asc for
+    OpenPGP."""
     provider: Annotated[Literal["sops"], _one_word("sops")] = "sops"
+    """Who has encrypted them."""
 
 
 # The other fields; pydantic needs each type before its use.
@@ -563,7 +612,9 @@ class Contention:
     """How often the same field is reverted in which period before its object is left alone."""
 
     reverts: Annotated[StrictInt, Field(ge=1, le=100)] = 5
+    """How often a field is set back in the period."""
     within: Seconds = 600.0
+    """The period."""
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -571,7 +622,14 @@ class DriftSpec:
     """What happens to drift."""
 
     policy: DriftPolicy = DriftPolicy.CORRECT
+    """Correct sets back what an update has changed or removed, and creates what was deleted; it
+    never deletes, and a field that another manager applies stays a conflict. Report only reports
+    it, in the condition Drifted. Ignore does not even report it. With both, an object is written
+    only when its manifest changes, and then as a whole."""
     contention: Contention = Contention()
+    """When Correct stops: if the same field was set back so often in the period, and the same
+    manager changes it again, its object is left alone until the manager is quiet for that period,
+    or the source, the spec or the annotation reconcile-now changes."""
 
 
 class DeletionPolicy(StrEnum):
@@ -589,8 +647,9 @@ class SecretKeyRef:
     """A Secret of the Bundle's namespace, and a key of it."""
 
     name: ObjectName
+    """The name of the Secret."""
     key: str = ""
-    """Empty for ``value`` or, if that is missing, ``value.yaml``."""
+    """The key. By default value or, without it, value.yaml."""
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -598,6 +657,7 @@ class KubeConfig:
     """How to reach another cluster."""
 
     secret_ref: SecretKeyRef
+    """The Secret of the Bundle's namespace with a kubeconfig that contains all it needs."""
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -605,8 +665,13 @@ class Prune:
     """What happens to objects that have left the source."""
 
     enabled: StrictBool = True
+    """Whether to delete objects that have left the source."""
     max_prune: MaxPrune = None
+    """How many objects a prune may delete, as a number or as a percentage of the set's live objects
+    ("30%"). By default 5, or 30 % if that is more, and at most half; and the source must have an
+    object in common with the set."""
     allow_empty: StrictBool = False
+    """Whether to allow an empty source."""
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -614,8 +679,9 @@ class Dependency:
     """A Bundle of the same namespace that must be ready first."""
 
     name: ObjectName
+    """The name of the Bundle."""
     ready_when: Expression = ""
-    """A CEL expression; if it is empty, the condition Ready must be true."""
+    """A CEL expression over that Bundle as self. It replaces the check of the condition Ready."""
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -623,9 +689,9 @@ class IgnoreFields:
     """Fields that are left to other field managers."""
 
     fields: tuple[Pointer, ...]
-    """JSON pointers."""
+    """JSON pointers, such as /spec/replicas."""
     kind: str = ""
-    """KIND or KIND.GROUP; empty for all kinds."""
+    """KIND or KIND.GROUP. By default every kind."""
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -633,31 +699,73 @@ class Spec:
     """The spec of a Bundle; times are in seconds."""
 
     source: BundleSource
+    """Where the manifests are. Give exactly one."""
     decryption: Decryption | None = None
+    """How encrypted files of the source are decrypted."""
     interval: Seconds = 600.0
+    """How often to reconcile when nothing has changed."""
     retry_interval: Seconds = 30.0
+    """How soon to retry after a failure. It doubles each time, up to interval; up to two minutes
+    while a kind, source, account, right, kubeconfig or other cluster is missing."""
     timeout: Seconds = 300.0
+    """How long each wait may take, for readiness and deletions; other Bundles do not wait for it. A
+    deleted Bundle whose account may not remove its objects goes after this time too."""
     suspend: StrictBool = False
+    """Whether to suspend the Bundle. Then nothing happens, not even cleanup."""
     prune: Prune = Prune()
+    """What happens to objects that have left the source."""
     drift: DriftSpec = DriftSpec()
+    """What happens to what others have changed, removed or deleted since the last apply."""
     approval: Approval = Approval.AUTOMATIC
+    """Which plans wait for the annotation applyprune.dev/approve. Automatic: a prune that a guard
+    refuses. Prune: every deletion; the rest is applied. Always: every change; until then nothing is
+    written."""
     wait: StrictBool = False
+    """Whether to wait until everything is ready, and prune only then. If not, it waits only for
+    what may still need an object that is pruned."""
     fail_fast: StrictBool = False
+    """Whether a wait ends at the first problem, even if it may pass: a crash, an image that cannot
+    be pulled, a quota, no node."""
     ready_when: tuple[KindRule, ...] = ()
+    """When objects of a kind are ready, each as KIND.GROUP=CEL: a CEL expression over the live
+    object as self. It replaces the rule of the kind wherever the Bundle waits. The annotation
+    applyprune.dev/ready-when of an object comes first."""
     force_conflicts: StrictBool = False
+    """Whether to take fields that other field managers own."""
     adopt: Adopt = Adopt.UNOWNED
+    """Which existing objects the set may adopt."""
     adopt_as: Ownership = Ownership.ADOPTED
+    """How to record what is adopted. A later prune deletes owned objects, and orphans adopted ones.
+    What another tool may run is owned only with adopt: all."""
     recreate: StrictBool = False
+    """Whether to delete and re-create an object to change an immutable field."""
     helm_hooks: HelmHooks = HelmHooks.REFUSE
+    """What to do with the install and upgrade hooks of a chart: leave them out, or apply them like
+    other objects. Test, delete and rollback hooks are always left out."""
     target_namespace: Label = ""
+    """The namespace of manifests without one. By default the Bundle's own."""
     kube_config: KubeConfig | None = None
-    """The cluster of the objects; None for that of the Bundle."""
+    """The cluster to apply to. By default the cluster of the Bundle. The inventory is there too, in
+    the namespace with the name of the Bundle's."""
     service_account_name: ObjectName = "default"
+    """The ServiceAccount of the Bundle's namespace that the controller acts as. With kubeConfig, it
+    only reads the source and the kubeconfig."""
     depends_on: tuple[Dependency, ...] = ()
+    """Bundles of the same namespace that must be ready first."""
     deletion_policy: DeletionPolicy = DeletionPolicy.MIRROR
+    """What happens to the objects when the Bundle is deleted. MirrorPrune is Delete if
+    prune.enabled is true, and Orphan if not; the other policies apply in both cases. Delete deletes
+    them, and removes the Bundle even if finalizers still hold some of them at the timeout;
+    WaitForTermination removes it only when all are gone; Orphan leaves the objects in the cluster,
+    without the set's label and field manager."""
     inventory_name: str = ""
+    """The name of the set. By default that of the Bundle. The Bundle takes over a set from the
+    command line only if this name is given, even if it is the same."""
     ignore_fields: tuple[IgnoreFields, ...] = ()
+    """Fields that are sent at creation and then left to other field managers."""
     no_default_ignore: tuple[DefaultRule, ...] = ()
+    """Default rules that are switched off. They leave to other field managers what controllers
+    usually set."""
 
 
 SPEC: TypeAdapter[Spec] = TypeAdapter(Spec)

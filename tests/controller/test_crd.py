@@ -214,3 +214,32 @@ def test_bounds_of_the_status_are_in_the_schema() -> None:
     assert schema("status", "pendingPlan", "scope")["enum"] == list(Scope)
     wanted = {count_key(fate) for fate in Fate if fate is not Fate.LEAVE} | {"cascaded"}
     assert schema("status", "pendingPlan", "counts")["properties"].keys() == wanted
+
+
+OF_THE_SERVER = {"apiVersion", "kind", "metadata"}
+"""The server describes these itself."""
+
+
+def fields_of(said: dict[str, Any], where: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each field below a schema by its path."""
+    for name, part in said.get("properties", {}).items():
+        yield f"{where}{name}", part
+        yield from fields_of(part.get("items", part), f"{where}{name}.")
+
+
+DESCRIBED = {path: one for path, one in fields_of(schema()) if path not in OF_THE_SERVER}
+
+
+def test_every_field_has_a_description() -> None:
+    """``kubectl explain`` shows it, and nothing else."""
+    assert {"spec", "spec.source.git.ref.semver", "status.conditions.type"} <= DESCRIBED.keys()
+    assert [path for path, one in DESCRIBED.items() if not one.get("description")] == []
+
+
+@pytest.mark.parametrize("path", DESCRIBED)
+def test_description_is_a_sentence(path: str) -> None:
+    """It ends as one, and begins with a capital letter or with a word that is written so."""
+    meaning = DESCRIBED[path]["description"]
+    assert meaning.endswith("."), meaning
+    first = meaning.split()[0]
+    assert first[0].isupper() or first.startswith(("https:", "oci:", "sha256")), meaning

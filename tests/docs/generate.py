@@ -21,7 +21,7 @@ import applyprune
 from applyprune import errors
 from applyprune.cli.main import cli
 from tests.benchmarks import documents
-from tests.docs import config_schema
+from tests.docs import bundle_crd, config_schema
 from tests.docs.pages import PAGES, ROOT
 from tests.support.package import tree
 
@@ -369,6 +369,9 @@ def generated() -> Mapping[str, str]:
 
 
 if __name__ == "__main__":
+    # First: the page of the Bundle is made of it.
+    crd = bundle_crd.crd_text(bundle_crd.FILE.read_text(encoding="utf-8"))
+    bundle_crd.FILE.write_text(crd, encoding="utf-8")
     for name, text in generated().items():
         (ROOT / name).write_text(text, encoding="utf-8")
     config_schema.FILE.write_text(config_schema.config_schema(), encoding="utf-8")
