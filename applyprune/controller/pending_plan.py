@@ -192,7 +192,7 @@ def withheld_sets(
 ) -> Mapping[str, str]:
     """Return why a Bundle may not adopt from sets; ``owners`` has an object of each, by its label.
 
-    What cannot be known counts as an approval.
+    Empty for a set from which it may. What cannot be known counts as an approval.
     """
     known: dict[str, Sequence[LiveObject]] = {}
     withheld: dict[str, str] = {}
@@ -206,8 +206,7 @@ def withheld_sets(
         except ApplypruneError as error:
             where = f" of namespace {namespace}" if namespace else ""
             why = f"the controller cannot read the Bundles{where}: {error.message}"
-        if why:
-            withheld[label] = why
+        withheld[label] = why
     return withheld
 
 

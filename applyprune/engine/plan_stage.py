@@ -137,7 +137,10 @@ class RunRequest:
     observation: HolderObservation | None = None
     """What an earlier run of this machine has seen of the lock's holder; None if nothing."""
     withholds: Callable[[Mapping[str, LiveObject]], Mapping[str, str]] | None = None
-    """Says why no object may be adopted from sets, by their labels and an object of each."""
+    """Says why no object may be adopted from sets, by their labels and an object of each.
+
+    Empty for a set that gives objects.
+    """
 
 
 def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, None, PlanStage]:
@@ -412,7 +415,7 @@ def _with_withheld(
     states = (snapshot.states.get(one.ref) for one in desired)
     objects = (state for state in states if isinstance(state, LiveObject))
     owners = {label: live for live in objects if (label := foreign_label(live, context.applyset))}
-    return replace(snapshot, withheld=request.withholds(owners)) if owners else snapshot
+    return replace(snapshot, withheld=request.withholds(owners) if owners else {})
 
 
 def _read(

@@ -91,7 +91,7 @@ def existing_step(
     # The record of an interrupted adoption does not say that it was meant.
     is_free = judged in {Owner.NOBODY, Owner.CLAIMED}
     tool = owned_by_tool(live, applyset) if is_free else ""
-    withheld = snapshot.withheld.get(foreign_label(live, applyset), "")
+    withheld = _withheld(foreign_label(live, applyset), snapshot)
     problem = obstacle(desired, live, judged, options, unproven, tool, withheld)
     if problem is not None:
         # An existing entry stays; an object that is not ours gets no entry.
@@ -164,6 +164,14 @@ def existing_step(
     if not known or entry is None:
         return step
     return recreated_on_change(step, entry, applyset, options)
+
+
+def _withheld(label: str, snapshot: ClusterSnapshot) -> str:
+    """Return why no object may be adopted from the set with a label; empty if it may."""
+    if not label or snapshot.withheld is None:
+        return ""
+    # The object has got the label since the sets were asked about.
+    return snapshot.withheld.get(label, "it was taken by that set during this run")
 
 
 def _owner_and_migration(

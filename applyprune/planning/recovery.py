@@ -125,8 +125,11 @@ class ClusterSnapshot:
     """Kinds without an entry that the inventory's annotation names, unless none has an object."""
     others: Mapping[str, OtherSet] = field(default_factory=dict, hash=False)
     """The set of each foreign label that a listed object has, by the label."""
-    withheld: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Why no object may be adopted from a set, by the label of the set."""
+    withheld: Mapping[str, str] | None = field(default=None, hash=False)
+    """Why no object may be adopted from a set, by its label; empty for a set that gives objects.
+
+    None if every set does.
+    """
     autoscalers: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
     """The HorizontalPodAutoscalers that may target objects of the input, in full."""
     pruned_autoscalers: frozenset[str] = frozenset()

@@ -2118,7 +2118,8 @@ MUTATIONS = (
         ("withheld-set",),
         "if .*:",
         "if 0:",
-        "tests/controller/test_approvals.py::test_set_with_an_approval_is_not_adopted_from",
+        "tests/planning/plan/test_plan.py::"
+        "test_object_of_a_set_with_an_approval_is_refused[its set has an approval]",
     ),
     Mutation(
         "the approval that is as strict",

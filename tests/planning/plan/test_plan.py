@@ -88,6 +88,29 @@ def test_desired_object_gets_its_fate(name: str) -> None:
     assert (step.problem is not None) == (expected is Fate.REFUSE)
 
 
+OTHER_LABEL = "applyset-other-v1"
+WITHHELD: dict[str, tuple[dict[str, str] | None, State, str]] = {
+    "nobody was asked": (None, OTHER_SET, ""),
+    "its set gives it": ({OTHER_LABEL: ""}, OTHER_SET, ""),
+    "its set has an approval": ({OTHER_LABEL: "no"}, OTHER_SET, "no"),
+    "another set has one": ({OTHER_LABEL: "", "applyset-x-v1": "no"}, OTHER_SET, ""),
+    "it got its label later": ({}, OTHER_SET, "it was taken by that set during this run"),
+    "it has none": ({}, FOREIGN, ""),
+    "it is ours": ({}, THERE, ""),
+}
+
+
+@pytest.mark.parametrize("name", WITHHELD)
+def test_object_of_a_set_with_an_approval_is_refused(name: str) -> None:
+    """With --adopt=all too."""
+    withheld, state, why = WITHHELD[name]
+    known = inventory(*((ENTRY,) if state is THERE else ()))
+    snapshot = ClusterSnapshot({ONE.ref: state}, withheld=withheld)
+    options = options_of(adopt=Adopt.ALL)
+    (step,) = make_plan([ONE], known, snapshot, TARGET, options).applies
+    assert (step.problem.reason if step.problem is not None else "") == why
+
+
 def test_set_of_an_object_is_named_by_its_field_manager() -> None:
     """Where the manager is that of the label's set; else the label is all that there is."""
     theirs = ApplySetIdentity("web", "shop")
