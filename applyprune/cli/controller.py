@@ -16,16 +16,18 @@ import click
 from applyprune.cli.main import Command
 from applyprune.cli.options import (
     RunCommand,
+    apply_options,
     cluster_options,
     duration,
+    execution_options,
+    guard_options,
     namespaces_option,
     not_empty,
-    record_options,
-    timeout_option,
+    removal_options,
 )
 from applyprune.cli.reporting import reporting_options, show_unchanged_option
 from applyprune.errors import UsageError
-from applyprune.model.options import CONTROLLER_NAMESPACE, Mode, WaitMode
+from applyprune.model.options import CONTROLLER_NAMESPACE, WaitMode
 from applyprune.sources.documents import read_documents
 from applyprune.sources.yaml import Document
 from applyprune.system.processes import require_posix
@@ -267,10 +269,16 @@ _SET = "applyprune"
 """The name of the controller's set."""
 
 
-@click.command(cls=RunCommand)
+@click.command(
+    cls=RunCommand,
+    # What kubectl has installed before goes with the rest.
+    context_settings={"default_map": {"adopt_as": "owned", "create_namespace": True}},
+)
 @cluster_options
-@record_options
-@timeout_option("How long each wait may take, for the CRD and with --wait.")
+@execution_options
+@removal_options
+@guard_options
+@apply_options
 @show_unchanged_option
 @reporting_options
 @click.option(
@@ -284,7 +292,6 @@ _SET = "applyprune"
 @namespaces_option(
     "The namespaces whose Bundles the controller handles, and where it gets its rights."
 )
-@click.option("--force-conflicts", is_flag=True, help="Take fields that other field managers own.")
 @click.option(
     "--wait/--no-wait",
     default=None,
@@ -300,15 +307,14 @@ def install(
     options: Options,
     image: str,
     watch_namespaces: tuple[str, ...],
-    timeout: float,
-    force_conflicts: bool,
     wait: bool | None,
     prints: bool,
 ) -> int:
     """Install the controller in the cluster, or update it.
 
     It becomes the set `applyprune` in the namespace `applyprune-system`, or in the one that -n
-    names. `applyprune delete` removes it, except the CRD and the namespace.
+    names, also what kubectl has applied before. `applyprune delete` removes it, except the CRD and
+    the namespace, when no Bundle needs the controller any more.
 
     \b
     Examples:
@@ -330,12 +336,7 @@ def install(
     )
     if prints:
         return reporting.print_text(text.rstrip("\n"))
-    options = replace(
-        options,
-        mode=Mode.APPLY,
-        apply=replace(options.apply, create_namespace=True, force_conflicts=force_conflicts),
-        wait=replace(options.wait, mode=WaitMode.asked(wait), timeout=timeout),
-    )
+    options = replace(options, wait=replace(options.wait, mode=WaitMode.asked(wait)))
     return reporting.print_events(run_set(cluster_target, _SET, partial(_read_text, text), options))
 
 

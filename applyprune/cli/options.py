@@ -601,7 +601,7 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             metavar="KIND/NAME",
             help="Allow the deletion of this object although it cascades to objects "
-            "outside the set.",
+            "outside the set, or although the controller needs it to end Bundles.",
         ),
         click.option(
             "--orphan",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.client import KubernetesClient, RememberingClient
 from applyprune.cluster.inventory_store import ConfigMapStore
-from applyprune.controller.reasons import FINALIZER, Key
+from applyprune.controller.reasons import Key
 from applyprune.errors import AccessError, ApplypruneError, Conflict, Interrupted, NotFound
 from applyprune.model.identity import Ref
 from applyprune.model.live import (
@@ -30,7 +30,7 @@ from applyprune.model.live import (
 from applyprune.model.plan import Access
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.marks import RECONCILE_NOW
+from applyprune.planning.marks import FINALIZER, RECONCILE_NOW
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.values import dataclass, field
 

@@ -29,7 +29,7 @@ from applyprune.cluster.credentials import (
 from applyprune.cluster.tls import tls_context
 from applyprune.cluster.transport import Transport
 from applyprune.controller.clients import ServiceAccountClient, status_of
-from applyprune.controller.reasons import FINALIZER, RETRY_BUDGET
+from applyprune.controller.reasons import RETRY_BUDGET
 from applyprune.controller.result import (
     ClusterChanged,
     ClusterUnreached,
@@ -48,7 +48,7 @@ from applyprune.errors import (
 from applyprune.http import AddressRules, is_ip_address
 from applyprune.model.identity import Ref
 from applyprune.model.live import NAMESPACES, SECRETS, namespace_ref, text
-from applyprune.planning.marks import ACCEPT_CLUSTER
+from applyprune.planning.marks import ACCEPT_CLUSTER, FINALIZER
 from applyprune.values import dataclass, field, pattern, replace
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from applyprune.controller.clients import request_of, status_of
-from applyprune.controller.reasons import ConditionType, DriftPolicy, Reason
+from applyprune.controller.reasons import DriftPolicy, Reason
 from applyprune.controller.result import shown_field
-from applyprune.controller.status import condition_of
+from applyprune.controller.task import NO_DRIFT_THEN
 from applyprune.model.fieldset import FieldWriter
 from applyprune.model.identity import kubectl_name
 from applyprune.model.plan import Fate
@@ -214,19 +214,8 @@ def _condition(
         )
         return "True", Reason.CHANGED_BY_ADMISSION, message
     if unwatched:  # guard: unwatched-is-unknown
-        return "Unknown", Reason.NOT_WATCHED, f"{_LAST}{unwatched}"
+        return "Unknown", Reason.NOT_WATCHED, f"{NO_DRIFT_THEN}{unwatched}"
     return "False", Reason.NO_DRIFT, "nothing has drifted"
-
-
-_LAST = "nothing had drifted at the last reconcile, and only the next one looks again: "
-
-
-def unwatched_in(status: Mapping[str, Any]) -> str:
-    """Return why drift is only seen at the interval, as a status says it; empty if it does not."""
-    drifted = condition_of(status, ConditionType.DRIFTED)
-    if drifted.get("reason") != Reason.NOT_WATCHED:
-        return ""
-    return str(drifted.get("message", "")).removeprefix(_LAST)
 
 
 def _rewritten(

@@ -1,4 +1,4 @@
-"""Names in the API: the finalizer, conditions and reasons; and the controller's log.
+"""Names in the API: conditions and reasons; and the controller's log.
 
 Reasons are part of the API: alerts and scripts compare them.
 """
@@ -15,8 +15,6 @@ from typing import TypeAlias
 
 Key: TypeAlias = tuple[str, str]
 """Namespace and name of a Bundle."""
-FINALIZER = "applyprune.dev/finalizer"
-"""On a Bundle: the controller has not yet removed the Bundle's objects."""
 COMPONENT = "applyprune-controller"
 """The controller's name in Events."""
 RUN = "applyprune.dev/run"

@@ -29,12 +29,11 @@ from applyprune.controller.drift import (
     drift_report,
     is_new_attempt,
     limits_of,
-    unwatched_in,
     winning_writers,
 )
 from applyprune.controller.pending_plan import pending_plan, withheld_sets
 from applyprune.controller.queue import with_jitter
-from applyprune.controller.reasons import FINALIZER, DriftPolicy, Key, Reason
+from applyprune.controller.reasons import DriftPolicy, Key, Reason
 from applyprune.controller.removal import Finalizer, read_deleted
 from applyprune.controller.report import Reporter, log_event, utc_now
 from applyprune.controller.result import (
@@ -75,6 +74,7 @@ from applyprune.controller.status import (
     next_reconcile,
     observes_generation,
     progressing_status,
+    unwatched_in,
     unwritten_answer,
     with_elsewhere,
 )
@@ -100,7 +100,7 @@ from applyprune.model.live import LiveObject
 from applyprune.model.options import Approval, Mode
 from applyprune.model.plan import Plan
 from applyprune.planning.cel import compile_rule
-from applyprune.planning.marks import APPROVE
+from applyprune.planning.marks import APPROVE, FINALIZER
 from applyprune.sources.tree import error_of
 from applyprune.values import dataclass, field, replace
 

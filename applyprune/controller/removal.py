@@ -25,7 +25,7 @@ from applyprune.controller.clients import (
 )
 from applyprune.controller.clusters import OtherClusters, read_kubeconfig
 from applyprune.controller.pending_plan import PendingPlan, pending_plan
-from applyprune.controller.reasons import FINALIZER, NO_CLUSTER, Reason
+from applyprune.controller.reasons import NO_CLUSTER, Reason
 from applyprune.controller.report import EventRecorder, EventType, log_event
 from applyprune.controller.result import (
     RunResult,
@@ -61,7 +61,7 @@ from applyprune.model.plan import Fate, Guard, GuardVerdict
 from applyprune.model.problem import ProblemKind
 from applyprune.model.text import counted, is_dns_subdomain
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity, set_name
-from applyprune.planning.marks import APPROVE, ORPHAN
+from applyprune.planning.marks import APPROVE, FINALIZER, ORPHAN
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:

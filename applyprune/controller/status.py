@@ -14,7 +14,12 @@ from applyprune.clock import BOOT_CLOCK, Clock
 from applyprune.controller.queue import retry_delay, with_jitter
 from applyprune.controller.reasons import MISSING_REASONS, STALLED_REASONS, ConditionType, Reason
 from applyprune.controller.result import RunResult
-from applyprune.controller.task import Answer, ReconcileHistory, SourceState
+from applyprune.controller.task import (
+    NO_DRIFT_THEN,
+    Answer,
+    ReconcileHistory,
+    SourceState,
+)
 from applyprune.model.events import Outcome
 from applyprune.model.inventory import HolderObservation
 from applyprune.model.live import mapping, whole_number
@@ -309,6 +314,14 @@ def has_waited(status: Mapping[str, Any], revision: str, generation: int | None)
 def condition_of(status: Mapping[str, Any], kind: ConditionType) -> Mapping[str, Any]:
     conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
     return next((condition for condition in conditions if condition.get("type") == kind), {})
+
+
+def unwatched_in(status: Mapping[str, Any]) -> str:
+    """Return why drift is only seen at the interval, as a status says it; empty if it does not."""
+    drifted = condition_of(status, ConditionType.DRIFTED)
+    if drifted.get("reason") != Reason.NOT_WATCHED:
+        return ""
+    return str(drifted.get("message", "")).removeprefix(NO_DRIFT_THEN)
 
 
 def event_state(status: Mapping[str, Any]) -> tuple[object, ...]:

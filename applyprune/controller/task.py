@@ -149,6 +149,10 @@ class Unwatched(StrEnum):
     TOO_MANY = f"it has more than {MOST_WATCHED:,} objects"
 
 
+NO_DRIFT_THEN = "nothing had drifted at the last reconcile, and only the next one looks again: "
+"""What the status says before these words."""
+
+
 # Whether somebody else may have changed what a set has applied, by the metadata of the object.
 #
 # It is a hint: the reconcile that follows reads the object and decides. A write of the status alone

@@ -27,6 +27,7 @@ from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import (
     API_SERVICES,
+    BUNDLES,
     CONFIG_MAPS,
     CRD,
     DEFINITIONS,
@@ -34,6 +35,7 @@ from applyprune.model.live import (
     NAMESPACE,
     PODS,
     REPLICA_SETS,
+    Absent,
     CompleteResourceMap,
     LiveObject,
     NotListed,
@@ -57,8 +59,10 @@ from applyprune.planning.cascade import (
     dependent_namespaces,
     owner_references,
 )
+from applyprune.planning.guards import controller_parts
 from applyprune.planning.leave import left_entries, objects_to_prune
 from applyprune.planning.managed_fields import is_applied
+from applyprune.planning.marks import FINALIZER
 from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership import (
     OtherSet,
@@ -69,7 +73,12 @@ from applyprune.planning.ownership import (
     other_set_in,
 )
 from applyprune.planning.prune_waits import PodUse, PodUser, pod_users
-from applyprune.planning.recovery import CascadeContents, ClusterSnapshot, is_restored
+from applyprune.planning.recovery import (
+    CascadeContents,
+    ClusterSnapshot,
+    ControllerUse,
+    is_restored,
+)
 from applyprune.planning.references import SECRET
 from applyprune.planning.requests import needs_body
 from applyprune.planning.served_kinds import (
@@ -827,12 +836,36 @@ def with_cascades(
     counter = ContentCounter(proofs, frozenset(live.ref for live in to_prune))
     contents = counter.contents_of_deleted(live.ref for live in staying)
     deletions = deletions_of(staying, contents, options.prune.propagation)
+    parts = controller_parts(staying, contents, resolved.desired)
     return replace(
         snapshot,
         contents=contents,
+        controller=_controller_use(parts, cluster) if parts else ControllerUse(),
         dependants=counted.count(deletions),
         registered=proofs.registered,
     )
+
+
+def _controller_use(parts: frozenset[Ref], cluster: Cluster) -> ControllerUse:
+    """Return which Bundles need the controller that would be deleted."""
+    crd = Ref(DEFINITIONS.group, DEFINITIONS.kind, "", BUNDLES.full_plural)
+    try:
+        found = cluster.list(BUNDLES)
+    except NotServed as error:
+        # Only the missing CRD proves that there is no Bundle.
+        unread = "" if isinstance(_state_of(cluster, crd), Absent) else error.message
+        return ControllerUse(parts, unread=unread)
+    except ApplypruneError as error:
+        return ControllerUse(parts, unread=error.message)
+    held = sorted(live.ref for live in found if FINALIZER in live.finalizers)
+    return ControllerUse(parts, tuple(held))
+
+
+def _state_of(cluster: Cluster, crd: Ref) -> State:
+    try:
+        return cluster.read(DEFINITIONS, crd)
+    except ApplypruneError as error:
+        return _unread(error, DEFINITIONS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,8 +171,8 @@ class PruneOptions:
     allow_kinds: frozenset[str] = frozenset()
     """The guarded kinds that may be deleted, by any name that kubectl takes."""
     allow_cascade: frozenset[str] = frozenset()
-    """The Namespaces and CRDs, each as KIND/NAME, whose deletion may also delete objects that are
-    not in the set."""
+    """The objects, each as KIND/NAME, whose deletion may also delete objects that are not in the
+    set, or may take the controller away that Bundles need."""
     orphan: frozenset[str] = frozenset()
     """Objects, each as KIND/NAME, to orphan instead of deleting them."""
     prune_shared: bool = False

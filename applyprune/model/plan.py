@@ -728,6 +728,8 @@ class Guard(StrEnum):
     """No object of a kind that contains data or other objects would be deleted."""
     CASCADE = "cascade"
     """No deletion cascades to objects that must stay."""
+    CONTROLLER_IN_USE = "controller-in-use"
+    """No Bundle needs the controller that would be deleted."""
     RESTORED_INVENTORY = "restored-inventory"
     """The inventory is neither a copy nor restored from a backup."""
 

@@ -9,16 +9,19 @@ be larger than that number.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.identity import Ref
-from applyprune.model.live import CRD, GUARDED_KINDS, NAMESPACE
+from applyprune.model.live import BUNDLES, CRD, GUARDED_KINDS, NAMESPACE, LiveObject, mapping
 from applyprune.model.options import Mode, Options, PruneLimit
-from applyprune.model.plan import Fate, Guard, GuardResult, GuardVerdict, RemoveStep
+from applyprune.model.plan import Desired, Fate, Guard, GuardResult, GuardVerdict, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.cascade import Cascades
+from applyprune.model.text import and_more, counted
+from applyprune.planning.cascade import Cascades, owners_of
+from applyprune.planning.marks import ORPHAN
 from applyprune.planning.names import unmatched_names
+from applyprune.planning.recovery import CascadeContents, ControllerUse
 from applyprune.values import dataclass, field, replace
 
 APPROVAL = "the approved digest"
@@ -50,6 +53,7 @@ class GuardedPrune:
     empty: Sequence[str]
     """The parts of the input without an object."""
     options: Options
+    controller: ControllerUse = ControllerUse()
     approved: bool = False
     """Whether the user has approved exactly this prune, by its digest."""
 
@@ -121,6 +125,8 @@ def _results(prune: GuardedPrune) -> Iterator[GuardResult]:
         yield _max_prune(prune)
         yield _guarded_kind(prune)
     yield _cascade(prune)
+    if parts := _controller_parts(prune):
+        yield _controller_in_use(prune, parts)
 
 
 def _empty_input(prune: GuardedPrune) -> GuardResult:
@@ -291,6 +297,80 @@ def _cascade(prune: GuardedPrune) -> GuardResult:
     )
 
 
+# The controller. Only it ends Bundles, so whoever deletes it first can delete none of them later.
+
+
+_CONTROLLER = {
+    "app.kubernetes.io/name": "applyprune",
+    "app.kubernetes.io/component": "controller",
+}
+"""The labels of what the controller cannot do without, and of its Pods: see ``deploy``."""
+
+
+def controller_parts(
+    deleted: Iterable[LiveObject],
+    contents: Mapping[Ref, CascadeContents],
+    desired: Iterable[Desired],
+) -> frozenset[Ref]:
+    """Return which deleted objects the controller needs, or contain such an object.
+
+    What the input has of the same kind takes its place.
+    """
+    kept = {
+        member.ref.group_kind
+        for member in desired
+        if is_of_controller(mapping(mapping(member.body.get("metadata")).get("labels")))
+    }
+
+    def is_needed(live: LiveObject) -> bool:
+        return is_of_controller(live.labels) and live.ref.group_kind not in kept
+
+    return frozenset(
+        live.ref
+        for live in deleted
+        if is_needed(live)
+        # Pods and ReplicaSets have the labels of the Deployment that makes them.
+        or any(is_needed(one) for one in _unowned(contents.get(live.ref)))
+    )
+
+
+def is_of_controller(labels: Mapping[str, object]) -> bool:
+    return _CONTROLLER.items() <= labels.items()
+
+
+def _unowned(contents: CascadeContents | None) -> Sequence[LiveObject]:
+    objects = contents.objects if contents is not None else ()
+    return [live for live in objects if not owners_of(live)]
+
+
+def _controller_parts(prune: GuardedPrune) -> Sequence[Ref]:
+    """Return what would be deleted that the controller needs, its workload first."""
+    return sorted(
+        prune.controller.parts.intersection(prune.to_delete), key=lambda ref: (not ref.group, ref)
+    )
+
+
+def _controller_in_use(prune: GuardedPrune, parts: Sequence[Ref]) -> GuardResult:
+    use, fault = prune.controller, ""
+    needs = f"the Bundle controller needs {', '.join(ref.short for ref in parts)}"
+    if use.unread:
+        fault = f"{needs}, and the Bundles cannot be read: {use.unread}"
+    elif use.bundles:
+        names = and_more([f"{ref.namespace}/{ref.name}" for ref in use.bundles], _SHOWN)
+        fault = f"{needs}, and only it can end {counted(len(use.bundles), 'Bundle')}: {names}"
+    option = " ".join(f"--allow-cascade {ref.short}" for ref in parts)
+    is_allowed = all(ref.is_among(prune.options.prune.allow_cascade) for ref in parts)
+    return _guard_result(
+        prune,
+        Guard.CONTROLLER_IN_USE,
+        fault,  # guard: controller-in-use
+        passed="no Bundle needs the controller",
+        option=option,
+        given=option if is_allowed else "",
+        approvable=False,
+    )
+
+
 def _guard_result(
     prune: GuardedPrune,
     guard: Guard,
@@ -313,6 +393,13 @@ def _guard_result(
 
 
 # The problem of a refused prune.
+
+
+_HOW_TO_END = (
+    f"Delete the Bundles first, and wait until they are gone: kubectl delete {BUNDLES.full_plural} "
+    "--all -A\n  To keep all their objects, before that: kubectl annotate "
+    f"{BUNDLES.full_plural} --all -A {ORPHAN}=true"
+)
 
 
 def refusal_of(prune: GuardedPrune, results: Sequence[GuardResult]) -> Problem | None:
@@ -358,7 +445,8 @@ def _hint(prune: GuardedPrune, refused: Sequence[GuardResult]) -> str:
         orphan = " ".join(f"--orphan {name}" for name in around)
         return f"Add {', '.join(around)} to the input again, or orphan {them}: {orphan}"
     options = dict.fromkeys(result.option for result in refused)
-    return f"To allow exactly this: {' '.join(options)}"
+    allows = f"To allow exactly this: {' '.join(options)}"
+    return f"{_HOW_TO_END}\n  {allows}" if Guard.CONTROLLER_IN_USE in guards else allows
 
 
 def of_other_approval(refusal: Problem, approved: str, deletions: str) -> Problem:

@@ -134,6 +134,7 @@ def remove_steps(
         shares=shares or any(ref in listed for ref in left_out),
         empty=empty_inputs if desired else ("the input",),
         options=options,
+        controller=snapshot.controller,
     )
     return _guarded(prune)
 

@@ -97,6 +97,18 @@ _FEWEST = 2
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerUse:
+    """Who still needs the controller, if a prune would take it away."""
+
+    parts: frozenset[Ref] = frozenset()
+    """What would be deleted that the controller needs, or that contains such an object."""
+    bundles: tuple[Ref, ...] = ()
+    """The Bundles with the controller's finalizer: nobody else can end them."""
+    unread: str = ""
+    """Why the Bundles could not be read; empty if they were."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     """The state of the cluster, read before the plan."""
 
@@ -115,6 +127,7 @@ class ClusterSnapshot:
     """The contents of each Namespace and CRD that has left the set."""
     dependants: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
     """What the garbage collector deletes with each deleted object, of the guarded kinds."""
+    controller: ControllerUse = ControllerUse()
     now: datetime | None = None
     """The time of the server's last reply, by its own clock; None if it has given none."""
     marked: tuple[LiveObject, ...] = ()

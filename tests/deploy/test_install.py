@@ -17,9 +17,11 @@ from applyprune import __version__
 from applyprune.cli.controller import installation
 from applyprune.cli.main import cli
 from applyprune.errors import UsageError
+from applyprune.planning.marks import FINALIZER
 from applyprune.sources import read
 from tests.support.command import Ended, applyprune
 from tests.support.controller import CONTROLLER, SYSTEM_NAMESPACE, Tenant, controller
+from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import config_map
 from tests.support.waiting import HANG, eventually
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from applyprune.model.problem import Manifest
     from tests.support.api import Api
     from tests.support.controller import Controller
+    from tests.support.fault_proxy.exchange import Exchange
     from tests.support.plane import Kubectl
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -179,12 +182,137 @@ def test_install_takes_over_from_kubectl(ground: Plane, ground_api: Api, kubectl
     install(ground, "--image", "applyprune:2")
     template = ground_api.get(DEPLOYMENT)["spec"]["template"]["spec"]
     assert template["containers"][0]["image"] == "applyprune:2"
-    # What kubectl had made was adopted: it stays, unless the user says otherwise.
-    assert "orphaned" in remove(ground).lines[f"deployment.apps/{CONTROLLER}"]
-    assert ground_api.exists(DEPLOYMENT)
-    install(ground)
-    remove(ground, "--prune-adopted")
+    # The set owns what kubectl had made; only the CRD, the namespace and its inventory stay.
+    lines = remove(ground).lines
+    assert lines.pop("customresourcedefinition.apiextensions.k8s.io/bundles.applyprune.dev")
+    assert lines.pop(f"namespace/{SYSTEM_NAMESPACE}")
+    assert set(lines.values()) == {"deleted"}, lines
     assert not ground_api.exists(DEPLOYMENT)
+
+
+def test_installation_can_do_what_its_messages_say(
+    ground: Plane, ground_api: Api, kubectl: Kubectl
+) -> None:
+    """Such as --take-over: whatever option the message of an apply may name, it has."""
+    of_input = {"filename", "kustomize", "config", "selector", "only"}
+    of_input |= {"namespace-override", "helm-hooks"}
+    of_apply = {"plan", "check", "no-check", "yes", "apply-anyway", "fail-fast", "ready-when"}
+    assert options("apply") - options("install") == of_input | of_apply | {"wait-for-kinds"}
+    install(ground)
+    kubectl(
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--field-manager=somebody",
+        "-f",
+        "-",
+        plane=ground,
+        stdin=json.dumps(
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": CONTROLLER, "namespace": SYSTEM_NAMESPACE},
+                "spec": {"replicas": 3},
+            }
+        ),
+    )
+    refused = applyprune("install", kubeconfig=ground.kubeconfig)
+    assert refused.code == 4
+    assert "--take-over somebody" in refused.err
+    assert ground_api.get(DEPLOYMENT)["spec"]["replicas"] == 3
+    install(ground, "--take-over", "somebody")
+    assert ground_api.get(DEPLOYMENT)["spec"]["replicas"] == 2
+
+
+def options(verb: str) -> set[str]:
+    """Return the long options of a verb."""
+    command = cli.get_command(click.Context(cli), verb)
+    assert command is not None
+    names = [name for one in command.params for name in (*one.opts, *one.secondary_opts)]
+    return {name.removeprefix("--") for name in names if name.startswith("--")}
+
+
+def held(tenant: Tenant, name: str, *finalizers: str) -> None:
+    """Give a Bundle these finalizers, as its controller would."""
+    patch = {"metadata": {"finalizers": list(finalizers)}}
+    kind = "application/merge-patch+json"
+    assert tenant.api("PATCH", tenant.bundle_path(name), patch, content_type=kind)[0] == 200
+
+
+def of_bundles(exchange: Exchange) -> bool:
+    """Return whether it lists all Bundles."""
+    return exchange.path == "/apis/applyprune.dev/v1alpha1/bundles"
+
+
+def test_installation_stays_until_no_bundle_needs_it(
+    ground: Plane, ground_api: Api, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """All of it or a part: it would leave Bundles that nobody can delete."""
+    install(ground)
+    tenant = new_tenant()
+    tenant.bundle("web", config_map("a"))
+    held(tenant, "web", FINALIZER)
+    whole = ("delete", "applyprune", "-n", SYSTEM_NAMESPACE, "--yes")
+    account = f"serviceaccount/{CONTROLLER}"
+    for part in ((), ("--only", account), ("--orphan", f"deployment/{CONTROLLER}")):
+        reply = applyprune(*whole, *part, kubeconfig=ground.kubeconfig)
+        assert reply.code == 6, reply
+        assert f"{account}, and only it can end 1 Bundle: {tenant.namespace}/web" in reply.err
+        assert "kubectl delete bundles.applyprune.dev --all -A" in reply.err
+        assert "deleted" not in reply.lines.values()
+    assert set(install(ground, "--show-unchanged").lines.values()) == {"unchanged"}
+    held(tenant, "web")
+    with FaultProxy(ground) as proxy:
+        proxy.rule = always(faults.status(403, "Forbidden", "no"), where=of_bundles)
+        reply = applyprune(*whole, kubeconfig=proxy.kubeconfig(tmp_path))
+    assert reply.code == 6, reply
+    assert "the Bundles cannot be read" in reply.err
+    assert ground_api.exists(DEPLOYMENT)
+    # A Bundle without the finalizer has never applied anything.
+    remove(ground)
+    assert not ground_api.exists(DEPLOYMENT)
+
+
+def test_controller_in_another_set_stays_too(
+    ground: Plane, ground_api: Api, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """Also in a Namespace that would be deleted; another one of its kind may take its place."""
+    install(ground)  # the CRD
+    tenant = new_tenant()
+    tenant.bundle("web", config_map("a"))
+    held(tenant, "web", FINALIZER)
+    place = f"{tenant.namespace}-system"
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}}
+    (found,) = [one.body for one in chosen() if one.gvk.kind == "ServiceAccount"]
+    labels = found["metadata"]["labels"]
+
+    def account(name: str, where: str) -> dict[str, Any]:
+        metadata = {"name": name, "namespace": where, "labels": labels}
+        return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+
+    def apply(*objects: dict[str, Any], options: tuple[str, ...] = ()) -> Ended:
+        path = tmp_path / "input.json"
+        path.write_text("\n---\n".join(map(json.dumps, objects)))
+        where = ("-n", tenant.namespace, "-f", str(path), "--no-wait", *options)
+        return applyprune("apply", "platform", *where, kubeconfig=ground.kubeconfig)
+
+    parts = [config_map(name) for name in "bcd"]
+    old, new = account("old", tenant.namespace), account("new", tenant.namespace)
+    assert apply(*parts, old).code == 0
+    refused = apply(*parts)
+    assert refused.code == 6
+    assert "the Bundle controller needs serviceaccount/old, and only it" in refused.err
+    assert apply(*parts, new).code == 0
+    # Somebody has made the controller in a Namespace of the set.
+    assert apply(*parts, new, namespace).code == 0
+    path = f"/api/v1/namespaces/{place}/serviceaccounts"
+    assert ground_api("POST", path, account("inside", place))[0] == 201
+    allowed = ("--allow-kind", "namespace")
+    refused = apply(*parts, options=("--allow-cascade", "serviceaccount/new", *allowed))
+    assert refused.code == 6
+    assert f"the Bundle controller needs namespace/{place}, serviceaccount/new" in refused.err
+    held(tenant, "web")
+    assert apply(*parts, options=("--allow-cascade", f"namespace/{place}")).code == 0
 
 
 def test_all_manifests_select_the_same_pods() -> None:

@@ -2586,6 +2586,13 @@ MUTATIONS = (
         "tests/controller/test_hints.py::test_strangers_and_other_accounts_are_no_hint",
     ),
     Mutation(
+        "keeping the controller as long as a Bundle needs it",
+        ("controller-in-use",),
+        "fault,",
+        '"",',
+        "tests/planning/test_guards.py::test_controller_stays_as_long_as_a_bundle_needs_it[delete]",
+    ),
+    Mutation(
         "the share of the watches that each namespace has",
         ("share-of-watches",),
         "if .+:",

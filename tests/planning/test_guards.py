@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, NotListed, Unknown
 from applyprune.model.options import Mode, PruneLimit
 from applyprune.model.plan import Fate, Guard, GuardResult, GuardVerdict
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.approval import with_approval
-from applyprune.planning.guards import APPROVAL
+from applyprune.planning.guards import APPROVAL, controller_parts
 from applyprune.planning.plan import completed, make_plan
-from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
+from applyprune.planning.recovery import CascadeContents, ClusterSnapshot, ControllerUse
 from tests.support.options import options_of
 from tests.support.planning import (
     CONFIG_MAPS,
+    DEPLOYMENTS,
     NAMESPACES,
     TARGET,
     body,
@@ -31,9 +33,8 @@ from tests.support.planning import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.model.identity import Ref
     from applyprune.model.inventory import InventoryEntry
-    from applyprune.model.live import LiveObject, State
+    from applyprune.model.live import LiveObject, Resource, State
     from applyprune.model.plan import Desired, Plan
 
 LIMIT = "--max-prune"
@@ -46,6 +47,7 @@ class Scene:
     states: dict[Ref, State] = field(default_factory=dict)
     entries: list[InventoryEntry] = field(default_factory=list)
     contents: dict[Ref, CascadeContents] = field(default_factory=dict)
+    controller: ControllerUse = field(default_factory=ControllerUse)
 
     def has(self, count: int, word: str = "c", **entry: Any) -> list[Desired]:
         """Add live objects with an entry each; return their manifests."""
@@ -74,6 +76,7 @@ class Scene:
             {**{one.ref: NotListed() for one in wanted}, **self.states},
             resources={one.group_kind: one for one in (CONFIG_MAPS, NAMESPACES)},
             contents=self.contents,
+            controller=self.controller,
         )
         given = options_of(**options)
         listed = inventory(*self.entries)
@@ -334,7 +337,7 @@ def test_every_guard_that_applies_has_a_result(mode: Mode) -> None:
     scene, members = _set(4)
     plan = scene.plan(*members[:3], mode=mode)
     assert [result.guard for result in plan.guards] == [
-        guard for guard in Guard if guard is not Guard.RESTORED_INVENTORY
+        guard for guard in Guard if guard not in {Guard.RESTORED_INVENTORY, Guard.CONTROLLER_IN_USE}
     ]
     assert set(_verdicts(plan).values()) == {GuardVerdict.PASSED}
     assert all(one.message and not one.option and not one.lifted_by for one in plan.guards)
@@ -366,3 +369,73 @@ def test_restored_inventory_is_a_guard_without_an_option() -> None:
     assert plan.deletions == ""
     off = scene.plan(members[0], prune=False)
     assert (off.restored, off.refusal, off.guards) == (True, None, ())
+
+
+# The controller, which alone ends Bundles.
+
+
+OURS = {"app.kubernetes.io/name": "applyprune", "app.kubernetes.io/component": "controller"}
+WEB, API = (Ref("applyprune.dev", "Bundle", "shop", name) for name in ("web", "api"))
+
+
+def _labelled(name: str, labels: Mapping[str, str] = OURS, resource: Resource = DEPLOYMENTS) -> Any:
+    raw = body(resource.kind, name, metadata={"labels": dict(labels)})
+    one = desired(raw, resource)
+    return one, live(one.ref, uid=f"u-{name}", labels=dict(labels))
+
+
+def test_controller_is_known_by_its_labels_and_replaced_by_its_kind() -> None:
+    """In the set, or in a Namespace of it; what a workload has made there is not looked at."""
+    wanted, ours = _labelled("new")
+    _, half = _labelled("half", {"app.kubernetes.io/name": "applyprune"})
+    account, _ = _labelled("account", resource=CONFIG_MAPS)
+    assert controller_parts([ours, half], {}, ()) == {ours.ref}
+    assert controller_parts([ours], {}, [account]) == {ours.ref}
+    assert controller_parts([ours], {}, [wanted]) == frozenset()
+    place = live(desired(body("Namespace", "system"), NAMESPACES).ref, uid="u-system")
+    assert controller_parts([place], {place.ref: CascadeContents((half,))}, ()) == frozenset()
+    inside = {place.ref: CascadeContents((half, ours))}
+    assert controller_parts([place], inside, ()) == {place.ref}
+    assert controller_parts([place], inside, [wanted]) == frozenset()
+    owned = live(ours.ref, uid="u", labels=OURS, ownerReferences=[{"uid": "u-1"}])
+    assert controller_parts([place], {place.ref: CascadeContents((owned,))}, ()) == frozenset()
+
+
+@pytest.mark.parametrize("mode", [Mode.DELETE, Mode.APPLY, Mode.PRUNE])
+def test_controller_stays_as_long_as_a_bundle_needs_it(mode: Mode) -> None:
+    """Whoever deletes it is told what comes first; no digest allows it, and no other name."""
+    scene, members = _set(4)
+    ref = members[0].ref
+    scene.controller = ControllerUse(frozenset({ref}), (WEB, API))
+    wanted = () if mode is Mode.DELETE else members[1:]
+    refused = scene.plan(*wanted, mode=mode)
+    assert _refusing(refused) == {Guard.CONTROLLER_IN_USE}
+    assert refused.refusal is not None
+    assert refused.refusal.reason == (
+        "the Bundle controller needs configmap/c-0, and only it can end 2 Bundles: "
+        "shop/web, shop/api"
+    )
+    first, *others = refused.refusal.hint.splitlines()
+    assert first.endswith("until they are gone: kubectl delete bundles.applyprune.dev --all -A")
+    assert others[-1] == "  To allow exactly this: --allow-cascade configmap/c-0"
+    assert all(step.fate is not Fate.PRUNE or step.request for step in refused.removals)
+    again = scene.plan(*wanted, mode=mode, approved=refused.deletions)
+    assert _refusing(again) == {Guard.CONTROLLER_IN_USE}
+    other = frozenset({"configmap/c-1"})
+    assert _refusing(scene.plan(*wanted, mode=mode, allow_cascade=other)) == {
+        Guard.CONTROLLER_IN_USE
+    }
+    named = scene.plan(*wanted, mode=mode, allow_cascade=frozenset({ref.short}))
+    assert _result(named, Guard.CONTROLLER_IN_USE).lifted_by == "--allow-cascade configmap/c-0"
+    assert named.refusal is None
+    # A Bundle that nobody could read may exist; without any, and for another object, it is no news.
+    scene.controller = ControllerUse(frozenset({ref}), unread="forbidden")
+    unread = scene.plan(*wanted, mode=mode)
+    assert unread.refusal is not None
+    assert unread.refusal.reason.endswith("and the Bundles cannot be read: forbidden")
+    scene.controller = ControllerUse(frozenset({ref}))
+    assert _verdicts(scene.plan(*wanted, mode=mode))[Guard.CONTROLLER_IN_USE] is (
+        GuardVerdict.PASSED
+    )
+    scene.controller = ControllerUse(frozenset({WEB}), (WEB,))
+    assert Guard.CONTROLLER_IN_USE not in _verdicts(scene.plan(*wanted, mode=mode))

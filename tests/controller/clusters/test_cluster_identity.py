@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from applyprune.controller.clusters import left_cluster
-from applyprune.controller.reasons import FINALIZER
 from applyprune.controller.result import ClusterChanged
 from applyprune.model.identity import Ref
 from applyprune.model.live import BUNDLES, LiveObject
-from applyprune.planning.marks import ACCEPT_CLUSTER
+from applyprune.planning.marks import ACCEPT_CLUSTER, FINALIZER
 
 HOME, OLD, NEW = "uid-of-home", "uid-of-old", "uid-of-new"
 

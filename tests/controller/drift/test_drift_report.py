@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.controller.drift import (
-    RevertCount,
-    counts_before,
-    drift_report,
-    reverted_words,
-    unwatched_in,
-)
+from applyprune.controller.drift import RevertCount, counts_before, drift_report, reverted_words
 from applyprune.controller.reconcile import tries_rewritten
 from applyprune.controller.result import RunResult
 from applyprune.controller.spec import SPEC, BundleSpec
+from applyprune.controller.status import unwatched_in
 from applyprune.controller.task import Unwatched
 from applyprune.model.fieldset import Drift, FieldWriter
 from applyprune.model.live import LiveObject

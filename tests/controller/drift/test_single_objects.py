@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.controller.reasons import FINALIZER, Reason
+from applyprune.controller.reasons import Reason
 from applyprune.controller.reconcile import (
     delay_after,
     leaves_drift,
@@ -22,6 +22,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep, Fate, Plan
 from applyprune.model.problem import ProblemKind
+from applyprune.planning.marks import FINALIZER
 from applyprune.values import packed
 from tests.support.planning import desired, live, recorded
 

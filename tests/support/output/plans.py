@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.dry_run import FIELDS_TRANSFERRED, NOT_THERE_YET
 from applyprune.errors import Conflict, Forbidden, as_problem
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
-from applyprune.model.live import NotListed, Resource, Unknown
+from applyprune.model.live import BUNDLES, NotListed, Resource, Unknown
 from applyprune.model.options import Mode, Options, PruneLimit
 from applyprune.model.plan import (
     IN_PLACE,
@@ -36,7 +37,7 @@ from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refus
 from applyprune.planning.leave import ADOPTED, remove_step
 from applyprune.planning.plan import completed, make_plan
 from applyprune.planning.prune_waits import no_wait_warning, with_waits
-from applyprune.planning.recovery import ClusterSnapshot, restored_problem
+from applyprune.planning.recovery import ClusterSnapshot, ControllerUse, restored_problem
 from applyprune.planning.schemas import UNKNOWN, FieldFault, fields_problem
 from applyprune.planning.server_errors import cannot_be_dry_run
 from tests.support.options import options_of
@@ -46,7 +47,6 @@ from tests.support.planning import desired as settled
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from applyprune.model.identity import Ref
     from applyprune.model.live import State
     from applyprune.model.plan import Desired
 
@@ -299,6 +299,9 @@ _OWN = {step.entry.ref: f"u-{step.entry.ref.name}" for step in _DOOMED}
 _OWN |= {wanted(name).ref: f"u-{name}" for name in ("settings", "same", "left")}
 
 
+_BUNDLES = tuple(Ref(BUNDLES.group, BUNDLES.kind, "shop", name) for name in ("api", "web"))
+
+
 def _guarded(options: Options, cascades: Cascades) -> GuardedPrune:
     """Return the removals as the guards see them, beside an input that each of them detects."""
     allowed = options.prune.allow_cascade
@@ -311,6 +314,7 @@ def _guarded(options: Options, cascades: Cascades) -> GuardedPrune:
         shares=False,
         empty=("manifests/empty.yaml",),
         options=options,
+        controller=ControllerUse(frozenset({_NAMESPACE.entry.ref}), _BUNDLES),
     )
 
 
