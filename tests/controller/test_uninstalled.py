@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from applyprune.localplane import API_SERVER_ONLY
@@ -57,4 +58,14 @@ def test_deleting_the_crd_deletes_no_object(fresh_plane: FreshPlane, tmp_path: P
     assert "configmap/of-a" in shown.out
     deleted = applyprune("delete", "a", "--yes", kubeconfig=plane.kubeconfig)
     assert (deleted.code, *tenant.exists("of-a")) == (0, False), deleted.err
+    # Without the CRD there is no Bundle, so nobody needs the controller.
+    labels = {"app.kubernetes.io/name": "applyprune", "app.kubernetes.io/component": "controller"}
+    file = tmp_path / "account.json"
+    metadata = {"name": "controller", "labels": labels}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+    file.write_text(json.dumps(account))
+    for verb in (("apply", "c", "-f", str(file)), ("delete", "c", "--yes")):
+        reply = applyprune(*verb, kubeconfig=plane.kubeconfig)
+        assert reply.code == 0, reply
+    assert "serviceaccount/controller deleted" in reply.out
     api.close()
