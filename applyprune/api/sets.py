@@ -310,6 +310,7 @@ class ApplySet:
             self.namespace,
             options,
             empty_inputs=given.empty,
+            ignored=given.ignored,
             plan_file=plan,
         )
         stop = given_or_new(cancellation)
@@ -399,6 +400,7 @@ class ApplySet:
             self.namespace,
             Options(apply=options, prune=prune),
             empty_inputs=given.empty,
+            ignored=given.ignored,
         )
 
         events = explain(
@@ -420,13 +422,15 @@ def load(
     objects: Iterable[Mapping[str, Any]] = (),
     stdin: BinaryIO | None = None,
     warn: Callable[[Problem], None] | None = None,
+    ignore_paths: Sequence[str] = (),
 ) -> Input:
     """Return the manifests of files, folders, patterns, URLs, kustomizations and objects.
 
     A URL is that of a document or an archive, or the address of a Git repository or an OCI
     artifact, as ``-f`` of the command line takes it. ``-`` is ``stdin``, by default the process's
     own. ``kustomize`` names folders to build. ``objects`` are plain JSON data, and are copied.
-    ``warn`` gets redirects of URLs, and what a build writes to standard error.
+    ``warn`` gets redirects of URLs, what a build writes to standard error, and which manifests are
+    ignored. ``ignore_paths`` are lines as in a ``.sourceignore`` at the root of each source.
 
     Raises InputError, with every error of the input, and UsageError for a path that is invalid.
     """
@@ -435,7 +439,12 @@ def load(
     # A process may have been started without standard input.
     source = stdin or getattr(sys.stdin, "buffer", None)
     overlays = [Overlay(os.fspath(folder)) for folder in builds]
-    found = read([*given, *overlays], stdin=source, warn=warn or (lambda _: None))
+    found = read(
+        [*given, *overlays],
+        stdin=source,
+        warn=warn or (lambda _: None),
+        ignore_paths=ignore_paths,
+    )
     return replace(found, manifests=(*found.manifests, *read_objects(objects)))
 
 

@@ -39,6 +39,7 @@ CONFIG_KEYS: Mapping[str, Form] = {
     "context": Form.CONTEXT,
     "filename": Form.PATHS,
     "kustomize": Form.PATHS,
+    "ignore-paths": Form.TEXTS,
     "namespace-override": Form.TEXT,
     "helm-hooks": Form.TEXT,
     "create-namespace": Form.FLAG,

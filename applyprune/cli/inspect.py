@@ -35,14 +35,13 @@ if TYPE_CHECKING:
 
     from applyprune.api.sets import ApplySet
     from applyprune.cli.reporting import Reporting
-    from applyprune.cli.session import Session
+    from applyprune.cli.session import InputPaths, Session
     from applyprune.cli.target import ClusterTarget
     from applyprune.engine.ports import Cancellation
     from applyprune.model.events import Event
     from applyprune.model.options import Options, StatusOptions
     from applyprune.model.problem import Problem
     from applyprune.planning.rights import RoleText
-    from applyprune.sources import Overlay
 
 
 @click.command("list", cls=Command)
@@ -292,7 +291,7 @@ def _ended(failed: Mapping[str, int], count: int, stop: Cancellation, elapsed: f
 )
 def rbac(
     name: str | None,
-    paths: Sequence[str | Overlay],
+    paths: InputPaths,
     cluster_target: ClusterTarget,
     options: Options,
     accounts: tuple[str, ...],
@@ -341,7 +340,7 @@ def _subject(kind: str, name: str) -> Mapping[str, str]:
 def _roles(
     cluster_target: ClusterTarget,
     name: str | None,
-    paths: Sequence[str | Overlay],
+    paths: InputPaths,
     options: Options,
 ) -> Sequence[RoleText]:
     from applyprune.cli.session import input_reader, open_session

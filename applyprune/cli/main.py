@@ -342,6 +342,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "Input": (
         "filename",
         "kustomize",
+        "ignore-paths",
         "selector",
         "only",
         "namespace-override",

@@ -42,8 +42,8 @@ from applyprune.values import replace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from applyprune.cli.session import InputPaths
     from applyprune.model.text import Selector
-    from applyprune.sources import Overlay
 
 
 def planning_options(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -409,12 +409,20 @@ def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
+def _ignore_paths(
+    ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
+    if any("\n" in rule or not rule.strip() for rule in value):
+        raise click.BadParameter("a rule is one line, and not empty", ctx, param)
+    return value
+
+
 def input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -f and -k, both repeatable; the verb gets at least one path in ``paths``."""
+    """Add -f, -k and rules, all repeatable; the verb gets at least one path in ``paths``."""
 
     @wraps(verb)
-    def command(paths: tuple[str | Overlay, ...], **others: Any) -> Any:
-        if not paths:
+    def command(paths: InputPaths, **others: Any) -> Any:
+        if not paths.paths:
             raise UsageError(
                 "no input given",
                 hint="Give -f PATH or -k DIR, or add filename to applyprune.yaml.",
@@ -425,20 +433,37 @@ def input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def optional_input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -f and -k to a verb that needs no input; ``paths`` may be empty."""
+    """Add -f, -k and rules to a verb that needs no input; ``paths`` may be without any."""
 
     @wraps(verb)
-    def command(paths: tuple[str, ...], kustomize: tuple[str, ...], **others: Any) -> Any:
+    def command(
+        paths: tuple[str, ...],
+        kustomize: tuple[str, ...],
+        ignore_paths: tuple[str, ...],
+        **others: Any,
+    ) -> Any:
+        from applyprune.cli.session import InputPaths
         from applyprune.sources import Overlay
 
         if is_given("paths") != is_given("kustomize"):
             # Input on the command line replaces all input of a configuration.
             paths = paths if is_given("paths") else ()
             kustomize = kustomize if is_given("kustomize") else ()
-        return verb(paths=(*paths, *map(Overlay, kustomize)), **others)
+        given = InputPaths((*paths, *map(Overlay, kustomize)), ignore_paths)
+        return verb(paths=given, **others)
 
     return with_options(
         command,
+        click.option(
+            "--ignore-paths",
+            multiple=True,
+            metavar="RULE",
+            callback=_ignore_paths,
+            help="Leave out files of folders and of sources on other hosts: a line as in "
+            ".gitignore, from the root of the repository or folder. It comes after the lines of "
+            ".sourceignore, and replaces the default list, as `ignore` of a Bundle does. "
+            "Repeatable.",
+        ),
         click.option(
             "-k",
             "--kustomize",

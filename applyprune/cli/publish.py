@@ -12,7 +12,12 @@ import click
 
 from applyprune.cli.complete import CONTEXT_NAME, FILE_PATH, NAMESPACE_NAME
 from applyprune.cli.main import Command
-from applyprune.cli.options import namespace_name, not_empty, optional_input_option, timeout_option
+from applyprune.cli.options import (
+    namespace_name,
+    not_empty,
+    optional_input_option,
+    timeout_option,
+)
 from applyprune.cli.reporting import reporting_options
 from applyprune.errors import ApplypruneError, EmptyInput, InputError, UsageError, raise_all
 from applyprune.model.live import SECRETS
@@ -27,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from applyprune.cli.reporting import Reporting
+    from applyprune.cli.session import InputPaths
     from applyprune.model.events import Event
-    from applyprune.sources import Overlay
     from applyprune.sources.address import OciAddress
 
 
@@ -41,7 +46,7 @@ if TYPE_CHECKING:
 @timeout_option("How long the push may take.")
 def push(
     artifact: str,
-    paths: Sequence[str | Overlay],
+    paths: InputPaths,
     reporting: Reporting,
     with_secrets: bool,
     dry_run: bool,
@@ -59,7 +64,7 @@ def push(
       applyprune push oci://registry.example.com/shop/web:1.4.0 -k prod --dry-run
     """
     address = _address(artifact)
-    if not paths:
+    if not paths.paths:
         raise UsageError("no input given", hint="Give -f PATH or -k DIR.")
     return reporting.print_events(
         _events(address, paths, with_secrets=with_secrets, dry_run=dry_run, timeout=timeout)
@@ -84,7 +89,7 @@ def _address(text: str) -> OciAddress:
 
 def _events(
     address: OciAddress,
-    paths: Sequence[str | Overlay],
+    paths: InputPaths,
     *,
     with_secrets: bool,
     dry_run: bool,

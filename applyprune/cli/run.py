@@ -33,15 +33,15 @@ from applyprune.model.options import DryRun, Mode, WaitMode, parse_ready_when
 from applyprune.values import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.reporting import Reporting
+    from applyprune.cli.session import InputPaths
     from applyprune.cli.target import ClusterTarget
     from applyprune.model.events import Event
     from applyprune.model.options import Options
-    from applyprune.sources import Overlay
 
 _CHECKS_DELETIONS = "it is checked first what goes with the objects, and which rights are missing"
 
@@ -100,7 +100,7 @@ def _check_option(
 )
 def apply(
     name: str,
-    paths: Sequence[str | Overlay],
+    paths: InputPaths,
     cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
@@ -142,7 +142,7 @@ def apply(
             "--wait-for-kinds and --plan exclude each other",
             reason="a plan cannot contain objects whose kinds are not served yet",
         )
-    confirmation = Confirmation(reporting, yes, paths)
+    confirmation = Confirmation(reporting, yes, paths.paths)
     options = replace(
         options,
         mode=Mode.APPLY,
@@ -190,7 +190,7 @@ def _rule(text: str) -> tuple[str, str]:
 @yes_option
 def prune(
     name: str,
-    paths: Sequence[str | Overlay],
+    paths: InputPaths,
     cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
@@ -207,7 +207,7 @@ def prune(
     from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.session import input_reader, run_set
 
-    confirmation = Confirmation(reporting, yes, paths)
+    confirmation = Confirmation(reporting, yes, paths.paths)
     check = _is_checked(check, options, confirmation)
     options = replace(options, mode=Mode.PRUNE, check=check)
     return reporting.print_events(
@@ -291,7 +291,7 @@ def delete(
 )
 def plan(
     name: str,
-    paths: Sequence[str | Overlay],
+    paths: InputPaths,
     cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
@@ -354,7 +354,7 @@ def plan(
 )
 def diff(
     name: str,
-    paths: tuple[str | Overlay, ...],
+    paths: InputPaths,
     cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
@@ -428,7 +428,7 @@ def with_exit_code(events: Iterable[Event], *, drift_only: bool) -> Iterator[Eve
 def explain(
     name: str,
     ref: str,
-    paths: tuple[str | Overlay, ...],
+    paths: InputPaths,
     cluster_target: ClusterTarget,
     options: Options,
     reporting: Reporting,
@@ -452,13 +452,13 @@ def _events(
     cluster_target: ClusterTarget,
     name: str,
     ref: str,
-    paths: tuple[str | Overlay, ...],
+    paths: InputPaths,
     options: Options,
 ) -> Iterator[Event]:
     from applyprune.cli.session import input_reader, open_session, read_input
 
     given = None
-    if paths:
+    if paths.paths:
         given = yield from read_input(input_reader(paths))
     with open_session(cluster_target) as session:
         yield from session.applyset(name).iter_explain(

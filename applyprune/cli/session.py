@@ -17,7 +17,7 @@ from applyprune.system.processes import STOP_SIGNALS
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator
     from types import FrameType
 
     from applyprune.cli.target import ClusterTarget
@@ -62,9 +62,18 @@ def run_set(
         yield from events if watcher is None else watcher.watch(events, session, options)
 
 
-def input_reader(paths: Sequence[str | Overlay]) -> InputReader:
+@dataclass(frozen=True, slots=True)
+class InputPaths:
+    """What the command line names as input."""
+
+    paths: tuple[str | Overlay, ...]
+    ignore: tuple[str, ...] = ()
+    """Which files of it are left out: lines as in ``.sourceignore``."""
+
+
+def input_reader(paths: InputPaths) -> InputReader:
     """Return a reader of these paths; ``-`` is standard input."""
-    return partial(load, *paths)
+    return partial(load, *paths.paths, ignore_paths=paths.ignore)
 
 
 def read_input(read: InputReader) -> Generator[Event, None, Input]:

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 from urllib.parse import urlsplit
@@ -42,7 +42,7 @@ from applyprune.sources.archive import (
 from applyprune.sources.git_server import find_ref, resolve
 from applyprune.sources.git_signatures import GitVerification, SignatureMode, verify
 from applyprune.sources.git_store import GitStore, PathFiles
-from applyprune.sources.kustomize import included
+from applyprune.sources.kustomize import FilesOfTree, included, with_rules
 from applyprune.sources.oci_artifact import FoundArtifact, OciSource, fetch_artifact, find_artifact
 from applyprune.sources.oci_cosign import verification
 from applyprune.sources.tree import (
@@ -210,30 +210,19 @@ def _of_tree(task: FetchTask, cache: SourceCache, tree: FileTree) -> _Contents:
 
 
 def _files_of(files: Mapping[str, bytes], path: str) -> Mapping[str, bytes]:
-    """Return the files that a path consists of: all that a kustomization in it names, too."""
-    wanted = included(path, _Files(files)).paths
+    """Return the files that a path consists of: all that a kustomization in it names, too.
+
+    There are none if the path does not exist: rules that hold for it do not count.
+    """
+    tree = FilesOfTree(files)
+    if tree.kind(path) is None:
+        return {}
+    wanted = with_rules(included(path, tree), files).paths
     return {
         name: data
         for name, data in sorted(files.items())
         if any(part in {"", name} or name.startswith(f"{part}/") for part in wanted)
     }
-
-
-class _Files:
-    """The files of a tree, as a kustomization is followed through them."""
-
-    def __init__(self, files: Mapping[str, bytes]) -> None:
-        self._files = files
-        parents = {parent for name in files for parent in PurePosixPath(name).parents}
-        self._folders = {"" if str(one) == "." else str(one) for one in parents}
-
-    def kind(self, path: str) -> str | None:
-        if path in self._files:
-            return "blob"
-        return "tree" if path in self._folders else None
-
-    def read(self, path: str) -> bytes | None:
-        return self._files.get(path)
 
 
 def _new(

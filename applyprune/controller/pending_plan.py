@@ -17,6 +17,7 @@ from applyprune.model.live import BUNDLES, mapping, text
 from applyprune.model.options import Approval
 from applyprune.model.plan import ApplyStep, Fate, RemoveStep
 from applyprune.model.problem import ProblemKind
+from applyprune.model.text import and_more
 from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.digests import is_digest
 from applyprune.planning.marks import APPROVE
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from applyprune.model.plan import Plan
 
 OBJECTS_SHOWN = 20
+_IGNORED = 3
 _DELETIONS = (Fate.PRUNE, Fate.RECREATE)
 _ORDER = (
     *_DELETIONS,
@@ -75,6 +77,8 @@ def pending_plan(run: RunResult, bundle: BundleSpec, approved: str) -> PendingPl
     parts = [
         run.refusal_message if refused else "",
         summary,
+        # The rules may be content of the source.
+        "" if bundle.has_secret_source else _ignored_text(concerned),
         # The refusal of a guard names the digest that is approved.
         "" if refused and is_digest(approved) else _mismatch(approved),
         f"to approve exactly this: {command(bundle, plan.needs_approval)}",
@@ -158,6 +162,12 @@ def _counts_text(concerned: Iterable[tuple[Fate, ApplyStep | RemoveStep]]) -> st
     return ", ".join(
         f"{counts[fate]} to {fate.replace('-', ' ')}" for fate in _ORDER if counts[fate]
     )
+
+
+def _ignored_text(concerned: Iterable[tuple[Fate, ApplyStep | RemoveStep]]) -> str:
+    """Return which objects would be deleted because of an ignore rule; empty for none."""
+    steps = [step for _, step in concerned if isinstance(step, RemoveStep) and step.ignored]
+    return and_more([f"{step.entry.ref.short}: {step.ignored}" for step in steps], _IGNORED, "; ")
 
 
 def _ref(step: ApplyStep | RemoveStep) -> Ref:

@@ -600,6 +600,7 @@ def run_request(
         source.manifests,
         bundle.spec.target_namespace or bundle.namespace,
         options,
+        ignored=source.ignored,
         who=bundle.owner,
         owner=bundle.owner,
         takes_over=bool(bundle.spec.inventory_name),

@@ -51,20 +51,22 @@ from applyprune.model.live import (
     text,
     whole_number,
 )
-from applyprune.model.problem import Manifest, Problem, ProblemKind
+from applyprune.model.problem import IgnoredManifest, Manifest, Problem, ProblemKind
 from applyprune.planning.managed_fields import with_ignored_fields
 from applyprune.planning.normalize import IgnoreRule, digest, manifest_digest
 from applyprune.sources.address import GitRef, GitSource
 from applyprune.sources.archive import ArchiveSource
 from applyprune.sources.inputs import tree_sources
-from applyprune.sources.load import read_source, text_of
+from applyprune.sources.load import ignored_in, ignored_warnings, read_source, text_of
 from applyprune.sources.oci_artifact import OciRef, OciSource
 from applyprune.sources.sops import decrypt, encrypted_files
+from applyprune.sources.source_ignore import Rule, without_ignored
 from applyprune.sources.tree import (
     ANONYMOUS,
     DecryptionFailed,
     FetchFailed,
     FileTree,
+    IgnoredText,
     SourceCredentials,
     SourceText,
     TreeLimits,
@@ -224,8 +226,15 @@ class _Fetched:
 
     def _loaded(self, state: SourceState | None) -> LoadedSource:
         content = content_of(self.request, state)
-        texts = remote_texts(self.request, content, self.cache, self.keys, self._warn)
-        fetched = FetchedTexts(texts, content.revision, content.content)
+        found = remote_texts(
+            self.request, content, self.cache, self.keys, self._warn, self.bundle.ignore_paths
+        )
+        texts = [one for one in found if isinstance(one, SourceText)]
+        left_out = [one for one in found if isinstance(one, IgnoredText)]
+        ignored = tuple(one for text in left_out for one in ignored_in(text))
+        for warning in ignored_warnings(ignored):
+            self._warn(warning)
+        fetched = FetchedTexts(texts, ignored, content.revision, content.content)
         return replace(load_source(self.bundle, self.cluster, {}, fetched), state=state)
 
     def _warn(self, problem: Problem) -> None:
@@ -265,7 +274,9 @@ def load_source(
     if fetched is not None:
         version = digest([bundle.generation, fetched.content])
         is_secret = any(one.gvk.group_kind == SECRETS.group_kind for one in manifests)
-        return LoadedSource(manifests, fetched.revision, version if is_secret else "")
+        return LoadedSource(
+            manifests, fetched.revision, version if is_secret else "", ignored=fetched.ignored
+        )
     if bundle.has_secret_source:  # guard: secret-revision
         content: object = sorted((ref.name, version) for ref, version in versions.items())
     else:
@@ -289,11 +300,14 @@ class LoadedSource:
     """
     state: SourceState | None = None
     """What it was read of, if its source is on another host."""
+    ignored: tuple[IgnoredManifest, ...] = ()
+    """The objects that ignore rules leave out."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedTexts:
     texts: Sequence[SourceText]
+    ignored: tuple[IgnoredManifest, ...]
     revision: str
     content: str
     """What changes with the content."""
@@ -582,16 +596,18 @@ def remote_texts(
     cache: SourceCache,
     keys: Mapping[str, bytes] | None,
     warn: Callable[[Problem], None],
-) -> list[SourceText]:
+    rules: Sequence[Rule] = (),
+) -> list[SourceText | IgnoredText]:
     """Return the texts of the manifests in a content; ``keys`` decrypt it, if it is encrypted.
 
+    ``rules`` leave out files, after those in ``.sourceignore``. What is left out is not decrypted.
     Raises SourceAwaited if the cache has lost it, and InputError.
     """
     files = cache.read(content.artifact)
     if files is None:
         raise SourceAwaited(content.artifact)
-    files = _decrypted(files, request.path, keys)
-    tree = FileTree(files, content.revision)
+    tree = without_ignored(FileTree(files, content.revision), rules)
+    tree = replace(tree, files=_decrypted(tree.files, request.path, keys))
     found = list(
         tree_sources(
             tree,
@@ -603,7 +619,7 @@ def remote_texts(
         )
     )
     raise_all([one for one in found if isinstance(one, InputError)])
-    return [one for one in found if isinstance(one, SourceText)]
+    return [one for one in found if not isinstance(one, InputError)]
 
 
 def _decrypted(

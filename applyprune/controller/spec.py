@@ -52,6 +52,7 @@ from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
 from applyprune.planning.cel import compile_rule
 from applyprune.planning.digests import is_digest
 from applyprune.planning.normalize import DefaultRule, IgnoreRule, split_pointers
+from applyprune.sources.source_ignore import IgnoreRulesInvalid, Rule, rules_in
 from applyprune.sources.tree import clean_path
 from applyprune.values import dataclass, pattern
 
@@ -193,6 +194,16 @@ class BundleSpec:
             for fields in self.spec.ignore_fields
             for pointer in fields.fields
         )
+
+    @property
+    def ignore_paths(self) -> tuple[Rule, ...]:
+        """Return the rules in ``ignore`` of its source on another host."""
+        source = self.spec.source
+        kind = next(
+            (one for one in ("git", "oci", "archive") if getattr(source, one) is not None), ""
+        )
+        text = source.remote.ignore if source.remote is not None else ""
+        return rules_in(text, f"spec.source.{kind}.ignore")
 
     def options(
         self,
@@ -407,6 +418,16 @@ def _path(text: str) -> str:
     return path
 
 
+def _ignore(text: str) -> str:
+    try:
+        rules_in(text, "")
+    except IgnoreRulesInvalid as error:
+        raise ValueError(error.message) from None
+    return text
+
+
+IgnorePaths = Annotated[str, AfterValidator(_ignore)]
+"""Lines as in ``.gitignore``."""
 RefName = Annotated[str, AfterValidator(_ref)]
 SourcePath = Annotated[str, AfterValidator(_path)]
 Digest = Annotated[str, _matching(_DIGEST, "sha256: and 64 hexadecimal digits")]
@@ -477,10 +498,13 @@ class GitSpec:
     tag, branch, the first of these."""
     path: SourcePath = ""
     """The folder or file to apply. By default all of it. A kustomization is built."""
+    ignore: IgnorePaths = ""
+    """Which files are left out: lines as in .gitignore, from the root of the source. They come
+    after those in .sourceignore, and replace the default list."""
     interval: Seconds = 60.0
     """How often to look for a new commit."""
     timeout: Seconds = 60.0
-    """How long one look may take, with its download; at most ten minutes."""
+    """How long one fetch may take; at most --source-timeout-max of the controller."""
     secret_ref: SecretRef | None = None
     """The Secret of the Bundle's namespace with the credentials: username and password, or
     bearerToken, or identity and known_hosts; ca.crt for the CA of the server."""
@@ -521,10 +545,13 @@ class OciSpec:
     first of these."""
     path: SourcePath = ""
     """The folder or file to apply. By default all of it. A kustomization is built."""
+    ignore: IgnorePaths = ""
+    """Which files are left out: lines as in .gitignore, from the root of the source. They come
+    after those in .sourceignore, and replace the default list."""
     interval: Seconds = 60.0
     """How often to look for another digest."""
     timeout: Seconds = 60.0
-    """How long one look may take, with its download; at most ten minutes."""
+    """How long one fetch may take; at most --source-timeout-max of the controller."""
     secret_ref: SecretRef | None = None
     """The Secret of the Bundle's namespace with the credentials, of the type
     kubernetes.io/dockerconfigjson."""
@@ -544,10 +571,13 @@ class ArchiveSpec:
     """sha256 and 64 hexadecimal digits, which the archive must have."""
     path: SourcePath = ""
     """The folder or file to apply. By default all of it. A kustomization is built."""
+    ignore: IgnorePaths = ""
+    """Which files are left out: lines as in .gitignore, from the root of the source. They come
+    after those in .sourceignore, and replace the default list."""
     interval: Seconds = 60.0
     """How often to look for another archive."""
     timeout: Seconds = 60.0
-    """How long one look may take, with its download; at most ten minutes."""
+    """How long one fetch may take; at most --source-timeout-max of the controller."""
     secret_ref: SecretRef | None = None
     """The Secret of the Bundle's namespace with username and password, or bearerToken."""
     cert_secret_ref: SecretRef | None = None

@@ -54,14 +54,14 @@ from applyprune.model.inventory import Inventory
 from applyprune.model.live import CONFIG_MAPS, LiveObject, Resource, ResourceMap, State, Unknown
 from applyprune.model.options import Adopt, DryRun, Mode, Options
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
-from applyprune.model.problem import Manifest, Problem
+from applyprune.model.problem import IgnoredManifest, Manifest, Problem
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_name
 from applyprune.planning.approval import as_reviewed, is_blocked, with_approval
 from applyprune.planning.cascade import deletions_of, with_recreations_judged
 from applyprune.planning.comparison import diff_of, removal_diff
 from applyprune.planning.desired import PRUNES_LATER, ChartHook, Resolved, before_late, resolve
 from applyprune.planning.explain import ExplainInput, explanation_of
-from applyprune.planning.leave import left_entries, objects_to_prune
+from applyprune.planning.leave import left_entries, objects_to_prune, with_ignored
 from applyprune.planning.names import (
     NamedObject,
     Resolver,
@@ -128,6 +128,8 @@ class RunRequest:
     """Whether the Bundle may take over an existing set that no Bundle owns."""
     empty_inputs: Sequence[str] = ()
     """The parts of the input without objects, as the user has named them."""
+    ignored: Sequence[IgnoredManifest] = ()
+    """The objects that ignore rules leave out of the input."""
     plan_file: PlanFile | None = None
     """The plan that the run is bound to; None for whatever it plans itself."""
     allows_late: bool = False
@@ -305,6 +307,8 @@ def _plan_with(
     plan = replace(plan, warnings=(*plan.warnings, *unread_warning(snapshot), *missing))
     # Only now: whether an object has left the set is decided by the whole input.
     plan = _without_late(plan, resolved, context)
+    override = options.apply.namespace_override
+    plan = with_ignored(plan, request.ignored, request.namespace, override)
     prunes_later = PRUNES_LATER if resolved.late and options.prune.enabled else ""
     keeps = request.keeps or prunes_later  # guard: prune-after-late
     return PlanStage(

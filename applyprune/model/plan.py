@@ -326,6 +326,8 @@ class RemoveStep:
     """Why it is unknown whether Pods use it; empty if it is known, or does not matter."""
     waits_for: tuple[PruneWait, ...] = ()
     """What must be ready before it is deleted."""
+    ignored: str = ""
+    """Which ignore rule leaves out its manifest, and where that is; empty if none does."""
 
     @property
     def is_going(self) -> bool:

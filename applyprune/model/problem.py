@@ -105,6 +105,7 @@ class ProblemKind(StrEnum):
     IGNORED_NAMESPACE = "IgnoredNamespace"
     IGNORED_ANNOTATION = "IgnoredAnnotation"
     IGNORED_NULL = "IgnoredNull"
+    IGNORED_MANIFEST = "IgnoredManifest"
     REPEATED = "Repeated"
     PLACEHOLDER = "Placeholder"
     CHART_HOOKS = "ChartHooks"
@@ -178,6 +179,20 @@ class Manifest:
         """Return the object in the text."""
         found: Mapping[str, Any] = self.packed.value
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredManifest:
+    """An object in a file that an ignore rule leaves out: it is not in the input."""
+
+    gvk: GVK
+    namespace: str
+    """The namespace in the text; empty if it has none."""
+    name: str
+    path: str
+    """The path of the file, safe to print."""
+    rule: str
+    """``the rule *.yaml in .sourceignore``."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

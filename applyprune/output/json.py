@@ -296,10 +296,11 @@ def plan_data(plan: Plan) -> dict[str, Any]:
 
 def _step(step: ApplyStep | RemoveStep) -> dict[str, Any]:
     desired = step.desired if isinstance(step, ApplyStep) else None
+    ignored = step.ignored if isinstance(step, RemoveStep) else ""
     return {
         "ref": data(step.entry.ref),
         "fate": str(step.fate),
-        "reason": step.reason,
+        "reason": "; ".join(filter(None, (step.reason, ignored))),
         "notChecked": step.not_checked,
         "takenFrom": list(step.taken_from) if isinstance(step, ApplyStep) else [],
         "reverts": [

@@ -292,6 +292,8 @@ def step_details(step: ApplyStep | RemoveStep, *, but: Collection[str] = ()) -> 
         yield step.not_checked
     if isinstance(step, RemoveStep) and step.waits_for:
         yield f"waits for {waits_in_words(step)}; --no-wait skips this"
+    if isinstance(step, RemoveStep) and step.ignored:
+        yield step.ignored
 
 
 _NAMED_FIELDS = 5

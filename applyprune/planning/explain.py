@@ -250,6 +250,8 @@ def _of_checks(case: ExplainInput) -> Iterator[str]:
 
 def _of_guards(case: ExplainInput) -> Iterator[str]:
     step = case.step
+    if isinstance(step, RemoveStep) and step.ignored:
+        yield step.ignored
     if not isinstance(step, RemoveStep) or step.problem is not None:
         return
     if step.fate is Fate.PRUNE and step.reason:

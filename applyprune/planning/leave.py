@@ -24,8 +24,8 @@ from applyprune.model.live import (
     Unknown,
 )
 from applyprune.model.options import Approval, Mode, Options
-from applyprune.model.plan import ApplyRule, Desired, Fate, Kept, Removals, RemoveStep
-from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.plan import ApplyRule, Desired, Fate, Kept, Plan, Removals, RemoveStep
+from applyprune.model.problem import IgnoredManifest, Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.cascade import (
     NOTHING,
@@ -137,6 +137,37 @@ def remove_steps(
         controller=snapshot.controller,
     )
     return _guarded(prune)
+
+
+def with_ignored(
+    plan: Plan, manifests: Sequence[IgnoredManifest], namespace: str, override: str
+) -> Plan:
+    """Return a plan that says of what has left the set which ignore rule leaves out its manifest.
+
+    ``namespace`` is that of manifests that name none, and ``override`` that of all, if it is given.
+    """
+    if not manifests:
+        return plan
+    found = _ignored_objects(manifests, namespace, override)
+
+    def said(steps: Iterable[RemoveStep]) -> tuple[RemoveStep, ...]:
+        return tuple(replace(step, ignored=found.get(step.entry.ref, "")) for step in steps)
+
+    lifted = plan.if_approved
+    lifted = None if lifted is None else replace(lifted, steps=said(lifted.steps))
+    return replace(plan, removals=said(plan.removals), if_approved=lifted)
+
+
+def _ignored_objects(
+    manifests: Iterable[IgnoredManifest], namespace: str, override: str
+) -> Mapping[Ref, str]:
+    # Whether a kind has namespaces is not asked: a Ref without one names such an object only.
+    found: dict[Ref, str] = {}
+    for one in manifests:
+        kind, text = one.gvk.group_kind, f"its manifest in {one.path} is ignored, by {one.rule}"
+        for place in (override or one.namespace or namespace, ""):
+            found.setdefault(Ref(kind.group, kind.kind, place, one.name), text)
+    return found
 
 
 def _recorded_uids(

@@ -1,8 +1,8 @@
 """Which files of a folder are manifests, how a pattern expands, and our own configuration file.
 
 A folder is read recursively: every file that ends in .yaml, .yml or .json, also in capitals, and
-also hidden files (a skipped file would one day prune the objects in it). What cannot be read never
-counts as empty.
+also hidden files (a skipped file would one day prune the objects in it), but for those that a rule
+leaves out (``source_ignore``). What cannot be read never counts as empty.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from applyprune.sources.documents import read_documents, text_in, utf8
 from applyprune.sources.excerpt import locate
 from applyprune.sources.kustomize import NAMES
 from applyprune.sources.moment import not_regular, read_at_once
-from applyprune.sources.tree import SourceText, shown_path
+from applyprune.sources.source_ignore import IgnoreRulesInvalid
+from applyprune.sources.tree import PathNotFound, SourceText, shown_path
 from applyprune.sources.yaml import YAMLFault
 from applyprune.system.files import IGNORES_CASE, split_path
 from applyprune.values import dataclass, field, pattern
@@ -38,13 +39,18 @@ def is_manifest_name(name: str) -> bool:
     return name.lower().endswith(SUFFIXES)
 
 
-def find(
-    folders: Folders[P], top: P, *, is_named: bool = True
-) -> Iterator[FoundFile[P] | FoundKustomization[P] | InputError]:
+def find(folders: Folders[P], top: P, *, is_named: bool = True) -> Iterator[Found[P]]:
     """Yield what is to be read or built at a path and below it, in order, and the errors.
 
     ``is_named`` is false for a path that a pattern has found.
     """
+    try:
+        yield from _found(folders, top, is_named=is_named)
+    except IgnoreRulesInvalid as error:
+        yield error
+
+
+def _found(folders: Folders[P], top: P, *, is_named: bool) -> Iterator[Found[P]]:
     try:
         kind = folders.kind(top)
         if kind is Kind.FOLDER and folders.kustomization(top) is not None:
@@ -61,6 +67,8 @@ def find(
             location=Origin(folders.shown(top)),
             hint=folders.build_hint(top.parent),
         )
+    elif rule := folders.rule_for(top):
+        yield ignored_path(folders.shown(top), rule) if is_named else FoundIgnored(top, rule)
     elif is_named or kind is Kind.FILE:
         yield FoundFile(top, is_named)
     else:
@@ -83,6 +91,29 @@ class FoundKustomization(Generic[P]):
     folder: P
 
 
+@dataclass(frozen=True, slots=True)
+class FoundIgnored(Generic[P]):
+    """A file that would be read, if a rule did not leave it out."""
+
+    path: P
+    rule: str
+    """``the rule *.yaml in .sourceignore``."""
+
+
+Found: TypeAlias = "FoundFile[P] | FoundKustomization[P] | FoundIgnored[P] | InputError"
+
+
+def ignored_path(shown: str, rule: str) -> PathNotFound:
+    """Return the error for a path that is named, and has nothing that is not ignored."""
+    return PathNotFound(
+        "it is ignored",
+        location=Origin(shown),
+        reason=f"by {rule}",
+        hint="What is ignored is not a part of the source. Take it back with a rule that begins "
+        "with an exclamation mark, or name another path.",
+    )
+
+
 class Folders(Protocol[P]):
     """What this module needs of a file system, or of the files of a fetched source."""
 
@@ -93,7 +124,13 @@ class Folders(Protocol[P]):
         """Return the paths in a folder, in any order; raise OSError or InputError."""
 
     def kustomization(self, folder: P) -> P | None:
-        """Return the kustomization file of a folder, None if it has none; raise OSError."""
+        """Return the kustomization file of a folder, None if it has none; raise OSError.
+
+        One that is ignored does not count.
+        """
+
+    def rule_for(self, file: P) -> str:
+        """Return the rule that leaves out a file, empty if none does; raise IgnoreRulesInvalid."""
 
     def identity(self, folder: P) -> str:
         """Return a text that is equal for two paths to the same folder."""
@@ -117,7 +154,7 @@ class Kind(Enum):
     """A pipe, a device: reading it may never end."""
 
 
-def _walk(folders: Folders[P], top: P) -> Iterator[FoundFile[P] | InputError]:
+def _walk(folders: Folders[P], top: P) -> Iterator[FoundFile[P] | FoundIgnored[P] | InputError]:
     """Yield the manifests in a folder and below it, sorted by name within each folder."""
     entered: set[str] = set()
     waiting = [top]
@@ -138,17 +175,27 @@ def _walk(folders: Folders[P], top: P) -> Iterator[FoundFile[P] | InputError]:
                 continue
         except OSError as error:
             # A broken link may have led to a manifest, or to a folder of manifests.
-            yield unreadable(folders.shown(path), error)
+            # Who could be a folder may have files that a rule takes back.
+            if not (is_manifest_name(path.name) and folders.rule_for(path)):
+                yield unreadable(folders.shown(path), error)
             continue
+        except IgnoreRulesInvalid:
+            raise
         except InputError as error:
             yield error
             continue
-        if not is_manifest_name(path.name):
-            continue
-        if kind is Kind.FILE:
-            yield FoundFile(path, is_named=False)
-        else:
-            yield not_regular(folders.shown(path))
+        if is_manifest_name(path.name):
+            yield from _found_below(folders, path, kind)
+
+
+def _found_below(
+    folders: Folders[P], path: P, kind: Kind
+) -> Iterator[FoundFile[P] | FoundIgnored[P] | InputError]:
+    rule = folders.rule_for(path)
+    if kind is Kind.FILE:
+        yield FoundIgnored(path, rule) if rule else FoundFile(path, is_named=False)
+    elif not rule:
+        yield not_regular(folders.shown(path))
 
 
 def _nested(folders: Folders[P], kustomization: P, top: P) -> InputError:

@@ -19,7 +19,8 @@ from applyprune.errors import InputError, UsageError
 from applyprune.sources.folders import is_manifest_name
 from applyprune.sources.git_program import GitProgram
 from applyprune.sources.git_server import REMOTE, GitServer
-from applyprune.sources.kustomize import NAMES, ROOT, Included, included
+from applyprune.sources.kustomize import NAMES, ROOT, Included, included, with_rules
+from applyprune.sources.source_ignore import ignore_files
 from applyprune.sources.tree import (
     Deadline,
     FetchFailed,
@@ -383,12 +384,19 @@ def _fetch_blobs(server: GitServer, repository: Path, oids: Iterable[str]) -> No
 def known_closures(tree: CommitTree, paths: Sequence[str]) -> Mapping[str, Included]:
     """Return what each path consists of, as far as the kustomizations that are loaded say it.
 
-    ``tree.unread`` then has those that are not loaded.
+    ``tree.unread`` then has those that are not loaded. The rules that may leave out a file of the
+    path belong to it, too.
     """
     files = [os.path.join(path, name) for path in paths for name in NAMES]  # noqa: PTH118
-    found = tree.find(files)
+    above = ignore_files(paths)
+    found = tree.find([*files, *sorted(above)])
     builds = {path for path in paths if any(os.path.join(path, name) in found for name in NAMES)}  # noqa: PTH118
-    return {path: included(path, tree) if path in builds else Included((path,)) for path in paths}
+    closures = {
+        path: included(path, tree) if path in builds else Included((path,)) for path in paths
+    }
+    others = ignore_files(part for one in closures.values() for part in one.paths) - above
+    rules = above & found.keys() | tree.find(sorted(others)).keys()
+    return {path: with_rules(one, rules) for path, one in closures.items()}
 
 
 def load_closures(tree: CommitTree, paths: Sequence[str]) -> Mapping[str, Included]:

@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
+from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, TypeAlias
@@ -27,10 +28,12 @@ from applyprune.sources.address import (
 )
 from applyprune.sources.folders import (
     FoundFile,
+    FoundIgnored,
     FoundKustomization,
     Kind,
     expand_pattern,
     find,
+    ignored_path,
     is_pattern,
     manifests_in,
     unreadable,
@@ -38,18 +41,31 @@ from applyprune.sources.folders import (
 from applyprune.sources.kustomize import (
     NAMES,
     BuildRules,
+    FilesOfTree,
     Overlay,
     build,
     build_folder,
+    files_to_load,
+    ignored_base,
     kustomization_in,
+    loaded_files,
     no_kustomization,
     remote_base,
 )
 from applyprune.sources.moment import Moment, at_most
+from applyprune.sources.source_ignore import (
+    MOST_OF_A_FILE,
+    IgnoreRules,
+    IgnoreRulesInvalid,
+    Rule,
+    ignore_file,
+    without_ignored,
+)
 from applyprune.sources.tree import (
     MAX_BYTES,
     FetchFailed,
     FileTree,
+    IgnoredText,
     PathNotFound,
     SourceText,
     clean_path,
@@ -58,11 +74,13 @@ from applyprune.sources.tree import (
     too_much,
 )
 from applyprune.sources.web import check_url, download
-from applyprune.system.files import can_name_file
+from applyprune.system.files import NO_WAITING, can_name_file
 from applyprune.system.processes import ProcessLimits, guarding
 from applyprune.values import dataclass, field, replace
 
 STDIN = "-"
+_GIT = ".git"
+"""What the root of a repository has, and what is never a part of its source."""
 
 
 def ignore(problem: Problem) -> None:
@@ -75,17 +93,19 @@ def read_sources(
     stdin: BinaryIO | None = None,
     warn: Callable[[Problem], None] = ignore,
     moment: Moment | None = None,
+    rules: Sequence[Rule] = (),
 ) -> Iterator[InputSource]:
     """Yield every source once, in the order of ``paths``; a source that cannot be read as an error.
 
     At the end come the errors of files and folders that have changed since they were read.
+    ``rules`` leave out files of folders and of fetched sources, after those in ``.sourceignore``.
 
     Raises UsageError for ``-`` twice or without a ``stdin``, for an empty path and for an
     unsupported URL. ``warn`` receives the warnings about sources that could be read.
     """
     _check_paths(paths, stdin)
     moment = moment or Moment()
-    reader = _Reader(stdin, warn, moment)
+    reader = _Reader(stdin, warn, moment, rules)
     for path in paths:
         yield from reader.read(path)
     for error in moment.changes():
@@ -101,8 +121,9 @@ class InputSource:
     place: str = field(repr=False)
     """The identity of the source: two sources with the same place are the same. It may have a
     credential."""
-    source: SourceText | InputError | None
-    """The content or the error; None for a repeated source, and for our own configuration file."""
+    source: SourceText | IgnoredText | InputError | None
+    """The content, of what is ignored too, or the error; None for a repeated source, and for our
+    own configuration file."""
     revision: str = ""
     """What was read of a source on another host: ``main@sha1:…``; empty for other sources."""
 
@@ -133,13 +154,19 @@ class _Reader:
     """Reads paths one after the other, each file and folder once."""
 
     def __init__(
-        self, stdin: BinaryIO | None, warn: Callable[[Problem], None], moment: Moment
+        self,
+        stdin: BinaryIO | None,
+        warn: Callable[[Problem], None],
+        moment: Moment,
+        rules: Sequence[Rule],
     ) -> None:
         self._stdin = stdin
         self._warn = warn
         self._moment = moment
-        self._folders = _LocalFolders(moment)
+        self._rules = rules
+        self._folders = _LocalFolders(moment, rules)
         self._left = MAX_BYTES
+        self._left_ignored = _MOST_IGNORED
         self._seen: set[str] = set()
         self._versions: dict[str, list[Address]] = {}
 
@@ -149,13 +176,17 @@ class _Reader:
                 yield InputSource(path, "", place)
             elif isinstance(place, _Remote):
                 yield from self._fetched(path, place)
+            elif isinstance(place, FoundIgnored):
+                yield InputSource(path, "", self._read_ignored(place))
             elif self._is_new(identity := _identity(place)):
                 source = self._read_place(place)
                 yield self._input_source(path, identity, source)
             else:
                 yield InputSource(path, identity, None)
 
-    def _places(self, path: str | Overlay) -> Iterator[_Place | _Remote | InputError]:
+    def _places(
+        self, path: str | Overlay
+    ) -> Iterator[_Place | _Remote | FoundIgnored[Path] | InputError]:
         if (remote := _remote_source(path)) is not None:
             yield remote
         elif isinstance(path, Overlay):
@@ -169,7 +200,7 @@ class _Reader:
         else:
             yield from self._find(path)
 
-    def _expand(self, pattern: str) -> Iterator[_Place | InputError]:
+    def _expand(self, pattern: str) -> Iterator[_Place | FoundIgnored[Path] | InputError]:
         try:
             found = expand_pattern(pattern, self._moment.names)
         except OSError as error:
@@ -187,7 +218,10 @@ class _Reader:
         for path in found:
             yield from self._find(path, is_named=False)
 
-    def _find(self, path: str, *, is_named: bool = True) -> Iterator[_Place | InputError]:
+    def _find(
+        self, path: str, *, is_named: bool = True
+    ) -> Iterator[_Place | FoundIgnored[Path] | InputError]:
+        self._folders.enter(Path(path))
         for found in find(self._folders, Path(path), is_named=is_named):
             # As the user wrote the folder.
             yield Overlay(path) if isinstance(found, FoundKustomization) else found
@@ -198,6 +232,8 @@ class _Reader:
             case _Url(url=url):
                 return download(url, self._left, self._warn)
             case Overlay():
+                if error := self._folders.ignored_in_build(place):
+                    return error
                 return build(place, self._left, self._warn, self._moment)
         path = _STDIN_SHOWN if place is None else shown_path(str(place.path))
         is_named = place is None or place.is_named
@@ -216,6 +252,17 @@ class _Reader:
         config_hint = f"Pass it as configuration: --config {path}"
         return manifests_in(path, data, is_named=is_named, config_hint=config_hint)
 
+    def _read_ignored(self, found: FoundIgnored[Path]) -> IgnoredText | None:
+        """Return what a file holds that is not read; None if that cannot be found out."""
+        try:
+            with open(found.path, "rb", opener=_without_waiting) as stream:
+                is_file = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+                data = at_most(stream, self._left_ignored) if is_file else b""
+        except (OSError, ValueError):
+            return None
+        self._left_ignored -= len(data)
+        return IgnoredText(shown_path(str(found.path)), data, found.rule)
+
     def _fetched(self, path: str | Overlay, remote: _Remote) -> Iterator[InputSource]:
         """Yield the sources of an address; what an earlier address has given is not new."""
         # Most inputs are local, and these two take a tenth of a start.
@@ -223,7 +270,7 @@ class _Reader:
 
         address = remote.address
         try:
-            tree = fetch(address)
+            tree = without_ignored(fetch(address), self._rules)
         except InputError as error:
             yield InputSource(path, "", error)
             return
@@ -239,7 +286,7 @@ class _Reader:
             must_build=remote.must_build,
         )
         for source in found:
-            identity = f"{of} {source.path}" if isinstance(source, SourceText) else ""
+            identity = "" if isinstance(source, InputError) else f"{of} {source.path}"
             if not identity or self._is_new(identity):
                 yield self._input_source(path, identity, source, tree.revision)
             else:
@@ -249,7 +296,7 @@ class _Reader:
         self,
         path: str | Overlay,
         identity: str,
-        source: SourceText | InputError | None,
+        source: SourceText | IgnoredText | InputError | None,
         revision: str = "",
     ) -> InputSource:
         if isinstance(source, SourceText):
@@ -298,11 +345,82 @@ def _identity(place: _Place) -> str:
     return STDIN
 
 
-class _LocalFolders:
-    """The files of this machine; links are followed."""
+_MOST_IGNORED = 16 * 2**20
+"""Bytes of files that are not read, in which manifests are looked for."""
 
-    def __init__(self, moment: Moment) -> None:
+
+def _without_waiting(name: str, flags: int) -> int:
+    return os.open(name, flags | NO_WAITING)
+
+
+class _LocalFolders:
+    """The files of this machine; links are followed.
+
+    The root of the source is that of the Git repository, where there is one: so the rules of a
+    folder are those of a Bundle with its path. Else it is the folder that was named.
+    """
+
+    def __init__(self, moment: Moment, rules: Sequence[Rule]) -> None:
         self._moment = moment
+        self._given = rules
+        self._top = ""
+        self._roots: dict[str, str] = {}
+        self._rules: dict[str, IgnoreRules] = {}
+
+    def enter(self, top: Path) -> None:
+        """Note what the user has named."""
+        name = os.path.abspath(top)  # noqa: PTH100 -- links in it stay as they are
+        self._top = name if top.is_dir() else os.path.dirname(name)  # noqa: PTH120
+
+    def rule_for(self, file: Path) -> str:
+        name = os.path.abspath(file)  # noqa: PTH100
+        root = self._repository(os.path.dirname(name)) or self._top  # noqa: PTH120
+        return self._rule_in(root, name)
+
+    def ignored_in_build(self, overlay: Overlay) -> InputError | None:
+        """Return the error for a build that loads a file that is not in the source."""
+        try:
+            files = files_to_load(overlay.folder)
+            top = os.path.realpath(overlay.folder)
+            root = self._repository(top) or top
+            for file in sorted(files):
+                if rule := self._rule_in(root, file):
+                    return ignored_base(shown_path(overlay.folder), {shown_path(file): rule})
+        except IgnoreRulesInvalid as error:
+            return error
+        return None
+
+    def _rule_in(self, root: str, name: str) -> str:
+        root = os.path.join(root, "")  # noqa: PTH118 -- a separator at its end
+        if not name.startswith(root):
+            return ""
+        if root not in self._rules:
+            self._rules[root] = IgnoreRules(partial(self._rules_of, root), self._given)
+        path = name[len(root) :].replace(os.sep, "/")
+        found = self._rules[root].rule_for(path)
+        return "" if found is None else str(found)
+
+    def _repository(self, folder: str) -> str:
+        """Return the root of the work tree that a folder is in; empty if it is in none."""
+        if folder not in self._roots:
+            above = os.path.dirname(folder)  # noqa: PTH120
+            if os.path.lexists(os.path.join(folder, _GIT)):  # noqa: PTH118
+                self._roots[folder] = folder
+            else:
+                self._roots[folder] = "" if above == folder else self._repository(above)
+        return self._roots[folder]
+
+    def _rules_of(self, root: str, folder: str) -> bytes | None:
+        path = Path(root, ignore_file(folder))
+        try:
+            return self._moment.read(path, MOST_OF_A_FILE + 1, waits=False)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, InputError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise IgnoreRulesInvalid(
+                "cannot be read", location=Origin(shown_path(str(path))), reason=reason or ""
+            ) from None
 
     def kind(self, path: Path) -> Kind:
         mode = path.stat().st_mode
@@ -311,10 +429,11 @@ class _LocalFolders:
         return Kind.FILE if stat.S_ISREG(mode) else Kind.OTHER
 
     def children(self, folder: Path) -> Iterable[Path]:
-        return [folder / name for name in self._moment.names(str(folder))]
+        return [folder / name for name in self._moment.names(str(folder)) if name != _GIT]
 
     def kustomization(self, folder: Path) -> Path | None:
-        return kustomization_in(folder)
+        found = kustomization_in(folder)
+        return None if found is None or self.rule_for(found) else found
 
     def identity(self, folder: Path) -> str:
         return os.path.realpath(folder)
@@ -375,8 +494,10 @@ def tree_sources(
     warn: Callable[[Problem], None],
     refuses_remote_bases: bool,
     must_build: bool = False,
-) -> Iterator[SourceText | InputError]:
+) -> Iterator[SourceText | IgnoredText | InputError]:
     """Yield the manifests at a path of a tree and below it, and the errors; see ``folders``.
+
+    What ``without_ignored`` has taken out of the tree is yielded as such.
 
     ``shown`` is the address of the tree, safe to print: a file is called ``SHOWN//PATH``. ``limit``
     is in bytes, for all sources together. ``warn`` receives what a build writes to standard error.
@@ -384,11 +505,17 @@ def tree_sources(
     error before its build, which has no network and no variable of this process's environment.
     With ``must_build``, a path without a kustomization is an error.
     """
-    folders = _TreeFolders(tree.files, shown)
+    folders = _TreeFolders(tree, shown)
     top = PurePosixPath(path)
     left = limit
+    if rule := folders.rule_of_all(top):  # guard: ignored-path
+        yield ignored_path(folders.shown(top), rule)
+        return
     if must_build and not (folders.is_folder(top) and folders.kustomization(top)):
-        yield no_kustomization(Origin(folders.shown(top)))
+        files = [str(top / name) for name in NAMES]
+        rules = {file: folders.ignored[file].rule for file in files if file in folders.ignored}
+        where = folders.shown(top)
+        yield ignored_base(where, rules) if rules else no_kustomization(Origin(where))
         return
     if not folders.exists(top):
         yield PathNotFound(
@@ -397,7 +524,7 @@ def tree_sources(
             hint="Check the spelling, and upper and lower case.",
         )
         return
-    source: SourceText | InputError | None
+    source: SourceText | IgnoredText | InputError | None
     for found in find(folders, top):
         match found:
             case FoundKustomization(folder=folder):
@@ -406,6 +533,8 @@ def tree_sources(
                 )
             case FoundFile(path=file, is_named=is_named):
                 source = _read_fetched(folders, file, left, is_named=is_named)
+            case FoundIgnored(path=file, rule=rule):
+                source = IgnoredText(folders.shown(file), folders.ignored[str(file)].data, rule)
             case InputError():
                 source = found
         if isinstance(source, SourceText):
@@ -417,12 +546,24 @@ def tree_sources(
 class _TreeFolders:
     """The files of a tree as folders; every folder has at least one file below it."""
 
-    def __init__(self, files: Mapping[str, bytes], shown: str) -> None:
-        self.files = files
+    def __init__(self, tree: FileTree, shown: str) -> None:
+        self.files = tree.files
+        self.ignored = tree.ignored
         self.shown_root = shown
         self._children: dict[PurePosixPath, list[PurePosixPath]] = {_ROOT: []}
-        for name in files:
+        for name in (*tree.files, *tree.ignored):
             self._add(PurePosixPath(name))
+
+    def rule_for(self, file: PurePosixPath) -> str:
+        found = self.ignored.get(str(file))
+        return "" if found is None else found.rule
+
+    def rule_of_all(self, path: PurePosixPath) -> str:
+        """Return a rule that leaves out what is at a path; empty if anything of it is read."""
+        name = "" if path == _ROOT else str(path)
+        first = _first_below(name, self.ignored)
+        is_read = first is None or _first_below(name, self.files) is not None
+        return "" if first is None or is_read else self.ignored[first].rule
 
     def _add(self, path: PurePosixPath) -> None:
         parent = path.parent
@@ -435,7 +576,7 @@ class _TreeFolders:
         return path in self._children
 
     def exists(self, path: PurePosixPath) -> bool:
-        return self.is_folder(path) or str(path) in self.files
+        return self.is_folder(path) or str(path) in self.files or str(path) in self.ignored
 
     def kind(self, path: PurePosixPath) -> Kind:
         return Kind.FOLDER if self.is_folder(path) else Kind.FILE
@@ -465,6 +606,11 @@ class _TreeFolders:
         )
 
 
+def _first_below(path: str, files: Iterable[str]) -> str | None:
+    start = f"{path}/" if path else ""
+    return next((file for file in files if file == path or file.startswith(start)), None)
+
+
 def _read_fetched(
     folders: _TreeFolders, file: PurePosixPath, left: int, *, is_named: bool
 ) -> SourceText | InputError | None:
@@ -483,6 +629,26 @@ def _build_fetched(
     is_offline: bool,
 ) -> SourceText | InputError:
     """Write the tree to a private folder, and build a kustomization in it."""
+    built = _build_of_tree(folders, folder, left, warn, is_offline=is_offline)
+    if isinstance(built, InputError) and folders.ignored:
+        all_files = {**{name: one.data for name, one in folders.ignored.items()}, **folders.files}
+        loaded = loaded_files("" if folder == _ROOT else str(folder), FilesOfTree(all_files))
+        if named := sorted(loaded & folders.ignored.keys()):
+            rules = {
+                folders.shown(PurePosixPath(name)): folders.ignored[name].rule for name in named
+            }
+            return ignored_base(folders.shown(folder), rules)
+    return built
+
+
+def _build_of_tree(
+    folders: _TreeFolders,
+    folder: PurePosixPath,
+    left: int,
+    warn: Callable[[Problem], None],
+    *,
+    is_offline: bool,
+) -> SourceText | InputError:
     shown = folders.shown(folder)
     if is_offline:  # guard: remote-bases
         fault = remote_base(folders.files, "" if folder == _ROOT else str(folder))

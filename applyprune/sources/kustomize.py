@@ -11,7 +11,15 @@ import os
 import posixpath
 import re
 import subprocess
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,10 +30,11 @@ from applyprune.model.live import one_line
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.sources.documents import read_documents
 from applyprune.sources.moment import changed
+from applyprune.sources.source_ignore import folders_above, ignore_files
 from applyprune.sources.tree import SourceText, is_url, shown_path, too_much
 from applyprune.sources.yaml import Document, YAMLFault
 from applyprune.system.processes import GROUP_FLAGS, find_program, kill_group, wait_for
-from applyprune.values import dataclass, field, pattern
+from applyprune.values import dataclass, field, pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.sources.moment import Moment
@@ -86,6 +95,29 @@ def _files_of_build(folder: str) -> AbstractSet[str]:
     while finder.waiting:
         finder.scan(finder.waiting.pop())
     return {tree.path(file) for file in tree.files_of(finder.paths)}
+
+
+def files_to_load(folder: str) -> AbstractSet[str]:
+    """Return the files of this machine that the build of a folder certainly loads."""
+    tree = _LocalTree(folder)
+    return {tree.path(file) for file in loaded_files(tree.top, tree)}
+
+
+def ignored_base(shown: str, rules: Mapping[str, str]) -> InputError:
+    """Return the error for a build that loads files that are not read.
+
+    ``shown`` is the folder, and ``rules`` has the rule of each of the files.
+    """
+    return InputError(
+        "the kustomization names what is ignored",
+        location=Origin(shown),
+        reason="; ".join(f"{file}, by {rule}" for file, rule in [*rules.items()][:_SHOWN]),
+        hint="What is ignored is not a part of the source. Take it back with a rule that begins "
+        "with an exclamation mark.",
+    )
+
+
+_SHOWN = 5
 
 
 class _LocalTree:
@@ -357,11 +389,33 @@ class Included:
     """What a folder consists of."""
 
     paths: tuple[str, ...]
-    """Sorted, with the folder itself; only the root if it cannot be determined."""
+    """Sorted, with the folder itself; only the root if it cannot be determined.
+
+    The ignore rules above these are files among them.
+    """
     remote: tuple[str, ...] = ()
     """The kustomization files that name something on another host, each with what it names."""
     is_build: bool = False
     """Whether the folder has a kustomization."""
+
+
+def with_rules(what: Included, rules: Container[str]) -> Included:
+    """Return it with those of the ``rules`` files that hold for it: these are files that exist."""
+    paths = frozenset(what.paths)
+    own = {file for file in ignore_files(paths) if file in rules}
+    outer = {file for file in own if not _is_inside(file, paths)}
+    return replace(what, paths=tuple(sorted(paths | outer))) if outer else what
+
+
+def loaded_files(folder: str, tree: Tree) -> AbstractSet[str]:
+    """Return the files that the build of a folder certainly loads, as far as they can be read."""
+    finder = _Finder(tree)
+    finder.enter(folder)
+    while finder.waiting:
+        finder.scan(finder.waiting.pop())
+    found = {folder} | finder.loaded
+    files = {path for path in found if tree.kind(path) == "blob"}
+    return files | {file for path in found - files for file in _kustomizations(path, tree)}
 
 
 class Tree(Protocol):
@@ -374,12 +428,30 @@ class Tree(Protocol):
         """Return the content of a regular file; None if it cannot be read."""
 
 
+class FilesOfTree:
+    """The files of a source, as a kustomization is followed through them."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._files = files
+        self._folders = {folder for name in files for folder in folders_above(name)}
+
+    def kind(self, path: str) -> str | None:
+        if path in self._files:
+            return "blob"
+        return "tree" if path in self._folders else None
+
+    def read(self, path: str) -> bytes | None:
+        return self._files.get(path)
+
+
 class _Finder:
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self.paths: set[str] = set()
         self.waiting: list[str] = []
         self.remote: list[str] = []
+        self.loaded: set[str] = set()
+        """The files and folders that are named where kustomize loads them."""
         self.is_unknown = False
 
     def enter(self, folder: str) -> None:
@@ -405,21 +477,24 @@ class _Finder:
 
     def _name(self, folder: str, file: str, key: str, text: str) -> None:
         found = False
-        for candidate in _candidates(text):
-            found = self._include(folder, candidate, is_plugin=key in _PLUGINS) or found
         is_loaded = key in _LOADED | _FILES and "\n" not in text.strip()
+        for candidate in _candidates(text):
+            path = self._include(folder, candidate, is_plugin=key in _PLUGINS)
+            found = found or path is not None
+            if is_loaded and path is not None:
+                self.loaded.add(path)
         value = text.strip()
         if is_loaded and not found and any(map(_REMOTE.match, (value, value.partition("=")[2]))):
             self.remote.append(f"{file}: {_without_login(value)}")
 
-    def _include(self, folder: str, name: str, *, is_plugin: bool) -> bool:
-        """Include what a name means in a folder; return whether it exists."""
+    def _include(self, folder: str, name: str, *, is_plugin: bool) -> str | None:
+        """Include what a name means in a folder; return its path, None if it does not exist."""
         if len(name) > _LONGEST or name.startswith("/") or not name.isprintable():
-            return False
+            return None
         path = posixpath.normpath(posixpath.join(folder, name))
         if path == ".." or path.startswith("../"):
             self.is_unknown = True
-            return False
+            return None
         path = ROOT if path == "." else path
         kind = self._tree.kind(path)
         if kind == "tree":
@@ -430,7 +505,7 @@ class _Finder:
             self.paths.add(path)
             if is_plugin:
                 self._plugin(folder, path)
-        return kind is not None
+        return None if kind is None else path
 
     def _plugin(self, folder: str, path: str) -> None:
         """Include what the file of a generator or transformer names, from the folder's view."""
@@ -546,7 +621,7 @@ def remote_base(files: Mapping[str, bytes], folder: str) -> RemoteBase | None:
     ``files`` are all files of the tree; ``folder`` is empty for its root. A kustomization that this
     program cannot read is such a fault, too. Return None if there is none.
     """
-    folders = {parent for name in files for parent in _parents(name)}
+    folders = {parent for name in files for parent in folders_above(name)}
     waiting, entered = [folder], {folder}
     while waiting:
         here = waiting.pop()
@@ -572,13 +647,6 @@ class RemoteBase:
     what: str
     reason: str = ""
     hint: str = _HINT
-
-
-def _parents(name: str) -> Iterator[str]:
-    """Yield every folder that a file is in; the root is empty."""
-    while name:
-        name = name.rpartition("/")[0]
-        yield name
 
 
 def _references(

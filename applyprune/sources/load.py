@@ -27,18 +27,29 @@ from applyprune.model.events import (
 )
 from applyprune.model.identity import GVK
 from applyprune.model.plan import Plan
-from applyprune.model.problem import MOST_ERRORS, Field, JSONObject, Manifest, Mark, Origin, Problem
-from applyprune.model.text import DNS_LABEL, is_dns_label
+from applyprune.model.problem import (
+    MOST_ERRORS,
+    Field,
+    IgnoredManifest,
+    JSONObject,
+    Manifest,
+    Mark,
+    Origin,
+    Problem,
+    ProblemKind,
+)
+from applyprune.model.text import DNS_LABEL, and_more, is_dns_label
 from applyprune.planning.normalize import SECRET_PARTS, is_secret
 from applyprune.sources.documents import read_documents, text_in
 from applyprune.sources.excerpt import document_around, excerpt, item_lines, lines_of, nearest
 from applyprune.sources.inputs import ignore, read_sources, shown_given
+from applyprune.sources.source_ignore import rules_in
+from applyprune.sources.tree import IgnoredText, SourceText
 from applyprune.sources.yaml import Allowance, AllowanceSpent, Document, YAMLFault, shown_key
 from applyprune.values import Packed, dataclass, field, packed, pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.sources.kustomize import Overlay
-    from applyprune.sources.tree import SourceText
 
 
 def read(
@@ -46,12 +57,14 @@ def read(
     *,
     stdin: BinaryIO | None = None,
     warn: Callable[[Problem], None] = ignore,
+    ignore_paths: Sequence[str] = (),
 ) -> Input:
     """Return every manifest that ``paths`` hold, in order, and the texts; ``-`` is ``stdin``.
 
     A path may be a file, a folder, a pattern, an HTTPS URL, the address of a Git repository, an OCI
-    artifact or an archive, or an Overlay to build. ``warn`` receives redirects, and what a build
-    writes to standard error.
+    artifact or an archive, or an Overlay to build. ``warn`` receives redirects, what a build writes
+    to standard error, and which manifests are ignored. ``ignore_paths`` are lines as in a
+    ``.sourceignore`` at the root of each source.
 
     An input without manifests is not an error here: the run decides what it means. Raises
     InputError, or InputErrors with all errors, for what cannot be read or is not a manifest, and
@@ -63,12 +76,17 @@ def read(
     full: set[str] = set()
     filled: set[str | Overlay] = set()
     revisions: set[str] = set()
+    ignored: list[IgnoredManifest] = []
     allowance = Allowance()
+    rules = rules_in("\n".join(ignore_paths), OPTION)
     with _without_collector():
-        for given in read_sources(paths, stdin, warn):
+        for given in read_sources(paths, stdin, warn, rules=rules):
             source = given.source
             if isinstance(source, InputError):
                 errors.append(source)
+                continue
+            if isinstance(source, IgnoredText):
+                ignored += ignored_in(source)
                 continue
             revisions.add(given.revision)
             if source is not None:
@@ -84,7 +102,9 @@ def read(
                 filled.add(given.path)
     raise_all(errors)
     empty = tuple(shown_given(path) for path in dict.fromkeys(paths) if path not in filled)
-    return Input(tuple(manifests), texts, empty, tuple(sorted(revisions)))
+    for warning in ignored_warnings(ignored):
+        warn(warning)
+    return Input(tuple(manifests), texts, empty, tuple(sorted(revisions)), tuple(ignored))
 
 
 _COMMIT = pattern(r"(?:.*@)?sha1:([0-9a-f]{40})")
@@ -102,6 +122,8 @@ class Input(Sequence[Manifest]):
     revisions: tuple[str, ...] = ()
     """What was read, sorted: ``main@sha1:…`` or ``1.4.0@sha256:…`` for a source on another host,
     and an empty text if any of it was read from somewhere else."""
+    ignored: tuple[IgnoredManifest, ...] = ()
+    """The objects that ignore rules leave out."""
 
     @property
     def commit(self) -> str:
@@ -241,6 +263,39 @@ def _yaml_error(refused: YAMLFault, path: str, document: int, text: str) -> Inpu
     )
     error.excerpt = "\n".join(filter(None, shown))
     return error
+
+
+# What is in files that ignore rules leave out.
+
+
+OPTION = "--ignore-paths"
+_MOST_OF_AN_IGNORED = 2**20
+_FILES_NAMED = 5
+
+
+def ignored_in(text: IgnoredText) -> Iterator[IgnoredManifest]:
+    """Yield the objects in a file that is not read; what is not a manifest is left out."""
+    if b"apiVersion" not in text.data and b"\0" not in text.data:
+        return
+    source = SourceText(text.path, text.data)
+    for found in read_source(source, "", Allowance(_MOST_OF_AN_IGNORED, 1)):
+        if isinstance(found, Manifest):
+            yield IgnoredManifest(found.gvk, found.namespace, found.name, text.path, text.rule)
+
+
+def ignored_warnings(manifests: Iterable[IgnoredManifest]) -> Iterator[Problem]:
+    """Yield a warning for each rule that leaves out manifests, with their files."""
+    found: dict[str, dict[str, None]] = {}
+    for one in manifests:
+        found.setdefault(one.rule, {})[one.path] = None
+    for rule, files in found.items():
+        yield Problem(
+            ProblemKind.IGNORED_MANIFEST,
+            f"manifests are ignored: {and_more(list(files), _FILES_NAMED)}",
+            reason=f"by {rule}",
+            hint="Objects of them that an earlier run has applied count as removed. To keep them, "
+            "take the files back with a rule that begins with an exclamation mark.",
+        )
 
 
 # Expand lists into their objects.

@@ -28,6 +28,19 @@ class FileTree:
     revision: str = ""
     """What was read, as ``status.lastAppliedRevision`` shows it: ``main@sha1:…``,
     ``1.4.0@sha256:…``."""
+    ignored: Mapping[str, IgnoredFile] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False, hash=False
+    )
+    """The files that a rule leaves out, by their paths; they are not in ``files``."""
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredFile:
+    """A file of a source that is not read."""
+
+    data: bytes = field(repr=False)
+    rule: str
+    """Why, to follow ``because of``: ``the rule *.yaml in .sourceignore``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +72,17 @@ class SourceText:
     path: str
     """The name, safe to print."""
     data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredText:
+    """The bytes of a file that an ignore rule leaves out."""
+
+    path: str
+    """The name, safe to print."""
+    data: bytes = field(repr=False)
+    rule: str
+    """``the rule *.yaml in .sourceignore``."""
 
 
 _URL = pattern(r"[A-Za-z][A-Za-z0-9+.-]+://")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.controller.pending_plan import OBJECTS_SHOWN, PendingPlan, Scope, pending_plan
 from applyprune.controller.reasons import Reason
 from applyprune.controller.result import RunResult
-from applyprune.controller.spec import BundleSource, BundleSpec, Spec
+from applyprune.controller.spec import SPEC, BundleSource, BundleSpec, Spec
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.options import Approval
@@ -165,3 +165,19 @@ def test_nothing_waits_without_a_missing_approval() -> None:
     """A plan that may run, and a run that made none."""
     assert pending_plan(RunResult(plan=Plan((), ())), bundle(), WHOLE) is None
     assert pending_plan(RunResult(), bundle(), "") is None
+
+
+def test_rule_that_has_left_out_a_manifest_is_told() -> None:
+    """Not if the rules may be content that is confidential."""
+    said = "its manifest in web/b.yaml is ignored, by the rule b.yaml in .sourceignore"
+    removals = (replace(removed("b", Fate.PRUNE), ignored=said), removed("c", Fate.PRUNE))
+    plan = Plan((), removals, deletions=DELETIONS, digest=WHOLE, needs_approval=DELETIONS)
+    run = RunResult(plan=plan, refusal=REFUSED)
+    pending = pending_plan(run, bundle(), "")
+    assert pending is not None
+    assert f"; configmap/b: {said}; to approve" in pending.message
+    assert said not in pending.summary
+    spec = SPEC.validate_python({"source": {"secretRefs": [{"name": "s"}]}})
+    pending = pending_plan(run, BundleSpec("shop", "web", spec, 1.0), "")
+    assert pending is not None
+    assert "ignored" not in pending.message

@@ -2886,6 +2886,20 @@ MUTATIONS = (
         "tests/controller/fetch/test_source_cache.py::test_changed_artifact_is_not_read",
     ),
     Mutation(
+        "the error for a path of which everything is ignored",
+        ("ignored-path",),
+        "if .*:",
+        "if 0:",
+        "tests/sources/inputs/test_ignored.py::test_path_of_which_everything_is_ignored_is_an_error",
+    ),
+    Mutation(
+        "the limit of what ignore rules may cost",
+        ("steps-of-ignore-rules",),
+        "if .*:",
+        "if 0:",
+        "tests/sources/test_source_ignore.py::test_too_many_rules_are_an_error",
+    ),
+    Mutation(
         "the signature of a commit that a Bundle follows",
         ("verified-commit",),
         r"verify\(.*\)",

@@ -104,6 +104,40 @@ def test_each_path_has_its_own_content(site: HttpsSite, cache: SourceCache) -> N
     assert site.paths() == [f"GET {service}", "POST /web.git/git-upload-pack"]
 
 
+def test_ignore_rules_above_a_path_change_its_content(
+    site: HttpsSite, registry: Registry, cache: SourceCache
+) -> None:
+    """Of Git, and of what is read as a whole; a path does not exist because there are rules."""
+    rules = {".sourceignore": "b.yaml", "web/.sourceignore": "c"}
+    repository = site.repository()
+    repository.commit(FILES)
+    remote = RemoteSource(site.source())
+    before = content(fetch_source(task_of(remote, "web"), cache), "web")
+    repository.commit(rules)
+    found = fetch_source(task_of(remote, "web", "none"), cache)
+    after = content(found, "web")
+    assert before.content != after.content
+    expected = {".sourceignore", "web/.sourceignore", "web/a.yaml"}
+    assert (cache.read(after.artifact) or {}).keys() == expected
+    assert kind(found, "none") is ProblemKind.PATH_NOT_FOUND
+
+    credentials = SourceCredentials(
+        registry.username, registry.password, ca=registry.ca.read_bytes()
+    )
+    url = f"oci://{registry.host}/shop/ignored"
+
+    def pushed(tag: str, files: Mapping[str, str]) -> FetchResult:
+        data = {name: text.encode() for name, text in files.items()}
+        push(OciSource(f"{url}:{tag}", credentials=credentials), data)
+        source = RemoteSource(OciSource(url, OciRef(tag), credentials))
+        return fetch_source(task_of(source, "web", "none"), cache)
+
+    olds, news = pushed("1", FILES), pushed("2", {**FILES, **rules})
+    assert content(olds, "web").content != content(news, "web").content
+    assert (cache.read(content(news, "web").artifact) or {}).keys() == expected
+    assert kind(news, "none") is ProblemKind.PATH_NOT_FOUND
+
+
 def test_new_path_is_read_of_what_the_check_has_found(site: HttpsSite, cache: SourceCache) -> None:
     """Its content is that of the commit which the others have."""
     repository = site.repository()

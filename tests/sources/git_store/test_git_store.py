@@ -237,6 +237,25 @@ def test_removed_commit_is_not_found(site: HttpsSite, store: GitStore) -> None:
         store.fetch(source, find_ref(source))
 
 
+def test_ignore_rules_above_a_path_belong_to_it(site: HttpsSite, store: GitStore) -> None:
+    """Those of its bases, too; they are fetched with it."""
+    repository = site.repository()
+    rules = {".sourceignore": "1", "apps/.sourceignore": "2", "base/.sourceignore": "3"}
+    repository.commit({**FILES, **rules, "other/.sourceignore": "4"})
+    found = fetched(site, store, "apps/web")
+    wanted = {name: rules[name].encode() for name in (".sourceignore", "apps/.sourceignore")}
+    assert store.read(found.commit, "apps/web") == {**WEB, **wanted}
+    assert objects(store) == {"web", "more", "1", "2"}
+    found = fetched(site, store, "over")
+    of_base = {name: rules[name].encode() for name in (".sourceignore", "base/.sourceignore")}
+    assert store.read(found.commit, "over") == {**BUILT, **of_base}
+    found = fetched(site, store, "apps/web/a.yaml")
+    assert store.read(found.commit, "apps/web/a.yaml").keys() == {"apps/web/a.yaml", *wanted}
+    # No path exists because rules above it do.
+    with pytest.raises(PathNotFound):
+        store.read(found.commit, "apps/none")
+
+
 def test_path_may_be_a_file(site: HttpsSite, store: GitStore) -> None:
     site.repository().commit(FILES)
     found = fetched(site, store, "apps/web/a.yaml")

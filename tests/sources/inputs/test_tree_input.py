@@ -15,7 +15,7 @@ from applyprune.errors import InputError
 from applyprune.model.problem import ProblemKind
 from applyprune.sources import Overlay, read
 from applyprune.sources.inputs import read_sources, tree_sources
-from applyprune.sources.tree import MAX_BYTES, FileTree, SourceText
+from applyprune.sources.tree import MAX_BYTES, FileTree, IgnoredText, SourceText
 from tests.support.source_text import config_map, write
 from tests.support.waiting import eventually
 
@@ -49,7 +49,7 @@ def sources(
     must_build: bool = False,
     said: list[Problem] | None = None,
     shown: str = SHOWN,
-) -> list[SourceText | InputError]:
+) -> list[SourceText | IgnoredText | InputError]:
     tree = FileTree({name: text.encode() for name, text in files.items()}, "main@sha1:0")
     return list(
         tree_sources(
