@@ -2889,7 +2889,7 @@ MUTATIONS = (
         "the error for a path of which everything is ignored",
         ("ignored-path",),
         "if .*:",
-        "if 0:",
+        'if (rule := ""):',
         "tests/sources/inputs/test_ignored.py::test_path_of_which_everything_is_ignored_is_an_error",
     ),
     Mutation(
