@@ -167,7 +167,7 @@ def test_nothing_waits_without_a_missing_approval() -> None:
     assert pending_plan(RunResult(), bundle(), "") is None
 
 
-def test_rule_that_leaves_out_a_manifest_is_reported() -> None:
+def test_pending_plan_names_ignore_rules() -> None:
     """Not if the rules may be content that is confidential."""
     said = "its manifest in web/b.yaml is ignored, by the rule b.yaml in .sourceignore"
     removals = (replace(removed("b", Fate.PRUNE), ignored=said), removed("c", Fate.PRUNE))

@@ -2888,8 +2888,8 @@ MUTATIONS = (
     Mutation(
         "the error for a path of which everything is ignored",
         ("ignored-path",),
-        "if .*:",
-        'if (rule := ""):',
+        r"folders\.rule_of_all\(.+?\)",
+        '""',
         "tests/sources/inputs/test_ignored.py::test_path_of_which_everything_is_ignored_is_an_error",
     ),
     Mutation(

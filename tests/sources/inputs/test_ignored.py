@@ -168,10 +168,10 @@ def test_file_that_is_ignored_cannot_be_named(folder: Path) -> None:
 def test_path_of_which_everything_is_ignored_is_an_error(builds: bool) -> None:
     """It is not an empty set: that would prune everything."""
     files = {"web/a.yaml": config_map("a"), "web/deep/b.yaml": "", "api/c.yaml": config_map("c")}
-    (found,) = of_tree(files, "web", ignore="/web", builds=builds)
+    found, *_ = of_tree(files, "web", ignore="/web", builds=builds)
     assert isinstance(found, InputError)
     assert str(found).startswith(f"{SHOWN}//web: it is ignored: by the rule /web in the Bundle\n")
-    (found,) = of_tree(files, "", ignore="*", builds=builds)
+    found, *_ = of_tree(files, "", ignore="*", builds=builds)
     assert isinstance(found, InputError)
     assert found.kind is ProblemKind.PATH_NOT_FOUND
 
