@@ -41,6 +41,27 @@ BUNDLES = "bundles.applyprune.dev"
 CRD = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{BUNDLES}"
 
 
+BUNDLE_OBJECTS = "/apis/applyprune.dev/v1alpha1/bundles"
+
+
+@pytest.fixture
+def unneeded(ground_api: Api) -> None:
+    """No Bundle that another test has left needs the controller."""
+    kind = "application/merge-patch+json"
+
+    def is_clear() -> bool:
+        code, found = ground_api("GET", BUNDLE_OBJECTS)
+        for one in found["items"] if code == 200 else ():
+            place = one["metadata"]
+            path = BUNDLE_OBJECTS.replace("/bundles", f"/namespaces/{place['namespace']}/bundles")
+            bare = {"metadata": {"finalizers": None}}
+            ground_api("PATCH", f"{path}/{place['name']}", bare, content_type=kind)
+            ground_api("DELETE", f"{path}/{place['name']}")
+        return code != 200 or not found["items"]
+
+    eventually(is_clear, lambda: "no Bundle")
+
+
 def manifests(text: str) -> tuple[Manifest, ...]:
     """Return the objects of a text."""
     return tuple(read(("-",), stdin=BytesIO(text.encode())))
@@ -151,6 +172,7 @@ def test_invalid_namespaces_are_refused(verb: str, wrong: str) -> None:
         cli.main(arguments, standalone_mode=False)
 
 
+@pytest.mark.usefixtures("unneeded")
 def test_install_takes_over_from_kubectl(ground: Plane, ground_api: Api, kubectl: Kubectl) -> None:
     """The set takes over what kubectl has applied, changes it when told, and goes when told."""
     install(ground)
@@ -190,6 +212,7 @@ def test_install_takes_over_from_kubectl(ground: Plane, ground_api: Api, kubectl
     assert not ground_api.exists(DEPLOYMENT)
 
 
+@pytest.mark.usefixtures("unneeded")
 def test_installation_can_do_what_its_messages_say(
     ground: Plane, ground_api: Api, kubectl: Kubectl
 ) -> None:
@@ -244,6 +267,7 @@ def of_bundles(exchange: Exchange) -> bool:
     return exchange.path == "/apis/applyprune.dev/v1alpha1/bundles"
 
 
+@pytest.mark.usefixtures("unneeded")
 def test_installation_stays_until_no_bundle_needs_it(
     ground: Plane, ground_api: Api, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
@@ -275,6 +299,7 @@ def test_installation_stays_until_no_bundle_needs_it(
     assert not ground_api.exists(DEPLOYMENT)
 
 
+@pytest.mark.usefixtures("unneeded")
 def test_controller_in_another_set_stays_too(
     ground: Plane, ground_api: Api, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
@@ -403,6 +428,7 @@ def test_bundle_works_with_exactly_these_permissions(
         assert running.stop() == 0
 
 
+@pytest.mark.usefixtures("unneeded")
 def test_controller_can_be_limited_to_namespaces(
     ground: Plane, as_itself: Path, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
