@@ -218,7 +218,7 @@ def test_installation_can_do_what_its_messages_say(
 ) -> None:
     """Such as --take-over: whatever option the message of an apply may name, it has."""
     of_input = {"filename", "kustomize", "config", "selector", "only"}
-    of_input |= {"namespace-override", "helm-hooks"}
+    of_input |= {"namespace-override", "helm-hooks", "ignore-paths"}
     of_apply = {"plan", "check", "no-check", "yes", "apply-anyway", "fail-fast", "ready-when"}
     assert options("apply") - options("install") == of_input | of_apply | {"wait-for-kinds"}
     install(ground)

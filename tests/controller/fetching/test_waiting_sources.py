@@ -99,7 +99,7 @@ def test_server_that_drips_holds_up_no_other_tenant(
             other = new_tenant()
             for number in range(3):
                 source = archive_source(other, web, timeout="10m")
-                source["archive"]["url"] = f"{web.url}/b{number}.tar.gz"
+                source["archive"]["url"] = f"{web.url}/{other.namespace}/{number}.tar.gz"
                 other.bundle(f"b{number}", source=source)
         # Each is checked, and then at least one is fetched: none of the checks reads so much.
         eventually(lambda: len(web.calls) > 6, lambda: f"{len(web.calls)} requests")
