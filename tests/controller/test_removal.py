@@ -320,9 +320,8 @@ def test_policies_apply_whatever_is_pruned(tenant: Tenant) -> None:
             assert "labels" not in metadata
 
 
-def test_suspended_bundle_does_not_keep_its_namespace(new_tenant: Callable[[], Tenant]) -> None:
+def test_suspended_bundle_does_not_keep_its_namespace(tenant: Tenant) -> None:
     """Neither its interval nor its timeout is waited for."""
-    tenant = new_tenant()
     tenant.bundle("web", config_map("a"), timeout="1h", interval="1h")
     tenant.ready("web")
     tenant.patch("web", suspend=True)
