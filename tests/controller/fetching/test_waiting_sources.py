@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from tests.support import tls_site
+from tests.support.archives import packed
 from tests.support.listening import listening
 from tests.support.objects import config_map, text
 from tests.support.processes import family, is_running, name_of
@@ -17,12 +18,14 @@ from tests.support.remote_bundles import (
     git_credentials,
     git_source,
     set_value,
+    stays,
 )
 from tests.support.waiting import HANG, eventually
 from tests.support.workloads import Puppets, ready, workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.support.controller import Controller, Tenant
     from tests.support.git_servers import HttpsSite
@@ -105,6 +108,24 @@ def test_server_that_drips_holds_up_no_other_tenant(
         eventually(lambda: len(web.calls) > 6, lambda: f"{len(web.calls)} requests")
         assert running.process.poll() is None
         served(new_tenant(), git, "victim", "1", "2")
+
+
+def test_host_that_goes_away_changes_nothing(
+    running: Controller, tenant: Tenant, tmp_path: Path
+) -> None:
+    """Drift is still set back; what is new there when it is back is applied."""
+    archive = tmp_path / "web.tar.gz"
+    archive.write_bytes(packed({"a.yaml": file_of("a").encode()}))
+    with tls_site.site(tls_site.files_of(tmp_path)) as web:
+        tenant.bundle("web", source=archive_source(tenant, web), interval="1h")
+        tenant.ready("web")
+        web.kill()
+        failed = f'"namespace": "{tenant.namespace}", "error"'
+        eventually(lambda: failed in running.log.read_text(), lambda: "a check that has failed")
+        stays(tenant, "a")
+        archive.write_bytes(packed({"a.yaml": file_of("b").encode()}))
+        web.restart()
+        eventually(lambda: tenant.exists("a", "b") == [False, True], lambda: "the new archive")
 
 
 def test_fetch_of_a_deleted_bundle_ends_at_once(
