@@ -19,7 +19,7 @@ from tests.support.plane import ensure_plane
 if TYPE_CHECKING:
     from tests.benchmarks.controller.jobs import Figure
 
-JOBS = ("first", "unchanged", "drift", "many", "replicas")
+JOBS = ("first", "unchanged", "drift", "restart", "many", "replicas")
 SECONDS, MEMORY = 120.0, 200
 """The goals for 1,000 Bundles."""
 NOTES = """\
@@ -56,7 +56,7 @@ def main(
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="applyprune-bench-") as scratch:
         folder = Path(scratch)
-        if {"first", "unchanged", "drift"} & set(names):
+        if {"first", "unchanged", "drift", "restart"} & set(names):
             with audited_site(binaries, folder / "one") as site:
                 running = Running(site.plane, folder / "log", *controller_arguments)
                 teams = site.make_namespaces(namespaces)
@@ -67,6 +67,10 @@ def main(
                 if "drift" in names:
                     figures += jobs.drift(site, changes, rate)
                 running.stop()
+                if "restart" in names:
+                    running = Running(site.plane, folder / "again", *controller_arguments)
+                    figures += jobs.restart(site, running)
+                    running.stop()
         if "many" in names:
             with audited_site(binaries, folder / "many") as site:
                 running = Running(site.plane, folder / "log", *controller_arguments)

@@ -121,6 +121,22 @@ def unchanged(site: Site, running: Running, interval: int) -> Iterator[Figure]:
     click.echo(f"{job}: requests for each reconcile\n{found.table(each)}", err=True)
 
 
+def restart(site: Site, running: Running) -> Iterator[Figure]:
+    """Count what a controller writes that takes over from one that has gone."""
+    count = len(site.keys)
+    job = f"{count:,} Bundles, after a restart"
+    audit, looked = AuditLog(site.plane), Requests()
+    began = time.monotonic()
+    while looked.reconciles < count:
+        assert time.monotonic() - began < _PATIENCE, f"{looked.reconciles} reconciles"
+        assert running.process.poll() is None
+        time.sleep(1)
+        looked += audit.requests()
+    yield Figure(job, "status writes", f"{looked.writes}", "0", looked.writes == 0)
+    yield Figure(job, "all looked at", f"{time.monotonic() - began:.0f} s")
+    click.echo(f"{job}: requests for each Bundle\n{looked.table(count)}", err=True)
+
+
 def drift(site: Site, changes: int, per_second: float) -> Iterator[Figure]:
     """Change objects from outside, and measure how long each takes to be set back."""
     job = f"{len(site.keys):,} Bundles, outside change"

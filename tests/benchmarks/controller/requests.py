@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +43,16 @@ class Requests:
     """How many there were about each Bundle, its inventory and its objects, by their name."""
     served: dict[tuple[str, str], str] = field(default_factory=dict)
     """The controller that has written the status of each Bundle last."""
+
+    def __iadd__(self, other: Requests) -> Self:
+        """Add what was found later; of the Bundles' writers, the last ones count."""
+        self.kinds += other.kinds
+        self.names += other.names
+        self.served.update(other.served)
+        for one in ("total", "objects", "lists", "reads", "writes", "watches", "shared"):
+            setattr(self, one, getattr(self, one) + getattr(other, one))
+        self.reconciles += other.reconciles
+        return self
 
     @property
     def beyond(self) -> int:

@@ -20,7 +20,7 @@ from tests.support.plane import ensure_plane
 if TYPE_CHECKING:
     from tests.benchmarks.controller.jobs import Figure
 
-JOBS = ("commit", "unchanged", "fetch", "artifact", "memory", "silent")
+JOBS = ("commit", "unchanged", "fetch", "artifact", "memory", "order", "silent")
 NOTES = """\
 Times are medians. Requests are those of the audit log, without those about Leases, and those in
 the log of the Git server. Memory is PSS, once a second, the largest sum over all processes of the
@@ -81,6 +81,11 @@ def main(
             with audited_site(binaries, folder / "memory") as site:
                 figures += bundle_jobs.memory(
                     site, folder / "large", repositories, size, controller_arguments
+                )
+        if "order" in names:
+            with audited_site(binaries, folder / "order") as site:
+                figures += bundle_jobs.order(
+                    site, folder / "both", 20 * rounds, controller_arguments
                 )
         if "silent" in names:
             for number, (shape, timeout) in enumerate((((10, 4), "60s"), ((2, 12), "10m"))):

@@ -26,7 +26,7 @@ from tests.benchmarks.controller.site import (
 from tests.support.controller import Tenant
 from tests.support.git_servers import HttpsSite, git_site
 from tests.support.listening import listening
-from tests.support.remote_bundles import git_credentials, git_source
+from tests.support.remote_bundles import file_of, git_credentials, git_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -206,6 +206,44 @@ def memory(
     yield Figure(job, "memory without git's", f"{most:.0f} MiB", "≤ 200 MiB", most <= 200)
     yield Figure(job, "of each process", " ".join(f"{part / MIB:.0f}" for part in peak.parts))
     yield Figure(job, "all applied", f"{seconds:.0f} s")
+
+
+def order(site: Site, folder: Path, rounds: int, arguments: tuple[str, ...]) -> Iterator[Figure]:
+    """Commit, and see what a request for a reconcile ends with, and in which order is applied."""
+    job = f"{rounds} commits to a Bundle and to one that depends on it"
+    with git_site(folder / "git", login="me:password") as git:
+        running = Running(site.plane, folder / "log", *LOOPBACK, *arguments)
+        (team,) = site.make_namespaces(1)
+        tenant = Tenant(site.api, team)
+        git_credentials(tenant, git)
+        repository = git.repository("both")
+
+        def change(value: str) -> str:
+            parts = {f"{name}/a.yaml": file_of(name, value=value) for name in ("db", "web")}
+            return f"main@sha1:{repository.commit(parts)}"
+
+        first = change("first")
+        spec = {"interval": "1h", "serviceAccountName": "deployer"}
+        tenant.bundle("db", source=git_source(git, "both", path="db", interval="1h"), **spec)
+        web = git_source(git, "both", path="web", interval="1h")
+        tenant.bundle("web", source=web, dependsOn=[{"name": "db"}], **spec)
+        tenant.applied("web", first)
+        told = ordered = 0
+        for turn in range(rounds):
+            commit = change(f"of {turn}")
+            tenant.reconciled("db", f"turn {turn}")
+            told += tenant.get("db")["status"]["lastAppliedRevision"] == commit
+            tenant.applied("web", commit)
+            versions = [
+                int(site.api.get(tenant.path("configmaps", name))["metadata"]["resourceVersion"])
+                for name in ("db", "web")
+            ]
+            ordered += versions == sorted(versions)
+        running.stop()
+    what = "reconcile-now is handled with the new commit"
+    yield Figure(job, what, f"{told} of {rounds}", f"{rounds}", told == rounds)
+    what = "the dependency is applied first"
+    yield Figure(job, what, f"{ordered} of {rounds}", f"{rounds}", ordered == rounds)
 
 
 def silent(
