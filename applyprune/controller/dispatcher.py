@@ -304,7 +304,8 @@ class SourceDispatcher:
     """Has sources checked and fetched; each check and each fetch has a thread here that waits.
 
     Namespaces take turns, as in the queue of the Bundles. Hosts that were silent at their last
-    check share a part of the threads, each address a quarter, and all together leave a quarter.
+    check share a part of the threads: each address a quarter, and all together leave a quarter.
+    Sources whose last fetch has failed slowly share a quarter of the processes.
     """
 
     bundles: WorkQueue
@@ -422,18 +423,17 @@ class SourceDispatcher:
             woken, due = self.followed.checked(check, result)
             # guard: silent-host
             silent = result.address or _SILENT if clock.now() - began > SLOW else ""
-            for namespace in self.followed.namespaces(check):
-                self.checks.set_cluster((namespace, check), silent)
-                self.fetches.set_cluster((namespace, check), silent)
+            self._share(self.checks, check, silent)
             self._tell(key, [result.problem] if result.problem is not None else [])
             self._wake(woken)
             self._queue(check, due)
 
     def _fetch(self, handle: WorkerHandle, key: Key) -> None:
-        check = key[1]
+        check, clock = key[1], self.bundles.clock
         task = self.followed.fetch_task(check)
         if task is None:
             return
+        began = clock.now()
         result = FetchResult(problem=_NOT_DONE)
         self._fetching[check] = handle
         try:
@@ -445,9 +445,17 @@ class SourceDispatcher:
         finally:
             self._fetching.pop(check, None)
             woken, due = self.followed.fetched(check, result)
+            # Its host has answered the check, and then sends too slowly.
+            is_slow = result.problem is not None and clock.now() - began > SLOW
+            self._share(self.fetches, check, _SILENT if is_slow else "")  # guard: slow-fetch
             self._tell(key, _problems(result))
             self._wake(woken)
             self._queue(check, due, news=True)
+
+    def _share(self, queue: WorkQueue, check: str, silent: str) -> None:
+        """Let a source share a part of the threads with those of a silent host, or of none."""
+        for namespace in self.followed.namespaces(check):
+            queue.set_cluster((namespace, check), silent)
 
     def _tell(self, key: Key, problems: Sequence[Problem]) -> None:
         for problem in problems:

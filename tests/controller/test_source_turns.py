@@ -15,6 +15,7 @@ from applyprune.controller.task import (
     CheckResult,
     CheckTask,
     FetchResult,
+    FetchTask,
     SourceContent,
     SourceRequest,
 )
@@ -25,6 +26,7 @@ from tests.support.clocks import ManualClock
 if TYPE_CHECKING:
     from applyprune.controller.checker import Checker
     from applyprune.controller.reasons import Key
+    from applyprune.controller.worker import WorkerHandle
 
 QUARTER = CHECKS // 4
 SILENT = Problem(ProblemKind.FETCH_FAILED, "cannot be read")
@@ -125,6 +127,39 @@ def test_silent_host_gets_a_quarter_of_the_checks(
         again = taken(sources.checks)
     clock.advance(70.0)
     assert len(taken(sources.checks)) > QUARTER
+
+
+@dataclass(slots=True)
+class SlowWorker:
+    """A process whose fetches end at their time."""
+
+    clock: ManualClock
+
+    def fetch(self, task: FetchTask) -> FetchResult:
+        """Fail after the time of the fetch."""
+        self.clock.advance(task.timeout)
+        return FetchResult(problem=SILENT)
+
+
+def test_sources_whose_fetch_was_too_slow_share_a_process(
+    clock: ManualClock, played: Played
+) -> None:
+    """Though their hosts answer each check at once."""
+    worker = cast("WorkerHandle", SlowWorker(clock))
+    queue = WorkQueue(clock=clock)
+    sources = SourceDispatcher(queue, cast("Checker", played), (worker,) * 4)
+    for number in range(4):
+        sources.follow((f"n{number}", "web"), request("slow", number))
+    for _ in "12":
+        for key in taken(sources.checks):
+            sources._check(key)
+            sources.checks.done(key)
+        found = taken(sources.fetches)
+        for key in found:
+            sources._fetch(worker, key)
+            sources.fetches.done(key)
+        clock.advance(70.0)
+    assert len(found) == 1
 
 
 def test_last_quarter_of_the_checks_is_for_other_namespaces(sources: SourceDispatcher) -> None:

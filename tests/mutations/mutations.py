@@ -2216,6 +2216,14 @@ MUTATIONS = (
         "tests/controller/test_source_turns.py::test_silent_host_gets_a_quarter_of_the_checks",
     ),
     Mutation(
+        "the share of sources that are fetched too slowly",
+        ("slow-fetch",),
+        "_SILENT if is_slow else ",
+        "",
+        "tests/controller/test_source_turns.py::"
+        "test_sources_whose_fetch_was_too_slow_share_a_process",
+    ),
+    Mutation(
         "the end of a fetch that nobody needs",
         ("unfollowed-fetch",),
         "if .+:",
