@@ -206,7 +206,7 @@ def any_policy(api: Api) -> Iterator[None]:
 
 def test_unreadable_policy_deletes_nothing(tenant: Tenant, site_api: Api) -> None:
     """A later version may have written it: the Bundle goes at its timeout, the objects stay."""
-    tenant.bundle("web", config_map("a"), timeout="2s")
+    tenant.bundle("web", config_map("a"), timeout="1h")
     tenant.ready("web")
 
     def accepts() -> bool:
@@ -218,10 +218,11 @@ def test_unreadable_policy_deletes_nothing(tenant: Tenant, site_api: Api) -> Non
 
     with any_policy(site_api):
         eventually(accepts, lambda: "the CRD without the list of policies")
-    tenant.delete("web")
-    message = tenant.failed("web", "InvalidSpec")
-    assert "spec.deletionPolicy: must be" in message
-    tenant.gone("web")
+        tenant.delete("web")
+        message = tenant.failed("web", "InvalidSpec")
+        assert "spec.deletionPolicy: must be" in message
+        tenant.patch("web", timeout="1s")
+        tenant.gone("web")
     assert "spec.deletionPolicy" in told(tenant, "RemovalIncomplete")
     assert "left in the inventory applyprune-web: 1 object" in told(tenant, "RemovalIncomplete")
     assert tenant.exists("a", "applyprune-web") == [True, True]
