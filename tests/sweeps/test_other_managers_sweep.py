@@ -245,11 +245,13 @@ def _write(trial: Trial, record: Record, *, adds: bool, shares: bool) -> None:
 
 def _prune(trial: Trial, chance: random.Random, *, is_ours: bool) -> None:
     """Let half of the objects leave the set; some of them have another owner by now."""
-    kept = LASTING | CALLS | {"CustomResourceDefinition"}
+    # A CRD takes its objects with it: the prune is refused as long as one of them stays.
+    lasting = LASTING | {"CustomResourceDefinition"}
+    kept = lasting | CALLS
     may_leave = [
         one
         for one in trial.samples
-        if one.kind not in (kept if trial.others.applies_a_part(one) else LASTING)
+        if one.kind not in (kept if trial.others.applies_a_part(one) else lasting)
     ]
     leaving = chance.sample(may_leave, len(may_leave) // 2)
     staying = [one for one in trial.samples if one not in leaving]
