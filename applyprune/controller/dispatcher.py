@@ -349,7 +349,8 @@ class SourceDispatcher:
         due = self.followed.follow(key, request)
         self._end_unfollowed(before)
         if request is not None:
-            self._queue(request.check, due, news=True)
+            # The turns of the other namespaces are due as they were.
+            self._add((key[0], request.check), due, news=True)
 
     def leave(self, key: Key) -> None:
         """Let a Bundle follow nothing."""
@@ -376,10 +377,13 @@ class SourceDispatcher:
     def _queue(self, check: str, due: NextWork, *, news: bool = False) -> None:
         """Make a source due as the next work says, in each namespace that follows it."""
         for namespace in self.followed.namespaces(check):
-            if due.check_in is not None:
-                self.checks.add((namespace, check), due.check_in, news=news and not due.check_in)
-            if due.fetches:
-                self.fetches.add((namespace, check), news=True)
+            self._add((namespace, check), due, news=news)
+
+    def _add(self, key: Key, due: NextWork, *, news: bool = False) -> None:
+        if due.check_in is not None:
+            self.checks.add(key, due.check_in, news=news and not due.check_in)
+        if due.fetches:
+            self.fetches.add(key, news=True)
 
     def _check_all(self) -> None:
         while (key := self.checks.get()) is not None:
@@ -410,7 +414,7 @@ class SourceDispatcher:
         task = self.followed.check_task(check)
         if isinstance(task, NextWork):
             # Another namespace's turn was first.
-            self._queue(check, task)
+            self._add(key, task)
             return
         began = clock.now()
         result = CheckResult(task.tip, problem=_NOT_DONE)

@@ -205,8 +205,6 @@ class OneReconcile:
     """What is known of its source on another host; None if nothing is."""
     unwatched: str | None = None
     """Why not all of its objects are watched; "" if they are, None if nobody knows."""
-    checked_state: SourceState | None = None
-    """What was known of it at the beginning."""
     loaded: SourceState | None = None
     """The state of the source that it applies; None if it came not so far, or has none."""
     stop: Cancellation = field(default_factory=Cancellation)
@@ -232,7 +230,6 @@ class OneReconcile:
     def run(self) -> Answer:
         """Reconcile the Bundle; raises Interrupted when it has changed meanwhile."""
         began = CLOCK.now()
-        self.checked_state = self.source_state
         self.stop.check()
         live = self.known or self.bundles.get(self.key)
         if live is None:
@@ -346,7 +343,7 @@ class OneReconcile:
             return live, result
         pending = pending_plan(self.run_result, bundle, live.annotations.get(APPROVE, ""))
         ended = ended_result(self.run_result, self.revision, pending)
-        return live, with_source_problem(ended, self.source_state)
+        return live, with_source_problem(ended, self.loaded)
 
     def _dependent(self, bundle: BundleSpec, waiting: Sequence[str]) -> ReconcileResult:
         """Return the result of a Bundle that waits for others, for these reasons."""
@@ -366,7 +363,7 @@ class OneReconcile:
         if read is None or read.remote is None:
             return True
         asked = request_of(live)
-        known = self.checked_state.handled if self.checked_state is not None else ""
+        known = self.source_state.handled if self.source_state is not None else ""
         return known == asked  # guard: handled-by-a-check
 
     def _check_again(self, older_than: str) -> None:
@@ -392,7 +389,7 @@ class OneReconcile:
         needs = SourceNeeds(asked, beside, self._found_by_others(live))
         states = self.source_state, self.history.source
         source, kubeconfig = self.sources.read(bundle, account_client.cluster, states, needs, keep)
-        self.revision, self.source_state = source.revision, source.state
+        self.revision = source.revision
         if source.state is None or not source.state.unusable:
             self.history = replace(self.history, source=source.state)
         return source, kubeconfig
