@@ -26,7 +26,7 @@ from applyprune.errors import (
     RunFailed,
     Unreachable,
 )
-from applyprune.model.fieldset import from_pointer, is_under, to_server, without_fields
+from applyprune.model.fieldset import is_under, to_server, without_fields
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.live import CRD, NAMESPACE, NAMESPACES, LiveObject, Resource, namespace_ref
 from applyprune.model.options import OnDrift
@@ -56,10 +56,11 @@ from applyprune.planning.conflicts import (
 from applyprune.planning.managed_fields import (
     after_removal,
     dead_versions,
+    fields_left_to_others,
     unowned_items,
     with_versions,
 )
-from applyprune.planning.normalize import IgnoreRule, body_to_send, parse_rule
+from applyprune.planning.normalize import IgnoreRule, body_to_send, ignored_paths, parse_rule
 from applyprune.planning.order import SetNeeds
 from applyprune.planning.ownership import confirmed_takings, name_error
 from applyprune.planning.plan import (
@@ -334,13 +335,11 @@ class ServerDryRun:
             raise
         except ApplypruneError:
             return
-        ignored = [from_pointer(pointer) for pointer in desired.ignored]
-        ignored += [
-            rule.path
-            for rule in self.rules
-            if rule.matches(desired.ref.group_kind, desired.ref.name)
+        others = [
+            *fields_left_to_others(desired),
+            *ignored_paths(self.rules, desired.ref),
+            *parts_left(step, after, applyset),
         ]
-        others = [*ignored, *parts_left(step, after, applyset)]
         for path in unowned_items(after, applyset.manager, created):
             if not any(is_under(path, one) for one in others):
                 yield cluster.masked(to_server(path).removeprefix("."))

@@ -716,7 +716,7 @@ def _as_owned(path: Path, owned: Iterable[Mapping[str, Any]], body: Any) -> Path
 
 def removed_by_null(desired: Desired) -> Iterator[Path]:
     """Yield each field that a manifest sets to null, but for those that it leaves to others."""
-    ignored = [from_pointer(pointer) for pointer in desired.ignored]
+    ignored = fields_left_to_others(desired)
     if desired.is_scaling_unknown:
         ignored.append(from_pointer(REPLICAS))
     for path in map(from_pointer, desired.removed):
@@ -851,7 +851,7 @@ class YieldSteps:
 
 def yield_steps(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> YieldSteps:
     """Return the steps before the apply; ``live`` may be metadata only."""
-    paths = _paths(desired)
+    paths = fields_left_to_others(desired)
     second = [entry for entry in live.managed_fields if entry.get("manager") == applyset.yielded]
     if not (paths or second):
         return YieldSteps(release=False, fields=())
@@ -920,14 +920,15 @@ def split_fields(desired: Desired, live: LiveObject) -> tuple[tuple[str, Path], 
     """
     entries = [entry.get("fieldsV1") or {} for entry in live.managed_fields]
     found = []
-    for pointer, path in zip(desired.ignored, _paths(desired), strict=True):
+    for pointer, path in zip(desired.ignored, fields_left_to_others(desired), strict=True):
         wholes = [whole for fields in entries if (whole := whole_above(fields, path))]
         if wholes and not any(is_split(fields, wholes[0]) for fields in entries):
             found.append((pointer, wholes[0]))
     return tuple(found)
 
 
-def _paths(desired: Desired) -> Sequence[Path]:
+def fields_left_to_others(desired: Desired) -> list[Path]:
+    """Return the paths that the annotation ignore-fields of a manifest names."""
     return [from_pointer(pointer) for pointer in desired.ignored]
 
 
