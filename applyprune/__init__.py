@@ -38,10 +38,10 @@ if TYPE_CHECKING:
         ObjectDiff,
         ObjectDone,
         ObjectStatus,
-        Outcome,
         Readiness,
         Status,
     )
+    from applyprune.model.fate import Outcome
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
     from applyprune.model.options import (
@@ -163,10 +163,10 @@ _MODULES = {
         "ObjectDiff",
         "ObjectDone",
         "ObjectStatus",
-        "Outcome",
         "Readiness",
         "Status",
     ),
+    "model.fate": ("Outcome",),
     "model.identity": ("Ref",),
     "model.inventory": (
         "Inventory",

@@ -37,7 +37,6 @@ from applyprune.model.events import (
     ObjectDone,
     ObjectStatus,
     ObjectStuck,
-    Outcome,
     Readiness,
     ReadinessReported,
     Status,
@@ -49,6 +48,7 @@ from applyprune.model.events import (
     in_progress,
     stuck,
 )
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.live import (
     BUNDLES,
@@ -171,7 +171,7 @@ class Bundle:
             )
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         self._annotate(before, RECONCILE_NOW, now)
-        yield ObjectDone(self.ref, Outcome.CONFIGURED, reason="a reconcile was requested")
+        yield ObjectDone(self.ref, Outcome.UPDATED, reason="a reconcile was requested")
         if wait:
             wanted = BundleWait(self.ref, now, timeout, fail_fast)
             yield from until_ready(wanted, self.cluster.client, given_or_new(cancellation))
@@ -436,7 +436,7 @@ def _change(change: Body) -> BundleChange | None:
         text(change, "time"),
         float(seconds) if isinstance(seconds, int | float) else 0.0,
         whole_number(change, "created") or 0,
-        whole_number(change, "configured") or 0,
+        whole_number(change, "updated") or 0,
         whole_number(change, "removed") or 0,
     )
 
@@ -527,7 +527,7 @@ def until_ready(wait: BundleWait, cluster: Cluster, stop: Cancellation) -> Itera
     readiness = in_progress("it has not been read yet")
     status = BundleStatus(wait.ref.name, wait.ref.namespace)
     reported = ""
-    counts = {Outcome.CONFIGURED: 1}
+    counts = {Outcome.UPDATED: 1}
     with closing(Informer(cluster, clock=stop.clock)) as informer:  # guard: clock-of-bundle
         informer.open(WatchScope(BUNDLES, wait.ref.namespace, name=wait.ref.name))
         while True:
@@ -574,7 +574,7 @@ def _live(change: WatchChange, ref: Ref, cluster: Cluster) -> tuple[bool, LiveOb
 
 
 def _failed(error: ApplypruneError, elapsed: float) -> Finished:
-    return Finished({Outcome.CONFIGURED: 1}, error.exit_code, elapsed, as_problem(error))
+    return Finished({Outcome.UPDATED: 1}, error.exit_code, elapsed, as_problem(error))
 
 
 def _is_over(wait: BundleWait, readiness: Readiness, elapsed: float) -> bool:

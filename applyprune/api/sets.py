@@ -31,9 +31,9 @@ from applyprune.model.events import (
     ObjectDiff,
     ObjectDone,
     ObjectStatus,
-    Outcome,
     RetryReported,
 )
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Inventory
 from applyprune.model.options import (
     Actor,

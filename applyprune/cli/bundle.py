@@ -20,7 +20,8 @@ from applyprune.cli.options import (
 )
 from applyprune.cli.reporting import reporting_options
 from applyprune.errors import UsageError, as_problem
-from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
+from applyprune.model.events import Event, ObjectDone, WarningRaised
+from applyprune.model.fate import Outcome
 from applyprune.model.options import CONTROLLER_NAMESPACE
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def _approved(
         if not digest:
             digest = _agreed(one.status(), reporting, yes=yes)
         one.approve(digest)
-        yield ObjectDone(one.ref, Outcome.CONFIGURED, reason=f"approved {digest}")
+        yield ObjectDone(one.ref, Outcome.UPDATED, reason=f"approved {digest}")
 
 
 def _agreed(status: BundleStatus, reporting: Reporting, *, yes: bool) -> str:
@@ -225,7 +226,7 @@ def _suspended(cluster_target: ClusterTarget, name: str, *, suspended: bool) -> 
     with connection_to(cluster_target) as cluster:
         one = Bundle(name, cluster=cluster)
         changed = one.suspend() if suspended else one.resume()
-        outcome = Outcome.CONFIGURED if changed else Outcome.UNCHANGED
+        outcome = Outcome.UPDATED if changed else Outcome.UNCHANGED
         yield ObjectDone(one.ref, outcome, reason="suspended" if suspended else "not suspended")
 
 

@@ -12,7 +12,8 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, cast
 
 from applyprune.errors import ApplypruneError, Declined, Forbidden, Interrupted, UsageError
-from applyprune.model.events import Finished, Outcome, Planned, Started
+from applyprune.model.events import Finished, Planned, Started
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
 from applyprune.output.plan_text import deletion_summary, plan_table
 from applyprune.output.terminal import Colour, styled

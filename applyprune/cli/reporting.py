@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from applyprune.model.events import Event, Outcome
+    from applyprune.model.events import Event
+    from applyprune.model.fate import Outcome
     from applyprune.output.printers import Printer
     from applyprune.output.progress import LiveDisplay
 

@@ -89,7 +89,7 @@ def demonstrate_apply(shell: Shell) -> None:
     shell.show_requests(before=requests)
 
     shell.comment("Version 2: a new image, one more NetworkPolicy, no CronJob. First a dry run.")
-    second = {"created": 1, "configured": 1, "unchanged": 13, "pruned": 1}
+    second = {"created": 1, "updated": 1, "unchanged": 13, "pruned": 1}
     shell.run("applyprune apply shop -f v2 --dry-run", counts=second)
     shell.run("kubectl get cronjobs -n shop", contains="nightly-report")
 

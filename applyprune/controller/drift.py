@@ -15,9 +15,9 @@ from applyprune.controller.clients import request_of, status_of
 from applyprune.controller.reasons import DriftPolicy, Reason
 from applyprune.controller.result import shown_field
 from applyprune.controller.task import NO_DRIFT_THEN
+from applyprune.model.fate import Fate
 from applyprune.model.fieldset import FieldWriter
 from applyprune.model.identity import kubectl_name
-from applyprune.model.plan import Fate
 from applyprune.model.text import and_more, time_of
 from applyprune.planning.conflicts import drifted_fields
 from applyprune.planning.decide import CONTENDED

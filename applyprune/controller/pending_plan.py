@@ -13,9 +13,10 @@ from pydantic.alias_generators import to_camel
 
 from applyprune.controller.reasons import Reason
 from applyprune.errors import ApplypruneError, UsageError
+from applyprune.model.fate import Fate
 from applyprune.model.live import BUNDLES, mapping, text
 from applyprune.model.options import Approval
-from applyprune.model.plan import ApplyStep, Fate, RemoveStep
+from applyprune.model.plan import ApplyStep, RemoveStep
 from applyprune.model.problem import ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import applyset_identity

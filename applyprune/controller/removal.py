@@ -53,11 +53,12 @@ from applyprune.engine.ports import Cancellation
 from applyprune.engine.reader import KindProofs, all_labelled_objects
 from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, UsageError, problems_of
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import LONGEST_LEASE, SETTLE_SECONDS
 from applyprune.model.live import BUNDLES, LiveObject, deleted_at, mapping, text, whole_number
 from applyprune.model.options import Mode
-from applyprune.model.plan import Fate, Guard, GuardVerdict
+from applyprune.model.plan import Guard, GuardVerdict
 from applyprune.model.problem import ProblemKind
 from applyprune.model.text import counted, is_dns_subdomain
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity, set_name

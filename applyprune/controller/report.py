@@ -22,7 +22,8 @@ from applyprune.controller.status import (
 )
 from applyprune.controller.task import BundleSample, Measured
 from applyprune.errors import AlreadyExists, ApplypruneError
-from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
+from applyprune.model.events import Event, ObjectDone, WarningRaised
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.live import BUNDLES, EVENTS, NAMESPACES, LiveObject
 from applyprune.model.problem import ProblemKind

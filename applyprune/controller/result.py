@@ -26,7 +26,6 @@ from applyprune.model.events import (
     Event,
     Finished,
     ObjectDone,
-    Outcome,
     Planned,
     PruneBlocked,
     ReadinessReported,
@@ -34,6 +33,7 @@ from applyprune.model.events import (
     Status,
     WarningRaised,
 )
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApplyFingerprint, HolderObservation
 from applyprune.model.live import namespace_ref
@@ -53,7 +53,7 @@ _NAMED = 3
 REMOVED = frozenset(
     {Outcome.PRUNED, Outcome.DELETED, Outcome.ORPHANED, Outcome.REMOVED_FROM_INVENTORY}
 )
-CHANGED = REMOVED | {Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED, Outcome.MOVED}
+CHANGED = REMOVED | {Outcome.CREATED, Outcome.UPDATED, Outcome.RECREATED, Outcome.MOVED}
 _MAX_WARNINGS = 10
 _PASSING = frozenset(
     {

@@ -20,7 +20,7 @@ from applyprune.controller.task import (
     ReconcileHistory,
     SourceState,
 )
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import HolderObservation
 from applyprune.model.live import mapping, whole_number
 from applyprune.model.problem import ProblemKind
@@ -273,7 +273,7 @@ def _change(run: RunResult, now: str) -> dict[str, Any]:
         "time": now,
         "seconds": round(run.elapsed, 1),
         "created": counts[Outcome.CREATED],
-        "configured": counts[Outcome.CONFIGURED] + counts[Outcome.RECREATED],
+        "updated": counts[Outcome.UPDATED] + counts[Outcome.RECREATED],
         "removed": sum(counts[outcome] for outcome in removed),
     }
 

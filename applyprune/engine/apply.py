@@ -36,17 +36,17 @@ from applyprune.errors import (
 from applyprune.model.events import (
     Event,
     ObjectDone,
-    Outcome,
     Readiness,
     ReadinessReported,
     Status,
     WarningRaised,
 )
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.live import CRD, NAMESPACE, LiveObject, namespace_ref
 from applyprune.model.options import Approval, WaitMode
-from applyprune.model.plan import IN_PLACE, ON_CHANGE, OUTSIDE, ApplyStep, Desired, Fate, OnConflict
+from applyprune.model.plan import IN_PLACE, ON_CHANGE, OUTSIDE, ApplyStep, Desired, OnConflict
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.conflicts import is_unrecorded, rewritten_problem, skip_reason
 from applyprune.planning.order import SetNeeds
@@ -65,7 +65,7 @@ from applyprune.values import dataclass, field, replace
 _UNREADY = "is not ready"
 _MISSING = "does not exist"
 _HELD_BACK = "was not applied, because something else is not ready"
-_WRITTEN = frozenset({Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED})
+_WRITTEN = frozenset({Outcome.CREATED, Outcome.UPDATED, Outcome.RECREATED})
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from applyprune.errors import (
     UsageError,
     as_problem,
 )
+from applyprune.model.fate import Fate
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.live import (
@@ -32,7 +33,7 @@ from applyprune.model.live import (
     namespace_ref,
 )
 from applyprune.model.options import DryRun, Mode, OnDrift, Options
-from applyprune.model.plan import Access, AccessRule, ApplyRule, ApplyStep, Desired, Fate, Plan
+from applyprune.model.plan import Access, AccessRule, ApplyRule, ApplyStep, Desired, Plan
 from applyprune.model.problem import MOST_ERRORS, Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import ApplySetIdentity

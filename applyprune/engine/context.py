@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from applyprune.clock import CLOCK, Clock
 from applyprune.engine.lock import InventoryLock, inventory_lock
-from applyprune.model.events import Event, Finished, ObjectDone, Outcome, Started, WarningRaised
+from applyprune.model.events import Event, Finished, ObjectDone, Started, WarningRaised
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Changes
 from applyprune.model.options import Mode, Options

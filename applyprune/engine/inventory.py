@@ -30,15 +30,8 @@ from applyprune.errors import (
     UsageError,
     as_problem,
 )
-from applyprune.model.events import (
-    Event,
-    MismatchFound,
-    ObjectDone,
-    Outcome,
-    Phase,
-    Started,
-    WarningRaised,
-)
+from applyprune.model.events import Event, MismatchFound, ObjectDone, Phase, Started, WarningRaised
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import (
     Inventory,
@@ -379,7 +372,7 @@ class _Own:
         return kept_as_owned(step.entry.orphan_reason, step.live, self.context.applyset)
 
     def _done(self, step: OwnStep) -> ObjectDone:
-        outcome = Outcome.CONFIGURED
+        outcome = Outcome.UPDATED
         if step.problem is not None:
             outcome = Outcome.FAILED
         elif step.left:
@@ -704,6 +697,6 @@ def release(
                 )
             if options.dry_run is DryRun.OFF:
                 yield lock.write_once(replace(lock.inventory, owner=""))
-            done = ObjectDone(ref, Outcome.CONFIGURED, reason=f"released from {owner}")
+            done = ObjectDone(ref, Outcome.UPDATED, reason=f"released from {owner}")
     yield from summary.counted((done,))
     yield summary.finished()

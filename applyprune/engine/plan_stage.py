@@ -41,19 +41,13 @@ from applyprune.engine.reader import (
 )
 from applyprune.engine.waiting import ReadinessRules
 from applyprune.errors import ApplypruneError, Interrupted, UsageError, as_problem, raise_all
-from applyprune.model.events import (
-    Event,
-    ObjectDiff,
-    ObjectDone,
-    Outcome,
-    Readiness,
-    WarningRaised,
-)
+from applyprune.model.events import Event, ObjectDiff, ObjectDone, Readiness, WarningRaised
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.live import CONFIG_MAPS, LiveObject, Resource, ResourceMap, State, Unknown
 from applyprune.model.options import Adopt, DryRun, Mode, Options
-from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.model.problem import IgnoredManifest, Manifest, Problem
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_name
 from applyprune.planning.approval import as_reviewed, is_blocked, with_approval

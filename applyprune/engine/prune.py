@@ -27,7 +27,8 @@ from applyprune.errors import (
     Unreachable,
     as_problem,
 )
-from applyprune.model.events import Event, ObjectDone, Outcome
+from applyprune.model.events import Event, ObjectDone
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.live import (
     CRD,
@@ -42,7 +43,7 @@ from applyprune.model.live import (
     Unknown,
 )
 from applyprune.model.options import Mode
-from applyprune.model.plan import ApplyStep, DeleteRequest, Fate, PatchRequest, RemoveStep
+from applyprune.model.plan import ApplyStep, DeleteRequest, PatchRequest, RemoveStep
 from applyprune.model.text import and_more
 from applyprune.planning.cascade import cascade_of, diagnose, has_foreign_finalizer
 from applyprune.planning.leave import Remaining, remove_step

@@ -42,18 +42,18 @@ from applyprune.model.events import (
     Event,
     Finished,
     ObjectDone,
-    Outcome,
     Phase,
     Planned,
     PruneBlocked,
     Started,
     WarningRaised,
 )
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import NAMESPACES, namespace_ref
 from applyprune.model.options import Approval, DryRun, Mode, WaitMode
-from applyprune.model.plan import Fate, Plan
+from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.approval import (
     SYSTEM,

@@ -15,6 +15,7 @@ from applyprune.model.reports import ArtifactPushed, BundleStatus, LogLine, Vers
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
+    from applyprune.model.fate import Fate, Outcome
     from applyprune.model.fieldset import Drift
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import (
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
         RunRecord,
     )
     from applyprune.model.options import DryRun, Mode
-    from applyprune.model.plan import Fate, Plan
+    from applyprune.model.plan import Plan
     from applyprune.model.problem import Origin, Problem
 
 
@@ -90,66 +91,6 @@ class ObjectDone:
     """The fields that the server has stored with another value; None if nothing was sent."""
     fingerprint: ApplyFingerprint | None = None
     """What proves that it is as the server has stored it; None if that is unknown."""
-
-
-class Outcome(StrEnum):
-    """The result for one object."""
-
-    CREATED = "created"
-    CONFIGURED = "configured"
-    RECREATED = "recreated"
-    UNCHANGED = "unchanged"
-    PRUNED = "pruned"
-    DELETED = "deleted"
-    ORPHANED = "orphaned"
-    MOVED = "moved"
-    REPAIRED = "repaired"
-    REMOVED_FROM_INVENTORY = "removed-from-inventory"
-    NOT_PRUNED = "not-pruned"
-    SKIPPED = "skipped"
-    FAILED = "failed"
-
-    @property
-    def text(self) -> str:
-        """Return the outcome for text output: ``not pruned``."""
-        return self.value.replace("-", " ")
-
-    @property
-    def is_change(self) -> bool:
-        """Return whether the object itself was changed, created or deleted."""
-        return self in _CHANGES
-
-    @property
-    def forecast(self) -> str:
-        """Return the words of a diff for an object with this outcome: ``will be created``."""
-        return _FORECASTS.get(self, self.text)
-
-
-_CHANGES = frozenset(
-    {
-        Outcome.CREATED,
-        Outcome.CONFIGURED,
-        Outcome.RECREATED,
-        Outcome.PRUNED,
-        Outcome.DELETED,
-        Outcome.ORPHANED,
-        Outcome.MOVED,
-        Outcome.REPAIRED,
-    }
-)
-_FORECASTS: Mapping[Outcome, str] = {
-    Outcome.CREATED: "will be created",
-    Outcome.CONFIGURED: "will be updated",
-    Outcome.RECREATED: "will be recreated",
-    Outcome.PRUNED: "will be pruned",
-    Outcome.DELETED: "will be deleted",
-    Outcome.ORPHANED: "will be orphaned",
-    Outcome.REMOVED_FROM_INVENTORY: "will be removed from inventory",
-    Outcome.UNCHANGED: "will not change",
-    Outcome.NOT_PRUNED: "will not be pruned",
-    Outcome.SKIPPED: "will be skipped",
-    Outcome.FAILED: "is refused",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.live import Resource
@@ -97,51 +98,6 @@ class Plan:
                 and any(step.fate not in {Fate.REFUSE, Fate.LEAVE} for step in self.removals)
             )
         )
-
-
-class Fate(StrEnum):
-    """What is decided about one object, from the plan to the report."""
-
-    CREATE = "create"
-    CHANGE = "change"
-    """Apply it; a check by the server shows whether that changes anything."""
-    LEAVE = "leave"
-    """Its fields stay as they are: they are as its manifest says, or must not change now."""
-    RECREATE = "recreate"
-    """Delete and create it: a field that cannot be changed in place has changed."""
-    ADOPT = "adopt"
-    """Apply it, and so take an existing object into the set."""
-    ORPHAN = "orphan"
-    """Keep it in the cluster, without the set's label and field manager."""
-    PRUNE = "prune"
-    """Delete it, because it has left the set or because the whole set is deleted."""
-    REMOVE_FROM_INVENTORY = "remove-from-inventory"
-    """Only remove its entry; do not change the object."""
-    REFUSE = "refuse"
-    """Do nothing, and report a problem."""
-
-    @property
-    def forecast(self) -> str:
-        """Return the words for what will happen: ``will be created``."""
-        return _FORECASTS[self]
-
-    @property
-    def is_applied(self) -> bool:
-        """Return whether the manifest is sent."""
-        return self in {Fate.CREATE, Fate.CHANGE, Fate.ADOPT, Fate.RECREATE}
-
-
-_FORECASTS: Mapping[Fate, str] = {
-    Fate.CREATE: "will be created",
-    Fate.CHANGE: "will be updated",
-    Fate.LEAVE: "will not change",
-    Fate.RECREATE: "will be recreated",
-    Fate.ADOPT: "will be adopted",
-    Fate.ORPHAN: "will be orphaned",
-    Fate.PRUNE: "will be pruned",
-    Fate.REMOVE_FROM_INVENTORY: "will be removed from inventory",
-    Fate.REFUSE: "is refused",
-}
 
 
 # The steps of a plan.

@@ -124,7 +124,7 @@ class BundleChange:
     """When it ended, RFC 3339."""
     seconds: float
     created: int
-    configured: int
+    updated: int
     removed: int
 
 

@@ -20,12 +20,12 @@ from applyprune.model.events import (
     Finished,
     ObjectDiff,
     ObjectDone,
-    Outcome,
     Planned,
     Started,
 )
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref, kubectl_name
-from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.output.plan_text import (
     FATE_ORDER,
     ConsequenceLines,

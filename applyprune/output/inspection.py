@@ -442,7 +442,7 @@ def _fields(bundle: BundleStatus) -> Iterator[str]:
     if (change := bundle.last_change) is not None:
         counts = {
             "created": change.created,
-            "configured": change.configured,
+            "updated": change.updated,
             "removed": change.removed,
         }
         changed = ", ".join(f"{count} {word}" for word, count in counts.items() if count)

@@ -29,7 +29,6 @@ from applyprune.model.events import (
     ObjectDone,
     ObjectStatus,
     ObjectStuck,
-    Outcome,
     Pending,
     Planned,
     PruneBlocked,
@@ -43,6 +42,7 @@ from applyprune.model.events import (
     WarningEvent,
     WarningRaised,
 )
+from applyprune.model.fate import Outcome
 from applyprune.model.fieldset import Drift
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Mismatch, RunRecord
@@ -439,7 +439,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
         FailingObject: _keys_in("name=object namespace message"),
         PendingObject: _keys_in("name=object namespace fate"),
         BundlePlan: _keys_in("digest scope since revision counts objects approved"),
-        BundleChange: _keys_in("time seconds created configured removed"),
+        BundleChange: _keys_in("time seconds created updated removed"),
         LogLine: _keys_in("pod time level message fields"),
         ArtifactPushed: _keys_in("artifact digest objects dry_run=dryRun"),
         VersionReport: _keys_in("client python platform server"),

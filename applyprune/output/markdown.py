@@ -17,15 +17,14 @@ from applyprune.model.events import (
     ObjectDiff,
     ObjectDone,
     ObjectStatus,
-    Outcome,
 )
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Mismatch
 from applyprune.model.options import DryRun
 from applyprune.model.plan import (
     ApplyStep,
     Consequence,
-    Fate,
     GuardResult,
     GuardVerdict,
     Plan,
@@ -221,7 +220,7 @@ def _changed_objects(changed: Sequence[ObjectReport], report: RunReport) -> str:
 
 def _word(done: ObjectDone, step: ApplyStep | RemoveStep | None) -> str:
     """Return what would be done with an object; an adoption is more than an update."""
-    adopts = done.outcome is Outcome.CONFIGURED and step is not None and step.fate is Fate.ADOPT
+    adopts = done.outcome is Outcome.UPDATED and step is not None and step.fate is Fate.ADOPT
     return Fate.ADOPT.forecast if adopts else done.outcome.forecast
 
 

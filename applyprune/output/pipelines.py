@@ -18,16 +18,15 @@ from applyprune.model.events import (
     ObjectDiff,
     ObjectDone,
     ObjectStatus,
-    Outcome,
     Planned,
     PruneBlocked,
     ReadinessReported,
     WarningRaised,
 )
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Mismatch
 from applyprune.model.options import DryRun
-from applyprune.model.plan import Fate
 from applyprune.model.problem import Origin, Problem
 from applyprune.model.reports import ArtifactPushed, VersionReport
 from applyprune.model.text import counted, visible, visible_lines, without_commands

@@ -9,18 +9,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.options import Mode
-from applyprune.model.plan import (
-    ApplyStep,
-    Fate,
-    GuardVerdict,
-    Kept,
-    Plan,
-    RemoveStep,
-    waits_in_words,
-)
+from applyprune.model.plan import ApplyStep, GuardVerdict, Kept, Plan, RemoveStep, waits_in_words
 from applyprune.model.text import and_more, counted
 from applyprune.output.terminal import Colour, cells, styled, table, wrapped
 from applyprune.values import dataclass, pattern
@@ -94,7 +86,7 @@ def deletion_summary(plan: Plan, applyset: ApplySetIdentity, width: int) -> Sequ
     steps = plan.removals
     kept = Counter(step.kept for step in steps if step.kept is not None)
     counts = Counter(step.fate for step in steps)
-    parts = [f"{counts[Fate.PRUNE]} will be deleted"]
+    parts = [f"{counts[Fate.PRUNE]} would be deleted"]
     for fate, words in (
         (Fate.REMOVE_FROM_INVENTORY, Fate.REMOVE_FROM_INVENTORY.forecast),
         (Fate.LEAVE, Fate.LEAVE.forecast),
@@ -102,7 +94,7 @@ def deletion_summary(plan: Plan, applyset: ApplySetIdentity, width: int) -> Sequ
     ):
         parts += [f"{counts[fate]} {words}"] if counts[fate] else []
     if others := counts[Fate.ORPHAN] - kept.total():
-        parts.append(f"{others} will be orphaned")
+        parts.append(f"{others} would be orphaned")
     for why, (one, several) in _KEPT.items():
         if count := kept[why]:
             parts.append(f"{count} {one if count == 1 else several}")
@@ -213,28 +205,11 @@ def _table(rows: Sequence[_Row], mode: Mode, namespace: str, width: int) -> str:
 
 def _forecast(fate: Fate, mode: Mode) -> str:
     if mode is Mode.DELETE and fate is Fate.PRUNE:
-        return "will be deleted"
+        return "would be deleted"
     return fate.forecast
 
 
 # The parts of a plan that other texts show too.
-
-
-_WORDS = {
-    Outcome.CREATED: "to create",
-    Outcome.CONFIGURED: "to update",
-    Outcome.RECREATED: "to recreate",
-    Outcome.PRUNED: "to prune",
-    Outcome.DELETED: "to delete",
-    Outcome.ORPHANED: "to orphan",
-    Outcome.REMOVED_FROM_INVENTORY: "to remove from inventory",
-    Outcome.MOVED: "to move",
-    Outcome.REPAIRED: "to repair",
-    Outcome.UNCHANGED: "unchanged",
-    Outcome.NOT_PRUNED: "not pruned",
-    Outcome.SKIPPED: "skipped",
-    Outcome.FAILED: "failed",
-}
 
 
 def plan_counts(counts: Mapping[Outcome, int], plan: Plan | None) -> Mapping[str, int]:
@@ -243,12 +218,12 @@ def plan_counts(counts: Mapping[Outcome, int], plan: Plan | None) -> Mapping[str
     To adopt an object is an update as well, but counts only once.
     """
     adopted = sum(step.fate is Fate.ADOPT for step in plan.applies) if plan is not None else 0
-    adopted = min(adopted, counts.get(Outcome.CONFIGURED, 0))
+    adopted = min(adopted, counts.get(Outcome.UPDATED, 0))
     found: dict[str, int] = {}
-    for outcome, words in _WORDS.items():
-        found[words] = counts.get(outcome, 0)
-        if outcome is Outcome.CONFIGURED:
-            found[words] -= adopted
+    for outcome in sorted(Outcome, key=lambda one: one.task == one.text):
+        found[outcome.task] = counts.get(outcome, 0)
+        if outcome is Outcome.UPDATED:
+            found[outcome.task] -= adopted
             found["to adopt"] = adopted
     return {words: count for words, count in found.items() if count}
 

@@ -16,7 +16,6 @@ from applyprune.model.events import (
     ObjectDiff,
     ObjectDone,
     ObjectStatus,
-    Outcome,
     Planned,
     PruneBlocked,
     Readiness,
@@ -26,6 +25,7 @@ from applyprune.model.events import (
     Status,
     WarningRaised,
 )
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Mismatch
 from applyprune.model.plan import Plan

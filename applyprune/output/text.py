@@ -21,7 +21,6 @@ from applyprune.model.events import (
     ObjectDone,
     ObjectStatus,
     ObjectStuck,
-    Outcome,
     Planned,
     PruneBlocked,
     ReadinessReported,
@@ -30,10 +29,10 @@ from applyprune.model.events import (
     Started,
     WarningRaised,
 )
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.live import BUNDLES
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan import Fate
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.reports import ArtifactPushed, BundleStatus, LogLine, VersionReport
 from applyprune.model.text import and_more, visible
@@ -57,7 +56,7 @@ from applyprune.planning.applyset import ApplySetIdentity
 
 _COLOURS = {
     Outcome.CREATED: Colour.GREEN,
-    Outcome.CONFIGURED: Colour.YELLOW,
+    Outcome.UPDATED: Colour.YELLOW,
     Outcome.RECREATED: Colour.YELLOW,
     Outcome.PRUNED: Colour.MAGENTA,
     Outcome.DELETED: Colour.MAGENTA,

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from applyprune._version import __version__
 from applyprune.errors import NotApproved, PlanOutdated, UsageError, as_problem
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import NAMESPACE
@@ -24,7 +25,6 @@ from applyprune.model.plan import (
     ApplyStep,
     Cascaded,
     ConsequenceKind,
-    Fate,
     OnConflict,
     Plan,
     RemoveStep,
@@ -557,19 +557,6 @@ def _object_out(planned: PlannedObject) -> dict[str, Any]:
 # steps that are done fit too, and those whose request may have arrived before the interruption.
 
 
-_FATE_WORDS: Mapping[Fate, str] = {
-    Fate.CREATE: "create it",
-    Fate.CHANGE: "apply it",
-    Fate.LEAVE: "leave it as it is",
-    Fate.RECREATE: "recreate it",
-    Fate.ADOPT: "adopt it",
-    Fate.ORPHAN: "orphan it",
-    Fate.PRUNE: "prune it",
-    Fate.REMOVE_FROM_INVENTORY: "only remove it from the inventory",
-    Fate.REFUSE: "refuse it",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Misfit:
     """An object for which the plan file no longer fits."""
@@ -640,7 +627,7 @@ def _one_sided(
     if isinstance(step, ApplyStep):
         return _input_reason("", step.desired.digest)
     if step is not None:
-        return f"it has left the set: an apply would {_FATE_WORDS[planned_object(step).fate]}"
+        return f"it has left the set: an apply would {planned_object(step).fate.action}"
     if old is None or (continues and not old.manifest):
         return ""  # it was removed, as planned
     return "the input no longer has it" if old.manifest else "the inventory no longer lists it"
@@ -736,9 +723,7 @@ def _changed_state(old: PlannedObject, new: PlannedObject) -> str:
     if old.decided is not new.decided and not (old.is_checked and new.fate is Fate.ADOPT):
         if (old.decided, new.decided) == (Fate.LEAVE, Fate.CHANGE):
             return "its live state differs from its manifest now"
-        return (
-            f"the plan was to {_FATE_WORDS[old.fate]}; now an apply would {_FATE_WORDS[new.fate]}"
-        )
+        return f"the plan was to {old.fate.action}; now an apply would {new.fate.action}"
     # What goes with a recreation is counted when the check has found it; the digest binds it.
     if old.fate is not Fate.RECREATE and old.cascade != new.cascade:
         return "its deletion would delete other objects now"

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from applyprune.errors import PruneRefused, as_problem
+from applyprune.model.fate import Fate
 from applyprune.model.fieldset import owns, value_at
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry
@@ -33,7 +34,6 @@ from applyprune.model.plan import (
     ApplyStep,
     Cascaded,
     Desired,
-    Fate,
     Plan,
     Recreate,
     RemoveStep,

@@ -9,6 +9,7 @@ from typing import Any
 
 from applyprune.errors import ApplypruneError, Invalid, RunFailed, as_problem
 from applyprune.model.events import ObjectDiff
+from applyprune.model.fate import Fate
 from applyprune.model.fieldset import (
     MISSING,
     Drift,
@@ -31,7 +32,7 @@ from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.live import CRD, NAMESPACE, LiveObject, mapping
 from applyprune.model.options import Options
-from applyprune.model.plan import ApplyStep, Desired, Fate, RemoveStep
+from applyprune.model.plan import ApplyStep, Desired, RemoveStep
 from applyprune.model.problem import Field, Mark, Problem
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import LAST_APPLIED, ApplySetIdentity

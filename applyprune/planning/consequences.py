@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from applyprune.model.fate import Fate
 from applyprune.model.fieldset import MISSING, Path, leaves, owns, to_server, value_at
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import (
@@ -25,15 +26,7 @@ from applyprune.model.live import (
     text,
 )
 from applyprune.model.options import Propagation
-from applyprune.model.plan import (
-    ApplyStep,
-    Consequence,
-    ConsequenceKind,
-    Desired,
-    Fate,
-    Plan,
-    RemoveStep,
-)
+from applyprune.model.plan import ApplyStep, Consequence, ConsequenceKind, Desired, Plan, RemoveStep
 from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import (
     LAST_APPLIED,

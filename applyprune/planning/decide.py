@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from applyprune.errors import RunFailed, as_problem
+from applyprune.model.fate import Fate
 from applyprune.model.fieldset import FieldWriter, leaves
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, JobRecord, Ownership
@@ -24,7 +25,7 @@ from applyprune.model.live import (
     whole_number,
 )
 from applyprune.model.options import Adopt, ApplyOptions, OnDrift, Options
-from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Desired, Fate, Migration
+from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Desired, Migration
 from applyprune.model.problem import Problem
 from applyprune.model.text import time_of
 from applyprune.planning.applyset import ApplySetIdentity

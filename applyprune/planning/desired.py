@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from applyprune.errors import ApplypruneError, InputError, NotReady, RunFailed, as_problem
-from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.events import ObjectDone
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import FIRST_WAVE
 from applyprune.model.live import CRD, Resource, ResourceMap, mapping

@@ -9,10 +9,11 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, mapping
 from applyprune.model.options import Options
-from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Cascaded, Plan, RemoveStep
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.managed_fields import entry_times
 from applyprune.planning.normalize import canonical, digest

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from applyprune.model.events import Explanation
+from applyprune.model.fate import Fate
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
 from applyprune.model.live import LiveObject, Missing, NotListed, State, Unknown
@@ -12,7 +13,6 @@ from applyprune.model.plan import (
     ApplyRule,
     ApplyStep,
     Desired,
-    Fate,
     Guard,
     GuardVerdict,
     Plan,

@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from applyprune.errors import PruneRefused, as_problem
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.live import BUNDLES, CRD, GUARDED_KINDS, NAMESPACE, LiveObject, mapping
 from applyprune.model.options import Mode, Options, PruneLimit
-from applyprune.model.plan import Desired, Fate, Guard, GuardResult, GuardVerdict, RemoveStep
+from applyprune.model.plan import Desired, Guard, GuardResult, GuardVerdict, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.cascade import Cascades, owners_of

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from applyprune.errors import NotReady, RunFailed, as_problem
+from applyprune.model.fate import Fate
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
 from applyprune.model.live import (
@@ -24,7 +25,7 @@ from applyprune.model.live import (
     Unknown,
 )
 from applyprune.model.options import Approval, Mode, Options
-from applyprune.model.plan import ApplyRule, Desired, Fate, Kept, Plan, Removals, RemoveStep
+from applyprune.model.plan import ApplyRule, Desired, Kept, Plan, Removals, RemoveStep
 from applyprune.model.problem import IgnoredManifest, Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.cascade import (

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import ApplypruneError, InputError
+from applyprune.model.fate import Fate
 from applyprune.model.fieldset import leaves
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import Wave
@@ -30,7 +31,7 @@ from applyprune.model.live import (
     namespace_ref,
     text,
 )
-from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Fate, Plan
+from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Plan
 from applyprune.model.problem import Mark, Problem, ProblemKind
 from applyprune.planning.marks import FARTHEST_WAVE, WAVE, texts_of, wave_number
 from applyprune.planning.names import closest, did_you_mean

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import RunFailed, as_problem
+from applyprune.model.fate import Fate
 from applyprune.model.fieldset import (
     MISSING,
     Path,
@@ -28,7 +29,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApplyFingerprint, InventoryEntry, Ownership
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt, Options
-from applyprune.model.plan import ApplyStep, Desired, Fate
+from applyprune.model.plan import ApplyStep, Desired
 from applyprune.model.problem import Origin, Problem
 from applyprune.planning.applyset import (
     OWNED_BY,

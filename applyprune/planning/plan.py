@@ -20,7 +20,8 @@ from applyprune.errors import (
     RunFailed,
     as_problem,
 )
-from applyprune.model.events import Finished, ObjectDone, Outcome, Pending, Waiting
+from applyprune.model.events import Finished, ObjectDone, Pending, Waiting
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.fieldset import Path, to_pointer
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
@@ -29,7 +30,6 @@ from applyprune.model.options import Mode, OnDrift, Options, WaitMode
 from applyprune.model.plan import (
     ApplyStep,
     Desired,
-    Fate,
     Guard,
     GuardResult,
     GuardVerdict,
@@ -517,36 +517,17 @@ def forecast(plan: Plan, options: Options) -> Iterator[ObjectDone]:
             yield removal_forecast(step, options)
 
 
-_OUTCOMES = {
-    Fate.CREATE: Outcome.CREATED,
-    Fate.CHANGE: Outcome.CONFIGURED,
-    Fate.ADOPT: Outcome.CONFIGURED,
-    Fate.RECREATE: Outcome.RECREATED,
-    Fate.LEAVE: Outcome.UNCHANGED,
-    Fate.REFUSE: Outcome.FAILED,
-}
-
-
 def apply_forecast(step: ApplyStep) -> ObjectDone:
     """Return how a run would end for an object of the input."""
-    outcome = Outcome.SKIPPED if step.is_skipped else _OUTCOMES[step.fate]
+    outcome = Outcome.SKIPPED if step.is_skipped else step.fate.applied or Outcome.FAILED
     reverts = f"reverts {drifted_fields(step.reverts)}" if step.reverts else ""
     reason = "" if step.problem else step.not_checked or step.reason or reverts
     return ObjectDone(step.desired.ref, outcome, step.desired.origin, reason, step.problem)
 
 
-_OF_REMOVALS = {
-    Fate.PRUNE: Outcome.PRUNED,
-    Fate.ORPHAN: Outcome.ORPHANED,
-    Fate.REMOVE_FROM_INVENTORY: Outcome.REMOVED_FROM_INVENTORY,
-    Fate.LEAVE: Outcome.NOT_PRUNED,
-    Fate.REFUSE: Outcome.FAILED,
-}
-
-
 def removal_forecast(step: RemoveStep, options: Options) -> ObjectDone:
     """Return how a run would end for an entry that has left the set."""
-    outcome = _OF_REMOVALS[step.fate]
+    outcome = step.fate.left or Outcome.FAILED
     reason = step.reason
     if step.fate is Fate.PRUNE:
         outcome = Outcome.DELETED if options.mode is Mode.DELETE else Outcome.PRUNED

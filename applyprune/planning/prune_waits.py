@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import Status
+from applyprune.model.fate import Fate
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import (
     API_SERVICES,
@@ -25,7 +26,7 @@ from applyprune.model.live import (
     text,
 )
 from applyprune.model.options import Mode, Options, WaitMode
-from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Fate, Plan, PruneWait, RemoveStep
+from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Plan, PruneWait, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.order import is_built_in

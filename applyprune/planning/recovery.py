@@ -19,6 +19,7 @@ from applyprune.errors import (
     RunFailed,
     as_problem,
 )
+from applyprune.model.fate import Fate
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import (
     HolderObservation,
@@ -44,7 +45,7 @@ from applyprune.model.live import (
     State,
     Unknown,
 )
-from applyprune.model.plan import Desired, Fate
+from applyprune.model.plan import Desired
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import (

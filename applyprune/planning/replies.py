@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Conflict, Invalid, RunFailed
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.fieldset import MISSING, leaves, owns, to_server, value_at
 from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import OnDrift
-from applyprune.model.plan import ApplyStep, Fate
+from applyprune.model.plan import ApplyStep
 from applyprune.planning.applyset import OWNED_BY
 from applyprune.planning.comparison import (
     NOT_ALLOWED,
@@ -144,7 +144,7 @@ def confirmed(
         return ConfirmedApply(entry, Outcome.CREATED, "; ".join(filter(None, notes)), rewritten)
     before = step.claimed_from or step.live
     moved = before is None or step.takes_over or _changed_by_apply(desired, before, after, applyset)
-    outcome = Outcome.CONFIGURED if moved else Outcome.UNCHANGED
+    outcome = Outcome.UPDATED if moved else Outcome.UNCHANGED
     if not moved:
         entry = replace(entry, changed=step.entry.changed)
     return ConfirmedApply(entry, outcome, _reason(step, after, applyset), rewritten)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from applyprune.errors import Forbidden, as_problem
+from applyprune.model.fate import Fate
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import (
     API_SERVICES,
@@ -28,15 +29,7 @@ from applyprune.model.live import (
     ResourceMap,
     namespace_ref,
 )
-from applyprune.model.plan import (
-    Access,
-    ApplyStep,
-    DeleteRequest,
-    Fate,
-    PatchRequest,
-    Plan,
-    RemoveStep,
-)
+from applyprune.model.plan import Access, ApplyStep, DeleteRequest, PatchRequest, Plan, RemoveStep
 from applyprune.planning.normalize import may_be_autoscaled
 from applyprune.planning.plan import with_own_exit_code
 from applyprune.planning.prune_waits import is_named_by_pods

@@ -57,7 +57,7 @@ def test_plan_goes_through_a_file(web: ApplySet, tmp_path: Path, audit: AuditTra
     done = web.apply_plan(_given("new"), read_plan(path))
     done.raise_for_failures()
     assert {one.ref.name: one.outcome for one in done.objects} == {
-        "a": Outcome.CONFIGURED,
+        "a": Outcome.UPDATED,
         "b": Outcome.UNCHANGED,
         "c": Outcome.PRUNED,
     }

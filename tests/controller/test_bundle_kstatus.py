@@ -16,8 +16,9 @@ from applyprune.controller.status import (
     status_after,
 )
 from applyprune.model.events import Status
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.plan import Fate, Plan
+from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.readiness import assess
 

@@ -129,9 +129,7 @@ def test_suspended_bundle_is_left_alone_until_it_is_resumed(
     tenant.bundle("web", config_map("a", "one"))
     tenant.ready("web")
     first = verb("suspend", "web")
-    assert first.out == (
-        f"bundle.applyprune.dev/web -n {tenant.namespace} configured (suspended)\n"
-    )
+    assert first.out == (f"bundle.applyprune.dev/web -n {tenant.namespace} updated (suspended)\n")
     assert verb("suspend", "web", "-o", "name").out == "bundle.applyprune.dev/web\n"
     assert tenant.get("web")["spec"]["suspend"] is True
     tenant.bundle("web", config_map("a", "two"))
@@ -189,7 +187,7 @@ def test_reconcile_waits_for_the_controller(tenant: Tenant, verb: Callable[..., 
     at_once = verb("reconcile", "web")
     assert (at_once.code, at_once.out.split()[3:]) == (
         0,
-        ["configured", "(a", "reconcile", "was", "requested)"],
+        ["updated", "(a", "reconcile", "was", "requested)"],
     )
 
 

@@ -22,11 +22,11 @@ from applyprune.controller.status import (
     status_after,
 )
 from applyprune.controller.task import SourceContent, SourceState
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.fieldset import FieldWriter
 from applyprune.model.identity import Ref
 from applyprune.model.live import BUNDLES
-from applyprune.model.plan import Fate, Plan
+from applyprune.model.plan import Plan
 from applyprune.model.problem import ProblemKind
 from applyprune.sources import read
 

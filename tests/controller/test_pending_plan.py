@@ -9,10 +9,11 @@ from applyprune.controller.pending_plan import OBJECTS_SHOWN, PendingPlan, Scope
 from applyprune.controller.reasons import Reason
 from applyprune.controller.result import RunResult
 from applyprune.controller.spec import SPEC, BundleSource, BundleSpec, Spec
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.options import Approval
-from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from tests.support.planning import body, desired, live, recorded
 

@@ -39,9 +39,10 @@ from applyprune.errors import (
     Unreachable,
     as_problem,
 )
-from applyprune.model.events import Event, Finished, ObjectDone, Outcome, ReadinessReported, failed
+from applyprune.model.events import Event, Finished, ObjectDone, ReadinessReported, failed
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
-from applyprune.model.plan import Fate, Plan
+from applyprune.model.plan import Plan
 from applyprune.model.problem import Origin, Problem, ProblemKind
 
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"

@@ -199,7 +199,7 @@ def test_install_takes_over_from_kubectl(ground: Plane, ground_api: Api, kubectl
     assert set(install(ground, "--show-unchanged").lines.values()) == {"unchanged"}
     # Another version is the same command: looked at first, then carried out.
     look = install(ground, "--image", "applyprune:2", "--dry-run")
-    assert f"deployment.apps/{CONTROLLER} configured (server dry run)" in look.out
+    assert f"deployment.apps/{CONTROLLER} updated (server dry run)" in look.out
     assert ground_api.get(DEPLOYMENT)["metadata"]["generation"] == after["metadata"]["generation"]
     install(ground, "--image", "applyprune:2")
     template = ground_api.get(DEPLOYMENT)["spec"]["template"]["spec"]

@@ -13,7 +13,7 @@ from applyprune.cli.config import CONFIG_KEYS, GUARDS, UNSAFE
 from applyprune.cli.crash import BUG
 from applyprune.controller.reasons import STALLED_REASONS, ConditionType
 from applyprune.controller.spec import DeletionPolicy
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.plan import ConsequenceKind
 from applyprune.output.printers import PRINTERS
 from applyprune.planning import applyset, desired, marks, order

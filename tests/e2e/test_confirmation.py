@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 QUESTION = "Apply these changes? [y/N] "
 INTERRUPT, END_OF_FILE = "\x03", "\x04"
-PRUNE_OF_C = "OBJECT        PLAN\nconfigmap/c   will be pruned\n"
+PRUNE_OF_C = "OBJECT        PLAN\nconfigmap/c   would be pruned\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def test_creations_and_changes_are_shown_without_a_question(desk: Desk) -> None:
     with desk.on_terminal("apply", "-f", source) as terminal:
         assert terminal.ended() == 0
     assert terminal.shown.startswith(
-        f"{desk.target}OBJECT        PLAN\nconfigmap/d   will be created\n"
+        f"{desk.target}OBJECT        PLAN\nconfigmap/d   would be created\n"
     )
     with desk.on_terminal("apply", "-f", source) as terminal:
         assert terminal.ended() == 0
@@ -282,7 +282,7 @@ def test_object_of_another_tool_is_taken_only_after_a_yes(desk: Desk, audit: Aud
         shown = terminal.read_until(QUESTION)
         terminal.type("n\n")
         assert terminal.ended() == 1
-    assert "configmap/found   will be adopted   from helm-operator\n" in shown
+    assert "configmap/found   would be adopted   from helm-operator\n" in shown
     assert writes(audit) == []
 
 
@@ -300,7 +300,7 @@ def test_object_is_recreated_only_after_a_yes(desk: Desk, audit: AuditTrail) -> 
         terminal.type("n\n")
         assert terminal.ended() == 1
     assert shown.startswith(f"{desk.target}OBJECT            PLAN")
-    assert "configmap/fixed   will be recreated" in shown
+    assert "configmap/fixed   would be recreated" in shown
     assert terminal.shown.endswith(f"{QUESTION}n\nnothing was changed\n")
     assert writes(audit) == []
     assert desk.api.get(path) == before
@@ -333,7 +333,7 @@ def test_forced_field_is_asked_about_only_if_another_manager_loses_it(
         shown = terminal.read_until(QUESTION)
         terminal.type("n\n")
         assert terminal.ended() == 1
-    assert "configmap/a   will be updated   takes fields from hpa\n" in shown
+    assert "configmap/a   would be updated   takes fields from hpa\n" in shown
     assert writes(audit) == []
 
 
@@ -360,7 +360,7 @@ def test_second_plan_is_asked_about_only_if_it_needs_more(desk: Desk) -> None:
         terminal.type("y\n")
         terminal.read_until(
             "y\nAnother run was first. This would change now:\nOBJECT        PLAN\n"
-            f"configmap/c   will be pruned\nconfigmap/d   will be pruned\n{QUESTION}"
+            f"configmap/c   would be pruned\nconfigmap/d   would be pruned\n{QUESTION}"
         )
         assert desk.names() == {"a", "b", "c", "d"}
         terminal.type("n\n")
@@ -375,7 +375,7 @@ def test_deletion_lists_the_fate_of_each_object(desk: Desk, audit: AuditTrail) -
     Stage(desk.plane.kubeconfig, desk.namespace).run(*map(config_map, [*"abc", "found"]))
     audit.restart()
     summary = (
-        "4 objects: 3 will be deleted, 1 was adopted and stays\n"
+        "4 objects: 3 would be deleted, 1 was adopted and stays\n"
         "To delete what was adopted: --prune-adopted, or make it owned first:\n"
         f"  applyprune inventory own web -n {desk.namespace} configmap/found\n"
     )
@@ -385,8 +385,8 @@ def test_deletion_lists_the_fate_of_each_object(desk: Desk, audit: AuditTrail) -
         assert terminal.ended() == 1
     assert shown == (
         f"{desk.target}OBJECT            PLAN               DETAILS\n"
-        "configmap/a       will be deleted\nconfigmap/b       will be deleted\n"
-        "configmap/c       will be deleted\nconfigmap/found   will be orphaned   "
+        "configmap/a       would be deleted\nconfigmap/b       would be deleted\n"
+        "configmap/c       would be deleted\nconfigmap/found   would be orphaned   "
         f"it was adopted, not created, by this set\n{summary}{QUESTION}"
     )
     with desk.on_terminal("delete", "--dry-run", columns=120) as terminal:
@@ -478,7 +478,7 @@ def test_refused_prune_is_not_asked_about(desk: Desk, audit: AuditTrail) -> None
     with desk.on_terminal("apply", "-f", desk.input("a", "b"), "--max-prune", "0") as terminal:
         assert terminal.ended() == 6
     assert QUESTION not in terminal.shown
-    assert "will be pruned" not in terminal.shown
+    assert "would be pruned" not in terminal.shown
     assert writes(audit) == []
 
 
@@ -491,7 +491,7 @@ def test_narrow_terminal_cuts_no_name(desk: Desk) -> None:
         shown = terminal.read_until(QUESTION)
         terminal.type("n\n")
         assert terminal.ended() == 1
-    assert f"PLAN\nconfigmap/{name} will be pruned\n" in shown
+    assert f"PLAN\nconfigmap/{name} would be pruned\n" in shown
 
 
 def test_repair_asks_on_the_terminal_too(desk: Desk, audit: AuditTrail) -> None:
@@ -528,7 +528,7 @@ def test_adopted_objects_become_owned_after_a_yes(desk: Desk, audit: AuditTrail)
         terminal.read_until(question)
         terminal.type("y\n")
         assert terminal.ended() == 0
-    assert "configmap/found configured (as owned: a later prune or delete deletes it)" in (
+    assert "configmap/found updated (as owned: a later prune or delete deletes it)" in (
         terminal.shown
     )
     ended = applyprune(*own, "--yes", kubeconfig=desk.plane.kubeconfig)
@@ -547,8 +547,8 @@ def test_adoption_as_owned_is_asked_about(desk: Desk) -> None:
         shown = terminal.read_until(QUESTION)
         terminal.type("y\n")
         assert terminal.ended() == 0
-    assert "configmap/found   will be adopted   from kubectl\n" in shown
+    assert "configmap/found   would be adopted   from kubectl\n" in shown
     assert "as owned: a later prune deletes it\n" in shown
-    assert "configmap/found configured (adopted, as owned: a later prune deletes it)" in (
+    assert "configmap/found updated (adopted, as owned: a later prune deletes it)" in (
         terminal.shown
     )

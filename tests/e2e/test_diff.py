@@ -60,7 +60,7 @@ def test_diff_exit_code_says_whether_anything_would_change(
     digest = same.digests["plan"]
     assert (same.code, same.out, same.err) == (0, f"web: 3 unchanged\nplan: {digest}\n", "")
     listed = call("diff", folder, plane, namespace, "--show-unchanged")
-    assert (listed.code, listed.lines["configmap/a"]) == (0, "will not change")
+    assert (listed.code, listed.lines["configmap/a"]) == (0, "would not change")
     manifests(folder, a="2")
     changed = call("diff", folder, plane, namespace)
     assert changed.code == 1
@@ -68,7 +68,7 @@ def test_diff_exit_code_says_whether_anything_would_change(
     assert "-  k: '1'\n+  k: '2'" in changed.out
     refused = call("diff", folder, plane, namespace, "--max-prune", "0")
     assert refused.code == 6
-    assert "configmap/b will not be pruned (prune refused)" in refused.out
+    assert "configmap/b would not be pruned (prune refused)" in refused.out
     assert "--max-prune 1" in refused.err
     assert call("diff", folder, plane, namespace, "--ignore", "nonsense").code == 2
     (folder / "bad.yaml").write_text("a: [")
@@ -88,14 +88,14 @@ def test_diff_says_below_each_object_what_it_causes(
     (folder / "set.json").write_text(text(changed, SERVICE))
     shown = call("diff", folder, plane, namespace)
     place = folder / "set.json"
-    head = f"deployment.apps/web -n {namespace} (will be updated) {place}:1"
+    head = f"deployment.apps/web -n {namespace} (would be updated) {place}:1"
     assert shown.out.startswith(f"{head}\n→ rollout, 1 Pod\n--- live/")
     document = json.loads(call("diff", folder, plane, namespace, "-o", "json").out)
     assert complaints("document", document) == []
     (caused,) = document["plan"]["consequences"]
     assert (caused["kind"], caused["count"], caused["certain"]) == ("rollout", 1, True)
     dry = call("apply", folder, plane, namespace, "--dry-run")
-    assert "deployment.apps/web configured (server dry run)\n  → rollout, 1 Pod\n" in dry.out
+    assert "deployment.apps/web updated (server dry run)\n  → rollout, 1 Pod\n" in dry.out
     (folder / "set.json").write_text(text(SERVICE, CONFIG))
     pruned = call("diff", folder, plane, namespace, "--external-diff", "true")
     assert pruned.code == 1

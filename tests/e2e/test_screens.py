@@ -126,7 +126,7 @@ def passing(text: str) -> str:
         r"(?<=sha256:)([0-9a-f]\n?){63}[0-9a-f]", lambda one: re.sub(r"\w", "0", one[0]), text
     )
     # What is applied side by side is told as it comes.
-    outcome = r"(?:created|configured|deleted|orphaned).*"
+    outcome = r"(?:created|updated|deleted|orphaned).*"
     side_by_side = rf"(?m)((?:^configmap/\S+ {outcome}\n)+|(?:^\S+ ready \(N\.N s\)\n)+)"
     return re.sub(side_by_side, lambda one: _sorted(one[0]), text)
 

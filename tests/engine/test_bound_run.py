@@ -9,9 +9,8 @@ import pytest
 
 from applyprune import ApplyOptions, ApplySet, connect, load
 from applyprune.errors import PlanOutdated, UsageError
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.options import Adopt, DryRun, Mode, Options
-from applyprune.model.plan import Fate
 from applyprune.model.text import parse_selector
 from applyprune.planning.approval import decode_plan_file, encode_plan_file
 from tests.support.api import AuditTrail, writes
@@ -109,7 +108,7 @@ def test_recreation_that_no_check_has_found_deletes_nothing(
         list(bound.web.iter_run(load(objects=bodies), dry, plan=file))
     report = bound.apply(file, *bodies, options=options)
     assert _outcomes(report) == {
-        "configmap/a": Outcome.CONFIGURED,
+        "configmap/a": Outcome.UPDATED,
         "configmap/fixed": Outcome.FAILED,
     }
     assert (report.exit_code, _uid(api, stage, "fixed")) == (3, old)
@@ -175,9 +174,7 @@ def test_plan_of_a_selection_applies_only_that(stage: Stage, bound: Bound) -> No
     file = bound.plan(*new, options=options)
     with pytest.raises(UsageError, match="--selector=app=a then, no --selector now"):
         bound.apply(file, *new)
-    assert _outcomes(bound.apply(file, *new, options=options)) == {
-        "configmap/a": Outcome.CONFIGURED
-    }
+    assert _outcomes(bound.apply(file, *new, options=options)) == {"configmap/a": Outcome.UPDATED}
     assert stage.listed() == {"configmap/a", "configmap/b", "configmap/gone"}
 
 

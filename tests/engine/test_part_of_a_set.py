@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import InventoryError, PruneRefused, UsageError
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.text import parse_selector
 from applyprune.planning.applyset import PART_OF
@@ -41,7 +41,7 @@ def test_named_objects_are_applied_and_nothing_is_pruned(stage: Stage, api: Api)
     given = (config_map("a", "new"), config_map("b", "new"), SERVICE)
     story = stage.run(*given, only=frozenset({"cm/a", "svc/web"}))
     assert story.outcomes == {
-        "configmap/a": Outcome.CONFIGURED,
+        "configmap/a": Outcome.UPDATED,
         "service/web": Outcome.CREATED,
     }
     (warning,) = story.warnings
@@ -63,7 +63,7 @@ def test_named_objects_are_applied_and_nothing_is_pruned(stage: Stage, api: Api)
     # A full run converges again: what has left is pruned, what was skipped is applied.
     story = stage.run(*given)
     assert story.outcomes["configmap/c"] is Outcome.PRUNED
-    assert story.outcomes["configmap/b"] is Outcome.CONFIGURED
+    assert story.outcomes["configmap/b"] is Outcome.UPDATED
 
 
 def test_named_object_in_one_of_two_namespaces(stage: Stage, api: Api) -> None:

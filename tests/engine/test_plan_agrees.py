@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from applyprune.model.events import ObjectDiff, Outcome
+from applyprune.model.events import ObjectDiff
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.options import DryRun
-from applyprune.model.plan import ApplyStep, Fate, RemoveStep
+from applyprune.model.plan import ApplyStep, RemoveStep
 from applyprune.planning.comparison import without_bookkeeping
 from applyprune.planning.plan import apply_forecast, removal_forecast
 from tests.support.actors import ALICE

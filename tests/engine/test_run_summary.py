@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from applyprune.engine.context import RunSummary
-from applyprune.model.events import ObjectDone, Outcome, Waiting
+from applyprune.model.events import ObjectDone, Waiting
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.problem import Problem, ProblemKind
 
@@ -33,9 +34,9 @@ def test_second_part_reports_only_what_it_changes_or_what_fails() -> None:
     skipped = [ObjectDone(ref, Outcome.SKIPPED, reason="left alone") for ref in (REF, *others)]
     assert list(summary.counted(skipped)) == skipped
     summary.begin_part()
-    changed = ObjectDone(others[0], Outcome.CONFIGURED)
+    changed = ObjectDone(others[0], Outcome.UPDATED)
     failed = ObjectDone(others[1], Outcome.FAILED, problem=Problem(ProblemKind.CONFLICT, "no"))
     again = list(summary.counted((skipped[0], changed, failed)))
     assert [event.ref for event in again if isinstance(event, ObjectDone)] == others
     counts = summary.finished().counts
-    assert counts == {Outcome.SKIPPED: 3, Outcome.CONFIGURED: 1, Outcome.FAILED: 1}
+    assert counts == {Outcome.SKIPPED: 3, Outcome.UPDATED: 1, Outcome.FAILED: 1}

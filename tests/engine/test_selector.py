@@ -8,7 +8,8 @@ from urllib.parse import quote
 import pytest
 
 from applyprune.errors import EmptyInput, InputErrors
-from applyprune.model.events import InventoryWritten, Outcome, Phase
+from applyprune.model.events import InventoryWritten, Phase
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from applyprune.model.text import parse_selector
 from applyprune.planning.order import DEPENDS_ON
@@ -45,7 +46,7 @@ def test_unselected_objects_stay_listed_and_unchanged(stage: Stage, api: Api) ->
     """Neither applied nor pruned, in the input or not; one line reports it."""
     stage.run(labelled("a", "web"), labelled("b", "db"), labelled("c", "db"))
     story = stage.run(labelled("a", "web", "new"), labelled("b", "db", "new"), selector=WEB)
-    assert story.outcomes == {"configmap/a": Outcome.CONFIGURED}
+    assert story.outcomes == {"configmap/a": Outcome.UPDATED}
     assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
     (warning,) = story.warnings
     assert warning.startswith("nothing is pruned: -l app=web selects only a part of the set")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import EmptyInput, UsageError
-from applyprune.model.events import InventoryWritten, ObjectDone, Outcome, Phase, Planned, Started
+from applyprune.model.events import InventoryWritten, ObjectDone, Phase, Planned, Started
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import writes
@@ -50,7 +51,7 @@ def test_run_creates_changes_and_prunes(stage: Stage, api: Api) -> None:
     story = stage.run(config_map("same"), config_map("change", "new"), config_map("come"))
     assert story.outcomes == {
         "configmap/same": Outcome.UNCHANGED,
-        "configmap/change": Outcome.CONFIGURED,
+        "configmap/change": Outcome.UPDATED,
         "configmap/come": Outcome.CREATED,
         "configmap/go": Outcome.PRUNED,
     }

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import ObjectDone, Outcome, Planned
+from applyprune.model.events import ObjectDone, Planned
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
 from applyprune.sources import read
 from tests.support.api import Api
@@ -215,7 +216,7 @@ def test_input_order_changes_neither_plan_nor_cluster(
         story = stage.run(*bodies)
         assert story.exit_code == 0, story.events
         assert Counter(_outcomes(story)) == Counter(
-            {Outcome.CREATED: len(DEMO_SET) - len(HOMES), Outcome.CONFIGURED: len(HOMES)}
+            {Outcome.CREATED: len(DEMO_SET) - len(HOMES), Outcome.UPDATED: len(HOMES)}
         )
         plans.append(_steps(_plan(story)))
         contents.append(_content(crds, _plan(story), stage.target.manager))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Event, Outcome, Planned
+from applyprune.model.events import Event, Planned
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from tests.support.objects import config_map, crd, crd_name, custom_resource
 from tests.support.stage import Stage

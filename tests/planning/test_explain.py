@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from applyprune.model.fate import Fate
 from applyprune.model.options import Mode, Options
-from applyprune.model.plan import Fate, Plan
+from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.explain import ExplainInput, explanation_of
 from applyprune.planning.plan import make_plan

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, NotListed, Unknown
 from applyprune.model.options import Mode, PruneLimit
-from applyprune.model.plan import Fate, Guard, GuardResult, GuardVerdict
+from applyprune.model.plan import Guard, GuardResult, GuardVerdict
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.approval import with_approval
 from applyprune.planning.guards import APPROVAL, controller_parts

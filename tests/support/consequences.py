@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.fate import Fate
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import LiveObject, Resource
-from applyprune.model.plan import Fate
 from applyprune.planning.consequences import Change, ConsequenceReads, Facts, consequences
 from tests.support.planning import TARGET, desired, managed
 

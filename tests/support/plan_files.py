@@ -7,8 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.plan import Cascaded, Fate
+from applyprune.model.plan import Cascaded
 from applyprune.planning.approval import SCHEMA, PlanFile, encode_plan_file, sealed
 from applyprune.planning.digests import PlannedObject
 

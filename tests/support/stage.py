@@ -21,11 +21,11 @@ from applyprune.model.events import (
     Finished,
     MismatchFound,
     ObjectDone,
-    Outcome,
     Planned,
     PruneBlocked,
     WarningRaised,
 )
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, PruneLimit, StatusOptions
 from applyprune.planning.applyset import applyset_identity

@@ -131,7 +131,7 @@ class CorpusRun:
         same = [key for key in before if before[key] == after.get(key)]
         for name, outcome in ended.objects:
             # The server may store an equal object again.
-            stored_again = outcome.startswith("configured") and any(
+            stored_again = outcome.startswith("updated") and any(
                 _is_key_of(key, name) for key in same
             )
             if not outcome.startswith("unchanged") and not stored_again:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.localplane import API_SERVER_ONLY, start
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun
 from applyprune.output.terminal import rendered
 from tests.support.api import Api

@@ -40,7 +40,7 @@ from applyprune import (
 )
 from applyprune.cluster.access import cluster_access
 from applyprune.model.events import ApplySetListed, Event, Finished, Planned
-from applyprune.model.plan import Fate
+from applyprune.model.fate import Fate
 from applyprune.output.printers import OutputTarget, discard, printer
 from applyprune.planning.marks import WAVE
 from tests.support.clocks import ManualClock

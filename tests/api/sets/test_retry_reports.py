@@ -12,7 +12,8 @@ from applyprune.api import sets
 from applyprune.api.sets import with_retries
 from applyprune.engine.ports import Cancellation
 from applyprune.errors import RunFailed
-from applyprune.model.events import Finished, ObjectDone, Outcome, RetryReported
+from applyprune.model.events import Finished, ObjectDone, RetryReported
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from tests.support.waiting import HANG
 

@@ -9,8 +9,8 @@ import sys
 import time
 from datetime import UTC, datetime, timedelta
 
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.plan import Fate
 from applyprune.planning.approval import PlanFile, decode_plan_file, encode_plan_file
 from applyprune.planning.digests import PlannedObject, digest_of
 from applyprune.planning.normalize import digest

@@ -62,7 +62,7 @@ def test_one_object_of_a_hundred_costs_a_handful_of_requests(
     assert {key: status[key] for key in kept} == {key: before[key] for key in kept}
     assert tenant.condition("web") == ("True", "Applied", f"{SIZE} objects applied")
     assert tenant.condition("web", "Drifted")[:2] == ("False", "NoDrift")
-    assert status["lastChange"]["configured"] == 1
+    assert status["lastChange"]["updated"] == 1
     told = [message for _, _, message in tenant.events("web") if "reverted" in message]
     assert any("1 field that kubectl-patch had changed" in message for message in told)
 

@@ -14,9 +14,10 @@ from applyprune.controller.result import RunResult
 from applyprune.controller.spec import SPEC, BundleSpec
 from applyprune.controller.status import unwatched_in
 from applyprune.controller.task import Unwatched
+from applyprune.model.fate import Fate
 from applyprune.model.fieldset import Drift, FieldWriter
 from applyprune.model.live import LiveObject
-from applyprune.model.plan import ApplyStep, Fate, Plan
+from applyprune.model.plan import ApplyStep, Plan
 from applyprune.planning.decide import CONTENDED, DRIFTED
 from tests.support.planning import body, desired, live, recorded
 

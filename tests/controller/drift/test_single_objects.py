@@ -18,9 +18,10 @@ from applyprune.controller.result import FailedObject, RunResult
 from applyprune.controller.spec import SPEC, BundleSpec
 from applyprune.controller.status import ConditionStatus, ReconcileResult, next_reconcile
 from applyprune.controller.task import ReconcileHistory
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.model.plan import ApplyStep, Fate, Plan
+from applyprune.model.plan import ApplyStep, Plan
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.marks import FINALIZER
 from applyprune.values import packed

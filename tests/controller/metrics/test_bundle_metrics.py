@@ -13,10 +13,10 @@ from applyprune.controller.reasons import Reason
 from applyprune.controller.report import measured
 from applyprune.controller.result import FailedObject, RunResult
 from applyprune.controller.status import ConditionStatus, ReconcileResult
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.fieldset import Drift
 from applyprune.model.inventory import InventoryEntry
-from applyprune.model.plan import ApplyStep, Fate, Plan
+from applyprune.model.plan import ApplyStep, Plan
 from applyprune.model.problem import ProblemKind
 from tests.support.planning import body, desired
 
@@ -110,7 +110,7 @@ def test_reverted_fields_are_counted_over_reconciles() -> None:
     )
     failed = FailedObject(second.desired.ref, "m", ProblemKind.CONFLICT)
     run = RunResult(
-        outcomes=Counter({Outcome.CONFIGURED: 1}),
+        outcomes=Counter({Outcome.UPDATED: 1}),
         failing={second.desired.ref: failed},
         written={first.desired.ref},
         plan=Plan((first, second), ()),

@@ -56,9 +56,7 @@ def test_dry_run_of_a_plan_file_asks_the_server(desk: Desk, file: Path, audit: A
     audit.restart()
     tried = desk.call("apply", "--plan", file, "--dry-run", **NEXT)
     assert tried.code == 0, tried.err
-    assert "configmap/a0 configured (server dry run)" in tried.out.replace(
-        f" -n {desk.namespace}", ""
-    )
+    assert "configmap/a0 updated (server dry run)" in tried.out.replace(f" -n {desk.namespace}", "")
     sent = [event for event in audit.events() if "dryRun=All" in event["requestURI"]]
     assert (len(sent) >= 2, writes(audit)) == (True, [])
     assert desk.call("apply", **{**ALL, "extra": "1"}).code == 0

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune import ApplyOptions, ApplySet, connect, load
 from applyprune.errors import ApplypruneError
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.options import Mode, Options
-from applyprune.model.plan import Fate
 from applyprune.planning.digests import plan_digest
 from applyprune.sources.plan_files import read_plan
 from tests.support.api import writes

@@ -33,9 +33,9 @@ def test_plan_lists_what_would_change_and_ends_with_its_digest(
     assert (shown.code, shown.err) == (0, "")
     lines = shown.out.splitlines()
     path = desk.folder / "set.json"
-    assert lines[:3] == [f"configmap/a{number} will be pruned" for number in (6, 7, 8)]
-    assert lines[3] == f"configmap/new will be created {path}:7 (document 7)"
-    assert lines[4] == f"configmap/a0 will be updated {path}:1"
+    assert lines[:3] == [f"configmap/a{number} would be pruned" for number in (6, 7, 8)]
+    assert lines[3] == f"configmap/new would be created {path}:7 (document 7)"
+    assert lines[4] == f"configmap/a0 would be updated {path}:1"
     assert lines[5] == "web: 1 to create, 1 to update, 3 to prune, 5 unchanged"
     assert lines[6:] == [f"{name}: {digest}" for name, digest in shown.digests.items()]
     assert lines[6].startswith("deletions: ")
@@ -70,18 +70,18 @@ def test_refused_prune_is_planned_with_the_digest_that_allows_it(desk: Desk) -> 
     """What would be pruned is listed as not pruned; the approval changes only that."""
     refused = desk.call("plan", a0="1")
     assert refused.code == 6
-    assert "configmap/a1 will not be pruned (prune refused)" in refused.out
+    assert "configmap/a1 would not be pruned (prune refused)" in refused.out
     approved = desk.call("plan", "--approve", refused.digests["deletions"], a0="1")
     assert approved.code == 0
-    assert "configmap/a1 will be pruned\n" in approved.out
+    assert "configmap/a1 would be pruned\n" in approved.out
     assert approved.digests == refused.digests
 
 
 def test_unchanged_objects_are_listed_on_demand(desk: Desk) -> None:
     """As in every other verb."""
-    assert "configmap/a0 will not change" not in desk.call("plan", **ALL).out
+    assert "configmap/a0 would not change" not in desk.call("plan", **ALL).out
     shown = desk.call("plan", "--show-unchanged", **ALL)
-    assert all(f"configmap/{name} will not change" in shown.out for name in NAMES)
+    assert all(f"configmap/{name} would not change" in shown.out for name in NAMES)
 
 
 def test_plan_without_check_only_reads(desk: Desk, audit: AuditTrail) -> None:

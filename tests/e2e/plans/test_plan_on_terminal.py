@@ -46,8 +46,8 @@ def test_plan_file_is_shown_and_asked_about(desk: Desk, audit: AuditTrail) -> No
         terminal.type("y\n")
         assert terminal.ended() == 0
     assert asked.startswith(f"web in {desk.namespace} → {desk.plane.name} (")
-    assert "configmap/a0   will be updated\n" in asked
-    assert "configmap/a8   will be pruned\n" in asked
+    assert "configmap/a0   would be updated\n" in asked
+    assert "configmap/a8   would be pruned\n" in asked
     assert desk.there() == FEWER
     assert [event for event in audit.events() if "dryRun" in event["requestURI"]] == []
 
@@ -57,7 +57,7 @@ def test_plan_file_without_deletions_is_not_asked_about(desk: Desk) -> None:
     call = desk.line("apply", "--plan", _planned(desk, **MORE), **MORE)
     with on_terminal(*call, kubeconfig=desk.plane.kubeconfig) as terminal:
         assert terminal.ended() == 0
-    assert "configmap/new   will be created\n" in terminal.shown
+    assert "configmap/new   would be created\n" in terminal.shown
     assert ANSWER not in terminal.shown
     with on_terminal(*call, kubeconfig=desk.plane.kubeconfig) as terminal:
         assert terminal.ended() == 0

@@ -61,7 +61,7 @@ def test_source_is_followed_changed_gone_and_back(
     assert "+  k: w" in changed.out
     assert left() == {"a", "b"}
     done = run("apply", "web")
-    assert (done.code, done.lines) == (0, {"configmap/a": "configured", "configmap/b": "pruned"})
+    assert (done.code, done.lines) == (0, {"configmap/a": "updated", "configmap/b": "pruned"})
     assert left() == {"a"}
 
     source.publish(ELSEWHERE)
@@ -126,8 +126,8 @@ def test_file_that_is_ignored_leaves_the_set_and_the_plan_says_so(
     rule = "by the rule /prod/b.yaml in .sourceignore"
     assert f"warning: manifests are ignored: {source.shown}" in planned.err
     assert rule in planned.err
-    (line,) = [one for one in planned.out.splitlines() if "will be pruned" in one]
-    assert line.startswith("configmap/b will be pruned")
+    (line,) = [one for one in planned.out.splitlines() if "would be pruned" in one]
+    assert line.startswith("configmap/b would be pruned")
     assert f"prod/b.yaml is ignored, {rule}" in line
     steps = json.loads(run("plan", "web", "-o", "json").out)["plan"]["objects"]
     assert [rule in step["reason"] for step in steps] == [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import EmptyInput, InputError
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, HelmHooks, Mode
 from applyprune.planning.desired import HOOK
 from tests.support.api import writes

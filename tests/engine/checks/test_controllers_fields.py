@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import UsageError
-from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.events import ObjectDone
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, OnDrift
 from tests.support.api import writes
 from tests.support.objects import DEPLOYMENT, config_map
@@ -161,7 +162,7 @@ def test_empty_value_is_left_to_a_controller_and_not_to_a_person(stage: Stage, a
         created = f"{path.rpartition('/')[0]}?fieldManager={manager}"
         assert api("POST", created, body)[0] == 201
     story = stage.run(role, policy)
-    assert story.outcomes == {ROLE_NAME: Outcome.CONFIGURED, POLICY_NAME: Outcome.FAILED}
+    assert story.outcomes == {ROLE_NAME: Outcome.UPDATED, POLICY_NAME: Outcome.FAILED}
     assert ".spec.ingress" in story.problem(POLICY_NAME)
     (told,) = [reason for reason in _reasons(story) if "rules" in reason]
     assert "/rules is left to role-controller" in told
@@ -353,7 +354,7 @@ def test_replicas_are_left_to_an_autoscaler(stage: Stage, api: Api, is_in_input:
     dry = stage.run(_deployment("web:2", 4), *others, dry_run=DryRun.SERVER, diff=True)
     assert dry.exit_code == 0
     story = stage.run(_deployment("web:2", 4), *others)
-    assert (story.outcomes[name], LEFT in _reasons(story)) == (Outcome.CONFIGURED, True)
+    assert (story.outcomes[name], LEFT in _reasons(story)) == (Outcome.UPDATED, True)
     assert api.get(path)["spec"]["replicas"] == 3
     scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}}
     status, reply = api(
@@ -363,7 +364,7 @@ def test_replicas_are_left_to_an_autoscaler(stage: Stage, api: Api, is_in_input:
         content_type="application/merge-patch+json",
     )
     assert status == 200, reply
-    assert stage.run(_deployment("web:3", 4), *others).outcomes[name] is Outcome.CONFIGURED
+    assert stage.run(_deployment("web:3", 4), *others).outcomes[name] is Outcome.UPDATED
     eventually(lambda: _is_at_rest(api, path), lambda: "its controllers are done")
     generation = api.get(path)["metadata"]["generation"]
 

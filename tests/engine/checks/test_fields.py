@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Finished, ObjectDone, Outcome, Planned
+from applyprune.model.events import Finished, ObjectDone, Planned
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.options import DryRun
-from applyprune.model.plan import Fate
 from tests.support.api import writes
 from tests.support.command import applyprune
 from tests.support.fault_proxy import always, faults

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun
 from tests.support.objects import config_map
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from tests.support.accounts import RBAC, WRITE, kubeconfig_as, rule
 from tests.support.command import applyprune
 from tests.support.input_files import write_input
@@ -138,7 +138,7 @@ def test_custom_resource_moves_to_a_version_that_its_crd_gets_in_the_same_set(
     moved = {**one, "apiVersion": one["apiVersion"].replace("/v1", "/v2")}
     story = crd_stage.run(new, moved, check=True)
     assert story.exit_code == 0, story.problem("moving.x.example.com/one")
-    assert story.outcomes[crd_name("Moving")] is Outcome.CONFIGURED
+    assert story.outcomes[crd_name("Moving")] is Outcome.UPDATED
 
 
 def test_token_of_an_account_of_the_same_set_is_kept(stage: Stage, api: Api) -> None:

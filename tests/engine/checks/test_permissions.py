@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.events import ObjectDone
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Access
 from tests.support.accounts import WRITE, kubeconfig_as, rule
@@ -76,7 +77,7 @@ def test_missing_rights_are_all_reported_before_the_first_write(
     assert "applyprune rbac web" in problem
     assert "may not delete services in namespace" in story.problem("service/web")
     # Without the check, the writes begin.
-    assert ci.run(config_map("a", "new"), DEPLOYMENT).outcomes["configmap/a"] is Outcome.CONFIGURED
+    assert ci.run(config_map("a", "new"), DEPLOYMENT).outcomes["configmap/a"] is Outcome.UPDATED
 
 
 def test_plan_with_a_forbidden_prune_writes_nothing(
@@ -229,6 +230,6 @@ def test_rights_on_a_namespace_may_come_from_a_role_in_it(limited: Limited, name
     story = ci.run(body, config_map("a"), check=True)
     assert story.exit_code == 0, story.events
     assert story.outcomes == {
-        f"namespace/{namespace}": Outcome.CONFIGURED,
+        f"namespace/{namespace}": Outcome.UPDATED,
         "configmap/a": Outcome.CREATED,
     }

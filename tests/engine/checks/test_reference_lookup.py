@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.events import Outcome, WarningRaised
+from applyprune.model.events import WarningRaised
+from applyprune.model.fate import Outcome
 from applyprune.model.problem import ProblemKind
 from tests.support.accounts import kubeconfig_as, rule
 from tests.support.api import writes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt
 from tests.support.actors import ALICE
 from tests.support.api import writes
@@ -146,8 +146,8 @@ def test_checked_apply_changes_what_its_plan_says(stage: Stage, kubectl: Kubectl
     }
     assert {ref.partition("/")[2]: str(outcome) for ref, outcome in story.outcomes.items()} == {
         "same": "unchanged",
-        "changed": "configured",
+        "changed": "updated",
         "fixed": "recreated",
-        "theirs": "configured",
+        "theirs": "updated",
         "new": "created",
     }

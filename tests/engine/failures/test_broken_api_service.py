@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.localplane import API_SERVER_ONLY, start
-from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.events import ObjectDone
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode, PruneLimit
 from tests.support.api import Api, temporary_namespace
 from tests.support.objects import DEPLOYMENT, SERVICE, api_service, config_map, crd, custom_resource
@@ -173,7 +174,7 @@ def test_api_service_breaks_a_kind_of_the_set_between_runs(
     assert story.exit_code == 3
     assert story.outcomes == {
         names.crd_name: Outcome.UNCHANGED,
-        "configmap/a": Outcome.CONFIGURED,
+        "configmap/a": Outcome.UPDATED,
         "configmap/go": Outcome.NOT_PRUNED,
         f"foo.{names.group}/f": Outcome.FAILED,
         f"foo.{names.group}/g": Outcome.FAILED,
@@ -214,7 +215,7 @@ def test_api_service_breaks_a_kind_of_another_set(
     held = stage.run(names.foo("f"), config_map("a", "newer"))
     assert held.exit_code == 3
     assert held.outcomes == {
-        "configmap/a": Outcome.CONFIGURED,
+        "configmap/a": Outcome.UPDATED,
         f"foo.{names.group}/f": Outcome.FAILED,
     }
     (told,) = {
@@ -227,7 +228,7 @@ def test_api_service_breaks_a_kind_of_another_set(
     assert asked.explanation.reasons[-1] in told
     story = stage.run(config_map("a", "new"), config_map("b"))
     assert story.outcomes == {
-        "configmap/a": Outcome.CONFIGURED,
+        "configmap/a": Outcome.UPDATED,
         "configmap/b": Outcome.CREATED,
         f"foo.{names.group}/f": Outcome.FAILED,
     }

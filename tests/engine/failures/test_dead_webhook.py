@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.model.events import ObjectDone, Outcome, RetryReported
+from applyprune.model.events import ObjectDone, RetryReported
+from applyprune.model.fate import Outcome
 from tests.support.command import start
 from tests.support.fault_proxy import first
 from tests.support.objects import config_map
@@ -141,7 +142,7 @@ def test_silent_server_is_reported_before_the_first_try_has_failed(
     story = spoiled.run(config_map("a", value="w"))
     (report, *_) = retries(story)
     assert (report.message, report.tries) == ("the API server does not answer", 1)
-    assert story.outcomes == {"configmap/a": Outcome.CONFIGURED}
+    assert story.outcomes == {"configmap/a": Outcome.UPDATED}
 
 
 def test_command_reports_a_dead_webhook(stage: Stage, api: Api, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.errors import Conflict
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.live import CONFIG_MAPS, Resource
 from applyprune.model.options import DryRun, Mode, Propagation

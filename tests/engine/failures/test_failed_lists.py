@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import Unavailable
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import SERVICE, config_map

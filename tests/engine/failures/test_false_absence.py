@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import InventoryError
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import config_map

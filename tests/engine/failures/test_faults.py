@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import AccessError
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
 from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first

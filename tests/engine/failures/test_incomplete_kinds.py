@@ -12,7 +12,8 @@ import pytest
 
 from applyprune.errors import AccessError, Unavailable
 from applyprune.localplane import API_SERVER_ONLY, start
-from applyprune.model.events import MismatchFound, Outcome
+from applyprune.model.events import MismatchFound
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import GROUP_KINDS, PART_OF
 from tests.support.api import Api

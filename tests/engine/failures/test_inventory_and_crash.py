@@ -12,7 +12,8 @@ import pytest
 
 from applyprune.cluster.inventory_format import lines_digest
 from applyprune.errors import InventoryError, InventoryLocked
-from applyprune.model.events import Outcome, Waiting
+from applyprune.model.events import Waiting
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.options import Mode

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import ApplypruneError, EmptyInput
-from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.events import ObjectDone
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode, PruneLimit
 from tests.support.command import applyprune
 from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults

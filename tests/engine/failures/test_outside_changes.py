@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import writes
 from tests.support.objects import DEPLOYMENT, SECRET, SERVICE, config_map
@@ -77,7 +77,7 @@ def test_change_to_our_fields_is_reverted(stage: Stage, kubectl: Kubectl, name: 
     assert _owned(kubectl, stage, target) != before, "the change took"
     story = stage.run(*BODIES, force_conflicts=True)
     outcomes = story.outcomes
-    assert outcomes.pop(target) is Outcome.CONFIGURED, story.problem(target)
+    assert outcomes.pop(target) is Outcome.UPDATED, story.problem(target)
     assert set(outcomes.values()) == {Outcome.UNCHANGED}
     assert _owned(kubectl, stage, target) == before
 
@@ -285,7 +285,7 @@ def test_put_is_reverted(stage: Stage, api: Api, name: str) -> None:
     if name in ORDERS:
         assert changed["metadata"]["managedFields"] == before["metadata"]["managedFields"]
     story = stage.run(*QUIET.values(), force_conflicts=True)
-    assert story.outcomes[target] is Outcome.CONFIGURED, story.events
+    assert story.outcomes[target] is Outcome.UPDATED, story.events
     assert _others_unchanged(story.outcomes, target)
     assert _substance(api.get(path)) == _substance(before)
 
@@ -346,7 +346,7 @@ def test_apply_under_our_own_manager_is_noticed(
 
     before = eventually(applied)
     story = stage.run(*QUIET.values())
-    assert story.outcomes[target] is Outcome.CONFIGURED
+    assert story.outcomes[target] is Outcome.UPDATED
     assert _others_unchanged(story.outcomes, target)
     assert _substance(api.get(path)) == _substance(before)
 
@@ -368,7 +368,7 @@ def test_co_owner_is_ignored_until_it_changes_a_value(
     story = stage.run(*QUIET.values())
     assert story.exit_code == 4, "they own it now, and alone"
     story = stage.run(*QUIET.values(), force_conflicts=True)
-    assert story.outcomes["cronjob.batch/c"] is Outcome.CONFIGURED
+    assert story.outcomes["cronjob.batch/c"] is Outcome.UPDATED
     assert _substance(api.get(path)) == _substance(before)
 
 
@@ -380,7 +380,7 @@ def test_object_recreated_by_others_is_adopted_again(stage: Stage, api: Api) -> 
     assert api("DELETE", path)[0] == 200
     assert api("POST", path.removesuffix("/m"), config_map("m", "theirs"))[0] == 201
     story = stage.run(*QUIET.values(), force_conflicts=True)
-    assert story.outcomes["configmap/m"] is Outcome.CONFIGURED
+    assert story.outcomes["configmap/m"] is Outcome.UPDATED
     live = api.get(path)
     assert live["data"] == CONFIG["data"]
     (entry,) = [one for ref, one in stage.inventory().entries.items() if ref.short == "configmap/m"]
@@ -469,7 +469,7 @@ def test_policy_rewrite_during_anothers_patch_is_reverted(
     assert _without_marks(changed) != _without_marks(before)
     assert _entry(changed, stage) == _entry(before, stage)
     story = stage.run(*QUIET.values())
-    assert story.outcomes[target] is Outcome.CONFIGURED, story.events
+    assert story.outcomes[target] is Outcome.UPDATED, story.events
     assert _others_unchanged(story.outcomes, target)
     assert _without_marks(api.get(path)) == _without_marks(before)
 

@@ -12,7 +12,8 @@ from urllib.parse import quote
 import pytest
 
 from applyprune.localplane import PlaneSpec
-from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.events import ObjectDone
+from applyprune.model.fate import Outcome
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.api import Api, AuditTrail
 from tests.support.samples import JSON, OTHERS_FIELDS, SAMPLES, Sample
@@ -247,7 +248,7 @@ def test_two_hundred_random_changes_are_seen_and_reverted(running: Plane, bare: 
         story = stage.run(*bodies, force_conflicts=True)
         ended = {one.ref.kind: one for one in story.events if isinstance(one, ObjectDone)}
         for one in SAMPLES:
-            expected = Outcome.CONFIGURED if one.kind in batch else Outcome.UNCHANGED
+            expected = Outcome.UPDATED if one.kind in batch else Outcome.UNCHANGED
             now = _values(bare.get(one.path), owned[one.path])
             if ended[one.kind].outcome is not expected or now != owned[one.path]:
                 told = {path: now[path] for path in now if now[path] != owned[one.path][path]}

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun
 from tests.support.command import applyprune
 from tests.support.fault_proxy import FaultProxy, faults
@@ -212,7 +212,7 @@ def test_apply_is_tried_where_openapi_lists_dry_run(
     stage = Stage(gateway.kubeconfig(tmp_path), crd_stage.namespace)
     custom = {**custom_resource("custom", KIND), "note": "changed"}
     story = stage.run(custom, dry_run=DryRun.SERVER)
-    assert story.outcomes["readonly.x.example.com/custom"] is Outcome.CONFIGURED
+    assert story.outcomes["readonly.x.example.com/custom"] is Outcome.UPDATED
     sent = [one for one in gateway.exchanges if f"/{OBJECTS}/" in one.path and one.method in WRITES]
     assert [(one.method, one.query["dryRun"]) for one in sent] == [("PATCH", "All")]
 

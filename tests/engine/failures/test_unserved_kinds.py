@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.localplane import API_SERVER_ONLY
-from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.events import ObjectDone
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import MismatchType
 from applyprune.model.options import Mode
 from tests.support.api import Api

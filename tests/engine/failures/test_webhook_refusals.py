@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import Forbidden
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from tests.support.objects import config_map
 from tests.support.webhook import Webhook
 

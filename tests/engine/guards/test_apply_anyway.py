@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.model.events import Finished, InventoryWritten, ObjectDone, Outcome
+from applyprune.model.events import Finished, InventoryWritten, ObjectDone
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
 from tests.support.api import writes
 from tests.support.command import applyprune
@@ -71,7 +72,7 @@ def test_refused_prune_applies_if_asked_to(stage: Stage, api: Api) -> None:
     assert story.exit_code == 6
     assert story.outcomes == {
         **LEFT,
-        "configmap/c-0": Outcome.CONFIGURED,
+        "configmap/c-0": Outcome.UPDATED,
         "configmap/more": Outcome.CREATED,
     }
     assert story.refusal
@@ -101,7 +102,7 @@ def test_dry_run_shows_what_a_refused_prune_holds_back(stage: Stage, dry: DryRun
     stage.run(*MANY)
     story = stage.run(config_map("c-0", "new"), dry_run=dry)
     assert story.exit_code == 6
-    assert story.outcomes == {**LEFT, "configmap/c-0": Outcome.CONFIGURED}
+    assert story.outcomes == {**LEFT, "configmap/c-0": Outcome.UPDATED}
 
 
 def test_set_that_prunes_nothing_is_not_refused(stage: Stage) -> None:
@@ -109,7 +110,7 @@ def test_set_that_prunes_nothing_is_not_refused(stage: Stage) -> None:
     stage.run(*MANY)
     story = stage.run(config_map("c-0", "new"), prune=False)
     assert (story.exit_code, story.refusal, story.deletions) == (0, "", "")
-    assert story.outcomes["configmap/c-0"] is Outcome.CONFIGURED
+    assert story.outcomes["configmap/c-0"] is Outcome.UPDATED
     assert story.plan.refusal is None
 
 
@@ -128,6 +129,6 @@ def test_command_line_applies_nothing_until_asked(
     assert _value(api, stage, "c-0") == "v"
     applied = applyprune(*call, "--apply-anyway", kubeconfig=stage.kubeconfig)
     assert applied.code == 6
-    assert applied.lines["configmap/c-0"] == "configured"
+    assert applied.lines["configmap/c-0"] == "updated"
     assert applied.lines["configmap/c-7"] == "not pruned (prune refused)"
     assert _value(api, stage, "c-0") == "new"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import OwnedByBundle
-from applyprune.model.events import InventoryWritten, Outcome
+from applyprune.model.events import InventoryWritten
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
 from tests.support.command import applyprune
 from tests.support.objects import config_map

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode, Propagation
 from tests.support.accounts import WRITE, kubeconfig_as, rule
 from tests.support.api import writes

@@ -11,7 +11,8 @@ from urllib.parse import quote
 import pytest
 
 from applyprune.errors import InventoryError
-from applyprune.model.events import Event, ObjectDone, ObjectStatus, Outcome, Planned
+from applyprune.model.events import Event, ObjectDone, ObjectStatus, Planned
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import MismatchType, Ownership
 from applyprune.model.options import Adopt, DryRun, Mode
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan import Fate
 from tests.support.objects import CLAIM, config_map
 from tests.support.workloads import out_of_time
 

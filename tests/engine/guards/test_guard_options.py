@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode, PruneLimit
 from tests.support.objects import CLAIM, GUARDED, config_map
 

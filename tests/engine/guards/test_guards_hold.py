@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import InventoryLocked
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from tests.support.actors import ALICE
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults

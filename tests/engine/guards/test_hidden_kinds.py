@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import InventoryError
-from applyprune.model.events import MismatchFound, Outcome
+from applyprune.model.events import MismatchFound
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import MismatchType
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import GROUP_KINDS
@@ -118,7 +119,7 @@ def test_kind_of_a_deleted_crd(hidden: Stage, crds: Api) -> None:
 def test_runs_and_a_move_keep_the_annotation(hidden: Stage, crds: Api) -> None:
     """Each write of the inventory makes it anew."""
     _serve(crds, served=False)
-    assert hidden.run(config_map("a", "w")).outcomes == {"configmap/a": Outcome.CONFIGURED}
+    assert hidden.run(config_map("a", "w")).outcomes == {"configmap/a": Outcome.UPDATED}
     _assert_not_removed(hidden, crds, "Hider.x.example.com")
     other = Stage(hidden.kubeconfig, hidden.namespace, name="other")
     assert hidden.move(other).outcomes == {"configmap/a": Outcome.MOVED}

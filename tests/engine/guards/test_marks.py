@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import InputError, InputErrors
-from applyprune.model.events import ObjectDone, Outcome, Planned, ReadinessReported
+from applyprune.model.events import ObjectDone, Planned, ReadinessReported
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun, Mode
 from applyprune.planning.applyset import OWNED_BY, PART_OF
@@ -105,7 +106,7 @@ def test_manifest_that_is_left_out_changes_nothing(
     )
     # In the input again, or gone from it, it is an object of the set as before.
     story = stage.run(config_map("a"), config_map(names[0], "x"), *plain, max_prune=stage.most(20))
-    assert story.outcomes[f"configmap/{names[0]}"] is Outcome.CONFIGURED
+    assert story.outcomes[f"configmap/{names[0]}"] is Outcome.UPDATED
     # This one says to keep the object too.
     assert story.outcomes["configmap/listed-flux-paused"] is Outcome.ORPHANED
     gone = {*names[1:]} - {"listed-flux-paused"}
@@ -189,7 +190,7 @@ def test_created_once_and_never_touched_again(stage: Stage, api: Api, kubectl: K
     # Without the mark, the manifest is applied again.
     unmarked = config_map("own-cli-utils", "plain")
     story = stage.run(config_map("a"), unmarked, max_prune=stage.most(9))
-    assert story.outcomes["configmap/own-cli-utils"] is Outcome.CONFIGURED
+    assert story.outcomes["configmap/own-cli-utils"] is Outcome.UPDATED
     assert story.outcomes["configmap/own-ours"] is Outcome.PRUNED
     assert api.exists(_path(stage, "foreign-ours"))
 
@@ -292,7 +293,7 @@ def test_mark_that_is_not_understood_leaves_the_live_object_alone(
     _annotate(kubectl, stage, "b", "applyprune.dev/apply=disabeld")
     story = stage.run(*(config_map(name, "new") for name in "abc"))
     assert [story.outcomes[f"configmap/{name}"] for name in "abc"] == [
-        Outcome.SKIPPED, Outcome.SKIPPED, Outcome.CONFIGURED,
+        Outcome.SKIPPED, Outcome.SKIPPED, Outcome.UPDATED,
     ]  # fmt: skip
     assert api.get(_path(stage, "b"))["data"] == {"key": "v"}
 
@@ -412,9 +413,9 @@ def test_own_object_with_marks_of_a_tool_stays_ours(stage: Stage, kubectl: Kubec
     )
     stage.run(charted)
     changed = {**charted, "data": {"key": "new"}}
-    assert stage.run(changed).outcomes["configmap/b"] is Outcome.CONFIGURED
+    assert stage.run(changed).outcomes["configmap/b"] is Outcome.UPDATED
     kubectl("delete", "configmap/applyprune-web", "-n", stage.namespace)
-    assert stage.run(charted).outcomes["configmap/b"] is Outcome.CONFIGURED
+    assert stage.run(charted).outcomes["configmap/b"] is Outcome.UPDATED
 
 
 def _on_change(value: str, **metadata: Any) -> dict[str, Any]:

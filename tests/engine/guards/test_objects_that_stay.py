@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import ObjectDone, Outcome, Planned
+from applyprune.model.events import ObjectDone, Planned
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode, Propagation
 from tests.support.fault_proxy import always, faults
 from tests.support.objects import DEPLOYMENT, config_map

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, Mode
 from applyprune.planning.marks import OWNER_MARKS
 from tests.support.objects import DEPLOYMENT, config_map

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import InputError
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, Mode
 from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE
@@ -31,7 +31,7 @@ def test_adopted_object_is_orphaned_not_deleted(stage: Stage, api: Api, kubectl:
     """Its data stays; our label and our managedFields entry go, and kubectl's stays."""
     _create(kubectl, stage, "old")
     story = stage.run(config_map("old"), config_map("a"))
-    assert story.outcomes["configmap/old"] is Outcome.CONFIGURED
+    assert story.outcomes["configmap/old"] is Outcome.UPDATED
     assert stage.run(config_map("a")).outcomes["configmap/old"] is Outcome.ORPHANED
     left = api.get(_path(stage, "old"))
     assert left["data"] == {"key": "v", "mine": "1"}
@@ -79,7 +79,7 @@ def test_object_taken_with_adopt_all_survives_the_other_sets_prune(stage: Stage,
     assert other.inventory().entries == {}
 
     taken = other.run(config_map("moved"), adopt=Adopt.ALL)
-    assert taken.outcomes == {"configmap/moved": Outcome.CONFIGURED}
+    assert taken.outcomes == {"configmap/moved": Outcome.UPDATED}
     uid = api.get(_path(stage, "moved"))["metadata"]["uid"]
     assert stage.run(config_map("a")).outcomes["configmap/moved"] is Outcome.REMOVED_FROM_INVENTORY
     assert api.get(_path(stage, "moved"))["metadata"]["uid"] == uid

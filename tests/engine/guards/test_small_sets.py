@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, PruneLimit
 from applyprune.planning.applyset import PART_OF

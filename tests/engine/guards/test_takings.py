@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import ConsequenceKind
 from applyprune.planning.approval import needed_consent

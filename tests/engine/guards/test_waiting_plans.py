@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome, Planned
+from applyprune.model.events import Planned
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Approval, DryRun, Mode, PruneLimit
 from tests.support.api import writes
 from tests.support.fault_proxy import always, faults
@@ -128,7 +129,7 @@ def test_unapproved_recreation_waits(stage: Stage, api: Api) -> None:
     assert waiting.exit_code == 6
     assert waiting.outcomes == {
         "configmap/fixed": Outcome.SKIPPED,
-        "configmap/needs": Outcome.CONFIGURED,
+        "configmap/needs": Outcome.UPDATED,
         "configmap/a": Outcome.NOT_PRUNED,
     }
     assert api.get(path)["metadata"]["uid"] == uid

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import MismatchType, Ownership
 from applyprune.model.options import Adopt, Mode
 from applyprune.planning.applyset import OWNED_BY, PART_OF

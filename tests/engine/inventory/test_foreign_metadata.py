@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import InventoryError, InventoryLocked
-from applyprune.model.events import InventoryWritten, Outcome, Phase
+from applyprune.model.events import InventoryWritten, Phase
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import GROUP_KINDS
 from tests.support.objects import config_map

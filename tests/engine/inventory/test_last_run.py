@@ -15,7 +15,8 @@ from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.run import run
 from applyprune.errors import Interrupted
-from applyprune.model.events import InventoryWritten, Outcome
+from applyprune.model.events import InventoryWritten
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Options
 from tests.support.objects import config_map, manifest
 from tests.support.renewals import Renewals

@@ -12,7 +12,7 @@ import pytest
 from applyprune.cluster import inventory_format
 from applyprune.cluster.inventory_format import MAX_OBJECTS, pack_entries
 from applyprune.errors import InventoryError, InventoryIncomplete, InventoryLocked
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     ApplyFingerprint,

@@ -10,7 +10,8 @@ import pytest
 
 from applyprune.errors import InventoryError, InventoryTooNew
 from applyprune.localplane import API_SERVER_ONLY
-from applyprune.model.events import MismatchFound, Outcome
+from applyprune.model.events import MismatchFound
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import MismatchType, Ownership, Repair
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import PART_OF

@@ -14,10 +14,10 @@ from applyprune.model.events import (
     ObjectDiff,
     ObjectDone,
     ObjectStatus,
-    Outcome,
     Planned,
     WarningRaised,
 )
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, DryRun, OnDrift
 from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE
@@ -123,7 +123,7 @@ def test_drift_is_reverted_without_a_check_too_and_names_who_caused_it(
     (done,) = (
         one
         for one in story.events
-        if isinstance(one, ObjectDone) and one.outcome is Outcome.CONFIGURED
+        if isinstance(one, ObjectDone) and one.outcome is Outcome.UPDATED
     )
     assert done.reason == f"reverted 2 fields that {ALICE} had changed"
     assert api.get(path)["data"] == {"key": "1", "other": "1", "more": "x"}
@@ -172,7 +172,7 @@ def test_status_writes_do_not_fail_a_forced_apply(
     sent = _before_forced_applies(proxy, write_status, 3, dry=dry)
     how = DryRun.SERVER if dry else DryRun.OFF
     story = spoiled.run({**service}, force_conflicts=True, dry_run=how)
-    assert story.outcomes["service/s"] is Outcome.CONFIGURED
+    assert story.outcomes["service/s"] is Outcome.UPDATED
     assert len(set(sent)) == 4
     assert api.get(path)["metadata"]["labels"]["a"] == ("2" if dry else "1")
 

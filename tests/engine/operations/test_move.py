@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import InventoryLocked, UsageError
-from applyprune.model.events import ObjectDone, Outcome, Waiting
+from applyprune.model.events import ObjectDone, Waiting
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.applyset import OWNED_BY, PART_OF
@@ -307,7 +308,7 @@ def test_moved_object_loses_a_field_that_the_new_manifest_omits(
     """The source's manager was renamed, so nobody else owns it."""
     stage.run(WIDE)
     stage.move(shop, "configmap/b")
-    assert shop.run(NARROW).outcomes == {"configmap/b": Outcome.CONFIGURED}
+    assert shop.run(NARROW).outcomes == {"configmap/b": Outcome.UPDATED}
     _has_narrowed(api, stage, shop)
 
 
@@ -315,7 +316,7 @@ def test_object_taken_with_adopt_all_moves_completely(stage: Stage, shop: Stage,
     """As if it had been moved: the same object, under one manager."""
     stage.run(WIDE, config_map("a"))
     uid = _metadata(api, stage, "b")["uid"]
-    assert shop.run(NARROW, adopt=Adopt.ALL).outcomes == {"configmap/b": Outcome.CONFIGURED}
+    assert shop.run(NARROW, adopt=Adopt.ALL).outcomes == {"configmap/b": Outcome.UPDATED}
     assert _metadata(api, stage, "b")["uid"] == uid
     _has_narrowed(api, stage, shop)
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import InventoryLocked, UsageError
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE

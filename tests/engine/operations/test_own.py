@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import OwnedByBundle, UsageError
-from applyprune.model.events import ObjectDone, ObjectStatus, Outcome
+from applyprune.model.events import ObjectDone, ObjectStatus
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun, Mode
-from applyprune.model.plan import Fate
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
@@ -83,10 +83,10 @@ def test_owned_object_is_pruned(stage: Stage, api: Api, kubectl: Kubectl) -> Non
     """After that it is like one that the set has created: nothing drifts, nothing is sent again."""
     _adopt(stage, kubectl)
     told = stage.own("configmap/theirs", dry_run=DryRun.SERVER)
-    assert told.outcomes == {"configmap/theirs": Outcome.CONFIGURED}
+    assert told.outcomes == {"configmap/theirs": Outcome.UPDATED}
     assert (_witness(api, stage), _recorded(stage)) == (False, Ownership.ADOPTED)
     story = stage.own("configmap/theirs")
-    assert (story.exit_code, story.outcomes) == (0, {"configmap/theirs": Outcome.CONFIGURED})
+    assert (story.exit_code, story.outcomes) == (0, {"configmap/theirs": Outcome.UPDATED})
     assert (_witness(api, stage), _recorded(stage)) == (True, OWNED)
     assert not stage.check().found
     status = [one for one in stage.status(drift=True).events if isinstance(one, ObjectStatus)]
@@ -112,7 +112,7 @@ def test_every_object_becomes_owned_and_goes_with_the_set(
     assert stage.run(*bodies).exit_code == 0
     story = stage.own()
     assert story.exit_code == 0
-    assert {name for name, one in story.outcomes.items() if one is Outcome.CONFIGURED} == {
+    assert {name for name, one in story.outcomes.items() if one is Outcome.UPDATED} == {
         "configmap/theirs",
         "deployment.apps/web",
     }
@@ -136,7 +136,7 @@ def test_object_of_somebody_else_does_not_become_owned(
     words = _obstruct(stage, api, kubectl, obstacle)
     story = stage.own("configmap/theirs", "configmap/fine")
     assert story.exit_code == 3
-    assert story.outcomes["configmap/fine"] is Outcome.CONFIGURED
+    assert story.outcomes["configmap/fine"] is Outcome.UPDATED
     assert story.outcomes["configmap/theirs"] is Outcome.FAILED
     assert words in story.problem("configmap/theirs")
     assert not _witness(api, stage)

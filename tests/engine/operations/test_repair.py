@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import InventoryError, InventoryLocked, UsageError
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import LockHolder, MismatchType, Ownership
 from applyprune.model.options import DryRun
 from applyprune.planning.applyset import PART_OF

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import InputError
-from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.events import ObjectDone
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.output.json import event_data
 from applyprune.planning.applyset import PART_OF
@@ -165,7 +166,7 @@ def test_autoscaled_deployment_fails_with_an_explanation_and_applies_with_the_an
 
     applied = stage.run(deployment(SCALED, image="web:2"), config_map("a"))
     assert applied.exit_code == 0
-    assert applied.outcomes["deployment.apps/web"] is Outcome.CONFIGURED
+    assert applied.outcomes["deployment.apps/web"] is Outcome.UPDATED
     found = api.get(_path(stage))
     assert found["spec"]["replicas"] == 5
     assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "web:2"
@@ -191,7 +192,7 @@ def test_ignored_field_that_only_we_own_keeps_its_value(
     dry = stage.run(deployment(SCALED, replicas=3), dry_run=DryRun.SERVER)
     assert dry.exit_code == 0
     story = stage.run(deployment(SCALED, replicas=3))
-    assert story.outcomes == {"deployment.apps/web": Outcome.CONFIGURED}
+    assert story.outcomes == {"deployment.apps/web": Outcome.UPDATED}
     assert set(seen) == {5}
     found = api.get(_path(stage))
     assert found["spec"]["replicas"] == 5
@@ -283,7 +284,7 @@ def test_ignored_field_of_an_adopted_object_keeps_its_value(stage: Stage, api: A
     status, reply = api("POST", path, deployment(replicas=5, paused=True))
     assert status == 201, reply
     story = stage.run(deployment(SCALED))
-    assert story.outcomes == {"deployment.apps/web": Outcome.CONFIGURED}
+    assert story.outcomes == {"deployment.apps/web": Outcome.UPDATED}
     found = api.get(_path(stage))
     assert found["spec"]["replicas"] == 5
     assert "paused" not in found["spec"], "what only kubectl's manifest held goes"
@@ -351,7 +352,7 @@ def test_object_skipped_at_adoption_is_not_listed(stage: Stage, api: Api) -> Non
     assert api.get(f"{path}/a") == before
     assert stage.listed() == {"configmap/b"}
     _merge(api, f"{path}/a", {"data": {"key": None}})
-    assert stage.run(skipped, config_map("b")).outcomes["configmap/a"] is Outcome.CONFIGURED
+    assert stage.run(skipped, config_map("b")).outcomes["configmap/a"] is Outcome.UPDATED
     assert stage.listed() == {"configmap/a", "configmap/b"}
 
 

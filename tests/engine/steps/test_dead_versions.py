@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import ObjectDiff, ObjectDone, Outcome
+from applyprune.model.events import ObjectDiff, ObjectDone
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun
 from tests.support.objects import config_map, crd, crd_name
 
@@ -77,7 +78,7 @@ def test_change_after_a_version_was_dropped(crd_stage: Stage, crds: Api, by_the_
     assert (shown.after or {})["spec"] == {"value": "3"}
     name = f"{kind.lower()}.x.example.com/f"
     story = crd_stage.run(*given, force_conflicts=True)
-    assert story.outcomes[name] is Outcome.CONFIGURED
+    assert story.outcomes[name] is Outcome.UPDATED
     found = crds.get(new)
     assert (found["spec"], found["status"]) == ({"value": "3"}, {"phase": "Up"})
     # Only the version of the other manager's entry has changed.
@@ -137,7 +138,7 @@ def test_change_beside_an_entry_of_a_version_that_lacks_a_default(
         (shown,) = (one for one in dry.events if isinstance(one, ObjectDiff))
         assert (shown.after or {})["spec"] == {"value": value, "mode": "fast"}
         story = crd_stage.run(*given, check=checked)
-        assert story.outcomes[name] is Outcome.CONFIGURED, story.events
+        assert story.outcomes[name] is Outcome.UPDATED, story.events
     found = crds.get(new)
     assert (found["spec"], found["status"]) == ({"value": "4", "mode": "fast"}, {"phase": "Up"})
     assert _controllers_entry(found) == {**before, "apiVersion": "x.example.com/v1"}
@@ -164,7 +165,7 @@ def test_resource_of_a_refused_crd_is_applied_only_in_a_version_that_is_served(
         3,
         {
             crd_name(kind): Outcome.FAILED,
-            name: Outcome.CONFIGURED if is_served else Outcome.SKIPPED,
+            name: Outcome.UPDATED if is_served else Outcome.SKIPPED,
             "configmap/a": Outcome.CREATED,
         },
     )

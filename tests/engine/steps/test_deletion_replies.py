@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import SERVICE, config_map
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.cluster.requests import live_object
-from applyprune.model.events import ObjectDiff, Outcome
+from applyprune.model.events import ObjectDiff
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.live import CONFIG_MAPS
 from applyprune.model.options import Adopt, DryRun
-from applyprune.model.plan import Fate
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.conflicts import drifted_from_record, recorded_drift
 from tests.support.actors import ALICE
@@ -227,7 +227,7 @@ def test_diff_leaves_ignored_fields_out(stage: Stage) -> None:
     stage.run(config_map("a"), config_map("b"))
     bodies = [config_map("a", "new"), config_map("b", "new", labels={"x": "y"})]
     story = compare(stage, *bodies, ignore=("configmap:/data/key",))
-    assert story.outcomes == {"configmap/a": "unchanged", "configmap/b": "configured"}
+    assert story.outcomes == {"configmap/a": "unchanged", "configmap/b": "updated"}
     (found,) = compared(story).values()
     assert found.before is not None
     assert found.after is not None

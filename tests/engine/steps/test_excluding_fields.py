@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.events import ObjectDone
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, OnDrift
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def test_field_that_excludes_ours_is_a_conflict_with_its_manager(
         assert "in place" not in told, (options, told)
         assert _uid(stage, ref) == uid
     story = stage.run(changed, wait=False, take_over=frozenset({"kubectl-patch"}))
-    assert story.outcomes == {ref: Outcome.CONFIGURED}, story.events
+    assert story.outcomes == {ref: Outcome.UPDATED}, story.events
     assert _uid(stage, ref) == uid
 
 
@@ -147,13 +148,13 @@ def test_drift_that_excludes_ours_is_set_back(
     drifted = api.get(path)["spec"]
     assert drifted != before["spec"]
     planned = stage.run(body, wait=False, on_drift=OnDrift.REVERT, dry_run=DryRun.SERVER)
-    assert planned.outcomes == {ref: Outcome.CONFIGURED}, planned.problem(ref)
+    assert planned.outcomes == {ref: Outcome.UPDATED}, planned.problem(ref)
     (step,) = planned.plan.applies
     assert any(field.split("[")[-1].split(".")[0] in pointer for pointer, _ in step.reverts)
     assert {who for _, who in step.reverts} == {"kubectl-patch"}
     assert api.get(path)["spec"] == drifted
     story = stage.run(body, wait=False, on_drift=OnDrift.REVERT, check=check)
-    assert story.outcomes == {ref: Outcome.CONFIGURED}, story.events
+    assert story.outcomes == {ref: Outcome.UPDATED}, story.events
     (done,) = (one for one in story.events if isinstance(one, ObjectDone))
     assert "that kubectl-patch had changed" in done.reason
     after = api.get(path)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import ObjectDiff, Outcome
+from applyprune.model.events import ObjectDiff
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, DryRun, Mode
 from applyprune.planning.applyset import LAST_APPLIED, OWNED_BY
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
@@ -66,7 +67,7 @@ def test_fields_of_who_declared_it_are_removed_by_one_apply(
 ) -> None:
     """And what it holds is ours alone; the second run writes nothing."""
     _make(kubectl, stage, how)
-    assert stage.run(_body(key="v"), **options).outcomes == {"configmap/old": Outcome.CONFIGURED}
+    assert stage.run(_body(key="v"), **options).outcomes == {"configmap/old": Outcome.UPDATED}
     now = api.get(_path(stage, "old"))
     assert now["data"] == {"key": "v"}
     assert LAST_APPLIED not in (now["metadata"].get("annotations") or {})
@@ -252,7 +253,7 @@ def test_other_manager_is_left_alone_until_named(stage: Stage, api: Api, kubectl
     assert api.get(_path(stage, "old"))["data"] == {"key": "v", "stale": "1"}
     assert stage.run(_body(key="v")).outcomes == {"configmap/old": Outcome.UNCHANGED}
     taken = stage.run(_body(key="v"), take_over=frozenset({"our-old-deployer"}))
-    assert taken.outcomes == {"configmap/old": Outcome.CONFIGURED}
+    assert taken.outcomes == {"configmap/old": Outcome.UPDATED}
     assert api.get(_path(stage, "old"))["data"] == {"key": "v"}
     again = stage.run(_body(key="v"), take_over=frozenset({"our-old-deployer"}))
     assert again.outcomes == {"configmap/old": Outcome.UNCHANGED}

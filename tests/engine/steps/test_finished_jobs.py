@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import JobRecord
 from tests.support.api import writes
 from tests.support.clocks import AGES

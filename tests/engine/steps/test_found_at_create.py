@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, Approval, DryRun, Mode
-from applyprune.model.plan import Fate
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.objects import config_map, manifest
@@ -138,7 +137,7 @@ def test_object_that_a_controller_has_created_is_adopted_in_the_same_run(
     """Like any existing object: its other fields stay, and it is not deleted later."""
     _create_before(proxy, api, spoiled)
     story = spoiled.run(config_map("a"), config_map("b"))
-    assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.CONFIGURED)
+    assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.UPDATED)
     live = api.get(_path(spoiled))
     assert live["data"] == {"key": "v", "theirs": "1"}
     assert OWNED_BY not in (live["metadata"].get("annotations") or {})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
 from tests.support.objects import DEPLOYMENT, SERVICE, config_map
 from tests.support.stage import Stage

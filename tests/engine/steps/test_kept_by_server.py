@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.events import ObjectDone
+from applyprune.model.fate import Outcome
 
 if TYPE_CHECKING:
     from tests.support.api import Api
@@ -40,7 +41,7 @@ def test_headless_service_stays_so(stage: Stage) -> None:
     """The line says it once: the next run has nothing to remove."""
     assert stage.run(_service(clusterIP="None")).exit_code == 0
     kept = "the server keeps spec.clusterIP: None; only --recreate changes it"
-    assert _line(stage.run(_service())) == (Outcome.CONFIGURED, kept)
+    assert _line(stage.run(_service())) == (Outcome.UPDATED, kept)
     assert _line(stage.run(_service())) == (Outcome.UNCHANGED, "")
 
 
@@ -48,11 +49,11 @@ def test_fixed_node_port_stays(stage: Stage, api: Api) -> None:
     """Another example of the kind."""
     port = _with_its_port(stage, api)
     outcome, reason = _line(stage.run(_service(type="NodePort")))
-    assert outcome is Outcome.CONFIGURED
+    assert outcome is Outcome.UPDATED
     assert f"nodePort: {port}; only --recreate changes it" in reason
 
 
 def test_removal_that_the_server_follows_is_not_said(stage: Stage, api: Api) -> None:
     """A node port goes with the type."""
     _with_its_port(stage, api)
-    assert _line(stage.run(_service())) == (Outcome.CONFIGURED, "")
+    assert _line(stage.run(_service())) == (Outcome.UPDATED, "")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome, Planned
+from applyprune.model.events import Planned
+from applyprune.model.fate import Outcome
 from applyprune.model.fieldset import FieldWriter
 from applyprune.model.options import OnDrift
 from tests.support.api import writes
@@ -63,7 +64,7 @@ def test_kept_drift_is_left_until_the_manifest_changes(
     later = [config_map("a", "3", labels={"team": "x"}), config_map("b", "new"), config_map("c")]
     story = stage.run(*later, on_drift=OnDrift.KEEP)
     assert story.outcomes == {
-        "configmap/a": Outcome.CONFIGURED,
+        "configmap/a": Outcome.UPDATED,
         "configmap/b": Outcome.CREATED,
         "configmap/c": Outcome.UNCHANGED,
     }
@@ -108,7 +109,7 @@ def test_contended_object_is_left_alone_and_stays_listed(
     assert story.exit_code == 0
     assert api.get(path(stage, "a"))["data"]["key"] == ("2" if is_left else "1")
     assert api.get(path(stage, "b"))["data"]["key"] == "1"
-    assert story.outcomes["configmap/b"] is Outcome.CONFIGURED
+    assert story.outcomes["configmap/b"] is Outcome.UPDATED
     if is_left:
         (ref,) = (ref for ref in before if ref.name == "a")
         assert stage.inventory().entries[ref] == before[ref]

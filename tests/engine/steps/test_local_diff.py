@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import ObjectDiff, Outcome
+from applyprune.model.events import ObjectDiff
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun
 from tests.support.accounts import kubeconfig_as, rule
 from tests.support.api import writes
@@ -134,7 +135,7 @@ def test_secret_that_may_not_be_read_keeps_no_plan_from_its_end(
     kept = viewer.run(SECRET, config_map("a", "new"), dry_run=DryRun.CLIENT)
     assert (kept.exit_code, kept.outcomes) == (
         0,
-        {"secret/s": Outcome.CONFIGURED, "configmap/a": Outcome.CONFIGURED},
+        {"secret/s": Outcome.UPDATED, "configmap/a": Outcome.UPDATED},
     )
     (secret,) = (step for step in kept.plan.applies if step.desired.ref.kind == "Secret")
     assert secret.not_checked == "if it has changed: this account may not read it"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import InputError
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from tests.support.actors import ARGO
 from tests.support.api import Api, AuditTrail
@@ -76,7 +76,7 @@ def test_existing_crd_is_adopted(running: Plane, kubectl: Kubectl, crds: Api) ->
     kubectl("wait", "--for=condition=Established", "crd/adopteds.x.example.com", plane=running)
     bodies = (crd("Adopted"), custom_resource("a", "Adopted"))
     assert stage.run(*bodies).outcomes == {
-        crd_name("Adopted"): Outcome.CONFIGURED,
+        crd_name("Adopted"): Outcome.UPDATED,
         _one("Adopted"): Outcome.CREATED,
     }
     assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
@@ -102,8 +102,8 @@ def test_new_version_is_used_in_the_same_run(running: Plane, crds: Api) -> None:
     story = stage.run(*bodies)
     assert story.exit_code == 0, story.events
     assert story.outcomes == {
-        crd_name("Grows"): Outcome.CONFIGURED,
-        _one("Grows", "a"): Outcome.CONFIGURED,
+        crd_name("Grows"): Outcome.UPDATED,
+        _one("Grows", "a"): Outcome.UPDATED,
         _one("Grows", "b"): Outcome.UNCHANGED,
         _one("Grows", "c"): Outcome.CREATED,
     }
@@ -128,7 +128,7 @@ def test_served_version_can_be_turned_off_while_another_is_served(
     )
     story = stage.run(*bodies)
     assert story.exit_code == 0, story.events
-    assert story.outcomes[crd_name("Turns")] is Outcome.CONFIGURED
+    assert story.outcomes[crd_name("Turns")] is Outcome.UPDATED
     assert crds.get(_path("Turns", "a", "v2"))["metadata"]["uid"] == before
     assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
     fewer = stage.run(*bodies[:2])
@@ -151,7 +151,7 @@ def test_manifest_in_an_unserved_version_is_refused(running: Plane, crds: Api) -
     story = stage.run(off, custom_resource("a", "Stays"), timeout=AGES)
     assert story.exit_code == 3
     assert story.outcomes == {
-        crd_name("Stays"): Outcome.CONFIGURED,
+        crd_name("Stays"): Outcome.UPDATED,
         _one("Stays", "a"): Outcome.FAILED,
         _one("Stays", "b"): Outcome.NOT_PRUNED,
     }
@@ -208,7 +208,7 @@ def test_removed_version_in_managed_fields_is_rewritten(
     assert "x.example.com/v1alpha1" in named
     changed = {**custom_resource("a", kind), "spec": {"a": 2}}
     story = stage.run(_versions(kind, v1=True), changed)
-    assert story.outcomes == {crd_name(kind): Outcome.CONFIGURED, _one(kind): Outcome.CONFIGURED}
+    assert story.outcomes == {crd_name(kind): Outcome.UPDATED, _one(kind): Outcome.UPDATED}
     found = crds.get(_path(kind))
     assert found["spec"] == {**theirs["spec"], "a": 2}
     entries = {one["manager"]: one for one in found["metadata"]["managedFields"]}

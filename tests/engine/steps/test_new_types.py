@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.cli.run import with_exit_code
-from applyprune.model.events import Finished, ObjectDiff, Outcome
+from applyprune.model.events import Finished, ObjectDiff
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun
 from tests.support.objects import crd
 from tests.support.stage import Stage
@@ -104,7 +105,7 @@ def test_part_that_leaves_with_the_new_type_goes(
     assert (shown.after or {})["spec"]["parts"] == after
     assert crds.get(path)["spec"]["parts"] == before
     story = crd_stage.run(*given)
-    assert (story.exit_code, story.outcomes[ref]) == (0, Outcome.CONFIGURED), story.events
+    assert (story.exit_code, story.outcomes[ref]) == (0, Outcome.UPDATED), story.events
     live = crds.get(path)
     assert live["spec"]["parts"] == after
     assert crd_stage.run(*given).outcomes[ref] is Outcome.UNCHANGED

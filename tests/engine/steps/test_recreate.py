@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import InputError
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun
 from tests.support.clocks import AGES
@@ -105,7 +105,7 @@ def test_immutable_change_is_refused_with_its_field_and_recreated_where_allowed(
     uid = _uid(stage, ref)
     refused = stage.run(after, config_map("a", "changed"))
     assert refused.exit_code == 3
-    assert refused.outcomes == {ref: Outcome.FAILED, "configmap/a": Outcome.CONFIGURED}
+    assert refused.outcomes == {ref: Outcome.FAILED, "configmap/a": Outcome.UPDATED}
     assert "cannot be changed in place" in refused.problem(ref)
     assert field in refused.problem(ref)
     assert "--recreate" in refused.problem(ref)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.events import ObjectDone
+from applyprune.model.fate import Outcome
 from applyprune.planning.applyset import MANIFEST_DIGEST
 from tests.support.forged import edit_entry
 from tests.support.objects import DEPLOYMENT, config_map
@@ -65,7 +66,7 @@ def test_edited_inventory_recreates_nothing(stage: Stage, api: Api) -> None:
     kind = "application/merge-patch+json"
     assert api("PATCH", f"{path}?fieldManager=alice", patch, content_type=kind)[0] == 200
     told = stage.run(body, force_conflicts=True).outcomes
-    assert told == {"configmap/c": Outcome.CONFIGURED}
+    assert told == {"configmap/c": Outcome.UPDATED}
     assert api.get(path)["metadata"]["uid"] == before["uid"]
     # The manifest can be copied from the live object, and its change still counts.
     copied = config_map("c", annotations={**MARK, MANIFEST_DIGEST: "f" * 32})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import Denied
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun
 from tests.support.objects import config_map
 from tests.support.waiting import eventually

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import ObjectDiff, Outcome
+from applyprune.model.events import ObjectDiff
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, OnDrift
 from tests.support.command import applyprune
 from tests.support.kill import Moment, kill_at_first
@@ -106,7 +107,7 @@ def test_null_and_excluded_defaults_are_removed(stage: Stage, api: Api) -> None:
     (volume,) = after["Deployment"]["spec"]["template"]["spec"]["volumes"]
     assert volume.keys() == {"name", "hostPath"}
     assert after["StatefulSet"]["spec"]["updateStrategy"] == {"type": "OnDelete"}
-    assert set(stage.run(*NEW).outcomes.values()) == {Outcome.CONFIGURED}
+    assert set(stage.run(*NEW).outcomes.values()) == {Outcome.UPDATED}
     _check_end(stage, api)
     versions = [
         api.get(_path(stage, "a", "configmaps"))["metadata"]["resourceVersion"],
@@ -220,7 +221,7 @@ def test_null_that_is_added_alone_removes_what_nobody_owns(stage: Stage, api: Ap
     new[0]["data"] = None
     new[1]["spec"]["revisionHistoryLimit"] = None
     new[2]["spec"]["ports"][0]["appProtocol"] = None
-    assert set(stage.run(*new).outcomes.values()) == {Outcome.CONFIGURED}
+    assert set(stage.run(*new).outcomes.values()) == {Outcome.UPDATED}
     assert stage.status(values=True, fail_on_drift=True).exit_code == 0
     data, deployment, found = map(api.get, paths)
     assert "data" not in data
@@ -248,7 +249,7 @@ def test_null_that_is_added_alone_conflicts_with_an_owner(stage: Stage, api: Api
         story = stage.run(new)
         assert (story.exit_code, api.get(path)["data"]["theirs"]) == (4, "1")
         assert ".data.theirs" in story.problem("configmap/a")
-        assert stage.run(new, force_conflicts=True).outcomes["configmap/a"] is Outcome.CONFIGURED
+        assert stage.run(new, force_conflicts=True).outcomes["configmap/a"] is Outcome.UPDATED
         assert api.get(path)["data"] == {"key": "v"}
         assert stage.run(new).outcomes["configmap/a"] is Outcome.UNCHANGED
     # About the status, null says nothing.

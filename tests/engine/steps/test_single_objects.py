@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.options import OnDrift
 from applyprune.planning.recovery import WholeSetNeeded
@@ -50,7 +50,7 @@ def test_drift_of_one_object_costs_requests_about_it_only(
     audit.restart()
     story = stage.run(*bodies[:-1], **options(stage, "n7", "n8"))
     assert story.outcomes == {
-        "configmap/n7": Outcome.CONFIGURED,
+        "configmap/n7": Outcome.UPDATED,
         "configmap/n8": Outcome.CREATED,
     }
     assert api.get(path(stage, "n7"))["data"] == {"key": "v"}

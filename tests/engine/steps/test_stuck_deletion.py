@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.engine.ports import Cancellation
-from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.events import ObjectDone
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from tests.support.api import Api
 from tests.support.clocks import AGES

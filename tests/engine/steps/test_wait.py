@@ -13,7 +13,8 @@ import pytest
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.waiting import Listed, ReadinessWaiter, Upserted, WatchScope
 from applyprune.errors import InputError, UsageError
-from applyprune.model.events import InventoryWritten, Outcome, Phase, Status, Waiting
+from applyprune.model.events import InventoryWritten, Phase, Status, Waiting
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, Resource
 from applyprune.model.options import DryRun
@@ -100,7 +101,7 @@ def test_deployment_that_rolls_out_again_is_waited_for(stage: Stage, api: Api) -
     changed = workload("Deployment")
     changed["spec"]["template"]["spec"]["containers"][0]["image"] = "main:2"
     story = stage.run(changed, wait=True, timeout=AGES)
-    assert story.outcomes == {"deployment.apps/web": Outcome.CONFIGURED}
+    assert story.outcomes == {"deployment.apps/web": Outcome.UPDATED}
     assert story.exit_code == 0
     live = api.get(f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web")
     assert live["status"]["updatedReplicas"] == live["status"]["replicas"] == 1

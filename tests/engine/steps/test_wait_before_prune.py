@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import InventoryWritten, ObjectDone, Outcome, Planned
+from applyprune.model.events import InventoryWritten, ObjectDone, Planned
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from tests.support.accounts import WRITE, kubeconfig_as, rule
 from tests.support.clocks import AGES

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, Mode
 from tests.support.clocks import AGES
 from tests.support.objects import DEPLOYMENT, config_map, crd, crd_name, custom_resource

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import Interrupted
-from applyprune.model.events import InventoryWritten, Outcome, Phase, Waiting
+from applyprune.model.events import InventoryWritten, Phase, Waiting
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.planning.readiness import GRACE
 from tests.support.clocks import AGES

@@ -11,11 +11,11 @@ from applyprune.model.events import (
     InventoryWritten,
     ObjectDone,
     ObjectStatus,
-    Outcome,
     Phase,
     ReadinessReported,
     Status,
 )
+from applyprune.model.fate import Outcome
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import always, faults
 from tests.support.objects import config_map
@@ -113,7 +113,7 @@ def test_object_of_an_older_generation_is_not_believed(
     _when_applied(spoiled, see)
     changed = workload("Deployment", pods=NOWHERE)
     story = spoiled.run(changed, wait=True, timeout=3600.0)
-    assert story.outcomes["deployment.apps/web"] is Outcome.CONFIGURED
+    assert story.outcomes["deployment.apps/web"] is Outcome.UPDATED
     assert (story.exit_code, became_ready(story)) == (5, set())
     assert "configmap/old" in spoiled.listed(), "nothing is pruned"
 

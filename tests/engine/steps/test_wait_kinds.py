@@ -11,11 +11,11 @@ from applyprune.model.events import (
     Finished,
     InventoryWritten,
     ObjectDone,
-    Outcome,
     Planned,
     ReadinessReported,
     Started,
 )
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun
 from applyprune.model.text import parse_selector
 from applyprune.planning.desired import PRUNES_LATER

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.model.events import Event, Outcome, ReadinessReported, Waiting
+from applyprune.model.events import Event, ReadinessReported, Waiting
+from applyprune.model.fate import Outcome
 from tests.support.clocks import AGES
 from tests.support.objects import config_map
 from tests.support.stage import Stage

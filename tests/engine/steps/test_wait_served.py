@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.fate import Outcome
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import FaultProxy, always, faults, first
 from tests.support.objects import crd, crd_name, custom_resource

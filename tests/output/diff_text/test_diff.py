@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.events import ErrorRaised, Finished, ObjectDiff, ObjectDone, Outcome, Started
+from applyprune.model.events import ErrorRaised, Finished, ObjectDiff, ObjectDone, Started
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.fieldset import Drift
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan import Fate
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.output.printers import OutputTarget, printer
 from applyprune.output.terminal import rendered
@@ -57,7 +57,7 @@ def test_change_is_a_header_and_a_unified_diff() -> None:
     """With what is known of it between the two."""
     out, _ = lines(CHANGED)
     assert out == [
-        "deployment.apps/web -n shop (will be updated) web.yaml:12",
+        "deployment.apps/web -n shop (would be updated) web.yaml:12",
         "# checked elsewhere",
         "# drift: /spec/replicas is 5, was 2, by kubectl (Update of scale, 2026-01-01T00:00:00Z)",
         "--- live/shop/deployment.apps/web",
@@ -75,7 +75,7 @@ def test_change_is_a_header_and_a_unified_diff() -> None:
 def test_created_or_deleted_object_is_shown_whole() -> None:
     """Against nothing."""
     assert lines(GONE)[0] == [
-        "namespace/shop (will be pruned)",
+        "namespace/shop (would be pruned)",
         "--- live/namespace/shop",
         "+++ /dev/null",
         "@@ -1,1 +0,0 @@",
@@ -83,7 +83,7 @@ def test_created_or_deleted_object_is_shown_whole() -> None:
         "",
     ]
     assert lines(COME)[0] == [
-        "namespace/shop (will be created)",
+        "namespace/shop (would be created)",
         "# drift: removed since the last apply of this manifest",
         "--- /dev/null",
         "+++ merged/namespace/shop",
@@ -95,7 +95,7 @@ def test_created_or_deleted_object_is_shown_whole() -> None:
 
 def test_summary_says_what_would_happen() -> None:
     """What is compared has no other line, what is the same none at all."""
-    counts = {Outcome.CREATED: 3, Outcome.UNCHANGED: 40, Outcome.PRUNED: 2, Outcome.CONFIGURED: 1}
+    counts = {Outcome.CREATED: 3, Outcome.UNCHANGED: 40, Outcome.PRUNED: 2, Outcome.UPDATED: 1}
     events = (
         GONE,
         ObjectDone(ROLE, Outcome.PRUNED),
@@ -117,7 +117,7 @@ def test_differences_outside_the_diff_are_mentioned() -> None:
         ObjectDone(WEB, Outcome.FAILED, problem=problem),
         Finished({Outcome.NOT_PRUNED: 1, Outcome.FAILED: 1}, 4, 0.1, problem),
     )
-    assert out[0].startswith("namespace/shop will not be pruned")
+    assert out[0].startswith("namespace/shop would not be pruned")
     assert out[-1] == "web: 1 not pruned, 1 failed"
     assert err == ["error: it is contended"] * 2
 

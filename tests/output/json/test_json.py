@@ -10,8 +10,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from applyprune import errors
-from applyprune.model import events, fieldset, identity, inventory, live, plan, problem
-from applyprune.model.events import Outcome, Started
+from applyprune.model import events, fate, fieldset, identity, inventory, live, plan, problem
+from applyprune.model.events import Started
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Guard, GuardVerdict
 from applyprune.output.json import EVENT_NAMES, KEYS, data, event_data
@@ -27,7 +28,7 @@ EVENTS: tuple[type, ...] = get_args(events.Event)
 
 _NAMES = {
     name: value
-    for module in (events, fieldset, identity, inventory, live, plan, problem)
+    for module in (events, fate, fieldset, identity, inventory, live, plan, problem)
     for name, value in vars(module).items()
     if not name.startswith("_")
 } | {"DryRun": DryRun, "Mode": Mode, "Any": Any}
@@ -67,7 +68,7 @@ def test_words_of_enums_are_kebab_case() -> None:
         events.Phase,
         inventory.MismatchType,
         inventory.Repair,
-        plan.Fate,
+        Fate,
         Guard,
         GuardVerdict,
         Mode,
@@ -90,8 +91,8 @@ def test_type_without_keys_raises() -> None:
 def test_words_in_text() -> None:
     """One word for a fact: the same as on the wire, without its hyphens."""
     assert Outcome.NOT_PRUNED.text == "not pruned"
-    assert Outcome.NOT_PRUNED.forecast == "will not be pruned"
-    assert Outcome.CONFIGURED.forecast == "will be updated"
+    assert Outcome.NOT_PRUNED.forecast == "would not be pruned"
+    assert Outcome.UPDATED.forecast == "would be updated"
     assert events.Status.CURRENT.text == "Ready"
 
 

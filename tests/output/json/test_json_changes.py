@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from applyprune.model.events import ObjectDiff
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.plan import Fate
 from applyprune.output.json import changes, json_patch
 
 BODIES = st.dictionaries(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from applyprune.model.events import Finished, ObjectDiff, ObjectDone, Outcome, Planned, Started
+from applyprune.model.events import Finished, ObjectDiff, ObjectDone, Planned, Started
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan import Consequence, ConsequenceKind, Fate, Plan
+from applyprune.model.plan import Consequence, ConsequenceKind, Plan
 from applyprune.output.printers import OutputTarget, printer
 from applyprune.output.terminal import rendered
 
@@ -33,9 +34,9 @@ def _printed(form: str, dry_run: DryRun = DryRun.SERVER) -> list[str]:
         Started("r", Mode.APPLY, "web", "home", dry_run),
         Planned(PLAN),
         ObjectDiff(WEB, Fate.CHANGE, {"a": 1}, {"a": 2}),
-        ObjectDone(WEB, Outcome.CONFIGURED),
+        ObjectDone(WEB, Outcome.UPDATED),
         ObjectDone(SERVICE, Outcome.UNCHANGED),
-        Finished({Outcome.CONFIGURED: 1, Outcome.UNCHANGED: 1}, 0, 0.1),
+        Finished({Outcome.UPDATED: 1, Outcome.UNCHANGED: 1}, 0, 0.1),
     ):
         one.show(event)
     one.close()
@@ -45,7 +46,7 @@ def _printed(form: str, dry_run: DryRun = DryRun.SERVER) -> list[str]:
 def test_diff_has_consequences_below_the_head_of_the_object() -> None:
     """An unchanged object has no diff, so its consequences stand before the summary."""
     lines = _printed("diff")
-    assert lines[:5] == [f"{HEAD} (will be updated)", *LINES, *DIFF]
+    assert lines[:5] == [f"{HEAD} (would be updated)", *LINES, *DIFF]
     assert lines[-3:] == ["service/web", OF_SERVICE, "web: 1 to update, 1 unchanged"]
 
 
@@ -58,7 +59,7 @@ def test_summary_has_all_consequences_before_the_counts() -> None:
 def test_dry_run_has_consequences_below_each_object() -> None:
     """Also below an object that does not change itself."""
     assert _printed("text")[:-1] == [
-        f"{HEAD} configured (server dry run)",
+        f"{HEAD} updated (server dry run)",
         *(f"  {line}" for line in LINES),
         "service/web unchanged (server dry run)",
         f"  {OF_SERVICE}",

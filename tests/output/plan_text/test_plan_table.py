@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from applyprune.model.fate import Fate
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
-from applyprune.model.plan import (
-    ApplyStep,
-    Consequence,
-    ConsequenceKind,
-    Fate,
-    Kept,
-    Plan,
-    RemoveStep,
-)
+from applyprune.model.plan import ApplyStep, Consequence, ConsequenceKind, Kept, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.plan_text import plan_table
 from applyprune.output.terminal import rendered
@@ -78,18 +71,18 @@ PLAN = Plan(
 def test_deletions_come_first_each_with_its_cascade() -> None:
     """Then what is recreated and taken; what does not change has no line."""
     assert lines(PLAN) == [
-        "OBJECT                PLAN                DETAILS",
-        "configmap/old         will be pruned",
-        "namespace/shop        will be pruned      cascade-deletes 12 objects, 3 of which",
-        "                                          do not belong to this set:",
-        "                                          shop/configmap/settings-of-shop,",
-        "                                          shop/secret/token,",
-        "                                          shop/service/front-end",
-        "configmap/fixed       will be recreated   it is immutable",
-        "configmap/found       will be adopted     from kubectl",
-        "configmap/new         will be created",
-        "deployment.apps/web   will be updated     → rollout, 12 Pods",
-        "configmap/forced      will be updated     takes fields from hpa",
+        "OBJECT                PLAN                 DETAILS",
+        "configmap/old         would be pruned",
+        "namespace/shop        would be pruned      cascade-deletes 12 objects, 3 of",
+        "                                           which do not belong to this set:",
+        "                                           shop/configmap/settings-of-shop,",
+        "                                           shop/secret/token,",
+        "                                           shop/service/front-end",
+        "configmap/fixed       would be recreated   it is immutable",
+        "configmap/found       would be adopted     from kubectl",
+        "configmap/new         would be created",
+        "deployment.apps/web   would be updated     → rollout, 12 Pods",
+        "configmap/forced      would be updated     takes fields from hpa",
         "configmap/same",
         "  → nobody reads it",
     ]
@@ -99,15 +92,15 @@ def test_narrow_terminal_gets_details_below_the_line() -> None:
     """No name is cut."""
     assert lines(PLAN, width=38)[:8] == [
         "PLAN",
-        "configmap/old will be pruned",
-        "namespace/shop will be pruned",
+        "configmap/old would be pruned",
+        "namespace/shop would be pruned",
         "    cascade-deletes 12 objects, 3 of",
         "    which do not belong to this set:",
         "    shop/configmap/settings-of-shop,",
         "    shop/secret/token,",
         "    shop/service/front-end",
     ]
-    assert "deployment.apps/web will be updated" in lines(PLAN, width=38)
+    assert "deployment.apps/web would be updated" in lines(PLAN, width=38)
     assert all(len(line) <= 38 for line in lines(PLAN, width=38))
 
 
@@ -118,9 +111,9 @@ def test_many_objects_are_counted_but_never_deletions() -> None:
         tuple(removed(Fate.PRUNE, f"old-{number:02}") for number in range(40)),
     )
     told = lines(plan)
-    assert sum("will be pruned" in line for line in told) == 40
+    assert sum("would be pruned" in line for line in told) == 40
     assert sum(line.startswith("configmap/new-") for line in told) == 10
-    assert told[-1] == "… and 480 more will be created"
+    assert told[-1] == "… and 480 more would be created"
 
 
 def test_plan_without_changes_has_no_table() -> None:
@@ -132,7 +125,7 @@ def test_plan_without_changes_has_no_table() -> None:
 def test_namespace_is_named_if_it_is_another_one() -> None:
     """As in every other line of text."""
     assert lines(Plan((applied(Fate.CREATE, "new"),), ()), namespace="other")[1:] == [
-        "configmap/new -n home   will be created"
+        "configmap/new -n home   would be created"
     ]
 
 
@@ -142,7 +135,7 @@ def test_deletion_of_a_set_lists_the_fate_of_each_object() -> None:
     told = lines(Plan((), adopted), Mode.DELETE, width=100)
     assert len(told) == 18
     assert told[-3:] == [
-        "14 objects: 0 will be deleted, 14 were adopted and stay",
+        "14 objects: 0 would be deleted, 14 were adopted and stay",
         "To delete what was adopted: --prune-adopted, or make it owned first:",
         "  applyprune inventory own web -n home --every",
     ]
@@ -156,18 +149,18 @@ def test_deletion_of_a_set_lists_the_fate_of_each_object() -> None:
         adopted[0],
     )
     assert lines(Plan((), mixed), Mode.DELETE) == [
-        "OBJECT             PLAN                             DETAILS",
-        "configmap/ours     will be deleted",
-        "configmap/marked   will be orphaned                 marked keep",
-        "configmap/flux     will be orphaned                 Flux has marked it",
-        "configmap/theirs   will be orphaned                 it belongs to Foo/x",
-        "configmap/a-00     will be orphaned                 it was adopted, not created,",
-        "                                                    by this set",
-        "configmap/gone     will be removed from inventory   it is gone",
-        "configmap/doubt    is refused                       it is unknown whether it",
-        "                                                    exists",
-        "7 objects: 1 will be deleted, 1 will be removed from inventory, 1 cannot be",
-        "deleted, 1 will be orphaned, 1 was adopted and stays, 1 is marked and stays, 1",
+        "OBJECT             PLAN                              DETAILS",
+        "configmap/ours     would be deleted",
+        "configmap/marked   would be orphaned                 marked keep",
+        "configmap/flux     would be orphaned                 Flux has marked it",
+        "configmap/theirs   would be orphaned                 it belongs to Foo/x",
+        "configmap/a-00     would be orphaned                 it was adopted, not",
+        "                                                     created, by this set",
+        "configmap/gone     would be removed from inventory   it is gone",
+        "configmap/doubt    is refused                        it is unknown whether it",
+        "                                                     exists",
+        "7 objects: 1 would be deleted, 1 would be removed from inventory, 1 cannot be",
+        "deleted, 1 would be orphaned, 1 was adopted and stays, 1 is marked and stays, 1",
         "is run by another tool and stays",
         "To delete what was adopted: --prune-adopted, or make it owned first:",
         "  applyprune inventory own web -n home configmap/a-00",
@@ -175,7 +168,7 @@ def test_deletion_of_a_set_lists_the_fate_of_each_object() -> None:
         "To delete what another tool runs: --prune-shared",
     ]
     (one,) = lines(Plan((), (replace(mixed[0]),)), Mode.DELETE)[2:]
-    assert one == "1 object: 1 will be deleted"
+    assert one == "1 object: 1 would be deleted"
 
 
 def test_note_of_several_objects_is_below_the_table() -> None:
@@ -185,9 +178,9 @@ def test_note_of_several_objects_is_below_the_table() -> None:
     steps.append(replace(applied(Fate.CREATE, "h"), not_checked=alone))
     steps.append(replace(applied(Fate.LEAVE, "i"), not_checked=shared))
     assert lines(Plan(tuple(steps), ())) == [
-        "OBJECT        PLAN              DETAILS",
-        *(f"configmap/{name}   will be created" for name in "abcdefg"),
-        f"configmap/h   will be created   {alone}",
+        "OBJECT        PLAN               DETAILS",
+        *(f"configmap/{name}   would be created" for name in "abcdefg"),
+        f"configmap/h   would be created   {alone}",
         "configmap/a, configmap/b, configmap/c, configmap/d, configmap/e and 2 more: its",
         "namespace does not exist yet",
     ]

@@ -19,17 +19,17 @@ from applyprune.model.events import (
     ObjectDiff,
     ObjectDone,
     ObjectStatus,
-    Outcome,
     Planned,
     Readiness,
     Started,
     Status,
     WarningRaised,
 )
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan import Fate, Plan
+from applyprune.model.plan import Plan
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.model.reports import VersionReport
 from applyprune.output.markdown import block, code
@@ -193,7 +193,7 @@ def test_text_is_never_a_command(text: str) -> None:
     """Wherever it stands: in a name, a reason, a message, a path."""
     events = (
         STARTED,
-        ObjectDone(Ref("", text, text, text), Outcome.CONFIGURED, Origin(text), reason=text),
+        ObjectDone(Ref("", text, text, text), Outcome.UPDATED, Origin(text), reason=text),
         ObjectDone(
             Ref("", "A", "b", text),
             Outcome.FAILED,
@@ -217,7 +217,7 @@ def test_text_breaks_no_format(text: str) -> None:
     events = (
         replace(STARTED, name=text),
         WarningRaised(problem),
-        ObjectDone(Ref(text, text, text, text), Outcome.CONFIGURED, Origin(text), reason=text),
+        ObjectDone(Ref(text, text, text, text), Outcome.UPDATED, Origin(text), reason=text),
         ObjectDone(Ref("", "A", "b", text), Outcome.FAILED, problem=problem),
         ErrorRaised(problem),
         Finished({Outcome.FAILED: 1}, 3, 0.1, problem),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.model.events import Finished, ObjectDiff, Started, Waiting
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.plan import Fate
 from applyprune.output.printers import PRINTERS, TEXTS, OutputTarget, printer
 from applyprune.output.progress import LiveDisplay, RunProgress
 from applyprune.output.terminal import Terminal

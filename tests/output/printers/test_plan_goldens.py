@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.events import Finished, Planned
+from applyprune.model.fate import Fate
 from applyprune.model.options import Mode
-from applyprune.model.plan import ConsequenceKind, Fate, Guard, GuardVerdict
+from applyprune.model.plan import ConsequenceKind, Guard, GuardVerdict
 from applyprune.output.plan_text import plan_table
 from applyprune.output.printers import PRINTERS, OutputTarget, printer
 from applyprune.output.terminal import rendered

@@ -10,7 +10,6 @@ from applyprune.model.events import (
     Event,
     InventoryWritten,
     ObjectDone,
-    Outcome,
     Pending,
     Phase,
     Planned,
@@ -19,10 +18,11 @@ from applyprune.model.events import (
     Waiting,
     current,
 )
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.output.progress import INTERRUPTED, RunProgress, elapsed_text
 from tests.support.planning import DEPLOYMENTS, body, desired
 

@@ -8,13 +8,13 @@ from applyprune.model.events import (
     Finished,
     ObjectDone,
     ObjectStuck,
-    Outcome,
     Planned,
     Readiness,
     ReadinessReported,
     Started,
     Status,
 )
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Guard, GuardResult, GuardVerdict, Plan
@@ -46,8 +46,8 @@ def lines(*, show_unchanged: bool, text: str = "text") -> list[str]:
         ),
         (
             "summary",
-            "configmap/same will not change (it is there)",
-            ["configmap/new will be created", "web: 1 to create, 1 unchanged"],
+            "configmap/same would not change (it is there)",
+            ["configmap/new would be created", "web: 1 to create, 1 unchanged"],
         ),
     ],
 )

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from applyprune.model.fate import Fate
 from applyprune.model.options import Mode
-from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.planning.approval import needed_consent
 from tests.support.planning import body, desired, live, recorded
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.fate import Fate
 from applyprune.model.options import Approval, Mode
-from applyprune.model.plan import Fate, GuardVerdict, Plan
+from applyprune.model.plan import GuardVerdict, Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.approval import with_approval
 from applyprune.planning.digests import deletions_digest

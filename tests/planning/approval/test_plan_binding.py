@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from applyprune.errors import PlanOutdated, UsageError
+from applyprune.model.fate import Fate
 from applyprune.model.inventory import AppliedPlan, RunRecord
 from applyprune.model.options import Adopt, ApplyOptions, Options
-from applyprune.model.plan import ApplyStep, Fate, OnConflict, Plan
+from applyprune.model.plan import ApplyStep, OnConflict, Plan
 from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.approval import (
     PlanFile,

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from applyprune.errors import PlanOutdated, UsageError
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.plan import Cascaded, Fate
+from applyprune.model.plan import Cascaded
 from applyprune.planning.approval import (
     LARGEST,
     PlanFile,

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.fate import Fate
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Options
-from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Cascaded, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.approval import PlanFile, misfits

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.options import Approval, PruneLimit
-from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.approval import (
     is_blocked,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import Conflict, Invalid
+from applyprune.model.fate import Fate
 from applyprune.model.options import Adopt, Options
-from applyprune.model.plan import ApplyStep, Desired, Fate, Migration, OnConflict
+from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from applyprune.planning.conflicts import (
     conflict_words,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.model.plan import Fate
+from applyprune.model.fate import Fate
 from applyprune.planning.consequences import Change, ConsequenceReads, Facts, Listing, listings
 from applyprune.planning.recovery import CascadeContents
 from tests.support.consequences import KINDS, change, live, resource

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.fate import Fate
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Propagation
-from applyprune.model.plan import Fate
 from applyprune.planning.consequences import Change
 from applyprune.planning.recovery import CascadeContents
 from tests.support.consequences import change, found, live, told

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.fate import Fate
 from applyprune.model.options import Propagation
-from applyprune.model.plan import Fate
 from tests.support.consequences import change, found, told
 
 Body = dict[str, Any]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.fate import Fate
 from applyprune.model.live import LiveObject
-from applyprune.model.plan import Fate
 from applyprune.planning.consequences import Change, LabelIndex
 from tests.support.consequences import change, found, live, told
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.model.plan import Fate
+from applyprune.model.fate import Fate
 from tests.support.consequences import change, found, told
 
 Body = dict[str, Any]

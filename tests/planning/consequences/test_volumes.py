@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from applyprune.model.fate import Fate
 from applyprune.model.live import LiveObject
-from applyprune.model.plan import ConsequenceKind, Fate
+from applyprune.model.plan import ConsequenceKind
 from applyprune.planning.recovery import CascadeContents
 from tests.support.consequences import change, found, live, told
 

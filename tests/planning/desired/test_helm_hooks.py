@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from applyprune.errors import InputError, InputErrors, raise_all
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.live import Absent, State, Unknown
 from applyprune.model.options import HelmHooks
-from applyprune.model.plan import Fate
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import parse_selector
 from applyprune.planning.desired import HOOK, Resolved, find_hooks, resolve

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.fate import Fate
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Mode, Propagation
-from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Cascaded, Plan, RemoveStep
 from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.digests import (
     deletions_digest,

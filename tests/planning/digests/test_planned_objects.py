@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.plan import Fate, RemoveStep
+from applyprune.model.fate import Fate
+from applyprune.model.plan import RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.digests import planned_object, state_mark
 from applyprune.planning.normalize import manifest_digest

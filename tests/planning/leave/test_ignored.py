@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from applyprune.model.fate import Fate
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.inventory import InventoryEntry
-from applyprune.model.plan import Fate, Plan, Removals, RemoveStep
+from applyprune.model.plan import Plan, Removals, RemoveStep
 from applyprune.model.problem import IgnoredManifest
 from applyprune.planning.leave import with_ignored
 

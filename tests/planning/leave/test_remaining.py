@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Wave
-from applyprune.model.plan import Fate, RemoveStep
+from applyprune.model.plan import RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.leave import Remaining
 from tests.support.planning import live

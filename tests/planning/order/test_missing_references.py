@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.live import Absent, LiveObject, Resource, State, Unknown
-from applyprune.model.plan import ApplyStep, Desired, Fate, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Desired, Plan, RemoveStep
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.planning.order import (
     missing_keys,

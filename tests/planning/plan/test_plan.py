@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, JobRecord, Ownership, Wave
 from applyprune.model.live import Absent, NotListed, State, Unknown
 from applyprune.model.options import Adopt, Mode, Options
-from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
 from applyprune.planning.decide import FINISHED, JOB_DELETED, UNKNOWN_RESULT, entry_of_untouched

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from applyprune.model.events import Readiness
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject, Resource
@@ -16,7 +17,6 @@ from applyprune.model.plan import (
     ApplyRule,
     ApplyStep,
     Desired,
-    Fate,
     Plan,
     PruneWait,
     RemoveStep,

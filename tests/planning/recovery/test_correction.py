@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from applyprune.model.fate import Fate
 from applyprune.model.identity import GroupKind
 from applyprune.model.live import AUTOSCALERS
-from applyprune.model.plan import ApplyStep, Fate, Plan
+from applyprune.model.plan import ApplyStep, Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.recovery import WholeSetNeeded, part_to_correct, refuse_beyond_drift
 from tests.support.planning import NAMESPACES, body, desired, inventory, live, recorded

@@ -18,9 +18,10 @@ from applyprune._version import __version__
 from applyprune.engine.context import RunSummary
 from applyprune.engine.run import already_applied, failure_of
 from applyprune.model.events import ErrorRaised, WarningRaised
+from applyprune.model.fate import Fate
 from applyprune.model.inventory import RunRecord
 from applyprune.model.options import Adopt, Options
-from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Cascaded, Plan, RemoveStep
 from applyprune.planning.approval import (
     LARGEST,
     PlanFile,

@@ -20,9 +20,10 @@ from applyprune.model.events import (
     Started,
     WarningRaised,
 )
+from applyprune.model.fate import Fate
 from applyprune.model.identity import GVK
 from applyprune.model.options import Approval, DryRun, HelmHooks, Mode
-from applyprune.model.plan import ApplyStep, Fate, Guard, Plan, Removals, RemoveStep
+from applyprune.model.plan import ApplyStep, Guard, Plan, Removals, RemoveStep
 from applyprune.model.problem import Manifest
 from applyprune.planning.approval import is_blocked, with_approval, without_unapproved
 from applyprune.planning.desired import find_hooks, hooks_refusal

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.dry_run import FIELDS_TRANSFERRED, NOT_THERE_YET
 from applyprune.errors import Conflict, Forbidden, as_problem
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import BUNDLES, NotListed, Resource, Unknown
@@ -21,7 +22,6 @@ from applyprune.model.plan import (
     ApplyStep,
     Consequence,
     ConsequenceKind,
-    Fate,
     Guard,
     GuardResult,
     GuardVerdict,

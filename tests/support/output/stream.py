@@ -18,7 +18,6 @@ from applyprune.model.events import (
     ObjectDone,
     ObjectStatus,
     ObjectStuck,
-    Outcome,
     Pending,
     Phase,
     Planned,
@@ -34,6 +33,7 @@ from applyprune.model.events import (
     WarningEvent,
     WarningRaised,
 )
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.fieldset import Drift
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
@@ -51,7 +51,6 @@ from applyprune.model.plan import (
     ApplyStep,
     Consequence,
     ConsequenceKind,
-    Fate,
     Guard,
     GuardResult,
     GuardVerdict,
@@ -165,7 +164,7 @@ EVENTS: tuple[Event, ...] = (
     InventoryWritten(Phase.BEFORE_APPLY, 4, 7),
     ObjectDone(_CONFIG, Outcome.CREATED, Origin("manifests/a.yaml", 1, 1)),
     ObjectDone(_SECRET, Outcome.UNCHANGED, Origin("manifests/s.yaml", 1, 1)),
-    ObjectDone(_ROLE, Outcome.CONFIGURED, Origin("<stdin>", 1, 1), reason=f"it was {EVIL}"),
+    ObjectDone(_ROLE, Outcome.UPDATED, Origin("<stdin>", 1, 1), reason=f"it was {EVIL}"),
     ObjectDone(_DEPLOYMENT, Outcome.FAILED, _PLACE, problem=_CONFLICT),
     ObjectDone(Ref("", "ConfigMap", "home", "late"), Outcome.SKIPPED, problem=_SKIPPED),
     Waiting(
