@@ -177,7 +177,7 @@ def test_yes_option_skips_the_question(desk: Desk, verb: str, options: tuple[str
     assert QUESTION not in terminal.shown
     quiet = "-q" in options
     assert terminal.shown.startswith(desk.target) is not quiet
-    assert ("configmap/c   will be " in terminal.shown) is not quiet
+    assert ("configmap/c   would be " in terminal.shown) is not quiet
     assert "c" not in desk.names()
 
 
@@ -384,7 +384,7 @@ def test_deletion_lists_the_fate_of_each_object(desk: Desk, audit: AuditTrail) -
         terminal.type("n\n")
         assert terminal.ended() == 1
     assert shown == (
-        f"{desk.target}OBJECT            PLAN               DETAILS\n"
+        f"{desk.target}OBJECT            PLAN                DETAILS\n"
         "configmap/a       would be deleted\nconfigmap/b       would be deleted\n"
         "configmap/c       would be deleted\nconfigmap/found   would be orphaned   "
         f"it was adopted, not created, by this set\n{summary}{QUESTION}"

@@ -61,7 +61,7 @@ def test_plan_file_without_deletions_is_not_asked_about(desk: Desk) -> None:
     assert ANSWER not in terminal.shown
     with on_terminal(*call, kubeconfig=desk.plane.kubeconfig) as terminal:
         assert terminal.ended() == 0
-    assert "will be" not in terminal.shown
+    assert "would be" not in terminal.shown
     assert "the plan is already done by " in terminal.shown
 
 
