@@ -80,7 +80,7 @@ class ApplySet:
         """The name and the namespace, and the labels and field manager that follow from them."""
         self.cluster = cluster
         self.actor = actor_of(os.environ, actor)
-        """For whom the runs work, as the inventory records it; by default a pipeline's user."""
+        """Who to record as the author of the runs; by default a pipeline's user."""
 
     def __repr__(self) -> str:
         """Return the name and the namespace."""

@@ -154,7 +154,7 @@ class _Watch:
         if begins and is_second_part:
             self._show("All kinds are served now. This would change in the second part:")
         elif not is_first:
-            self._show("Another run was first. This would change now:")
+            self._show("Another run finished first. The plan is now:")
         elif plan.new_set:
             self._show(_new_set(started, self.session))
         width, _ = self.confirmation.reporting.terminal.size()

@@ -176,7 +176,7 @@ class PruneOptions:
     orphan: frozenset[str] = frozenset()
     """Objects, each as KIND/NAME, to orphan instead of deleting them."""
     prune_shared: bool = False
-    """Delete objects that another tool or another applier runs by now, too."""
+    """Delete objects that another tool or another applier now manages, too."""
     prune_adopted: bool = False
     """Delete adopted objects as if the set had created them."""
     propagation: Propagation = Propagation.BACKGROUND
@@ -307,7 +307,7 @@ class Options:
     tries_rewritten: bool = False
     """Send the objects again that the server has stored with other values than were sent."""
     actor: Actor = Actor()
-    """For whom the run works; the inventory records it."""
+    """Who to record in the inventory as the author of the run."""
     apply: ApplyOptions = ApplyOptions()
     """How the manifests are applied."""
     prune: PruneOptions = PruneOptions()

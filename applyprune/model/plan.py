@@ -332,7 +332,7 @@ class Kept(StrEnum):
     MARKED = "marked"
     """Its manifest, or somebody in the cluster, has annotated it."""
     SHARED = "shared"
-    """Another tool or another applier runs it by now."""
+    """Another tool or another applier now manages it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -415,7 +415,7 @@ def refusal_of(prune: GuardedPrune, results: Sequence[GuardResult]) -> Problem |
     is_half = any(result.guard is Guard.MORE_THAN_HALF for result in refused)
     shown = [result for result in refused if not (is_half and result.guard is Guard.MAX_PRUNE)]
     count, cascaded = prune.count, len(prune.cascaded)
-    along = f", including {cascaded} cascaded deletions" if cascaded else ""
+    along = f", including {counted(cascaded, 'cascaded deletion')}" if cascaded else ""
     # The objects that have left the set may all be gone already.
     delete = f": it would delete {count} object{'' if count == 1 else 's'}" if count else ""
     error = PruneRefused(

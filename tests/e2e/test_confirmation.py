@@ -359,7 +359,7 @@ def test_second_plan_is_asked_about_only_if_it_needs_more(desk: Desk) -> None:
         assert applyprune("apply", *where, "-f", larger, kubeconfig=kubeconfig).code == 0
         terminal.type("y\n")
         terminal.read_until(
-            "y\nAnother run was first. This would change now:\nOBJECT        PLAN\n"
+            "y\nAnother run finished first. The plan is now:\nOBJECT        PLAN\n"
             f"configmap/c   would be pruned\nconfigmap/d   would be pruned\n{QUESTION}"
         )
         assert desk.names() == {"a", "b", "c", "d"}

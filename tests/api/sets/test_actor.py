@@ -1,4 +1,4 @@
-"""For whom a run works: the user's text, or the variables of a pipeline."""
+"""Who is recorded as the author of a run: the user's text, or the variables of a pipeline."""
 
 from __future__ import annotations
 
