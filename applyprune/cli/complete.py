@@ -133,7 +133,7 @@ OBJECT_NAME = CompletedText("kind/name", _objects)
 
 
 def _guarded_kinds(_line: CommandLine) -> Iterable[str]:
-    from applyprune.model.live import GUARDED_KINDS
+    from applyprune.model.kinds import GUARDED_KINDS
 
     return GUARDED_KINDS.values()
 

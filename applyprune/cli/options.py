@@ -208,7 +208,7 @@ def _rules(_: click.Context, __: click.Parameter, rules: tuple[str, ...]) -> tup
 
 def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that disable the guards of a prune; they become part of ``options``."""
-    from applyprune.model.live import GUARDED_KINDS
+    from applyprune.model.kinds import GUARDED_KINDS
 
     @wraps(verb)
     def command(

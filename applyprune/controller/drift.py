@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 DRIFT_SHOWN = 10
 _LONGEST_POINTER = 500
 """What is around a field with a longer pointer is counted instead of it."""
-_FIELDS_SHOWN = 5
+FIELDS_SHOWN = 5
 _LONGEST_FIELD = 120
 
 
@@ -235,7 +235,7 @@ def _rewritten(
             "object": place[0],
             **({"namespace": place[1]} if place[1] else {}),
             "fields": [
-                _cut(_shown_path(field, is_secret=is_secret)) for field in fields[:_FIELDS_SHOWN]
+                _cut(_shown_path(field, is_secret=is_secret)) for field in fields[:FIELDS_SHOWN]
             ],
         }
         for place, fields in sorted(sent.items())

@@ -1,8 +1,9 @@
 """The spec of a Bundle, parsed and validated, with all that its CRD cannot check.
 
 pydantic checks the types. It reports all faults at once, each with the path of its field, and
-generates the schema that a test compares with the CRD (``deploy/crd.yaml``) in both directions. The
-docstring of each field is its description there, and so in ``kubectl explain``.
+``make docs`` writes the CRD (``deploy/crd.yaml``) from the same model: the docstring of each field
+is its description there, and so in ``kubectl explain``, and ``_crd`` gives the bounds and the rules
+in CEL that the API server checks.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ from applyprune.sources.tree import clean_path
 from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
+    from pydantic.config import JsonDict
     from pydantic_core import ErrorDetails
 
     from applyprune.model.fieldset import FieldWriter
@@ -122,8 +124,32 @@ def _faults(bundle: BundleSpec) -> list[str]:
     """Return the faults that concern more than the type of a field."""
     faults = name_fault(bundle)
     if any(dependency.name == bundle.name for dependency in bundle.spec.depends_on):
-        faults.append("spec.dependsOn: a Bundle cannot depend on itself")
+        faults.append(f"spec.dependsOn: {_NOT_ITSELF}")
     return faults
+
+
+_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_NOT_ITSELF = "a Bundle cannot depend on itself"
+RULES_OF_BUNDLE = (
+    {
+        "rule": "has(self.spec.inventoryName) || (self.metadata.name.size() <= 63 && "
+        f"self.metadata.name.matches('{_LABEL}') && "
+        "!self.metadata.name.endsWith('-yielded'))",
+        "message": "the name is also the name of the inventory: it must be a DNS label that does "
+        "not end in -yielded, unless spec.inventoryName is given",
+    },
+    {
+        "rule": "(has(self.spec.inventoryName) ? self.spec.inventoryName : self.metadata.name) == "
+        "(has(oldSelf.spec.inventoryName) ? oldSelf.spec.inventoryName : oldSelf.metadata.name)",
+        "message": "inventoryName cannot be changed, because the old set would remain",
+    },
+    {
+        "rule": "!has(self.spec.dependsOn) || "
+        "self.spec.dependsOn.all(one, one.name != self.metadata.name)",
+        "message": _NOT_ITSELF,
+    },
+)
+"""What the CRD checks of a whole Bundle."""
 
 
 def name_fault(bundle: BundleSpec) -> list[str]:
@@ -272,7 +298,23 @@ class BundleSpec:
 
 CAMEL = ConfigDict(alias_generator=to_camel, hide_input_in_errors=True)
 """The configuration of each part of a spec."""
+_RULES = "x-kubernetes-validations"
+_BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 _LONGEST = 30 * 24 * 3600.0
+
+
+def _crd(*rules: JsonDict, **said: Any) -> Any:
+    """Return what the CRD says of a field beyond its type: bounds, and rules in CEL.
+
+    The API server checks it before the controller sees the field; here it is only data.
+    """
+    return Field(json_schema_extra={**said, **({_RULES: [*rules]} if rules else {})})
+
+
+_DNS_LABEL = _crd(minLength=1, maxLength=63, pattern=_LABEL)
+_DNS_NAME = _crd(minLength=1, maxLength=253, pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+_AT_MOST_64 = _crd(maxItems=64)
+_AT_MOST_255 = _crd(maxLength=255)
 
 
 def _seconds(value: object) -> float:
@@ -335,18 +377,37 @@ def _kind_rule(text: str) -> str:
     return text
 
 
-Seconds = Annotated[float, BeforeValidator(_seconds), WithJsonSchema({"type": "string"})]
+Seconds = Annotated[
+    float,
+    BeforeValidator(_seconds),
+    WithJsonSchema({"type": "string"}),
+    _crd(
+        {
+            "rule": "duration(self) >= duration('1s') && duration(self) <= duration('720h')",
+            "message": "it must be between 1s and 720h",
+        },
+        maxLength=32,
+        pattern=r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$",
+    ),
+]
 MaxPrune = Annotated[
     PruneLimit | None,
     BeforeValidator(_max_prune),
     WithJsonSchema({"x-kubernetes-int-or-string": True}),
+    _crd(
+        {
+            "rule": "type(self) == int ? self >= 0 : "
+            "string(self).matches('^([0-9]{1,9}|[0-9]{1,2}%|100%)$')",
+            "message": "it must be a number, or a percentage such as 30%",
+        }
+    ),
 ]
-Label = Annotated[str, AfterValidator(_label)]
-ObjectName = Annotated[str, AfterValidator(_name)]
-Pointer = Annotated[str, AfterValidator(_pointer)]
-Expression = Annotated[str, AfterValidator(_expression)]
+Label = Annotated[str, AfterValidator(_label), _DNS_LABEL]
+ObjectName = Annotated[str, AfterValidator(_name), _DNS_NAME]
+Pointer = Annotated[str, AfterValidator(_pointer), _crd(maxLength=512, pattern="^/[^,]+$")]
+Expression = Annotated[str, AfterValidator(_expression), _crd(minLength=1, maxLength=1024)]
 """A CEL expression that returns a bool, or nothing."""
-KindRule = Annotated[str, AfterValidator(_kind_rule)]
+KindRule = Annotated[str, AfterValidator(_kind_rule), _crd(maxLength=1024, pattern=r"^[^=]+=\s*\S")]
 """``KIND.GROUP=EXPRESSION``."""
 
 
@@ -364,24 +425,28 @@ _COMMIT = pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _DIGEST = pattern(r"sha256:[0-9a-f]{64}")
 _TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
 
+_GIT_URL_FAULT = "must be https://HOST/PATH or ssh://USER@HOST/PATH, without a password"
+_OCI_URL_FAULT = "must be oci://HOST/NAME, without a tag: that is in ref"
+_ARCHIVE_URL_FAULT = "must be https://HOST/PATH that ends in .tar.gz, .tgz or .tar"
+
 
 def _git_url(text: str) -> str:
     if (scp := _SCP_URL.fullmatch(text)) is not None:
         raise ValueError(f"must be written as ssh://{scp[1]}/{scp[2]}")
     if _GIT_URL.fullmatch(text) is None or _USER.match(text):
-        raise ValueError("must be https://HOST/PATH or ssh://USER@HOST/PATH, without a password")
+        raise ValueError(_GIT_URL_FAULT)
     return text
 
 
 def _oci_url(text: str) -> str:
     if _OCI_URL.fullmatch(text) is None:
-        raise ValueError("must be oci://HOST/NAME, without a tag: that is in ref")
+        raise ValueError(_OCI_URL_FAULT)
     return text
 
 
 def _archive_url(text: str) -> str:
     if _ARCHIVE_URL.fullmatch(text) is None or _ARCHIVE_NAME.search(text) is None:
-        raise ValueError("must be https://HOST/PATH that ends in .tar.gz, .tgz or .tar")
+        raise ValueError(_ARCHIVE_URL_FAULT)
     return text
 
 
@@ -426,11 +491,43 @@ def _ignore(text: str) -> str:
     return text
 
 
-IgnorePaths = Annotated[str, AfterValidator(_ignore)]
+_OF_URLS = {"minLength": 1, "maxLength": 2048}
+GitUrl = Annotated[
+    str,
+    AfterValidator(_git_url),
+    _crd(
+        {
+            "rule": r"self.matches('^(https|ssh)://[^\\s?#]+$')",
+            "messageExpression": r"self.matches('^[^\\s@/:?#]+@[^\\s@/:?#]+:[^\\s/?#][^\\s?#]*$')"
+            " ? 'it must be written as ssh://' + self.replace(':', '/', 1) : "
+            f"'it {_GIT_URL_FAULT}'",
+        },
+        **_OF_URLS,
+    ),
+]
+OciUrl = Annotated[
+    str,
+    AfterValidator(_oci_url),
+    _crd(
+        {"rule": r"self.matches('^oci://[^\\s?#]+$')", "message": f"it {_OCI_URL_FAULT}"},
+        **_OF_URLS,
+    ),
+]
+ArchiveUrl = Annotated[
+    str,
+    AfterValidator(_archive_url),
+    _crd(
+        {"rule": r"self.matches('^https://[^\\s#]+$')", "message": f"it {_ARCHIVE_URL_FAULT}"},
+        **_OF_URLS,
+    ),
+]
+IgnorePaths = Annotated[str, AfterValidator(_ignore), _crd(maxLength=65536)]
 """Lines as in ``.gitignore``."""
-RefName = Annotated[str, AfterValidator(_ref)]
-SourcePath = Annotated[str, AfterValidator(_path)]
-Digest = Annotated[str, _matching(_DIGEST, "sha256: and 64 hexadecimal digits")]
+RefName = Annotated[str, AfterValidator(_ref), _AT_MOST_255]
+Range = Annotated[str, _AT_MOST_255]
+"""A range of versions."""
+SourcePath = Annotated[str, AfterValidator(_path), _crd(maxLength=1024)]
+Digest = Annotated[str, _matching(_DIGEST, "sha256: and 64 hexadecimal digits"), _crd(maxLength=71)]
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -439,7 +536,10 @@ class SourceRef:
 
     name: ObjectName
     """The name of the ConfigMap or Secret."""
-    keys: tuple[str, ...] = ()
+    keys: Annotated[
+        tuple[Annotated[str, _crd(minLength=1, maxLength=253)], ...],
+        _crd(minItems=1, maxItems=256),
+    ] = ()
     """The keys to read, in this order. By default all keys."""
 
 
@@ -479,11 +579,11 @@ class GitRefSpec:
     """A branch."""
     tag: RefName = ""
     """A tag."""
-    semver: str = ""
+    semver: Range = ""
     """A range of versions, such as ">=1.2.0 <2.0.0". The highest tag in it."""
-    name: Annotated[str, AfterValidator(_full_ref)] = ""
+    name: Annotated[str, AfterValidator(_full_ref), _AT_MOST_255] = ""
     """A whole reference, such as refs/pull/420/head."""
-    commit: Annotated[str, _matching(_COMMIT, "a whole commit ID")] = ""
+    commit: Annotated[str, _matching(_COMMIT, "a whole commit ID"), _crd(maxLength=64)] = ""
     """A whole commit ID; branch may say where it is."""
 
 
@@ -491,7 +591,7 @@ class GitRefSpec:
 class GitSpec:
     """A Git repository; times are in seconds."""
 
-    url: Annotated[str, AfterValidator(_git_url)]
+    url: GitUrl
     """https://HOST/PATH or ssh://USER@HOST/PATH, without a password."""
     ref: GitRefSpec = GitRefSpec()
     """What is followed; by default the default branch. If several are given: commit, name, semver,
@@ -526,9 +626,9 @@ class OciVerify:
 class OciRefSpec:
     """Which version of an artifact is followed; without a field, the tag latest."""
 
-    tag: Annotated[str, _matching(_TAG, "the name of a tag")] = ""
+    tag: Annotated[str, _matching(_TAG, "the name of a tag"), _crd(maxLength=128)] = ""
     """A tag."""
-    semver: str = ""
+    semver: Range = ""
     """A range of versions, such as ">=1.2.0 <2.0.0". The highest tag in it."""
     digest: Digest = ""
     """sha256 and 64 hexadecimal digits."""
@@ -538,7 +638,7 @@ class OciRefSpec:
 class OciSpec:
     """An artifact in an OCI registry; times are in seconds."""
 
-    url: Annotated[str, AfterValidator(_oci_url)]
+    url: OciUrl
     """oci://HOST/NAME, without a tag."""
     ref: OciRefSpec = OciRefSpec()
     """What is followed; by default the tag latest. If several are given: digest, semver, tag, the
@@ -565,7 +665,7 @@ class OciSpec:
 class ArchiveSpec:
     """A tar archive at an HTTPS URL; times are in seconds."""
 
-    url: Annotated[str, AfterValidator(_archive_url)]
+    url: ArchiveUrl
     """https://HOST/PATH that ends in .tar.gz, .tgz or .tar."""
     digest: Digest = ""
     """sha256 and 64 hexadecimal digits, which the archive must have."""
@@ -584,15 +684,24 @@ class ArchiveSpec:
     """The Secret with ca.crt, tls.crt and tls.key."""
 
 
-@checked(config=CAMEL, frozen=True, slots=True)
+SourceRefs = Annotated[tuple[SourceRef, ...], _crd(minItems=1, maxItems=64, **_BY_NAME)]
+_ONE_SOURCE = "give exactly one of inline, configMapRefs, secretRefs, git, oci and archive"
+_IS_ONE: JsonDict = {
+    "rule": "[has(self.inline), has(self.configMapRefs), has(self.secretRefs), has(self.git), "
+    "has(self.oci), has(self.archive)].filter(one, one).size() == 1",
+    "message": _ONE_SOURCE,
+}
+
+
+@checked(config=ConfigDict(**CAMEL, json_schema_extra={_RULES: [_IS_ONE]}), frozen=True, slots=True)
 class BundleSource:
     """The source of the manifests: exactly one of the fields is set."""
 
-    inline: str | None = field(default=None, repr=False)
+    inline: Annotated[str, _crd(maxLength=1048576)] | None = field(default=None, repr=False)
     """YAML documents."""
-    config_map_refs: tuple[SourceRef, ...] = ()
+    config_map_refs: SourceRefs = ()
     """ConfigMaps of the Bundle's namespace whose values are YAML documents."""
-    secret_refs: tuple[SourceRef, ...] = ()
+    secret_refs: SourceRefs = ()
     """Secrets of the Bundle's namespace whose values are YAML documents."""
     git: GitSpec | None = None
     """A Git repository."""
@@ -617,9 +726,7 @@ class BundleSource:
             self.archive is not None,
         )
         if sum(given) != 1:
-            raise ValueError(
-                "give exactly one of inline, configMapRefs, secretRefs, git, oci and archive"
-            )
+            raise ValueError(_ONE_SOURCE)
         return self
 
 
@@ -637,11 +744,15 @@ class Decryption:
 # The other fields; pydantic needs each type before its use.
 
 
+MOST_REVERTS = 100
+"""How many reverts of a field the status can hold."""
+
+
 @checked(config=CAMEL, frozen=True, slots=True)
 class Contention:
     """How often the same field is reverted in which period before its object is left alone."""
 
-    reverts: Annotated[StrictInt, Field(ge=1, le=100)] = 5
+    reverts: Annotated[StrictInt, Field(ge=1, le=MOST_REVERTS)] = 5
     """How often a field is set back in the period."""
     within: Seconds = 600.0
     """The period."""
@@ -678,7 +789,7 @@ class SecretKeyRef:
 
     name: ObjectName
     """The name of the Secret."""
-    key: str = ""
+    key: Annotated[str, _crd(minLength=1, maxLength=253, pattern="^[-._a-zA-Z0-9]+$")] = ""
     """The key. By default value or, without it, value.yaml."""
 
 
@@ -718,9 +829,9 @@ class Dependency:
 class IgnoreFields:
     """Fields that are left to other field managers."""
 
-    fields: tuple[Pointer, ...]
+    fields: Annotated[tuple[Pointer, ...], _crd(minItems=1, maxItems=64)]
     """JSON pointers, such as /spec/replicas."""
-    kind: str = ""
+    kind: Annotated[str, _crd(minLength=1, maxLength=317)] = ""
     """KIND or KIND.GROUP. By default every kind."""
 
 
@@ -756,7 +867,7 @@ class Spec:
     fail_fast: StrictBool = False
     """Whether a wait ends at the first problem, even if it may pass: a crash, an image that cannot
     be pulled, a quota, no node."""
-    ready_when: tuple[KindRule, ...] = ()
+    ready_when: Annotated[tuple[KindRule, ...], _AT_MOST_64] = ()
     """When objects of a kind are ready, each as KIND.GROUP=CEL: a CEL expression over the live
     object as self. It replaces the rule of the kind wherever the Bundle waits. The annotation
     applyprune.dev/ready-when of an object comes first."""
@@ -780,7 +891,7 @@ class Spec:
     service_account_name: ObjectName = "default"
     """The ServiceAccount of the Bundle's namespace that the controller acts as. With kubeConfig, it
     only reads the source and the kubeconfig."""
-    depends_on: tuple[Dependency, ...] = ()
+    depends_on: Annotated[tuple[Dependency, ...], _AT_MOST_64, _crd(**_BY_NAME)] = ()
     """Bundles of the same namespace that must be ready first."""
     deletion_policy: DeletionPolicy = DeletionPolicy.MIRROR
     """What happens to the objects when the Bundle is deleted. MirrorPrune is Delete if
@@ -788,12 +899,16 @@ class Spec:
     them, and removes the Bundle even if finalizers still hold some of them at the timeout;
     WaitForTermination removes it only when all are gone; Orphan leaves the objects in the cluster,
     without the set's label and field manager."""
-    inventory_name: str = ""
+    inventory_name: Annotated[
+        str,
+        _DNS_LABEL,
+        _crd({"rule": "!self.endsWith('-yielded')", "message": "it must not end in -yielded"}),
+    ] = ""
     """The name of the set. By default that of the Bundle. The Bundle takes over a set from the
     command line only if this name is given, even if it is the same."""
-    ignore_fields: tuple[IgnoreFields, ...] = ()
+    ignore_fields: Annotated[tuple[IgnoreFields, ...], _AT_MOST_64] = ()
     """Fields that are sent at creation and then left to other field managers."""
-    no_default_ignore: tuple[DefaultRule, ...] = ()
+    no_default_ignore: Annotated[tuple[DefaultRule, ...], _crd(maxItems=len(DefaultRule))] = ()
     """Default rules that are switched off. They leave to other field managers what controllers
     usually set."""
 

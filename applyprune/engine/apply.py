@@ -44,7 +44,8 @@ from applyprune.model.events import (
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Wave
-from applyprune.model.live import CRD, NAMESPACE, LiveObject, namespace_ref
+from applyprune.model.kinds import CRD, HOLDERS
+from applyprune.model.live import LiveObject, namespace_ref
 from applyprune.model.options import Approval, WaitMode
 from applyprune.model.plan import IN_PLACE, ON_CHANGE, OUTSIDE, ApplyStep, Desired, OnConflict
 from applyprune.model.problem import Problem, ProblemKind
@@ -425,7 +426,7 @@ class Applier:
 
     def _block_dependents(self, step: ApplyStep, problem: Problem) -> None:
         ref = step.desired.ref
-        if step.live is not None and ref.group_kind in {NAMESPACE, CRD}:
+        if step.live is not None and ref.group_kind in HOLDERS:
             self.usable.add(ref)
         waits = problem.kind is ProblemKind.NOT_READY
         self.failed[ref] = _HELD_BACK if waits else "was not applied"

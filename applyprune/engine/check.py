@@ -23,9 +23,9 @@ from applyprune.errors import (
 from applyprune.model.fate import Fate
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import Inventory
+from applyprune.model.kinds import CRD
 from applyprune.model.live import (
     AUTOSCALERS,
-    CRD,
     NAMESPACES,
     LiveObject,
     Resource,

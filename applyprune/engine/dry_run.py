@@ -29,7 +29,8 @@ from applyprune.errors import (
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import is_under, to_server, without_fields
 from applyprune.model.identity import GVK, Ref
-from applyprune.model.live import CRD, NAMESPACE, NAMESPACES, LiveObject, Resource, namespace_ref
+from applyprune.model.kinds import CRD, NAMESPACE
+from applyprune.model.live import NAMESPACES, LiveObject, Resource, namespace_ref
 from applyprune.model.options import OnDrift
 from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest, Plan
 from applyprune.model.text import and_more

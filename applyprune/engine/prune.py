@@ -30,11 +30,10 @@ from applyprune.errors import (
 from applyprune.model.events import Event, ObjectDone
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
+from applyprune.model.kinds import HOLDERS
 from applyprune.model.live import (
-    CRD,
     DAEMON_SETS,
     DEPLOYMENTS,
-    NAMESPACE,
     STATEFUL_SETS,
     Absent,
     LiveObject,
@@ -303,7 +302,7 @@ class Pruner:
             for step in batch
             if step.fate is Fate.PRUNE
             and not step.is_going
-            and step.entry.ref.group_kind in {NAMESPACE, CRD}
+            and step.entry.ref.group_kind in HOLDERS
             and not step.entry.ref.is_among(self.context.options.prune.allow_cascade)
         }
         if not to_recount:
@@ -446,7 +445,7 @@ def _stuck_deletions(
     if not objects:
         return {}
     workloads = _workloads(cluster, workers)
-    holders = [live for live in objects if live.ref.group_kind in {NAMESPACE, CRD}][:_MOST_HOLDERS]
+    holders = [live for live in objects if live.ref.group_kind in HOLDERS][:_MOST_HOLDERS]
     remains = {live.ref: _remains(live.ref, cluster, workers) for live in holders}
     return {
         live.ref: diagnose(

@@ -25,14 +25,12 @@ from applyprune.errors import (
 )
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.kinds import GUARDED_KINDS, HOLDERS, NAMESPACE, SECRET, Trait, kinds_with
 from applyprune.model.live import (
     API_SERVICES,
     BUNDLES,
     CONFIG_MAPS,
-    CRD,
     DEFINITIONS,
-    GUARDED_KINDS,
-    NAMESPACE,
     PODS,
     REPLICA_SETS,
     Absent,
@@ -79,7 +77,6 @@ from applyprune.planning.recovery import (
     ControllerUse,
     is_restored,
 )
-from applyprune.planning.references import SECRET
 from applyprune.planning.requests import needs_body
 from applyprune.planning.served_kinds import (
     MissingKinds,
@@ -877,9 +874,7 @@ class ContentCounter:
 
     def contents_of_deleted(self, refs: Iterable[Ref]) -> Mapping[Ref, CascadeContents]:
         """Return the contents of each Namespace and CRD among these refs of what is deleted."""
-        return {
-            ref: self.contents(ref) for ref in sorted(refs) if ref.group_kind in {NAMESPACE, CRD}
-        }
+        return {ref: self.contents(ref) for ref in sorted(refs) if ref.group_kind in HOLDERS}
 
     def contents(self, ref: Ref) -> CascadeContents:
         """Return the contents of one Namespace or CRD."""
@@ -1042,7 +1037,7 @@ class DependantCounter:
             (kind, namespace)
             for namespace in namespaces
             for kind, word in GUARDED_KINDS.items()
-            if not (namespace and word in _CLUSTER_SCOPED)
+            if not (namespace and kind in _CLUSTER_SCOPED)
         ]
         for (kind, namespace), found, failure in each(self._listing, calls):
             if failure is not None:
@@ -1110,7 +1105,7 @@ class DependantCounter:
             return ref, error.message
 
 
-_CLUSTER_SCOPED = frozenset({"namespace", "persistentvolume", "customresourcedefinition"})
+_CLUSTER_SCOPED = kinds_with(Trait.CLUSTER_SCOPED)
 
 
 def _plural(kind: GroupKind, resource_map: ResourceMap) -> str:

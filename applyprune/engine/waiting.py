@@ -38,9 +38,9 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.kinds import CRD
 from applyprune.model.live import (
     CLAIMS,
-    CRD,
     DEFINITIONS,
     DEPLOYMENTS,
     EVENTS,

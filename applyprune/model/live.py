@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from applyprune.model.identity import GVK, GroupKind, Ref
+from applyprune.model.kinds import NAMESPACE
 from applyprune.model.problem import Problem
 from applyprune.model.text import time_of, visible
 from applyprune.values import Packed, dataclass, interned, packed
@@ -260,10 +261,6 @@ class Registrations:
     services: tuple[LiveObject, ...]
 
 
-CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
-NAMESPACE = GroupKind("", "Namespace")
-
-
 def namespace_ref(name: str) -> Ref:
     """Return the ref of a Namespace."""
     return Ref(NAMESPACE.group, NAMESPACE.kind, "", name)
@@ -296,25 +293,6 @@ BUNDLES = Resource("applyprune.dev", "v1alpha1", "Bundle", "bundles", namespaced
 SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
 SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)
 LEASES = Resource("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
-
-
-IN_EACH_NAMESPACE = frozenset(
-    {
-        (GroupKind("", "ServiceAccount"), "default"),
-        (GroupKind("", "ConfigMap"), "kube-root-ca.crt"),
-    }
-)
-"""The objects that controllers create in each Namespace, by kind and name."""
-
-
-GUARDED_KINDS = {
-    GroupKind("", "Namespace"): "namespace",
-    GroupKind("", "PersistentVolume"): "persistentvolume",
-    GroupKind("", "PersistentVolumeClaim"): "persistentvolumeclaim",
-    GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"): "customresourcedefinition",
-    GroupKind("apps", "StatefulSet"): "statefulset",
-}
-"""The kinds that no prune deletes unless they are allowed, by the word that allows each."""
 
 
 # Typed reads of fields: a missing field, or one of another type, is the default, as in kstatus.

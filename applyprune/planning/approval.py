@@ -18,7 +18,7 @@ from applyprune.errors import NotApproved, PlanOutdated, UsageError, as_problem
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.live import NAMESPACE
+from applyprune.model.kinds import NAMESPACE
 from applyprune.model.options import Approval, Mode, Options
 from applyprune.model.plan import (
     IN_PLACE,

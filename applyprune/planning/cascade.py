@@ -13,15 +13,22 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import owns, value_at
-from applyprune.model.identity import GVK, GroupKind, Ref
+from applyprune.model.identity import GVK, Ref
 from applyprune.model.inventory import InventoryEntry
-from applyprune.model.live import (
-    DAEMON_SETS,
-    DEPLOYMENTS,
+from applyprune.model.kinds import (
+    DAEMON_SET,
+    DEPLOYMENT,
+    ENDPOINT_SLICE,
     GUARDED_KINDS,
     IN_EACH_NAMESPACE,
     NAMESPACE,
-    STATEFUL_SETS,
+    SERVICE_ACCOUNT,
+    STATEFUL_SET,
+    Trait,
+    kinds_with,
+)
+from applyprune.model.live import (
+    DAEMON_SETS,
     LiveObject,
     count,
     items,
@@ -50,16 +57,12 @@ from applyprune.values import dataclass, field, replace
 
 NOTHING = CascadeContents(())
 """No contents."""
-_SERVICE_ACCOUNT = GroupKind("", "ServiceAccount")
-IN_FULL = frozenset({_SERVICE_ACCOUNT})
+IN_FULL = frozenset({SERVICE_ACCOUNT})
 """The kinds of which only the body shows whether the system makes an object itself."""
-GENERATED_KINDS = frozenset(
-    {GroupKind("", "Endpoints"), GroupKind("", "Event"), GroupKind("events.k8s.io", "Event")}
-)
+_GENERATED = kinds_with(Trait.GENERATED)
 """The kinds that nobody counts."""
 _SHOWN = 5
 _CASCADES = "cascade-deletes"
-_SLICE = GroupKind("discovery.k8s.io", "EndpointSlice")
 _MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 _SLICE_MAKERS = frozenset(
     {"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"}
@@ -246,11 +249,11 @@ def is_generated(live: LiveObject, manager: str = "") -> bool:
     kind, name = live.ref.group_kind, live.ref.name
     if (kind, name) in IN_EACH_NAMESPACE:
         # guard: default-account
-        return kind != _SERVICE_ACCOUNT or not _has_content(live, manager)
-    if kind == _SLICE:
+        return kind != SERVICE_ACCOUNT or not _has_content(live, manager)
+    if kind == ENDPOINT_SLICE:
         # guard: endpoint-slices
         return live.labels.get(_MANAGED_BY) in _SLICE_MAKERS and bool(owners_of(live))
-    return kind in GENERATED_KINDS
+    return kind in _GENERATED
 
 
 def _has_content(live: LiveObject, manager: str) -> bool:
@@ -633,7 +636,7 @@ def refused_recreation_of(ref: Ref, cascades: Cascades, options: Options) -> Pro
 
 
 _CANDIDATES = 3
-_WORKLOADS = frozenset(kind.group_kind for kind in (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS))
+_WORKLOADS = frozenset({DEPLOYMENT, STATEFUL_SET, DAEMON_SET})
 _PRUNED_TOO = "is also deleted by this prune"
 _UNRECORDED = "its controller is unknown"
 # The finalizers of Kubernetes itself, by the names in its source (1.36).

@@ -28,9 +28,10 @@ from applyprune.model.fieldset import (
     value_at,
     without_fields,
 )
-from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
-from applyprune.model.live import CRD, NAMESPACE, LiveObject, mapping
+from applyprune.model.kinds import Trait, kinds_with
+from applyprune.model.live import LiveObject, mapping
 from applyprune.model.options import Options
 from applyprune.model.plan import ApplyStep, Desired, RemoveStep
 from applyprune.model.problem import Field, Mark, Problem
@@ -491,14 +492,7 @@ _IMMUTABLE = pattern(
 _CHANGEABLE = pattern(r"(?:other than|except) (.*)", re.DOTALL)
 _NAME = pattern(r"[A-Za-z][\w.]*(?:\[\*\][\w.]*)*")
 _UNPROCESSABLE = 422
-_NEVER_RECREATED = frozenset(
-    {
-        NAMESPACE,
-        CRD,
-        GroupKind("", "PersistentVolume"),
-        GroupKind("", "PersistentVolumeClaim"),
-    }
-)
+_NEVER_RECREATED = kinds_with(Trait.NEVER_RECREATED)
 
 
 def is_worth_a_trial(error: ApplypruneError) -> bool:

@@ -34,6 +34,7 @@ from applyprune.model.fieldset import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
+from applyprune.model.kinds import SECRET
 from applyprune.model.live import LiveObject, mapping, one_line
 from applyprune.model.options import Adopt, OnDrift, Options, parse_duration
 from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
@@ -66,7 +67,6 @@ from applyprune.planning.ownership import (
     has_values,
     same_apply_entry,
 )
-from applyprune.planning.references import SECRET
 from applyprune.planning.secrets import value_text
 from applyprune.planning.server_errors import clean_message
 from applyprune.values import Packed, dataclass, pattern

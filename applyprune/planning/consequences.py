@@ -14,17 +14,23 @@ from typing import Any
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import MISSING, Path, leaves, owns, to_server, value_at
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.live import (
+from applyprune.model.kinds import (
+    CLAIM,
+    CONFIG_MAP,
     CRD,
-    NAMESPACE,
-    LiveObject,
-    Resource,
-    count,
-    field,
-    items,
-    mapping,
-    text,
+    DAEMON_SET,
+    DEPLOYMENT,
+    HOLDERS,
+    POD,
+    REPLICA_SET,
+    SERVICE,
+    STATEFUL_SET,
+    VOLUME,
+    Trait,
+    kinds_with,
+    row_of,
 )
+from applyprune.model.live import LiveObject, Resource, count, field, items, mapping, text
 from applyprune.model.options import Propagation
 from applyprune.model.plan import ApplyStep, Consequence, ConsequenceKind, Desired, Plan, RemoveStep
 from applyprune.model.text import and_more, counted
@@ -36,7 +42,6 @@ from applyprune.planning.applyset import (
     yielded_manager,
 )
 from applyprune.planning.cascade import (
-    GENERATED_KINDS,
     NOTHING,
     children_of,
     collected,
@@ -48,18 +53,7 @@ from applyprune.planning.normalize import REPLICAS, body_to_send
 from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership import has_values
 from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
-from applyprune.planning.references import (
-    CONFIG_MAP,
-    CRON_JOB,
-    JOB,
-    POD,
-    SECRET,
-    SERVICE,
-    Reading,
-    Way,
-    pod_template,
-    readings,
-)
+from applyprune.planning.references import Reading, Way, pod_template, readings
 from applyprune.values import dataclass
 from applyprune.values import field as dataclass_field
 
@@ -101,16 +95,9 @@ def consequences(facts: Facts) -> tuple[Consequence, ...]:
 # consequence only says what may happen: defaults and webhooks are known to the server alone.
 
 
-CLAIM = GroupKind("", "PersistentVolumeClaim")
-VOLUME = GroupKind("", "PersistentVolume")
-DEPLOYMENT = GroupKind("apps", "Deployment")
-STATEFUL_SET = GroupKind("apps", "StatefulSet")
-DAEMON_SET = GroupKind("apps", "DaemonSet")
-REPLICA_SET = GroupKind("apps", "ReplicaSet")
-REPLICATION_CONTROLLER = GroupKind("", "ReplicationController")
-WORKLOADS = frozenset({DEPLOYMENT, STATEFUL_SET, DAEMON_SET, REPLICA_SET, REPLICATION_CONTROLLER})
+WORKLOADS = kinds_with(Trait.KEEPS_PODS)
 """The kinds that keep a number of Pods running."""
-READABLE = frozenset({CONFIG_MAP, SECRET})
+READABLE = kinds_with(Trait.READ_BY_PODS)
 Labels = Mapping[str, str]
 
 
@@ -419,10 +406,6 @@ def _common(selectors: Iterable[Labels]) -> str:
 # What happens to the Pods of a workload whose template changes.
 
 
-# They never change the Pods that exist.
-_CREATE_ONLY = frozenset({REPLICA_SET, REPLICATION_CONTROLLER})
-
-
 def rollout(change: Change, propagation: Propagation) -> Iterator[Consequence]:
     """Yield what happens to the Pods of a workload; nothing if it has none."""
     pods = pod_count(change)
@@ -438,9 +421,9 @@ def _pod_changes(change: Change, pods: int) -> Iterator[Consequence]:
     resumed = _is_resumed(change)
     if not (resumed or changes_template(change)):
         return
-    strategy = "strategy" if change.kind == DEPLOYMENT else "updateStrategy"
+    strategy = row_of(change.kind).strategy
     way = change.value("spec", strategy, "type")
-    if change.kind in _CREATE_ONLY or (way == "OnDelete" and change.kind != DEPLOYMENT):
+    if not strategy or (way == "OnDelete" and change.kind != DEPLOYMENT):
         yield _later(change, ConsequenceKind.ON_DELETE, pods, "when they are deleted")
     elif change.kind == DEPLOYMENT and change.value("spec", "paused") is True:
         yield _later(change, ConsequenceKind.PAUSED, pods, "when the rollout is resumed")
@@ -565,7 +548,7 @@ def scaling(change: Change) -> Iterator[Consequence]:
 _PARTS = ("data", "binaryData")
 _SHOWN = 5
 # The Pods of a Job run once; the next Job of a CronJob reads the new values.
-_RUN_ONCE = frozenset({JOB, CRON_JOB})
+_RUN_ONCE = kinds_with(Trait.RUNS_ONCE)
 _AT_START = (Way.ENVIRONMENT, Way.SUB_PATH)
 
 
@@ -687,7 +670,7 @@ def _old_value(change: Change, stale: Mapping[Ref, str]) -> Consequence:
 
 
 _SENT = frozenset({Fate.CREATE, Fate.CHANGE, Fate.ADOPT, Fate.RECREATE})
-_HAS_PODS = WORKLOADS | {POD, JOB, CRON_JOB}
+_HAS_PODS = WORKLOADS | _RUN_ONCE | {POD}
 
 
 def no_pods(facts: Facts) -> Iterator[Consequence]:
@@ -820,20 +803,7 @@ class LabelIndex:
 # What is deleted with an object.
 
 
-_DEPENDENTS: dict[GroupKind, tuple[GroupKind, ...]] = {
-    DEPLOYMENT: (REPLICA_SET, POD),
-    STATEFUL_SET: (POD, CLAIM),
-    DAEMON_SET: (POD,),
-    REPLICA_SET: (POD,),
-    REPLICATION_CONTROLLER: (POD,),
-    JOB: (POD,),
-    CRON_JOB: (JOB, POD),
-}
-"""The kinds that the controllers of Kubernetes create for each kind."""
-_UNLISTED = GENERATED_KINDS | {
-    GroupKind("coordination.k8s.io", "Lease"),
-    GroupKind("discovery.k8s.io", "EndpointSlice"),
-}
+_UNLISTED = kinds_with(Trait.GENERATED, Trait.HARDLY_OWNED)
 """The kinds that custom resources hardly ever own: not worth a list each."""
 
 
@@ -861,7 +831,7 @@ def cascades(change: Change, facts: Facts) -> Iterator[Consequence]:
 def _uncounted(change: Change, facts: Facts) -> str:
     """Return what could not be read of an object's dependents, and why."""
     owned = facts.dependants.get(change.ref, NOTHING).uncounted
-    if change.kind in {NAMESPACE, CRD}:
+    if change.kind in HOLDERS:
         contents = facts.contents.get(change.ref, NOTHING).uncounted
         return "; ".join(reason for reason in (contents, owned) if reason)
     failures = facts.related.failures
@@ -899,7 +869,7 @@ def deleted_with(change: Change, facts: Facts) -> Sequence[LiveObject]:
         return ()
     owned = facts.dependants.get(change.ref, NOTHING).objects
     found: Iterable[LiveObject] = ()
-    if change.kind in {NAMESPACE, CRD}:
+    if change.kind in HOLDERS:
         found = facts.contents.get(change.ref, NOTHING).objects
     elif change.fate is Fate.PRUNE and facts.propagation is not Propagation.ORPHAN:
         found = facts.owned_by([change.uid]).values()
@@ -916,10 +886,10 @@ def dependent_kinds(change: Change, kinds: Mapping[GroupKind, Resource]) -> Coll
     A custom resource may own anything in its namespace. What a custom resource without a namespace
     owns may be anywhere, and is not counted.
     """
-    if change.fate is not Fate.PRUNE or change.kind in {NAMESPACE, CRD}:
+    if change.fate is not Fate.PRUNE or change.kind in HOLDERS:
         return ()
     if is_built_in(change.ref.group):
-        return _DEPENDENTS.get(change.kind, ())
+        return row_of(change.kind).makes
     if not change.ref.namespace:
         return ()
     return [kind for kind, each in kinds.items() if each.namespaced and kind not in _UNLISTED]

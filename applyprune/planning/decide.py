@@ -13,17 +13,8 @@ from applyprune.model.fate import Fate
 from applyprune.model.fieldset import FieldWriter, leaves
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, JobRecord, Ownership
-from applyprune.model.live import (
-    IN_EACH_NAMESPACE,
-    NAMESPACE,
-    LiveObject,
-    Missing,
-    NotListed,
-    State,
-    Unknown,
-    text,
-    whole_number,
-)
+from applyprune.model.kinds import IN_EACH_NAMESPACE, NAMESPACE
+from applyprune.model.live import LiveObject, Missing, NotListed, State, Unknown, text, whole_number
 from applyprune.model.options import Adopt, ApplyOptions, OnDrift, Options
 from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Desired, Migration
 from applyprune.model.problem import Problem

@@ -14,7 +14,8 @@ from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import FIRST_WAVE
-from applyprune.model.live import CRD, Resource, ResourceMap, mapping
+from applyprune.model.kinds import CRD
+from applyprune.model.live import Resource, ResourceMap, mapping
 from applyprune.model.options import HelmHooks, Options
 from applyprune.model.plan import Desired, Recreate
 from applyprune.model.problem import (

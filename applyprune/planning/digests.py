@@ -189,13 +189,12 @@ def state_mark(live: LiveObject) -> str:
     kind without a generation, and where nobody tells, it changes with every write. The number of a
     write alone proves nothing: after a restore of etcd, they come again.
     """
-    kind = (live.ref.group, live.ref.kind)
     owners = [
         [entry.get(key) for key in _OWNER]
         for entry in live.managed_fields
         if entry.get("subresource") not in _UNREVIEWED
     ]
-    is_told = live.generation is not None and kind != FIXED_GENERATION and owners
+    is_told = live.generation is not None and live.ref.group_kind not in FIXED_GENERATION and owners
     version = "" if is_told else live.resource_version
     by_status = _status_annotations(live)
     metadata = [live.metadata.get(key) for key in _PARTS]

@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.live import BUNDLES, CRD, GUARDED_KINDS, NAMESPACE, LiveObject, mapping
+from applyprune.model.kinds import GUARDED_KINDS, HOLDERS
+from applyprune.model.live import BUNDLES, LiveObject, mapping
 from applyprune.model.options import Mode, Options, PruneLimit
 from applyprune.model.plan import Desired, Guard, GuardResult, GuardVerdict, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
@@ -153,7 +154,7 @@ def _orphan_names(prune: GuardedPrune) -> GuardResult:
 def _input_inside(prune: GuardedPrune) -> GuardResult:
     faults = []
     for ref in _around_input(prune)[:_SHOWN]:
-        verb = "contains" if ref.group_kind in {NAMESPACE, CRD} else "owns"
+        verb = "contains" if ref.group_kind in HOLDERS else "owns"
         faults.append(f"{ref.short} {verb} objects of the input")
     passed = "nothing that would be deleted contains objects of the input"
     fault = "; ".join(faults)

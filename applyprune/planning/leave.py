@@ -10,13 +10,19 @@ from typing import Any, NamedTuple
 
 from applyprune.errors import NotReady, RunFailed, as_problem
 from applyprune.model.fate import Fate
-from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
-from applyprune.model.live import (
-    API_SERVICES,
+from applyprune.model.kinds import (
     CRD,
     GUARDED_KINDS,
     NAMESPACE,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Trait,
+    kinds_with,
+)
+from applyprune.model.live import (
+    API_SERVICES,
     Absent,
     KindDeleted,
     LiveObject,
@@ -56,15 +62,7 @@ from applyprune.planning.ownership import (
 )
 from applyprune.planning.prune_waits import is_workload, unless_used
 from applyprune.planning.recovery import ClusterSnapshot, why_gone
-from applyprune.planning.references import (
-    ADMISSION,
-    RBAC,
-    SERVICE,
-    SERVICE_ACCOUNT,
-    has_references,
-    names_in,
-    references,
-)
+from applyprune.planning.references import has_references, names_in, references
 from applyprune.planning.requests import delete_request, orphan_request
 from applyprune.planning.served_kinds import service_of
 from applyprune.values import dataclass, field, replace
@@ -624,16 +622,7 @@ def _protected_in_part(
     )
 
 
-_NEEDS_BACKEND = frozenset(
-    {
-        CRD,
-        API_SERVICES.group_kind,
-        *(
-            GroupKind(ADMISSION, f"{kind}WebhookConfiguration")
-            for kind in ("Mutating", "Validating")
-        ),
-    }
-)
+_NEEDS_BACKEND = kinds_with(Trait.BLOCKS)
 """The kinds whose object, without its backend, can block a cluster."""
 
 
@@ -764,13 +753,7 @@ def step_of_foreign(
 # What must stay because a prune could not delete something else: only what that needs.
 
 
-_RIGHTS = frozenset(
-    {
-        SERVICE_ACCOUNT,
-        *(GroupKind(RBAC, kind) for kind in ("ClusterRole", "ClusterRoleBinding")),
-        *(GroupKind(RBAC, kind) for kind in ("Role", "RoleBinding")),
-    }
-)
+_RIGHTS = kinds_with(Trait.ROLE, Trait.BINDING) | {SERVICE_ACCOUNT}
 """What gives a controller its rights: that of the set, or one elsewhere that works for it."""
 
 

@@ -41,6 +41,7 @@ from applyprune.model.fieldset import (
     without_fields,
     without_path,
 )
+from applyprune.model.kinds import DAEMON_SET, POD, row_of
 from applyprune.model.live import field, mapping
 from applyprune.model.options import Adopt, ApplyOptions
 from applyprune.model.plan import Desired, Migration, OnConflict
@@ -54,7 +55,7 @@ from applyprune.planning.applyset import (
 )
 from applyprune.planning.marks import CONFLICTS, IGNORE_FIELDS
 from applyprune.planning.normalize import REPLICAS, IgnoreRule, digest, split_pointers
-from applyprune.planning.references import POD, template_path
+from applyprune.planning.references import template_path
 from applyprune.values import dataclass, remembered
 
 if TYPE_CHECKING:
@@ -464,9 +465,6 @@ def _takeable(fields: Fields) -> Fields:
 # then, and conflicts. What the manifest leaves to others is never removed.
 
 
-_STRATEGIES = {"Deployment": "strategy", "StatefulSet": "updateStrategy"}
-
-
 @dataclass(frozen=True, slots=True)
 class FieldRemovals:
     """What an apply removes from an object once the set owns it."""
@@ -633,7 +631,8 @@ def _exclusions(desired: Desired) -> Iterator[tuple[Path, tuple[Path, ...]]]:
     if path is None or not desired.packed.mentions("spec"):
         return
     body = desired.body
-    if kind.group == "apps" and (name := _STRATEGIES.get(kind.kind)):
+    # Of a DaemonSet, the server takes both.
+    if kind != DAEMON_SET and (name := row_of(kind).strategy):
         strategy = mapping(field(body, "spec", name))
         if strategy.get("type") not in {None, "RollingUpdate"} and not strategy.get(
             "rollingUpdate"

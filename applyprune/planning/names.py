@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from applyprune.errors import PruneRefused, UsageError
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.live import CRD, GUARDED_KINDS, Absent, KindDeleted, LiveObject
+from applyprune.model.kinds import CRD, GUARDED_KINDS
+from applyprune.model.live import Absent, KindDeleted, LiveObject
 from applyprune.model.options import Mode
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more

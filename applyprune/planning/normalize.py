@@ -23,8 +23,16 @@ from applyprune.model.fieldset import (
     to_pointer,
     without_fields,
 )
-from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.live import AUTOSCALERS, CRD, field, mapping, text
+from applyprune.model.identity import GVK, GroupKind, Ref
+from applyprune.model.kinds import (
+    AUTOSCALER,
+    CRD,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    Trait,
+    kinds_with,
+)
+from applyprune.model.live import field, mapping, text
 from applyprune.model.plan import ApplyRule, Desired
 from applyprune.planning.applyset import LAST_APPLIED, MANIFEST_DIGEST, OWNED_BY, PART_OF
 from applyprune.values import dataclass, encode_sorted, pattern, replace
@@ -37,18 +45,10 @@ if TYPE_CHECKING:
 # Annotations of live objects that come along if a manifest is copied from one: never sent as such.
 _COPIED = frozenset({LAST_APPLIED, MANIFEST_DIGEST, OWNED_BY})
 # A node registers itself with its status; the server takes it at the creation.
-_REGISTERED_WITH_STATUS = ("v1", "Node")
-_KEYED = frozenset({("v1", "ConfigMap"), ("v1", "Secret")})
+_REGISTERED_WITH_STATUS = GroupKind("", "Node")
+_KEYED = kinds_with(Trait.READ_BY_PODS)
 _DATA = frozenset({"binaryData", "data"})
-# Of these kinds, the server stores no empty list, but counts a new generation whenever one is sent.
-# Null is the same value, owned as the list is, and counts nothing (tried, with all kinds).
-_COUNTS_EMPTY = frozenset(
-    {
-        ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"),
-        ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"),
-        ("networking.k8s.io/v1", "NetworkPolicy"),
-    }
-)
+_COUNTS_EMPTY = kinds_with(Trait.COUNTS_EMPTY)
 
 
 def normalize(
@@ -79,7 +79,7 @@ def normalize(
         plain = sent.pop("stringData") or {}
         encoded = {key: base64.b64encode(value.encode()).decode() for key, value in plain.items()}
         sent["data"] = {**(body.get("data") or {}), **encoded}
-    kind = (str(body.get("apiVersion")), str(body.get("kind")))
+    kind = _kind_of(body)
     if has_status and kind != _REGISTERED_WITH_STATUS:
         sent.pop("status", None)
     if kind in _KEYED:
@@ -87,6 +87,10 @@ def normalize(
     if kind in _COUNTS_EMPTY:
         sent = {key: value if key == "metadata" else _nulled(value) for key, value in sent.items()}
     return sent
+
+
+def _kind_of(body: Mapping[str, Any]) -> GroupKind:
+    return GVK.parse(str(body.get("apiVersion")), str(body.get("kind"))).group_kind
 
 
 def _nulled(value: Any) -> Any:
@@ -198,10 +202,7 @@ def may_be_secret(body: Mapping[str, Any]) -> bool:
 # Of the metadata, only these fields are the manifest's to remove.
 _REMOVABLE_METADATA = frozenset({"annotations", "labels"})
 _GENERATED = frozenset({"creationTimestamp", "status"})
-# Their parameters may be any JSON.
-_FREE_FORM = frozenset(
-    {"ControllerRevision", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate"}
-)
+_FREE_FORM = kinds_with(Trait.FREE_FORM)
 
 
 def without_nulls(
@@ -288,7 +289,7 @@ def _nulls(
 
 
 def _parts(body: Mapping[str, Any], *, custom: bool) -> Collection[str]:
-    return {"metadata"} if custom or body.get("kind") in _FREE_FORM else body.keys()
+    return {"metadata"} if custom or _kind_of(body) in _FREE_FORM else body.keys()
 
 
 # The default rules: fields that controllers set in everybody's objects, so no set claims them.
@@ -297,7 +298,6 @@ def _parts(body: Mapping[str, Any], *, custom: bool) -> Collection[str]:
 # creation too: nothing is lost, and nobody has to take the field from the set later.
 
 
-_WEBHOOKS = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
 CA_BUNDLE = "caBundle"
 REPLICAS = "/spec/replicas"
 _SCALER = "HorizontalPodAutoscaler"
@@ -343,7 +343,7 @@ def _is_aggregated(body: Mapping[str, Any], kind: GroupKind) -> bool:
 
 
 def _without_bundles(body: Mapping[str, Any], kind: GroupKind) -> Mapping[str, Any]:
-    if kind.group == "admissionregistration.k8s.io" and kind.kind in _WEBHOOKS:
+    if kind in {MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS}:
         hooks = body.get("webhooks")
         if isinstance(hooks, list) and any(_is_empty(hook, ("clientConfig",)) for hook in hooks):
             kept = [
@@ -437,7 +437,7 @@ def may_be_autoscaled(desired: Desired, off: Collection[str]) -> bool:
 
 def autoscalers_in(desired: Iterable[Desired]) -> tuple[Mapping[str, Any], ...]:
     """Return the bodies of the autoscalers among desired objects."""
-    kinds = {AUTOSCALERS.group_kind, _SCALED_OBJECT}
+    kinds = {AUTOSCALER, _SCALED_OBJECT}
     scalers = (one for one in desired if one.ref.group_kind in kinds)
     # guard: disabled-autoscaler
     return tuple(one.body for one in scalers if one.apply is not ApplyRule.DISABLED)

@@ -18,11 +18,24 @@ from applyprune.model.fate import Fate
 from applyprune.model.fieldset import leaves
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import Wave
-from applyprune.model.live import (
-    API_SERVICES,
+from applyprune.model.kinds import (
+    ADMISSION,
     CRD,
     IN_EACH_NAMESPACE,
-    NAMESPACE,
+    LIMITS,
+    MUTATION,
+    POLICY,
+    QUOTA,
+    RBAC,
+    STORAGE_CLASS,
+    VOLUME,
+    Rank,
+    Trait,
+    kinds_with,
+    row_of,
+)
+from applyprune.model.live import (
+    API_SERVICES,
     LiveObject,
     Missing,
     State,
@@ -35,19 +48,7 @@ from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Plan
 from applyprune.model.problem import Mark, Problem, ProblemKind
 from applyprune.planning.marks import FARTHEST_WAVE, WAVE, texts_of, wave_number
 from applyprune.planning.names import closest, did_you_mean
-from applyprune.planning.references import (
-    ADMISSION,
-    CONFIG_MAP,
-    RBAC,
-    SECRET,
-    SERVICE,
-    SERVICE_ACCOUNT,
-    STORAGE_CLASS,
-    Reference,
-    has_references,
-    may_refer,
-    references,
-)
+from applyprune.planning.references import Reference, has_references, may_refer, references
 from applyprune.planning.served_kinds import defined_kinds
 from applyprune.planning.server_errors import is_about, said_missing
 from applyprune.values import dataclass, pattern, replace
@@ -249,63 +250,11 @@ def wave_of(group_kind: GroupKind, *, asked: int = 0) -> Wave:
     return Wave(asked, rank_of(group_kind))
 
 
-_FIRST: tuple[frozenset[GroupKind], ...] = (
-    frozenset({NAMESPACE}),
-    frozenset({CRD}),
-    # Objects that others refer to or are limited by.
-    frozenset(
-        {
-            CONFIG_MAP,
-            GroupKind("", "LimitRange"),
-            GroupKind("", "PersistentVolume"),
-            GroupKind("", "ResourceQuota"),
-            SECRET,
-            SERVICE_ACCOUNT,
-            GroupKind("networking.k8s.io", "IngressClass"),
-            GroupKind("networking.k8s.io", "NetworkPolicy"),
-            GroupKind("node.k8s.io", "RuntimeClass"),
-            GroupKind("policy", "PodDisruptionBudget"),
-            GroupKind(RBAC, "ClusterRole"),
-            GroupKind(RBAC, "Role"),
-            GroupKind("scheduling.k8s.io", "PriorityClass"),
-            GroupKind("storage.k8s.io", "CSIDriver"),
-            STORAGE_CLASS,
-        }
-    ),
-    # A binding needs its role: the server checks escalation against it.
-    frozenset(
-        {
-            GroupKind("", "PersistentVolumeClaim"),
-            SERVICE,
-            GroupKind(RBAC, "ClusterRoleBinding"),
-            GroupKind(RBAC, "RoleBinding"),
-        }
-    ),
-)
-# Kinds that route or reject other requests come after everything else.
-_LAST = frozenset(
-    {
-        GroupKind("apiregistration.k8s.io", "APIService"),
-        GroupKind(ADMISSION, "MutatingAdmissionPolicy"),
-        GroupKind(ADMISSION, "MutatingAdmissionPolicyBinding"),
-        GroupKind(ADMISSION, "MutatingWebhookConfiguration"),
-        GroupKind(ADMISSION, "ValidatingAdmissionPolicy"),
-        GroupKind(ADMISSION, "ValidatingAdmissionPolicyBinding"),
-        GroupKind(ADMISSION, "ValidatingWebhookConfiguration"),
-    }
-)
-_WORKLOADS = len(_FIRST)
-# After the workloads, and so deleted before them: the controller that handles the finalizers of a
-# custom resource is often a Deployment of the same set.
-_CUSTOM = _WORKLOADS + 1
-_RANKS = {kind: rank for rank, kinds in enumerate(_FIRST) for kind in kinds} | dict.fromkeys(
-    _LAST, _CUSTOM + 1
-)
-
-
 def rank_of(group_kind: GroupKind) -> int:
     """Return the rank of a kind, from 0."""
-    return _RANKS.get(group_kind, _WORKLOADS if is_built_in(group_kind.group) else _CUSTOM)
+    if (rank := row_of(group_kind).rank) is not None:
+        return rank
+    return Rank.WORKLOAD if is_built_in(group_kind.group) else Rank.CUSTOM
 
 
 _BUILT_IN = frozenset(
@@ -352,6 +301,7 @@ def is_built_in(group: str) -> bool:
 # The end of a name that kustomize has generated: ten characters of its own alphabet.
 _HASH = pattern(r"-[bcdfghkmt2456789]{10}$")
 _VALUES = ("data", "binaryData", "stringData")
+_READ_BY_PODS = kinds_with(Trait.READ_BY_PODS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,7 +354,7 @@ def missing_references(
                 f"{found[0].desired.ref.short} refers to {target}, which is neither in the set "
                 "nor in the cluster"
             )
-            if target.group_kind in {SECRET, CONFIG_MAP} and not hint:
+            if target.group_kind in _READ_BY_PODS and not hint:
                 # A Job, an init container, a controller.
                 message += ", unless something in the set makes it when it runs"
             yield _warning(message, found, hint)
@@ -415,11 +365,11 @@ def _is_provided(target: Ref, desired: Sequence[Desired]) -> bool:
     if target.group_kind == STORAGE_CLASS:
         # A volume of the set is bound by the name of a class that need not exist.
         return any(
-            member.ref.group_kind == GroupKind("", "PersistentVolume")
+            member.ref.group_kind == VOLUME
             and text(member.body, "spec", "storageClassName") == target.name
             for member in desired
         )
-    if target.group_kind not in {SECRET, CONFIG_MAP}:
+    if target.group_kind not in _READ_BY_PODS:
         return False
     # A Certificate, an ExternalSecret, a SealedSecret: its controller creates what it names.
     return any(
@@ -560,12 +510,8 @@ def _warning(message: str, uses: Sequence[Use], hint: str, path: Field = ()) -> 
 # there is no code for it.
 
 
-_QUOTA = GroupKind("", "ResourceQuota")
-_LIMITS = GroupKind("", "LimitRange")
-_ROLES = frozenset({GroupKind(RBAC, "Role"), GroupKind(RBAC, "ClusterRole")})
-_POLICIES = frozenset(
-    GroupKind(ADMISSION, kind) for kind in ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
-)
+_ROLES = kinds_with(Trait.ROLE)
+_POLICIES = frozenset({POLICY, MUTATION})
 # The admission plugins ResourceQuota, PodSecurity, LimitRanger and PersistentVolumeClaimResize, and
 # the registries of RBAC and of admission policies.
 _OVER_QUOTA = pattern(r"(?:exceeded|failed) quota: (?P<name>[\w.-]+)")
@@ -593,7 +539,7 @@ class SetNeeds:
         names, places = defaultdict(list), defaultdict(list)
         for ref in (ref for ref, step in self.steps.items() if step.fate.is_applied):
             names[ref.name].append(ref)
-            if ref.group_kind == _LIMITS:
+            if ref.group_kind == LIMITS:
                 places[ref.group_kind, ref.namespace].append(ref)
         self._names, self._places = names, places
         self._definitions = {
@@ -639,11 +585,11 @@ class SetNeeds:
         """Yield the objects that decide whether the server admits this one."""
         ref = desired.ref
         if over := _OVER_QUOTA.search(message):
-            yield Ref(_QUOTA.group, _QUOTA.kind, ref.namespace, over["name"])
+            yield Ref(QUOTA.group, QUOTA.kind, ref.namespace, over["name"])
         if _POD_SECURITY in message:
             yield namespace_ref(ref.namespace)
         if _OVER_LIMIT.search(message):
-            yield from self._places.get((_LIMITS, ref.namespace), ())
+            yield from self._places.get((LIMITS, ref.namespace), ())
         named = [found.ref for found in references(ref, desired.body)]
         if _ESCALATION in message:
             yield from (one for one in named if one.group_kind in _ROLES)

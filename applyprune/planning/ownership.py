@@ -27,6 +27,7 @@ from applyprune.model.fieldset import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApplyFingerprint, InventoryEntry, Ownership
+from applyprune.model.kinds import SECRET, Trait, kinds_with
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import ApplyStep, Desired
@@ -58,7 +59,6 @@ from applyprune.planning.normalize import (
     may_be_secret,
     split_pointers,
 )
-from applyprune.planning.references import SECRET
 from applyprune.planning.secrets import HIDDEN
 from applyprune.values import dataclass
 
@@ -190,8 +190,7 @@ def foreign_owner(live: LiveObject, manager: str) -> str:
 # sufficient alone: whoever may edit the inventory may write any into it.
 
 
-FIXED_GENERATION = ("scheduling.k8s.io", "PriorityClass")
-"""The only built-in kind whose generation never changes."""
+FIXED_GENERATION = kinds_with(Trait.FIXED_GENERATION)
 # The metadata that a manifest may set; a change of it does not affect the generation.
 _UNCOUNTED = ("annotations", "finalizers", "labels", "ownerReferences")
 
@@ -239,7 +238,7 @@ def needs_values(desired: Desired, entry: InventoryEntry, live: LiveObject) -> b
     if recorded.resource_version == live.resource_version:
         return False
     if (
-        (desired.ref.group, desired.ref.kind) == FIXED_GENERATION
+        desired.ref.group_kind in FIXED_GENERATION
         or live.generation is None
         or live.generation != recorded.generation
     ):

@@ -25,7 +25,8 @@ from applyprune.model.fate import Fate, Outcome
 from applyprune.model.fieldset import Path, to_pointer
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.live import CRD, Absent, LiveObject, Missing, Unknown, deleted_at
+from applyprune.model.kinds import CRD
+from applyprune.model.live import Absent, LiveObject, Missing, Unknown, deleted_at
 from applyprune.model.options import Mode, OnDrift, Options, WaitMode
 from applyprune.model.plan import (
     ApplyStep,

@@ -13,14 +13,19 @@ from typing import TYPE_CHECKING
 from applyprune.model.events import Status
 from applyprune.model.fate import Fate
 from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.kinds import (
+    DAEMON_SET,
+    DEPLOYMENT,
+    HOLDERS,
+    JOB,
+    POD,
+    REPLICATION_CONTROLLER,
+    SERVICE,
+    STATEFUL_SET,
+    Trait,
+    kinds_with,
+)
 from applyprune.model.live import (
-    API_SERVICES,
-    CLAIMS,
-    CRD,
-    DAEMON_SETS,
-    DEPLOYMENTS,
-    NAMESPACE,
-    STATEFUL_SETS,
     field,
     mapping,
     text,
@@ -31,18 +36,7 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.order import is_built_in
 from applyprune.planning.readiness import Wait, has_completed
-from applyprune.planning.references import (
-    CONFIG_MAP,
-    JOB,
-    POD,
-    SECRET,
-    SERVICE,
-    SERVICE_ACCOUNT,
-    STORAGE_CLASS,
-    names_in,
-    pod_template,
-    references,
-)
+from applyprune.planning.references import names_in, pod_template, references
 from applyprune.values import dataclass, pattern, replace
 from applyprune.values import field as dataclass_field
 
@@ -59,31 +53,15 @@ if TYPE_CHECKING:
 _SHOWN = 3
 _NAMED = 10
 _WORKLOAD_GROUPS = frozenset({"apps", "batch"})
-_WORKLOADS = frozenset({POD, GroupKind("", "ReplicationController")})
-_NAMED_BY_PODS = frozenset(
-    {
-        CONFIG_MAP,
-        CLAIMS.group_kind,
-        SECRET,
-        SERVICE_ACCOUNT,
-        GroupKind("resource.k8s.io", "ResourceClaim"),
-        GroupKind("resource.k8s.io", "ResourceClaimTemplate"),
-    }
-)
+_NAMED_BY_PODS = kinds_with(Trait.NAMED_BY_PODS)
 """The kinds that Pods name in their own namespace."""
-_WITH_BACKENDS = frozenset({SERVICE, API_SERVICES.group_kind})
-_NAMED_BY_PODS_ANYWHERE = frozenset(
-    {
-        GroupKind("node.k8s.io", "RuntimeClass"),
-        GroupKind("scheduling.k8s.io", "PriorityClass"),
-        STORAGE_CLASS,
-    }
-)
+_NAMED_BY_ALL_PODS = kinds_with(Trait.NAMED_BY_ALL_PODS)
+_WITH_BACKENDS = kinds_with(Trait.HAS_BACKEND)
 
 
 def is_workload(kind: GroupKind) -> bool:
     """Return whether a built-in kind runs Pods."""
-    return kind.group in _WORKLOAD_GROUPS or kind in _WORKLOADS
+    return kind.group in _WORKLOAD_GROUPS or kind in {POD, REPLICATION_CONTROLLER}
 
 
 def is_named_by_pods(ref: Ref) -> bool:
@@ -287,9 +265,9 @@ def _rolls_out(member: Desired) -> bool:
     kind, spec = member.ref.group_kind, mapping(member.body.get("spec"))
     if member.apply is not ApplyRule.ALWAYS:
         return False
-    if kind == DEPLOYMENTS.group_kind:
+    if kind == DEPLOYMENT:
         return spec.get("paused") is not True
-    if kind in {STATEFUL_SETS.group_kind, DAEMON_SETS.group_kind}:
+    if kind in {STATEFUL_SET, DAEMON_SET}:
         strategy = mapping(spec.get("updateStrategy"))
         partition = field(strategy, "rollingUpdate", "partition")
         return strategy.get("type") != "OnDelete" and partition in {None, 0}
@@ -359,8 +337,8 @@ def _candidates(step: RemoveStep, changed: Sequence[ApplyStep]) -> Iterable[Appl
         return changed
     is_used = (
         kind in _NAMED_BY_PODS
-        or kind in _NAMED_BY_PODS_ANYWHERE
-        or kind in {NAMESPACE, CRD}
+        or kind in _NAMED_BY_ALL_PODS
+        or kind in HOLDERS
         or is_workload(kind)
         or not is_built_in(kind.group)
     )

@@ -32,7 +32,8 @@ from applyprune.model.events import (
     in_progress,
     stuck,
 )
-from applyprune.model.identity import GVK, GroupKind, Ref
+from applyprune.model.identity import GVK, Ref
+from applyprune.model.kinds import JOB, Trait, kinds_with, row_of
 from applyprune.model.live import (
     Resource,
     condition,
@@ -48,18 +49,6 @@ from applyprune.model.live import (
 from applyprune.model.plan import Desired
 from applyprune.model.text import visible
 from applyprune.planning.marks import WAIT
-from applyprune.planning.references import (
-    ADMISSION,
-    CONFIG_MAP,
-    CRON_JOB,
-    JOB,
-    POD,
-    RBAC,
-    SECRET,
-    SERVICE,
-    SERVICE_ACCOUNT,
-    STORAGE_CLASS,
-)
 from applyprune.values import dataclass, replace
 from applyprune.values import field as dataclass_field
 
@@ -106,10 +95,11 @@ def assess(
     kind = GVK.parse(text(body, "apiVersion"), text(body, "kind")).group_kind
     if kind == JOB:
         return assess_job(body, job_started=job_started)
-    if kind in _WITH_PATIENCE:
-        return _WITH_PATIENCE[kind](body, waited=waited)
-    if kind in _KINDS:
-        return _KINDS[kind](body)
+    word = row_of(kind).ready
+    if word in _WITH_PATIENCE:
+        return _WITH_PATIENCE[word](body, waited=waited)
+    if word:
+        return _RULES[word](body)
     return _by_ready_condition(body) or _without_conditions(body, has_status, waited)
 
 
@@ -632,32 +622,23 @@ def _always(_body: Body) -> Readiness:
     return current("there is nothing to wait for")
 
 
-# Kinds whose failure is certain only after some time. `extensions` is as in kstatus.
-_WITH_PATIENCE: Mapping[GroupKind, Callable[..., Readiness]] = {
-    POD: assess_pod,
-    GroupKind("apps", "ReplicaSet"): assess_replica_set,
-    GroupKind("extensions", "ReplicaSet"): assess_replica_set,
-    # Not in kstatus.
-    GroupKind("", "ReplicationController"): assess_replica_set,
+# The rules by their names in the table of kinds. Those with patience are sure of a failure only
+# after some time. Not in kstatus: that of an APIService, an autoscaler and a Namespace.
+_WITH_PATIENCE: Mapping[str, Callable[..., Readiness]] = {
+    "pod": assess_pod,
+    "replica-set": assess_replica_set,
 }
-_KINDS: Mapping[GroupKind, Callable[[Body], Readiness]] = {
-    GroupKind("apps", "Deployment"): assess_deployment,
-    GroupKind("extensions", "Deployment"): assess_deployment,
-    GroupKind("apps", "StatefulSet"): assess_stateful_set,
-    GroupKind("apps", "DaemonSet"): assess_daemon_set,
-    GroupKind("extensions", "DaemonSet"): assess_daemon_set,
-    SERVICE: _service,
-    GroupKind("", "PersistentVolumeClaim"): _volume_claim,
-    # kstatus: after the controller has seen the generation, nothing else happens.
-    GroupKind("policy", "PodDisruptionBudget"): _always,
-    SECRET: _always,
-    CONFIG_MAP: _always,
-    CRON_JOB: _always,
-    GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
-    # Not in kstatus.
-    GroupKind("", "Namespace"): _namespace,
-    GroupKind("apiregistration.k8s.io", "APIService"): _api_service,
-    GroupKind("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
+_RULES: Mapping[str, Callable[[Body], Readiness]] = {
+    "always": _always,
+    "api-service": _api_service,
+    "autoscaler": _autoscaler,
+    "claim": _volume_claim,
+    "daemon-set": assess_daemon_set,
+    "definition": _definition,
+    "deployment": assess_deployment,
+    "namespace": _namespace,
+    "service": _service,
+    "stateful-set": assess_stateful_set,
 }
 
 
@@ -877,16 +858,7 @@ def is_denial(message: str) -> bool:
 # Which objects a run waits for, and by which rule.
 
 
-WITH_PODS = frozenset(
-    {
-        GroupKind("apps", "DaemonSet"),
-        GroupKind("apps", "Deployment"),
-        GroupKind("apps", "ReplicaSet"),
-        GroupKind("apps", "StatefulSet"),
-        GroupKind("", "ReplicationController"),
-        JOB,
-    }
-)
+WITH_PODS = kinds_with(Trait.KEEPS_PODS) | {JOB}
 """The kinds whose Pods show why they are not ready."""
 
 
@@ -942,26 +914,7 @@ class Awaited:
     """Whether it was ready before in this run: then it only needs to be there still."""
 
 
-# Kinds that are ready as soon as they are stored: a watch would be useless.
-_AT_ONCE = frozenset(
-    {
-        CONFIG_MAP,
-        GroupKind("", "LimitRange"),
-        GroupKind("", "ResourceQuota"),
-        SECRET,
-        SERVICE_ACCOUNT,
-        GroupKind(ADMISSION, "MutatingWebhookConfiguration"),
-        GroupKind(ADMISSION, "ValidatingWebhookConfiguration"),
-        GroupKind("networking.k8s.io", "IngressClass"),
-        GroupKind("networking.k8s.io", "NetworkPolicy"),
-        GroupKind("scheduling.k8s.io", "PriorityClass"),
-        STORAGE_CLASS,
-        GroupKind(RBAC, "ClusterRole"),
-        GroupKind(RBAC, "ClusterRoleBinding"),
-        GroupKind(RBAC, "Role"),
-        GroupKind(RBAC, "RoleBinding"),
-    }
-)
+_AT_ONCE = kinds_with(Trait.AT_ONCE)
 
 
 def is_awaited(desired: Desired, *, has_rule: bool) -> bool:

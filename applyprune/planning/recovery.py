@@ -30,11 +30,8 @@ from applyprune.model.inventory import (
     Ownership,
     Repair,
 )
+from applyprune.model.kinds import AUTOSCALER, HOLDERS, IN_EACH_NAMESPACE
 from applyprune.model.live import (
-    AUTOSCALERS,
-    CRD,
-    IN_EACH_NAMESPACE,
-    NAMESPACE,
     Absent,
     KindDeleted,
     LiveObject,
@@ -898,10 +895,6 @@ def _failed(entry: InventoryEntry, reason: str, *, hint: str = "") -> Problem:
 # Whether the drift of single objects can be set back without a look at the whole set.
 
 
-_HOLDS_OTHERS = frozenset({NAMESPACE, CRD})
-"""The kinds whose loss is a loss of other objects too."""
-
-
 def part_to_correct(
     inventory: Inventory,
     refs: Collection[Ref],
@@ -916,10 +909,10 @@ def part_to_correct(
     entries = {ref: entry for ref, entry in inventory.entries.items() if ref in refs}
     is_sound = inventory.exists and not (inventory.copied or inventory.hidden_kinds)
     # An autoscaler of the input counts even while it is missing, but it is not read here.
-    is_scaled = AUTOSCALERS.group_kind in kinds
+    is_scaled = AUTOSCALER in kinds
     applied = {member.ref for member in desired}
     is_listed = entries.keys() == applied == set(refs) and all(e.uid for e in entries.values())
-    holds_others = any(ref.group_kind in _HOLDS_OTHERS for ref in refs)
+    holds_others = any(ref.group_kind in HOLDERS for ref in refs)
     if is_scaled or holds_others or not (is_sound and is_listed):
         raise WholeSetNeeded("the whole set must be looked at")  # guard: correction-of-listed
     return replace(inventory, entries=entries)

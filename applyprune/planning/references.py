@@ -10,6 +10,33 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.kinds import (
+    API_SERVICE,
+    AUTOSCALER,
+    CLAIM,
+    CLUSTER_ROLE,
+    CRD,
+    DEPLOYMENT,
+    GATEWAY_CLASS,
+    INGRESS_CLASS,
+    MUTATING_WEBHOOKS,
+    MUTATION,
+    MUTATION_BINDING,
+    POD,
+    POLICY,
+    POLICY_BINDING,
+    PRIORITY_CLASS,
+    RUNTIME_CLASS,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    STATEFUL_SET,
+    STORAGE_CLASS,
+    VALIDATING_WEBHOOKS,
+    Trait,
+    kinds_with,
+    row_of,
+)
 from applyprune.model.live import field, items, mapping, text
 from applyprune.values import dataclass, pattern
 from applyprune.values import field as dataclass_field
@@ -21,29 +48,10 @@ if TYPE_CHECKING:
     from applyprune.model.problem import Field
 
 
-RBAC = "rbac.authorization.k8s.io"
-ADMISSION = "admissionregistration.k8s.io"
-SERVICE = GroupKind("", "Service")
-CONFIG_MAP = GroupKind("", "ConfigMap")
-SECRET = GroupKind("", "Secret")
-SERVICE_ACCOUNT = GroupKind("", "ServiceAccount")
-STORAGE_CLASS = GroupKind("storage.k8s.io", "StorageClass")
-POD = GroupKind("", "Pod")
-JOB = GroupKind("batch", "Job")
-CRON_JOB = GroupKind("batch", "CronJob")
-_NETWORKING = "networking.k8s.io"
-_INGRESS = GroupKind(_NETWORKING, "Ingress")
-_GATEWAY = "gateway.networking.k8s.io"
-_GATEWAYS = GroupKind(_GATEWAY, "Gateway")
+_INGRESS = GroupKind("networking.k8s.io", "Ingress")
+_GATEWAY = GroupKind(GATEWAY_CLASS.group, "Gateway")
 _ISSUERS = ("cert-manager.io/", "kubernetes.io/tls-acme")
 """Annotations by which a controller creates the Secret of an Ingress or Gateway."""
-_INGRESS_CLASS = GroupKind(_NETWORKING, "IngressClass")
-_PRIORITY_CLASS = GroupKind("scheduling.k8s.io", "PriorityClass")
-_RUNTIME_CLASS = GroupKind("node.k8s.io", "RuntimeClass")
-_GATEWAY_CLASS = GroupKind(_GATEWAY, "GatewayClass")
-_CLUSTER_ROLE = GroupKind(RBAC, "ClusterRole")
-_POLICY = GroupKind(ADMISSION, "ValidatingAdmissionPolicy")
-_MUTATION = GroupKind(ADMISSION, "MutatingAdmissionPolicy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,7 @@ def references(ref: Ref, body: Mapping[str, Any]) -> Iterator[Reference]:
         yield from _of_pod(ref, template, place)
     if (rules := _RULES.get(kind)) is None:
         return
-    issued = kind in {_INGRESS, _GATEWAYS} and any(
+    issued = kind in {_INGRESS, _GATEWAY} and any(
         name.startswith(_ISSUERS) for name in mapping(field(body, "metadata", "annotations"))
     )
     for rule in rules:
@@ -110,18 +118,7 @@ def _of_pod(ref: Ref, template: Mapping[str, Any], place: Field) -> Iterator[Ref
         yield from _by_rule(rule, ref.namespace, spec, (*place, "spec"))
 
 
-_CLUSTER_SCOPED = frozenset(
-    {
-        STORAGE_CLASS,
-        _INGRESS_CLASS,
-        _PRIORITY_CLASS,
-        _RUNTIME_CLASS,
-        _GATEWAY_CLASS,
-        _CLUSTER_ROLE,
-        _POLICY,
-        _MUTATION,
-    }
-)
+_CLUSTER_SCOPED = kinds_with(Trait.CLUSTER_SCOPED)
 
 
 def _by_rule(
@@ -191,8 +188,8 @@ class _Rule:
 
 
 _POD: tuple[_Rule, ...] = (
-    _Rule(("priorityClassName",), _PRIORITY_CLASS),
-    _Rule(("runtimeClassName",), _RUNTIME_CLASS),
+    _Rule(("priorityClassName",), PRIORITY_CLASS),
+    _Rule(("runtimeClassName",), RUNTIME_CLASS),
     _Rule(
         ("volumes", "*", "ephemeral", "volumeClaimTemplate", "spec", "storageClassName"),
         STORAGE_CLASS,
@@ -200,26 +197,21 @@ _POD: tuple[_Rule, ...] = (
     _Rule(("volumes", "*", "csi", "nodePublishSecretRef"), SECRET),
 )
 _BINDING = (
-    _Rule(("roleRef",), _CLUSTER_ROLE, orders=True),
+    _Rule(("roleRef",), CLUSTER_ROLE, orders=True),
     _Rule(("subjects", "*"), SERVICE_ACCOUNT, orders=True, only=True),
 )
 _WEBHOOKS = (_Rule(("webhooks", "*", "clientConfig", "service"), SERVICE, orders=True),)
 _ROUTE = (
-    _Rule(("spec", "parentRefs", "*"), _GATEWAYS),
+    _Rule(("spec", "parentRefs", "*"), _GATEWAY),
     _Rule(("spec", "rules", "*", "backendRefs", "*"), SERVICE),
 )
 _RULES: Mapping[GroupKind, tuple[_Rule, ...]] = {
-    GroupKind(RBAC, "RoleBinding"): _BINDING,
-    GroupKind(RBAC, "ClusterRoleBinding"): _BINDING,
-    GroupKind(ADMISSION, "MutatingWebhookConfiguration"): _WEBHOOKS,
-    GroupKind(ADMISSION, "ValidatingWebhookConfiguration"): _WEBHOOKS,
-    GroupKind(ADMISSION, "ValidatingAdmissionPolicyBinding"): (
-        # The server checks by the policy whether the account may read the parameters.
-        _Rule(("spec", "policyName"), _POLICY, orders=True),
-    ),
-    GroupKind(ADMISSION, "MutatingAdmissionPolicyBinding"): (
-        _Rule(("spec", "policyName"), _MUTATION, orders=True),
-    ),
+    **dict.fromkeys(kinds_with(Trait.BINDING), _BINDING),
+    MUTATING_WEBHOOKS: _WEBHOOKS,
+    VALIDATING_WEBHOOKS: _WEBHOOKS,
+    # The server checks by the policy whether the account may read the parameters.
+    POLICY_BINDING: (_Rule(("spec", "policyName"), POLICY, orders=True),),
+    MUTATION_BINDING: (_Rule(("spec", "policyName"), MUTATION, orders=True),),
     # The token controller deletes a token whose ServiceAccount does not exist.
     SECRET: (
         _Rule(
@@ -228,33 +220,27 @@ _RULES: Mapping[GroupKind, tuple[_Rule, ...]] = {
             orders=True,
         ),
     ),
-    GroupKind("apiregistration.k8s.io", "APIService"): (
-        _Rule(("spec", "service"), SERVICE, orders=True),
-    ),
-    GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"): (
-        _Rule(("spec", "conversion", "webhook", "clientConfig", "service"), SERVICE),
-    ),
-    GroupKind("", "PersistentVolumeClaim"): (_Rule(("spec", "storageClassName"), STORAGE_CLASS),),
+    API_SERVICE: (_Rule(("spec", "service"), SERVICE, orders=True),),
+    CRD: (_Rule(("spec", "conversion", "webhook", "clientConfig", "service"), SERVICE),),
+    CLAIM: (_Rule(("spec", "storageClassName"), STORAGE_CLASS),),
     SERVICE_ACCOUNT: (_Rule(("imagePullSecrets", "*"), SECRET),),
-    GroupKind("apps", "StatefulSet"): (
+    STATEFUL_SET: (
         _Rule(("spec", "serviceName"), SERVICE),
         _Rule(("spec", "volumeClaimTemplates", "*", "spec", "storageClassName"), STORAGE_CLASS),
     ),
-    GroupKind("autoscaling", "HorizontalPodAutoscaler"): (
-        _Rule(("spec", "scaleTargetRef"), GroupKind("apps", "Deployment")),
-    ),
+    AUTOSCALER: (_Rule(("spec", "scaleTargetRef"), DEPLOYMENT),),
     _INGRESS: (
-        _Rule(("spec", "ingressClassName"), _INGRESS_CLASS),
+        _Rule(("spec", "ingressClassName"), INGRESS_CLASS),
         _Rule(("spec", "defaultBackend", "service"), SERVICE),
         _Rule(("spec", "rules", "*", "http", "paths", "*", "backend", "service"), SERVICE),
         _Rule(("spec", "tls", "*", "secretName"), SECRET),
     ),
-    _GATEWAYS: (
-        _Rule(("spec", "gatewayClassName"), _GATEWAY_CLASS),
+    _GATEWAY: (
+        _Rule(("spec", "gatewayClassName"), GATEWAY_CLASS),
         _Rule(("spec", "listeners", "*", "tls", "certificateRefs", "*"), SECRET),
     ),
     **{
-        GroupKind(_GATEWAY, kind): _ROUTE
+        GroupKind(_GATEWAY.group, kind): _ROUTE
         for kind in ("HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute")
     },
 }
@@ -274,11 +260,9 @@ def pod_template(kind: GroupKind, body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def template_path(kind: GroupKind) -> tuple[str, ...] | None:
     """Return the path of the Pod template in a workload of the built-in groups; else None."""
-    if kind == POD:
-        return ()
-    if kind.group not in _GROUPS:
-        return None
-    return ("spec", "jobTemplate", "spec", "template") if kind == CRON_JOB else ("spec", "template")
+    if (path := row_of(kind).template) is not None:
+        return path
+    return ("spec", "template") if kind.group in _GROUPS else None
 
 
 class Way(StrEnum):
@@ -408,7 +392,7 @@ def _mappings(
 # What a custom resource may name: the fields of its kind are not known.
 
 
-_NAMED_BY_CUSTOM = frozenset({CONFIG_MAP, SECRET, SERVICE_ACCOUNT})
+_NAMED_BY_CUSTOM = kinds_with(Trait.NAMED_BY_CUSTOM)
 _BETWEEN_NAMES = pattern("[/:]")
 
 

@@ -13,6 +13,7 @@ from applyprune.model.fate import Fate, Outcome
 from applyprune.model.fieldset import MISSING, leaves, owns, to_server, value_at
 from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import Ownership
+from applyprune.model.kinds import row_of
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import OnDrift
 from applyprune.model.plan import ApplyStep
@@ -176,18 +177,9 @@ def _holds_defaults(value: object) -> bool:
     return isinstance(value, dict) and (not value or any(map(_holds_defaults, value.values())))
 
 
-_ALLOCATED = {
-    GroupKind("", "Service"): frozenset({"clusterIP", "healthCheckNodePort", "nodePort"}),
-}
-"""Fields that the server allocates: it ignores that a manifest no longer sets them.
-
-See patchAllocatedValues in the registry of kube-apiserver's core/service.
-"""
-
-
 def _kept_by_server(step: ApplyStep, after: LiveObject, manager: str) -> Iterator[str]:
     """Yield each field that has left the manifest, and whose value the server has kept."""
-    names = _ALLOCATED.get(step.desired.ref.group_kind, frozenset())
+    names = row_of(step.desired.ref.group_kind).allocated
     if step.live is None or not names:
         return
     before = own_apply_entry(step.live, manager) or {}
@@ -214,7 +206,7 @@ def _changed_by_apply(
         then is None
         or now is None
         or then.managed_fields != now.managed_fields
-        or (desired.ref.group, desired.ref.kind) == FIXED_GENERATION
+        or desired.ref.group_kind in FIXED_GENERATION
         or not values_match(desired, before)
     )
 

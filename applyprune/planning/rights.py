@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from applyprune.errors import Forbidden, as_problem
 from applyprune.model.fate import Fate
-from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.identity import Ref
+from applyprune.model.kinds import CRD, GUARDED_KINDS, NAMESPACE, RBAC, Trait, kinds_with
 from applyprune.model.live import (
     API_SERVICES,
     AUTOSCALERS,
     CONFIG_MAPS,
-    CRD,
     DEFINITIONS,
     EVENTS,
-    GUARDED_KINDS,
-    NAMESPACE,
     NAMESPACES,
     PODS,
     REPLICA_SETS,
@@ -34,7 +32,6 @@ from applyprune.planning.normalize import may_be_autoscaled
 from applyprune.planning.plan import with_own_exit_code
 from applyprune.planning.prune_waits import is_named_by_pods
 from applyprune.planning.readiness import WITH_PODS
-from applyprune.planning.references import RBAC
 from applyprune.planning.served_kinds import defined_resources
 from applyprune.values import dataclass, replace
 
@@ -331,8 +328,7 @@ def _comments(namespace: str, members: Sequence[Member], contained: Iterable[str
     yield from _of_rbac(members)
 
 
-_ROLES = frozenset({GroupKind(RBAC, "ClusterRole"), GroupKind(RBAC, "Role")})
-_BINDINGS = frozenset({GroupKind(RBAC, "ClusterRoleBinding"), GroupKind(RBAC, "RoleBinding")})
+_GIVES_RIGHTS = kinds_with(Trait.ROLE, Trait.BINDING)
 _OF_RBAC = (
     "The set has roles or bindings. The server lets an account write a role only if the account",
     "has every right in it, or the verb escalate; and a binding only if it has every right of the",
@@ -342,7 +338,7 @@ _OF_RBAC = (
 
 def _of_rbac(members: Sequence[Member]) -> tuple[str, ...]:
     kinds = {member.ref.group_kind for member in members}
-    return () if kinds.isdisjoint(_ROLES | _BINDINGS) else _OF_RBAC
+    return () if kinds.isdisjoint(_GIVES_RIGHTS) else _OF_RBAC
 
 
 def bindings(

@@ -14,9 +14,9 @@ from typing import Any
 from applyprune.errors import Unavailable
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.kinds import CRD
 from applyprune.model.live import (
     API_SERVICES,
-    CRD,
     Absent,
     CompleteResourceMap,
     KindDeleted,

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from applyprune.errors import ApiError, ApplypruneError, DryRunUnsupported, Forbidden, NotServed
 from applyprune.model.fieldset import bracketed, is_at
 from applyprune.model.identity import Ref
+from applyprune.model.kinds import SECRET
 from applyprune.model.live import LiveObject, State, mapping, one_line
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Field, Mark, Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.normalize import may_be_secret
-from applyprune.planning.references import SECRET
 from applyprune.values import pattern
 
 if TYPE_CHECKING:

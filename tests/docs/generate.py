@@ -370,8 +370,7 @@ def generated() -> Mapping[str, str]:
 
 if __name__ == "__main__":
     # First: the page of the Bundle is made of it.
-    crd = bundle_crd.crd_text(bundle_crd.FILE.read_text(encoding="utf-8"))
-    bundle_crd.FILE.write_text(crd, encoding="utf-8")
+    bundle_crd.FILE.write_text(bundle_crd.crd_text(), encoding="utf-8")
     for name, text in generated().items():
         (ROOT / name).write_text(text, encoding="utf-8")
     config_schema.FILE.write_text(config_schema.config_schema(), encoding="utf-8")

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml  # type: ignore[import-untyped]
 
 from applyprune import errors
 from applyprune.cli.config import CONFIG_KEYS, GUARDS, UNSAFE
@@ -18,7 +17,7 @@ from applyprune.model.plan import ConsequenceKind
 from applyprune.output.printers import PRINTERS
 from applyprune.planning import applyset, desired, marks, order
 from applyprune.planning.marks import OWNER_MARKS, PEER_MARKS, Handling, Meaning
-from tests.docs import bundle_crd, config_schema
+from tests.docs import config_schema
 from tests.docs.generate import commands, generated, options
 from tests.docs.pages import PAGES, ROOT, first_column, page
 
@@ -43,31 +42,6 @@ BUNDLE = page("docs/reference/bundle.md")
 def test_schema_of_the_configuration_is_up_to_date() -> None:
     """It has the keys of the one table."""
     assert config_schema.FILE.read_text() == config_schema.config_schema(), "run `make docs`"
-
-
-CRD = bundle_crd.FILE.read_text(encoding="utf-8")
-
-
-def test_descriptions_of_the_crd_are_up_to_date() -> None:
-    """They are the docstrings of the model's fields."""
-    assert bundle_crd.crd_text(CRD) == CRD, "run `make docs`"
-
-
-@pytest.mark.parametrize(
-    ("said", "wrong"),
-    [
-        ("description: A tag.", "description: A branch."),
-        ("description: YAML documents.", "description: >-\n                        Text."),
-        ("which the archive must have.", "as the archive has."),
-        ("The ServiceAccount of the Bundle's namespace that", "Somebody whom"),
-    ],
-)
-def test_description_of_the_crd_follows_the_model(said: str, wrong: str) -> None:
-    """In one line or in several; nothing else changes."""
-    assert said in CRD
-    found = bundle_crd.crd_text(CRD.replace(said, wrong))
-    assert yaml.safe_load(found) == yaml.safe_load(CRD)
-    assert found.count("#") == CRD.count("#")
 
 
 @pytest.mark.parametrize("name", sorted(generated()))

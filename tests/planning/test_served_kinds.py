@@ -8,9 +8,9 @@ import pytest
 
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
+from applyprune.model.kinds import CRD
 from applyprune.model.live import (
     API_SERVICES,
-    CRD,
     Absent,
     CompleteResourceMap,
     KindDeleted,

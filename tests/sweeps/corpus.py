@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.model.identity import GroupKind
-from applyprune.model.live import CRD, GUARDED_KINDS, NAMESPACE
+from applyprune.model.kinds import CRD, GUARDED_KINDS, NAMESPACE
 from applyprune.sources import read
 from tests.support.api import Api, AuditTrail
 from tests.support.command import applyprune
