@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import threading
 from typing import TYPE_CHECKING
 
 from tests.support import tls_site
 from tests.support.archives import packed
-from tests.support.listening import listening
+from tests.support.listening import silent_host
 from tests.support.objects import config_map, text
 from tests.support.processes import family, is_running, name_of
 from tests.support.remote_bundles import (
@@ -24,39 +22,11 @@ from tests.support.waiting import HANG, eventually
 from tests.support.workloads import Puppets, ready, workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.support.controller import Controller, Tenant
     from tests.support.git_servers import HttpsSite
-
-
-class Silence:
-    """A host that accepts every connection and never says a word."""
-
-    def __init__(self) -> None:
-        self.held = 0
-        self.port = 0
-        self._lock = threading.Lock()
-
-    def serve(self, connection: socket.socket) -> None:
-        """Hold a connection until the other side has gone."""
-        with self._lock:
-            self.held += 1
-        try:
-            while connection.recv(65536):
-                pass
-        finally:
-            with self._lock:
-                self.held -= 1
-
-
-@contextlib.contextmanager
-def silent_host() -> Iterator[Silence]:
-    """Yield a silent host on this machine."""
-    host = Silence()
-    with listening(host.serve) as host.port:
-        yield host
 
 
 def served(tenant: Tenant, git: HttpsSite, name: str, *values: str) -> None:
