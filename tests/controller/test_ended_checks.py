@@ -29,7 +29,7 @@ from tests.support import tls_site
 from tests.support.git_servers import git_site
 from tests.support.listening import silent_host
 from tests.support.no_server import client_of_no_server
-from tests.support.processes import family, name_of
+from tests.support.processes import children, family, name_of, threads_of
 from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.controller.fetch import SourceTransport
+    from applyprune.controller.reasons import Key
     from tests.support.git_servers import HttpsSite
     from tests.support.tls_site import Answer, Call, Site
 
@@ -148,15 +149,43 @@ def test_unwanted_check_of_a_busy_server_ends(checker: Checker, web: Site) -> No
     ends(checker, source, asked=lambda: web.calls)
 
 
+def follow_silent(sources: SourceDispatcher, port: int, count: int) -> list[Key]:
+    """Follow so many silent repositories of a namespace; return the Bundles that do."""
+    bundles = [("shop", f"silent-{number}") for number in range(count)]
+    for key in bundles:
+        url = f"https://localhost:{port}/{key[1]}.git"
+        sources.follow(key, request(GitSource(url, GitRef("main")), key[1]))
+    return bundles
+
+
+def is_idle(checker: Checker) -> bool:
+    """Return whether its process has no program, and far fewer threads than checks."""
+    process = checker.handle._process
+    assert process is not None
+    assert process.pid is not None
+    return threads_of(process.pid) < OF_ONE_NAMESPACE // 2 and not children(process.pid)
+
+
+def test_followers_that_come_and_go_leave_nothing_behind(
+    checker: Checker, sources: SourceDispatcher
+) -> None:
+    """No thread, no process and no connection: the memory of the process is for all tenants."""
+    with silent_host() as silent:
+        for _ in range(4):
+            bundles = follow_silent(sources, silent.port, CHECKS)
+            eventually(lambda: silent.held >= OF_ONE_NAMESPACE, lambda: f"{silent.held} held")
+            for key in bundles:
+                sources.leave(key)
+            eventually(lambda: is_idle(checker), lambda: "the end of the checks")
+            assert silent.held == 0
+
+
 def test_silent_sources_of_deleted_bundles_hold_no_place(
     sources: SourceDispatcher, git: HttpsSite
 ) -> None:
     """They fill the turn of their namespace; when they have gone, its other source is checked."""
     with silent_host() as silent:
-        bundles = [("shop", f"silent-{number}") for number in range(2 * CHECKS)]
-        for key in bundles:
-            url = f"https://127.0.0.1:{silent.port}/{key[1]}.git"
-            sources.follow(key, request(GitSource(url, GitRef("main")), key[1]))
+        bundles = follow_silent(sources, silent.port, 2 * CHECKS)
         eventually(lambda: silent.held >= OF_ONE_NAMESPACE, lambda: f"{silent.held} connections")
         sources.follow(("shop", "web"), request(git.source(), "web"))
         # All places that its namespace may have are held.

@@ -2243,7 +2243,7 @@ MUTATIONS = (
         ("silent-server",),
         "if .+:",
         "if False:",
-        "tests/sources/web/test_web.py::test_silent_server_is_told_from_one_that_stops",
+        "tests/sources/web/test_web.py::test_silent_server_differs_from_one_that_stops",
     ),
     Mutation(
         "the limit of a Git server's silence",
@@ -2251,7 +2251,7 @@ MUTATIONS = (
         "return .+",
         "return ()",
         "tests/sources/git_server/test_bad_servers.py::"
-        "test_silent_server_is_told_within_the_patience",
+        "test_silent_server_is_named_within_the_patience",
     ),
     Mutation(
         "the end of a fetch that nobody needs",

@@ -187,6 +187,35 @@ def test_dependency_is_ready_when_it_has_applied_the_commit(tenant: Tenant, git:
     assert tenant.get("db")["status"]["source"]["revision"] == f"main@sha1:{second}"
 
 
+def test_forged_source_in_the_status_changes_nothing(
+    tenant: Tenant, new_tenant: Callable[[], Tenant], git: HttpsSite
+) -> None:
+    """Neither another tenant's content, nor one that is found in a time to come."""
+    victim = new_tenant()
+    git_credentials(victim, git)
+    git.repository("vault").commit({"a.yaml": file_of("vault")})
+    victim.bundle("web", source=git_source(git, "vault"), interval="1h")
+    victim.ready("web")
+    commit = git.repository().commit({"a.yaml": file_of("a")})
+    git_credentials(tenant, git)
+    tenant.bundle("web", source=git_source(git), interval="1h")
+    tenant.applied("web", f"main@sha1:{commit}")
+    live = tenant.get("web")
+    own, far = live["status"]["source"], "9999-12-31T23:59:59Z"
+    theirs = {**victim.get("web")["status"]["source"], "generation": own["generation"]}
+    for forged in (theirs, {**theirs, "checkedAt": far}, {**own, "content": "x", "checkedAt": far}):
+        status = {"status": {"replica": "another-1", "source": forged}}
+        path, kind = f"{tenant.bundle_path('web')}/status", "application/merge-patch+json"
+        assert tenant.api("PATCH", path, status, content_type=kind)[0] == 200
+        set_value(tenant, "a", "changed")
+        eventually(lambda: tenant.value("a") == "1", lambda: "the drift is set back")
+        eventually(
+            lambda: tenant.get("web")["status"]["source"]["content"] == own["content"],
+            lambda: "what was found is told again",
+        )
+    assert tenant.exists("vault") == [False]
+
+
 def test_older_check_replaces_no_newer_one(tenant: Tenant, git: HttpsSite) -> None:
     """Another replica has seen another content later: this one checks again before it applies."""
     repository = git.repository()

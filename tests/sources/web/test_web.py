@@ -254,7 +254,7 @@ def silence(site: Site, clock: Clock) -> str:
     return caught.value.reason
 
 
-def test_silent_server_is_told_from_one_that_stops(web_site: Site) -> None:
+def test_silent_server_differs_from_one_that_stops(web_site: Site) -> None:
     """By what is waited for patiently only: a long download may pause."""
     host = web_site.host
     with stalling() as (clock, stall):
@@ -267,7 +267,7 @@ def test_silent_server_is_told_from_one_that_stops(web_site: Site) -> None:
         assert silence(web_site, clock) == f"{host} sent no more of its response for 15 s"
 
 
-def test_handshake_that_does_not_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handshake_that_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not as a response that is not complete, nor with the time of all of it."""
     monkeypatch.setattr("applyprune.sources.web.CONNECT_TIMEOUT", 0.5)
     with silent_host() as silent:
