@@ -12,6 +12,7 @@ import contextlib
 import http.client
 import io
 import ipaddress
+import math
 import queue
 import random
 import re
@@ -61,6 +62,8 @@ NAMED_CONNECT_TIMEOUT = 10.0
 TICK = 0.25
 # Seconds of silence, seconds between probes, and how many unanswered probes mean a dead peer.
 KEEPALIVE = (15, 15, 3)
+# Seconds in which a server must send something of a small answer, before its first byte or later.
+SILENCE = 15.0
 _current: ContextVar[Try] = ContextVar("try")
 
 
@@ -70,9 +73,10 @@ def one_try(
     stop: Callable[[], bool] | None = None,
     leases: Sequence[Lease] = (),
     clock: Clock = BOOT_CLOCK,
+    patience: Patience | None = None,
 ) -> Iterator[Try]:
     """Apply one deadline to everything that this thread does on connections in the block."""
-    current = Try(seconds, stop, leases, clock)
+    current = Try(seconds, stop, leases, clock, patience)
     token = _current.set(current)
     try:
         yield current
@@ -83,7 +87,7 @@ def one_try(
 class Try:
     """One try of one request: its deadline, and whether a byte of it may have been sent."""
 
-    __slots__ = ("clock", "ends", "leases", "sent", "stop")
+    __slots__ = ("clock", "ends", "leases", "patience", "sent", "stop")
 
     def __init__(
         self,
@@ -91,16 +95,19 @@ class Try:
         stop: Callable[[], bool] | None = None,
         leases: Sequence[Lease] = (),
         clock: Clock = BOOT_CLOCK,
+        patience: Patience | None = None,
     ) -> None:
         """Start the time; ``stop`` returns true when the response is no longer wanted.
 
-        Nothing is sent after the end of one of the ``leases``.
+        Nothing is sent after the end of one of the ``leases``. ``stop`` ends a connect too, and
+        leaves a thread behind that does it; ``patience`` is only about what was connected.
         """
         self.clock = clock
         self.ends = clock.now() + seconds
         self.sent = False
         self.stop = stop
         self.leases = leases
+        self.patience = patience or Patience()
 
     def check_leases(self) -> None:
         """Raise LeaseEnded if nothing may be sent any more."""
@@ -119,6 +126,30 @@ class Try:
         if self.stop is not None and self.stop():
             raise Stopped
         return min(TICK, self.seconds_left())
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """What ends the wait for an answer before its deadline."""
+
+    silence: float = math.inf
+    """Seconds without a byte."""
+    is_wanted: Callable[[], bool] | None = None
+    """Returns false when nobody wants the answer any more."""
+
+    def check(self) -> None:
+        """Raise Stopped if nobody wants the answer any more."""
+        if self.is_wanted is not None and not self.is_wanted():
+            raise Stopped
+
+    def wait(self, left: float) -> float:
+        """Return how long to wait, of the seconds left, before the next check; raises Stopped."""
+        self.check()
+        return left if self.is_wanted is None else min(TICK, left)
+
+
+class SilentServer(TimeoutError):
+    """A server has accepted the connection and then kept silent; the text follows its name."""
 
 
 class Stopped(Exception):
@@ -210,21 +241,32 @@ class _Reader(io.RawIOBase):
     def __init__(self, sock: Any) -> None:
         self._sock = sock
         self._raw = sock.makefile("rb", buffering=0)
+        self._has_begun = False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int | None:
         current = _current.get()
+        began = current.clock.now()
         while True:
+            current.patience.check()
             self._sock.settimeout(current.next_wait())
             # From the socket, not from its file: after a timeout the file cannot be read any more.
             # A timeout loses nothing: half a TLS record stays in the socket.
             try:
                 count: int = self._sock.recv_into(buffer)
             except TimeoutError:
+                self._check_silence(current, began)
                 continue
+            self._has_begun = True
             return count
+
+    def _check_silence(self, current: Try, began: float) -> None:
+        limit = current.patience.silence
+        if current.clock.now() - began >= limit:  # guard: silent-server
+            sent = "sent no more of its response" if self._has_begun else _SENT_NOTHING
+            raise SilentServer(f"{sent} for {limit:.3g} s")
 
     def close(self) -> None:
         self._raw.close()
@@ -336,12 +378,24 @@ class DeadlineHTTPConnection(HTTPConnection):
             self.sock.sendall(view[start : start + _WRITE_SIZE])
 
 
+_ACCEPTED = "accepted the connection"
+_SENT_NOTHING = f"{_ACCEPTED} and sent nothing"
+_HANDSHAKE = "handshake operation timed out"
+"""What ssl says: urllib3 does not tell the handshake from the connect."""
+
+
 class DeadlineHTTPSConnection(DeadlineHTTPConnection, HTTPSConnection):
     """The same over TLS."""
 
     def connect(self) -> None:
         """Connect, without urllib3's InsecureRequestWarning when verification was turned off."""
-        super().connect()
+        try:
+            super().connect()
+        except TimeoutError as error:
+            if _HANDSHAKE not in str(error):
+                raise
+            text = f"{_ACCEPTED}, and the TLS handshake took longer than {self.timeout:.3g} s"
+            raise SilentServer(text) from error
         self.is_verified = True
 
 
@@ -492,6 +546,9 @@ def describe_error(
     limit = IN_TIME if seconds is None else f"in {seconds:.3g} s"
     # A refused connection is also a NewConnectionError, which is a kind of ConnectTimeoutError.
     found = [cause for cause in causes(error) if type(cause) is not NewConnectionError]
+    for cause in found:
+        if isinstance(cause, SilentServer):
+            return f"{server} {cause}", False
     for kinds, message, unreachable in _TRANSIENT:
         if any(isinstance(cause, kinds) for cause in found):
             return message.format(server=server, limit=limit), unreachable

@@ -1,20 +1,25 @@
 """The process that checks sources on other hosts, many at once, and the handle that holds it.
 
-A check that waits for a server holds a thread there, and no worker.
+A check that waits for a server holds a thread there, and no worker. It ends soon after the last
+Bundle that waits for it has gone.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from queue import Empty, SimpleQueue
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 
+from applyprune.clock import CLOCK
 from applyprune.controller.reasons import Limit
 from applyprune.controller.task import CheckResult, CheckTask
 from applyprune.controller.worker import (
     OUT_OF_MEMORY,
     Check,
+    EndCheck,
     LimitExceeded,
     WorkerHandle,
     WorkerSettings,
@@ -26,6 +31,7 @@ from applyprune.controller.worker import (
     limit_memory,
     problem_of_bug,
 )
+from applyprune.http import TICK, Stopped
 from applyprune.system.fork_server import Connection
 from applyprune.values import dataclass, field
 
@@ -48,13 +54,18 @@ def check_sources(connection: Connection, settings: WorkerSettings) -> None:
     begin_process(settings)
     threading.stack_size(_STACK)
     limit_memory(settings.limits)
-    sends = Lock()
+    sends, unwanted = Lock(), dict[int, Event]()
     try:
         connection.send(WorkerStarted())
         while True:
-            asked: Check = connection.recv()
-            limit_cpu(settings.limits)
-            Thread(target=_check, args=(connection, sends, asked), daemon=True).start()
+            match connection.recv():
+                case Check() as asked:
+                    limit_cpu(settings.limits)
+                    unwanted[asked.number] = Event()
+                    arguments = (connection, sends, asked, unwanted)
+                    Thread(target=_check, args=arguments, daemon=True).start()
+                case EndCheck(number) if (known := unwanted.get(number)) is not None:
+                    known.set()
     except (MemoryError, RuntimeError):
         # No thread can be started.
         end_process(OUT_OF_MEMORY)
@@ -62,15 +73,19 @@ def check_sources(connection: Connection, settings: WorkerSettings) -> None:
         end_process(0)  # the parent is gone
 
 
-def _check(connection: Connection, sends: Lock, asked: Check) -> None:
+def _check(connection: Connection, sends: Lock, asked: Check, unwanted: dict[int, Event]) -> None:
     # Here, because the parent names `check_sources` and must stay small.
     from applyprune.controller.fetch import check_source
 
+    is_unwanted = unwanted[asked.number].is_set
     try:
         try:
-            result = check_source(asked.task)
+            result = check_source(asked.task, is_wanted=lambda: not is_unwanted())
+        except Stopped:
+            result = CheckResult(asked.task.tip)
         except Exception as error:  # noqa: BLE001
             result = CheckResult(asked.task.tip, problem=problem_of_bug(error))
+        del unwanted[asked.number]
         with sends:
             connection.send(Checked(asked.number, result))
     except MemoryError:
@@ -91,10 +106,11 @@ class Checker:
     _reader: Thread | None = None
     _lock: Lock = field(default_factory=Lock)
 
-    def check(self, task: CheckTask) -> CheckResult:
+    def check(self, task: CheckTask, is_wanted: Callable[[], bool]) -> CheckResult:
         """Check a source; raises LimitExceeded if the process had to be ended.
 
-        Raises WorkerUnavailable if none can be started, or the controller is stopping.
+        Once ``is_wanted`` returns false, the check is ended, and its result means nothing. Raises
+        WorkerUnavailable if no process can be started, or the controller is stopping.
         """
         answer: SimpleQueue[CheckResult | LimitExceeded | WorkerUnavailable] = SimpleQueue()
         number = next(self._numbers)
@@ -102,16 +118,20 @@ class Checker:
             self._start()
             self._waiting[number] = answer
             self.handle.send(Check(number, task))
+        ends, is_ending = CLOCK.now() + task.timeout + _GRACE, False
         try:
-            found = answer.get(timeout=task.timeout + _GRACE)
-        except Empty:
-            self.handle.kill()
-            raise LimitExceeded(Limit.TIME, f"it took longer than {task.timeout:g} s") from None
+            while CLOCK.now() < ends:
+                with suppress(Empty):
+                    found = answer.get(timeout=TICK)
+                    if isinstance(found, CheckResult):
+                        return found
+                    raise found
+                if not is_ending and not is_wanted():  # guard: unfollowed-check
+                    is_ending = self.handle.send(EndCheck(number))
         finally:
             self._waiting.pop(number, None)
-        if isinstance(found, CheckResult):
-            return found
-        raise found
+        self.handle.kill()
+        raise LimitExceeded(Limit.TIME, f"it took longer than {task.timeout:g} s")
 
     def end(self) -> None:
         """Start no process any more, and end the one that runs: nothing is lost with it."""

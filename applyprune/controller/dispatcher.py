@@ -359,7 +359,7 @@ class SourceDispatcher:
         self._end_unfollowed(before)
 
     def _end_unfollowed(self, check: str) -> None:
-        """End the fetch of a source that nobody follows any more; a check ends soon by itself."""
+        """End the fetch of a source that nobody follows any more; the checker ends its check."""
         handle = self._fetching.get(check)
         if handle is not None and not self.followed.namespaces(check):  # guard: unfollowed-fetch
             handle.kill()
@@ -419,16 +419,17 @@ class SourceDispatcher:
         began = clock.now()
         result = CheckResult(task.tip, problem=_NOT_DONE)
         try:
-            result = self.checker.check(task)
+            result = self.checker.check(task, partial(self.followed.awaits, check, task))
         except LimitExceeded as error:
             # Whichever of the checks under way has needed too much: it is not told of this one.
             result = CheckResult(task.tip, problem=_ended(ProblemKind.FETCH_FAILED, error))
         finally:
-            woken, due = self.followed.checked(check, result)
-            # guard: silent-host
-            silent = result.address or _SILENT if clock.now() - began > SLOW else ""
-            self._share(self.checks, check, silent)
-            self._tell(key, [result.problem] if result.problem is not None else [])
+            if self.followed.awaits(check, task):
+                # guard: silent-host
+                silent = result.address or _SILENT if clock.now() - began > SLOW else ""
+                self._share(self.checks, check, silent)
+                self._tell(key, [result.problem] if result.problem is not None else [])
+            woken, due = self.followed.checked(check, task, result)
             self._wake(woken)
             self._queue(check, due)
 
@@ -448,11 +449,12 @@ class SourceDispatcher:
             result = FetchResult(problem=_ended(kind, error))
         finally:
             self._fetching.pop(check, None)
-            woken, due = self.followed.fetched(check, result)
-            # Its host has answered the check, and then sends too slowly.
-            is_slow = result.problem is not None and clock.now() - began > SLOW
-            self._share(self.fetches, check, _SILENT if is_slow else "")  # guard: slow-fetch
-            self._tell(key, _problems(result))
+            if self.followed.awaits(check, task):
+                # Its host has answered the check, and then sends too slowly.
+                is_slow = result.problem is not None and clock.now() - began > SLOW
+                self._share(self.fetches, check, _SILENT if is_slow else "")  # guard: slow-fetch
+                self._tell(key, _problems(result))
+            woken, due = self.followed.fetched(check, task, result)
             self._wake(woken)
             self._queue(check, due, news=True)
 

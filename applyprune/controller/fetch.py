@@ -29,6 +29,7 @@ from applyprune.controller.task import (
     SourceContent,
 )
 from applyprune.errors import InputError, UsageError, as_problem
+from applyprune.http import SILENCE, Patience
 from applyprune.model.problem import Problem
 from applyprune.planning.normalize import digest
 from applyprune.sources.address import FoundRef, GitSource
@@ -58,15 +59,20 @@ from applyprune.values import dataclass, field, replace
 _Contents: TypeAlias = dict[str, SourceContent | Problem]
 
 
-def check_source(task: CheckTask, clock: Clock = CLOCK) -> CheckResult:
-    """Ask what the reference of a source means now; nothing of it is read."""
+def check_source(
+    task: CheckTask, clock: Clock = CLOCK, is_wanted: Callable[[], bool] | None = None
+) -> CheckResult:
+    """Ask what the reference of a source means now; nothing of it is read.
+
+    Raises Stopped soon after ``is_wanted`` returns false.
+    """
     # Both come from a worker of this controller.
     remote: RemoteSource = pickle.loads(task.remote)  # noqa: S301
     transport = replace(remote.transport, timeout=task.timeout)
     known = pickle.loads(task.tip) if task.tip else None  # noqa: S301
     began = clock.now()
     try:
-        found = _found(transport, known)
+        found = _found(transport, known, Patience(SILENCE, is_wanted))
     except (InputError, UsageError) as error:
         result = CheckResult(task.tip, problem=as_problem(error))
     else:
@@ -82,16 +88,17 @@ def check_source(task: CheckTask, clock: Clock = CLOCK) -> CheckResult:
 
 
 def _found(
-    transport: SourceTransport, known: object
+    transport: SourceTransport, known: object, patience: Patience
 ) -> FoundRef | FoundArtifact | ArchiveVersion | Unchanged:
     with refused_disk():
         match transport:
             case GitSource() as git:
-                return find_ref(git)
+                return find_ref(git, Deadline(git.timeout, patience))
             case OciSource() as oci:
-                return find_artifact(oci)
+                return find_artifact(oci, patience)
             case ArchiveSource() as archive:
-                return check_archive(archive, known if isinstance(known, ArchiveVersion) else None)
+                version = known if isinstance(known, ArchiveVersion) else None
+                return check_archive(archive, version, patience)
 
 
 def _address(transport: SourceTransport) -> str:

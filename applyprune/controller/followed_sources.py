@@ -39,7 +39,7 @@ class FollowedSources:
     """The sources that the Bundles of this replica follow, by the names of their checks.
 
     It is thread-safe. Whoever has a task ends it: only one check, and one fetch, of a source is
-    under way.
+    under way. What is learned by one that nobody awaits any more is dropped.
     """
 
     clock: Clock = CLOCK
@@ -134,17 +134,24 @@ class FollowedSources:
                 return due
             found.asked = False
             asked = {user: request.asked for user, request in found.users.items()}
-            found.checking = _Check(self.server_time(), asked)
-            return CheckTask(found.source.remote, min(found.timeout, LONGEST_CHECK), found.tip)
+            task = CheckTask(found.source.remote, min(found.timeout, LONGEST_CHECK), found.tip)
+            found.checking = _Checking(task, _Check(self.server_time(), asked))
+            return task
 
-    def checked(self, name: str, result: CheckResult) -> tuple[set[Key], NextWork]:
+    def awaits(self, check: str, task: CheckTask | FetchTask) -> bool:
+        """Return whether anybody awaits what has begun; once nobody does, nobody ever will."""
+        with self._lock:
+            found = self._followed.get(check)
+            return found is not None and found.awaits(task)
+
+    def checked(self, name: str, task: CheckTask, result: CheckResult) -> tuple[set[Key], NextWork]:
         """Keep the result of a check; return the Bundles that it concerns, and what is due next."""
         with self._lock:
             found = self._followed.get(name)
-            if found is None or found.checking is None:
+            if found is None or found.checking is None or not found.awaits(task):
                 return set(), NOTHING_DUE
             before = self._news(found)
-            check, found.checking = found.checking, None
+            check, found.checking = found.checking.check, None
             if result.problem is not None:
                 self._fail(found, result.problem, check)
             else:
@@ -171,11 +178,13 @@ class FollowedSources:
             found.fetching = _Fetch(task, found.newest, is_whole=not found.is_read)
             return task
 
-    def fetched(self, check: str, result: FetchResult) -> tuple[set[Key], NextWork]:
+    def fetched(
+        self, check: str, task: FetchTask, result: FetchResult
+    ) -> tuple[set[Key], NextWork]:
         """Keep the result of a fetch; return the Bundles that it concerns, and what is due next."""
         with self._lock:
             found = self._followed.get(check)
-            if found is None or found.fetching is None:
+            if found is None or found.fetching is None or not found.awaits(task):
                 return set(), NOTHING_DUE
             before = self._news(found)
             fetch, found.fetching = found.fetching, None
@@ -308,6 +317,14 @@ class _Check:
 
 
 @dataclass(frozen=True, slots=True)
+class _Checking:
+    """A check that is under way."""
+
+    task: CheckTask
+    check: _Check
+
+
+@dataclass(frozen=True, slots=True)
 class _Fetch:
     """A fetch that has begun, of what a check has found."""
 
@@ -349,12 +366,18 @@ class _Followed:
     """By what the interval until the next check is multiplied, so that not all come at once."""
     asked: bool = False
     """Whether somebody wants a check now."""
-    checking: _Check | None = None
+    checking: _Checking | None = None
     fetching: _Fetch | None = None
     paused: set[Key] = field(default_factory=set)
     """The Bundles among the users for which nobody checks now."""
     silent: set[Key] = field(default_factory=set)
     """The Bundles that know that it is silent."""
+
+    def awaits(self, task: CheckTask | FetchTask) -> bool:
+        """Return whether this very check or fetch is under way."""
+        under_way = (self.checking, self.fetching)
+        # guard: awaited-task
+        return any(one is not None and one.task is task for one in under_way)
 
     @property
     def source(self) -> SourceRequest:

@@ -90,7 +90,14 @@ class Check:
     task: CheckTask
 
 
-Message: TypeAlias = Task | FetchTask | Check | CutOff | End
+@dataclass(frozen=True, slots=True)
+class EndCheck:
+    """A message to the process that checks sources: nobody waits for a check any more."""
+
+    number: int
+
+
+Message: TypeAlias = Task | FetchTask | Check | EndCheck | CutOff | End
 
 
 @dataclass(frozen=True, slots=True)

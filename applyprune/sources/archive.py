@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from _typeshed import WriteableBuffer
 
-    from applyprune.http import AddressRules
+    from applyprune.http import AddressRules, Patience
     from applyprune.sources.web import Reply
 
 
@@ -130,7 +130,7 @@ def open_spool() -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _open(source: ArchiveSource) -> Iterator[Web]:
+def _open(source: ArchiveSource, patience: Patience | None = None) -> Iterator[Web]:
     if not is_https(source.url):
         raise UsageError(f"unsupported URL: {source.shown}", reason="an archive is at https://")
     with open_web(
@@ -138,6 +138,7 @@ def _open(source: ArchiveSource) -> Iterator[Web]:
         timeout=source.timeout,
         credentials=source.credentials,
         addresses=source.addresses,
+        patience=patience,
     ) as web:
         yield web
 
@@ -177,7 +178,9 @@ class Unchanged:
 
 
 def check_archive(
-    source: ArchiveSource, known: ArchiveVersion | None = None
+    source: ArchiveSource,
+    known: ArchiveVersion | None = None,
+    patience: Patience | None = None,
 ) -> ArchiveVersion | Unchanged:
     """Ask for the version of an archive without reading the archive; Unchanged if it is ``known``.
 
@@ -194,7 +197,7 @@ def check_archive(
     # A GET whose body is not read: a signed URL is often valid for a GET only.
     with (
         located(Origin(source.shown)),
-        _open(source) as web,
+        _open(source, patience) as web,
         _get(source, web, headers) as reply,
     ):
         if reply.status == 304 and headers:

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeAlias
 
+from applyprune.http import SILENCE
 from applyprune.model.live import one_line
 from applyprune.sources.tree import AuthenticationFailed, FetchFailed, PathNotFound, SourceTooLarge
 from applyprune.system.processes import ProcessGuard, ProcessLimits, exchange
@@ -202,7 +203,7 @@ class GitProgram:
                     f"the source has more than {records[1]} entries", location=self.where
                 )
 
-        return exchange(process, partial(self.deadline.left, self.where), check)
+        return exchange(process, partial(self.deadline.next_wait, self.where), check)
 
     def _process_environ(
         self, environment: GitEnvironment, repository: Path | None
@@ -405,6 +406,12 @@ _MEANINGS: tuple[tuple[str, type[InputError], str, str], ...] = (
         FetchFailed,
         "the name of the server cannot be resolved",
         "Check the URL.",
+    ),
+    (
+        r"operation too slow|timed out during banner exchange",
+        FetchFailed,
+        f"the server accepted the connection and sent nothing for {SILENCE:.3g} s",
+        "Check the server and the network.",
     ),
     (
         (

@@ -7,6 +7,7 @@ source.
 from __future__ import annotations
 
 import base64
+import math
 import os
 import queue
 import socket
@@ -23,7 +24,9 @@ from applyprune.errors import AccessError, UsageError
 from applyprune.http import (
     CONNECT_TIMEOUT,
     MAX_REDIRECTS,
+    NAMED_CONNECT_TIMEOUT,
     REDIRECTS,
+    SILENCE,
     RefusedAddress,
     causes,
     describe_error,
@@ -244,6 +247,7 @@ class GitServer:
             ("http.followRedirects", "false"),
             ("http.sslVerify", "true"),
             ("http.postBuffer", "1m"),
+            *_low_speed(self._program.deadline),
             # The settings of a URL are those of this host and port, and no redirect changes them.
             *(
                 (f"http.{place}.extraHeader", f"{key}: {value}")
@@ -295,6 +299,15 @@ class GitServer:
             return {}
         login = base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
         return {"Authorization": f"Basic {login}"}
+
+
+def _low_speed(deadline: Deadline) -> Settings:
+    """Return the settings with which git gives up on a server that sends nothing for so long."""
+    patience = deadline.patience
+    if patience is None or math.isinf(patience.silence):
+        return ()
+    seconds = str(math.ceil(patience.silence))
+    return (("http.lowSpeedLimit", "1"), ("http.lowSpeedTime", seconds))  # guard: silent-git-server
 
 
 def _with_settings(environment: GitEnvironment, settings: Settings) -> GitEnvironment:
@@ -375,7 +388,7 @@ def _redirect_location(
         pool = open_pools(proxy, ssl_context=_trust(source)).connection_from_url(url.place)
         if source.addresses is not None and not proxy:
             pool.conn_kw["addresses"] = source.addresses
-        with one_try(seconds):
+        with one_try(seconds, patience=deadline.patience):
             reply = pool.urlopen(
                 "GET",
                 f"{url.path}{_SERVICE}{_QUERY}",
@@ -444,17 +457,16 @@ def resolve(host: str, port: int, where: str, deadline: Deadline) -> Sequence[st
 
     # In a thread: nothing else can limit the resolver.
     threading.Thread(target=ask, name="resolve", daemon=True).start()
+    limit = min(NAMED_CONNECT_TIMEOUT, deadline.left(where))
+    reason = "the name of the server cannot be resolved"
+    addresses: Sequence[str] = ()
     try:
-        addresses = answer.get(timeout=deadline.left(where))
+        addresses = answer.get(timeout=limit)
     except queue.Empty:
-        raise deadline.passed(where) from None
+        reason = f"the name of the server was not resolved in {limit:.3g} s"
     if not addresses:
-        raise FetchFailed(
-            "the repository cannot be read",
-            location=where,
-            reason="the name of the server cannot be resolved",
-            hint="Check the URL.",
-        )
+        message = "the repository cannot be read"
+        raise FetchFailed(message, location=where, reason=reason, hint="Check the URL.")
     return addresses
 
 
@@ -483,7 +495,7 @@ def ssh_environment(program: GitProgram, source: GitSource, address: str) -> Git
     """
     credentials, url = source.credentials, source.parts
     lines = ["BatchMode yes", "StrictHostKeyChecking yes", "UpdateHostKeys no"]
-    lines += ["ConnectTimeout 10", "ServerAliveInterval 15", "PermitLocalCommand no"]
+    lines += [f"ConnectTimeout {SILENCE:.0f}", "ServerAliveInterval 15", "PermitLocalCommand no"]
     if address:
         alias = url.host if url.port == 22 else f"[{url.host}]:{url.port}"
         lines += [f"HostName {address}", f"HostKeyAlias {alias}", "CheckHostIP no"]

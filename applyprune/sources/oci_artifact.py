@@ -53,7 +53,7 @@ from applyprune.values import dataclass, field
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from applyprune.http import AddressRules
+    from applyprune.http import AddressRules, Patience
     from applyprune.sources.web import Reply
 
 
@@ -121,13 +121,13 @@ def fetch_artifact(
         return tree
 
 
-def find_artifact(source: OciSource) -> FoundArtifact:
+def find_artifact(source: OciSource, patience: Patience | None = None) -> FoundArtifact:
     """Return what the source means now, with one HEAD; a range of versions needs the tags too.
 
     A digest needs no request. The registry only states the digest; ``fetch_artifact`` proves it.
     Raises PathNotFound, AuthenticationFailed, FetchFailed and UsageError.
     """
-    with open_registry(source) as registry:
+    with open_registry(source, patience=patience) as registry:
         wanted = _resolve_reference(registry, source)
         if wanted.digest:
             return FoundArtifact(wanted.tag, wanted.digest)
@@ -158,7 +158,9 @@ class FoundArtifact:
 
 
 @contextmanager
-def open_registry(source: OciSource, actions: str = PULL) -> Iterator[Registry]:
+def open_registry(
+    source: OciSource, actions: str = PULL, *, patience: Patience | None = None
+) -> Iterator[Registry]:
     """Yield the repository of a source; all that is done in the block has its timeout.
 
     Errors in the block name the source. Raises UsageError for an invalid source.
@@ -172,6 +174,7 @@ def open_registry(source: OciSource, actions: str = PULL) -> Iterator[Registry]:
             timeout=source.timeout,
             credentials=source.credentials,
             addresses=source.addresses,
+            patience=patience,
         ) as web,
     ):
         yield Registry(web, reference, source.credentials, actions)

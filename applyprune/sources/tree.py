@@ -9,12 +9,15 @@ import os
 import time
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from applyprune.errors import InputError
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.model.text import visible
 from applyprune.values import dataclass, field, pattern
+
+if TYPE_CHECKING:
+    from applyprune.http import Patience
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,18 +148,30 @@ ANONYMOUS = SourceCredentials()
 class Deadline:
     """The end of the time for one source."""
 
-    __slots__ = ("_ends", "seconds")
+    __slots__ = ("_ends", "patience", "seconds")
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, patience: Patience | None = None) -> None:
+        """Start the time; ``patience`` says what ends it before, if anything does."""
         self.seconds = seconds
+        self.patience = patience
         self._ends = time.monotonic() + seconds
 
     def left(self, where: str) -> float:
-        """Return the seconds left, more than zero; raise FetchFailed for ``where`` if none is."""
+        """Return the seconds left, more than zero; raise FetchFailed for ``where`` if none is.
+
+        Raises Stopped if nobody wants the source any more.
+        """
+        if self.patience is not None:
+            self.patience.check()
         left = self._ends - time.monotonic()
         if left <= 0:
             raise self.passed(where)
         return left
+
+    def next_wait(self, where: str) -> float:
+        """Return how long to wait before the next look at what is left; raises as ``left``."""
+        left = self.left(where)
+        return left if self.patience is None else self.patience.wait(left)
 
     def passed(self, where: str) -> FetchFailed:
         """Return the error for a deadline that has passed."""

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse
 
     from applyprune.clock import Clock
-    from applyprune.http import AddressRules, Try
+    from applyprune.http import AddressRules, Patience, Try
     from applyprune.sources.tree import SourceCredentials
 
     Warn = Callable[[Problem], None]
@@ -85,16 +85,17 @@ def open_web(
     addresses: AddressRules | None = None,
     on_redirect: Callable[[str], None] | None = None,
     clock: Clock = BOOT_CLOCK,
+    patience: Patience | None = None,
 ) -> Iterator[Web]:
     """Yield a client for the source at ``url``; all that is done in the block has ``timeout`` s.
 
     ``credentials`` are used for their certificates only: the CAs in them replace those of the
     system for every host, and the client certificate is shown to the host and port of ``url``.
     With ``addresses``, no connection goes to an address that they forbid. ``on_redirect`` receives
-    each URL that a server redirects to.
+    each URL that a server redirects to. ``patience`` ends a wait before that time.
     """
 
-    with one_try(timeout, clock=clock) as current:  # guard: web-clock
+    with one_try(timeout, clock=clock, patience=patience) as current:  # guard: web-clock
         web = Web(url, current, timeout, credentials, addresses, on_redirect)
         try:
             yield web
@@ -210,7 +211,13 @@ class Web:
             if wait >= left:
                 return reply
             self._finish(reply)
-            self._current.clock.wait(Event(), wait)
+            self._pause(wait)
+
+    def _pause(self, seconds: float) -> None:
+        clock = self._current.clock
+        ends = clock.now() + seconds
+        while (left := ends - clock.now()) > 0:
+            clock.wait(Event(), self._current.patience.wait(left))
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         from urllib3.exceptions import HTTPError

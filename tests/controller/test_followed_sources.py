@@ -85,23 +85,36 @@ def sources(clock: ManualClock) -> FollowedSources:
     return found
 
 
-def check(sources: FollowedSources, tip: bytes | Problem) -> set[Key]:
-    """Check the source; return the Bundles that the result concerns."""
+def checking(sources: FollowedSources) -> CheckTask:
+    """Begin a check."""
     task = sources.check_task(CHECK)
     assert isinstance(task, CheckTask)
+    return task
+
+
+def fetching(sources: FollowedSources) -> FetchTask:
+    """Begin a fetch."""
+    task = sources.fetch_task(CHECK)
+    assert task is not None
+    return task
+
+
+def check(sources: FollowedSources, tip: bytes | Problem) -> set[Key]:
+    """Check the source; return the Bundles that the result concerns."""
+    task = checking(sources)
     if isinstance(tip, Problem):
-        return sources.checked(CHECK, CheckResult(task.tip, problem=tip))[0]
-    return sources.checked(CHECK, CheckResult(tip, is_new=tip != task.tip))[0]
+        return sources.checked(CHECK, task, CheckResult(task.tip, problem=tip))[0]
+    return sources.checked(CHECK, task, CheckResult(tip, is_new=tip != task.tip))[0]
 
 
 def fetch(
     sources: FollowedSources, paths: Mapping[str, SourceContent | Problem] | Problem
 ) -> set[Key]:
     """Fetch what a check has found; return the Bundles that the result concerns."""
-    assert sources.fetch_task(CHECK) is not None
+    task = fetching(sources)
     problem = paths if isinstance(paths, Problem) else None
     result = FetchResult({} if isinstance(paths, Problem) else paths, problem)
-    return sources.fetched(CHECK, result)[0]
+    return sources.fetched(CHECK, task, result)[0]
 
 
 def look(
@@ -121,11 +134,10 @@ def state(sources: FollowedSources, key: Key = WEB) -> SourceState:
 def test_one_check_serves_all_that_follow_a_reference(sources: FollowedSources) -> None:
     """The fetch names each path, and each Bundle gets the content of its own."""
     assert check(sources, b"tip 1") == set()
-    task = sources.fetch_task(CHECK)
-    assert task is not None
+    task = fetching(sources)
     assert task.paths == {"web": None, "api": None}
     assert task.tip == b"tip 1"
-    assert sources.fetched(CHECK, FetchResult(FIRST))[0] == {WEB, API}
+    assert sources.fetched(CHECK, task, FetchResult(FIRST))[0] == {WEB, API}
     found = state(sources)
     assert (found.path, found.content, found.problem) == ("web", content(1), None)
 
@@ -134,9 +146,9 @@ def test_only_one_check_and_one_fetch_are_under_way(sources: FollowedSources) ->
     """Whatever namespace's turn it is: the others find that nothing is due."""
     sources.follow(("blog", "web"), request("web"))
     assert sources.namespaces(CHECK) == ("shop", "blog")
-    assert isinstance(sources.check_task(CHECK), CheckTask)
+    task = checking(sources)
     assert sources.check_task(CHECK) == NextWork(None)
-    sources.checked(CHECK, CheckResult(b"tip 1", is_new=True))
+    sources.checked(CHECK, task, CheckResult(b"tip 1", is_new=True))
     assert sources.check_task(CHECK) == NextWork(None, fetches=True)
     assert sources.fetch_task(CHECK) is not None
     assert sources.fetch_task(CHECK) is None
@@ -161,10 +173,13 @@ def test_only_bundles_whose_path_has_changed_are_concerned(sources: FollowedSour
 def test_commit_during_a_fetch_is_fetched_too(sources: FollowedSources) -> None:
     """What was fetched is that of the check before."""
     check(sources, b"tip 1")
-    assert sources.fetch_task(CHECK) is not None
+    begun = fetching(sources)
     sources.follow(WEB, replace(request("web"), asked="now"))
     check(sources, b"tip 2")
-    assert sources.fetched(CHECK, FetchResult(FIRST)) == ({WEB, API}, NextWork(None, fetches=True))
+    assert sources.fetched(CHECK, begun, FetchResult(FIRST)) == (
+        {WEB, API},
+        NextWork(None, fetches=True),
+    )
     assert state(sources).handled == ""
     assert fetch(sources, {"web": content(3)}) == {WEB}
     assert state(sources).handled == "now"
@@ -217,7 +232,7 @@ def test_source_without_a_check_in_time_has_a_problem(
     """A check that hangs, or waits for its turn, ends with no failure."""
     clock.advance(7.0)
     look(sources, b"tip 1", FIRST)
-    assert isinstance(sources.check_task(CHECK), CheckTask)
+    task = checking(sources)
     sources.pause(API)
     clock.advance(61.0)
     assert sources.newly_silent() == {WEB}
@@ -225,7 +240,7 @@ def test_source_without_a_check_in_time_has_a_problem(
     assert problem is not None
     assert problem.message == "no check of the source has succeeded since 001007"
     assert sources.ages() == {WEB: 61.0}
-    sources.checked(CHECK, CheckResult(b"tip 1"))
+    sources.checked(CHECK, task, CheckResult(b"tip 1"))
     assert state(sources).problem is None
 
 
@@ -294,14 +309,11 @@ def test_fetch_of_a_new_path_hides_no_change_of_an_archive() -> None:
     sources.follow(WEB, request("web", interval=60.0))
     look(sources, b"tip", FIRST)
     sources.follow(API, request("api", interval=60.0))
-    assert sources.fetch_task(CHECK) is not None
+    begun = fetching(sources)
     sources.follow(WEB, replace(request("web", interval=60.0), asked="now"))
-    assert isinstance(sources.check_task(CHECK), CheckTask)
-    sources.checked(CHECK, CheckResult(b"tip", is_new=True))
-    sources.fetched(CHECK, FetchResult({"api": content(2)}))
-    task = sources.fetch_task(CHECK)
-    assert task is not None
-    assert task.paths == {"web": content(1), "api": content(2)}
+    sources.checked(CHECK, checking(sources), CheckResult(b"tip", is_new=True))
+    sources.fetched(CHECK, begun, FetchResult({"api": content(2)}))
+    assert fetching(sources).paths == {"web": content(1), "api": content(2)}
 
 
 def test_reconcile_now_asks_for_a_check() -> None:
@@ -311,11 +323,11 @@ def test_reconcile_now_asks_for_a_check() -> None:
     look(sources, b"tip 1", FIRST)
     sources.follow(WEB, request("web", interval=3.0))
     sources.clock.advance(4.0)  # type: ignore[attr-defined]
-    assert isinstance(sources.check_task(CHECK), CheckTask)
+    task = checking(sources)
     asked = replace(request("web", interval=60.0), asked="now")
     assert sources.follow(WEB, asked) == NextWork(None)
     # That check had begun before.
-    assert sources.checked(CHECK, CheckResult(b"tip 1")) == (set(), NextWork(0.0))
+    assert sources.checked(CHECK, task, CheckResult(b"tip 1")) == (set(), NextWork(0.0))
     assert state(sources).handled == ""
     assert check(sources, b"tip 1") == {WEB}
     assert state(sources).handled == "now"
@@ -363,21 +375,45 @@ def test_lost_artifact_is_fetched_again(sources: FollowedSources) -> None:
     lost = replace(request("web", interval=60.0), lost="artifact 1")
     assert sources.follow(WEB, lost).fetches
     assert sources.state(WEB) is None
-    task = sources.fetch_task(CHECK)
-    assert task is not None
+    task = fetching(sources)
     assert task.paths == {"web": None}
-    assert sources.fetched(CHECK, FetchResult({"web": content(1)}))[0] == {WEB}
+    assert sources.fetched(CHECK, task, FetchResult({"web": content(1)}))[0] == {WEB}
 
 
 def test_nothing_is_checked_for_nobody(sources: FollowedSources) -> None:
     """The last Bundle has left: the check ends, and what is known is forgotten."""
-    assert isinstance(sources.check_task(CHECK), CheckTask)
+    task = checking(sources)
     sources.leave(WEB)
     sources.follow(API, None)
     assert sources.check_task(CHECK) == NextWork(None)
-    assert sources.checked(CHECK, CheckResult(b"tip 1", is_new=True)) == (set(), NextWork(None))
+    assert sources.checked(CHECK, task, CheckResult(b"tip 1", is_new=True)) == (
+        set(),
+        NextWork(None),
+    )
     assert sources.state(WEB) is None
     assert sources.namespaces(CHECK) == ()
+
+
+def test_nothing_is_kept_of_what_began_for_others(sources: FollowedSources) -> None:
+    """All have left, and another Bundle follows the same reference: it has a check of its own."""
+    old = checking(sources)
+    assert sources.awaits(CHECK, old)
+    for key in (WEB, API):
+        sources.leave(key)
+    assert not sources.awaits(CHECK, old)
+    sources.follow(WEB, request("web"))
+    new = checking(sources)
+    assert not sources.awaits(CHECK, old)
+    assert sources.checked(CHECK, old, CheckResult(b"", problem=BROKEN)) == (set(), NextWork(None))
+    assert sources.awaits(CHECK, new)
+    sources.checked(CHECK, new, CheckResult(b"tip 1", is_new=True))
+    begun = fetching(sources)
+    sources.leave(WEB)
+    sources.follow(WEB, request("web"))
+    check(sources, b"tip 1")
+    own = fetching(sources)
+    assert sources.fetched(CHECK, begun, FetchResult(problem=BROKEN)) == (set(), NextWork(None))
+    assert sources.fetched(CHECK, own, FetchResult({"web": content(1)}))[0] == {WEB}
 
 
 def test_shortest_interval_counts(sources: FollowedSources) -> None:
@@ -385,8 +421,8 @@ def test_shortest_interval_counts(sources: FollowedSources) -> None:
     sources.follow(WEB, request("web", interval=10.0))
     sources.follow(API, request("api", interval=60.0))
     check(sources, b"tip 1")
-    assert sources.fetch_task(CHECK) is not None
-    due = sources.fetched(CHECK, FetchResult(FIRST))[1]
+    begun = fetching(sources)
+    due = sources.fetched(CHECK, begun, FetchResult(FIRST))[1]
     assert due.check_in == pytest.approx(10, rel=0.1)
 
 
@@ -397,8 +433,8 @@ def test_failed_checks_come_less_and_less_often() -> None:
     sources.follow(WEB, request("web", interval=60.0))
     delays = []
     for _ in range(8):
-        assert isinstance(sources.check_task(CHECK), CheckTask)
-        due = sources.checked(CHECK, CheckResult(b"", problem=BROKEN))[1]
+        task = checking(sources)
+        due = sources.checked(CHECK, task, CheckResult(b"", problem=BROKEN))[1]
         assert due.check_in is not None
         assert sources.check_task(CHECK) == due
         delays.append(due.check_in)
@@ -454,10 +490,9 @@ def test_longest_timeout_counts(sources: FollowedSources) -> None:
     """Otherwise a tenant with a short one would end the fetches of all others."""
     sources.follow(("evil", "web"), replace(request("web"), timeout=1.0))
     sources.leave(WEB)
-    task = sources.check_task(CHECK)
-    assert isinstance(task, CheckTask)
+    task = checking(sources)
     assert task.timeout == LONGEST_CHECK
-    sources.checked(CHECK, CheckResult(b"tip 1", is_new=True))
+    sources.checked(CHECK, task, CheckResult(b"tip 1", is_new=True))
     fetched = sources.fetch_task(CHECK)
     assert isinstance(fetched, FetchTask)
     assert fetched.timeout == 60.0
@@ -475,9 +510,9 @@ def test_nothing_is_checked_for_a_suspended_bundle(sources: FollowedSources) -> 
     """What is known of its source stays; it goes on where it was."""
     look(sources, b"tip 1", FIRST)
     sources.pause(WEB)
-    assert isinstance(sources.check_task(CHECK), CheckTask)
+    task = checking(sources)
     sources.pause(API)
-    assert sources.checked(CHECK, CheckResult(b"tip 1"))[1] == NextWork(None)
+    assert sources.checked(CHECK, task, CheckResult(b"tip 1"))[1] == NextWork(None)
     assert sources.check_task(CHECK) == NextWork(None)
     assert state(sources).content == content(1)
     assert sources.follow(API, request("api")) == NextWork(0.0)

@@ -181,18 +181,17 @@ def series(families: Sequence[Metric], changes: Change) -> list[dict[str, str]]:
     return found
 
 
-def alert(name: str, at: str, **labels: str) -> dict[str, Any]:
-    """Return what promtool expects of an alert; without labels that it is silent."""
+def alert(name: str, at: str, *fired: Mapping[str, str]) -> dict[str, Any]:
+    """Return what promtool expects of an alert: the labels of each that fires; it may be silent."""
+    rule = ALERTS[name]
     expected = []
-    if labels:
-        rule = ALERTS[name]
+    for labels in fired:
         told = dict(rule["annotations"])
         for key, value in labels.items():
             told = {
                 one: text.replace(f"{{{{ $labels.{key} }}}}", value) for one, text in told.items()
             }
-        named = {key: value for key, value in labels.items() if value}
-        expected = [{"exp_labels": {**named, **rule["labels"]}, "exp_annotations": told}]
+        expected.append({"exp_labels": {**labels, **rule["labels"]}, "exp_annotations": told})
     return {"eval_time": at, "alertname": name, "exp_alerts": expected}
 
 
@@ -207,13 +206,14 @@ def test_promtool_evaluates_every_expression(
     bundle = {
         one: {**names, "bundle": one} for one in ("good", "failing", "paused", "silent", "waiting")
     }
+    unready = [bundle[one] | {"type": "Ready"} for one in ("failing", "silent")]
     day: list[dict[str, Any]] = [
         alert("ApplypruneBundleNotReady", "10m"),
-        alert("ApplypruneBundleNotReady", "20m", **bundle["failing"], type="Ready"),
+        alert("ApplypruneBundleNotReady", "20m", *unready),
         alert("ApplypruneBundleWaitsForApproval", "50m"),
-        alert("ApplypruneBundleWaitsForApproval", "65m", **bundle["waiting"]),
+        alert("ApplypruneBundleWaitsForApproval", "65m", bundle["waiting"]),
         alert("ApplypruneBundleSuspended", "23h"),
-        alert("ApplypruneBundleSuspended", "25h", **bundle["paused"]),
+        alert("ApplypruneBundleSuspended", "25h", bundle["paused"]),
         *(
             alert(name, "2h")
             for name in (
@@ -254,19 +254,19 @@ def test_promtool_evaluates_every_expression(
         "values": "1x1600",
     }
     worse: list[dict[str, Any]] = [
-        alert("ApplypruneBundleStalled", "10m", **bundle["good"], type="Stalled"),
-        alert("ApplypruneBundleDrifted", "20m", **bundle["good"], type="Drifted"),
-        alert("ApplypruneBundleRevertsRepeatedly", "2h", **bundle["good"]),
-        alert("ApplypruneNobodyReconciles", "10m", nothing=""),
+        alert("ApplypruneBundleStalled", "10m", bundle["good"] | {"type": "Stalled"}),
+        alert("ApplypruneBundleDrifted", "20m", bundle["good"] | {"type": "Drifted"}),
+        alert("ApplypruneBundleRevertsRepeatedly", "2h", bundle["good"]),
+        alert("ApplypruneNobodyReconciles", "10m", {}),
         alert("ApplypruneUnhealthy", "1m"),
-        alert("ApplypruneUnhealthy", "2m", nothing=""),
-        alert("ApplypruneReplicasDisagree", "20m", nothing=""),
-        alert("ApplypruneReconcilesSlow", "1h", nothing=""),
-        alert("ApplypruneQueueLong", "20m", nothing=""),
-        alert("ApplypruneWatchesUsedUp", "40m", nothing=""),
-        alert("ApplypruneSourceChecksWait", "20m", nothing=""),
-        alert("ApplypruneSourceSilent", "20m", **bundle["silent"]),
-        alert("ApplypruneApiErrors", "30m", nothing=""),
+        alert("ApplypruneUnhealthy", "2m", {}),
+        alert("ApplypruneReplicasDisagree", "20m", {}),
+        alert("ApplypruneReconcilesSlow", "1h", {}),
+        alert("ApplypruneQueueLong", "20m", {}),
+        alert("ApplypruneWatchesUsedUp", "40m", {}),
+        alert("ApplypruneSourceChecksWait", "20m", {}),
+        alert("ApplypruneSourceSilent", "20m", bundle["silent"]),
+        alert("ApplypruneApiErrors", "30m", {}),
     ]
     recorded = [
         {"record": f"dashboard:query{number}", "expr": query}
@@ -291,7 +291,7 @@ def test_promtool_evaluates_every_expression(
         {
             "interval": "1m",
             "input_series": [],
-            "alert_rule_test": [alert("ApplypruneNobodyReconciles", "10m", nothing="")],
+            "alert_rule_test": [alert("ApplypruneNobodyReconciles", "10m", {})],
         },
     ]
     head = {"rule_files": [str(rules)], "evaluation_interval": "1m"}

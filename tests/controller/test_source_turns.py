@@ -24,6 +24,8 @@ from applyprune.sources.address import GitRef, GitSource
 from tests.support.clocks import ManualClock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from applyprune.controller.checker import Checker
     from applyprune.controller.reasons import Key
     from applyprune.controller.worker import WorkerHandle
@@ -40,7 +42,7 @@ class Played:
     answers: dict[bytes, tuple[float, CheckResult]]
     """By the pickle of each source; one that is not named answers at once."""
 
-    def check(self, task: CheckTask) -> CheckResult:
+    def check(self, task: CheckTask, _is_wanted: Callable[[], bool]) -> CheckResult:
         """Return the answer."""
         seconds, result = self.answers.get(task.remote, (0.0, CheckResult(b"tip", is_new=True)))
         self.clock.advance(seconds)
@@ -91,9 +93,10 @@ def taken(queue: WorkQueue) -> list[Key]:
 
 def fetch(sources: SourceDispatcher, check: str) -> None:
     """Fetch what a check has found."""
-    assert sources.followed.fetch_task(check) is not None
+    task = sources.followed.fetch_task(check)
+    assert task is not None
     content = SourceContent("tree", "artifact", "main@sha1:1")
-    _, due = sources.followed.fetched(check, FetchResult({"web": content}))
+    _, due = sources.followed.fetched(check, task, FetchResult({"web": content}))
     sources._queue(check, due)
 
 

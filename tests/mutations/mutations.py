@@ -2224,6 +2224,36 @@ MUTATIONS = (
         "test_sources_whose_fetch_was_too_slow_share_a_process",
     ),
     Mutation(
+        "the end of a check that nobody waits for",
+        ("unfollowed-check",),
+        "if .+:",
+        "if False:",
+        "tests/controller/test_ended_checks.py::"
+        "test_silent_sources_of_deleted_bundles_hold_no_place",
+    ),
+    Mutation(
+        "the drop of what was learned for others",
+        ("awaited-task",),
+        "return .+",
+        "return True",
+        "tests/controller/test_followed_sources.py::test_nothing_is_kept_of_what_began_for_others",
+    ),
+    Mutation(
+        "the limit of a server's silence",
+        ("silent-server",),
+        "if .+:",
+        "if False:",
+        "tests/sources/web/test_web.py::test_silent_server_differs_from_one_that_stops",
+    ),
+    Mutation(
+        "the limit of a Git server's silence",
+        ("silent-git-server",),
+        "return .+",
+        "return ()",
+        "tests/sources/git_server/test_bad_servers.py::"
+        "test_silent_server_is_named_within_the_patience",
+    ),
+    Mutation(
         "the end of a fetch that nobody needs",
         ("unfollowed-fetch",),
         "if .+:",

@@ -77,3 +77,33 @@ def silent_port() -> Iterator[int]:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
+
+
+class Silence:
+    """A host that accepts every connection and never says a word, but perhaps a first one."""
+
+    def __init__(self, greeting: bytes = b"") -> None:
+        self.greeting = greeting
+        self.held = 0
+        self.port = 0
+        self._lock = threading.Lock()
+
+    def serve(self, connection: socket.socket) -> None:
+        """Hold a connection until the other side has gone."""
+        with self._lock:
+            self.held += 1
+        try:
+            connection.sendall(self.greeting)
+            while connection.recv(65536):
+                pass
+        finally:
+            with self._lock:
+                self.held -= 1
+
+
+@contextlib.contextmanager
+def silent_host(greeting: bytes = b"") -> Iterator[Silence]:
+    """Yield a silent host on this machine."""
+    host = Silence(greeting)
+    with listening(host.serve) as host.port:
+        yield host

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import threading
 from typing import TYPE_CHECKING
 
 from tests.support import tls_site
 from tests.support.archives import packed
-from tests.support.listening import listening
+from tests.support.listening import silent_host
 from tests.support.objects import config_map, text
 from tests.support.processes import family, is_running, name_of
 from tests.support.remote_bundles import (
@@ -24,39 +22,11 @@ from tests.support.waiting import HANG, eventually
 from tests.support.workloads import Puppets, ready, workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.support.controller import Controller, Tenant
     from tests.support.git_servers import HttpsSite
-
-
-class Silence:
-    """A host that accepts every connection and never says a word."""
-
-    def __init__(self) -> None:
-        self.held = 0
-        self.port = 0
-        self._lock = threading.Lock()
-
-    def serve(self, connection: socket.socket) -> None:
-        """Hold a connection until the other side has gone."""
-        with self._lock:
-            self.held += 1
-        try:
-            while connection.recv(65536):
-                pass
-        finally:
-            with self._lock:
-                self.held -= 1
-
-
-@contextlib.contextmanager
-def silent_host() -> Iterator[Silence]:
-    """Yield a silent host on this machine."""
-    host = Silence()
-    with listening(host.serve) as host.port:
-        yield host
 
 
 def served(tenant: Tenant, git: HttpsSite, name: str, *values: str) -> None:
@@ -215,6 +185,35 @@ def test_dependency_is_ready_when_it_has_applied_the_commit(tenant: Tenant, git:
     third = repository.commit({"web/a.yaml": file_of("web", value="3")})
     tenant.applied("web", f"main@sha1:{third}")
     assert tenant.get("db")["status"]["source"]["revision"] == f"main@sha1:{second}"
+
+
+def test_forged_source_in_the_status_changes_nothing(
+    tenant: Tenant, new_tenant: Callable[[], Tenant], git: HttpsSite
+) -> None:
+    """Neither another tenant's content, nor one that is found in a time to come."""
+    victim = new_tenant()
+    git_credentials(victim, git)
+    git.repository("vault").commit({"a.yaml": file_of("vault")})
+    victim.bundle("web", source=git_source(git, "vault"), interval="1h")
+    victim.ready("web")
+    commit = git.repository().commit({"a.yaml": file_of("a")})
+    git_credentials(tenant, git)
+    tenant.bundle("web", source=git_source(git), interval="1h")
+    tenant.applied("web", f"main@sha1:{commit}")
+    live = tenant.get("web")
+    own, far = live["status"]["source"], "9999-12-31T23:59:59Z"
+    theirs = {**victim.get("web")["status"]["source"], "generation": own["generation"]}
+    for forged in (theirs, {**theirs, "checkedAt": far}, {**own, "content": "x", "checkedAt": far}):
+        status = {"status": {"replica": "another-1", "source": forged}}
+        path, kind = f"{tenant.bundle_path('web')}/status", "application/merge-patch+json"
+        assert tenant.api("PATCH", path, status, content_type=kind)[0] == 200
+        set_value(tenant, "a", "changed")
+        eventually(lambda: tenant.value("a") == "1", lambda: "the drift is set back")
+        eventually(
+            lambda: tenant.get("web")["status"]["source"]["content"] == own["content"],
+            lambda: "what was found is told again",
+        )
+    assert tenant.exists("vault") == [False]
 
 
 def test_older_check_replaces_no_newer_one(tenant: Tenant, git: HttpsSite) -> None:

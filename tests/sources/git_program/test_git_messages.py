@@ -51,6 +51,19 @@ def test_message_has_one_meaning(err: str, kind: type[InputError]) -> None:
     assert str(error).startswith("place: ")
 
 
+@pytest.mark.parametrize(
+    "err",
+    [
+        "fatal: unable to access '…': Operation too slow. Less than 1 bytes/sec transferred",
+        "Connection timed out during banner exchange\nfatal: Could not read from remote",
+    ],
+)
+def test_silence_of_a_server_is_named(err: str) -> None:
+    """By git over HTTPS, and by ssh: not as a host that cannot be reached."""
+    reason = "the server accepted the connection and sent nothing for 15 s"
+    assert failure(err, 128, "place").reason == reason
+
+
 def test_words_of_the_server_decide_nothing() -> None:
     """What it sends as a message is not what git says."""
     err = "remote: Authentication failed for you\nremote: No space left\nfatal: early EOF\n"

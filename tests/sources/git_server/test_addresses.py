@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,10 +13,11 @@ import pytest
 from applyprune.http import AddressRules
 from applyprune.sources.fetch import fetch_git
 from applyprune.sources.git_program import GitProgram
-from applyprune.sources.git_server import REMOTE, GitServer, find_ref
+from applyprune.sources.git_server import REMOTE, GitServer, find_ref, resolve
 from applyprune.sources.tree import AuthenticationFailed, Deadline, FetchFailed
 from tests.support.git_servers import HttpsSite, SshSite, git_site
 from tests.support.listening import silent_port
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,6 +57,22 @@ def test_metadata_is_never_asked(site: HttpsSite, host: str) -> None:
     source = replace(site.source(addresses=STRICT), url=f"https://{host}/latest/meta-data")
     with pytest.raises(FetchFailed, match="the URL leads to"):
         find_ref(source)
+
+
+def test_name_that_is_not_resolved_in_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing ends a resolver that waits for a silent name server."""
+    ended = threading.Event()
+
+    def waits(*_arguments: object, **_options: object) -> list[object]:
+        ended.wait()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", waits)
+    monkeypatch.setattr("applyprune.sources.git_server.NAMED_CONNECT_TIMEOUT", 0.2)
+    with pytest.raises(FetchFailed) as caught:
+        resolve("h.example", 443, "place", Deadline(HANG))
+    ended.set()
+    assert caught.value.reason == "the name of the server was not resolved in 0.2 s"
 
 
 def test_checked_address_is_the_one_that_git_uses(site: HttpsSite) -> None:

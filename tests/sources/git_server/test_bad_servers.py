@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.http import Patience
 from applyprune.sources.address import FoundRef
 from applyprune.sources.fetch import fetch_git
 from applyprune.sources.git_server import find_ref
 from applyprune.sources.git_store import GitStore
-from applyprune.sources.tree import ANONYMOUS, AuthenticationFailed, FetchFailed
+from applyprune.sources.tree import ANONYMOUS, AuthenticationFailed, Deadline, FetchFailed
 from tests.support.git_servers import HttpsSite, git_site
 from tests.support.listening import silent_port
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,6 +57,18 @@ def test_line_end_after_a_token_is_ignored(tmp_path: Path) -> None:
         site.repository().commit(FILES)
         credentials = replace(site.credentials, bearer_token=f"{SECRET}\n")
         assert find_ref(site.source(credentials=credentials)).commit
+
+
+def test_silent_server_is_named_within_the_patience(site: HttpsSite) -> None:
+    """Long before the time of the source: it has accepted the connection, and says no more."""
+    site.repository().commit(FILES)
+    site.hold = threading.Event()
+    try:
+        with pytest.raises(FetchFailed) as caught:
+            find_ref(site.source(), Deadline(2 * HANG, Patience(1.0)))
+    finally:
+        site.hold.set()
+    assert caught.value.reason == "the server accepted the connection and sent nothing for 15 s"
 
 
 def test_missing_repository_is_reported(site: HttpsSite) -> None:

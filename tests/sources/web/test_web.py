@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import threading
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +14,17 @@ import trustme
 
 from applyprune.clock import BOOT_CLOCK
 from applyprune.errors import InputError
-from applyprune.http import AddressRules
+from applyprune.http import SILENCE, AddressRules, Patience
 from applyprune.sources.tree import AuthenticationFailed, FetchFailed, SourceCredentials
 from applyprune.sources.web import MAX_TRIES, open_web
 from tests.support.clocks import ManualClock
-from tests.support.listening import silent_port
+from tests.support.listening import silent_host, silent_port
 from tests.support.tls_site import Answer, files_of, site
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from applyprune.clock import Clock
     from tests.support.tls_site import Call, Site
 
@@ -219,6 +224,57 @@ def test_dripping_server_times_out(web_site: Site) -> None:
     web_site.answers["/a"] = lambda _: Answer(body=bytes(1000), before_byte=drip)
     error = failure(f"{web_site.url}/a", web_site.ca, clock=clock)
     assert "sent no complete response in 600 s" in error.reason
+
+
+@contextmanager
+def stalling() -> Iterator[tuple[ManualClock, Callable[[], bool]]]:
+    """Yield a clock, and what stalls a server while the clock goes on."""
+    clock, ended = ManualClock(), threading.Event()
+
+    def passes() -> bool:
+        clock.advance(SILENCE)
+        return ended.is_set()
+
+    try:
+        yield clock, lambda: eventually(passes)
+    finally:
+        ended.set()
+
+
+def silence(site: Site, clock: Clock) -> str:
+    """Return why a reply cannot be read that is small, and waited for with patience."""
+    url, credentials = f"{site.url}/a", SourceCredentials(ca=site.ca)
+    patience = Patience(SILENCE)
+    with (
+        open_web(url, timeout=1e9, credentials=credentials, clock=clock, patience=patience) as web,
+        pytest.raises(FetchFailed) as caught,
+        web.request("GET", url) as reply,
+    ):
+        reply.read(2**20)
+    return caught.value.reason
+
+
+def test_silent_server_differs_from_one_that_stops(web_site: Site) -> None:
+    """By what is waited for patiently only: a long download may pause."""
+    host = web_site.host
+    with stalling() as (clock, stall):
+        web_site.answers["/a"] = lambda _: Answer(status=200 if stall() else 500)
+        assert (
+            silence(web_site, clock) == f"{host} accepted the connection and sent nothing for 15 s"
+        )
+    with stalling() as (clock, stall):
+        web_site.answers["/a"] = lambda _: Answer(body=b"x", before_byte=stall)
+        assert silence(web_site, clock) == f"{host} sent no more of its response for 15 s"
+
+
+def test_handshake_that_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as a response that is not complete, nor with the time of all of it."""
+    monkeypatch.setattr("applyprune.sources.web.CONNECT_TIMEOUT", 0.5)
+    with silent_host() as silent:
+        host = f"127.0.0.1:{silent.port}"
+        error = failure(f"https://{host}/a", trustme.CA().cert_pem.bytes())
+    text = f"{host} accepted the connection, and the TLS handshake took longer than 0.5 s"
+    assert error.reason == text
 
 
 def test_connection_is_kept_for_the_next_request(web_site: Site) -> None:

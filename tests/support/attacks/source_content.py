@@ -202,6 +202,20 @@ CONTENT: dict[str, SourceAttack] = {
     "tar: a record with another name": _tar(
         "record", member("a.yaml", b"x", records={"path": "../../x.yaml"})
     ),
+    "ignore: a file that hides the path": SourceAttack(
+        "PathNotFound", files={".sourceignore": "/web\n", "web/a.yaml": text(config_map("hidden"))}
+    ),
+    "ignore: costly patterns": SourceAttack(
+        "Applied: ",
+        files={
+            ".sourceignore": "\n".join(["*a" * 300 + "b", "**/a/" * 100 + "b", "[" * 500]),
+            f"web/{'a' * 200}.yaml": text(config_map("by-costly-patterns")),
+        },
+    ),
+    "ignore: a file of a million rules": SourceAttack(
+        "the file is too long",
+        files={".sourceignore": "a\n" * 2**20, "web/a.yaml": text(config_map("by-many-rules"))},
+    ),
     "bomb: gzip": SourceAttack("SourceTooLarge", source=archive("bomb.tar.gz"), prepare=_gzip),
     "bomb: a large file in a small pack": SourceAttack(
         "SourceTooLarge", files={"web/a.yaml": bytes(80 * 2**20)}

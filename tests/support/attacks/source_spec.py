@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _BANK = {"secretRef": {"name": f"{VICTIM}/bank"}}
 _WEAK = {"serviceAccountName": WEAK}
 _TRAP = f"https://{FORBIDDEN}:{{trap}}"
+_METADATA = "https://169.254.169.254/latest/meta-data"
 _REFUSED = "FetchFailed"
 _INVALID = "InvalidSpec"
 _CHALLENGE = 'Bearer realm="https://{host}:{port}/token",service="x"'
@@ -46,8 +47,12 @@ def _redirect(path: str, target: str) -> Callable[[Servers], None]:
     return _answer(path, answer)
 
 
-def _git_redirect(servers: Servers) -> None:
-    servers.git.redirects["/trap.git"] = f"https://{FORBIDDEN}:{servers.trap}/x.git"
+def _git_redirect(name: str, target: str) -> Callable[[Servers], None]:
+    def prepare(servers: Servers) -> None:
+        where = target.replace("{trap}", str(servers.trap))
+        servers.git.redirects[f"/{name}.git"] = f"{where}/x.git"
+
+    return prepare
 
 
 def _git_elsewhere(servers: Servers) -> None:
@@ -162,7 +167,15 @@ SPECS: dict[str, SourceAttack] = {
     "redirect: a repository to loopback": SourceAttack(
         _REFUSED,
         lambda servers: git(servers.git.url("trap"))(servers),
-        prepare=_git_redirect,
+        prepare=_git_redirect("trap", _TRAP),
+    ),
+    "redirect: a repository to the metadata of a cloud": SourceAttack(
+        "link-local",
+        lambda servers: git(servers.git.url("metadata"))(servers),
+        prepare=_git_redirect("metadata", _METADATA),
+    ),
+    "redirect: an archive to the metadata of a cloud": SourceAttack(
+        "link-local", archive("metadata.tar"), prepare=_redirect("/metadata.tar", _METADATA)
     ),
     "redirect: an archive to loopback": SourceAttack(
         _REFUSED,
@@ -183,6 +196,10 @@ SPECS: dict[str, SourceAttack] = {
         oci("evil/token", **LOGIN),
         prepare=_answer("/v2/evil/token/manifests/latest", _asks(FORBIDDEN)),
     ),
+    "ignore: costly patterns in the spec": SourceAttack(
+        "Applied: ", git(ignore="\n".join(["**/a*a*a*/" * 80 + "b"] * 15))
+    ),
+    "ignore: a long rule in the spec": SourceAttack(_INVALID, git(ignore="a" * 1001)),
     "leak: an archive that moved to another host": SourceAttack(
         "Applied: ", archive("moved.tar.gz", path="web", **LOGIN), prepare=_moved_archive
     ),
