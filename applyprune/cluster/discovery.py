@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
+from applyprune.cluster.messages import item_of, parts_of
 from applyprune.cluster.requests import JSON, for_document, schemas_path
 from applyprune.errors import AccessError, Unavailable, Unreachable
 from applyprune.model.live import Resource, ResourceMap, items, mapping
@@ -108,8 +109,6 @@ def is_ready(transport: Transport, within: float) -> bool:
 # it. Each is asked for by its ETag, not by the index of all: that is a second behind a changed CRD.
 
 
-_FORM = "fields-2"
-"""The compact form of the cached documents: change it with the keywords."""
 _WITHIN = 10.0
 _OF_CRDS = "Kubernetes CRD Swagger"
 """The title of what kube-apiserver writes for CRDs (apiextensions-apiserver's openapi/builder)."""
@@ -127,17 +126,27 @@ class GroupVersionDocument:
     """The plurals whose PATCH lists ``dryRun`` among its parameters."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A form in which documents are kept."""
+
+    name: str
+    unread: tuple[str, ...]
+    """The members of a document whose own members it reads one by one."""
+    of: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
 def read_openapi(
     transport: Transport, server: str, cache: Path | None, resource: Resource
 ) -> GroupVersionDocument:
     """Return the document of a resource's group version; raises AccessError."""
     path = schemas_path(resource)
     try:
-        found = read_document(
-            transport, server, path, cache, part=_compact, form=_FORM, within=_WITHIN
-        )
+        found = read_document(transport, server, path, cache, form=_COMPACT, within=_WITHIN)
     except RecursionError:
         raise Unavailable(f"{path} is nested too deeply", code=200) from None
+    except ValueError:
+        raise Unavailable(f"{path} has a part that is not JSON", code=200) from None
     dry_runs = found.get("dryRuns")
     return GroupVersionDocument(
         mapping(found.get("schemas")),
@@ -147,20 +156,27 @@ def read_openapi(
 
 
 def _compact(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    schemas = mapping(mapping(document.get("components")).get("schemas"))
+    # One after the other: parsed, a whole document takes ten times the memory of its text.
+    schemas = mapping(parts_of(mapping(document.get("components")).get("schemas")))
     return {
-        "schemas": {name: _reduced(schema) for name, schema in schemas.items()},
+        "schemas": {name: _reduced(item_of(schema)) for name, schema in schemas.items()},
         "isOfCrds": mapping(document.get("info")).get("title") == _OF_CRDS,
         "dryRuns": sorted(set(_dry_runs(mapping(document.get("paths"))))),
     }
+
+
+_COMPACT = _Form("fields-2", ("components", "paths"), _compact)
+"""The name must change with the keywords."""
 
 
 def _dry_runs(paths: Mapping[str, Any]) -> Iterator[str]:
     """Yield the plural of each path of an object whose PATCH lists ``dryRun``."""
     for path, methods in paths.items():
         plural, _, name = path.rpartition("/")
-        given = items(mapping(methods), "patch", "parameters")
-        if name == "{name}" and any(map(_is_dry_run, given)):
+        if name != "{name}":
+            continue
+        given = items(mapping(item_of(methods)), "patch", "parameters")
+        if any(map(_is_dry_run, given)):
             yield plural.rpartition("/")[2]
 
 
@@ -198,23 +214,23 @@ def read_document(
     cache: Path | None,
     *,
     accept: str = JSON,
-    part: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
-    form: str = "",
+    form: _Form | None = None,
     within: float | None = None,
 ) -> Mapping[str, Any]:
     """Return a document as the server publishes it now; raises AccessError.
 
-    ``cache`` is a folder for earlier responses; None means no cache. With ``part``, only that part
-    of a response is kept and returned; ``form`` names what ``part`` returns. ``within`` is in
-    seconds and limits all tries together.
+    ``cache`` is a folder for earlier responses; None means no cache. With a ``form``, only that is
+    kept and returned. ``within`` is in seconds and limits all tries together.
     """
-    kept = _CachedDocument(cache, " ".join(filter(None, (server, path, form))))
+    kept = _CachedDocument(cache, " ".join((server, path, *([form.name] if form else []))))
     etag, before = kept.read()
     headers = (("If-None-Match", etag),) if etag else ()
-    reply = transport.send(for_document(path, accept=accept, headers=headers, within=within))
+    unread = form.unread if form else ()
+    request = for_document(path, accept=accept, headers=headers, within=within, unread=unread)
+    reply = transport.send(request)
     if reply.status == 304 and before is not None:
         return before
-    document = part(reply.body) if part else reply.body
+    document = form.of(reply.body) if form else reply.body
     kept.write(reply.headers.get("ETag", ""), document)
     return document
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -74,8 +74,8 @@ class ApiRequest:
     """Gets the texts of the Warning headers of each reply, also of a refusal."""
     max_bytes: int = MAX_REPLY
     """How many bytes the body of the reply may have."""
-    is_list: bool = False
-    """Whether the body is a list: each of its items stays text until somebody reads it."""
+    unread: tuple[str, ...] = ()
+    """Members of the body whose own items or members stay text until somebody reads each."""
     budget: RetryBudget | None = None
     """The time for retries that it shares with the other requests of its run."""
 
@@ -239,36 +239,44 @@ def read_body(response: BaseHTTPResponse, client: ClientContext, most: int = MAX
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def parsed(raw: bytes, response: BaseHTTPResponse, *, is_list: bool) -> dict[str, Any] | None:
+def parsed(
+    raw: bytes, response: BaseHTTPResponse, unread: Collection[str]
+) -> dict[str, Any] | None:
     """Return the body as a JSON object; None when it is not one or is encoded."""
     if response.headers.get("Content-Encoding", "identity") != "identity":
         return None
-    return json_list(raw) if is_list else json_object(raw)
+    return json_parts(raw, unread) if unread else json_object(raw)
 
 
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
+_CONTAINERS: Mapping[bytes, msgspec.json.Decoder[Any]] = {b"[": _ITEMS, b"{": _PARTS}
 
 
-def json_list(raw: bytes) -> dict[str, Any] | None:
-    """Parse bytes as a JSON object whose ``items`` are for ``item_of``; None when they are not one.
+def json_parts(raw: bytes, unread: Collection[str]) -> dict[str, Any] | None:
+    """Parse bytes as a JSON object, with ``parts_of`` some members; None when they are not one.
 
     A page of 500 objects takes several megabytes when it is parsed, and its text a tenth of that.
     """
     try:
-        parts = _PARTS.decode(raw)
-        items = parts.pop("items", None)
-        body = {key: decode(bytes(part)) for key, part in parts.items()}
-        if items is not None:
-            is_list = bytes(memoryview(items)[:1]) == b"["
-            body["items"] = _ITEMS.decode(items) if is_list else decode(bytes(items))
+        return {
+            key: parts_of(part) if key in unread else decode(bytes(part))
+            for key, part in _PARTS.decode(raw).items()
+        }
     except (msgspec.DecodeError, ValueError, RecursionError):
         return json_object(raw)
-    return body
+
+
+def parts_of(value: object) -> Any:
+    """Return a list or object that is text, with its items or members for ``item_of``."""
+    if not isinstance(value, msgspec.Raw):
+        return value
+    decoder = _CONTAINERS.get(bytes(memoryview(value)[:1]))
+    return decode(bytes(value)) if decoder is None else decoder.decode(value)
 
 
 def item_of(item: object) -> Any:
-    """Return an item of ``json_list``, parsed now; raise ValueError or RecursionError."""
+    """Return a part of ``parts_of``, parsed now; raise ValueError or RecursionError."""
     return json_value(bytes(item)) if isinstance(item, msgspec.Raw) else item
 
 

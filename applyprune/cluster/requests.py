@@ -165,7 +165,7 @@ def for_page(
 ) -> ApiRequest:
     """Return a request for a page of a list, which may have ``max_bytes``."""
     page = for_collection("GET", resource, namespace, query=query, accept=accept, within=within)
-    return replace(page, max_bytes=max_bytes, is_list=True)
+    return replace(page, max_bytes=max_bytes, unread=("items",))
 
 
 _LOG_WITHIN = 10.0
@@ -204,6 +204,7 @@ def for_document(
     headers: tuple[tuple[str, str], ...] = (),
     expected: bytes = b"",
     within: float | None = None,
+    unread: tuple[str, ...] = (),
 ) -> ApiRequest:
     """Return a GET of a document that the server publishes: version, discovery, OpenAPI, health.
 
@@ -217,6 +218,7 @@ def for_document(
         expected=expected,
         timeout=within or _TIMEOUT,
         within=within or None,
+        unread=unread,
     )
 
 

@@ -360,7 +360,7 @@ class Transport:
         if self._client.hidden and response.status >= _FIRST_FAILURE:  # guard: quoted-token
             raw = self._client.masked(raw.decode("utf-8", "replace")).encode()
             headers = HTTPHeaderDict({k: self._client.masked(v) for k, v in headers.items()})
-        body = parsed(raw, response, is_list=request.is_list)
+        body = parsed(raw, response, request.unread)
         return RawResponse(response.status, headers, raw, body)
 
     def _server_pool(self, identity: Identity) -> ServerPool:

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 import uuid
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from applyprune.cluster.access import ClusterAccess
+    from applyprune.system.fork_server import ForkServer
 
 _LONGEST_NODE = 200
 _LONG = 3600.0
@@ -59,6 +60,8 @@ def serve(settings: ControllerSettings, cancellation: Cancellation) -> int:
     metrics = Metrics()
     identity = new_identity(platform.node())
     with ExitStack() as ends:
+        context = ends.enter_context(closing(worker_context()))
+        context.begin()  # before anything starts a thread
         transport = Transport(
             settings.access,
             pool_size=settings.workers + 4,
@@ -70,8 +73,7 @@ def serve(settings: ControllerSettings, cancellation: Cancellation) -> int:
         cache = ends.enter_context(own_cache_folder())  # without it, only time is lost
         client = KubernetesClient(transport, settings.access.server, cache=cache)
         _check_crd(client, settings)
-        service = _Process(settings, identity, cancellation, metrics, client, cache)
-        # Whatever ends this process: Python waits for the processes that it has started.
+        service = _Process(settings, identity, cancellation, metrics, client, cache, context)
         ends.callback(service.dispatcher.kill)
         address = ends.enter_context(serving(settings.listen, metrics, service.probes))
         listens = f"{address[0]}:{address[1]}"
@@ -138,6 +140,7 @@ class _Process:
     metrics: Metrics
     client: KubernetesClient
     cache: Path | None
+    context: ForkServer
     queue: WorkQueue = field(init=False)
     watches: Watches = field(init=False)
     dispatcher: Dispatcher = field(init=False)
@@ -154,7 +157,7 @@ class _Process:
             self.queue, self.client, settings.access, self.identity, settings.namespaces
         )
         bundles = BundleObjects(self.client)
-        context = worker_context()
+        context = self.context
         worker = WorkerSettings(
             settings.access,
             self.cache,

@@ -41,7 +41,7 @@ from applyprune.controller.task import (
 from applyprune.errors import ApplypruneError, problems_of
 from applyprune.http import AddressRules
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.system.fork_server import Connection, ForkedProcess, ForkServer, fork_server
+from applyprune.system.fork_server import UNKNOWN, Connection, ForkedProcess, ForkServer
 from applyprune.system.processes import ProcessResource, kill, lower_limit
 from applyprune.values import dataclass, field
 
@@ -174,10 +174,7 @@ def work(connection: Connection, settings: WorkerSettings) -> None:
 
 
 def begin_process(settings: WorkerSettings) -> None:
-    """Prepare this process for its work: it has no signals, no core, and a log of its own."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # A signal to the whole group is the parent's to handle.
-        signal.signal(number, signal.SIG_IGN)
+    """Prepare this process for its work: it has no core, and a log of its own."""
     be_first_victim()
     write_no_core()
     if settings.cache is not None:
@@ -395,20 +392,16 @@ def _of_status(name: str) -> int | None:
 
 _START = 60.0
 """Seconds in which a worker must have started."""
-_UNKNOWN = 255
-"""The exit code of a process whose end nobody sees: the process that has forked it is gone."""
 _MOST_RESIDENT = 160 * MIB
 """Bytes beyond which an idle worker is replaced: memory of a large Bundle does not come back."""
 _JOIN = 5.0
 _MOST_MESSAGES = 100
 """Messages about one task, at most: a worker that reads none must not hold up its parent."""
-# Of all handles, because multiprocessing looks at all of its processes when it starts one.
-_PROCESSES = Lock()
 
 
 def worker_context() -> ForkServer:
     """Return the context that starts workers: each is a copy of a process with all modules."""
-    return fork_server("applyprune.controller.worker_preload")
+    return ForkServer("applyprune.controller.worker_preload")
 
 
 @dataclass(slots=True)
@@ -455,24 +448,10 @@ class WorkerHandle:
             )
 
     def _launch(self) -> Connection:
-        ours, theirs = self.context.Pipe()
-        try:
-            with _PROCESSES:
-                process = self.context.Process(
-                    target=self.target,
-                    args=(theirs, self.settings),
-                    name="applyprune-worker",
-                    daemon=True,
-                )
-                process.start()
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
+        process, connection = self.context.start(self.target, self.settings)
         with self._lock:
-            self._process, self._connection = process, ours
-        return ours
+            self._process, self._connection = process, connection
+        return connection
 
     def reconcile(self, task: Task) -> Reconciled:
         """Reconcile a Bundle; raises LimitExceeded if the process had to be ended.
@@ -562,8 +541,7 @@ class WorkerHandle:
     def kill(self) -> None:
         with self._lock:
             if self._process is not None:
-                with _PROCESSES:
-                    _kill(self._process)
+                _kill(self._process)
 
     @property
     def connection(self) -> Connection | None:
@@ -591,18 +569,15 @@ class WorkerHandle:
         if process is None:
             return None
         if not wait([process.sentinel], seconds):
-            with _PROCESSES:
-                _kill(process)
+            _kill(process)
             wait([process.sentinel], _JOIN)
-        with _PROCESSES:
-            code = process.exitcode
-            if code is not None:
-                process.close()
+        code = process.exitcode
+        process.close()
         return code
 
 
 def _kill(process: ForkedProcess) -> None:
-    if process.exitcode in {None, _UNKNOWN} and process.pid is not None:
+    if process.exitcode in {None, UNKNOWN}:
         with suppress(ProcessLookupError):
             kill(process.pid)
 

@@ -1,30 +1,271 @@
-"""A process that loads modules once, and whose copies start with them."""
+"""A process that has loaded modules once, and whose copies start with them: they share its memory.
+
+It is a copy itself of the process that wants them, if that begins early enough: a copy of a process
+with several threads has locks that nobody opens. Else, and after its death, it starts anew.
+"""
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
-from multiprocessing import get_context
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from importlib import import_module
+from multiprocessing.connection import wait
+from threading import Lock, active_count
+from typing import Any, NoReturn, TypeAlias
+
+from applyprune.values import dataclass, field
 
 if sys.platform == "win32":
     from multiprocessing.connection import PipeConnection as Connection
-    from multiprocessing.context import SpawnContext as ForkServer
-    from multiprocessing.context import SpawnProcess as ForkedProcess
+else:
+    import select
+    import signal
+    import socket
+    import traceback
+    from multiprocessing.connection import Connection
 
-    def fork_server(module: str) -> ForkServer:
-        """Return a context whose processes load everything again: Windows copies no process."""
-        del module
-        return get_context("spawn")
+__all__ = ["UNKNOWN", "Connection", "ForkServer", "ForkedProcess"]
+
+UNKNOWN = 255
+"""The exit code of a process whose end nobody has seen: the process that has forked it is gone."""
+_NUMBER = 8
+"""Bytes of each number in a report: the process ID, and later the exit code."""
+_CYCLES = (700, 10, 10)
+"""The thresholds of Python itself, most of whose versions have these."""
+_FORKS: bool = sys.platform == "linux"
+"""Whether a process may go on as a copy: on macOS, its libraries may not bear it."""
+
+Target: TypeAlias = Callable[..., None]
+"""What a copy does, with its connection and the arguments; it can be pickled by its name."""
+
+
+@dataclass(slots=True)
+class ForkedProcess:
+    """A copy; it ends with the code 1 if its target raises, and 0 if that returns."""
+
+    pid: int
+    sentinel: int
+    """A file that can be read once it has ended."""
+    _code: int | None = None
+
+    @property
+    def exitcode(self) -> int | None:
+        """Return its exit code, or the negative number of the signal; None while it runs."""
+        if self._code is None and wait([self.sentinel], 0):
+            code = _read(self.sentinel)
+            self._code = UNKNOWN if code is None else code
+        return self._code
+
+    def close(self) -> None:
+        os.close(self.sentinel)
+
+
+def _read(file: int) -> int | None:
+    data = os.read(file, _NUMBER)
+    return int.from_bytes(data, "little", signed=True) if len(data) == _NUMBER else None
+
+
+if sys.platform == "win32":
+
+    class ForkServer:
+        """Windows copies no process."""
+
+        def __init__(self, module: str) -> None:
+            """Remember nothing."""
+
+        def begin(self) -> None:
+            """Do nothing."""
+
+        def close(self) -> None:
+            """Do nothing."""
+
+        def start(self, target: Target, *args: object) -> tuple[ForkedProcess, Connection]:
+            del target, args
+            raise OSError("Windows copies no process")
 
 else:
-    from multiprocessing.connection import Connection
-    from multiprocessing.context import ForkServerContext as ForkServer
-    from multiprocessing.context import ForkServerProcess as ForkedProcess
 
-    def fork_server(module: str) -> ForkServer:
-        """Return the context of a process that has loaded a module and all that it imports."""
-        context = get_context("forkserver")
-        context.set_forkserver_preload([module])
-        return context
+    @dataclass(slots=True)
+    class ForkServer:
+        """Starts the process, and copies of it; thread-safe."""
 
+        module: str
+        """The module that imports all others which the copies need."""
+        _lifeline: socket.socket | None = None
+        """Its end is the end of the process, and of this one for that."""
+        _pid: int = 0
+        _lock: Lock = field(default_factory=Lock)
 
-__all__ = ["Connection", "ForkServer", "ForkedProcess", "fork_server"]
+        def begin(self) -> None:
+            """Load the modules, and become two processes: the other one forks the copies.
+
+            This one must have no thread yet, and no file open that the copies must not have. Where
+            no such copy may be made, the first use starts the process.
+            """
+            if not _FORKS or active_count() > 1:  # guard: fork-without-threads
+                return
+            _load(self.module)
+            self._lifeline, theirs = socket.socketpair()
+            self._pid = os.fork()
+            if not self._pid:
+                self._lifeline.close()
+                _serve(theirs)
+            theirs.close()
+
+        def close(self) -> None:
+            """End the process; its copies end with their connections."""
+            with self._lock:
+                if self._lifeline is not None:
+                    self._lifeline.close()
+                    self._lifeline = None
+
+        def start(self, target: Target, *args: object) -> tuple[ForkedProcess, Connection]:
+            """Start a copy; return it with the other end of its connection. Raises OSError."""
+            with ExitStack() as unless_started:
+                result, report = os.pipe()
+                unless_started.callback(os.close, result)
+                ours, theirs = socket.socketpair()
+                connection = Connection(ours.detach())
+                unless_started.callback(connection.close)
+                try:
+                    with self._lock:
+                        socket.send_fds(self._running(), [b"+"], [theirs.fileno(), report])
+                finally:
+                    theirs.close()
+                    os.close(report)
+                pid = _read(result)
+                if pid is None:
+                    raise ChildProcessError("no process can be forked")
+                connection.send((target, args))
+                unless_started.pop_all()
+            return ForkedProcess(pid, result), connection
+
+        def _running(self) -> socket.socket:
+            """Return the connection to the process, which is started if it does not run."""
+            if self._lifeline is not None:
+                if not wait([self._lifeline], 0):
+                    return self._lifeline
+                self._lifeline.close()
+                self._lifeline = None
+                os.waitpid(self._pid, 0)
+            ours, theirs = socket.socketpair()
+            # Their end is its standard input: every other file is closed.
+            files = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)]
+            code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; "
+            command = [sys.executable, "-P", "-c", f"{code}main({self.module!r})"]
+            with theirs:
+                try:
+                    self._pid = os.posix_spawn(command[0], command, os.environ, file_actions=files)
+                except BaseException:
+                    ours.close()
+                    raise
+            self._lifeline = ours
+            return ours
+
+    # The process.
+
+    def main(module: str) -> NoReturn:
+        """Be the process, for one that has its lifeline at our standard input."""
+        lifeline = socket.socket(fileno=os.dup(0))
+        _load(module)
+        _serve(lifeline)
+
+    def _load(module: str) -> None:
+        import_module(module)
+        # A process that lives long must look for cycles more often than a command does.
+        gc.set_threshold(*_CYCLES)  # guard: cycles-of-copies
+        # The copies share these pages as long as no collection of theirs writes to them.
+        gc.collect()
+        gc.freeze()
+
+    def _serve(lifeline: socket.socket) -> NoReturn:
+        """Start a copy for each request, and report its end, until the parent has gone."""
+        code = 1
+        try:
+            # A signal to the whole group is the parent's to handle.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, 0)
+            os.close(nothing)
+            _serve_all(lifeline)
+            code = 0
+        except Exception:  # noqa: BLE001
+            traceback.print_exc()
+        finally:
+            # Whatever the parent does at its own end, this copy of it does not.
+            os._exit(code)
+
+    def _serve_all(lifeline: socket.socket) -> None:
+        woken, waker = socket.socketpair()
+        waker.setblocking(False)  # noqa: FBT003 - the function has no other form
+        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        # Without a handler, the signal wakes nothing.
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        reports: dict[int, int] = {}
+        while True:
+            ready, _, _ = select.select([lifeline, woken], [], [])
+            if woken in ready:
+                woken.recv(4096)
+                _report_ended(reports)
+            if lifeline not in ready:
+                continue
+            asked, files, _, _ = socket.recv_fds(lifeline, 1, 2)
+            if not asked:
+                return
+            connection, report = files
+            try:
+                pid = os.fork()
+            except OSError:
+                pid = -1  # the closed report says so
+            if not pid:
+                _run(connection, [lifeline, woken, waker], [report, *reports.values()])
+            os.close(connection)
+            if pid < 0:
+                os.close(report)
+                continue
+            reports[pid] = report
+            _report(report, pid)
+
+    def _report_ended(reports: dict[int, int]) -> None:
+        while reports:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            report = reports.pop(pid)
+            _report(report, os.waitstatus_to_exitcode(status))
+            os.close(report)
+
+    def _report(file: int, number: int) -> None:
+        with suppress(OSError):  # nobody reads it any more
+            os.write(file, number.to_bytes(_NUMBER, "little", signed=True))
+
+    # A copy.
+
+    def _run(connection: int, sockets: list[socket.socket], files: list[int]) -> NoReturn:
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for one in sockets:
+                one.close()
+            for file in files:
+                os.close(file)
+            ours = Connection(connection)
+            given: tuple[Target, tuple[Any, ...]] = ours.recv()
+            target, args = given
+            target(ours, *args)
+            code = 0
+        except EOFError:
+            pass  # the parent is gone
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+        except BaseException:  # noqa: BLE001
+            traceback.print_exc()
+        finally:
+            with suppress(OSError, ValueError):
+                sys.stderr.flush()
+            os._exit(code)

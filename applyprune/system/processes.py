@@ -250,21 +250,25 @@ else:
 # for the network. So a small process waits for the end of a pipe, which the kernel closes.
 
 
-# Each line of its input is + or - and a process group.
+# Each line of its input is + or - and a process group. A shell, which is everywhere and small: many
+# of them may wait at once.
 _PROGRAM = """
-import os, signal, sys
-groups, rest = set(), b""
-while data := os.read(0, 65536):
-    *lines, rest = (rest + data).split(b"\\n")
-    for line in lines:
-        (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))
-for group in groups:
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except OSError:
-        pass
-import shutil
-shutil.rmtree(sys.argv[1], ignore_errors=True)
+groups=
+while read -r sign group; do
+    if [ "$sign" = + ]; then
+        groups="$groups $group"
+        continue
+    fi
+    left=
+    for one in $groups; do
+        [ "$one" = "$group" ] || left="$left $one"
+    done
+    groups=$left
+done
+for group in $groups; do
+    kill -s KILL -- "-$group"
+done
+rm -rf -- "$1"
 """
 
 
@@ -287,13 +291,14 @@ class ProcessGuard:
     def __init__(self, folder: Path) -> None:
         """Start it; ``folder`` is removed at the end."""
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _PROGRAM, str(folder)],
+            ["/bin/sh", "-c", _PROGRAM, "sh", str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
             cwd="/",
-            env={},
+            # The system's own programs first; some systems have theirs elsewhere.
+            env={"PATH": f"{os.defpath}:{os.environ.get('PATH', os.defpath)}"},
         )
 
     def __enter__(self) -> Self:
@@ -313,7 +318,7 @@ class ProcessGuard:
 
     def add(self, group: int) -> None:
         """Have a process group killed when this process ends."""
-        self._say(f"+{group}\n")
+        self._say(f"+ {group}\n")
 
     def end(self, process: subprocess.Popen[bytes]) -> None:
         """Kill the group of a process that was added, and wait for the process.
@@ -323,7 +328,7 @@ class ProcessGuard:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill_group(process.pid)
         with contextlib.suppress(OSError):
-            self._say(f"-{process.pid}\n")
+            self._say(f"- {process.pid}\n")
         process.wait()
 
     def _say(self, line: str) -> None:

@@ -157,6 +157,13 @@ def test_odd_schemas_are_kept_as_they_are(client: KubernetesClient, proxy: Fault
             client.schemas(DEPLOYMENTS)
 
 
+def test_part_that_is_not_json_is_an_error(client: KubernetesClient, proxy: FaultProxy) -> None:
+    """It is seen where it is read: the parts of a large document are read one by one."""
+    proxy.rule = _answer(b'{"components":{"schemas":{"a":"\xff"}}}')
+    with pytest.raises(ApiError, match="a part that is not JSON"):
+        client.schemas(CONFIG_MAPS)
+
+
 def test_refused_document_is_an_error(client: KubernetesClient, proxy: FaultProxy) -> None:
     """The caller says that nothing was checked."""
     proxy.rule = always(faults.answer(403))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,18 +37,21 @@ ALONE = Replica("alone")
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
     """A factory of dispatchers with one worker, and a server at whose port nobody listens."""
-    with client_of_no_server(tmp_path) as (access, client):
+    with (
+        client_of_no_server(tmp_path) as (access, client),
+        closing(worker_context()) as context,
+    ):
         bundles = BundleObjects(client)
         made: list[Dispatcher] = []
 
         def new(clock: Clock, *, level: str = "error") -> Dispatcher:
             queue = WorkQueue(workers=1, min_gap=0, clock=clock)
             settings = WorkerSettings(access, None, "test", level, WorkerLimits())
-            handle = WorkerHandle(worker_context(), settings)
+            handle = WorkerHandle(context, settings)
             watches = Watches(queue, client, access, "test")
             reporter = Reporter(bundles, EventRecorder(client), ALONE.name)
             share = Share(ALONE, (ALONE,))
-            checker = Checker(WorkerHandle(worker_context(), settings, check_sources))
+            checker = Checker(WorkerHandle(context, settings, check_sources))
             sources = SourceDispatcher(queue, checker, ())
             one = Dispatcher(
                 queue, watches, Metrics(), bundles, reporter, (handle,), share, sources

@@ -28,12 +28,13 @@ from applyprune.controller.worker import (
     WorkerUnavailable,
     worker_context,
 )
-from tests.support.processes import children, is_running, name_of, threads_of
+from tests.support.processes import children, is_running
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from multiprocessing.context import ForkServerContext
+
+    from applyprune.system.fork_server import ForkServer
 
     Make = Callable[..., WorkerHandle]
 
@@ -42,9 +43,10 @@ QUICK = WorkerLimits(time=0.5, grace=0.5)
 
 
 @pytest.fixture(scope="module")
-def context() -> ForkServerContext:
+def context() -> Iterator[ForkServer]:
     """The context of all handles, as in a controller."""
-    return worker_context()
+    with closing(worker_context()) as one:
+        yield one
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ def silent() -> Iterator[socket.socket]:
 
 
 @pytest.fixture
-def make(context: ForkServerContext, silent: socket.socket, tmp_path: Path) -> Iterator[Make]:
+def make(context: ForkServer, silent: socket.socket, tmp_path: Path) -> Iterator[Make]:
     """A factory of handles; their workers are killed at the end."""
     handles: list[WorkerHandle] = []
 
@@ -156,20 +158,6 @@ def test_worker_that_ends_at_its_start_blames_nobody(make: Make) -> None:
         handle.start()
     with pytest.raises(WorkerUnavailable):
         handle.reconcile(TASK)
-
-
-def test_process_that_forks_has_one_thread_and_outlives_a_signal(make: Make) -> None:
-    """A fork of more than one thread copies locks that nobody will open."""
-    handle = make(WorkerLimits(), listens=False)
-    handle.start()
-    (server,) = (one for one in children(os.getpid()) if pid_of(handle) in children(one))
-    assert "forkserver" in name_of(server)
-    assert threads_of(server) == 1
-    for one in (server, pid_of(handle)):
-        os.kill(one, signal.SIGTERM)
-        os.kill(one, signal.SIGINT)
-    handle.reconcile(TASK)
-    assert is_running(server)
 
 
 def test_workers_are_started_when_the_process_that_forks_was_killed(make: Make) -> None:

@@ -116,7 +116,7 @@ def test_msgspec_is_used_in_few_places() -> None:
 
 
 USERS_OF_MSGSPEC = ("cluster.messages", "values")
-"""``json_list`` leaves items as text."""
+"""``json_parts`` leaves parts as text."""
 
 
 @pytest.mark.parametrize("name", STANDARD_LIBRARY_ONLY)

@@ -2661,6 +2661,22 @@ MUTATIONS = (
         f"{_HANDLE}test_worker_may_use_no_more_time",
     ),
     Mutation(
+        "the copy that is made of a process without threads only",
+        ("fork-without-threads",),
+        r" or active_count\(\) > 1",
+        "",
+        "tests/system/processes/test_fork_server.py::"
+        "test_process_is_a_copy_of_one_without_threads_and_ends_with_it",
+    ),
+    Mutation(
+        "the cycles that a copy of a command looks for",
+        ("cycles-of-copies",),
+        ".+",
+        "pass",
+        "tests/system/processes/test_fork_server.py::"
+        "test_process_is_a_copy_of_one_without_threads_and_ends_with_it",
+    ),
+    Mutation(
         "the worker that must have started before a Bundle is taken",
         ("started-worker",),
         "self.+? and ",

@@ -47,7 +47,7 @@ NO_NAMES = {
             "setpgid",
         ),
         *("setsid", "setuid", "statvfs", "sysconf", "uname", "O_CLOEXEC", "O_DIRECTORY"),
-        *("O_NOCTTY", "O_NOFOLLOW", "O_NONBLOCK"),
+        *("O_NOCTTY", "O_NOFOLLOW", "O_NONBLOCK", "POSIX_SPAWN_DUP2", "posix_spawn"),
     ),
     signal: (
         *("SIGALRM", "SIGCHLD", "SIGCONT", "SIGHUP", "SIGKILL", "SIGPIPE", "SIGQUIT", "SIGSTOP"),

@@ -14,6 +14,7 @@ import pytest
 from applyprune.clock import CLOCK
 from applyprune.system.processes import ProcessLimits, TooMuchOutput, run_program
 from tests.support.home import processes_with
+from tests.support.processes import is_running
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -117,6 +118,45 @@ def test_program_dies_with_a_caller_that_is_killed(tmp_path: Path) -> None:
         eventually(lambda: len(_running(tmp_path)) == 2, lambda: "the program")
         caller.send_signal(signal.SIGKILL)
     eventually(lambda: processes_with(tmp_path) == {}, lambda: "its end")
+
+
+# Three programs that start another one each: the guard is told of two, and one of these has ended.
+_KILLED = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from applyprune.system.processes import ProcessGuard
+with ProcessGuard(Path(sys.argv[1])) as guard:
+    def start(name):
+        command = ["sh", "-c", f"sh -c 'sleep 3600; true' {name} & wait"]
+        return subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
+    ended, killed, other = (start(name) for name in sys.argv[2:])
+    guard.add(ended.pid)
+    guard.add(killed.pid)
+    guard.end(ended)
+    print(killed.pid, other.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_guard_ends_what_a_killed_process_has_left(tmp_path: Path) -> None:
+    """Its folder, and the groups that the guard was told of: no other, whose number may be new."""
+    folder = tmp_path / "a 'folder' of *"
+    (folder / "one" / "two").mkdir(parents=True)
+    (folder / "one" / "two" / ".file").touch(mode=0o400)
+    names = [str(tmp_path / name) for name in ("ended", "killed", "other")]
+    command = [sys.executable, "-c", _KILLED, str(folder), *names]
+    caller = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    assert caller.returncode == -signal.SIGKILL
+    killed, other = map(int, caller.stdout.split())
+    eventually(lambda: not folder.exists(), lambda: "the removal of the folder")
+    try:
+        assert not is_running(killed)
+        assert len(processes_with(tmp_path / "other")) == 2
+        eventually(
+            lambda: len(processes_with(tmp_path)) == 2, lambda: str(processes_with(tmp_path))
+        )
+    finally:
+        os.killpg(other, signal.SIGKILL)
 
 
 def _running(folder: Path) -> list[str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.components import Components
     from tests.support.controller import Tenant
 
-PROGRAMS = ("git ", "git-remote-https", "ssh ", "sleep 301", "sleep 302", "forkserver")
+PROGRAMS = ("git ", "git-remote-https", "ssh ", "sleep 301", "sleep 302")
 
 
 def of_applyprune(private: Path) -> list[Path]:
