@@ -72,7 +72,11 @@ class InputPaths:
 
 
 def input_reader(paths: InputPaths) -> InputReader:
-    """Return a reader of these paths; ``-`` is standard input."""
+    """Return a reader of these paths; ``-`` is standard input. Raise UsageError without any."""
+    if not paths.paths:
+        raise UsageError(
+            "no input given", hint="Give -f PATH or -k DIR, or add filename to applyprune.yaml."
+        )
     return partial(load, *paths.paths, ignore_paths=paths.ignore)
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from applyprune.cli.config import CONFIG_KEYS, GUARDS
 from applyprune.cli.main import cli
+from applyprune.cli.options import KEYS
 from applyprune.errors import InputError, UsageError
 from tests.support.command import applyprune
 from tests.support.source_text import config_map, write
@@ -46,9 +46,9 @@ def test_configuration_keys_are_options(folder: Path) -> None:
         for parameter in command.params
         for option in (*parameter.opts, parameter.name or "")
     }
-    assert CONFIG_KEYS.keys() <= there_are
-    assert there_are >= GUARDS
-    assert CONFIG_KEYS.keys() & GUARDS == set()
+    assert KEYS.forms.keys() <= there_are
+    assert there_are >= KEYS.guards
+    assert KEYS.forms.keys() & KEYS.guards == set()
 
 
 def test_configuration_applies_where_the_command_line_is_silent(folder: Path) -> None:
@@ -174,7 +174,7 @@ REFUSED = {
     "no YAML": ("a: [", "applyprune.yaml:"),
     **{
         guard: (f"'{guard}': true", f":4:1: {guard} is not allowed in a configuration")
-        for guard in sorted(GUARDS)
+        for guard in sorted(KEYS.guards)
     },
 }
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from applyprune.cli.main import HEADINGS, VERBS, cli, exit_code_of
+from applyprune.cli.main import VERBS, cli, exit_code_of
+from applyprune.cli.options import HEADINGS, REST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +54,7 @@ def test_verb_help_has_examples_and_fits_the_width(name: str) -> None:
 def test_help_groups_options_under_headings() -> None:
     """What several verbs share is found in the same place."""
     told = text(verbs()["apply"], "apply")
-    places = [told.index(f"\n{heading}:\n") for heading in ("Options", *HEADINGS)]
+    places = [told.index(f"\n{heading}:\n") for heading in (REST, *HEADINGS)]
     assert places == sorted(places)
     guards = told.partition("\nPrune guards:\n")[2].partition("\n\n")[0]
     assert {"--max-prune", "--allow-kind", "--orphan"} <= set(guards.replace(" ", "\n").split())

@@ -9,8 +9,8 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from applyprune import errors
-from applyprune.cli.config import CONFIG_KEYS, GUARDS, UNSAFE
 from applyprune.cli.crash import BUG
+from applyprune.cli.options import KEYS
 from applyprune.controller.reasons import STALLED_REASONS, ConditionType
 from applyprune.controller.spec import DeletionPolicy
 from applyprune.model.fate import Outcome
@@ -213,14 +213,14 @@ def test_keys_of_the_configuration_file_are_listed() -> None:
     """Those that it may have, and those that it must not have."""
     text = page("docs/guides/input.md").section("Configuration file")
     (allowed,) = re.findall(r"A key is the long name of an option: (.*?)\. ", text)
-    assert set(re.findall(r"`([a-z-]+)`", allowed)) == set(CONFIG_KEYS)
+    assert set(re.findall(r"`([a-z-]+)`", allowed)) == set(KEYS.forms)
     (never,) = re.findall(
         r"^- Options that disable a guard .* These are (.*)\.$", text, re.MULTILINE
     )
     named = dict(re.findall(r"`([a-z-]+)(?:: (\w+))?`", never))
     assert named.pop("ready-when") == ""
-    values = {key: str(value).lower() for key, (value, _) in UNSAFE.items()}
-    assert named == dict.fromkeys(GUARDS, "") | values
+    values = {key: str(value).lower() for key, value in KEYS.unsafe.items()}
+    assert named == dict.fromkeys(KEYS.guards, "") | values
 
 
 def test_fields_of_a_bundle_have_a_meaning() -> None:
