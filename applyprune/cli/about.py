@@ -7,23 +7,26 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune._version import __version__
-from applyprune.cli.main import PROGRAM, Command, cli
-from applyprune.cli.options import cluster_options
-from applyprune.cli.reporting import Reporting, reporting_options
+from applyprune.cli.main import PROGRAM, cli
+from applyprune.cli.options import CLUSTER, OUTPUT, Option, command
 from applyprune.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from applyprune.cli.reporting import Reporting
     from applyprune.cli.target import ClusterTarget
     from applyprune.model.events import Event
 
 
-@click.command(cls=Command)
-@cluster_options
-@reporting_options
-@click.option(
-    "--client", is_flag=True, help="Show applyprune's own version only; do not contact the server."
+@command(
+    CLUSTER,
+    OUTPUT,
+    Option(
+        "--client",
+        is_flag=True,
+        help="Show applyprune's own version only; do not contact the server.",
+    ),
 )
 def version(cluster_target: ClusterTarget, reporting: Reporting, client: bool) -> int:
     """Show the versions of applyprune and of the server.
@@ -38,7 +41,7 @@ def version(cluster_target: ClusterTarget, reporting: Reporting, client: bool) -
     import platform
 
     ours = (__version__, platform.python_version(), f"{platform.system()} {platform.machine()}")
-    if client and reporting == Reporting():
+    if client and reporting.is_usual:
         # Editors and prompts call this often. One line needs no stream of events.
         from applyprune.output.printers import version_line
         from applyprune.output.terminal import Terminal
@@ -69,8 +72,7 @@ def _version_events(
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command(cls=Command)
-@click.argument("shell", metavar="SHELL", type=click.Choice(SHELLS))
+@command(click.Argument(("shell",), metavar="SHELL", type=click.Choice(SHELLS)))
 def completion(shell: str) -> None:
     """Print the completion script for the shell SHELL.
 

@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune.cli.complete import NAMESPACE_NAME
-from applyprune.cli.main import Command, CommandGroup
 from applyprune.cli.options import (
-    bundle_argument,
-    cluster_options,
+    ALL_NAMESPACES,
+    BUNDLE,
+    CLUSTER,
+    FAIL_FAST,
+    OUTPUT,
+    TIMEOUT,
+    YES,
+    CommandGroup,
+    Option,
+    command,
     digest_value,
     duration_or_none,
-    fail_fast_option,
     namespace_name,
-    timeout_option,
-    yes_option,
 )
-from applyprune.cli.reporting import reporting_options
 from applyprune.errors import UsageError, as_problem
 from applyprune.model.events import Event, ObjectDone, WarningRaised
 from applyprune.model.fate import Outcome
@@ -40,10 +43,13 @@ def bundle() -> None:
     """
 
 
-@bundle.command("list", cls=Command)
-@cluster_options
-@reporting_options
-@click.option("-A", "--all-namespaces", is_flag=True, help="List the Bundles of all namespaces.")
+@command(
+    CLUSTER,
+    OUTPUT,
+    ALL_NAMESPACES.but(help="List the Bundles of all namespaces."),
+    of=bundle,
+    name="list",
+)
 def list_(cluster_target: ClusterTarget, reporting: Reporting, all_namespaces: bool) -> int:
     """List the Bundles: whether they are ready, why, their revision, drift and objects.
 
@@ -70,10 +76,7 @@ def _bundles(cluster_target: ClusterTarget, *, everywhere: bool) -> Iterator[Eve
         yield from found
 
 
-@bundle.command(cls=Command)
-@bundle_argument
-@cluster_options
-@reporting_options
+@command(BUNDLE, CLUSTER, OUTPUT, of=bundle)
 def show(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
     """Show everything that the controller has reported about the Bundle NAME.
 
@@ -96,10 +99,7 @@ def _state(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
         yield Bundle(name, cluster=cluster).status()
 
 
-@bundle.command(cls=Command)
-@bundle_argument
-@cluster_options
-@reporting_options
+@command(BUNDLE, CLUSTER, OUTPUT, of=bundle)
 def tree(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
     """Show the objects of the Bundle NAME by wave, with what each owns, down to Pods.
 
@@ -121,18 +121,20 @@ def _tree(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
         yield from Bundle(name, cluster=session.cluster).iter_tree(cancellation=session.stop)
 
 
-@bundle.command(cls=Command)
-@bundle_argument
-@cluster_options
-@reporting_options
-@click.option(
-    "--digest",
-    default="",
-    metavar="DIGEST",
-    callback=digest_value,
-    help="Approve the plan with this digest, and no other one; ask nothing.",
+@command(
+    BUNDLE,
+    CLUSTER,
+    OUTPUT,
+    Option(
+        "--digest",
+        default="",
+        metavar="DIGEST",
+        callback=digest_value,
+        help="Approve the plan with this digest, and no other one; ask nothing.",
+    ),
+    YES,
+    of=bundle,
 )
-@yes_option
 def approve(
     name: str, cluster_target: ClusterTarget, reporting: Reporting, digest: str, yes: bool
 ) -> int:
@@ -188,10 +190,7 @@ def _agreed(status: BundleStatus, reporting: Reporting, *, yes: bool) -> str:
     return plan.digest
 
 
-@bundle.command(cls=Command)
-@bundle_argument
-@cluster_options
-@reporting_options
+@command(BUNDLE, CLUSTER, OUTPUT, of=bundle)
 def suspend(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
     """Suspend the Bundle NAME: the controller does nothing about it, not even cleanup.
 
@@ -205,10 +204,7 @@ def suspend(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> i
     return reporting.print_events(_suspended(cluster_target, name, suspended=True))
 
 
-@bundle.command(cls=Command)
-@bundle_argument
-@cluster_options
-@reporting_options
+@command(BUNDLE, CLUSTER, OUTPUT, of=bundle)
 def resume(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
     """Resume the suspended Bundle NAME: the controller reconciles it at once.
 
@@ -230,18 +226,21 @@ def _suspended(cluster_target: ClusterTarget, name: str, *, suspended: bool) -> 
         yield ObjectDone(one.ref, outcome, reason="suspended" if suspended else "not suspended")
 
 
-@bundle.command(cls=Command)
-@bundle_argument
-@cluster_options
-@reporting_options
-@click.option(
-    "--wait/--no-wait",
-    default=False,
-    help="Whether to wait until the controller is done and the Bundle is ready.  [default: "
-    "no-wait]",
+@command(
+    BUNDLE,
+    CLUSTER,
+    OUTPUT,
+    Option(
+        "--wait/--no-wait",
+        heading="Waiting",
+        default=False,
+        help="Whether to wait until the controller is done and the Bundle is ready.  [default: "
+        "no-wait]",
+    ),
+    FAIL_FAST,
+    TIMEOUT.but(help="How long --wait waits.  [default: 5m]"),
+    of=bundle,
 )
-@fail_fast_option
-@timeout_option("How long --wait waits.")
 def reconcile(
     name: str,
     cluster_target: ClusterTarget,
@@ -278,25 +277,27 @@ def _reconciled(
         )
 
 
-@bundle.command(cls=Command)
-@bundle_argument
-@cluster_options
-@reporting_options
-@click.option("-f", "--follow", is_flag=True, help="Keep running and show new lines, until Ctrl-C.")
-@click.option(
-    "--since",
-    metavar="TIME",
-    callback=duration_or_none,
-    help="Only lines of the last TIME: 10m, 1h.  [default: all lines]",
-)
-@click.option(
-    "--controller-namespace",
-    default=CONTROLLER_NAMESPACE,
-    type=NAMESPACE_NAME,
-    metavar="NS",
-    callback=namespace_name,
-    show_default=True,
-    help="The namespace in which the controller runs.",
+@command(
+    BUNDLE,
+    CLUSTER,
+    OUTPUT,
+    Option("-f", "--follow", is_flag=True, help="Keep running and show new lines, until Ctrl-C."),
+    Option(
+        "--since",
+        metavar="TIME",
+        callback=duration_or_none,
+        help="Only lines of the last TIME: 10m, 1h.  [default: all lines]",
+    ),
+    Option(
+        "--controller-namespace",
+        default=CONTROLLER_NAMESPACE,
+        type=NAMESPACE_NAME,
+        metavar="NS",
+        callback=namespace_name,
+        show_default=True,
+        help="The namespace in which the controller runs.",
+    ),
+    of=bundle,
 )
 def logs(
     name: str,

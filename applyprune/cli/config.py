@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import os
 from enum import Enum, auto
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from applyprune.cli.complete import FILE_PATH, SET_NAME
 from applyprune.errors import InputError, UsageError
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from applyprune.sources.folders import Configuration
 
@@ -33,59 +31,17 @@ class Form(Enum):
     CONTEXT = auto()
 
 
-CONFIG_KEYS: Mapping[str, Form] = {
-    "name": Form.TEXT,
-    "namespace": Form.TEXT,
-    "context": Form.CONTEXT,
-    "filename": Form.PATHS,
-    "kustomize": Form.PATHS,
-    "ignore-paths": Form.TEXTS,
-    "namespace-override": Form.TEXT,
-    "helm-hooks": Form.TEXT,
-    "create-namespace": Form.FLAG,
-    "prune": Form.FLAG,
-    "orphan": Form.TEXTS,
-    "adopt": Form.TEXT,
-    "adopt-as": Form.TEXT,
-    "on-drift": Form.TEXT,
-    "ignore": Form.TEXTS,
-    "no-default-ignore": Form.TEXTS,
-    "check": Form.FLAG,
-    "wait": Form.FLAG,
-    "fail-fast": Form.FLAG,
-    "ready-when": Form.TEXTS,
-    "propagation": Form.TEXT,
-    "timeout": Form.TEXT,
-    "lock-timeout": Form.TEXT,
-    "wait-for-kinds": Form.TEXT,
-    "actor": Form.TEXT,
-    "show-unchanged": Form.FLAG,
-}
-"""The keys of the file: options, and ``context``, which is a condition or a selection."""
-GUARDS = frozenset(
-    {
-        "allow-cascade",
-        "allow-empty",
-        "allow-kind",
-        "apply-anyway",
-        "approve",
-        "force-conflicts",
-        "max-prune",
-        "prune-adopted",
-        "prune-shared",
-        "recreate",
-        "take-over",
-        "yes",
-    }
-)
-"""The options that disable a guard: the user must give them for each run."""
-UNSAFE: Mapping[str, tuple[str | bool, str]] = {
-    "adopt": ("all", "adopt"),
-    # A later prune deletes what was adopted, as with --prune-adopted.
-    "adopt-as": ("owned", "adopt-as"),
-    "wait": (False, "no-wait"),
-}
-"""The values that disable a guard, by their key, and the option that the user must give instead."""
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What the file may say; ``options.KEYS`` takes it from the table of options."""
+
+    forms: Mapping[str, Form]
+    """The form of each key's value: of options, and of ``context``, which is a condition or a
+    selection."""
+    guards: frozenset[str]
+    """The options that disable a guard: the user must give them for each run."""
+    unsafe: Mapping[str, str | bool]
+    """The values that disable a guard, by their key: the user must give the option instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,76 +56,19 @@ class ConfigInUse:
     """Whether the file selects the context; otherwise it is a condition."""
 
 
-def name_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add NAME and --config; the file may name the set."""
-
-    @wraps(verb)
-    def command(name: str | None, **others: Any) -> Any:
-        if not name:
-            raise no_set_given()
-        return verb(name=name, **others)
-
-    return optional_name_argument(command)
-
-
-def optional_name_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add NAME and --config to a verb that needs no set; ``name`` may be None."""
-
-    @wraps(verb)
-    def command(name: str | None, **others: Any) -> Any:
-        return verb(name=name or config_in_use().name or None, **others)
-
-    name = click.argument("name", type=SET_NAME, required=False, is_eager=True, callback=_note)
-    return name(_config_option(command))
-
-
-def names_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add several NAMEs and --config; the verb gets ``names``, by default that of the file."""
-
-    @wraps(verb)
-    def command(names: tuple[str, ...], **others: Any) -> Any:
-        used = config_in_use().name
-        return verb(names=names or ((used,) if used else ()), **others)
-
-    names = click.argument(
-        "names", nargs=-1, type=SET_NAME, metavar="[NAME]...", is_eager=True, callback=_note
-    )
-    return names(_config_option(command))
-
-
-# NAME is eager too: the file must be read before any other option gets its default.
-def _config_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--config",
-        type=FILE_PATH,
-        metavar="FILE",
-        is_eager=True,
-        expose_value=False,
-        callback=_note,
-        help="A file with the set's name and its options.  [default: applyprune.yaml, if it "
-        "exists]",
-    )(command)
-
-
 _META = "applyprune.configuration"
-
-
-def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    noted = ctx.meta.setdefault(_META, {})
-    if param.name == "config":
-        noted["config"] = value
-    else:
-        noted["names"] = value if isinstance(value, tuple) else (value,) if value else ()
-    if {"names", "config"} <= noted.keys() and not ctx.resilient_parsing:
-        noted["used"] = _use(ctx, noted["names"], noted["config"])
-    return value
-
-
 _NAMES_ITSELF = {"name", "context"}
 
 
-def _use(ctx: click.Context, names: tuple[str, ...], config: str | None) -> ConfigInUse:
-    """Make the values of the file the defaults of the call's options."""
+def use(ctx: click.Context, names: tuple[str, ...], config: str | None, keys: Keys) -> None:
+    """Make the values of the file the defaults of the call's options.
+
+    ``names`` and ``config`` are those of the command line.
+    """
+    ctx.meta[_META] = _use(ctx, names, config, keys)
+
+
+def _use(ctx: click.Context, names: tuple[str, ...], config: str | None, keys: Keys) -> ConfigInUse:
     # Imported below, not at the top: a call without a file does not need YAML.
     if config is None and not os.path.lexists("applyprune.yaml"):
         return ConfigInUse()
@@ -181,7 +80,7 @@ def _use(ctx: click.Context, names: tuple[str, ...], config: str | None) -> Conf
     configuration = read_configuration(
         HERE if config is None else config, is_named=config is not None
     )
-    settings = {key: _checked(configuration, key) for key in configuration.settings}
+    settings = {key: _checked(configuration, key, keys) for key in configuration.settings}
     if "name" not in settings:
         raise InputError(
             "the configuration names no set", location=configuration.path, hint="Add name: NAME."
@@ -207,17 +106,18 @@ def _use(ctx: click.Context, names: tuple[str, ...], config: str | None) -> Conf
     return ConfigInUse(configuration.path, settings["name"], context, uses_context)
 
 
-def _checked(configuration: Configuration, key: str) -> Any:
+def _checked(configuration: Configuration, key: str, keys: Keys) -> Any:
     """Return a setting in the form of its key; raise InputError for a wrong key or value."""
-    value, form = configuration.settings[key], CONFIG_KEYS.get(key)
-    unsafe, option = UNSAFE.get(key, (None, key))
-    if key in GUARDS or (unsafe is not None and value == unsafe):
+    value, form, unsafe = configuration.settings[key], keys.forms.get(key), keys.unsafe.get(key)
+    if key in keys.guards or (unsafe is not None and value == unsafe):
         what = f"{key}{'' if unsafe is None else f': {unsafe}'.lower()}"
-        raise _refused(configuration, key, what, option)
+        raise _refused(configuration, key, what, f"no-{key}" if unsafe is False else key)
     if form is None:
+        from applyprune.cli.answers import answer
         from applyprune.planning.names import did_you_mean
 
-        hint = did_you_mean(key, CONFIG_KEYS) or f"The keys are {', '.join(CONFIG_KEYS)}."
+        hint = answer(key) or did_you_mean(key, keys.forms)
+        hint = hint or f"The keys are {', '.join(keys.forms)}."
         raise InputError(f"unknown key {key!r}", location=configuration.origin(key), hint=hint)
     if form in {Form.TEXTS, Form.PATHS} and isinstance(value, str):
         value = [value]
@@ -320,5 +220,5 @@ def no_set_given() -> UsageError:
 
 def config_in_use() -> ConfigInUse:
     """Return the file that the current call uses."""
-    noted = click.get_current_context().meta.get(_META, {}).get("used")
-    return noted if isinstance(noted, ConfigInUse) else ConfigInUse()
+    used = click.get_current_context().meta.get(_META)
+    return used if isinstance(used, ConfigInUse) else ConfigInUse()

@@ -13,21 +13,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.main import Command
 from applyprune.cli.options import (
-    RunCommand,
-    apply_options,
-    cluster_options,
+    APPLY,
+    CLUSTER,
+    GUARDS,
+    OUTPUT,
+    PRUNE,
+    RUN,
+    SHOW_UNCHANGED,
+    WAIT,
+    WATCH_NAMESPACES,
+    Option,
+    command,
     duration,
-    execution_options,
-    guard_options,
-    namespaces_option,
     not_empty,
-    removal_options,
 )
-from applyprune.cli.reporting import reporting_options, show_unchanged_option
 from applyprune.errors import UsageError
-from applyprune.model.options import CONTROLLER_NAMESPACE, WaitMode
+from applyprune.model.options import CONTROLLER_NAMESPACE, DryRun
 from applyprune.sources.documents import read_documents
 from applyprune.sources.yaml import Document
 from applyprune.system.processes import require_posix
@@ -67,118 +69,121 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-@click.command(cls=Command)
-@cluster_options
-@namespaces_option("The namespaces whose Bundles the controller handles.")
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 64),
-    default=4,
-    show_default=True,
-    metavar="N",
-    help="How many worker processes reconcile Bundles, one at a time each.",
-)
-@click.option(
-    "--reconcile-memory",
-    default="256Mi",
-    metavar="SIZE",
-    callback=_size,
-    help="Memory that one reconcile may use, beyond that of an idle worker.  [default: 256Mi]",
-)
-@click.option(
-    "--reconcile-cpu",
-    default="2m",
-    metavar="TIME",
-    callback=duration,
-    help="CPU time that one reconcile may use.  [default: 2m]",
-)
-@click.option(
-    "--reconcile-timeout",
-    default="3m",
-    metavar="TIME",
-    callback=duration,
-    help="How long one reconcile may take. A wait for objects does not count.  [default: 3m]",
-)
-@click.option(
-    "--lease/--no-lease",
-    default=True,
-    help="Whether to share the Bundles with the other replicas; if not, serve all of them."
-    "  [default: lease]",
-)
-@click.option(
-    "--lease-duration",
-    default="15s",
-    metavar="TIME",
-    callback=duration,
-    help="Time without a renewal of its Lease after which others serve the Bundles of a replica."
-    "  [default: 15s]",
-)
-@click.option(
-    "--listen",
-    default=":8080",
-    show_default=True,
-    metavar="[ADDRESS]:PORT",
-    help="Address of /livez, /healthz, /readyz and /metrics; port 0 picks a free port.",
-)
-@click.option(
-    "--grace",
-    default="25s",
-    metavar="TIME",
-    callback=duration,
-    help="How long shutting down may take.  [default: 25s]",
-)
-@click.option(
-    "--allow-network",
-    "networks",
-    multiple=True,
-    metavar="CIDR",
-    callback=_networks,
-    help="A network in which other clusters may be, although its addresses are refused else.",
-)
-@click.option(
-    "--fetch-workers",
-    type=click.IntRange(1, 64),
-    default=4,
-    show_default=True,
-    metavar="N",
-    help="How many worker processes fetch sources on other hosts, one at a time each.",
-)
-@click.option(
-    "--source-timeout-max",
-    default="10m",
-    metavar="TIME",
-    callback=duration,
-    help="How long one fetch of a source may take, whatever a Bundle says.  [default: 10m]",
-)
-@click.option(
-    "--source-cache",
-    default="1Gi",
-    metavar="SIZE",
-    callback=_size,
-    help="Space on the disk for sources that were read from other hosts.  [default: 1Gi]",
-)
-@click.option(
-    "--allow-source-cidr",
-    "allowed_sources",
-    multiple=True,
-    metavar="CIDR",
-    callback=_networks,
-    help="A network in which hosts of sources may be, although its addresses are refused else.",
-)
-@click.option(
-    "--deny-source-cidr",
-    "denied_sources",
-    multiple=True,
-    metavar="CIDR",
-    callback=_networks,
-    help="A network in which no host of a source may be, such as that of the cluster's Pods.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="The lowest level to log.",
+@command(
+    CLUSTER,
+    WATCH_NAMESPACES.but(
+        help="The namespaces whose Bundles the controller handles.  [default: all]"
+    ),
+    Option(
+        "--workers",
+        type=click.IntRange(1, 64),
+        default=4,
+        show_default=True,
+        metavar="N",
+        help="How many worker processes reconcile Bundles, one at a time each.",
+    ),
+    Option(
+        "--reconcile-memory",
+        default="256Mi",
+        metavar="SIZE",
+        callback=_size,
+        help="Memory that one reconcile may use, beyond that of an idle worker.  [default: 256Mi]",
+    ),
+    Option(
+        "--reconcile-cpu",
+        default="2m",
+        metavar="TIME",
+        callback=duration,
+        help="CPU time that one reconcile may use.  [default: 2m]",
+    ),
+    Option(
+        "--reconcile-timeout",
+        default="3m",
+        metavar="TIME",
+        callback=duration,
+        help="How long one reconcile may take. A wait for objects does not count.  [default: 3m]",
+    ),
+    Option(
+        "--lease/--no-lease",
+        default=True,
+        help="Whether to share the Bundles with the other replicas; if not, serve all of them."
+        "  [default: lease]",
+    ),
+    Option(
+        "--lease-duration",
+        default="15s",
+        metavar="TIME",
+        callback=duration,
+        help="Time without a renewal of its Lease after which others serve the Bundles of a "
+        "replica.  [default: 15s]",
+    ),
+    Option(
+        "--listen",
+        default=":8080",
+        show_default=True,
+        metavar="[ADDRESS]:PORT",
+        help="Address of /livez, /healthz, /readyz and /metrics; port 0 picks a free port.",
+    ),
+    Option(
+        "--grace",
+        default="25s",
+        metavar="TIME",
+        callback=duration,
+        help="How long shutting down may take.  [default: 25s]",
+    ),
+    Option(
+        "--allow-network",
+        "networks",
+        multiple=True,
+        metavar="CIDR",
+        callback=_networks,
+        help="A network in which other clusters may be, although its addresses are refused else.",
+    ),
+    Option(
+        "--fetch-workers",
+        type=click.IntRange(1, 64),
+        default=4,
+        show_default=True,
+        metavar="N",
+        help="How many worker processes fetch sources on other hosts, one at a time each.",
+    ),
+    Option(
+        "--source-timeout-max",
+        default="10m",
+        metavar="TIME",
+        callback=duration,
+        help="How long one fetch of a source may take, whatever a Bundle says.  [default: 10m]",
+    ),
+    Option(
+        "--source-cache",
+        default="1Gi",
+        metavar="SIZE",
+        callback=_size,
+        help="Space on the disk for sources that were read from other hosts.  [default: 1Gi]",
+    ),
+    Option(
+        "--allow-source-cidr",
+        "allowed_sources",
+        multiple=True,
+        metavar="CIDR",
+        callback=_networks,
+        help="A network in which hosts of sources may be, although its addresses are refused else.",
+    ),
+    Option(
+        "--deny-source-cidr",
+        "denied_sources",
+        multiple=True,
+        metavar="CIDR",
+        callback=_networks,
+        help="A network in which no host of a source may be, such as that of the cluster's Pods.",
+    ),
+    Option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        help="The lowest level to log.",
+    ),
 )
 def controller(
     cluster_target: ClusterTarget,
@@ -269,37 +274,35 @@ _SET = "applyprune"
 """The name of the controller's set."""
 
 
-@click.command(
-    cls=RunCommand,
+@command(
+    CLUSTER,
+    RUN,
+    PRUNE,
+    GUARDS,
+    APPLY,
+    SHOW_UNCHANGED,
+    OUTPUT,
+    Option(
+        "--image",
+        default="",
+        metavar="IMAGE",
+        callback=not_empty,
+        help="The controller's image, which the nodes must be able to pull.  "
+        "[default: applyprune:VERSION]",
+    ),
+    WATCH_NAMESPACES.but(
+        help="The namespaces whose Bundles the controller handles, and where it gets its rights.  "
+        "[default: all]"
+    ),
+    WAIT.but(
+        help="--wait waits until the controller runs. --no-wait prunes without waiting.  [default: "
+        "wait only for what may still need an object that is pruned]",
+    ),
+    Option(
+        "--print", "prints", is_flag=True, help="Print the manifests without contacting the server."
+    ),
     # What kubectl has installed before goes with the rest.
     context_settings={"default_map": {"adopt_as": "owned", "create_namespace": True}},
-)
-@cluster_options
-@execution_options
-@removal_options
-@guard_options
-@apply_options
-@show_unchanged_option
-@reporting_options
-@click.option(
-    "--image",
-    default="",
-    metavar="IMAGE",
-    callback=not_empty,
-    help="The controller's image, which the nodes must be able to pull.  "
-    "[default: applyprune:VERSION]",
-)
-@namespaces_option(
-    "The namespaces whose Bundles the controller handles, and where it gets its rights."
-)
-@click.option(
-    "--wait/--no-wait",
-    default=None,
-    help="--wait waits until the controller runs. --no-wait prunes without waiting.  [default: "
-    "wait only for what may still need an object that is pruned]",
-)
-@click.option(
-    "--print", "prints", is_flag=True, help="Print the manifests without contacting the server."
 )
 def install(
     cluster_target: ClusterTarget,
@@ -307,7 +310,6 @@ def install(
     options: Options,
     image: str,
     watch_namespaces: tuple[str, ...],
-    wait: bool | None,
     prints: bool,
 ) -> int:
     """Install the controller in the cluster, or update it.
@@ -336,7 +338,7 @@ def install(
     )
     if prints:
         return reporting.print_text(text.rstrip("\n"))
-    options = replace(options, wait=replace(options.wait, mode=WaitMode.asked(wait)))
+    options = replace(options, check=options.dry_run is DryRun.SERVER)
     return reporting.print_events(run_set(cluster_target, _SET, partial(_read_text, text), options))
 
 

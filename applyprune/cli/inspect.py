@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.config import names_argument, no_set_given, optional_name_argument
-from applyprune.cli.main import Command
+from applyprune.cli.config import no_set_given
 from applyprune.cli.options import (
-    cluster_options,
-    fail_fast_option,
-    input_option,
+    ALL_NAMESPACES,
+    CLUSTER,
+    FAIL_FAST,
+    INPUT,
+    NAMES,
+    OPTIONAL_NAME,
+    OUTPUT,
+    PLACEMENT,
+    TIMEOUT,
+    Option,
+    command,
     is_given,
-    placement_option,
-    timeout_option,
 )
-from applyprune.cli.reporting import reporting_options
 from applyprune.errors import (
     AccessError,
     InventoryError,
@@ -44,12 +48,14 @@ if TYPE_CHECKING:
     from applyprune.planning.rights import RoleText
 
 
-@click.command("list", cls=Command)
-@cluster_options
-@reporting_options
-@click.option("-A", "--all-namespaces", is_flag=True, help="List the sets of all namespaces.")
-@click.option(
-    "--count-ready", is_flag=True, help="Count the ready objects too; this reads all of them."
+@command(
+    CLUSTER,
+    OUTPUT,
+    ALL_NAMESPACES.but(help="List the sets of all namespaces."),
+    Option(
+        "--count-ready", is_flag=True, help="Count the ready objects too; this reads all of them."
+    ),
+    name="list",
 )
 def list_(
     cluster_target: ClusterTarget, reporting: Reporting, all_namespaces: bool, count_ready: bool
@@ -105,48 +111,56 @@ def _applyset_status(session: Session, name: str, namespace: str) -> Iterator[Ev
         yield ApplySetListed(name, namespace, problem=as_problem(error))
 
 
-@click.command(cls=Command)
-@names_argument
-@cluster_options
-@reporting_options
-@click.option("-A", "--all-namespaces", is_flag=True, help="Show the sets of all namespaces.")
-@click.option(
-    "--drift", is_flag=True, help="Name the fields that have drifted, and who wrote them."
+@command(
+    NAMES,
+    CLUSTER,
+    OUTPUT,
+    ALL_NAMESPACES.but(help="Show the sets of all namespaces."),
+    Option("--drift", is_flag=True, help="Name the fields that have drifted, and who wrote them."),
+    Option(
+        "--values",
+        is_flag=True,
+        help="Compare every value with the last applied manifest, not only the server's record.",
+    ),
+    Option(
+        "--fail-on-drift",
+        is_flag=True,
+        help="Exit with 1 if an object has drifted, or if that is unknown.",
+    ),
+    Option(
+        "-w",
+        "--watch",
+        heading="Waiting",
+        is_flag=True,
+        help="Keep running and show changes, until Ctrl-C.",
+    ),
+    Option(
+        "--wait/--no-wait",
+        heading="Waiting",
+        default=False,
+        help="Whether to wait until every object is ready, or one can never be.  "
+        "[default: no-wait]",
+    ),
+    FAIL_FAST,
+    Option(
+        "--tree",
+        is_flag=True,
+        help="Show the set by wave, with what each object owns, down to Pods.",
+    ),
+    Option(
+        "--logs",
+        is_flag=True,
+        help="Add the last 10 log lines of failing containers, also of the instance that crashed.",
+    ),
+    Option(
+        "--wait-for",
+        heading="Waiting",
+        type=click.Choice(["ready", "deleted"]),
+        help="What to wait for: `ready` is the same as --wait; `deleted` waits until the set and "
+        "all of its objects are gone.",
+    ),
+    TIMEOUT.but(help="How long to wait, for all sets together.  [default: 5m]"),
 )
-@click.option(
-    "--values",
-    is_flag=True,
-    help="Compare every value with the last applied manifest, not only the server's record.",
-)
-@click.option(
-    "--fail-on-drift",
-    is_flag=True,
-    help="Exit with 1 if an object has drifted, or if that is unknown.",
-)
-@click.option("-w", "--watch", is_flag=True, help="Keep running and show changes, until Ctrl-C.")
-@click.option(
-    "--wait/--no-wait",
-    default=False,
-    help="Whether to wait until every object is ready, or one can never be.  [default: no-wait]",
-)
-@fail_fast_option
-@click.option(
-    "--tree",
-    is_flag=True,
-    help="Show the set by wave, with what each object owns, down to Pods.",
-)
-@click.option(
-    "--logs",
-    is_flag=True,
-    help="Add the last 10 log lines of failing containers, also of the instance that crashed.",
-)
-@click.option(
-    "--wait-for",
-    type=click.Choice(["ready", "deleted"]),
-    help="What to wait for: `ready` is the same as --wait; `deleted` waits until the set and all "
-    "of its objects are gone.",
-)
-@timeout_option("How long to wait, for all sets together.")
 def status(
     names: tuple[str, ...],
     cluster_target: ClusterTarget,
@@ -275,19 +289,20 @@ def _ended(failed: Mapping[str, int], count: int, stop: Cancellation, elapsed: f
     return Finished({}, error.exit_code, elapsed, as_problem(error))
 
 
-@click.command(cls=Command)
-@optional_name_argument
-@input_option
-@cluster_options
-@placement_option
-@click.option("--group", "groups", multiple=True, metavar="NAME", help="Bind the roles to a group.")
-@click.option("--user", "users", multiple=True, metavar="NAME", help="Bind the roles to a user.")
-@click.option(
-    "--account",
-    "accounts",
-    multiple=True,
-    metavar="NS/NAME",
-    help="Bind the roles to a ServiceAccount. Repeatable, as --user and --group are.",
+@command(
+    OPTIONAL_NAME,
+    INPUT,
+    CLUSTER,
+    PLACEMENT,
+    Option("--group", "groups", multiple=True, metavar="NAME", help="Bind the roles to a group."),
+    Option("--user", "users", multiple=True, metavar="NAME", help="Bind the roles to a user."),
+    Option(
+        "--account",
+        "accounts",
+        multiple=True,
+        metavar="NS/NAME",
+        help="Bind the roles to a ServiceAccount. Repeatable, as --user and --group are.",
+    ),
 )
 def rbac(
     name: str | None,

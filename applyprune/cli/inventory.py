@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.complete import NAMESPACE_NAME, OBJECT_NAME, SET_NAME
-from applyprune.cli.config import name_argument
-from applyprune.cli.main import CommandGroup
+from applyprune.cli.complete import NAMESPACE_NAME, SET_NAME
 from applyprune.cli.options import (
-    RunCommand,
-    cluster_options,
+    CLUSTER,
+    NAME,
+    OBJECTS,
+    OTHER_NAME,
+    OUTPUT,
+    RECORD,
+    YES,
+    CommandGroup,
+    Option,
+    command,
     namespace_name,
-    record_options,
-    set_argument,
-    yes_option,
 )
-from applyprune.cli.reporting import reporting_options
 from applyprune.errors import NotFound, NotServed, UsageError
 from applyprune.model.events import EntryListed, Finished, MismatchFound, RunListed, Started
 from applyprune.model.identity import Ref, kubectl_name
@@ -39,10 +41,7 @@ def inventory() -> None:
     """Show, check and repair inventories; move or orphan objects."""
 
 
-@inventory.command()
-@name_argument
-@cluster_options
-@reporting_options
+@command(NAME, CLUSTER, OUTPUT, of=inventory)
 def show(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
     """List the objects in the inventory of the set NAME.
 
@@ -60,10 +59,7 @@ def _entries(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
     yield from (EntryListed(found.name, found.namespace, one) for one in found.entries.values())
 
 
-@inventory.command()
-@name_argument
-@cluster_options
-@reporting_options
+@command(NAME, CLUSTER, OUTPUT, of=inventory)
 def history(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
     """List the last ten runs that changed an object of the set NAME.
 
@@ -98,10 +94,7 @@ def _read(cluster_target: ClusterTarget, name: str) -> Inventory:
     return found
 
 
-@inventory.command()
-@name_argument
-@cluster_options
-@reporting_options
+@command(NAME, CLUSTER, OUTPUT, of=inventory)
 def check(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
     """Compare the inventory of the set NAME with the cluster; change nothing.
 
@@ -130,27 +123,29 @@ def _with_exit_code(events: Iterable[Event]) -> Iterator[Event]:
             yield event
 
 
-@inventory.command(cls=RunCommand)
-@name_argument
-@cluster_options
-@record_options
-@reporting_options
-@click.option(
-    "--record-as",
-    "ownership",
-    type=click.Choice([str(ownership) for ownership in Ownership]),
-    default=str(Ownership.ADOPTED),
-    show_default=True,
-    help="How to record an unlisted object that has the set's label and field manager, and a "
-    "listed one without the annotation of ownership; `owned` writes the annotation.",
+@command(
+    NAME,
+    CLUSTER,
+    RECORD,
+    OUTPUT,
+    Option(
+        "--record-as",
+        "ownership",
+        type=click.Choice([str(ownership) for ownership in Ownership]),
+        default=str(Ownership.ADOPTED),
+        show_default=True,
+        help="How to record an unlisted object that has the set's label and field manager, and a "
+        "listed one without the annotation of ownership; `owned` writes the annotation.",
+    ),
+    Option(
+        "--allow-partial",
+        is_flag=True,
+        help="Rebuild a lost inventory although not every kind could be listed; forget kinds "
+        "that only its annotation names and that cannot be searched.",
+    ),
+    YES,
+    of=inventory,
 )
-@click.option(
-    "--allow-partial",
-    is_flag=True,
-    help="Rebuild a lost inventory although not every kind could be listed; forget kinds "
-    "that only its annotation names and that cannot be searched.",
-)
-@yes_option
 def repair(
     name: str,
     cluster_target: ClusterTarget,
@@ -204,13 +199,15 @@ def repair_events(
         yield from session.reported(repaired)
 
 
-@inventory.command(cls=RunCommand)
-@set_argument
-@click.argument("objects", nargs=-1, type=OBJECT_NAME, metavar="[KIND/NAME]...")
-@cluster_options
-@record_options
-@reporting_options
-@click.option("--all", "everything", is_flag=True, help="All objects, and the set itself.")
+@command(
+    OTHER_NAME,
+    OBJECTS,
+    CLUSTER,
+    RECORD,
+    OUTPUT,
+    Option("--all", "everything", is_flag=True, help="All objects, and the set itself."),
+    of=inventory,
+)
 def orphan(
     name: str,
     objects: tuple[str, ...],
@@ -235,14 +232,16 @@ def orphan(
     return reporting.print_events(run_set(cluster_target, name, no_input, options))
 
 
-@inventory.command(cls=RunCommand)
-@set_argument
-@click.argument("objects", nargs=-1, type=OBJECT_NAME, metavar="[KIND/NAME]...")
-@cluster_options
-@record_options
-@reporting_options
-@click.option("--every", is_flag=True, help="Every object of the set.")
-@yes_option
+@command(
+    OTHER_NAME,
+    OBJECTS,
+    CLUSTER,
+    RECORD,
+    OUTPUT,
+    Option("--every", is_flag=True, help="Every object of the set."),
+    YES,
+    of=inventory,
+)
 def own(
     name: str,
     objects: tuple[str, ...],
@@ -308,26 +307,29 @@ def _them(refs: Sequence[Ref]) -> str:
     return "this object" if len(refs) == 1 else f"these {len(refs)} objects"
 
 
-@inventory.command(cls=RunCommand)
-@click.argument("source", type=SET_NAME, metavar="FROM")
-@click.argument("to", type=SET_NAME, metavar="TO")
-@click.argument("objects", nargs=-1, type=OBJECT_NAME, metavar="[KIND/NAME]...")
-@cluster_options
-@record_options
-@reporting_options
-@click.option("--all", "everything", is_flag=True, help="All objects; the set FROM is removed.")
-@click.option(
-    "--to-namespace",
-    default="",
-    type=NAMESPACE_NAME,
-    metavar="NS",
-    callback=namespace_name,
-    help="Namespace of the inventory of TO, if it differs.",
-)
-@click.option(
-    "--if-exists",
-    is_flag=True,
-    help="Do nothing if the set FROM does not exist, so that a pipeline can keep the command.",
+@command(
+    click.Argument(("source",), type=SET_NAME, metavar="FROM"),
+    click.Argument(("to",), type=SET_NAME, metavar="TO"),
+    OBJECTS,
+    CLUSTER,
+    RECORD,
+    OUTPUT,
+    Option("--all", "everything", is_flag=True, help="All objects; the set FROM is removed."),
+    Option(
+        "--to-namespace",
+        heading="Cluster",
+        default="",
+        type=NAMESPACE_NAME,
+        metavar="NS",
+        callback=namespace_name,
+        help="Namespace of the inventory of TO, if it differs.",
+    ),
+    Option(
+        "--if-exists",
+        is_flag=True,
+        help="Do nothing if the set FROM does not exist, so that a pipeline can keep the command.",
+    ),
+    of=inventory,
 )
 def move(
     source: str,
@@ -382,11 +384,7 @@ def _selected(
     return frozenset(objects)
 
 
-@inventory.command(cls=RunCommand)
-@set_argument
-@cluster_options
-@record_options
-@reporting_options
+@command(OTHER_NAME, CLUSTER, RECORD, OUTPUT, of=inventory)
 def release(
     name: str, cluster_target: ClusterTarget, reporting: Reporting, options: Options
 ) -> int:

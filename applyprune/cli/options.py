@@ -1,10 +1,16 @@
-"""The options of the verbs, in groups that several verbs share; each group becomes one value."""
+"""The options of the verbs: one row for each, in groups that several verbs share.
+
+A row says all that is known of an option: its words and help, the heading of the help, whether
+``applyprune.yaml`` may give it, and what it sets. A verb names its groups in ``@command``; it gets
+``name``, ``paths``, ``cluster_target``, ``options`` and ``reporting`` as values that are whole, and
+what no row sets by its own name.
+"""
 
 from __future__ import annotations
 
 import os
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 from click.core import ParameterSource
@@ -13,548 +19,93 @@ from applyprune.cli.complete import (
     BUNDLE_NAME,
     CONTEXT_NAME,
     FILE_PATH,
+    FORMAT_NAME,
     KIND_NAME,
     NAMESPACE_NAME,
     OBJECT_NAME,
     SET_NAME,
 )
-from applyprune.cli.config import config_in_use, name_argument
-from applyprune.cli.main import Command
+from applyprune.cli.config import Form, Keys, config_in_use, no_set_given, use
+from applyprune.cli.main import SuggestingGroup
 from applyprune.cli.target import ClusterTarget
-from applyprune.errors import UsageError
+from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import (
     Actor,
     Adopt,
+    Conflicts,
     DryRun,
     HelmHooks,
-    OnDrift,
     Options,
     Propagation,
+    PruneAlso,
     PruneLimit,
-    PruneOptions,
-    WaitOptions,
+    WaitMode,
     parse_duration,
+    parse_ready_when,
 )
 from applyprune.model.text import is_dns_label, parse_selector
+from applyprune.output.printers import PRINTERS
 from applyprune.values import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
+    from enum import StrEnum
 
     from applyprune.cli.session import InputPaths
     from applyprune.model.text import Selector
 
 
-def planning_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add NAME, the input, the cluster and the options of an apply and its prune.
-
-    The verb gets ``name``, ``paths``, ``cluster_target`` and ``options``.
-    """
-    return name_argument(input_option(_plan_options(verb)))
+REST = "Options"
+HEADINGS = ("Input", "Apply", "Prune", "Prune guards", "Waiting", "Cluster", "Output")
+"""The headings of the help, after ``REST``."""
 
 
-def optional_planning_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the same to a verb that needs no input; ``paths`` may be empty."""
-    return name_argument(optional_input_option(_plan_options(verb)))
+class Option(click.Option):
+    """One option, and all that is known of it."""
+
+    def __init__(self, *words: str, **row: Any) -> None:
+        """Take the words of an option, and the rest of its row, with click's own attributes.
+
+        ``heading`` is one of HEADINGS; a ``rare`` option is only in --help-all. ``config`` is the
+        form of its value in ``applyprune.yaml``; None if the file cannot give it. ``guard``: it
+        disables a guard, so the user must give it for each run; ``unsafe`` is the one value of
+        which this is true. ``bare`` is its value where it stands alone. ``sets`` is what it sets: a
+        value that the verb gets, and a field in it; ``into`` makes the field of what was given.
+        """
+        self.words, self._row = words, dict(row)
+        self.heading: str = row.pop("heading", REST)
+        self.config: Form | None = row.pop("config", None)
+        self.guard: bool = row.pop("guard", False)
+        self.unsafe: str | bool | None = row.pop("unsafe", None)
+        self.bare: str = row.pop("bare", "")
+        self.rare: bool = row.pop("rare", False)
+        self.sets: str = row.pop("sets", "")
+        self.into: Callable[[Any], Any] = row.pop("into", _as_given)
+        if self.bare:
+            row |= {"is_flag": False, "flag_value": self.bare}
+        super().__init__(words, **row)
+
+    @property
+    def key(self) -> str:
+        """Return the long name without dashes."""
+        return next(word for word in self.opts if word.startswith("--")).removeprefix("--")
+
+    def but(self, **changes: Any) -> Self:
+        """Return the same row with other values."""
+        return type(self)(*self.words, **{**self._row, **changes})
 
 
-def _plan_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    verb = guard_options(placement_option(selection_option(apply_options(verb))))
-    return cluster_options(removal_options(verb))
-
-
-DEFAULT_RULES = ("aggregated-rules", "autoscaled-replicas", "ca-bundle")
-"""The names of ``planning.ownership.default_rules``, without an import of it."""
-
-
-def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of the apply; they become part of the verb's ``options``."""
-
-    @wraps(verb)
-    def command(
-        options: Options,
-        prune: bool,
-        adopt: str,
-        adopt_as: str,
-        take_over: tuple[str, ...],
-        on_drift: str,
-        force_conflicts: bool,
-        recreate: bool,
-        create_namespace: bool,
-        reapply_all: bool,
-        ignore: tuple[str, ...],
-        no_default_ignore: tuple[str, ...],
-        **others: Any,
-    ) -> Any:
-        if options.apply.is_part and prune and is_given("prune"):
-            part = "--selector" if options.apply.selector else "--only"
-            raise UsageError(
-                f"--prune and {part} exclude each other",
-                reason="the objects that are not selected would look as if they had left the set",
-                hint=f"Prune in a run without {part}.",
-            )
-        options = replace(
-            options,
-            apply=replace(
-                options.apply,
-                adopt=Adopt(adopt),
-                adopt_as=Ownership(adopt_as),
-                take_over=frozenset(_not_of_sets(take_over)),
-                on_drift=OnDrift(on_drift),
-                force_conflicts=force_conflicts,
-                recreate=recreate,
-                create_namespace=create_namespace,
-                reapply_all=reapply_all,
-                ignore=ignore,
-                no_default_ignore=frozenset(no_default_ignore),
-            ),
-            prune=replace(options.prune, enabled=prune),
-        )
-        return verb(options=options, **others)
-
-    return with_options(
-        command,
-        click.option(
-            "--no-default-ignore",
-            multiple=True,
-            type=click.Choice(DEFAULT_RULES),
-            help="Switch off a default rule: send also what controllers usually set.",
-        ),
-        click.option(
-            "--ignore",
-            multiple=True,
-            metavar="RULE",
-            callback=_rules,
-            help="Send a field at creation only, then leave it to other field managers: "
-            "KIND[.GROUP][/NAME]:/json/pointer, with * and ? in NAME, and * for every KIND.",
-        ),
-        click.option(
-            "--reapply-all", is_flag=True, help="Send every object, even an unchanged one."
-        ),
-        click.option(
-            "--create-namespace",
-            is_flag=True,
-            help="Create the inventory's namespace. It does not belong to the set, so "
-            "`delete` keeps it.",
-        ),
-        click.option(
-            "--recreate",
-            is_flag=True,
-            help="Delete and re-create an object to change an immutable field; never a "
-            "PersistentVolumeClaim, PersistentVolume, Namespace or CRD.",
-        ),
-        click.option(
-            "--force-conflicts", is_flag=True, help="Take fields that other field managers own."
-        ),
-        click.option(
-            "--on-drift",
-            type=click.Choice([str(OnDrift.FAIL), str(OnDrift.REVERT)]),
-            default=str(OnDrift.FAIL),
-            show_default=True,
-            help="What to do with fields of the set that others have changed since its last apply: "
-            "report a conflict, or set them back. Fields that others apply stay a conflict.",
-        ),
-        click.option(
-            "--take-over",
-            multiple=True,
-            metavar="MANAGER",
-            help="Take over the fields of this field manager, but for finalizers and "
-            "ownerReferences. Adoption does so for `kubectl apply`.",
-        ),
-        click.option(
-            "--adopt-as",
-            type=click.Choice([str(ownership) for ownership in Ownership]),
-            default=str(Ownership.ADOPTED),
-            show_default=True,
-            help="How to record what is adopted: a later prune deletes an `owned` object, and "
-            "orphans an `adopted` one. What another tool may run is owned only with --adopt=all.",
-        ),
-        click.option(
-            "--adopt",
-            type=click.Choice([str(adopt) for adopt in Adopt]),
-            default=str(Adopt.UNOWNED),
-            show_default=True,
-            help="Which existing objects the set may adopt.",
-        ),
-        click.option(
-            "--prune/--no-prune",
-            default=True,
-            help="Whether to delete objects that have left the set. If not, they stay in the "
-            "inventory.  [default: prune]",
-        ),
-    )
-
-
-def _not_of_sets(managers: tuple[str, ...]) -> tuple[str, ...]:
-    from applyprune.planning.applyset import MANAGERS
-
-    if of_sets := sorted(manager for manager in managers if manager.startswith(MANAGERS)):
-        raise UsageError(
-            f"{of_sets[0]} is the field manager of a set",
-            hint="--adopt=all takes objects from another set.",
-        )
-    return managers
-
-
-def _rules(_: click.Context, __: click.Parameter, rules: tuple[str, ...]) -> tuple[str, ...]:
-    if rules:
-        from applyprune.planning.normalize import parse_rule
-
-        for rule in rules:
-            parse_rule(rule)
-    return rules
-
-
-def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that disable the guards of a prune; they become part of ``options``."""
-    from applyprune.model.kinds import GUARDED_KINDS
-
-    @wraps(verb)
-    def command(
-        options: Options,
-        max_prune: PruneLimit | None,
-        allow_kind: tuple[str, ...],
-        allow_empty: bool,
-        **others: Any,
-    ) -> Any:
-        options = replace(
-            options,
-            prune=replace(
-                options.prune,
-                max_prune=max_prune,
-                allow_kinds=frozenset(allow_kind),
-                allow_empty=allow_empty,
-            ),
-        )
-        return verb(options=options, **others)
-
-    return with_options(
-        approval_option(command),
-        click.option(
-            "--allow-empty",
-            is_flag=True,
-            help="Allow empty input.",
-        ),
-        click.option(
-            "--allow-kind",
-            multiple=True,
-            type=KIND_NAME,
-            metavar="KIND",
-            help="Allow the pruning of this kind, by any of its names: "
-            + ", ".join(sorted(GUARDED_KINDS.values()))
-            + ".",
-        ),
-        click.option(
-            "--max-prune",
-            metavar="N|N%",
-            callback=_prune_limit,
-            help="How many objects a prune may delete, including cascaded deletions.  "
-            "[default: 5 or 30% of the set's live objects, the larger of the two, and at most "
-            "half of them]",
-        ),
-    )
-
-
-def _prune_limit(
-    ctx: click.Context, param: click.Parameter, value: str | None
-) -> PruneLimit | None:
-    if value is None:
-        return None
-    try:
-        return PruneLimit.parse(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} {error}", ctx, param) from None
-
-
-def approval_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --approve; it becomes part of ``options``."""
-
-    @wraps(verb)
-    def command(options: Options, approve: str, **others: Any) -> Any:
-        options = replace(options, prune=replace(options.prune, approved=approve))
-        return verb(options=options, **others)
-
-    return click.option(
-        "--approve",
-        envvar="APPLYPRUNE_APPROVE",
-        default="",
-        metavar="DIGEST",
-        callback=digest_value,
-        help="Allow exactly the deletions with this digest, as `plan` and `diff` show it.  "
-        "[env: APPLYPRUNE_APPROVE]",
-    )(command)
-
-
-def selection_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -l and --only to a verb that can apply a part of the set; they become ``options``."""
-
-    @wraps(verb)
-    def command(
-        options: Options, selector: Selector | None, only: tuple[str, ...], **others: Any
-    ) -> Any:
-        _refuse_both(selector, only)
-        apply = replace(options.apply, selector=selector, only=frozenset(only))
-        return verb(options=replace(options, apply=apply), **others)
-
-    return with_options(
-        command,
-        _only(
-            "Apply only this object. The rest of the set does not change, and nothing is pruned."
-        ),
-        _selector(
-            "Apply only the manifests with these labels: app=web or 'app in (web,db)'. "
-            "The rest of the set does not change, and nothing is pruned."
-        ),
-    )
-
-
-def deletion_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -l and --only to a verb that can delete a part of the set; they become ``options``."""
-
-    @wraps(verb)
-    def command(
-        options: Options, selector: Selector | None, only: tuple[str, ...], **others: Any
-    ) -> Any:
-        _refuse_both(selector, only)
-        options = replace(options, select=frozenset(only), select_labels=selector)
-        return verb(options=options, **others)
-
-    return with_options(
-        command,
-        _only("Delete only this object. The rest of the set and its inventory stay."),
-        _selector(
-            "Delete only the objects that have these labels in the cluster. The rest of the set "
-            "and its inventory stay."
-        ),
-    )
-
-
-def _refuse_both(selector: Selector | None, only: tuple[str, ...]) -> None:
-    if selector is not None and only:
-        raise UsageError(
-            "--only and --selector exclude each other",
-            hint="Run once with each of them.",
-        )
-
-
-F = TypeVar("F", bound="Callable[..., Any]")
-
-
-def _only(help_text: str) -> Callable[[F], F]:
-    return click.option(
-        "--only",
-        type=OBJECT_NAME,
-        multiple=True,
-        metavar="KIND/NAME",
-        help=f"{help_text} Repeatable.",
-    )
-
-
-def _selector(help_text: str) -> Callable[[F], F]:
-    return click.option("-l", "--selector", metavar="SELECTOR", callback=_parsed, help=help_text)
-
-
-def _parsed(ctx: click.Context, param: click.Parameter, value: str | None) -> Selector | None:
-    del ctx, param
-    if value is None:
-        return None
-    try:
-        return parse_selector(value)
-    except ValueError as error:
-        raise UsageError(
-            f"invalid label selector {value!r}",
-            reason=str(error),
-            hint="Write labels as app=web,tier!=db or 'app in (web,db),!canary'.",
-        ) from error
-
-
-def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that decide which objects an input means; they become part of ``options``."""
-
-    @wraps(verb)
-    def command(
-        namespace_override: str, helm_hooks: str, options: Options | None = None, **others: Any
-    ) -> Any:
-        options = options or Options()
-        options = replace(
-            options,
-            apply=replace(
-                options.apply,
-                namespace_override=namespace_override,
-                helm_hooks=HelmHooks(helm_hooks),
-            ),
-        )
-        return verb(options=options, **others)
-
-    return with_options(
-        command,
-        click.option(
-            "--helm-hooks",
-            type=click.Choice([str(decision) for decision in HelmHooks]),
-            default=str(HelmHooks.REFUSE),
-            show_default=True,
-            help="What to do with the install and upgrade hooks of a chart: leave them out, or "
-            "apply them like other objects. Test, delete and rollback hooks are always left out.",
-        ),
-        click.option(
-            "--namespace-override",
-            default="",
-            metavar="NS",
-            callback=namespace_name,
-            help="Apply every namespaced manifest in this namespace, even if it names another one. "
-            "Namespaces keep their names. Names inside manifests, such as the subjects "
-            "of a RoleBinding, do not change.",
-        ),
-    )
-
-
-def _ignore_paths(
-    ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
-) -> tuple[str, ...]:
-    if any("\n" in rule or not rule.strip() for rule in value):
-        raise click.BadParameter("a rule is one line, and not empty", ctx, param)
+def _as_given(value: Any) -> Any:
     return value
 
 
-def input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -f, -k and rules, all repeatable; the verb gets at least one path in ``paths``."""
-
-    @wraps(verb)
-    def command(paths: InputPaths, **others: Any) -> Any:
-        if not paths.paths:
-            raise UsageError(
-                "no input given",
-                hint="Give -f PATH or -k DIR, or add filename to applyprune.yaml.",
-            )
-        return verb(paths=paths, **others)
-
-    return optional_input_option(command)
+def choice(of: type[StrEnum]) -> click.Choice[str]:
+    """Return the type of an option that is one of these words, in lower case."""
+    return click.Choice([str(word).lower() for word in of])
 
 
-def optional_input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -f, -k and rules to a verb that needs no input; ``paths`` may be without any."""
-
-    @wraps(verb)
-    def command(
-        paths: tuple[str, ...],
-        kustomize: tuple[str, ...],
-        ignore_paths: tuple[str, ...],
-        **others: Any,
-    ) -> Any:
-        from applyprune.cli.session import InputPaths
-        from applyprune.sources import Overlay
-
-        if is_given("paths") != is_given("kustomize"):
-            # Input on the command line replaces all input of a configuration.
-            paths = paths if is_given("paths") else ()
-            kustomize = kustomize if is_given("kustomize") else ()
-        given = InputPaths((*paths, *map(Overlay, kustomize)), ignore_paths)
-        return verb(paths=given, **others)
-
-    return with_options(
-        command,
-        click.option(
-            "--ignore-paths",
-            multiple=True,
-            metavar="RULE",
-            callback=_ignore_paths,
-            help="Leave out files of folders and of sources on other hosts: a line as in "
-            ".gitignore, from the root of the repository or folder. It comes after the lines of "
-            ".sourceignore, and replaces the default list, as `ignore` of a Bundle does. "
-            "Repeatable.",
-        ),
-        click.option(
-            "-k",
-            "--kustomize",
-            type=FILE_PATH,
-            multiple=True,
-            metavar="DIR",
-            help="A kustomization, built with kustomize or kubectl, or the address of one. "
-            "Repeatable.",
-        ),
-        click.option(
-            "-f",
-            "--filename",
-            "paths",
-            type=FILE_PATH,
-            multiple=True,
-            metavar="PATH",
-            help="A file, a folder (with everything below it, or built if it is a "
-            "kustomization), a quoted pattern with *, ? or **, an https:// URL of a document or "
-            "archive, git+https://HOST/REPO.git//PATH?ref=REF, git+ssh://…, oci://HOST/NAME:TAG, "
-            "or - for standard input. Repeatable.",
-        ),
-    )
-
-
-def is_given(option: str) -> bool:
-    """Return whether the command line itself gives an option."""
-    source = click.get_current_context().get_parameter_source(option)
-    return source is ParameterSource.COMMANDLINE
-
-
-def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every run that deletes; the verb gets them as ``options``."""
-    return execution_options(removal_options(verb))
-
-
-def _actor(ctx: click.Context, param: click.Parameter, value: str) -> Actor:
-    from applyprune.api.sets import actor_of
-
-    try:
-        return actor_of(os.environ, value)
-    except UsageError as error:
-        raise click.BadParameter(error.reason, ctx, param) from None
-
-
-_actor_option = click.option(
-    "--actor",
-    default="",
-    metavar="TEXT",
-    callback=_actor,
-    help="For whom the run works, for `inventory history`.  [default: the user of the job of "
-    "GitHub or GitLab]",
-)
-
-
-def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:
-    try:
-        return DryRun(value)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is neither server nor client", ctx, param) from None
-
-
-_dry_run_option = click.option(
-    "--dry-run",
-    is_flag=False,
-    flag_value="server",
-    default="none",
-    metavar="[server|client]",
-    callback=_dry_run,
-    help="Change nothing; the server checks everything unless it is 'client'.",
-)
-
-
-def execution_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that only a run has, and no plan; place it above ``removal_options``."""
-
-    @wraps(verb)
-    def command(dry_run: DryRun, timeout: float, actor: Actor, **others: Any) -> Any:
-        options = Options(
-            dry_run=dry_run,
-            wait=WaitOptions(timeout=timeout),
-            check=dry_run is DryRun.SERVER,
-            actor=actor,
-        )
-        return verb(options=options, **others)
-
-    return with_options(
-        command,
-        _actor_option,
-        timeout_option("How long each wait may take: for CRDs, readiness and deletions."),
-        _dry_run_option,
-    )
+# What the values are: each function checks one, or turns it into what a run takes.
 
 
 def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
@@ -565,167 +116,21 @@ def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
         raise click.BadParameter(f"{value!r} {error}", ctx, param) from None
 
 
-_lock_timeout_option = click.option(
-    "--lock-timeout",
-    default="60s",
-    metavar="TIME",
-    callback=duration,
-    help="How long to wait for another run on the same set.  [default: 60s]",
-)
+def duration_or_none(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Return the seconds of a duration; None if it was not given."""
+    return None if value is None else duration(ctx, param, value)
 
 
-def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of deletions; the verb gets them as ``options``."""
+def digest_value(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return the digest that an option gives, empty if it gives none; raise BadParameter."""
+    from applyprune.planning.digests import is_digest
 
-    @wraps(verb)
-    def command(
-        lock_timeout: float,
-        orphan: tuple[str, ...],
-        allow_cascade: tuple[str, ...],
-        prune_adopted: bool,
-        prune_shared: bool,
-        propagation: str,
-        options: Options | None = None,
-        **others: Any,
-    ) -> Any:
-        options = replace(
-            options or Options(),
-            lock_timeout=lock_timeout,
-            prune=PruneOptions(
-                orphan=frozenset(orphan),
-                allow_cascade=frozenset(allow_cascade),
-                prune_adopted=prune_adopted,
-                prune_shared=prune_shared,
-                propagation=Propagation(propagation.capitalize()),
-            ),
+    digest = value.strip()
+    if digest and not is_digest(digest):
+        raise click.BadParameter(
+            f"{value!r} is not a digest: write sha256: and 64 hex digits", ctx, param
         )
-        return verb(options=options, **others)
-
-    return with_options(
-        command,
-        click.option(
-            "--propagation",
-            type=click.Choice([str(propagation).lower() for propagation in Propagation]),
-            default="background",
-            show_default=True,
-            help="What happens to the dependents of a deleted object.",
-        ),
-        click.option(
-            "--prune-shared",
-            is_flag=True,
-            help="Delete objects that another tool runs by now as well, instead of orphaning them.",
-        ),
-        click.option(
-            "--prune-adopted",
-            is_flag=True,
-            help="Delete adopted objects as well, instead of orphaning them.",
-        ),
-        click.option(
-            "--allow-cascade",
-            type=OBJECT_NAME,
-            multiple=True,
-            metavar="KIND/NAME",
-            help="Allow the deletion of this object although it cascades to objects "
-            "outside the set, or although the controller needs it to end Bundles.",
-        ),
-        click.option(
-            "--orphan",
-            type=OBJECT_NAME,
-            multiple=True,
-            metavar="KIND/NAME",
-            help="Orphan this object instead of deleting it: it leaves the set and stays in the "
-            "cluster.",
-        ),
-        _lock_timeout_option,
-    )
-
-
-def record_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every change to an inventory; the verb gets them as ``options``."""
-
-    @wraps(verb)
-    def command(dry_run: DryRun, lock_timeout: float, actor: Actor, **others: Any) -> Any:
-        options = Options(dry_run=dry_run, lock_timeout=lock_timeout, actor=actor)
-        return verb(options=options, **others)
-
-    return with_options(command, _actor_option, _lock_timeout_option, _dry_run_option)
-
-
-def check_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --check and --no-check; they become part of ``options``, as a dry run."""
-
-    @wraps(verb)
-    def command(options: Options, check: bool, **others: Any) -> Any:
-        dry_run = DryRun.SERVER if check else DryRun.CLIENT
-        return verb(options=replace(options, dry_run=dry_run, check=check), **others)
-
-    return click.option(
-        "--check/--no-check",
-        default=True,
-        help="Whether the server checks, in a dry run, what would change. If not, the command "
-        "only reads: for a job that has no right to write.  [default: check]",
-    )(command)
-
-
-def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that choose the cluster; the verb gets them as ``cluster_target``."""
-
-    @wraps(verb)
-    def command(kubeconfig: str, context: str, namespace: str, **others: Any) -> Any:
-        used = config_in_use()
-        expected = "" if context or used.uses_context else used.context
-        context = context or (used.context if used.uses_context else "")
-        return verb(
-            cluster_target=ClusterTarget(kubeconfig, context, namespace, expected=expected),
-            **others,
-        )
-
-    return with_options(
-        command,
-        click.option(
-            "-n",
-            "--namespace",
-            default="",
-            type=NAMESPACE_NAME,
-            metavar="NS",
-            callback=namespace_name,
-            help="Namespace of the inventory, and of manifests without one; default: the "
-            "context's.",
-        ),
-        click.option(
-            "--context",
-            default="",
-            type=CONTEXT_NAME,
-            metavar="NAME",
-            callback=not_empty,
-            help="The kubeconfig context to use.",
-        ),
-        click.option(
-            "--kubeconfig",
-            default="",
-            type=FILE_PATH,
-            metavar="FILE",
-            callback=not_empty,
-            help="The kubeconfig; default: KUBECONFIG, ~/.kube/config, or the pod's own account.",
-        ),
-    )
-
-
-def namespaces_option(help_text: str) -> Callable[[F], F]:
-    """Return --watch-namespaces with its ``help_text``; the verb gets the names."""
-    return click.option(
-        "--watch-namespaces",
-        metavar="NS,…",
-        callback=_namespace_names,
-        help=f"{help_text}  [default: all]",
-    )
-
-
-def _namespace_names(
-    ctx: click.Context, param: click.Parameter, value: str | None
-) -> tuple[str, ...]:
-    names = () if value is None else value.split(",")
-    return tuple(namespace_name(ctx, param, name.strip()) for name in names)
+    return digest
 
 
 def namespace_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -748,72 +153,967 @@ def not_empty(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return value
 
 
-# Single options and arguments.
+def _namespace_names(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> tuple[str, ...]:
+    names = () if value is None else value.split(",")
+    return tuple(namespace_name(ctx, param, name.strip()) for name in names)
 
 
-yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
-"""Adds --yes to a verb that asks; the verb gets it as ``yes``."""
-fail_fast_option = click.option(
+def _not_of_sets(
+    _: click.Context, __: click.Parameter, managers: tuple[str, ...]
+) -> tuple[str, ...]:
+    if managers:
+        from applyprune.planning.applyset import MANAGERS
+
+        if of_sets := sorted(manager for manager in managers if manager.startswith(MANAGERS)):
+            raise UsageError(
+                f"{of_sets[0]} is the field manager of a set",
+                hint="--adopt=all takes objects from another set.",
+            )
+    return managers
+
+
+def _rules(_: click.Context, __: click.Parameter, rules: tuple[str, ...]) -> tuple[str, ...]:
+    if rules:
+        from applyprune.planning.normalize import parse_rule
+
+        for rule in rules:
+            parse_rule(rule)
+    return rules
+
+
+def _ignore_paths(
+    ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
+    if any("\n" in rule or not rule.strip() for rule in value):
+        raise click.BadParameter("a rule is one line, and not empty", ctx, param)
+    return value
+
+
+def _prune_limit(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> PruneLimit | None:
+    if value is None:
+        return None
+    try:
+        return PruneLimit.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} {error}", ctx, param) from None
+
+
+def _prune_also(ctx: click.Context, param: click.Parameter, value: str) -> frozenset[PruneAlso]:
+    try:
+        return frozenset(PruneAlso(word.strip()) for word in value.split(",") if value)
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is not adopted,shared or one of them", ctx, param
+        ) from None
+
+
+def _labels(ctx: click.Context, param: click.Parameter, value: str | None) -> Selector | None:
+    del ctx, param
+    if value is None:
+        return None
+    try:
+        return parse_selector(value)
+    except ValueError as error:
+        raise UsageError(
+            f"invalid label selector {value!r}",
+            reason=str(error),
+            hint="Write labels as app=web,tier!=db or 'app in (web,db),!canary'.",
+        ) from error
+
+
+def _actor(ctx: click.Context, param: click.Parameter, value: str) -> Actor:
+    from applyprune.api.sets import actor_of
+
+    try:
+        return actor_of(os.environ, value)
+    except UsageError as error:
+        raise click.BadParameter(error.reason, ctx, param) from None
+
+
+def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:
+    try:
+        return DryRun(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is neither server nor client", ctx, param) from None
+
+
+def _ready_when(rules: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple(map(_ready_rule, rules))
+
+
+def _ready_rule(text: str) -> tuple[str, str]:
+    try:
+        return parse_ready_when(text)
+    except ValueError as error:
+        raise UsageError(f"invalid rule --ready-when {text!r}", hint=f"It {error}") from None
+
+
+def is_given(option: str, ctx: click.Context | None = None) -> bool:
+    """Return whether the command line itself gives an option."""
+    source = (ctx or click.get_current_context()).get_parameter_source(option)
+    return source is ParameterSource.COMMANDLINE
+
+
+# The names of sets, and the file with their options. A name is eager like --config: the file must
+# be read before any other option gets its default.
+
+
+class SetName(click.Argument):
+    """NAME, which the file may give instead."""
+
+    def __init__(self, name: str, *, needed: bool = False, **attributes: Any) -> None:
+        """Take the name of the argument; ``needed`` if the verb cannot do without a set."""
+        super().__init__(
+            (name,), type=SET_NAME, required=False, is_eager=True, callback=_note, **attributes
+        )
+        self.needed = needed
+
+    def chosen(self, given: Any) -> Any:
+        """Return the name or names on the command line, else that of the file."""
+        used = config_in_use().name
+        if self.nargs == -1:
+            return given or ((used,) if used else ())
+        if self.needed and not (given or used):
+            raise no_set_given()
+        return given or used or None
+
+
+def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    noted = ctx.meta.setdefault("applyprune.parsed", {})
+    if param.name == "config":
+        noted["config"] = value
+    else:
+        noted["names"] = value if isinstance(value, tuple) else (value,) if value else ()
+    if {"names", "config"} <= noted.keys() and not ctx.resilient_parsing:
+        use(ctx, noted["names"], noted["config"], KEYS)
+    return value
+
+
+CONFIG = Option(
+    "--config",
+    rare=True,
+    heading="Input",
+    type=FILE_PATH,
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=_note,
+    help="A file with the set's name and its options.  [default: applyprune.yaml, if it exists]",
+)
+NAME = (SetName("name", needed=True), CONFIG)
+OPTIONAL_NAME = (SetName("name"), CONFIG)
+NAMES = (SetName("names", nargs=-1, metavar="[NAME]..."), CONFIG)
+OTHER_NAME = click.Argument(("name",), type=SET_NAME)
+"""NAME of a verb that reads no file."""
+BUNDLE = click.Argument(("name",), type=BUNDLE_NAME, metavar="NAME")
+OBJECT = click.Argument(("ref",), type=OBJECT_NAME, metavar="KIND/NAME")
+OBJECTS = click.Argument(("objects",), nargs=-1, type=OBJECT_NAME, metavar="[KIND/NAME]...")
+
+
+# The rows.
+
+
+INPUT = (
+    Option(
+        "-f",
+        "--filename",
+        "paths",
+        heading="Input",
+        config=Form.PATHS,
+        sets="paths.files",
+        type=FILE_PATH,
+        multiple=True,
+        metavar="PATH",
+        help="A file, a folder, a pattern, an address, or - for standard input; repeatable. A "
+        "folder is read with everything below it, or built if it is a kustomization. A pattern is "
+        "quoted, and has *, ? or **. An address is an https:// URL of a document or archive, "
+        "git+https://HOST/REPO.git//PATH?ref=REF, git+ssh://… or oci://HOST/NAME:TAG.",
+    ),
+    Option(
+        "-k",
+        "--kustomize",
+        heading="Input",
+        config=Form.PATHS,
+        sets="paths.kustomizations",
+        type=FILE_PATH,
+        multiple=True,
+        metavar="DIR",
+        help="A kustomization, built with kustomize or kubectl, or the address of one. Repeatable.",
+    ),
+    Option(
+        "--ignore-paths",
+        rare=True,
+        heading="Input",
+        config=Form.TEXTS,
+        sets="paths.ignore",
+        multiple=True,
+        metavar="RULE",
+        callback=_ignore_paths,
+        help="Leave out files of folders and of sources on other hosts: a line as in .gitignore, "
+        "from the root of the repository or folder. It comes after the lines of .sourceignore, and "
+        "replaces the default list, as `ignore` of a Bundle does. Repeatable.",
+    ),
+)
+"""Which manifests."""
+PLACEMENT = (
+    Option(
+        "--namespace-override",
+        rare=True,
+        heading="Input",
+        config=Form.TEXT,
+        sets="options.apply.namespace_override",
+        default="",
+        metavar="NS",
+        callback=namespace_name,
+        help="Apply every namespaced manifest in this namespace, even if it names another one. "
+        "Namespaces keep their names. Names inside manifests, such as the subjects of a "
+        "RoleBinding, do not change.",
+    ),
+    Option(
+        "--helm-hooks",
+        rare=True,
+        heading="Input",
+        config=Form.TEXT,
+        sets="options.apply.helm_hooks",
+        into=HelmHooks,
+        type=choice(HelmHooks),
+        default=str(HelmHooks.REFUSE),
+        show_default=True,
+        help="What to do with the install and upgrade hooks of a chart: leave them out, or apply "
+        "them like other objects. Test, delete and rollback hooks are always left out.",
+    ),
+)
+"""Which objects the input means."""
+SELECTION = (
+    Option(
+        "-l",
+        "--selector",
+        rare=True,
+        heading="Input",
+        sets="options.apply.selector",
+        metavar="SELECTOR",
+        callback=_labels,
+        help="Apply only the manifests with these labels: app=web or 'app in (web,db)'. The rest "
+        "of the set does not change, and nothing is pruned.",
+    ),
+    Option(
+        "--only",
+        rare=True,
+        heading="Input",
+        sets="options.apply.only",
+        into=frozenset,
+        type=OBJECT_NAME,
+        multiple=True,
+        metavar="KIND/NAME",
+        help="Apply only this object. The rest of the set does not change, and nothing is pruned. "
+        "Repeatable.",
+    ),
+)
+"""Which part of the set is applied."""
+DELETION = (
+    SELECTION[0].but(
+        rare=False,
+        sets="options.select_labels",
+        help="Delete only the objects that have these labels in the cluster. The rest of the set "
+        "and its inventory stay.",
+    ),
+    SELECTION[1].but(
+        rare=False,
+        sets="options.select",
+        help="Delete only this object. The rest of the set and its inventory stay. Repeatable.",
+    ),
+)
+"""Which part of the set is deleted."""
+APPLY = (
+    Option(
+        "--prune/--no-prune",
+        heading="Prune",
+        config=Form.FLAG,
+        sets="options.prune.enabled",
+        default=True,
+        help="Whether to delete objects that have left the set. If not, they stay in the "
+        "inventory.  [default: prune]",
+    ),
+    Option(
+        "--adopt",
+        heading="Apply",
+        config=Form.TEXT,
+        unsafe="all",
+        sets="options.apply.adopt",
+        into=Adopt,
+        type=choice(Adopt),
+        default=str(Adopt.UNOWNED),
+        show_default=True,
+        help="Which existing objects the set may adopt.",
+    ),
+    Option(
+        "--adopt-as",
+        rare=True,
+        config=Form.TEXT,
+        unsafe="owned",  # a later prune deletes what was adopted, as with --prune-also adopted
+        sets="options.apply.adopt_as",
+        into=Ownership,
+        type=choice(Ownership),
+        default=str(Ownership.ADOPTED),
+        show_default=True,
+        help="How to record what is adopted: a later prune deletes an `owned` object, and orphans "
+        "an `adopted` one. What another tool may run is owned only with --adopt=all.",
+    ),
+    Option(
+        "--take-over",
+        rare=True,
+        heading="Apply",
+        guard=True,
+        sets="options.apply.take_over",
+        into=frozenset,
+        multiple=True,
+        metavar="MANAGER",
+        callback=_not_of_sets,
+        help="Take over the fields of this field manager, but for finalizers and ownerReferences. "
+        "Adoption does so for `kubectl apply`.",
+    ),
+    Option(
+        "--conflicts",
+        heading="Apply",
+        config=Form.TEXT,
+        unsafe=str(Conflicts.FORCE),
+        sets="options.apply.conflicts",
+        into=Conflicts,
+        type=choice(Conflicts),
+        default=str(Conflicts.FAIL),
+        show_default=True,
+        help="What to do with fields that others have changed: report a conflict, set back drift, "
+        "or take all. Drift is in fields of the set that others have changed by an update since "
+        "its last apply. Fields that others apply, or had before, are taken with `force` only.",
+    ),
+    Option(
+        "--recreate",
+        rare=True,
+        heading="Apply",
+        guard=True,
+        sets="options.apply.recreate",
+        is_flag=True,
+        help="Delete and re-create an object to change an immutable field; never a "
+        "PersistentVolumeClaim, PersistentVolume, Namespace or CRD.",
+    ),
+    Option(
+        "--create-namespace",
+        heading="Apply",
+        config=Form.FLAG,
+        sets="options.apply.create_namespace",
+        is_flag=True,
+        help="Create the inventory's namespace. It does not belong to the set, so `delete` keeps "
+        "it.",
+    ),
+    Option(
+        "--reapply-all",
+        rare=True,
+        heading="Apply",
+        sets="options.apply.reapply_all",
+        is_flag=True,
+        help="Send every object, even an unchanged one.",
+    ),
+    Option(
+        "--ignore",
+        rare=True,
+        heading="Apply",
+        config=Form.TEXTS,
+        sets="options.apply.ignore",
+        multiple=True,
+        metavar="RULE",
+        callback=_rules,
+        help="Send a field at creation only, then leave it to other field managers: "
+        "KIND[.GROUP][/NAME]:/json/pointer, with * and ? in NAME, and * for every KIND.",
+    ),
+    Option(
+        "--no-default-ignore",
+        rare=True,
+        heading="Apply",
+        config=Form.TEXTS,
+        sets="options.apply.no_default_ignore",
+        into=frozenset,
+        multiple=True,
+        # The names of ``planning.ownership.default_rules``, without an import of it.
+        type=click.Choice(("aggregated-rules", "autoscaled-replicas", "ca-bundle")),
+        help="Switch off a default rule: send also what controllers usually set.",
+    ),
+)
+"""What an apply does with what exists."""
+LOCK_TIMEOUT = Option(
+    "--lock-timeout",
+    rare=True,
+    heading="Waiting",
+    config=Form.TEXT,
+    sets="options.lock_timeout",
+    default="60s",
+    metavar="TIME",
+    callback=duration,
+    help="How long to wait for another run on the same set.  [default: 60s]",
+)
+PRUNE = (
+    LOCK_TIMEOUT,
+    Option(
+        "--orphan",
+        rare=True,
+        heading="Prune guards",
+        config=Form.TEXTS,
+        sets="options.prune.orphan",
+        into=frozenset,
+        type=OBJECT_NAME,
+        multiple=True,
+        metavar="KIND/NAME",
+        help="Orphan this object instead of deleting it: it leaves the set and stays in the "
+        "cluster.",
+    ),
+    Option(
+        "--allow-cascade",
+        rare=True,
+        heading="Prune guards",
+        guard=True,
+        sets="options.prune.allow_cascade",
+        into=frozenset,
+        type=OBJECT_NAME,
+        multiple=True,
+        metavar="KIND/NAME",
+        help="Allow the deletion of this object although it cascades to objects outside the set, "
+        "or although the controller needs it to end Bundles.",
+    ),
+    Option(
+        "--prune-also",
+        rare=True,
+        heading="Prune",
+        guard=True,
+        sets="options.prune.also",
+        default="",
+        metavar="adopted,shared",
+        callback=_prune_also,
+        help="Delete as well, instead of orphaning them: objects that the set has adopted, and "
+        "those that another tool manages now.",
+    ),
+    Option(
+        "--propagation",
+        rare=True,
+        heading="Prune",
+        config=Form.TEXT,
+        sets="options.prune.propagation",
+        into=lambda word: Propagation(word.capitalize()),
+        type=choice(Propagation),
+        default="background",
+        show_default=True,
+        help="What happens to the dependents of a deleted object.",
+    ),
+)
+"""What deletions do."""
+GUARDS = (
+    Option(
+        "--max-prune",
+        rare=True,
+        heading="Prune guards",
+        guard=True,
+        sets="options.prune.max_prune",
+        metavar="N|N%",
+        callback=_prune_limit,
+        help="How many objects a prune may delete, including cascaded deletions.  [default: 5 or "
+        "30% of the set's live objects, the larger of the two, and at most half of them]",
+    ),
+    Option(
+        "--allow-kind",
+        rare=True,
+        heading="Prune guards",
+        guard=True,
+        sets="options.prune.allow_kinds",
+        into=frozenset,
+        multiple=True,
+        type=KIND_NAME,
+        metavar="KIND",
+        # The words of ``model.kinds.GUARDED_KINDS``, without an import of it.
+        help="Allow the pruning of this kind, by any of its names: customresourcedefinition, "
+        "namespace, persistentvolume, persistentvolumeclaim, statefulset.",
+    ),
+    Option(
+        "--allow-empty",
+        rare=True,
+        heading="Prune guards",
+        guard=True,
+        sets="options.prune.allow_empty",
+        is_flag=True,
+        help="Allow empty input.",
+    ),
+    Option(
+        "--approve",
+        heading="Prune guards",
+        guard=True,
+        sets="options.prune.approved",
+        envvar="APPLYPRUNE_APPROVE",
+        default="",
+        metavar="DIGEST",
+        callback=digest_value,
+        help="Allow exactly the deletions with this digest, as `plan` and `diff` show it.  "
+        "[env: APPLYPRUNE_APPROVE]",
+    ),
+)
+"""What disables the guards of a prune."""
+APPLY_ANYWAY = Option(
+    "--apply-anyway",
+    rare=True,
+    heading="Prune guards",
+    guard=True,
+    sets="options.prune.apply_anyway",
+    is_flag=True,
+    help="Apply although the prune is refused; prune nothing, and exit with 6.",
+)
+DRY_RUN = Option(
+    "--dry-run",
+    sets="options.dry_run",
+    bare="server",
+    default="none",
+    metavar="[server|client]",
+    callback=_dry_run,
+    help="Change nothing. The server checks everything, unless it is 'client'.",
+)
+ACTOR = Option(
+    "--actor",
+    rare=True,
+    config=Form.TEXT,
+    sets="options.actor",
+    default="",
+    metavar="TEXT",
+    callback=_actor,
+    help="For whom the run works, for `inventory history`.  [default: the user of the job of "
+    "GitHub or GitLab]",
+)
+TIMEOUT = Option(
+    "--timeout",
+    heading="Waiting",
+    config=Form.TEXT,
+    default="5m",
+    metavar="TIME",
+    callback=duration,
+    help="How long each wait may take. A run waits for CRDs, readiness and deletions.  "
+    "[default: 5m]",
+)
+RUN = (DRY_RUN, TIMEOUT.but(sets="options.wait.timeout"), ACTOR)
+"""What only a run has, and no plan."""
+RECORD = (DRY_RUN, LOCK_TIMEOUT, ACTOR)
+"""What every change to an inventory has."""
+YES = Option("-y", "--yes", guard=True, is_flag=True, help="Do not ask for confirmation.")
+CHECK = Option(
+    "--check/--no-check",
+    rare=True,
+    heading="Apply",
+    config=Form.FLAG,
+    default=None,
+    help="Whether the server checks everything in a dry run before the first write.  [default: "
+    "check on a terminal, or with --approve]",
+)
+WAIT = Option(
+    "--wait/--no-wait",
+    heading="Waiting",
+    config=Form.FLAG,
+    unsafe=False,
+    sets="options.wait.mode",
+    into=WaitMode.asked,
+    default=None,
+    help="--wait waits until everything is ready. --no-wait prunes without waiting.  [default: "
+    "wait only for what may still need an object that is pruned]",
+)
+FAIL_FAST = Option(
     "--fail-fast",
+    rare=True,
+    heading="Waiting",
+    config=Form.FLAG,
     is_flag=True,
     help="End a wait at the first problem, even if it may pass: a crash, an image that cannot be "
     "pulled, a quota, no node.",
 )
-"""Adds --fail-fast to a verb that waits; the verb gets it as ``fail_fast``."""
-
-
-def timeout_option(help_text: str) -> Callable[[F], F]:
-    """Return --timeout with its ``help_text``; the verb gets seconds."""
-    return click.option(
-        "--timeout",
-        default="5m",
+WAITS = (
+    WAIT,
+    FAIL_FAST.but(sets="options.wait.fail_fast"),
+    Option(
+        "--ready-when",
+        rare=True,
+        heading="Waiting",
+        config=Form.TEXTS,
+        sets="options.wait.ready_when",
+        into=_ready_when,
+        multiple=True,
+        metavar="KIND.GROUP=CEL",
+        help="When objects of this kind are ready: a CEL expression over `self`.",
+    ),
+    Option(
+        "--wait-for-kinds",
+        rare=True,
+        config=Form.TEXT,
+        sets="options.wait.kinds",
+        into=lambda seconds: seconds or 0.0,
         metavar="TIME",
-        callback=duration,
-        help=f"{help_text}  [default: 5m]",
-    )
+        callback=duration_or_none,
+        help="How long to wait for kinds that a controller installs while the set is applied. "
+        "Their objects, and what comes after them, are planned then; the next run prunes.  "
+        "[default: such a kind is an error]",
+    ),
+)
+"""What an apply waits for."""
+CLUSTER = (
+    Option(
+        "--kubeconfig",
+        rare=True,
+        heading="Cluster",
+        sets="cluster_target.kubeconfig",
+        default="",
+        type=FILE_PATH,
+        metavar="FILE",
+        callback=not_empty,
+        help="The kubeconfig; default: KUBECONFIG, ~/.kube/config, or the pod's own account.",
+    ),
+    Option(
+        "--context",
+        heading="Cluster",
+        config=Form.CONTEXT,
+        sets="cluster_target.context",
+        default="",
+        type=CONTEXT_NAME,
+        metavar="NAME",
+        callback=not_empty,
+        help="The kubeconfig context to use.  [env: APPLYPRUNE_CONTEXT]",
+    ),
+    Option(
+        "-n",
+        "--namespace",
+        heading="Cluster",
+        config=Form.TEXT,
+        sets="cluster_target.namespace",
+        default="",
+        type=NAMESPACE_NAME,
+        metavar="NS",
+        callback=namespace_name,
+        help="Namespace of the inventory, and of manifests without one.  [env: "
+        "APPLYPRUNE_NAMESPACE; default: the context's]",
+    ),
+)
+"""Which cluster, and which namespace of it."""
+OUTPUT = (
+    Option(
+        "-o",
+        "--output",
+        heading="Output",
+        sets="reporting.formats",
+        type=FORMAT_NAME,
+        multiple=True,
+        metavar="FORMAT[=FILE]",
+        help=f"Output format: {', '.join(PRINTERS)}; repeatable.  [default: text]",
+    ),
+    Option(
+        "-q",
+        "--quiet",
+        rare=True,
+        heading="Output",
+        sets="reporting.quiet",
+        is_flag=True,
+        help="Print errors only, unless -o names a format.",
+    ),
+    Option(
+        "-v",
+        "--verbose",
+        rare=True,
+        heading="Output",
+        sets="reporting.verbose",
+        is_flag=True,
+        help="Print a line for each request.",
+    ),
+)
+"""How the verb reports what happens."""
+SHOW_UNCHANGED = Option(
+    "--show-unchanged",
+    rare=True,
+    heading="Output",
+    config=Form.FLAG,
+    sets="reporting.show_unchanged",
+    is_flag=True,
+    help="Also list the objects that do not change.",
+)
+ALL_NAMESPACES = Option("-A", "--all-namespaces", heading="Cluster", is_flag=True)
+WATCH_NAMESPACES = Option("--watch-namespaces", metavar="NS,…", callback=_namespace_names)
+PLANNING = (*INPUT, *CLUSTER, *PRUNE, *GUARDS, *PLACEMENT, *SELECTION, *APPLY)
+"""What decides on a plan: the same for ``apply`` and for the verbs that show what it would do."""
 
 
-def set_argument(command: F) -> F:
-    """Add NAME, which the verb gets as ``name``."""
-    return click.argument("name", type=SET_NAME)(command)
+ROWS = (*PLANNING, APPLY_ANYWAY, *RUN, YES, CHECK, *WAITS, SHOW_UNCHANGED)
+"""The options of a run: keys of ``applyprune.yaml``, and what it may not give."""
+KEYS = Keys(
+    forms={
+        "name": Form.TEXT,
+        **{row.key: row.config for row in ROWS if row.config is not None},
+    },
+    guards=frozenset(row.key for row in ROWS if row.guard),
+    unsafe={row.key: row.unsafe for row in ROWS if row.unsafe is not None},
+)
 
 
-bundle_argument = click.argument("name", type=BUNDLE_NAME, metavar="NAME")
-"""Adds NAME, which the verb gets as ``name``."""
+# From the rows to the verb.
 
 
-def duration_or_none(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Return the seconds of a duration; None if it was not given."""
-    return None if value is None else duration(ctx, param, value)
+class Command(click.Command):
+    """A command whose help lists its options under HEADINGS, and whose options complete."""
 
-
-def digest_value(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Return the digest that an option gives, empty if it gives none; raise BadParameter."""
-    from applyprune.planning.digests import is_digest
-
-    digest = value.strip()
-    if digest and not is_digest(digest):
-        raise click.BadParameter(
-            f"{value!r} is not a digest: write sha256: and 64 hex digits", ctx, param
-        )
-    return digest
-
-
-class RunCommand(Command):
-    """A verb whose ``--dry-run`` takes a value only after ``=``, like kubectl's.
-
-    Otherwise ``apply --dry-run web -f …`` would take the set's name as the value.
-    """
+    allow_extra_args = True  # to say what is meant by them; none is taken
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Replace a bare ``--dry-run`` with ``--dry-run=server`` before click parses it."""
+        """Parse the arguments; for a completion drop a last option that still needs its value.
+
+        An option that may stand alone takes a value only after ``=``, like kubectl's. Otherwise
+        ``apply --dry-run web -f …`` would take the set's name as the value.
+        """
+        if ctx.resilient_parsing and args and self._wants_value(ctx, args[-1]):
+            # Without its value click would stop parsing, and the set's name would be unknown.
+            args = args[:-1]
+        bare = {
+            word: f"{word}={param.bare}"
+            for param in self.params
+            if isinstance(param, Option) and param.bare
+            for word in param.opts
+        }
         end = args.index("--") if "--" in args else len(args)
-        bare = ["--dry-run=server" if arg == "--dry-run" else arg for arg in args[:end]]
-        return super().parse_args(ctx, bare + args[end:])
+        try:
+            left = super().parse_args(
+                ctx, [*(bare.get(arg, arg) for arg in args[:end]), *args[end:]]
+            )
+        except click.NoSuchOption as error:
+            from applyprune.cli.answers import answer
+
+            if not (instead := answer(error.option_name)):
+                raise
+            raise UsageError(f"no such option {error.option_name}", hint=instead) from None
+        if not ctx.resilient_parsing:
+            self._refuse_arguments(ctx)
+        return left
+
+    def _refuse_arguments(self, ctx: click.Context) -> None:
+        """Raise UsageError for arguments that are too many, or manifests without -f."""
+        extra = list(map(str, ctx.args))
+        if "kustomize" in ctx.params:
+            from applyprune.cli.answers import refuse_arguments
+
+            name = ctx.params.get("name")
+            words = [name if name and is_given("name", ctx) else "", *extra]
+            refuse_arguments(ctx.command_path, words, ctx.params.get("paths", ()))
+        if extra:
+            what = "argument" if len(extra) == 1 else "arguments"
+            ctx.fail(f"Got unexpected extra {what} ({' '.join(extra)})")
+
+    def _wants_value(self, ctx: click.Context, arg: str) -> bool:
+        options = (param for param in self.get_params(ctx) if isinstance(param, click.Option))
+        return any(arg in option.opts and not option.is_flag for option in options)
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the same in every context: click keeps the option that the first one has made."""
+        return ["-h", "--help"]
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters, and --help-all where --help leaves some out."""
+        params = super().get_params(ctx)
+        return [*params, _HELP_ALL] if any(map(_is_rare, self.params)) else params
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each heading that has options, with ``Options`` first.
+
+        Rare options are left out, and so is all but the first sentence about the others, unless
+        ``ctx.meta`` has EVERY_OPTION.
+        """
+        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        is_short = EVERY_OPTION not in ctx.meta and any(map(_is_rare, options))
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for option in options:
+            record = option.get_help_record(ctx)
+            if record is None or (is_short and (_is_rare(option) or option is _HELP_ALL)):
+                continue
+            heading = getattr(option, "heading", REST)
+            if is_short:
+                record = record[0], _first_sentence(record[1])
+                heading = "Prune" if heading == "Prune guards" else heading
+            sections.setdefault(heading, []).append(record)
+        for heading in (REST, *HEADINGS):
+            if heading in sections:
+                with formatter.section(heading):
+                    formatter.write_dl(sections[heading])
+        if is_short:
+            count = sum(isinstance(param, Option) for param in self.params)
+            formatter.write(f"\n--help-all shows all {count} options.\n")
 
 
-def with_options(command: F, *options: Callable[[F], F]) -> F:
-    """Return the command with the options; the help shows the last one first."""
-    for option in options:
-        command = option(command)
-    return command
+EVERY_OPTION = "applyprune.every-option"
+"""The key in ``ctx.meta`` of a help that leaves nothing out."""
+
+
+def _is_rare(param: click.Parameter) -> bool:
+    return isinstance(param, Option) and param.rare
+
+
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of a help, and the default value if it names one."""
+    said, bracket, default = text.partition("  [")
+    return f"{said.partition('. ')[0].removesuffix('.')}.{bracket}{default}"
+
+
+def _show_every_option(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[EVERY_OPTION] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_ALL = click.Option(
+    ("--help-all",),
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_every_option,
+    help="Show all options, and exit.",
+)
+
+
+_WHOLE = 1000
+
+
+class CommandGroup(SuggestingGroup):
+    """A group of such commands."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the verbs, each with its whole first sentence; click would shorten it."""
+        verbs = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, verb.get_short_help_str(_WHOLE)) for name, verb in verbs if verb]
+            )
+
+
+def command(
+    *parts: click.Parameter | Sequence[click.Parameter],
+    name: str | None = None,
+    of: click.Group | None = None,
+    **attributes: Any,
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a function the verb with these parameters, in this order; ``of`` a group, or alone."""
+    params = [
+        param
+        for part in parts
+        for param in ((part,) if isinstance(part, click.Parameter) else part)
+    ]
+
+    def decorated(verb: Callable[..., Any]) -> click.Command:
+        @wraps(verb)
+        def call(**given: Any) -> Any:
+            return _call(verb, params, given)
+
+        made = click.command(name, Command, params=params, **attributes)(call)
+        if of is not None:
+            of.add_command(made)
+        return made
+
+    return decorated
+
+
+def _call(verb: Callable[..., Any], params: Sequence[click.Parameter], given: Any) -> Any:
+    """Call the verb with its values; an error of the call itself is reported as the verb does."""
+    fields: dict[str, dict[str, tuple[Option, Any]]] = {}
+    for param in params:
+        if isinstance(param, Option) and param.sets:
+            value, _, field = param.sets.partition(".")
+            fields.setdefault(value, {})[field] = (param, given.pop(str(param.name)))
+    if "reporting" not in fields:
+        return verb(**_values(params, given, fields))
+    from applyprune.cli.reporting import reporting_of
+
+    reporting = reporting_of(**_made(fields.pop("reporting")))
+    try:
+        values = _values(params, given, fields)
+        if "cluster_target" in values:
+            # The session reports requests and signals to it; no verb has to pass it on.
+            values["cluster_target"] = replace(values["cluster_target"], listener=reporting)
+        return verb(reporting=reporting, **values)
+    except ApplypruneError as error:
+        return reporting.print_error(error)
+
+
+def _values(
+    params: Sequence[click.Parameter],
+    given: dict[str, Any],
+    fields: Mapping[str, Mapping[str, tuple[Option, Any]]],
+) -> dict[str, Any]:
+    """Return what the verb gets: what its rows set, and the rest as it was given."""
+    names = {
+        str(param.name): param.chosen(given[str(param.name)])
+        for param in params
+        if isinstance(param, SetName)
+    }
+    made = {value: _MAKERS[value](**_made(rows)) for value, rows in fields.items()}
+    return {**given, **names, **made}
+
+
+def _made(rows: Mapping[str, tuple[Option, Any]]) -> dict[str, Any]:
+    return {field: option.into(value) for field, (option, value) in rows.items()}
+
+
+def _paths(
+    files: tuple[str, ...], kustomizations: tuple[str, ...], ignore: tuple[str, ...]
+) -> InputPaths:
+    from applyprune.cli.session import InputPaths
+    from applyprune.sources import Overlay
+
+    if files and is_given("paths"):
+        from applyprune.cli.answers import refuse_list
+
+        for path in files:
+            refuse_list(path)
+    if is_given("paths") != is_given("kustomize"):
+        # Input on the command line replaces all input of a configuration.
+        files = files if is_given("paths") else ()
+        kustomizations = kustomizations if is_given("kustomize") else ()
+    return InputPaths((*files, *map(Overlay, kustomizations)), ignore)
+
+
+def _cluster_target(kubeconfig: str, context: str, namespace: str) -> ClusterTarget:
+    used = config_in_use()
+    expected = "" if context or used.uses_context else used.context
+    context = context or (used.context if used.uses_context else "")
+    return ClusterTarget(kubeconfig, context, namespace, expected=expected)
+
+
+def _options(**fields: Any) -> Options:
+    """Return the options of a run: ``prune.max_prune`` is a field of ``Options.prune``."""
+    groups: dict[str, dict[str, Any]] = {}
+    for path, value in fields.items():
+        group, _, field = path.rpartition(".")
+        groups.setdefault(group, {})[field] = value
+    options = Options(**groups.pop("", {}))
+    options = replace(
+        options,
+        **{group: replace(getattr(options, group), **set_) for group, set_ in groups.items()},
+    )
+    apply = options.apply
+    if (apply.selector is not None and apply.only) or (
+        options.select_labels is not None and options.select
+    ):
+        raise UsageError(
+            "--only and --selector exclude each other", hint="Run once with each of them."
+        )
+    if apply.is_part and options.prune.enabled and is_given("prune"):
+        part = "--selector" if apply.selector else "--only"
+        raise UsageError(
+            f"--prune and {part} exclude each other",
+            reason="the objects that are not selected would look as if they had left the set",
+            hint=f"Prune in a run without {part}.",
+        )
+    return options
+
+
+_MAKERS: Mapping[str, Callable[..., Any]] = {
+    "paths": _paths,
+    "cluster_target": _cluster_target,
+    "options": _options,
+}
+"""What makes each value of what the rows of its name set."""

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from applyprune.cli.complete import CONTEXT_NAME, FILE_PATH, NAMESPACE_NAME
-from applyprune.cli.main import Command
 from applyprune.cli.options import (
+    INPUT,
+    OUTPUT,
+    TIMEOUT,
+    Option,
+    command,
     namespace_name,
     not_empty,
-    optional_input_option,
-    timeout_option,
 )
-from applyprune.cli.reporting import reporting_options
 from applyprune.errors import ApplypruneError, EmptyInput, InputError, UsageError, raise_all
 from applyprune.model.live import SECRETS
 from applyprune.model.problem import Manifest
@@ -37,13 +38,14 @@ if TYPE_CHECKING:
     from applyprune.sources.address import OciAddress
 
 
-@click.command(cls=Command)
-@click.argument("artifact", metavar="oci://HOST/NAME:TAG")
-@optional_input_option
-@reporting_options
-@click.option("--with-secrets", is_flag=True, help="Push Secrets too that are not encrypted.")
-@click.option("--dry-run", is_flag=True, help="Print the digest, and send nothing.")
-@timeout_option("How long the push may take.")
+@command(
+    click.Argument(("artifact",), metavar="oci://HOST/NAME:TAG"),
+    INPUT,
+    OUTPUT,
+    Option("--with-secrets", is_flag=True, help="Push Secrets too that are not encrypted."),
+    Option("--dry-run", is_flag=True, help="Print the digest, and send nothing."),
+    TIMEOUT.but(help="How long the push may take.  [default: 5m]"),
+)
 def push(
     artifact: str,
     paths: InputPaths,
@@ -239,53 +241,59 @@ SCHEMA_FILE = "applyprune.schema.json"
 _SCHEMA = Path(__file__).parents[1] / "output/schemas/config.json"
 
 
-@click.command(cls=Command)
-@click.argument("name")
-@click.option(
-    "-f",
-    "--filename",
-    "paths",
-    type=FILE_PATH,
-    multiple=True,
-    metavar="PATH",
-    help="The manifests of the set, relative to the file. Repeatable.",
+@command(
+    click.Argument(("name",)),
+    Option(
+        "-f",
+        "--filename",
+        "paths",
+        heading="Input",
+        type=FILE_PATH,
+        multiple=True,
+        metavar="PATH",
+        help="The manifests of the set, relative to the file. Repeatable.",
+    ),
+    Option(
+        "-k",
+        "--kustomize",
+        heading="Input",
+        type=FILE_PATH,
+        multiple=True,
+        metavar="DIR",
+        help="A kustomization of the set. Repeatable.",
+    ),
+    Option(
+        "-n",
+        "--namespace",
+        heading="Cluster",
+        default="",
+        type=NAMESPACE_NAME,
+        metavar="NS",
+        callback=namespace_name,
+        help="Namespace of the inventory, and of manifests without one.",
+    ),
+    Option(
+        "--context",
+        heading="Cluster",
+        default="",
+        type=CONTEXT_NAME,
+        metavar="NAME",
+        callback=not_empty,
+        help="The context that must be in use.",
+    ),
+    Option("--use-context", is_flag=True, help="Use that context, whatever the current one is."),
+    Option(
+        "--config",
+        heading="Input",
+        default="applyprune.yaml",
+        type=FILE_PATH,
+        metavar="FILE",
+        show_default=True,
+        help="The file to write.",
+    ),
+    Option("--force", is_flag=True, help="Overwrite existing files."),
+    OUTPUT,
 )
-@click.option(
-    "-k",
-    "--kustomize",
-    type=FILE_PATH,
-    multiple=True,
-    metavar="DIR",
-    help="A kustomization of the set. Repeatable.",
-)
-@click.option(
-    "-n",
-    "--namespace",
-    default="",
-    type=NAMESPACE_NAME,
-    metavar="NS",
-    callback=namespace_name,
-    help="Namespace of the inventory, and of manifests without one.",
-)
-@click.option(
-    "--context",
-    default="",
-    type=CONTEXT_NAME,
-    metavar="NAME",
-    callback=not_empty,
-    help="The context that must be in use.",
-)
-@click.option("--use-context", is_flag=True, help="Use that context, whatever the current one is.")
-@click.option(
-    "--config",
-    default="applyprune.yaml",
-    type=FILE_PATH,
-    metavar="FILE",
-    show_default=True,
-    help="The file to write.",
-)
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
-@reporting_options
 def init(
     name: str,
     paths: tuple[str, ...],

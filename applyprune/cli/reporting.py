@@ -1,4 +1,4 @@
-"""The options ``-o``, ``-q`` and ``-v`` of every verb, and the way from events to an exit code.
+"""What ``-o``, ``-q`` and ``-v`` mean, and the way from events to an exit code.
 
 Also report files (``-o FORMAT=FILE``), and the files that a pipeline's environment names."""
 
@@ -9,13 +9,9 @@ import stat
 import time
 from collections import Counter
 from contextlib import ExitStack
-from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-import click
-
-from applyprune.cli.complete import FORMAT_NAME
-from applyprune.cli.options import with_options
 from applyprune.errors import ApplypruneError, UsageError, as_problem, problems_of
 from applyprune.output.printers import (
     PRINTERS,
@@ -54,6 +50,11 @@ class Reporting:
     """Whether to print a line for each request."""
     show_unchanged: bool = False
     """Whether text lists the objects that do not change, too."""
+
+    @property
+    def is_usual(self) -> bool:
+        """Return whether no option changes it."""
+        return self == Reporting()
 
     @cached_property
     def terminal(self) -> Terminal:
@@ -105,6 +106,10 @@ class Reporting:
                     each.show(event)
         write_code = self._print_write_errors(files)
         return exit_code or write_code
+
+    def print_error(self, error: ApplypruneError) -> int:
+        """Print an error that is there before any event, and return its exit code."""
+        return self.print_events(raising(error))
 
     def print_text(self, text: str) -> int:
         """Write lines to standard output; return the exit code, 0 unless the write failed."""
@@ -160,6 +165,8 @@ class Reporting:
                 target = replace(
                     self._standard_streams(), repository_paths=paths, plan_is_shown=plan_is_shown
                 )
+                if self.quiet and (form == "text" or form in TEXTS):
+                    target = replace(target, out=discard)
                 if form not in _PRINT_PROBLEMS:
                     # Data goes to standard output, problems go to standard error.
                     problems = printer("text", replace(target, out=discard))
@@ -207,40 +214,11 @@ def step_summary(environ: Mapping[str, str]) -> Path | None:
     return Path(path) if path else None
 
 
-def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -o, --quiet and -v; the verb gets them as ``reporting``."""
-
-    @wraps(verb)
-    def command(
-        output: tuple[str, ...],
-        quiet: bool,
-        verbose: bool,
-        show_unchanged: bool = False,
-        **others: Any,
-    ) -> Any:
-        reporting = Reporting(_formats(output), quiet, verbose, show_unchanged)
-        if "cluster_target" in others:
-            # The session reports requests and signals to it; no verb has to pass it on.
-            others["cluster_target"] = replace(others["cluster_target"], listener=reporting)
-        try:
-            return verb(reporting=reporting, **others)
-        except ApplypruneError as error:
-            # The call itself is wrong, so there is no stream of events.
-            return reporting.print_events(raising(error))
-
-    return with_options(
-        command,
-        click.option("-v", "--verbose", is_flag=True, help="Print a line for each request."),
-        click.option("-q", "--quiet", is_flag=True, help="Only print errors."),
-        click.option(
-            "-o",
-            "--output",
-            type=FORMAT_NAME,
-            multiple=True,
-            metavar="FORMAT[=FILE]",
-            help=f"Output format: {', '.join(PRINTERS)}; repeatable.  [default: text]",
-        ),
-    )
+def reporting_of(
+    formats: tuple[str, ...], quiet: bool, verbose: bool, show_unchanged: bool = False
+) -> Reporting:
+    """Return how a call with these options reports; raise UsageError for an unknown format."""
+    return Reporting(_formats(formats), quiet, verbose, show_unchanged)
 
 
 def _formats(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -270,12 +248,6 @@ def _formats(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         if files.count(path) > 1:
             raise UsageError(f"two formats cannot both go to {path}")
     return formats if to_stdout else (("text", ""), *formats)
-
-
-show_unchanged_option = click.option(
-    "--show-unchanged", is_flag=True, help="Also list the objects that do not change."
-)
-"""Adds --show-unchanged to a verb with ``reporting_options``; it becomes part of these."""
 
 
 def with_finished(events: Iterable[Event]) -> Iterator[Event]:

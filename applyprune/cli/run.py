@@ -4,37 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
-from applyprune.cli.complete import FILE_PATH, OBJECT_NAME
-from applyprune.cli.config import name_argument
-from applyprune.cli.main import Command
+from applyprune.cli.complete import FILE_PATH
 from applyprune.cli.options import (
-    RunCommand,
-    check_option,
-    cluster_options,
-    deletion_option,
+    APPLY_ANYWAY,
+    CHECK,
+    CLUSTER,
+    DELETION,
+    GUARDS,
+    INPUT,
+    NAME,
+    OBJECT,
+    OUTPUT,
+    PLACEMENT,
+    PLANNING,
+    PRUNE,
+    RUN,
+    SHOW_UNCHANGED,
+    WAITS,
+    YES,
+    Option,
+    command,
     duration,
-    duration_or_none,
-    execution_options,
-    fail_fast_option,
-    guard_options,
-    input_option,
     is_given,
-    optional_planning_options,
-    placement_option,
-    planning_options,
-    run_options,
-    yes_option,
 )
-from applyprune.cli.reporting import reporting_options, show_unchanged_option
 from applyprune.errors import UsageError
-from applyprune.model.options import DryRun, Mode, WaitMode, parse_ready_when
+from applyprune.model.options import Conflicts, DryRun, Mode
 from applyprune.values import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import Any
+    from collections.abc import Iterable, Iterator
 
     from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.reporting import Reporting
@@ -43,75 +41,31 @@ if TYPE_CHECKING:
     from applyprune.model.events import Event
     from applyprune.model.options import Options
 
-_CHECKS_DELETIONS = "it is checked first what goes with the objects, and which rights are missing"
-
-
-def _check_option(
-    what: str, by_default: str = "on a terminal, or with --approve"
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the decorator that adds --check and --no-check to a verb that writes."""
-    return click.option(
-        "--check/--no-check",
-        default=None,
-        help=f"Whether {what}.  [default: check {by_default}]",
-    )
-
-
-@click.command(cls=RunCommand)
-@execution_options
-@planning_options
-@show_unchanged_option
-@reporting_options
-@yes_option
-@click.option(
+_CHECKS_DELETIONS = (
+    "Whether it is checked first what goes with the objects, and which rights are missing.  "
+    "[default: check on a terminal"
+)
+_PLAN = Option(
     "--plan",
     "plan_path",
+    heading="Apply",
     type=FILE_PATH,
     metavar="FILE",
     help="Apply exactly the plan in this file, as `plan --out` wrote it, or nothing. Needs the "
     "same input and the same options.",
 )
-@_check_option("the server checks everything in a dry run before the first write")
-@click.option(
-    "--apply-anyway",
-    is_flag=True,
-    help="Apply although the prune is refused; prune nothing, and exit with 6.",
-)
-@click.option(
-    "--wait/--no-wait",
-    default=None,
-    help="--wait waits until everything is ready. --no-wait prunes without waiting.  [default: "
-    "wait only for what may still need an object that is pruned]",
-)
-@fail_fast_option
-@click.option(
-    "--ready-when",
-    multiple=True,
-    metavar="KIND.GROUP=CEL",
-    help="When objects of this kind are ready: a CEL expression over `self`.",
-)
-@click.option(
-    "--wait-for-kinds",
-    metavar="TIME",
-    callback=duration_or_none,
-    help="How long to wait for kinds that a controller installs while the set is applied. Their "
-    "objects, and what comes after them, are planned then; the next run prunes.  [default: such a "
-    "kind is an error]",
-)
+
+
+@command(RUN, NAME, PLANNING, SHOW_UNCHANGED, OUTPUT, YES, _PLAN, CHECK, APPLY_ANYWAY, WAITS)
 def apply(
     name: str,
     paths: InputPaths,
     cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
-    apply_anyway: bool,
     yes: bool,
     plan_path: str | None,
     check: bool | None,
-    wait: bool | None,
-    fail_fast: bool,
-    ready_when: tuple[str, ...],
-    wait_for_kinds: float | None,
 ) -> int:
     """Make the cluster match the manifests of the set NAME.
 
@@ -124,8 +78,6 @@ def apply(
       applyprune apply web -f manifests/
       applyprune apply web -f manifests/ --dry-run
       applyprune apply web -f manifests/ --plan web.plan
-      applyprune apply web -f manifests/ -l app=web
-      applyprune apply web -f manifests/ --only deployment/web
       applyprune apply web -k overlays/prod -n shop --create-namespace
       helm template web chart/ | applyprune apply web -f -
     """
@@ -146,15 +98,7 @@ def apply(
     options = replace(
         options,
         mode=Mode.APPLY,
-        prune=replace(options.prune, apply_anyway=apply_anyway),
         check=_is_checked(check, options, confirmation) and plan_path is None,
-        wait=replace(
-            options.wait,
-            mode=WaitMode.asked(wait),
-            fail_fast=fail_fast,
-            ready_when=tuple(_rule(rule) for rule in ready_when),
-            kinds=wait_for_kinds or 0.0,
-        ),
     )
     read = input_reader(paths)
     return reporting.print_events(
@@ -168,26 +112,22 @@ def _is_checked(check: bool | None, options: Options, confirmation: Confirmation
     if check is not None:
         return check
     # Only a check finds recreations, which an approval covers.
-    return bool(options.check or options.prune.approved or confirmation.can_ask)
+    is_server_dry_run = options.dry_run is DryRun.SERVER
+    return bool(is_server_dry_run or options.prune.approved or confirmation.can_ask)
 
 
-def _rule(text: str) -> tuple[str, str]:
-    try:
-        return parse_ready_when(text)
-    except ValueError as error:
-        raise UsageError(f"invalid rule --ready-when {text!r}", hint=f"It {error}") from None
-
-
-@click.command(cls=RunCommand)
-@name_argument
-@input_option
-@cluster_options
-@run_options
-@guard_options
-@placement_option
-@_check_option(_CHECKS_DELETIONS)
-@reporting_options
-@yes_option
+@command(
+    NAME,
+    INPUT,
+    CLUSTER,
+    RUN,
+    PRUNE,
+    GUARDS,
+    PLACEMENT,
+    CHECK.but(help=f"{_CHECKS_DELETIONS}, or with --approve]"),
+    OUTPUT,
+    YES,
+)
 def prune(
     name: str,
     paths: InputPaths,
@@ -216,19 +156,22 @@ def prune(
     )
 
 
-@click.command(cls=RunCommand)
-@name_argument
-@cluster_options
-@run_options
-@deletion_option
-@_check_option(_CHECKS_DELETIONS, "on a terminal")
-@reporting_options
-@yes_option
-@click.option(
-    "--allow-partial",
-    is_flag=True,
-    help="If there is no such set, go on although not every kind could be searched for objects of "
-    "it, as with a dead conversion webhook of a CRD.",
+@command(
+    NAME,
+    CLUSTER,
+    RUN,
+    PRUNE,
+    DELETION,
+    CHECK.but(help=f"{_CHECKS_DELETIONS}]"),
+    OUTPUT,
+    YES,
+    Option(
+        "--allow-partial",
+        sets="options.allow_partial",
+        is_flag=True,
+        help="If there is no such set, go on although not every kind could be searched for "
+        "objects of it, as with a dead conversion webhook of a CRD.",
+    ),
 )
 def delete(
     name: str,
@@ -237,7 +180,6 @@ def delete(
     options: Options,
     yes: bool,
     check: bool | None,
-    allow_partial: bool,
 ) -> int:
     """Delete everything that the set NAME created, then its inventory.
 
@@ -260,34 +202,54 @@ def delete(
         part = "a part of " if options.is_part else ""
         confirmation.require(f"deleting {part}the set {name}")
     check = _is_checked(check, options, confirmation)
-    options = replace(options, mode=Mode.DELETE, check=check, allow_partial=allow_partial)
+    options = replace(options, mode=Mode.DELETE, check=check)
     return reporting.print_events(
         run_set(cluster_target, name, no_input, options, confirmation),
         plan_is_shown=confirmation.can_ask,
     )
 
 
-@click.command(cls=Command)
-@planning_options
-@check_option
-@show_unchanged_option
-@reporting_options
-@click.option(
-    "--expires-in",
-    default="168h",
-    metavar="TIME",
-    callback=duration,
-    help="How long the plan file is valid, at most 8760h, a year.  [default: 168h, a week]",
+_LOOKS = CHECK.but(
+    default=True,
+    help="Whether the server checks, in a dry run, what would change. If not, the command only "
+    "reads: for a job that has no right to write.  [default: check]",
 )
-@click.option(
-    "--out",
-    type=FILE_PATH,
-    metavar="FILE",
-    help="Write the plan to this file, for `apply --plan`. It has no manifests, and no value of a "
-    "Secret.",
-)
-@click.option(
-    "--exit-code", "exits_with_1", is_flag=True, help="Exit with 1 if anything would change."
+
+
+def _looking(options: Options, *, check: bool) -> Options:
+    """Return the options of a run that only shows what an apply would do."""
+    dry_run = DryRun.SERVER if check else DryRun.CLIENT
+    return replace(options, mode=Mode.APPLY, dry_run=dry_run, check=check)
+
+
+@command(
+    NAME,
+    PLANNING,
+    _LOOKS,
+    SHOW_UNCHANGED,
+    OUTPUT,
+    Option(
+        "--expires-in",
+        heading="Output",
+        default="168h",
+        metavar="TIME",
+        callback=duration,
+        help="How long the plan file is valid, at most 8760h, a year.  [default: 168h, a week]",
+    ),
+    Option(
+        "--out",
+        heading="Output",
+        type=FILE_PATH,
+        metavar="FILE",
+        help="Write the plan to this file, for `apply --plan`. It has no manifests, and no value "
+        "of a Secret.",
+    ),
+    Option(
+        "--exit-code",
+        "exits_with_1",
+        is_flag=True,
+        help="Exit with 1 if anything would change.",
+    ),
 )
 def plan(
     name: str,
@@ -295,6 +257,7 @@ def plan(
     cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
+    check: bool,
     exits_with_1: bool,
     out: str | None,
     expires_in: float,
@@ -319,7 +282,7 @@ def plan(
     if out is None and is_given("expires_in"):
         raise UsageError("--expires-in needs --out", hint="It is about the plan file.")
     refuse_validity(expires_in)
-    options = replace(options, mode=Mode.APPLY)
+    options = _looking(options, check=check)
     output = PlanOutput(reporting, name, out, expires_in) if out is not None else None
     events = run_set(cluster_target, name, input_reader(paths), options, output)
     if exits_with_1:
@@ -327,30 +290,32 @@ def plan(
     return reporting.with_text("plan").print_events(events)
 
 
-@click.command(cls=Command)
-@planning_options
-@check_option
-@show_unchanged_option
-@reporting_options
-@click.option(
-    "--external-diff",
-    envvar="KUBECTL_EXTERNAL_DIFF",
-    default="",
-    metavar="COMMAND",
-    help="A program that compares two folders.  [env: KUBECTL_EXTERNAL_DIFF]",
-)
-@click.option(
-    "--fail-on-drift",
-    is_flag=True,
-    help="Exit with 1 only if others have changed the set since the last apply of the "
-    "same manifests. Fields that others have taken count as drift then, not as "
-    "conflicts.",
-)
-@click.option(
-    "--values",
-    is_flag=True,
-    help="Compare every value with the cluster: believe neither the inventory nor the server's "
-    "record of the writes. List items that nobody owns count too.",
+@command(
+    NAME,
+    PLANNING,
+    _LOOKS,
+    SHOW_UNCHANGED,
+    OUTPUT,
+    Option(
+        "--external-diff",
+        envvar="KUBECTL_EXTERNAL_DIFF",
+        default="",
+        metavar="COMMAND",
+        help="A program that compares two folders.  [env: KUBECTL_EXTERNAL_DIFF]",
+    ),
+    Option(
+        "--fail-on-drift",
+        is_flag=True,
+        help="Exit with 1 only if others have changed the set since the last apply of the "
+        "same manifests. Fields that others have taken count as drift then, not as "
+        "conflicts.",
+    ),
+    Option(
+        "--values",
+        is_flag=True,
+        help="Compare every value with the cluster: believe neither the inventory nor the "
+        "server's record of the writes. List items that nobody owns count too.",
+    ),
 )
 def diff(
     name: str,
@@ -358,6 +323,7 @@ def diff(
     cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
+    check: bool,
     external_diff: str,
     fail_on_drift: bool,
     values: bool,
@@ -377,12 +343,11 @@ def diff(
     from applyprune.cli.session import input_reader, run_set
 
     options = replace(
-        options,
-        mode=Mode.APPLY,
+        _looking(options, check=check),
         # Nothing is written, so show the fields that others have taken.
         apply=replace(
             options.apply,
-            force_conflicts=options.apply.force_conflicts or fail_on_drift,
+            conflicts=Conflicts.FORCE if fail_on_drift else options.apply.conflicts,
             reapply_all=options.apply.reapply_all or values,  # guard: diff-values
         ),
         diff=replace(options.diff, enabled=True),
@@ -421,10 +386,7 @@ def with_exit_code(events: Iterable[Event], *, drift_only: bool) -> Iterator[Eve
             yield event
 
 
-@click.command(cls=Command)
-@optional_planning_options
-@click.argument("ref", type=OBJECT_NAME, metavar="KIND/NAME")
-@reporting_options
+@command(NAME, PLANNING, OBJECT, OUTPUT)
 def explain(
     name: str,
     ref: str,

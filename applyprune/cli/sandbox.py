@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from applyprune.cli.main import Command, CommandGroup
+from applyprune.cli.options import CommandGroup, Option, command
 from applyprune.errors import AccessError, ApplypruneError, RunFailed
 from applyprune.model.options import CONTROLLER_NAMESPACE
 from applyprune.values import dataclass, field
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 PLANE_VARIABLE = "APPLYPRUNE_PLANE"
-plane_from = click.option(
+_PLANE_FROM = Option(
     "--plane-from",
     metavar="FOLDER|URL",
     envvar=PLANE_VARIABLE,
@@ -42,9 +42,7 @@ plane_from = click.option(
 )
 
 
-@click.command(cls=Command)
-@click.option("--controller", is_flag=True, help="Demonstrate Bundles instead.")
-@plane_from
+@command(Option("--controller", is_flag=True, help="Demonstrate Bundles instead."), _PLANE_FROM)
 def demo(controller: bool, plane_from: str) -> int:
     """Demonstrate apply, prune and delete on a throw-away control plane.
 
@@ -422,22 +420,24 @@ def local() -> None:
     require_supported_system()
 
 
-_NAME = click.option(
+_NAME = Option(
     "--name", default="default", show_default=True, metavar="NAME", help="Name of the plane."
 )
 
 
-@local.command()
-@_NAME
-@click.option(
-    "--nodes",
-    type=click.IntRange(0, 1000),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="How many nodes to simulate.",
+@command(
+    _NAME,
+    Option(
+        "--nodes",
+        type=click.IntRange(0, 1000),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="How many nodes to simulate.",
+    ),
+    _PLANE_FROM,
+    of=local,
 )
-@plane_from
 def up(name: str, nodes: int, plane_from: str) -> None:
     """Start a plane and leave it running.
 
@@ -466,9 +466,7 @@ def up(name: str, nodes: int, plane_from: str) -> None:
     click.echo(f"  applyprune local down{option}", err=True)
 
 
-@local.command()
-@_NAME
-@click.option("--all", "every", is_flag=True, help="All planes.")
+@command(_NAME, Option("--all", "every", is_flag=True, help="All planes."), of=local)
 def down(name: str, *, every: bool) -> None:
     """Stop a plane and remove its data. Succeeds if there is no such plane.
 
@@ -484,7 +482,7 @@ def down(name: str, *, every: bool) -> None:
         click.echo(f"the plane {each} {'is down' if done else 'does not exist'}", err=True)
 
 
-@local.command()
+@command(of=local)
 def status() -> None:
     """List the planes: name, phase, and the kubeconfig or the reason why it is not running.
 
@@ -511,12 +509,13 @@ def _row(status: PlaneStatus) -> tuple[str, str, str, str]:
     return status.name, status.phase, "-", status.reason or str(status.folder)
 
 
-@local.command(
+@command(
+    _NAME,
+    click.Argument(("arguments",), nargs=-1, type=click.UNPROCESSED),
+    of=local,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     add_help_option=False,
 )
-@_NAME
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def kubectl(name: str, arguments: tuple[str, ...]) -> None:
     """Run kubectl against a plane. All arguments go to kubectl."""
     from applyprune.localplane.planes import running_plane

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from applyprune.cli.config import CONFIG_KEYS, UNSAFE, Form
+from applyprune.cli.config import Form
 from applyprune.cli.main import cli
+from applyprune.cli.options import KEYS
 from applyprune.sources.folders import API_VERSION, KIND, SCHEMA_ID
 from tests.docs.pages import ROOT
 
@@ -32,7 +33,7 @@ def config_schema() -> str:
         "properties": {
             "apiVersion": {"const": API_VERSION},
             "kind": {"const": KIND},
-            **{key: _value(key, form) for key, form in CONFIG_KEYS.items()},
+            **{key: _value(key, form) for key, form in KEYS.forms.items()},
         },
         "required": ["apiVersion", "kind", "name"],
         "additionalProperties": False,
@@ -52,7 +53,7 @@ def _value(key: str, form: Form) -> dict[str, Any]:
     if key == "name":
         return {"description": "The name of the set.", **_TEXT}
     # A value that would disable a guard for every run.
-    unsafe, _ = UNSAFE.get(key, (None, ""))
+    unsafe = KEYS.unsafe.get(key)
     option = _option(key)
     about = {"description": " ".join((option.help or "").partition("  [")[0].split())}
     if form is Form.FLAG:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune import errors
-from applyprune.cli.config import CONFIG_KEYS, GUARDS, UNSAFE
 from applyprune.cli.crash import BUG
+from applyprune.cli.options import KEYS
 from applyprune.controller.reasons import STALLED_REASONS, ConditionType
 from applyprune.controller.spec import DeletionPolicy
 from applyprune.model.fate import Outcome
@@ -67,7 +67,7 @@ def test_commands_and_options_exist() -> None:
         for rows in options(name, command).values()
         for row, _ in rows
         for flag in re.findall(r"--[a-z][a-z-]*", row)
-    } | {"--help"}
+    } | {"--help", "--help-all"}
     wrong = []
     for one in PAGES:
         if one.name in {"docs/words.md", "CHANGELOG.md"}:
@@ -84,7 +84,7 @@ def test_commands_and_options_exist() -> None:
 def _is_command(code: str, named: Mapping[str, object]) -> bool:
     words = code.split()
     groups = {" ".join(name.split()[:2]) for name in named}
-    return code.endswith(("COMMAND --help", "VERB --help")) or any(
+    return code.endswith(("COMMAND --help", "COMMAND --help-all", "VERB --help")) or any(
         " ".join(words[:count]) in {*named, *groups} for count in (2, 3)
     )
 
@@ -187,14 +187,14 @@ def test_keys_of_the_configuration_file_are_listed() -> None:
     """Those that it may have, and those that it must not have."""
     text = page("docs/guides/input.md").section("Configuration file")
     (allowed,) = re.findall(r"A key is the long name of an option: (.*?)\. ", text)
-    assert set(re.findall(r"`([a-z-]+)`", allowed)) == set(CONFIG_KEYS)
+    assert set(re.findall(r"`([a-z-]+)`", allowed)) == set(KEYS.forms)
     (never,) = re.findall(
         r"^- Options that disable a guard .* These are (.*)\.$", text, re.MULTILINE
     )
     named = dict(re.findall(r"`([a-z-]+)(?:: (\w+))?`", never))
     assert named.pop("ready-when") == ""
-    values = {key: str(value).lower() for key, (value, _) in UNSAFE.items()}
-    assert named == dict.fromkeys(GUARDS, "") | values
+    values = {key: str(value).lower() for key, value in KEYS.unsafe.items()}
+    assert named == dict.fromkeys(KEYS.guards, "") | values
 
 
 def test_fields_of_a_bundle_have_a_meaning() -> None:

@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import click
 import pytest
 
-from applyprune.cli.options import execution_options, planning_options
+from applyprune.cli.options import HEADINGS, NAME, PLANNING, REST, ROWS, RUN, command
 from applyprune.cli.run import apply, diff, explain, plan
-from applyprune.model.options import DryRun
+from applyprune.model.kinds import GUARDED_KINDS
+from applyprune.model.options import DryRun, Options
+from applyprune.planning.normalize import DefaultRule
 
 if TYPE_CHECKING:
-    from applyprune.model.options import Options
+    from collections.abc import Iterable
+
+    import click
 
 
-@planning_options
-def _nothing() -> None:
-    """No verb, but its options."""
-
-
-def _described(verb: Any) -> dict[str, object]:
-    params = verb.params if isinstance(verb, click.Command) else verb.__click_params__
-    return {param.name: param.to_info_dict() for param in params}
+def _described(params: Iterable[click.Parameter]) -> dict[str, object]:
+    return {str(param.name): param.to_info_dict() for param in params}
 
 
 @pytest.mark.parametrize("verb", [plan, diff, explain, apply])
 def test_planning_options_are_the_same_for_every_verb(verb: click.Command) -> None:
     """So that ``apply`` does what the others show."""
-    shared = _described(_nothing)
+    shared = _described((*NAME, *PLANNING))
     assert {"name", "paths", "namespace", "max_prune", "selector", "adopt"} <= shared.keys()
-    assert shared.items() <= _described(verb).items()
+    assert shared.items() <= _described(verb.params).items()
 
 
 def test_execution_options_reach_the_verb_with_those_of_the_plan() -> None:
     """Both groups fill the same options."""
     got: list[Options] = []
 
-    @click.command
-    @execution_options
-    @planning_options
+    @command(RUN, NAME, PLANNING)
     def verb(options: Options, **_others: object) -> None:
         got.append(options)
 
@@ -50,3 +45,23 @@ def test_execution_options_reach_the_verb_with_those_of_the_plan() -> None:
     assert options.prune.orphan == {"a/b"}
     assert str(options.apply.adopt) == "all"
     assert options.prune.max_prune is not None
+
+
+def test_options_set_fields_that_exist() -> None:
+    """A row names the field of ``Options`` that it sets, and one of the headings."""
+    for row in ROWS:
+        assert row.heading in {REST, *HEADINGS}
+        value, *path = row.sets.split(".")
+        if value == "options":
+            field: object = Options()
+            for name in path:
+                field = getattr(field, name)
+
+
+def test_command_line_knows_words_of_the_planner() -> None:
+    """Without an import of it, which would slow the start of every verb."""
+    rows = {row.key: row for row in ROWS}
+    rules = rows["no-default-ignore"].type
+    assert sorted(getattr(rules, "choices", ())) == sorted(map(str, DefaultRule))
+    kinds = (rows["allow-kind"].help or "").partition(": ")[2]
+    assert kinds == ", ".join(sorted(GUARDED_KINDS.values())) + "."

@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.model.events import ObjectDone, Planned
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Mode, Propagation
+from applyprune.model.options import Conflicts, Mode, Propagation, PruneAlso
 from tests.support.fault_proxy import always, faults
 from tests.support.objects import DEPLOYMENT, config_map
 from tests.support.waiting import eventually
@@ -105,7 +105,7 @@ def test_owner_of_an_object_that_is_not_selected_is_not_deleted(stage: Stage, ap
     story = stage.run(mode=Mode.DELETE, select=frozenset({"cm/c"}), propagation=Propagation.ORPHAN)
     assert story.exit_code == 0, story.events
     assert api.exists(_path(stage, "b"))
-    stage.run(config_map("d"), config_map("b"), prune=False, force_conflicts=True)
+    stage.run(config_map("d"), config_map("b"), prune=False, conflicts=Conflicts.FORCE)
     stage.run(_owned(stage, api, "b", "d"), config_map("d"), prune=False)
     allowed = frozenset({"configmap/d"})
     story = stage.run(mode=Mode.DELETE, select=frozenset({"cm/d"}), allow_cascade=allowed)
@@ -168,7 +168,7 @@ def test_object_that_is_left_alone_is_recovered(stage: Stage, api: Api, kubectl:
     assert stage.listed() == listed
     assert not any("are not in the input" in warning for warning in story.warnings)
     kubectl("annotate", "configmap/marked", "-n", stage.namespace, "applyprune.dev/apply-")
-    story = stage.run(*REST, prune_adopted=True, max_prune=stage.most(3))
+    story = stage.run(*REST, also=frozenset({PruneAlso.ADOPTED}), max_prune=stage.most(3))
     assert story.exit_code == 0, story.events
     assert {story.outcomes[f"configmap/{name}"] for name in ("once", "off", "marked")} == {
         Outcome.PRUNED

@@ -11,7 +11,7 @@ import pytest
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
-from applyprune.model.options import Adopt, Mode
+from applyprune.model.options import Adopt, Conflicts, Mode, PruneAlso
 from applyprune.planning.applyset import PART_OF, SHARD_OF
 from tests.support.objects import config_map
 from tests.support.stage import Stage
@@ -78,7 +78,12 @@ def test_inventory_cannot_be_an_object_of_a_set(
     assert len(before) > 2
     bodies = [config_map(name) for name in before]
     for forced in (False, True):
-        story = stage.run(config_map("a"), *bodies, adopt=adopt, force_conflicts=forced)
+        story = stage.run(
+            config_map("a"),
+            *bodies,
+            adopt=adopt,
+            conflicts=Conflicts.FORCE if forced else Conflicts.FAIL,
+        )
         assert story.exit_code == 3
         for name in before:
             assert story.outcomes[f"configmap/{name}"] is Outcome.FAILED
@@ -107,7 +112,9 @@ def test_listed_inventory_is_not_deleted(
         )  # fmt: skip
     _list(stage, there)
     left: tuple[dict[str, Any], ...] = () if mode is Mode.DELETE else (config_map("a"),)
-    story = stage.run(*left, mode=mode, prune_adopted=True, max_prune=stage.most(99))
+    story = stage.run(
+        *left, mode=mode, also=frozenset({PruneAlso.ADOPTED}), max_prune=stage.most(99)
+    )
     for name in there:
         assert story.outcomes[f"configmap/{name}"] is Outcome.ORPHANED, story.events
         assert "deletionTimestamp" not in api.get(_path(stage, name))["metadata"]
@@ -126,7 +133,7 @@ def test_set_that_lists_its_own_inventory_does_not_delete_it(stage: Stage, api: 
     (name,) = _kept_in(api, stage)
     uid = _kept_in(api, stage)[name]
     _list(stage, {name: uid})
-    story = stage.run(config_map("a"), prune_adopted=True)
+    story = stage.run(config_map("a"), also=frozenset({PruneAlso.ADOPTED}))
     assert story.outcomes.get(f"configmap/{name}") is not Outcome.PRUNED
     assert _kept_in(api, stage) == {name: uid}
     assert "configmap/a" in stage.listed()

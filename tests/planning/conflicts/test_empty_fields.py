@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from applyprune.cli.options import DEFAULT_RULES
 from applyprune.model.identity import Ref
 from applyprune.planning.conflicts import filled_by_others
 from applyprune.planning.managed_fields import dead_versions, version_patch
@@ -106,8 +105,3 @@ def test_rules_of_an_aggregated_role_are_left_out(given: dict[str, Any], left: b
     assert bool(told) is left
     assert ("rules" in after) is ("rules" in given and not left)
     assert without_defaults(role, kind, {DefaultRule.AGGREGATED_RULES}) == (role, ())
-
-
-def test_command_line_knows_all_default_rules() -> None:
-    """Without an import of them."""
-    assert sorted(DEFAULT_RULES) == sorted(map(str, DefaultRule))

@@ -11,10 +11,11 @@ from applyprune.model.inventory import Ownership
 from applyprune.model.options import (
     Adopt,
     ApplyOptions,
+    Conflicts,
     HelmHooks,
-    OnDrift,
     Options,
     Propagation,
+    PruneAlso,
     PruneOptions,
 )
 from applyprune.model.text import parse_selector
@@ -31,9 +32,9 @@ LIFT_A_GUARD = {
 """They allow a plan, and do not change what it does."""
 OTHERS: dict[str, tuple[Any, str, str]] = {
     "adopt": (Adopt.ALL, "--adopt=unowned", "--adopt=all"),
-    "on_drift": (OnDrift.REVERT, "--on-drift=fail", "--on-drift=revert"),
+    "conflicts": (Conflicts.REVERT, "--conflicts=fail", "--conflicts=revert"),
+    "keep_drift": (True, "no --keep-drift", "--keep-drift"),
     "adopt_as": (Ownership.OWNED, "--adopt-as=adopted", "--adopt-as=owned"),
-    "force_conflicts": (True, "no --force-conflicts", "--force-conflicts"),
     "take_over": (
         frozenset({"b", "a"}),
         "no --take-over",
@@ -54,8 +55,7 @@ OTHERS: dict[str, tuple[Any, str, str]] = {
     "only": (frozenset({"configmap/a"}), "no --only", "--only=configmap/a"),
     "enabled": (False, "--prune", "--no-prune"),
     "orphan": (frozenset({"configmap/a"}), "no --orphan", "--orphan=configmap/a"),
-    "prune_adopted": (True, "no --prune-adopted", "--prune-adopted"),
-    "prune_shared": (True, "no --prune-shared", "--prune-shared"),
+    "also": (frozenset(PruneAlso), "no --prune-also", "--prune-also=adopted,shared"),
     "propagation": (
         Propagation.FOREGROUND,
         "--propagation=background",
