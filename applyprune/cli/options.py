@@ -135,8 +135,8 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--create-namespace",
             is_flag=True,
-            help="Create the inventory's namespace. It does not belong to the set, so "
-            "`delete` keeps it.",
+            help="Create the inventory's namespace if the set does not have it. It does not belong "
+            "to the set then, so `delete` keeps it.",
         ),
         click.option(
             "--recreate",
