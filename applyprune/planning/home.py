@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from applyprune.errors import NotReady, PruneRefused, RunFailed, UsageError, as_problem
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
 from applyprune.model.live import NAMESPACES, Absent, LiveObject, State
 from applyprune.model.options import Mode, Options
-from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Fate, Plan, RemoveStep
+from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Plan, RemoveStep
 from applyprune.model.problem import Problem
 from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import SET_ID, SHARD_OF, ApplySetIdentity

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import ApplypruneError, NotReady, Unreachable, UsageError
-from applyprune.model.events import InventoryWritten, ObjectDone, Outcome, Phase
+from applyprune.model.events import InventoryWritten, ObjectDone, Phase
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun, Mode
-from applyprune.model.plan import Fate
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.api import writes
 from tests.support.fault_proxy import always, faults
@@ -122,7 +122,7 @@ def test_namespace_is_created_before_its_inventory(
     assert set(home.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
     assert writes(audit) == []
     story = home.run(config_map("a"), own(name, labels={"team": "b"}))
-    assert story.outcomes[f"namespace/{name}"] is Outcome.CONFIGURED
+    assert story.outcomes[f"namespace/{name}"] is Outcome.UPDATED
 
 
 def test_delete_removes_the_namespace_last_and_the_inventory_with_it(

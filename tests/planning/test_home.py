@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import NotReady, UsageError
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.live import Absent, LiveObject
 from applyprune.model.options import Mode, Options, PruneOptions
-from applyprune.model.plan import ApplyRule, DeleteRequest, Fate, Plan, Precondition, RemoveStep
+from applyprune.model.plan import ApplyRule, DeleteRequest, Plan, Precondition, RemoveStep
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF
 from applyprune.planning.desired import Resolved
 from applyprune.planning.home import (
