@@ -1416,7 +1416,7 @@ MUTATIONS = (
         "the inventory of another set that is new",
         ("home-occupied-late",),
         LINE,
-        "            pass",
+        "pass",
         f"{_OWN_NAMESPACE}test_late_inventory_is_noticed_even_if_contents_cannot_be_counted",
     ),
     Mutation(
