@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from applyprune.engine.context import RunContext
@@ -113,6 +113,8 @@ class Applier:
     """The fields that are stored with other values, where the plan has not said so."""
     written: set[Ref] = field(default_factory=set)
     """The objects that this run has created or changed."""
+    made: Mapping[Ref, LiveObject] = field(default_factory=dict)
+    """What the run has created before the inventory, as in the reply: it is not sent again."""
     needs: SetNeeds = field(default_factory=SetNeeds)
     """What the server may miss of the objects of this run."""
     connection_lost: Unreachable | None = None
@@ -335,6 +337,8 @@ class Applier:
         def is_settling(error: ApplypruneError) -> bool:
             return self.needs.awaited(step.desired, error) in self.written
 
+        if (live := self.made.get(step.desired.ref)) is not None:
+            return live, True
         is_new_kind = step.desired.ref.group_kind in self.new_kinds
         return send_apply(self.context, step, is_settling, is_new_kind=is_new_kind)
 

@@ -30,7 +30,7 @@ from applyprune.model.live import (
     LiveObject,
     Resource,
     ResourceMap,
-    namespace_ref,
+    State,
 )
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.plan import Access, AccessRule, ApplyRule, ApplyStep, Desired, Plan
@@ -96,8 +96,8 @@ def refuse_run(
     owner: str,
     *,
     takes_over: bool,
-) -> bool:
-    """Refuse a run as a whole; or return whether it must create the namespace of its inventory.
+) -> None:
+    """Refuse a run as a whole.
 
     ``manifests`` are those of the set; see ``refuse_owned`` for ``owner`` and ``takes_over``.
     """
@@ -105,9 +105,6 @@ def refuse_run(
     # guard: set-owner
     refuse_owned(inventory, owner, options, takes_over=takes_over)
     _refuse_empty(inventory, options, manifests)
-    if inventory.exists or options.mode is not Mode.APPLY or owner:
-        return False  # a Bundle is in the namespace of its inventory
-    return needs_namespace(context.cluster, context.applyset, options)
 
 
 def refuse_owned(
@@ -228,32 +225,28 @@ def no_such_set(applyset: ApplySetIdentity, unseen: Sequence[str] = ()) -> Usage
     )
 
 
-def needs_namespace(cluster: Cluster, applyset: ApplySetIdentity, options: Options) -> bool:
-    """Return whether the namespace of a new inventory must be created first.
+def read_home(
+    inventory: Inventory, cluster: Cluster, applyset: ApplySetIdentity, options: Options, owner: str
+) -> State | None:
+    """Return the Namespace of a new inventory; None if nothing depends on it, or it is unknown.
 
-    Raises UsageError if it does not exist and may not be created.
+    A Bundle creates and deletes no namespace of an inventory: it is in that namespace itself.
     """
-    if namespace_exists(cluster, applyset):
-        return False
-    if not options.apply.create_namespace:
-        raise UsageError(
-            f"the namespace {applyset.namespace} does not exist",
-            reason="the inventory of the set belongs there",
-            hint="Create it with --create-namespace (deleting the set keeps it), "
-            "or name another one with -n.",
-        )
-    return True
+    whole = options.mode is Mode.APPLY or (options.mode is Mode.DELETE and not options.is_part)
+    if inventory.exists or owner or not whole:
+        return None
+    try:
+        return cluster.read(NAMESPACES, applyset.home)
+    except Forbidden:
+        return None  # if it is missing, the write of the inventory fails
 
 
 def namespace_exists(cluster: Cluster, applyset: ApplySetIdentity) -> bool:
     """Return whether the namespace of an inventory exists; true if it must not be read."""
     try:
-        cluster.get(NAMESPACES, namespace_ref(applyset.namespace))
-    except NotFound:
-        return False
+        return isinstance(cluster.read(NAMESPACES, applyset.home), LiveObject)
     except Forbidden:
         return True  # unknown; if it is missing, the write of the inventory fails
-    return True
 
 
 # Fields, by the server's own schemas.

@@ -298,6 +298,18 @@ class InventoryLock:
         if held_by:
             yield WarningRaised(held_inventory(self._stored, held_by))
 
+    def pause(self) -> None:
+        """Renew the lock no more: it ends with its lease, or the inventory is about to vanish."""
+        self._stop_renewing()
+
+    def leave(self, *, is_gone: bool) -> Iterator[InventoryWritten]:
+        """Write nothing more: the inventory is deleted with its Namespace, now or soon."""
+        self._stop_renewing()
+        with self._lock:
+            self._stored = replace(self._stored, holder=None)  # nothing is left to release
+        if is_gone:
+            yield InventoryWritten(Phase.REMOVED, 0, self._stored.generation)
+
     def close(self) -> None:
         """Release the lock if it is still held, and record nothing else: an error ended the run.
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from applyprune.engine.check import (
     keeps_autoscaler,
     no_such_set,
+    read_home,
     reference_warnings,
     refuse_removal_of_set,
     refuse_run,
@@ -55,6 +56,7 @@ from applyprune.planning.cascade import deletions_of, with_recreations_judged
 from applyprune.planning.comparison import diff_of, removal_diff
 from applyprune.planning.desired import PRUNES_LATER, ChartHook, Resolved, before_late, resolve
 from applyprune.planning.explain import ExplainInput, explanation_of
+from applyprune.planning.home import makes_namespace, refuse_leaving, why_home_stays, with_home
 from applyprune.planning.leave import left_entries, objects_to_prune, with_ignored
 from applyprune.planning.names import (
     NamedObject,
@@ -250,9 +252,8 @@ def _plan_with(
     rules = ReadinessRules(cluster, applied, options)
     if errors := [*resolved.errors, *rules.errors]:
         yield from _refuse_input(errors, resolved, inventory, resource_map, request, context)
-    makes_namespace = refuse_run(
-        inventory, resolved.manifests, context, request.owner, takes_over=request.takes_over
-    )
+    refuse_run(inventory, resolved.manifests, context, request.owner, takes_over=request.takes_over)
+    inventory, makes_home = _begun(inventory, resolved, request, context)
     known = yield from _part_to_read(
         resolved, inventory, [*(ref for ref, _ in unknown), *late], context
     )
@@ -260,6 +261,7 @@ def _plan_with(
     search = _partial_search(applyset, options)
     reader = SnapshotReader(cluster, context.workers, applyset, context.store, lists, search)
     snapshot = _read(resolved, known, resource_map, reader, context)
+    snapshot = replace(snapshot, keeps_home=why_home_stays(options, request.owner))
     snapshot = _with_withheld(snapshot, resolved.desired, request, context)
     _hide_secrets(request, snapshot.states, context)
     dependants = DependantCounter(
@@ -271,7 +273,7 @@ def _plan_with(
         refuse_without_inventory(snapshot, applyset, options.mode)
     if options.mode is Mode.DELETE and options.is_part:
         yield from _deleted_part(inventory, snapshot, context)
-    elif not inventory.exists and options.mode is Mode.DELETE:
+    elif not (inventory.exists or inventory.entries) and options.mode is Mode.DELETE:
         # To delete a set twice is not a failure, but a mistyped name must be visible.
         unseen = snapshot.unseen if options.allow_partial else ()
         yield WarningRaised(as_problem(no_such_set(applyset, unseen)))
@@ -282,7 +284,7 @@ def _plan_with(
         applyset=applyset,
         options=options,
         empty_inputs=request.empty_inputs,
-        new_namespace=applyset.namespace if makes_namespace else "",
+        new_namespace=applyset.namespace if makes_home else "",
         left_out=kept,
     )
     snapshot = _with_pod_use(snapshot, resolved, known, context, kept)
@@ -314,10 +316,23 @@ def _plan_with(
         options,
         rules,
         unknown,
-        makes_namespace,
+        makes_home,
         resolved.left_out,
         keeps,
     )
+
+
+def _begun(
+    inventory: Inventory, resolved: Resolved, request: RunRequest, context: RunContext
+) -> tuple[Inventory, bool]:
+    """Return the inventory, as far as an interrupted run has begun one by its Namespace.
+
+    Also return whether the run creates that Namespace, though it is not in the set.
+    """
+    applyset, options = context.applyset, context.options
+    home = read_home(inventory, context.cluster, applyset, options, request.owner)
+    creates = options.mode is Mode.APPLY and makes_namespace(home, resolved, applyset, options)
+    return with_home(inventory, home, applyset), creates
 
 
 def _warnings_about(
@@ -437,6 +452,7 @@ def _read(
         kinds=resolved.kinds,
     )
     if options.mode is Mode.APPLY:
+        refuse_leaving(snapshot.states.get(context.applyset.home), context.applyset)
         # guard: autoscaler-of-a-first-part
         prunes = not resolved.late
         snapshot = with_autoscalers(snapshot, resolved, inventory, context, reader, prunes=prunes)
@@ -486,6 +502,7 @@ def _refuse_input(
         refuse_run(
             inventory, resolved.manifests, context, request.owner, takes_over=request.takes_over
         )
+        inventory, _ = _begun(inventory, resolved, request, context)
         plan = _plan_of_valid(resolved, inventory, resource_map, request, context)
         # Never its removals: an object with an error would look as if it had left the set.
         refused = [step for step in plan.applies if step.problem is not None]

@@ -45,6 +45,12 @@ from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, DeleteRequest, PatchRequest, RemoveStep
 from applyprune.model.text import and_more
 from applyprune.planning.cascade import cascade_of, diagnose, has_foreign_finalizer
+from applyprune.planning.home import (
+    OwnRecords,
+    holds_other_set,
+    home_removal,
+    refused_before_home,
+)
 from applyprune.planning.leave import Remaining, remove_step
 from applyprune.planning.order import is_built_in
 from applyprune.planning.prune_waits import is_named_by_pods, keeps_used, unless_used
@@ -86,6 +92,10 @@ class Pruner:
     """The UIDs of all objects that the plan deletes."""
     planned_refs: frozenset[Ref] = frozenset()
     """The entries of these objects."""
+    listed: frozenset[Ref] = frozenset()
+    """All entries of the inventory."""
+    is_home_going: bool = False
+    """Whether the Namespace of the inventory is being deleted, or is gone."""
     kept_back: dict[Ref, RemoveStep] = field(default_factory=dict)
     """The objects that were to be deleted, and stay: somebody has changed them since the plan."""
 
@@ -95,6 +105,15 @@ class Pruner:
             step.live.uid for step in steps if step.fate is Fate.PRUNE and step.live
         )
         self.planned_refs = frozenset(step.entry.ref for step in steps if step.fate is Fate.PRUNE)
+        home = home_removal(steps, self.context.applyset)
+        if home is not None:
+            yield from self._run([step for step in steps if step is not home], steps)
+            yield from self._delete_home(home, steps)
+        else:
+            yield from self._run(steps, steps)
+
+    def _run(self, steps: Sequence[RemoveStep], all_steps: Sequence[RemoveStep]) -> Iterator[Event]:
+        """Process these steps, wave by wave."""
         remaining = Remaining(self.planned_refs)
         for step, body, unread in self._fields_of(self._staying(steps)):
             remaining.keep(step, body, unread)
@@ -122,7 +141,7 @@ class Pruner:
             free = self._recount(
                 [step for ref, step in batch.items() if ref not in {*blocked, *used}]
             )
-            for event in self._remove(free, steps):
+            for event in self._remove(free, all_steps):
                 if isinstance(event, ObjectDone) and event.problem is not None:
                     failures[event.ref] = event.problem
                 yield event
@@ -139,6 +158,25 @@ class Pruner:
                     was_planned = step.entry.ref in self.kept_back  # guard: kept-needs-fail
                     remaining.keep(step, body, unread, is_failure=was_planned)
             self.context.cancellation.check()
+
+    def _delete_home(self, step: RemoveStep, steps: Sequence[RemoveStep]) -> Iterator[Event]:
+        """Delete the Namespace of the inventory, and the inventory with it, after all the rest."""
+        ref = step.entry.ref
+        problem = refused_before_home(ref, self.listed, self.gone)
+        if problem is None and not step.is_going and self._reader.occupied([ref]):
+            problem = holds_other_set(ref)  # guard: home-occupied-late
+        if problem is not None:
+            yield ObjectDone(ref, Outcome.SKIPPED, problem=problem)
+            return
+        self.context.cancellation.check()
+        (step,) = self._recount([step])
+        self.is_home_going = step.is_going
+        if not step.is_going:
+            self.context.lock.ensure(DELETE_TIMEOUT)
+        # From now on a renewal could meet a ConfigMap that is gone.
+        self.context.lock.pause()
+        yield from self._remove([step], steps)
+        self.context.cancellation.check()
 
     def _in_use(self, batch: Sequence[RemoveStep]) -> Mapping[Ref, RemoveStep]:
         """Return those steps whose objects live Pods use by now, as steps that keep them.
@@ -281,6 +319,7 @@ class Pruner:
                 if not self._is_deleting(step, live):
                     raise
                 gone = False
+            self.is_home_going = self.is_home_going or ref == self.context.applyset.home
             if gone:
                 return self._done(ref, self._deleted())
         return DeletedObject(resource, ref, live.uid)
@@ -297,13 +336,15 @@ class Pruner:
 
     def _recount(self, batch: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
         """Refuse to delete a Namespace or CRD whose contents have grown since they were counted."""
+        home = self.context.applyset.home  # counted again whatever the options allow
         to_recount = {
             step.entry.ref
             for step in batch
             if step.fate is Fate.PRUNE
             and not step.is_going
             and step.entry.ref.group_kind in HOLDERS
-            and not step.entry.ref.is_among(self.context.options.prune.allow_cascade)
+            # guard: home-recount
+            and not (self._may_cascade(step.entry.ref) and step.entry.ref != home)
         }
         if not to_recount:
             return batch
@@ -314,7 +355,8 @@ class Pruner:
         while True:
             counter = self._counter()
             contents = {ref: counter.contents(ref) for ref in sorted(to_recount)}
-            if not any(counted.uncounted for counted in contents.values()):
+            doubts = (ref for ref, counted in contents.items() if counted.uncounted)
+            if all(map(self._may_cascade, doubts)):
                 break
             if cancellation.requested or cancellation.now() > deadline:
                 break
@@ -326,6 +368,9 @@ class Pruner:
             for step in batch
         ]
 
+    def _may_cascade(self, ref: Ref) -> bool:
+        return ref.is_among(self.context.options.prune.allow_cascade)
+
     def _counter(self) -> ContentCounter:
         """Return a counter for the kinds that the server serves now.
 
@@ -336,7 +381,8 @@ class Pruner:
         gone = self.gone & self.planned_refs  # what was orphaned is still there
         known = still_registered(registered, gone) if registered is not None else None
         proofs = KindProofs(cluster, workers, cluster.resource_map(), patience=0, known=known)
-        return ContentCounter(proofs, self.planned_refs)
+        records = OwnRecords(self.context.applyset, self.context.lock.inventory.uid)
+        return ContentCounter(proofs, self.planned_refs, records)
 
     def _refuse_if_grown(self, step: RemoveStep, contents: CascadeContents) -> RemoveStep:
         ref = step.entry.ref
@@ -344,9 +390,10 @@ class Pruner:
         # The plan has checked the earlier contents.
         known = self.planned_uids | {live.uid for live in before.objects}
         cascade = cascade_of(contents, known, self.context.applyset.manager)
-        if not (cascade.foreign or cascade.uncounted):
+        doubt = "" if self._may_cascade(ref) else cascade.uncounted
+        if not (cascade.foreign or doubt):
             return step
-        reason = f"cannot be counted: {cascade.uncounted}"
+        reason = f"cannot be counted: {doubt}"
         if cascade.foreign:
             reason = and_more(cascade.foreign, _SHOWN)
         problem = PruneRefused(

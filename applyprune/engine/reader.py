@@ -58,6 +58,7 @@ from applyprune.planning.cascade import (
     owner_references,
 )
 from applyprune.planning.guards import controller_parts
+from applyprune.planning.home import OwnRecords
 from applyprune.planning.leave import left_entries, objects_to_prune
 from applyprune.planning.managed_fields import is_applied
 from applyprune.planning.marks import FINALIZER
@@ -206,8 +207,8 @@ class SnapshotReader:
             states=states,
             schemas=self._schemas(desired),
             resources={**resources, **{kind: preferred[kind] for kind in found}},
-            occupied=self._occupied(leaving),
-            marked=marked.objects,
+            occupied=self.occupied(leaving),
+            marked=tuple(live for live in marked.objects if live.ref not in inventory.entries),
             unseen=marked.unseen,
             hidden_kinds=still_hidden,
             now=self.cluster.server_time,
@@ -415,17 +416,19 @@ class SnapshotReader:
             names[live.ref.name]: live.generation for live in definitions if live.ref.name in names
         }
 
-    def _occupied(self, leaving: Iterable[Ref]) -> frozenset[str]:
-        """Return which Namespaces that have left the set contain an inventory.
+    def occupied(self, leaving: Iterable[Ref]) -> frozenset[str]:
+        """Return which Namespaces that have left the set contain an inventory but its own.
 
         A namespace that cannot be read counts as one.
         """
+        own = self.applyset.inventory
 
         def holds(name: str) -> tuple[str, bool]:
             try:
-                return name, bool(self.cluster.list(CONFIG_MAPS, namespace=name, selector=SET_ID))
+                roots = self.cluster.list(CONFIG_MAPS, namespace=name, selector=SET_ID)
             except ApplypruneError:
                 return name, True
+            return name, any(live.ref != own for live in roots)  # guard: home-of-others
 
         names = [ref.name for ref in leaving if ref.group_kind == NAMESPACE]
         return frozenset(name for name, held in self.workers.each(holds, names) if held)
@@ -830,7 +833,8 @@ def with_cascades(
     proofs = KindProofs(cluster, workers, resource_map, cluster.patience, known=known)
     # What somebody has deleted already cascade-deletes the same, whatever this run decides.
     staying = [live for live in to_prune if not live.terminating]
-    counter = ContentCounter(proofs, frozenset(live.ref for live in to_prune))
+    records = OwnRecords(context.applyset, inventory.uid)
+    counter = ContentCounter(proofs, frozenset(live.ref for live in to_prune), records)
     contents = counter.contents_of_deleted(live.ref for live in staying)
     deletions = deletions_of(staying, contents, options.prune.propagation)
     parts = controller_parts(staying, contents, resolved.desired)
@@ -867,10 +871,14 @@ def _state_of(cluster: Cluster, crd: Ref) -> State:
 
 @dataclass(frozen=True, slots=True)
 class ContentCounter:
-    """Counts the contents of Namespaces and CRDs; ``deleted`` is what the same prune deletes."""
+    """Counts the contents of Namespaces and CRDs; ``deleted`` is what the same prune deletes.
+
+    ``records`` are the set's own inventory, which goes with its Namespace; None to count it too.
+    """
 
     proofs: KindProofs
     deleted: frozenset[Ref]
+    records: OwnRecords | None = None
 
     def contents_of_deleted(self, refs: Iterable[Ref]) -> Mapping[Ref, CascadeContents]:
         """Return the contents of each Namespace and CRD among these refs of what is deleted."""
@@ -887,7 +895,11 @@ class ContentCounter:
         }
         proof = self.proofs.of(leaving=services)
         kinds = [kind for kind in self.proofs.resource_map.preferred.values() if kind.namespaced]
-        return self._counted(proof, kinds, ref.name)
+        counted = self._counted(proof, kinds, ref.name)
+        if self.records is None:
+            return counted
+        others = tuple(live for live in counted.objects if not self.records.has(live))
+        return replace(counted, objects=others)
 
     def _definition(self, ref: Ref) -> CascadeContents:
         plural, _, group = ref.name.partition(".")

@@ -27,7 +27,7 @@ from applyprune.engine.plan_stage import (
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.prune import Pruner
 from applyprune.engine.reader import DependantCounter
-from applyprune.engine.send import Recreator
+from applyprune.engine.send import Recreator, apply_problem, create_first
 from applyprune.engine.waiting import ReadinessRules
 from applyprune.errors import (
     ApplypruneError,
@@ -51,7 +51,7 @@ from applyprune.model.events import (
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.live import NAMESPACES, namespace_ref
+from applyprune.model.live import NAMESPACES, LiveObject, namespace_ref
 from applyprune.model.options import Approval, DryRun, Mode, WaitMode
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
@@ -81,13 +81,9 @@ from applyprune.planning.desired import (
     not_served_in_time,
     not_tried,
 )
-from applyprune.planning.plan import (
-    apply_forecast,
-    back_in_the_inventory,
-    not_pruned,
-    waiting,
-    with_existing,
-)
+from applyprune.planning.home import not_applied_without, only_waits, step_before_inventory
+from applyprune.planning.ownership import has_witness
+from applyprune.planning.plan import apply_forecast, back_in_the_inventory, not_pruned, waiting
 from applyprune.planning.prune_waits import takes_time, unless_unready
 from applyprune.planning.recovery import ClusterSnapshot
 from applyprune.values import dataclass, field, replace
@@ -151,6 +147,10 @@ class _Run:
     plan: Plan = field(default_factory=lambda: Plan((), ()))
     snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
     makes_namespace: bool = False
+    made: Mapping[Ref, LiveObject] = field(default_factory=dict)
+    """The Namespace that was created before the inventory, as the set's own; usually none."""
+    leaves_inventory: bool = False
+    """Whether the inventory is deleted with its Namespace, so that nothing more is written."""
     fit: _Fit = field(default_factory=_Fit)
     all_applied: bool = False
     """Whether everything was applied; ready or not."""
@@ -191,7 +191,8 @@ class _Run:
                 yield from self._refuse()
                 return
             try:
-                yield from self._write_union()
+                if not (yield from self._begin()):
+                    return
                 break
             except InventoryLocked:
                 # Another run was first: wait for it to end, and plan again.
@@ -297,24 +298,53 @@ class _Run:
         yield from self._report_not_pruned(self.plan.no_prune)
         yield summary.finished()
 
+    def _begin(self) -> Generator[Event, None, bool]:
+        """Write the inventory, after its namespace; return whether the run can go on."""
+        if (problem := self._create_namespace()) is not None:
+            yield from self._not_created(problem)
+            return False
+        yield from self._write_union()
+        return True
+
     def _write_union(self) -> Iterator[Event]:
-        if self.makes_namespace:
-            self._create_namespace()
-        if self._has_work():
+        # guard: leaving-inventory
+        if self._has_work() and not only_waits(self.plan.removals, self.context.applyset):
             owned = replace(self.inventory, entries=self._union(), owner=self.request.owner)
             file = self.request.plan_file
             yield self.context.lock.take(owned, plan=file.checksum if file else "")
 
-    def _create_namespace(self) -> None:
-        """Create the namespace of the inventory; if the set has it too, decide about it again."""
+    def _create_namespace(self) -> Problem | None:
+        """Create the namespace of a new inventory, if it is missing; return why that failed.
+
+        If it is an object of the set, that is its own request, create-only and with all marks.
+        """
         context = self.context
-        context.cluster.create_namespace(context.applyset.namespace)
-        ref = namespace_ref(context.applyset.namespace)
-        if any(step.desired.ref == ref for step in self.plan.applies):
-            live = context.cluster.get(NAMESPACES, ref)
-            self.plan = with_existing(
-                self.plan, live, self.snapshot, context.applyset, context.options
-            )
+        self.made = {}
+        if self.makes_namespace:
+            context.cluster.create_namespace(context.applyset.namespace)
+        step = step_before_inventory(self.plan, self.inventory, context.applyset)
+        if step is None:
+            return None
+        try:
+            live = create_first(context, step)
+        except ApplypruneError as error:
+            return apply_problem(error, step, context)
+        self.made = {step.desired.ref: live}
+        return None
+
+    def _not_created(self, problem: Problem) -> Iterator[Event]:
+        """Report that the Namespace of the inventory was not created, so nothing was applied."""
+        applyset, summary = self.context.applyset, self.context.summary
+        for step in self.plan.applies:
+            ref, origin = step.desired.ref, step.desired.origin
+            if ref == applyset.home:
+                done = ObjectDone(ref, Outcome.FAILED, origin, problem=problem)
+            else:
+                why = not_applied_without(step.desired, applyset)
+                done = ObjectDone(ref, Outcome.SKIPPED, origin, problem=why)
+            yield from summary.counted((done,))
+        yield from self._server_warnings()
+        yield summary.finished()
 
     def _has_work(self) -> bool:
         removes_set = self.context.options.removes_set and not self.plan.no_prune
@@ -411,6 +441,7 @@ class _Run:
             reviewed=self.request.plan_file is not None
             or self.context.options.approval is Approval.ALWAYS,
             new_kinds={late.gvk.group_kind for late in self.context.summary.late},
+            made=self.made,
         )
 
     def _prune(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> Iterator[Event]:
@@ -449,10 +480,12 @@ class _Run:
             snapshot=self.snapshot,
             applied=frozenset(entry.uid for entry in applier.confirmed.values()),
             applies=self.plan.applies,
+            listed=frozenset(entries),
         )
         try:
             yield from summary.counted(pruner.run(steps))
         finally:
+            self.leaves_inventory = pruner.is_home_going
             for ref in pruner.gone:  # guard: delete-confirmed
                 entries.pop(ref, None)
 
@@ -475,7 +508,9 @@ class _Run:
         lock = self.context.lock
         if not lock.taken:
             return
-        if not entries and self.context.options.removes_set:
+        if self.leaves_inventory:
+            yield from lock.leave(is_gone=not entries)
+        elif not entries and self.context.options.removes_set:
             yield from lock.remove()
         else:
             changes = self.context.summary.changes
@@ -656,27 +691,22 @@ def failure_of(misfit: Misfit) -> ObjectDone:
     return ObjectDone(misfit.ref, Outcome.FAILED, misfit.origin, problem=as_problem(error))
 
 
-_CREATOR = "applyprune"
-"""The manager of what is created without an apply: the program, by its User-Agent."""
-
-
 def _is_own_namespace(
     misfit: Misfit, file: PlanFile, stage: PlanStage, context: RunContext
 ) -> bool:
     """Return whether a new set's namespace exists because an apply of the file was interrupted.
 
-    The namespace is created before the inventory, so only the manager of its fields says so.
+    The namespace is created before the inventory, so only its own marks say so.
     """
-    own = namespace_ref(context.applyset.namespace)
-    if misfit.ref != own or stage.inventory.exists or not file.options.get("create-namespace"):
+    own = context.applyset.home
+    if misfit.ref != own or stage.inventory.exists:
         return False
     planned = {one.manifest for one in file.objects if one.ref == own and one.fate is Fate.CREATE}
     return any(
         step.desired.ref == own
-        and step.fate is Fate.ADOPT
         and step.desired.digest in planned  # guard: own-namespace
         and step.live is not None
-        and any(entry.get("manager") == _CREATOR for entry in step.live.managed_fields)
+        and has_witness(step.live, context.applyset)
         for step in stage.plan.applies
     )
 

@@ -39,7 +39,12 @@ from applyprune.model.problem import ManagerConflict, Problem
 from applyprune.planning.cascade import cascades_of, deletions_of, refused_recreation_of
 from applyprune.planning.conflicts import conflicts_of, explain_conflict, is_about_scale
 from applyprune.planning.plan import with_checked_request, with_new_request
-from applyprune.planning.replies import created_by_others, refuse_false_absence
+from applyprune.planning.replies import (
+    confirmed,
+    created_by_others,
+    refuse_false_absence,
+    refused_guard,
+)
 from applyprune.planning.requests import settle_request
 from applyprune.planning.server_errors import (
     advice_on,
@@ -151,6 +156,26 @@ def send_apply(
             # The server decides by its caches, which follow a write after a moment.
             if not is_settling(error) or waited > _SETTLED_SOON or context.cancellation.wait(_POLL):
                 raise
+
+
+def create_first(context: RunContext, step: ApplyStep) -> LiveObject:
+    """Create the Namespace of the inventory, before that exists; return it as stored.
+
+    Only a create is sent. If the Namespace exists by now, it must have this set's marks: the reply
+    was lost, or another run of the set was first, and the inventory decides which of them goes on.
+    """
+    desired = step.desired
+    try:
+        live, created = send_apply(context, step, lambda _: False, is_new_kind=False)
+    except (Conflict, Invalid) as error:
+        state = context.cluster.read(desired.resource, desired.ref, full=True)
+        found = state if isinstance(state, LiveObject) else None
+        is_ours = refused_guard(step, found, error, context.applyset)
+        if found is None or not is_ours:
+            raise
+        live, created = found, True
+    confirmed(step, live, context.applyset, {}, created=created)  # a 200 is not yet success
+    return live
 
 
 def decided_again(context: RunContext, step: ApplyStep, error: Conflict) -> ApplyStep:

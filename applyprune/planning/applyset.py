@@ -56,6 +56,11 @@ class ApplySetIdentity:
     def inventory(self) -> Ref:
         return Ref("", "ConfigMap", self.namespace, _PREFIX + self.name)
 
+    @cached_property
+    def home(self) -> Ref:
+        """Return the Namespace that holds the inventory."""
+        return Ref("", "Namespace", "", self.namespace)
+
     @property
     def arguments(self) -> str:
         """Return the command-line arguments that name this set."""

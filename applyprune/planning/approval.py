@@ -18,7 +18,6 @@ from applyprune.errors import NotApproved, PlanOutdated, UsageError, as_problem
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.kinds import NAMESPACE
 from applyprune.model.options import Approval, Mode, Options
 from applyprune.model.plan import (
     IN_PLACE,
@@ -651,9 +650,7 @@ def _is_under_way(
     if old.fate is Fate.RECREATE:
         return _is_being_recreated(old, step, entry)
     if old.fate is Fate.CREATE:
-        return step.fate is Fate.CHANGE and (
-            _has_arrived(old, step) or _is_new_namespace(step, entry)
-        )
+        return step.fate is Fate.CHANGE and _has_arrived(old, step)
     is_sent = step.fate in {Fate.CHANGE, Fate.ADOPT}
     return (
         changes and is_sent and (old.state == planned_object(step).state or _has_arrived(old, step))
@@ -696,12 +693,6 @@ def _has_arrived(old: PlannedObject, step: ApplyStep) -> bool:
     if live is None or request is None or entry_times(live, request.manager) == old.applied:
         return False
     return owns_all(live, request.manager, request.body)
-
-
-def _is_new_namespace(step: ApplyStep, entry: InventoryEntry) -> bool:
-    """Return whether the run has made the Namespace of a new set, before it sends its manifest."""
-    is_new = step.desired.ref.group_kind == NAMESPACE and not entry.digest
-    return is_new and step.live is not None and step.live.uid == entry.uid_before_apply
 
 
 def _awaits_controller(old: PlannedObject) -> bool:

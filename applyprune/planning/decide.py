@@ -445,6 +445,8 @@ def may_own(
         return False
     if (ref.group_kind, ref.name) in IN_EACH_NAMESPACE:
         return False  # a controller would create it again
+    if ref == applyset.home:  # guard: home-adopted
+        return False  # `delete` would take all that was there before: only its name says so
     if foreign_owner(live, applyset.manager):
         return False  # no prune deletes it
     if options.adopt is Adopt.ALL:

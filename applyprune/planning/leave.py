@@ -43,6 +43,7 @@ from applyprune.planning.cascade import (
     owners_of,
 )
 from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refusal_of
+from applyprune.planning.home import HOLDS_INVENTORY
 from applyprune.planning.managed_fields import is_applied
 from applyprune.planning.marks import DISABLED, PRUNE, left_alone, orphan_mark, unknown_mark
 from applyprune.planning.names import selected
@@ -588,20 +589,24 @@ def _why_orphaned(
     applyset: ApplySetIdentity,
     options: Options,
 ) -> _OrphanReason | None:
+    also = options.prune.also
+    if entry.ref == applyset.home:
+        # No option widens what is deleted with the inventory and everything around it.
+        also = frozenset()  # guard: home-owned
     if rule := entry.orphan_reason or orphan_mark(live.metadata):
         return _OrphanReason(f"marked {rule}", Kept.MARKED)
-    if entry.ownership is Ownership.ADOPTED and PruneAlso.ADOPTED not in options.prune.also:
+    if entry.ownership is Ownership.ADOPTED and PruneAlso.ADOPTED not in also:
         return _OrphanReason(ADOPTED, Kept.ADOPTED)
     applied = is_applied(live, applyset.manager)
-    if applied and not (has_witness(live, applyset) or PruneAlso.ADOPTED in options.prune.also):
+    if applied and not (has_witness(live, applyset) or PruneAlso.ADOPTED in also):
         return _OrphanReason(NO_WITNESS, Kept.ADOPTED)  # guard: witness
     if SET_ID in live.labels or SHARD_OF in live.labels:
         return _OrphanReason("it is the inventory of a set")
     if owner := foreign_owner(live, applyset.manager):
         return _OrphanReason(f"it belongs to {owner} now, by its ownerReferences")
-    if PruneAlso.SHARED not in options.prune.also and (other := other_owner(entry, live, applyset)):
+    if PruneAlso.SHARED not in also and (other := other_owner(entry, live, applyset)):
         return _OrphanReason(other, Kept.SHARED)  # guard: other-owner
-    protected = _why_protected(entry.ref, snapshot.occupied, applyset)
+    protected = _why_protected(entry.ref, applyset, snapshot.keeps_home, snapshot.occupied)
     return _OrphanReason(protected) if protected else None
 
 
@@ -612,7 +617,9 @@ def _protected_in_part(
 
     Only a delete of the whole set orphans it by itself.
     """
-    protected = _why_protected(ref, snapshot.occupied, applyset) if options.is_part else ""
+    protected = ""
+    if options.is_part:
+        protected = _why_protected(ref, applyset, snapshot.keeps_home, snapshot.occupied)
     if not protected or ref.is_among(options.prune.orphan):  # guard: protected-in-part
         return None
     return as_problem(
@@ -715,18 +722,28 @@ def kept_as_owned(rule: str, live: LiveObject, applyset: ApplySetIdentity) -> st
     """
     if rule := rule or orphan_mark(live.metadata):  # guard: told-as-owned
         return f"marked {rule}"
-    return _why_protected(live.ref, (), applyset)
+    protected = _why_protected(live.ref, applyset)
+    whole = "; only a delete of the whole set deletes it"
+    return f"{protected}{whole}" if protected == HOLDS_INVENTORY else protected
 
 
-def _why_protected(ref: Ref, occupied: Collection[str], applyset: ApplySetIdentity) -> str:
-    """Return why a Namespace is never deleted; empty if it may be, and for any other kind."""
+def _why_protected(
+    ref: Ref,
+    applyset: ApplySetIdentity,
+    keeps_home: str = HOLDS_INVENTORY,
+    occupied: Collection[str] = (),
+) -> str:
+    """Return why a Namespace is not deleted; empty if it may be, and for any other kind.
+
+    ``keeps_home`` says why the Namespace of the set's own inventory is not; empty if it may be.
+    """
     name = ref.name
     if ref.group_kind != NAMESPACE:
         return ""
     if name in _SYSTEM_NAMESPACES:
         return "a system namespace is never deleted"
-    if name == applyset.namespace:
-        return "it contains this set's inventory"
+    if ref == applyset.home and keeps_home:  # guard: home-stays
+        return keeps_home
     return "it contains another set's inventory" if name in occupied else ""
 
 

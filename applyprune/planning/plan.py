@@ -225,33 +225,6 @@ def _step_with_exit_code(step: _Step) -> _Step:
     return step if step.problem is None else replace(step, problem=with_own_exit_code(step.problem))
 
 
-def with_existing(
-    plan: Plan,
-    live: LiveObject,
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-    options: Options,
-) -> Plan:
-    """Return a plan in which the namespace of the inventory exists: the run has created it."""
-
-    def step_of(desired: Desired) -> ApplyStep:
-        step = existing_step(desired, None, live, snapshot, applyset, options)
-        if step.fate is not Fate.ADOPT or step.becomes_owned:
-            return step
-        adopted = "adopted: this run has created it for the inventory"
-        return replace(step, reason="; ".join((adopted, *step.desired.left)))
-
-    return replace(
-        plan,
-        applies=tuple(
-            step_of(step.desired)
-            if step.desired.ref == live.ref and step.request is not None
-            else step
-            for step in plan.applies
-        ),
-    )
-
-
 def _apply_steps(
     desired: Sequence[Desired],
     entries: Mapping[Ref, InventoryEntry],

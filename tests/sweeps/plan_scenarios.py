@@ -93,13 +93,12 @@ PLAN_SCENARIOS = (
         requests=28,
         reads=11,
     ),
-    # The Namespace is read four times, and made; then it is in the union, and applied.
+    # The Namespace is read four times, and applied; then come the union, two applies, the end.
     PlanScenario(
         "namespace",
         after=(_A, _B),
-        options=("--create-namespace",),
         makes_namespace=True,
-        requests=19,
+        requests=17,
         reads=12,
     ),
     # A kill between two applies leaves a wave that was not sent. The second call applies all again.

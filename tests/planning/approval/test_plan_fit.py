@@ -22,7 +22,6 @@ from tests.support.planning import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     JOBS,
-    NAMESPACES,
     TARGET,
     body,
     desired,
@@ -194,11 +193,6 @@ RECREATE = _apply(Fate.RECREATE)
 NEW = _apply(Fate.CHANGE, _state(APPLIED, uid="u2"))
 ENDING = live(WEB.ref, generation=3, deletionTimestamp=LATER)
 REFUSED = Problem(ProblemKind.RUN_FAILED, "it is being deleted")
-MADE = desired(body("Namespace", "home"), NAMESPACES)
-MADE_STATE = live(MADE.ref, label="", entries=[managed("applyprune", operation="Update")])
-MADE_REQUEST = apply_request(MADE, MADE_STATE, TARGET, Options())
-MADE_STEP = ApplyStep(MADE, Fate.CHANGE, _entry(), MADE_STATE, request=MADE_REQUEST)
-CREATE_MADE = ApplyStep(MADE, Fate.CREATE, _entry())
 CONTINUED: dict[
     str, tuple[ApplyStep | RemoveStep, ApplyStep | RemoveStep | None, InventoryEntry | None, bool]
 ] = {
@@ -212,13 +206,6 @@ CONTINUED: dict[
         True,
     ),
     "created, not recorded, and changed by others": (CREATE, TAKEN, UNCONFIRMED, False),
-    "its Namespace is made": (CREATE_MADE, MADE_STEP, replace(EXISTED, ref=MADE.ref), True),
-    "its Namespace is made by others": (
-        CREATE_MADE,
-        MADE_STEP,
-        replace(UNCONFIRMED, ref=MADE.ref),
-        False,
-    ),
     "created by somebody else": (CREATE, _apply(Fate.ADOPT), UNCONFIRMED, False),
     "created, recorded, and changed by others": (CREATE, CHANGE, _entry(), False),
     "not changed yet": (CHANGE, CHANGE, UNCONFIRMED, True),
