@@ -28,6 +28,8 @@ from applyprune.model.kinds import (
     AUTOSCALER,
     CRD,
     MUTATING_WEBHOOKS,
+    NODE,
+    SCALED_OBJECT,
     VALIDATING_WEBHOOKS,
     Trait,
     kinds_with,
@@ -44,8 +46,6 @@ if TYPE_CHECKING:
 
 # Annotations of live objects that come along if a manifest is copied from one: never sent as such.
 _COPIED = frozenset({LAST_APPLIED, MANIFEST_DIGEST, OWNED_BY})
-# A node registers itself with its status; the server takes it at the creation.
-_REGISTERED_WITH_STATUS = GroupKind("", "Node")
 _KEYED = kinds_with(Trait.READ_BY_PODS)
 _DATA = frozenset({"binaryData", "data"})
 _COUNTS_EMPTY = kinds_with(Trait.COUNTS_EMPTY)
@@ -80,7 +80,8 @@ def normalize(
         encoded = {key: base64.b64encode(value.encode()).decode() for key, value in plain.items()}
         sent["data"] = {**(body.get("data") or {}), **encoded}
     kind = _kind_of(body)
-    if has_status and kind != _REGISTERED_WITH_STATUS:
+    # A node registers itself with its status; the server takes it at the creation.
+    if has_status and kind != NODE:
         sent.pop("status", None)
     if kind in _KEYED:
         sent = {key: value for key, value in sent.items() if key not in _DATA or value}
@@ -301,8 +302,6 @@ def _parts(body: Mapping[str, Any], *, custom: bool) -> Collection[str]:
 CA_BUNDLE = "caBundle"
 REPLICAS = "/spec/replicas"
 _SCALER = "HorizontalPodAutoscaler"
-_SCALED_OBJECT = GroupKind("keda.sh", "ScaledObject")
-"""KEDA's autoscaler: its operator makes a HorizontalPodAutoscaler of it, a moment later."""
 
 
 class DefaultRule(StrEnum):
@@ -437,7 +436,7 @@ def may_be_autoscaled(desired: Desired, off: Collection[str]) -> bool:
 
 def autoscalers_in(desired: Iterable[Desired]) -> tuple[Mapping[str, Any], ...]:
     """Return the bodies of the autoscalers among desired objects."""
-    kinds = {AUTOSCALER, _SCALED_OBJECT}
+    kinds = {AUTOSCALER, SCALED_OBJECT}
     scalers = (one for one in desired if one.ref.group_kind in kinds)
     # guard: disabled-autoscaler
     return tuple(one.body for one in scalers if one.apply is not ApplyRule.DISABLED)
@@ -446,7 +445,7 @@ def autoscalers_in(desired: Iterable[Desired]) -> tuple[Mapping[str, Any], ...]:
 def targets(scaler: Mapping[str, Any], ref: Ref) -> bool:
     """Return whether an autoscaler of the same namespace targets an object."""
     scaled = mapping(field(scaler, "spec", "scaleTargetRef"))
-    if scaler.get("kind") == _SCALED_OBJECT.kind:
+    if scaler.get("kind") == SCALED_OBJECT.kind:
         scaled = {"apiVersion": "apps/v1", "kind": "Deployment", **scaled}  # KEDA's defaults
     group = str(scaled.get("apiVersion", "")).rpartition("/")[0]
     return (group, scaled.get("kind"), scaled.get("name")) == (ref.group, ref.kind, ref.name)

@@ -17,7 +17,9 @@ from applyprune.model.kinds import (
     CLUSTER_ROLE,
     CRD,
     DEPLOYMENT,
+    GATEWAY,
     GATEWAY_CLASS,
+    INGRESS,
     INGRESS_CLASS,
     MUTATING_WEBHOOKS,
     MUTATION,
@@ -48,8 +50,6 @@ if TYPE_CHECKING:
     from applyprune.model.problem import Field
 
 
-_INGRESS = GroupKind("networking.k8s.io", "Ingress")
-_GATEWAY = GroupKind(GATEWAY_CLASS.group, "Gateway")
 _ISSUERS = ("cert-manager.io/", "kubernetes.io/tls-acme")
 """Annotations by which a controller creates the Secret of an Ingress or Gateway."""
 
@@ -77,7 +77,7 @@ def references(ref: Ref, body: Mapping[str, Any]) -> Iterator[Reference]:
         yield from _of_pod(ref, template, place)
     if (rules := _RULES.get(kind)) is None:
         return
-    issued = kind in {_INGRESS, _GATEWAY} and any(
+    issued = kind in {INGRESS, GATEWAY} and any(
         name.startswith(_ISSUERS) for name in mapping(field(body, "metadata", "annotations"))
     )
     for rule in rules:
@@ -202,7 +202,7 @@ _BINDING = (
 )
 _WEBHOOKS = (_Rule(("webhooks", "*", "clientConfig", "service"), SERVICE, orders=True),)
 _ROUTE = (
-    _Rule(("spec", "parentRefs", "*"), _GATEWAY),
+    _Rule(("spec", "parentRefs", "*"), GATEWAY),
     _Rule(("spec", "rules", "*", "backendRefs", "*"), SERVICE),
 )
 _RULES: Mapping[GroupKind, tuple[_Rule, ...]] = {
@@ -229,18 +229,18 @@ _RULES: Mapping[GroupKind, tuple[_Rule, ...]] = {
         _Rule(("spec", "volumeClaimTemplates", "*", "spec", "storageClassName"), STORAGE_CLASS),
     ),
     AUTOSCALER: (_Rule(("spec", "scaleTargetRef"), DEPLOYMENT),),
-    _INGRESS: (
+    INGRESS: (
         _Rule(("spec", "ingressClassName"), INGRESS_CLASS),
         _Rule(("spec", "defaultBackend", "service"), SERVICE),
         _Rule(("spec", "rules", "*", "http", "paths", "*", "backend", "service"), SERVICE),
         _Rule(("spec", "tls", "*", "secretName"), SECRET),
     ),
-    _GATEWAY: (
+    GATEWAY: (
         _Rule(("spec", "gatewayClassName"), GATEWAY_CLASS),
         _Rule(("spec", "listeners", "*", "tls", "certificateRefs", "*"), SECRET),
     ),
     **{
-        GroupKind(_GATEWAY.group, kind): _ROUTE
+        GroupKind(GATEWAY.group, kind): _ROUTE
         for kind in ("HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute")
     },
 }

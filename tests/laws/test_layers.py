@@ -134,6 +134,19 @@ def test_core_needs_no_third_party_package(name: str) -> None:
     assert wrong == []
 
 
+def test_kinds_are_named_in_their_table_alone() -> None:
+    """A set of kinds elsewhere would be a second table."""
+    named = {
+        name
+        for name in modules()
+        for call in ast.walk(tree(name))
+        if isinstance(call, ast.Call)
+        and getattr(call.func, "id", "") == "GroupKind"
+        and any(isinstance(part, ast.Constant) and part.value for part in call.args)
+    }
+    assert named == set()
+
+
 def test_no_class_is_known_by_its_name() -> None:
     """Nothing compares ``__name__``: a class may be renamed, an enum says what it is."""
     wrong = [
