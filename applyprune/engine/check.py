@@ -225,7 +225,7 @@ def no_such_set(applyset: ApplySetIdentity, unseen: Sequence[str] = ()) -> Usage
     )
 
 
-def read_home(
+def read_own_namespace(
     inventory: Inventory, cluster: Cluster, applyset: ApplySetIdentity, options: Options, owner: str
 ) -> State | None:
     """Return the Namespace of a new inventory; None if nothing depends on it, or it is unknown.
@@ -236,7 +236,7 @@ def read_home(
     if inventory.exists or owner or not whole:
         return None
     try:
-        return cluster.read(NAMESPACES, applyset.home)
+        return cluster.read(NAMESPACES, applyset.own_namespace)
     except Forbidden:
         return None  # if it is missing, the write of the inventory fails
 
@@ -244,7 +244,7 @@ def read_home(
 def namespace_exists(cluster: Cluster, applyset: ApplySetIdentity) -> bool:
     """Return whether the namespace of an inventory exists; true if it must not be read."""
     try:
-        return isinstance(cluster.read(NAMESPACES, applyset.home), LiveObject)
+        return isinstance(cluster.read(NAMESPACES, applyset.own_namespace), LiveObject)
     except Forbidden:
         return True  # unknown; if it is missing, the write of the inventory fails
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from applyprune.engine.check import (
     keeps_autoscaler,
     no_such_set,
-    read_home,
+    read_own_namespace,
     reference_warnings,
     refuse_removal_of_set,
     refuse_run,
@@ -56,7 +56,6 @@ from applyprune.planning.cascade import deletions_of, with_recreations_judged
 from applyprune.planning.comparison import diff_of, removal_diff
 from applyprune.planning.desired import PRUNES_LATER, ChartHook, Resolved, before_late, resolve
 from applyprune.planning.explain import ExplainInput, explanation_of
-from applyprune.planning.home import makes_namespace, refuse_leaving, why_home_stays, with_home
 from applyprune.planning.leave import left_entries, objects_to_prune, with_ignored
 from applyprune.planning.names import (
     NamedObject,
@@ -73,6 +72,12 @@ from applyprune.planning.names import (
     with_names_resolved,
 )
 from applyprune.planning.order import missing_keys
+from applyprune.planning.own_namespace import (
+    makes_namespace,
+    refuse_leaving,
+    why_own_namespace_stays,
+    with_own_namespace,
+)
 from applyprune.planning.ownership import foreign_label
 from applyprune.planning.plan import apply_forecast, completed, forecast, make_plan, unchecked
 from applyprune.planning.prune_waits import (
@@ -253,7 +258,7 @@ def _plan_with(
     if errors := [*resolved.errors, *rules.errors]:
         yield from _refuse_input(errors, resolved, inventory, resource_map, request, context)
     refuse_run(inventory, resolved.manifests, context, request.owner, takes_over=request.takes_over)
-    inventory, makes_home = _begun(inventory, resolved, request, context)
+    inventory, makes_namespace_of_inventory = _begun(inventory, resolved, request, context)
     known = yield from _part_to_read(
         resolved, inventory, [*(ref for ref, _ in unknown), *late], context
     )
@@ -261,7 +266,9 @@ def _plan_with(
     search = _partial_search(applyset, options)
     reader = SnapshotReader(cluster, context.workers, applyset, context.store, lists, search)
     snapshot = _read(resolved, known, resource_map, reader, context)
-    snapshot = replace(snapshot, keeps_home=why_home_stays(options, request.owner))
+    snapshot = replace(
+        snapshot, keeps_own_namespace=why_own_namespace_stays(options, request.owner)
+    )
     snapshot = _with_withheld(snapshot, resolved.desired, request, context)
     _hide_secrets(request, snapshot.states, context)
     dependants = DependantCounter(
@@ -284,7 +291,7 @@ def _plan_with(
         applyset=applyset,
         options=options,
         empty_inputs=request.empty_inputs,
-        new_namespace=applyset.namespace if makes_home else "",
+        new_namespace=applyset.namespace if makes_namespace_of_inventory else "",
         left_out=kept,
     )
     snapshot = _with_pod_use(snapshot, resolved, known, context, kept)
@@ -316,7 +323,7 @@ def _plan_with(
         options,
         rules,
         unknown,
-        makes_home,
+        makes_namespace_of_inventory,
         resolved.left_out,
         keeps,
     )
@@ -330,9 +337,9 @@ def _begun(
     Also return whether the run creates that Namespace, though it is not in the set.
     """
     applyset, options = context.applyset, context.options
-    home = read_home(inventory, context.cluster, applyset, options, request.owner)
-    creates = options.mode is Mode.APPLY and makes_namespace(home, resolved, applyset, options)
-    return with_home(inventory, home, applyset), creates
+    own = read_own_namespace(inventory, context.cluster, applyset, options, request.owner)
+    creates = options.mode is Mode.APPLY and makes_namespace(own, resolved, applyset, options)
+    return with_own_namespace(inventory, own, applyset), creates
 
 
 def _warnings_about(
@@ -452,7 +459,7 @@ def _read(
         kinds=resolved.kinds,
     )
     if options.mode is Mode.APPLY:
-        refuse_leaving(snapshot.states.get(context.applyset.home), context.applyset)
+        refuse_leaving(snapshot.states.get(context.applyset.own_namespace), context.applyset)
         # guard: autoscaler-of-a-first-part
         prunes = not resolved.late
         snapshot = with_autoscalers(snapshot, resolved, inventory, context, reader, prunes=prunes)

@@ -45,14 +45,14 @@ from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, DeleteRequest, PatchRequest, RemoveStep
 from applyprune.model.text import and_more
 from applyprune.planning.cascade import cascade_of, diagnose, has_foreign_finalizer
-from applyprune.planning.home import (
-    OwnRecords,
-    holds_other_set,
-    home_removal,
-    refused_before_home,
-)
 from applyprune.planning.leave import Remaining, remove_step
 from applyprune.planning.order import is_built_in
+from applyprune.planning.own_namespace import (
+    OwnRecords,
+    holds_other_set,
+    own_namespace_removal,
+    refused_before_own_namespace,
+)
 from applyprune.planning.prune_waits import is_named_by_pods, keeps_used, unless_used
 from applyprune.planning.recovery import GONE, CascadeContents, ClusterSnapshot
 from applyprune.planning.references import has_references
@@ -94,7 +94,7 @@ class Pruner:
     """The entries of these objects."""
     listed: frozenset[Ref] = frozenset()
     """All entries of the inventory."""
-    is_home_going: bool = False
+    is_own_namespace_going: bool = False
     """Whether the Namespace of the inventory is being deleted, or is gone."""
     kept_back: dict[Ref, RemoveStep] = field(default_factory=dict)
     """The objects that were to be deleted, and stay: somebody has changed them since the plan."""
@@ -105,10 +105,10 @@ class Pruner:
             step.live.uid for step in steps if step.fate is Fate.PRUNE and step.live
         )
         self.planned_refs = frozenset(step.entry.ref for step in steps if step.fate is Fate.PRUNE)
-        home = home_removal(steps, self.context.applyset)
-        if home is not None:
-            yield from self._run([step for step in steps if step is not home], steps)
-            yield from self._delete_home(home, steps)
+        own = own_namespace_removal(steps, self.context.applyset)
+        if own is not None:
+            yield from self._run([step for step in steps if step is not own], steps)
+            yield from self._delete_own_namespace(own, steps)
         else:
             yield from self._run(steps, steps)
 
@@ -159,18 +159,20 @@ class Pruner:
                     remaining.keep(step, body, unread, is_failure=was_planned)
             self.context.cancellation.check()
 
-    def _delete_home(self, step: RemoveStep, steps: Sequence[RemoveStep]) -> Iterator[Event]:
+    def _delete_own_namespace(
+        self, step: RemoveStep, steps: Sequence[RemoveStep]
+    ) -> Iterator[Event]:
         """Delete the Namespace of the inventory, and the inventory with it, after all the rest."""
         ref = step.entry.ref
-        problem = refused_before_home(ref, self.listed, self.gone)
+        problem = refused_before_own_namespace(ref, self.listed, self.gone)
         if problem is None and not step.is_going and self._reader.occupied([ref]):
-            problem = holds_other_set(ref)  # guard: home-occupied-late
+            problem = holds_other_set(ref)  # guard: own-namespace-occupied-late
         if problem is not None:
             yield ObjectDone(ref, Outcome.SKIPPED, problem=problem)
             return
         self.context.cancellation.check()
         (step,) = self._recount([step])
-        self.is_home_going = step.is_going
+        self.is_own_namespace_going = step.is_going
         if not step.is_going:
             self.context.lock.ensure(DELETE_TIMEOUT)
         # From now on a renewal could meet a ConfigMap that is gone.
@@ -319,7 +321,9 @@ class Pruner:
                 if not self._is_deleting(step, live):
                     raise
                 gone = False
-            self.is_home_going = self.is_home_going or ref == self.context.applyset.home
+            self.is_own_namespace_going = (
+                self.is_own_namespace_going or ref == self.context.applyset.own_namespace
+            )
             if gone:
                 return self._done(ref, self._deleted())
         return DeletedObject(resource, ref, live.uid)
@@ -336,15 +340,15 @@ class Pruner:
 
     def _recount(self, batch: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
         """Refuse to delete a Namespace or CRD whose contents have grown since they were counted."""
-        home = self.context.applyset.home  # counted again whatever the options allow
+        own = self.context.applyset.own_namespace  # counted again whatever the options allow
         to_recount = {
             step.entry.ref
             for step in batch
             if step.fate is Fate.PRUNE
             and not step.is_going
             and step.entry.ref.group_kind in HOLDERS
-            # guard: home-recount
-            and not (self._may_cascade(step.entry.ref) and step.entry.ref != home)
+            # guard: own-namespace-recount
+            and not (self._may_cascade(step.entry.ref) and step.entry.ref != own)
         }
         if not to_recount:
             return batch

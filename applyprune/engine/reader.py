@@ -58,11 +58,11 @@ from applyprune.planning.cascade import (
     owner_references,
 )
 from applyprune.planning.guards import controller_parts
-from applyprune.planning.home import OwnRecords
 from applyprune.planning.leave import left_entries, objects_to_prune
 from applyprune.planning.managed_fields import is_applied
 from applyprune.planning.marks import FINALIZER
 from applyprune.planning.order import is_built_in
+from applyprune.planning.own_namespace import OwnRecords
 from applyprune.planning.ownership import (
     OtherSet,
     foreign_label,
@@ -428,7 +428,7 @@ class SnapshotReader:
                 roots = self.cluster.list(CONFIG_MAPS, namespace=name, selector=SET_ID)
             except ApplypruneError:
                 return name, True
-            return name, any(live.ref != own for live in roots)  # guard: home-of-others
+            return name, any(live.ref != own for live in roots)  # guard: own-namespace-of-others
 
         names = [ref.name for ref in leaving if ref.group_kind == NAMESPACE]
         return frozenset(name for name, held in self.workers.each(holds, names) if held)

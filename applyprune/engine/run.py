@@ -81,7 +81,7 @@ from applyprune.planning.desired import (
     not_served_in_time,
     not_tried,
 )
-from applyprune.planning.home import not_applied_without, only_waits, step_before_inventory
+from applyprune.planning.own_namespace import not_applied_without, only_waits, step_before_inventory
 from applyprune.planning.ownership import has_witness
 from applyprune.planning.plan import apply_forecast, back_in_the_inventory, not_pruned, waiting
 from applyprune.planning.prune_waits import takes_time, unless_unready
@@ -337,7 +337,7 @@ class _Run:
         applyset, summary = self.context.applyset, self.context.summary
         for step in self.plan.applies:
             ref, origin = step.desired.ref, step.desired.origin
-            if ref == applyset.home:
+            if ref == applyset.own_namespace:
                 done = ObjectDone(ref, Outcome.FAILED, origin, problem=problem)
             else:
                 why = not_applied_without(step.desired, applyset)
@@ -485,7 +485,7 @@ class _Run:
         try:
             yield from summary.counted(pruner.run(steps))
         finally:
-            self.leaves_inventory = pruner.is_home_going
+            self.leaves_inventory = pruner.is_own_namespace_going
             for ref in pruner.gone:  # guard: delete-confirmed
                 entries.pop(ref, None)
 
@@ -698,7 +698,7 @@ def _is_own_namespace(
 
     The namespace is created before the inventory, so only its own marks say so.
     """
-    own = context.applyset.home
+    own = context.applyset.own_namespace
     if misfit.ref != own or stage.inventory.exists:
         return False
     planned = {one.manifest for one in file.objects if one.ref == own and one.fate is Fate.CREATE}

@@ -57,7 +57,7 @@ class ApplySetIdentity:
         return Ref("", "ConfigMap", self.namespace, _PREFIX + self.name)
 
     @cached_property
-    def home(self) -> Ref:
+    def own_namespace(self) -> Ref:
         """Return the Namespace that holds the inventory."""
         return Ref("", "Namespace", "", self.namespace)
 

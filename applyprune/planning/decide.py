@@ -445,7 +445,7 @@ def may_own(
         return False
     if (ref.group_kind, ref.name) in IN_EACH_NAMESPACE:
         return False  # a controller would create it again
-    if ref == applyset.home:  # guard: home-adopted
+    if ref == applyset.own_namespace:  # guard: own-namespace-adopted
         return False  # `delete` would take all that was there before: only its name says so
     if foreign_owner(live, applyset.manager):
         return False  # no prune deletes it

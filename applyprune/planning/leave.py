@@ -43,11 +43,11 @@ from applyprune.planning.cascade import (
     owners_of,
 )
 from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refusal_of
-from applyprune.planning.home import HOLDS_INVENTORY
 from applyprune.planning.managed_fields import is_applied
 from applyprune.planning.marks import DISABLED, PRUNE, left_alone, orphan_mark, unknown_mark
 from applyprune.planning.names import selected
 from applyprune.planning.order import is_built_in
+from applyprune.planning.own_namespace import HOLDS_INVENTORY
 from applyprune.planning.ownership import (
     Owner,
     foreign_label,
@@ -590,9 +590,9 @@ def _why_orphaned(
     options: Options,
 ) -> _OrphanReason | None:
     also = options.prune.also
-    if entry.ref == applyset.home:
+    if entry.ref == applyset.own_namespace:
         # No option widens what is deleted with the inventory and everything around it.
-        also = frozenset()  # guard: home-owned
+        also = frozenset()  # guard: own-namespace-owned
     if rule := entry.orphan_reason or orphan_mark(live.metadata):
         return _OrphanReason(f"marked {rule}", Kept.MARKED)
     if entry.ownership is Ownership.ADOPTED and PruneAlso.ADOPTED not in also:
@@ -606,7 +606,7 @@ def _why_orphaned(
         return _OrphanReason(f"it belongs to {owner} now, by its ownerReferences")
     if PruneAlso.SHARED not in also and (other := other_owner(entry, live, applyset)):
         return _OrphanReason(other, Kept.SHARED)  # guard: other-owner
-    protected = _why_protected(entry.ref, applyset, snapshot.keeps_home, snapshot.occupied)
+    protected = _why_protected(entry.ref, applyset, snapshot.keeps_own_namespace, snapshot.occupied)
     return _OrphanReason(protected) if protected else None
 
 
@@ -619,7 +619,7 @@ def _protected_in_part(
     """
     protected = ""
     if options.is_part:
-        protected = _why_protected(ref, applyset, snapshot.keeps_home, snapshot.occupied)
+        protected = _why_protected(ref, applyset, snapshot.keeps_own_namespace, snapshot.occupied)
     if not protected or ref.is_among(options.prune.orphan):  # guard: protected-in-part
         return None
     return as_problem(
@@ -730,20 +730,20 @@ def kept_as_owned(rule: str, live: LiveObject, applyset: ApplySetIdentity) -> st
 def _why_protected(
     ref: Ref,
     applyset: ApplySetIdentity,
-    keeps_home: str = HOLDS_INVENTORY,
+    keeps_own_namespace: str = HOLDS_INVENTORY,
     occupied: Collection[str] = (),
 ) -> str:
     """Return why a Namespace is not deleted; empty if it may be, and for any other kind.
 
-    ``keeps_home`` says why the Namespace of the set's own inventory is not; empty if it may be.
+    ``keeps_own_namespace`` says why that of the set's own inventory is not; empty if it may be.
     """
     name = ref.name
     if ref.group_kind != NAMESPACE:
         return ""
     if name in _SYSTEM_NAMESPACES:
         return "a system namespace is never deleted"
-    if ref == applyset.home and keeps_home:  # guard: home-stays
-        return keeps_home
+    if ref == applyset.own_namespace and keeps_own_namespace:  # guard: own-namespace-stays
+        return keeps_own_namespace
     return "it contains another set's inventory" if name in occupied else ""
 
 

@@ -54,10 +54,10 @@ from applyprune.planning.applyset import (
     SHARD_OF,
     ApplySetIdentity,
 )
-from applyprune.planning.home import HOLDS_INVENTORY
 from applyprune.planning.managed_fields import is_applied
 from applyprune.planning.marks import left_alone, orphan_mark
 from applyprune.planning.order import wave_of
+from applyprune.planning.own_namespace import HOLDS_INVENTORY
 from applyprune.planning.ownership import (
     UNREAD,
     OtherSet,
@@ -122,7 +122,7 @@ class ClusterSnapshot:
     """The endpoint of each recorded kind that is still served."""
     occupied: frozenset[str] = frozenset()
     """The namespaces that contain an inventory, other than this set's own."""
-    keeps_home: str = HOLDS_INVENTORY
+    keeps_own_namespace: str = HOLDS_INVENTORY
     """Why this run never deletes the Namespace of the set's inventory; empty if it may."""
     contents: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
     """The contents of each Namespace and CRD that has left the set."""

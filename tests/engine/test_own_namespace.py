@@ -116,7 +116,9 @@ def test_namespace_is_created_before_its_inventory(
     found = live(api, name)
     assert found["labels"][PART_OF] == home.target.id
     assert found["annotations"][OWNED_BY] == home.target.id
-    (entry,) = [one for one in home.inventory().entries.values() if one.ref == home.target.home]
+    (entry,) = [
+        one for one in home.inventory().entries.values() if one.ref == home.target.own_namespace
+    ]
     assert (entry.uid, entry.ownership) == (found["uid"], Ownership.OWNED)
     audit.restart()
     assert set(home.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
@@ -131,7 +133,7 @@ def test_delete_removes_the_namespace_last_and_the_inventory_with_it(
     """Nothing deletes the inventory before; a second delete finds no set."""
     home.run(own(name), config_map("a"), SERVICE, config_map("far", namespace=namespace))
     planned = home.run(mode=Mode.DELETE, dry_run=DryRun.SERVER)
-    (step,) = [one for one in planned.plan.removals if one.entry.ref == home.target.home]
+    (step,) = [one for one in planned.plan.removals if one.entry.ref == home.target.own_namespace]
     assert (step.fate, step.cascade) == (Fate.PRUNE, ())
     audit.restart()
     story = home.run(mode=Mode.DELETE)
@@ -235,7 +237,7 @@ def test_namespace_without_its_inventory_is_owned(
     (entry,) = [
         one
         for one in spoiled_home.inventory().entries.values()
-        if one.ref == spoiled_home.target.home
+        if one.ref == spoiled_home.target.own_namespace
     ]
     assert (entry.uid, entry.ownership) == (uid, Ownership.OWNED)
     assert spoiled_home.run(mode=Mode.DELETE).outcomes[f"namespace/{name}"] is Outcome.DELETED

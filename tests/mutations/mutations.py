@@ -72,7 +72,7 @@ _DISPATCHER = "tests/controller/test_dispatcher.py::"
 _REQUIRED = "tests/planning/approval/test_required.py::"
 _PRUNE_GUARDS = "tests/engine/guards/test_small_sets.py::"
 _SET = "tests/engine/test_set.py::"
-_HOME = "tests/planning/test_home.py::"
+_HOME = "tests/planning/test_own_namespace.py::"
 _OWN_NAMESPACE = "tests/engine/test_own_namespace.py::"
 _UNSERVED = "tests/engine/failures/test_unserved_kinds.py::"
 _PART = "tests/engine/test_part_of_a_set.py::"
@@ -1351,77 +1351,77 @@ MUTATIONS = (
     ),
     Mutation(
         "both marks of a Namespace without its inventory",
-        ("home-marks",),
+        ("own-namespace-marks",),
         "if .*:",
         "if 0:",
         f"{_HOME}test_namespace_without_all_marks_proves_nothing[no annotation]",
     ),
     Mutation(
         "the refusal to apply into a Namespace that is being deleted",
-        ("leaving-home",),
+        ("leaving-own-namespace",),
         "if .*:",
         "if 0:",
         f"{_HOME}test_namespace_that_is_being_deleted_refuses_the_apply",
     ),
     Mutation(
         "the Namespace of a Bundle",
-        ("home-with-the-set",),
+        ("own-namespace-with-the-set",),
         " and not .* else",
         " else",
         f"{_OWN_NAMESPACE}test_bundle_keeps_its_own_namespace",
     ),
     Mutation(
         "the verb that alone deletes the Namespace of the inventory",
-        ("home-with-the-set",),
+        ("own-namespace-with-the-set",),
         "return .*",
         "return ''",
         f"{_OWN_NAMESPACE}test_namespace_that_left_the_input_is_never_pruned[apply]",
     ),
     Mutation(
         "the Namespace of the inventory among what a prune never deletes",
-        ("home-stays",),
+        ("own-namespace-stays",),
         "if .*:",
         "if 0:",
         f"{_OWN_NAMESPACE}test_namespace_that_left_the_input_is_never_pruned[apply]",
     ),
     Mutation(
         "an adopted Namespace of the inventory",
-        ("home-owned",),
+        ("own-namespace-owned",),
         "= .*",
         "= also",
         f"{_OWN_NAMESPACE}test_namespace_of_somebody_else_is_never_deleted[adopted]",
     ),
     Mutation(
         "the Namespace of the inventory under --adopt-as owned",
-        ("home-adopted",),
+        ("own-namespace-adopted",),
         "if .*:",
         "if 0:",
         f"{_OWN_NAMESPACE}test_namespace_of_somebody_else_is_never_deleted[owned]",
     ),
     Mutation(
         "the rest of the set before the Namespace of its inventory",
-        ("home-last",),
+        ("own-namespace-last",),
         "if .*:",
         "if 1:",
         f"{_OWN_NAMESPACE}test_namespace_stays_while_an_object_of_the_set_is_left",
     ),
     Mutation(
         "the inventory of another set beside the set's own",
-        ("home-of-others",),
+        ("own-namespace-of-others",),
         "any.*",
         "False",
         f"{_OWN_NAMESPACE}test_namespace_with_another_inventory_stays",
     ),
     Mutation(
         "the inventory of another set that is new",
-        ("home-occupied-late",),
+        ("own-namespace-occupied-late",),
         LINE,
         "pass",
         f"{_OWN_NAMESPACE}test_late_inventory_is_noticed_even_if_contents_cannot_be_counted",
     ),
     Mutation(
         "the second count of what the Namespace of the inventory contains",
-        ("home-recount",),
+        ("own-namespace-recount",),
         " and step.*",
         ")",
         f"{_OWN_NAMESPACE}test_contents_are_counted_again_before_the_delete[allowed-configmap]",

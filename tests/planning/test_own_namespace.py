@@ -11,21 +11,21 @@ from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.live import Absent, LiveObject
-from applyprune.model.options import Mode, Options, PruneOptions
+from applyprune.model.options import Mode, Options, PruneAlso, PruneOptions
 from applyprune.model.plan import ApplyRule, DeleteRequest, Plan, Precondition, RemoveStep
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF
 from applyprune.planning.desired import Resolved
-from applyprune.planning.home import (
+from applyprune.planning.leave import remove_step
+from applyprune.planning.own_namespace import (
     HOLDS_INVENTORY,
     OwnRecords,
     makes_namespace,
     only_waits,
-    refused_before_home,
+    refused_before_own_namespace,
     step_before_inventory,
-    why_home_stays,
-    with_home,
+    why_own_namespace_stays,
+    with_own_namespace,
 )
-from applyprune.planning.leave import remove_step
 from applyprune.planning.ownership import Owner, owner_of
 from applyprune.planning.plan import make_plan
 from applyprune.planning.recovery import ClusterSnapshot
@@ -46,7 +46,7 @@ from tests.support.planning import (
 if TYPE_CHECKING:
     from applyprune.model.live import State
 
-HOME = TARGET.home
+HOME = TARGET.own_namespace
 OTHER = Ref("", "ConfigMap", "home", "a")
 NEW = inventory(uid="", resource_version="", generation=0)
 OWN = desired(body("Namespace", "home"), NAMESPACES)
@@ -58,7 +58,7 @@ WHOLE = options_of(mode=Mode.DELETE)
 
 def test_namespace_with_both_marks_is_the_record_of_an_interrupted_run() -> None:
     """It is listed as an object that did not exist before, so it is the set's own."""
-    found = with_home(NEW, live(HOME), TARGET)
+    found = with_own_namespace(NEW, live(HOME), TARGET)
     (entry,) = found.entries.values()
     assert (entry.ownership, entry.uid, entry.uid_before_apply) == (Ownership.OWNED, "", None)
     assert owner_of(live(HOME), entry, TARGET) is Owner.RECORDED
@@ -92,13 +92,13 @@ def test_namespace_with_both_marks_is_the_record_of_an_interrupted_run() -> None
 )
 def test_namespace_without_all_marks_proves_nothing(state: State | None) -> None:
     """Anybody may have written any of them."""
-    assert with_home(NEW, state, TARGET) == NEW
+    assert with_own_namespace(NEW, state, TARGET) == NEW
 
 
 def test_existing_inventory_says_what_it_lists() -> None:
     """Its record counts, not the marks: it may list the Namespace as adopted, or not at all."""
     known = inventory()
-    assert with_home(known, live(HOME), TARGET) is known
+    assert with_own_namespace(known, live(HOME), TARGET) is known
 
 
 # Whether a run creates it.
@@ -164,10 +164,10 @@ def test_only_a_new_inventory_has_a_step_before_it() -> None:
 )
 def test_only_a_delete_of_the_whole_set_takes_it(options: Options, owner: str, stays: str) -> None:
     """No other verb, no part of a set, no Bundle."""
-    assert why_home_stays(options, owner) == stays
+    assert why_own_namespace_stays(options, owner) == stays
 
 
-EVERYTHING = PruneOptions(prune_adopted=True, prune_shared=True)
+EVERYTHING = PruneOptions(also=frozenset(PruneAlso))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_only_an_owned_namespace_is_deleted(
     snapshot = ClusterSnapshot(
         {HOME: live(HOME, **state)},
         resources={HOME.group_kind: NAMESPACES},
-        keeps_home=keeps,
+        keeps_own_namespace=keeps,
     )
     step = remove_step(listed, snapshot, TARGET, replace(WHOLE, prune=EVERYTHING))
     assert step.fate is fate, step
@@ -216,9 +216,9 @@ def test_snapshot_keeps_it_by_default() -> None:
 
 def test_everything_else_must_be_gone() -> None:
     """What is listed, and not proved to be gone, keeps the Namespace."""
-    assert refused_before_home(HOME, {HOME}, ()) is None
-    assert refused_before_home(HOME, {HOME, OTHER}, {OTHER}) is None
-    problem = refused_before_home(HOME, {HOME, OTHER}, ())
+    assert refused_before_own_namespace(HOME, {HOME}, ()) is None
+    assert refused_before_own_namespace(HOME, {HOME, OTHER}, {OTHER}) is None
+    problem = refused_before_own_namespace(HOME, {HOME, OTHER}, ())
     assert problem is not None
     assert problem.reason == "1 object of the set is still there: configmap/a"
 

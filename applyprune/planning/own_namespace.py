@@ -34,16 +34,16 @@ _SHOWN = 3
 
 
 def makes_namespace(
-    home: State | None, resolved: Resolved, applyset: ApplySetIdentity, options: Options
+    own: State | None, resolved: Resolved, applyset: ApplySetIdentity, options: Options
 ) -> bool:
     """Return whether a run creates the Namespace of a new inventory that is not in the set.
 
-    One that is in the set is created by its own request. ``home`` is None if the account may not
+    One that is in the set is created by its own request. ``own`` is None if the account may not
     read it. Raises UsageError if it does not exist and may not be created, NotReady if it is being
     deleted.
     """
-    refuse_leaving(home, applyset)
-    if not isinstance(home, Absent) or _is_created(resolved, applyset):
+    refuse_leaving(own, applyset)
+    if not isinstance(own, Absent) or _is_created(resolved, applyset):
         return False
     if not options.apply.create_namespace:
         raise UsageError(
@@ -55,9 +55,9 @@ def makes_namespace(
     return True
 
 
-def refuse_leaving(home: State | None, applyset: ApplySetIdentity) -> None:
+def refuse_leaving(own: State | None, applyset: ApplySetIdentity) -> None:
     """Refuse an apply whose inventory is about to be deleted with its Namespace."""
-    if isinstance(home, LiveObject) and home.terminating:  # guard: leaving-home
+    if isinstance(own, LiveObject) and own.terminating:  # guard: leaving-own-namespace
         raise NotReady(
             f"the namespace {applyset.namespace} is being deleted",
             reason="the inventory of the set belongs there",
@@ -70,12 +70,12 @@ def _is_created(resolved: Resolved, applyset: ApplySetIdentity) -> bool:
 
     Of a manifest with an error, nobody knows: its own error is enough.
     """
-    home, applied = applyset.home, {ApplyRule.ALWAYS, ApplyRule.ONCE}
+    own, applied = applyset.own_namespace, {ApplyRule.ALWAYS, ApplyRule.ONCE}
     now = before_late(resolved.desired, resolved.late)
-    if any(one.ref == home and one.apply in applied for one in now):
+    if any(one.ref == own and one.apply in applied for one in now):
         return True
     named = ((one.gvk.group_kind, one.name) for one in resolved.manifests)
-    return bool(resolved.errors) and (home.group_kind, home.name) in named
+    return bool(resolved.errors) and (own.group_kind, own.name) in named
 
 
 def step_before_inventory(
@@ -88,7 +88,7 @@ def step_before_inventory(
         (
             step
             for step in plan.applies
-            if step.desired.ref == applyset.home
+            if step.desired.ref == applyset.own_namespace
             and step.fate is Fate.CREATE
             and step.request is not None
         ),
@@ -101,7 +101,8 @@ def not_applied_without(desired: Desired, applyset: ApplySetIdentity) -> Problem
     error = RunFailed(
         f"{desired.ref} was not applied",
         location=desired.origin,
-        reason=f"{applyset.home.short} was not created, and the inventory of the set belongs there",
+        reason=f"{applyset.own_namespace.short} was not created, and the inventory of the set "
+        "belongs there",
     )
     return as_problem(error, where=desired.origin)
 
@@ -109,45 +110,53 @@ def not_applied_without(desired: Desired, applyset: ApplySetIdentity) -> Problem
 # After a run that was interrupted between the Namespace and its inventory.
 
 
-def with_home(inventory: Inventory, home: State | None, applyset: ApplySetIdentity) -> Inventory:
+def with_own_namespace(
+    inventory: Inventory, own: State | None, applyset: ApplySetIdentity
+) -> Inventory:
     """Return the inventory that a run would have written if it had not been interrupted.
 
     It lists the Namespace as an object that did not exist before. Both marks must be on the object,
     in the set's own Apply entry. If the inventory exists, it is returned as it is.
     """
-    if inventory.exists or not isinstance(home, LiveObject):
+    if inventory.exists or not isinstance(own, LiveObject):
         return inventory
-    ours = is_marked(home, applyset) and has_witness(home, applyset)
-    if not ours:  # guard: home-marks
+    ours = is_marked(own, applyset) and has_witness(own, applyset)
+    if not ours:  # guard: own-namespace-marks
         return inventory
     entry = InventoryEntry(
-        ref=home.ref,
+        ref=own.ref,
         plural=NAMESPACES.plural,
         version=NAMESPACES.version,
         uid_before_apply=None,
         ownership=Ownership.OWNED,
-        wave=wave_of(home.ref.group_kind),
-        orphan_reason=orphan_mark(home.metadata),
+        wave=wave_of(own.ref.group_kind),
+        orphan_reason=orphan_mark(own.metadata),
     )
-    return replace(inventory, entries={home.ref: entry})
+    return replace(inventory, entries={own.ref: entry})
 
 
 # Its deletion: with the whole set, after everything else.
 
 
-def why_home_stays(options: Options, owner: str) -> str:
+def why_own_namespace_stays(options: Options, owner: str) -> str:
     """Return why a run never deletes the Namespace of its inventory; empty if it may.
 
     ``owner`` is the Bundle that the run is for: it is in that Namespace itself.
     """
     whole = options.mode is Mode.DELETE and options.removes_set
-    return "" if whole and not owner else HOLDS_INVENTORY  # guard: home-with-the-set
+    return "" if whole and not owner else HOLDS_INVENTORY  # guard: own-namespace-with-the-set
 
 
-def home_removal(steps: Sequence[RemoveStep], applyset: ApplySetIdentity) -> RemoveStep | None:
+def own_namespace_removal(
+    steps: Sequence[RemoveStep], applyset: ApplySetIdentity
+) -> RemoveStep | None:
     """Return the step that deletes the Namespace of the inventory; None if none does."""
     return next(
-        (step for step in steps if step.entry.ref == applyset.home and step.fate is Fate.PRUNE),
+        (
+            step
+            for step in steps
+            if step.entry.ref == applyset.own_namespace and step.fate is Fate.PRUNE
+        ),
         None,
     )
 
@@ -157,17 +166,19 @@ def only_waits(steps: Sequence[RemoveStep], applyset: ApplySetIdentity) -> bool:
 
     Then no request is sent, so nothing needs the inventory, which may vanish at any moment.
     """
-    home = home_removal(steps, applyset)
-    return home is not None and home.is_going and all(step.request is None for step in steps)
+    own = own_namespace_removal(steps, applyset)
+    return own is not None and own.is_going and all(step.request is None for step in steps)
 
 
-def refused_before_home(ref: Ref, listed: Collection[Ref], gone: Collection[Ref]) -> Problem | None:
+def refused_before_own_namespace(
+    ref: Ref, listed: Collection[Ref], gone: Collection[Ref]
+) -> Problem | None:
     """Return why the Namespace must stay after everything else was deleted; None if it may go.
 
     ``listed`` are all entries of the inventory, ``gone`` those whose removal is proved.
     """
     left = sorted(set(listed) - set(gone) - {ref})
-    if not left:  # guard: home-last
+    if not left:  # guard: own-namespace-last
         return None
     names = and_more([one.short for one in left], _SHOWN)
     return as_problem(
