@@ -66,11 +66,11 @@ class Option(click.Option):
     def __init__(self, *words: str, **row: Any) -> None:
         """Take the words of an option, and the rest of its row, with click's own attributes.
 
-        ``heading`` is one of HEADINGS. ``config`` is the form of its value in ``applyprune.yaml``;
-        None if the file cannot give it. ``guard``: it disables a guard, so the user must give it for
-        each run; ``unsafe`` is the one value of which this is true. ``bare`` is its value where it
-        stands alone. ``sets`` is what it sets: a value that the verb gets, and a field in it, and
-        ``into`` makes the field of what was given.
+        ``heading`` is one of HEADINGS; a ``rare`` option is only in --help-all. ``config`` is the
+        form of its value in ``applyprune.yaml``; None if the file cannot give it. ``guard``: it
+        disables a guard, so the user must give it for each run; ``unsafe`` is the one value of
+        which this is true. ``bare`` is its value where it stands alone. ``sets`` is what it sets: a
+        value that the verb gets, and a field in it; ``into`` makes the field of what was given.
         """
         self.words, self._row = words, dict(row)
         self.heading: str = row.pop("heading", REST)
@@ -78,6 +78,7 @@ class Option(click.Option):
         self.guard: bool = row.pop("guard", False)
         self.unsafe: str | bool | None = row.pop("unsafe", None)
         self.bare: str = row.pop("bare", "")
+        self.rare: bool = row.pop("rare", False)
         self.sets: str = row.pop("sets", "")
         self.into: Callable[[Any], Any] = row.pop("into", _as_given)
         if self.bare:
@@ -284,6 +285,7 @@ def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
 
 CONFIG = Option(
     "--config",
+    rare=True,
     heading="Input",
     type=FILE_PATH,
     metavar="FILE",
@@ -316,10 +318,10 @@ INPUT = (
         type=FILE_PATH,
         multiple=True,
         metavar="PATH",
-        help="A file, a folder (with everything below it, or built if it is a kustomization), a "
-        "quoted pattern with *, ? or **, an https:// URL of a document or archive, "
-        "git+https://HOST/REPO.git//PATH?ref=REF, git+ssh://…, oci://HOST/NAME:TAG, or - for "
-        "standard input. Repeatable.",
+        help="A file, a folder, a pattern, an address, or - for standard input; repeatable. A "
+        "folder is read with everything below it, or built if it is a kustomization. A pattern is "
+        "quoted, and has *, ? or **. An address is an https:// URL of a document or archive, "
+        "git+https://HOST/REPO.git//PATH?ref=REF, git+ssh://… or oci://HOST/NAME:TAG.",
     ),
     Option(
         "-k",
@@ -334,6 +336,7 @@ INPUT = (
     ),
     Option(
         "--ignore-paths",
+        rare=True,
         heading="Input",
         config=Form.TEXTS,
         sets="paths.ignore",
@@ -349,6 +352,7 @@ INPUT = (
 PLACEMENT = (
     Option(
         "--namespace-override",
+        rare=True,
         heading="Input",
         config=Form.TEXT,
         sets="options.apply.namespace_override",
@@ -361,6 +365,7 @@ PLACEMENT = (
     ),
     Option(
         "--helm-hooks",
+        rare=True,
         heading="Input",
         config=Form.TEXT,
         sets="options.apply.helm_hooks",
@@ -377,6 +382,7 @@ SELECTION = (
     Option(
         "-l",
         "--selector",
+        rare=True,
         heading="Input",
         sets="options.apply.selector",
         metavar="SELECTOR",
@@ -386,6 +392,7 @@ SELECTION = (
     ),
     Option(
         "--only",
+        rare=True,
         heading="Input",
         sets="options.apply.only",
         into=frozenset,
@@ -399,11 +406,13 @@ SELECTION = (
 """Which part of the set is applied."""
 DELETION = (
     SELECTION[0].but(
+        rare=False,
         sets="options.select_labels",
         help="Delete only the objects that have these labels in the cluster. The rest of the set "
         "and its inventory stay.",
     ),
     SELECTION[1].but(
+        rare=False,
         sets="options.select",
         help="Delete only this object. The rest of the set and its inventory stay. Repeatable.",
     ),
@@ -433,6 +442,7 @@ APPLY = (
     ),
     Option(
         "--adopt-as",
+        rare=True,
         config=Form.TEXT,
         unsafe="owned",  # a later prune deletes what was adopted, as with --prune-adopted
         sets="options.apply.adopt_as",
@@ -445,6 +455,7 @@ APPLY = (
     ),
     Option(
         "--take-over",
+        rare=True,
         heading="Apply",
         guard=True,
         sets="options.apply.take_over",
@@ -469,6 +480,7 @@ APPLY = (
     ),
     Option(
         "--force-conflicts",
+        rare=True,
         heading="Apply",
         guard=True,
         sets="options.apply.force_conflicts",
@@ -477,6 +489,7 @@ APPLY = (
     ),
     Option(
         "--recreate",
+        rare=True,
         heading="Apply",
         guard=True,
         sets="options.apply.recreate",
@@ -495,6 +508,7 @@ APPLY = (
     ),
     Option(
         "--reapply-all",
+        rare=True,
         heading="Apply",
         sets="options.apply.reapply_all",
         is_flag=True,
@@ -502,6 +516,7 @@ APPLY = (
     ),
     Option(
         "--ignore",
+        rare=True,
         heading="Apply",
         config=Form.TEXTS,
         sets="options.apply.ignore",
@@ -513,6 +528,7 @@ APPLY = (
     ),
     Option(
         "--no-default-ignore",
+        rare=True,
         heading="Apply",
         config=Form.TEXTS,
         sets="options.apply.no_default_ignore",
@@ -526,6 +542,7 @@ APPLY = (
 """What an apply does with what exists."""
 LOCK_TIMEOUT = Option(
     "--lock-timeout",
+    rare=True,
     heading="Waiting",
     config=Form.TEXT,
     sets="options.lock_timeout",
@@ -538,6 +555,7 @@ PRUNE = (
     LOCK_TIMEOUT,
     Option(
         "--orphan",
+        rare=True,
         heading="Prune guards",
         config=Form.TEXTS,
         sets="options.prune.orphan",
@@ -550,6 +568,7 @@ PRUNE = (
     ),
     Option(
         "--allow-cascade",
+        rare=True,
         heading="Prune guards",
         guard=True,
         sets="options.prune.allow_cascade",
@@ -562,6 +581,7 @@ PRUNE = (
     ),
     Option(
         "--prune-adopted",
+        rare=True,
         heading="Prune",
         guard=True,
         sets="options.prune.prune_adopted",
@@ -570,6 +590,7 @@ PRUNE = (
     ),
     Option(
         "--prune-shared",
+        rare=True,
         heading="Prune",
         guard=True,
         sets="options.prune.prune_shared",
@@ -578,6 +599,7 @@ PRUNE = (
     ),
     Option(
         "--propagation",
+        rare=True,
         heading="Prune",
         config=Form.TEXT,
         sets="options.prune.propagation",
@@ -592,6 +614,7 @@ PRUNE = (
 GUARDS = (
     Option(
         "--max-prune",
+        rare=True,
         heading="Prune guards",
         guard=True,
         sets="options.prune.max_prune",
@@ -602,6 +625,7 @@ GUARDS = (
     ),
     Option(
         "--allow-kind",
+        rare=True,
         heading="Prune guards",
         guard=True,
         sets="options.prune.allow_kinds",
@@ -615,6 +639,7 @@ GUARDS = (
     ),
     Option(
         "--allow-empty",
+        rare=True,
         heading="Prune guards",
         guard=True,
         sets="options.prune.allow_empty",
@@ -637,6 +662,7 @@ GUARDS = (
 """What disables the guards of a prune."""
 APPLY_ANYWAY = Option(
     "--apply-anyway",
+    rare=True,
     heading="Prune guards",
     guard=True,
     sets="options.prune.apply_anyway",
@@ -650,10 +676,11 @@ DRY_RUN = Option(
     default="none",
     metavar="[server|client]",
     callback=_dry_run,
-    help="Change nothing; the server checks everything unless it is 'client'.",
+    help="Change nothing. The server checks everything, unless it is 'client'.",
 )
 ACTOR = Option(
     "--actor",
+    rare=True,
     config=Form.TEXT,
     sets="options.actor",
     default="",
@@ -669,7 +696,8 @@ TIMEOUT = Option(
     default="5m",
     metavar="TIME",
     callback=duration,
-    help="How long each wait may take: for CRDs, readiness and deletions.  [default: 5m]",
+    help="How long each wait may take. A run waits for CRDs, readiness and deletions.  "
+    "[default: 5m]",
 )
 RUN = (DRY_RUN, TIMEOUT.but(sets="options.wait.timeout"), ACTOR)
 """What only a run has, and no plan."""
@@ -678,6 +706,7 @@ RECORD = (DRY_RUN, LOCK_TIMEOUT, ACTOR)
 YES = Option("-y", "--yes", guard=True, is_flag=True, help="Do not ask for confirmation.")
 CHECK = Option(
     "--check/--no-check",
+    rare=True,
     heading="Apply",
     config=Form.FLAG,
     default=None,
@@ -697,6 +726,7 @@ WAIT = Option(
 )
 FAIL_FAST = Option(
     "--fail-fast",
+    rare=True,
     heading="Waiting",
     config=Form.FLAG,
     is_flag=True,
@@ -708,6 +738,7 @@ WAITS = (
     FAIL_FAST.but(sets="options.wait.fail_fast"),
     Option(
         "--ready-when",
+        rare=True,
         heading="Waiting",
         config=Form.TEXTS,
         sets="options.wait.ready_when",
@@ -718,6 +749,7 @@ WAITS = (
     ),
     Option(
         "--wait-for-kinds",
+        rare=True,
         config=Form.TEXT,
         sets="options.wait.kinds",
         into=lambda seconds: seconds or 0.0,
@@ -732,6 +764,7 @@ WAITS = (
 CLUSTER = (
     Option(
         "--kubeconfig",
+        rare=True,
         heading="Cluster",
         sets="cluster_target.kubeconfig",
         default="",
@@ -779,6 +812,7 @@ OUTPUT = (
     Option(
         "-q",
         "--quiet",
+        rare=True,
         heading="Output",
         sets="reporting.quiet",
         is_flag=True,
@@ -787,6 +821,7 @@ OUTPUT = (
     Option(
         "-v",
         "--verbose",
+        rare=True,
         heading="Output",
         sets="reporting.verbose",
         is_flag=True,
@@ -796,6 +831,7 @@ OUTPUT = (
 """How the verb reports what happens."""
 SHOW_UNCHANGED = Option(
     "--show-unchanged",
+    rare=True,
     heading="Output",
     config=Form.FLAG,
     sets="reporting.show_unchanged",
@@ -848,17 +884,67 @@ class Command(click.Command):
         options = (param for param in self.get_params(ctx) if isinstance(param, click.Option))
         return any(arg in option.opts and not option.is_flag for option in options)
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters, and --help-all where --help leaves some out."""
+        params = super().get_params(ctx)
+        return [*params, _HELP_ALL] if any(map(_is_rare, self.params)) else params
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a section for each heading that has options, with ``Options`` first."""
+        """Write a section for each heading that has options, with ``Options`` first.
+
+        Rare options are left out, and so is all but the first sentence about the others, unless
+        ``ctx.meta`` has EVERY_OPTION.
+        """
+        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        is_short = EVERY_OPTION not in ctx.meta and any(map(_is_rare, options))
         sections: dict[str, list[tuple[str, str]]] = {}
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
-            if record is not None:
-                sections.setdefault(getattr(param, "heading", REST), []).append(record)
+        for option in options:
+            record = option.get_help_record(ctx)
+            if record is None or (is_short and (_is_rare(option) or option is _HELP_ALL)):
+                continue
+            heading = getattr(option, "heading", REST)
+            if is_short:
+                record = record[0], _first_sentence(record[1])
+                heading = "Prune" if heading == "Prune guards" else heading
+            sections.setdefault(heading, []).append(record)
         for heading in (REST, *HEADINGS):
             if heading in sections:
                 with formatter.section(heading):
                     formatter.write_dl(sections[heading])
+        if is_short:
+            count = sum(isinstance(param, Option) for param in self.params)
+            formatter.write(f"\n--help-all shows all {count} options.\n")
+
+
+EVERY_OPTION = "applyprune.every-option"
+"""The key in ``ctx.meta`` of a help that leaves nothing out."""
+
+
+def _is_rare(param: click.Parameter) -> bool:
+    return isinstance(param, Option) and param.rare
+
+
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of a help, and the default value if it names one."""
+    said, bracket, default = text.partition("  [")
+    return f"{said.partition('. ')[0].removesuffix('.')}.{bracket}{default}"
+
+
+def _show_every_option(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[EVERY_OPTION] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_ALL = click.Option(
+    ("--help-all",),
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_every_option,
+    help="Show all options, and exit.",
+)
 
 
 _WHOLE = 1000

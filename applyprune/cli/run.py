@@ -79,7 +79,6 @@ def apply(
       applyprune apply web -f manifests/ --dry-run
       applyprune apply web -f manifests/ --plan web.plan
       applyprune apply web -f manifests/ -l app=web
-      applyprune apply web -f manifests/ --only deployment/web
       applyprune apply web -k overlays/prod -n shop --create-namespace
       helm template web chart/ | applyprune apply web -f -
     """

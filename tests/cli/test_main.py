@@ -12,12 +12,15 @@ import click
 import pytest
 
 from applyprune.cli.main import VERBS, cli, exit_code_of
-from applyprune.cli.options import HEADINGS, REST
+from applyprune.cli.options import EVERY_OPTION, HEADINGS, REST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from syrupy.assertion import SnapshotAssertion
+
 COLUMNS = 80
+MOST_LINES = 60
 UNUSED = ("model", "planning", "engine", "cluster", "sources", "output")
 
 
@@ -37,9 +40,12 @@ def _below(command: click.Command, name: str) -> Iterator[tuple[str, click.Comma
         yield name, command
 
 
-def text(command: click.Command, name: str) -> str:
+def text(command: click.Command, name: str, *, everything: bool = False) -> str:
     """Return the help of a verb as an 80 columns' terminal shows it."""
-    return command.get_help(click.Context(command, info_name=name, terminal_width=COLUMNS))
+    context = click.Context(command, info_name=name, terminal_width=COLUMNS)
+    if everything:
+        context.meta[EVERY_OPTION] = True
+    return command.get_help(context)
 
 
 @pytest.mark.parametrize("name", sorted(verbs()))
@@ -47,18 +53,42 @@ def test_verb_help_has_examples_and_fits_the_width(name: str) -> None:
     """No line is longer than a terminal is wide, and nobody has to guess how a verb is called."""
     told = text(verbs()[name], name)
     assert [line for line in told.splitlines() if len(line) > COLUMNS] == []
+    assert len(told.splitlines()) <= MOST_LINES
+    everything = text(verbs()[name], name, everything=True)
+    assert [line for line in everything.splitlines() if len(line) > COLUMNS] == []
     if not name.startswith("local kubectl"):
         assert f"applyprune {name}" in told.partition("Examples:")[2]
 
 
 def test_help_groups_options_under_headings() -> None:
     """What several verbs share is found in the same place."""
-    told = text(verbs()["apply"], "apply")
+    told = text(verbs()["apply"], "apply", everything=True)
     places = [told.index(f"\n{heading}:\n") for heading in (REST, *HEADINGS)]
     assert places == sorted(places)
     guards = told.partition("\nPrune guards:\n")[2].partition("\n\n")[0]
     assert {"--max-prune", "--allow-kind", "--orphan"} <= set(guards.replace(" ", "\n").split())
     assert "--wait" not in guards
+
+
+@pytest.mark.parametrize("name", ["apply", "delete", "diff", "status"])
+def test_help_is_short_and_another_option_shows_the_rest(
+    name: str, golden: SnapshotAssertion
+) -> None:
+    """``--help`` has what most people need; ``--help-all`` has everything about everything."""
+    assert text(verbs()[name], name) + "\n" == golden(name=f"help/{name}.txt")
+    everything = text(verbs()[name], name, everything=True)
+    assert everything + "\n" == golden(name=f"help/{name}.all.txt")
+
+
+def test_help_all_shows_as_many_options_as_help_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """It needs neither a set nor an input."""
+    verb = verbs()["apply"]
+    with pytest.raises(click.exceptions.Exit):
+        verb.make_context("apply", ["--help-all"])
+    told = capsys.readouterr().out
+    shown = [line for line in told.splitlines() if line.startswith("  -")]
+    count = len(shown) - len(["--help", "--help-all"])
+    assert f"\n\n--help-all shows all {count} options." in text(verb, "apply")
 
 
 def test_help_lists_each_verb_with_its_own_summary() -> None:

@@ -20,6 +20,7 @@ import yaml  # type: ignore[import-untyped]
 import applyprune
 from applyprune import errors
 from applyprune.cli.main import cli
+from applyprune.cli.options import EVERY_OPTION
 from tests.benchmarks import documents
 from tests.docs import bundle_crd, config_schema
 from tests.docs.pages import PAGES, ROOT
@@ -75,11 +76,13 @@ def commands(
 def options(name: str, command: click.Command) -> Mapping[str, list[Row]]:
     """Return the options of a command by their heading in the help."""
     recorder = _Recorder()
-    command.format_options(click.Context(command, info_name=name), recorder)
+    context = click.Context(command, info_name=name)
+    context.meta[EVERY_OPTION] = True
+    command.format_options(context, recorder)
     return {
         heading: kept
         for heading, rows in recorder.rows.items()
-        if (kept := [row for row in rows if row[0] != "--help"])
+        if (kept := [row for row in rows if row[0] not in {"--help", "--help-all"}])
     }
 
 
