@@ -113,9 +113,11 @@ def _checked(configuration: Configuration, key: str, keys: Keys) -> Any:
         what = f"{key}{'' if unsafe is None else f': {unsafe}'.lower()}"
         raise _refused(configuration, key, what, f"no-{key}" if unsafe is False else key)
     if form is None:
+        from applyprune.cli.answers import answer
         from applyprune.planning.names import did_you_mean
 
-        hint = did_you_mean(key, keys.forms) or f"The keys are {', '.join(keys.forms)}."
+        hint = answer(key) or did_you_mean(key, keys.forms)
+        hint = hint or f"The keys are {', '.join(keys.forms)}."
         raise InputError(f"unknown key {key!r}", location=configuration.origin(key), hint=hint)
     if form in {Form.TEXTS, Form.PATHS} and isinstance(value, str):
         value = [value]

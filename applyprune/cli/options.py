@@ -33,9 +33,9 @@ from applyprune.model.inventory import Ownership
 from applyprune.model.options import (
     Actor,
     Adopt,
+    Conflicts,
     DryRun,
     HelmHooks,
-    OnDrift,
     Options,
     Propagation,
     PruneLimit,
@@ -467,25 +467,18 @@ APPLY = (
         "Adoption does so for `kubectl apply`.",
     ),
     Option(
-        "--on-drift",
+        "--conflicts",
         heading="Apply",
         config=Form.TEXT,
-        sets="options.apply.on_drift",
-        into=OnDrift,
-        type=click.Choice([str(OnDrift.FAIL), str(OnDrift.REVERT)]),
-        default=str(OnDrift.FAIL),
+        unsafe=str(Conflicts.FORCE),
+        sets="options.apply.conflicts",
+        into=Conflicts,
+        type=choice(Conflicts),
+        default=str(Conflicts.FAIL),
         show_default=True,
-        help="What to do with fields of the set that others have changed since its last apply: "
-        "report a conflict, or set them back. Fields that others apply stay a conflict.",
-    ),
-    Option(
-        "--force-conflicts",
-        rare=True,
-        heading="Apply",
-        guard=True,
-        sets="options.apply.force_conflicts",
-        is_flag=True,
-        help="Take fields that other field managers own.",
+        help="What to do with fields that others have changed: report a conflict, set back drift, "
+        "or take all. Drift is in fields of the set that others have changed by an update since "
+        "its last apply. Fields that others apply, or had before, are taken with `force` only.",
     ),
     Option(
         "--recreate",
@@ -878,7 +871,16 @@ class Command(click.Command):
             for word in param.opts
         }
         end = args.index("--") if "--" in args else len(args)
-        return super().parse_args(ctx, [*(bare.get(arg, arg) for arg in args[:end]), *args[end:]])
+        try:
+            return super().parse_args(
+                ctx, [*(bare.get(arg, arg) for arg in args[:end]), *args[end:]]
+            )
+        except click.NoSuchOption as error:
+            from applyprune.cli.answers import answer
+
+            if not (instead := answer(error.option_name)):
+                raise
+            raise UsageError(f"no such option {error.option_name}", hint=instead) from None
 
     def _wants_value(self, ctx: click.Context, arg: str) -> bool:
         options = (param for param in self.get_params(ctx) if isinstance(param, click.Option))
@@ -962,6 +964,10 @@ class CommandGroup(SuggestingGroup):
             )
 
 
+# The same in every context: click keeps the option for help that the first one has made.
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
 def command(
     *parts: click.Parameter | Sequence[click.Parameter],
     name: str | None = None,
@@ -980,7 +986,10 @@ def command(
         def call(**given: Any) -> Any:
             return _call(verb, params, given)
 
-        made = click.command(name, Command, params=params, **attributes)(call)
+        settings = {**_SETTINGS, **attributes.pop("context_settings", {})}
+        made = click.command(name, Command, params=params, context_settings=settings, **attributes)(
+            call
+        )
         if of is not None:
             of.add_command(made)
         return made

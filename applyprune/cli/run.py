@@ -28,7 +28,7 @@ from applyprune.cli.options import (
     is_given,
 )
 from applyprune.errors import UsageError
-from applyprune.model.options import DryRun, Mode
+from applyprune.model.options import Conflicts, DryRun, Mode
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -78,7 +78,6 @@ def apply(
       applyprune apply web -f manifests/
       applyprune apply web -f manifests/ --dry-run
       applyprune apply web -f manifests/ --plan web.plan
-      applyprune apply web -f manifests/ -l app=web
       applyprune apply web -k overlays/prod -n shop --create-namespace
       helm template web chart/ | applyprune apply web -f -
     """
@@ -348,7 +347,7 @@ def diff(
         # Nothing is written, so show the fields that others have taken.
         apply=replace(
             options.apply,
-            force_conflicts=options.apply.force_conflicts or fail_on_drift,
+            conflicts=Conflicts.FORCE if fail_on_drift else options.apply.conflicts,
             reapply_all=options.apply.reapply_all or values,  # guard: diff-values
         ),
         diff=replace(options.diff, enabled=True),

@@ -35,9 +35,9 @@ from applyprune.model.options import (
     Adopt,
     ApplyOptions,
     Approval,
+    Conflicts,
     HelmHooks,
     Mode,
-    OnDrift,
     Options,
     PruneLimit,
     PruneOptions,
@@ -135,13 +135,6 @@ def name_fault(bundle: BundleSpec) -> list[str]:
     return []
 
 
-ON_DRIFT = {
-    DriftPolicy.CORRECT: OnDrift.REVERT,
-    DriftPolicy.REPORT: OnDrift.KEEP,
-    DriftPolicy.IGNORE: OnDrift.KEEP,
-}
-"""What a run does: Report and Ignore differ only in what the Bundle says."""
-
 _CONCURRENCY = 8
 _TURN = 1.0
 """Seconds that a reconcile may wait; then its worker serves another Bundle."""
@@ -185,6 +178,13 @@ class BundleSpec:
     def target(self) -> ApplySetIdentity:
         """Return the set that it applies; raise UsageError if its name is invalid."""
         return applyset_identity(self.spec.inventory_name or self.name, self.namespace)
+
+    @property
+    def _conflicts(self) -> Conflicts:
+        if self.spec.conflicts == Conflicts.FORCE or self.spec.force_conflicts:
+            return Conflicts.FORCE
+        corrects = self.spec.drift.policy is DriftPolicy.CORRECT
+        return Conflicts.REVERT if corrects else Conflicts.FAIL
 
     @property
     def ignore_rules(self) -> tuple[IgnoreRule, ...]:
@@ -242,9 +242,10 @@ class BundleSpec:
             tries_rewritten=tries_rewritten,
             apply=ApplyOptions(
                 adopt=spec.adopt,
-                on_drift=ON_DRIFT[spec.drift.policy],
+                conflicts=self._conflicts,
+                # Report and Ignore differ only in what the Bundle says.
+                keep_drift=spec.drift.policy is not DriftPolicy.CORRECT,
                 adopt_as=spec.adopt_as,
-                force_conflicts=spec.force_conflicts,
                 recreate=spec.recreate,
                 helm_hooks=spec.helm_hooks,
                 no_default_ignore=frozenset(spec.no_default_ignore),
@@ -760,8 +761,11 @@ class Spec:
     """When objects of a kind are ready, each as KIND.GROUP=CEL: a CEL expression over the live
     object as self. It replaces the rule of the kind wherever the Bundle waits. The annotation
     applyprune.dev/ready-when of an object comes first."""
+    conflicts: Literal["fail", "force"] = "fail"
+    """What to do with fields that other field managers own: report a conflict, or take them. What
+    others have changed of the set's own fields is drift."""
     force_conflicts: StrictBool = False
-    """Whether to take fields that other field managers own."""
+    """The old form of conflicts: force."""
     adopt: Adopt = Adopt.UNOWNED
     """Which existing objects the set may adopt."""
     adopt_as: Ownership = Ownership.ADOPTED

@@ -32,7 +32,7 @@ from applyprune.model.live import (
     ResourceMap,
     namespace_ref,
 )
-from applyprune.model.options import DryRun, Mode, OnDrift, Options
+from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.plan import Access, AccessRule, ApplyRule, ApplyStep, Desired, Plan
 from applyprune.model.problem import MOST_ERRORS, Problem, ProblemKind
 from applyprune.model.text import and_more, counted
@@ -384,7 +384,7 @@ def with_drift_decided(
     manifest sets. ``entries`` are those of the inventory as read.
     """
     applyset, options = context.applyset, context.options
-    if options.apply.on_drift is OnDrift.FAIL:
+    if options.apply.fails_on_drift:
         return plan
 
     def decided(step: ApplyStep) -> ApplyStep:
@@ -429,8 +429,8 @@ def refuse_visible_conflicts(context: RunContext, plan: Plan) -> Plan:
             return step  # the apply itself will report it
         conflict = visible_conflict(replace(step, live=live), context.applyset)
         if conflict is None and is_in_doubt(step) and live is not None:
-            on_drift, manager = context.options.apply.on_drift, context.applyset.manager
-            conflict = unrecorded_conflict(step, live, None, manager, on_drift=on_drift)
+            reverts, manager = context.options.apply.reverts_drift, context.applyset.manager
+            conflict = unrecorded_conflict(step, live, None, manager, reverts=reverts)
         if conflict is None:
             return step
         problem = apply_problem(conflict, step, context)

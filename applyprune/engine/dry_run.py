@@ -30,7 +30,6 @@ from applyprune.model.fate import Fate
 from applyprune.model.fieldset import is_under, to_server, without_fields
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.live import CRD, NAMESPACE, NAMESPACES, LiveObject, Resource, namespace_ref
-from applyprune.model.options import OnDrift
 from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest, Plan
 from applyprune.model.text import and_more
 from applyprune.planning.comparison import (
@@ -301,8 +300,10 @@ class ServerDryRun:
         desired, cluster = step.desired, self.context.cluster
         before = cluster.get(desired.resource, desired.ref, full=True)
         if is_unrecorded(step):
-            manager, on_drift = self.context.applyset.manager, self.context.options.apply.on_drift
-            conflict = unrecorded_conflict(step, before, after, manager, on_drift=on_drift)
+            manager, options = self.context.applyset.manager, self.context.options.apply
+            conflict = unrecorded_conflict(
+                step, before, after, manager, reverts=options.reverts_drift
+            )
             if conflict is not None:
                 raise conflict  # guard: unrecorded-conflict
         taken = confirmed_takings(step, before, after, self.context.applyset)
@@ -580,7 +581,7 @@ def with_exclusion_reverted(
     None if drift is not set back, or if this error is about something else.
     """
     options, manager = context.options, context.applyset.manager
-    if options.apply.on_drift is not OnDrift.REVERT or step.desired.excluding:
+    if not options.apply.reverts_drift or step.desired.excluding:
         return None
     if not (isinstance(error, Invalid) and is_worth_a_trial(error)):
         return None

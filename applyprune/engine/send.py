@@ -33,7 +33,7 @@ from applyprune.errors import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import AUTOSCALERS, LiveObject, State
-from applyprune.model.options import OnDrift
+from applyprune.model.options import Conflicts
 from applyprune.model.plan import NO_MIGRATION, ApplyRequest, ApplyStep, Desired, PatchRequest
 from applyprune.model.problem import ManagerConflict, Problem
 from applyprune.planning.cascade import cascades_of, deletions_of, refused_recreation_of
@@ -341,11 +341,11 @@ def _autoscalers(desired: Desired, cluster: Cluster) -> Sequence[Mapping[str, An
 
 
 def _would_revert(step: ApplyStep, live: LiveObject | None, context: RunContext) -> bool:
-    """Return whether ``--on-drift revert`` would set back what is in conflict."""
+    """Return whether ``--conflicts revert`` would set back what is in conflict."""
     options = context.options
-    if live is None or step.live is None or options.apply.on_drift is OnDrift.REVERT:
+    if live is None or step.live is None or options.apply.reverts_drift:
         return False
-    options = replace(options, apply=replace(options.apply, on_drift=OnDrift.REVERT))
+    options = replace(options, apply=replace(options.apply, conflicts=Conflicts.REVERT))
     request = with_new_request(step, live, context.applyset, options).request
     return request is not None and request.force
 

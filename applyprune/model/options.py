@@ -57,15 +57,16 @@ class Adopt(StrEnum):
     ALL = "all"
 
 
-class OnDrift(StrEnum):
-    """What an apply does with a field of the set that somebody has changed by an Update."""
+class Conflicts(StrEnum):
+    """What an apply does with fields of the input that others have changed or own."""
 
     FAIL = "fail"
     """Report a conflict: the object is not applied."""
     REVERT = "revert"
-    """Set it back."""
-    KEEP = "keep"
-    """Leave its object as it is until the manifest changes; a changed one is applied as a whole."""
+    """Set back drift: fields of the set that somebody has changed by an Update since its last
+    apply. Others are a conflict."""
+    FORCE = "force"
+    """Take all of them."""
 
 
 class HelmHooks(StrEnum):
@@ -82,12 +83,13 @@ class ApplyOptions:
 
     adopt: Adopt = Adopt.UNOWNED
     """Which existing objects the set may take in."""
-    on_drift: OnDrift = OnDrift.FAIL
-    """What to do with fields of the set that somebody has changed since its last apply."""
+    conflicts: Conflicts = Conflicts.FAIL
+    """What to do with fields that others have changed or own."""
+    keep_drift: bool = False
+    """Leave an object with drift as it is until its manifest changes, and apply a changed one as a
+    whole, whatever ``conflicts`` says about drift."""
     adopt_as: Ownership = Ownership.ADOPTED
     """How the set takes them in: as owned, a later prune deletes them."""
-    force_conflicts: bool = False
-    """Take over fields that other field managers own."""
     take_over: frozenset[str] = frozenset()
     """Field managers whose fields become the set's own."""
     reapply_all: bool = False
@@ -109,6 +111,16 @@ class ApplyOptions:
     """Apply only the manifests that it matches, and prune nothing; None for all manifests."""
     only: frozenset[str] = frozenset()
     """Apply only these objects, each as KIND/NAME, and prune nothing; empty for all manifests."""
+
+    @property
+    def reverts_drift(self) -> bool:
+        """Return whether drift is set back."""
+        return self.conflicts is not Conflicts.FAIL and not self.keep_drift
+
+    @property
+    def fails_on_drift(self) -> bool:
+        """Return whether drift is a conflict."""
+        return self.conflicts is Conflicts.FAIL and not self.keep_drift
 
     @property
     def is_part(self) -> bool:

@@ -35,7 +35,7 @@ from applyprune.model.fieldset import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject, mapping, one_line
-from applyprune.model.options import Adopt, OnDrift, Options, parse_duration
+from applyprune.model.options import Adopt, Conflicts, Options, parse_duration
 from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
 from applyprune.model.text import age, and_more, counted, seconds_since, time_of
@@ -149,7 +149,7 @@ def forces(
     """
     if desired.conflicts is OnConflict.SKIP:
         return False
-    if not (options.apply.force_conflicts or desired.conflicts is OnConflict.FORCE):
+    if not (options.apply.conflicts is Conflicts.FORCE or desired.conflicts is OnConflict.FORCE):
         return False
     if live is None or options.apply.adopt is Adopt.ALL or PART_OF in live.labels:
         return True
@@ -195,7 +195,7 @@ def unrecorded_conflict(
     after: LiveObject | None,
     manager: str,
     *,
-    on_drift: OnDrift,
+    reverts: bool,
 ) -> Conflict | None:
     """Return the conflict with whoever has written fields without a record; None if there is none.
 
@@ -203,7 +203,7 @@ def unrecorded_conflict(
     differ by defaults and quantities, and the server's own result does not. Without one, what may
     differ counts. If the recorded fields still have the recorded values, nobody has changed them;
     of the values of a Secret there is no record. If they have others, that is drift, which the
-    options may set back.
+    options may set back: ``reverts``.
     """
     recorded = _fields(step.migration.recorded or "{}")
     fields = [
@@ -211,7 +211,7 @@ def unrecorded_conflict(
         for path in _unrecorded_fields(step, before, after, manager)
         if value_at(before.body, path) is not MISSING
         and path not in _OURS
-        and not (on_drift is OnDrift.REVERT and owns(recorded, path))  # guard: unrecorded-drift
+        and not (reverts and owns(recorded, path))  # guard: unrecorded-drift
     ]
     if not fields:
         return None
@@ -301,7 +301,7 @@ def explain_conflict(
 
     ``live`` is the object in full; None if it could not be read. ``autoscalers`` are the readable
     HorizontalPodAutoscalers of its namespace; None if they could not be read. ``reverts`` says
-    whether ``--on-drift revert`` would set the fields back.
+    whether ``--conflicts revert`` would set the fields back.
     """
     fields = owners_by_field(error)
     found = [scaler for scaler in autoscalers or () if targets(scaler, desired.ref)]
@@ -439,7 +439,7 @@ def _hint(
     names = sorted({owner.manager for owner in owners})
     if names == [UNKNOWN]:
         return (
-            f"To overwrite it: --force-conflicts, or only for this object {CONFLICTS}: force.\n  "
+            f"To overwrite it: --conflicts force, or only for this object {CONFLICTS}: force.\n  "
             "If the set was restored from a backup: applyprune inventory repair."
         )
     appliers = sorted(
@@ -452,10 +452,10 @@ def _hint(
     )
     tools = [name for name in appliers if not name.startswith(MANAGERS)]
     lines = [
-        "To set back what was changed: --on-drift revert." if reverts else "",
+        "To set back what was changed: --conflicts revert." if reverts else "",
         "" if must_own else f"To leave it to its owner, remove it from the manifest{yielding}",
         f"To skip this object while the conflict lasts: {CONFLICTS}: skip.",
-        f"To take it over: --force-conflicts, or only for this object {CONFLICTS}: force.",
+        f"To take it over: --conflicts force, or only for this object {CONFLICTS}: force.",
         f"To take over all fields of {tools[0]}: --take-over {tools[0]}." if tools else "",
         "Fields of another set need --adopt=all."
         if any(name.startswith(MANAGERS) for name in names)

@@ -24,7 +24,7 @@ from applyprune.model.live import (
     text,
     whole_number,
 )
-from applyprune.model.options import Adopt, ApplyOptions, OnDrift, Options
+from applyprune.model.options import Adopt, ApplyOptions, Options
 from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Desired, Migration
 from applyprune.model.problem import Problem
 from applyprune.model.text import time_of
@@ -345,7 +345,7 @@ def step_of_drifted(
     """
     if entry is None or live.terminating:
         return None
-    if options.apply.on_drift is not OnDrift.KEEP:  # guard: kept-drift
+    if not options.apply.keep_drift:  # guard: kept-drift
         return None
     if schema_changes or options.apply.reapply_all or not was_applied(desired, entry):
         return None
@@ -378,12 +378,11 @@ def step_of_deleted(
 
     Only a proof that it does not exist counts: what a list lacks is created as usual.
     """
-    on_drift = options.apply.on_drift
     is_known = was_applied(step.desired, entry) and not isinstance(state, NotListed)
-    if on_drift is OnDrift.FAIL or entry is None or not is_known:
+    if options.apply.fails_on_drift or entry is None or not is_known:
         return step
     step = replace(step, drift=(DELETED,), is_reapplied=True)
-    if on_drift is OnDrift.KEEP and not options.apply.reapply_all:  # guard: kept-deletion
+    if options.apply.keep_drift and not options.apply.reapply_all:  # guard: kept-deletion
         return _kept_with_drift(step, entry, DRIFTED)
     return without_contended(step, entry, options)
 

@@ -26,7 +26,7 @@ from applyprune.model.fieldset import Path, to_pointer
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import CRD, Absent, LiveObject, Missing, Unknown, deleted_at
-from applyprune.model.options import Mode, OnDrift, Options, WaitMode
+from applyprune.model.options import Mode, Options, WaitMode
 from applyprune.model.plan import (
     ApplyStep,
     Desired,
@@ -381,7 +381,7 @@ def _reverts(
 
     Where the options force everything, nothing is left to decide.
     """
-    fails = options.apply.on_drift is OnDrift.FAIL
+    fails = options.apply.fails_on_drift
     if live is None or fails or forces(step.desired, live, options, applyset):
         return ()
     return drift_to_revert(step.desired, live, step.entry, step.migration, applyset)

@@ -14,7 +14,6 @@ from applyprune.model.fieldset import MISSING, leaves, owns, to_server, value_at
 from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
-from applyprune.model.options import OnDrift
 from applyprune.model.plan import ApplyStep
 from applyprune.planning.applyset import OWNED_BY
 from applyprune.planning.comparison import (
@@ -370,7 +369,7 @@ def _unproven(
     options: Options,
 ) -> str:
     # Of the values of a Secret no digest is kept: its manifest may have changed all the same.
-    is_known = not may_be_secret(step.desired.body) or options.apply.on_drift is not OnDrift.FAIL
+    is_known = not may_be_secret(step.desired.body) or not options.apply.fails_on_drift
     if step.is_reapplied and is_known:
         return _DRIFT_ONLY  # guard: drift-deletes-nothing
     if beside:

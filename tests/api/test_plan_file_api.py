@@ -20,6 +20,7 @@ from applyprune import (
     read_plan,
     write_plan,
 )
+from applyprune.model.options import Conflicts
 from tests.support.api import writes
 from tests.support.objects import config_map
 
@@ -80,7 +81,7 @@ def test_plan_file_of_something_else_is_raised(
     with pytest.raises(PlanOutdated, match="the plan expired at"):
         web.apply_plan(_given("new"), replace(file, expires=datetime.now(UTC)))
     # Options that the plan was not made with make a file that fits nothing.
-    forced = ApplyOptions(force_conflicts=True)
+    forced = ApplyOptions(conflicts=Conflicts.FORCE)
     with pytest.raises(PlanOutdated, match="another digest"):
         web.apply_plan(_given("new"), web.plan_file(_plan(web), options=forced), options=forced)
     assert writes(audit) == []

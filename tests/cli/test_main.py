@@ -87,7 +87,7 @@ def test_help_all_shows_as_many_options_as_help_says(capsys: pytest.CaptureFixtu
         verb.make_context("apply", ["--help-all"])
     told = capsys.readouterr().out
     shown = [line for line in told.splitlines() if line.startswith("  -")]
-    count = len(shown) - len(["--help", "--help-all"])
+    count = len(shown) - len(["-h, --help", "--help-all"])
     assert f"\n\n--help-all shows all {count} options." in text(verb, "apply")
 
 

@@ -391,7 +391,7 @@ def test_set_with_an_approval_is_not_adopted_from(
     approve(tenant, pending(tenant)["digest"])
     tenant.ready("web")
     taken = config_map("a", "2", namespace=tenant.namespace)
-    takes = {"adopt": "all", "adoptAs": "owned", "forceConflicts": True}
+    takes = {"adopt": "all", "adoptAs": "owned", "conflicts": "force"}
     for number, spec in enumerate(TAKES.values()):
         tenant.bundle(f"thief{number}", taken, **takes, **spec)
     other = new_tenant()

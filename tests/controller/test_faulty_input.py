@@ -30,5 +30,5 @@ def test_bundle_with_errors_in_its_input_has_all_faults_in_its_status(
     assert ("configmap/a" in conflict["message"], "tenant" in conflict["message"]) == (True, True)
     assert (fault["object"], "datum" in fault["message"]) == ("configmap/typo", True)
     assert (tenant.value("a"), tenant.exists("gone", "new")) == ("hers", [True, False])
-    tenant.bundle("web", config_map("a"), config_map("gone"), forceConflicts=True)
+    tenant.bundle("web", config_map("a"), config_map("gone"), conflicts="force")
     assert "failing" not in tenant.ready("web")

@@ -303,7 +303,7 @@ STORIES: dict[str, tuple[tuple[dict[str, Any], ...], dict[str, Any], Then | None
     ),
     "adopted": (
         (secret("adopted", stringData={"plain": OTHER}),),
-        {"forceConflicts": True},
+        {"conflicts": "force"},
         None,
         "Applied",
     ),

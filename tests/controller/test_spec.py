@@ -20,7 +20,15 @@ from applyprune.controller.spec import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import LiveObject
-from applyprune.model.options import Adopt, Approval, HelmHooks, Mode, PruneLimit, WaitMode
+from applyprune.model.options import (
+    Adopt,
+    Approval,
+    Conflicts,
+    HelmHooks,
+    Mode,
+    PruneLimit,
+    WaitMode,
+)
 from applyprune.planning.marks import RECONCILE_NOW
 from applyprune.planning.normalize import IgnoreRule
 
@@ -49,7 +57,7 @@ def test_full_spec_is_read() -> None:
             "wait": True,
             "failFast": True,
             "readyWhen": ["widget.x.io=self.status.a == 'b'"],
-            "forceConflicts": True,
+            "conflicts": "force",
             "adopt": "all",
             "adoptAs": "owned",
             "recreate": True,
@@ -76,10 +84,10 @@ def test_full_spec_is_read() -> None:
     options = found.options(Mode.APPLY, approved=DIGEST)
     assert (options.approval, options.approved_plan) == (Approval.PRUNE, DIGEST)
     assert options.prune.apply_anyway
-    assert (options.prune.enabled, options.wait.mode, options.apply.force_conflicts) == (
+    assert (options.prune.enabled, options.wait.mode, options.apply.conflicts) == (
         False,
         WaitMode.ALL,
-        True,
+        Conflicts.FORCE,
     )
     assert (options.apply.recreate, options.apply.adopt, options.prune.approved) == (
         True,

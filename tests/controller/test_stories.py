@@ -102,23 +102,23 @@ def test_bundle_lives_from_start_to_end(tenant: Tenant, running: Controller) -> 
     tenant.put("configmaps", config_map("a", "drifted"))
     eventually(lambda: tenant.condition("web")[1] == "Conflicts")
     assert "tenant" in tenant.failures("web")["configmap/a"]
-    tenant.patch("web", forceConflicts=True)
+    tenant.patch("web", conflicts="force")
     tenant.ready("web")
     assert tenant.value("a") == "v"
     # One object that cannot be applied fails alone, by name, and nothing is pruned.
     bad = {**config_map("b"), "data": {"not a key": ""}}
-    tenant.bundle("web", config_map("c"), bad, forceConflicts=True)
+    tenant.bundle("web", config_map("c"), bad, conflicts="force")
     assert "configmap/b" in tenant.failed("web", "ApplyFailed")
     assert tenant.get("web")["status"]["failing"][0]["object"] == "configmap/b"
     assert tenant.exists("a", "b", "c") == [True, True, True]
     eventually(lambda: any(one[:2] == ("Warning", "ApplyFailed") for one in tenant.events("web")))
     # One with a wrong field stops the whole set before the first write.
     wrong = {**config_map("b"), "data": {"key": 5}}
-    tenant.bundle("web", config_map("c"), config_map("d"), wrong, forceConflicts=True)
+    tenant.bundle("web", config_map("c"), config_map("d"), wrong, conflicts="force")
     eventually(lambda: "data.key" in tenant.get("web")["status"]["failing"][0]["message"])
     assert tenant.exists("c", "d") == [True, False]
     # Suspended: not a finger is moved, whatever is asked.
-    more = {"forceConflicts": True, "prune": {"maxPrune": 2}}
+    more = {"conflicts": "force", "prune": {"maxPrune": 2}}
     tenant.bundle("web", config_map("c", "w"), suspend=True, **more)
     eventually(lambda: tenant.condition("web", "Reconciling")[1] == "Suspended")
     tenant.annotate("web", reconcile_now="1")

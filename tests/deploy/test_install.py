@@ -225,7 +225,7 @@ def test_installation_can_do_what_its_messages_say(
     kubectl(
         "apply",
         "--server-side",
-        "--force-conflicts",
+        "--conflicts force",
         "--field-manager=somebody",
         "-f",
         "-",

@@ -82,7 +82,7 @@ def options(name: str, command: click.Command) -> Mapping[str, list[Row]]:
     return {
         heading: kept
         for heading, rows in recorder.rows.items()
-        if (kept := [row for row in rows if row[0] not in {"--help", "--help-all"}])
+        if (kept := [row for row in rows if row[0] not in {"-h, --help", "--help-all"}])
     }
 
 

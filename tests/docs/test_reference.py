@@ -93,7 +93,7 @@ def test_commands_and_options_exist() -> None:
         for rows in options(name, command).values()
         for row, _ in rows
         for flag in re.findall(r"--[a-z][a-z-]*", row)
-    } | {"--help"}
+    } | {"--help", "--help-all"}
     wrong = []
     for one in PAGES:
         if one.name in {"docs/words.md", "CHANGELOG.md"}:
@@ -110,7 +110,7 @@ def test_commands_and_options_exist() -> None:
 def _is_command(code: str, named: Mapping[str, object]) -> bool:
     words = code.split()
     groups = {" ".join(name.split()[:2]) for name in named}
-    return code.endswith(("COMMAND --help", "VERB --help")) or any(
+    return code.endswith(("COMMAND --help", "COMMAND --help-all", "VERB --help")) or any(
         " ".join(words[:count]) in {*named, *groups} for count in (2, 3)
     )
 

@@ -242,7 +242,7 @@ def _adopted(teller: Teller, api: Api, folder: Path) -> str:
     other["metadata"]["annotations"] = {"note": f"it is {OTHER} now"}
     source = _with(folder, other)
     told = teller.tell("diff web --ignore secret:/data", "-f", source, code={1, 4})
-    told += teller.tell("apply web --force-conflicts", "-f", source, code={0})
+    told += teller.tell("apply web --conflicts force", "-f", source, code={0})
     return told + teller.tell("diff web", "-f", _with(folder, annotated()), code={1, 4})
 
 

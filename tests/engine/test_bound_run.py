@@ -10,7 +10,7 @@ import pytest
 from applyprune import ApplyOptions, ApplySet, connect, load
 from applyprune.errors import PlanOutdated, UsageError
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.options import Adopt, DryRun, Mode, Options
+from applyprune.model.options import Adopt, Conflicts, DryRun, Mode, Options
 from applyprune.model.text import parse_selector
 from applyprune.planning.approval import decode_plan_file, encode_plan_file
 from tests.support.api import AuditTrail, writes
@@ -117,7 +117,7 @@ def test_recreation_that_no_check_has_found_deletes_nothing(
 TAKEN: dict[str, ApplyOptions] = {
     "adopt": ApplyOptions(adopt=Adopt.ALL),
     "take over": ApplyOptions(take_over=frozenset({"theirs"})),
-    "force": ApplyOptions(force_conflicts=True),
+    "force": ApplyOptions(conflicts=Conflicts.FORCE),
 }
 
 

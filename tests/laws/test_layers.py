@@ -69,7 +69,7 @@ STANDARD_LIBRARY_ONLY = ("_version", "clock", "model", "errors", "system", "plan
 
 ENTRY = {"applyprune.cli.main"}
 _ENTRY_LAYERS = frozenset({"_version", "cli"})
-_OPTION_LAYERS = _ENTRY_LAYERS | {"clock", "errors", "model", "output", "values"}
+_OPTION_LAYERS = _ENTRY_LAYERS | {"errors", "model", "output", "values"}
 _VALUES = frozenset({"click", "msgspec"})
 LIGHT: Mapping[tuple[str, ...], tuple[frozenset[str], frozenset[str]]] = {
     ("--help",): (_ENTRY_LAYERS, frozenset({"click"})),

@@ -116,7 +116,7 @@ class KubectlEdit(_AboutConfigMap):
 class OtherBundle(_AboutConfigMap):
     """Another Bundle that takes the object, as this one takes it back."""
 
-    spec: dict[str, Any] = field(default_factory=lambda: {"adopt": "all", "forceConflicts": True})
+    spec: dict[str, Any] = field(default_factory=lambda: {"adopt": "all", "conflicts": "force"})
 
     def manager(self) -> str:
         """Return the field manager of its set."""

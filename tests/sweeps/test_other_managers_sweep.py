@@ -12,7 +12,7 @@ import pytest
 
 from applyprune.localplane import API_SERVER_ONLY, start
 from applyprune.model.fate import Outcome
-from applyprune.model.options import DryRun
+from applyprune.model.options import Conflicts, DryRun
 from applyprune.output.terminal import rendered
 from tests.support.api import Api
 from tests.support.objects import config_map, crd, custom_resource
@@ -206,7 +206,10 @@ def _sweep(trial: Trial, when: int, record: Record) -> None:
             _write(trial, record, adds=number < 2, shares=True)
         # Of the values of a Secret there is no digest that says that nobody has changed them.
         is_unproved = number == when and record in {Record.CLEARED, Record.INVENTED}
-        trial.run(_bodies(trial.samples, number), force_conflicts=is_contended or is_unproved)
+        trial.run(
+            _bodies(trial.samples, number),
+            conflicts=Conflicts.FORCE if is_contended or is_unproved else Conflicts.FAIL,
+        )
     assert [one.told for one in trial.lost if one.alone] == []
     if record is Record.KEPT:
         # What kubectl apply has declared becomes the set's own. A list item goes with its owner.
@@ -292,7 +295,7 @@ def test_overwritten_fields_are_left_or_taken_with_a_line(
         trial.others.overwrite(one)
     trial.run(_bodies(trial.samples, 1), code=4)
     assert trial.lost == []
-    story = trial.run(_bodies(trial.samples, 1), force_conflicts=True)
+    story = trial.run(_bodies(trial.samples, 1), conflicts=Conflicts.FORCE)
     assert {one.field for one in trial.lost} == {("metadata", "labels", "team")}
     assert len(trial.lost) == len(trial.samples)
     plan, stream = trial.texts[-1].plan, printed("jsonl", story.events)

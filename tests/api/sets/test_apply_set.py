@@ -41,6 +41,7 @@ from applyprune import (
 from applyprune.cluster.access import cluster_access
 from applyprune.model.events import ApplySetListed, Event, Finished, Planned
 from applyprune.model.fate import Fate
+from applyprune.model.options import Conflicts
 from applyprune.output.printers import OutputTarget, discard, printer
 from applyprune.planning.marks import WAVE
 from tests.support.clocks import ManualClock
@@ -201,14 +202,14 @@ def test_conflict_is_raised_with_its_own_class(web: ApplySet, kubectl: Kubectl) 
     """And the field manager is named in the problem."""
     web.apply(settings("a"))
     theirs = json.dumps(config_map("a", "theirs"))
-    arguments = ("--server-side", "--force-conflicts", "--field-manager=other", "-n", web.namespace)
+    arguments = ("--server-side", "--conflicts force", "--field-manager=other", "-n", web.namespace)
     kubectl("apply", *arguments, "-f", "-", stdin=theirs)
     report = web.apply(settings("a", value="ours"))
     with pytest.raises(ConflictsFound):
         report.raise_for_failures()
     (problem,) = report.problems
     assert [one.manager for one in problem.conflicts] == ["other"]
-    forced = web.apply(settings("a", value="ours"), options=ApplyOptions(force_conflicts=True))
+    forced = web.apply(settings("a", value="ours"), options=ApplyOptions(conflicts=Conflicts.FORCE))
     assert forced.exit_code == 0
 
 

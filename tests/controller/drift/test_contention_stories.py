@@ -203,7 +203,7 @@ def test_bundle_that_takes_an_object_is_no_drift_of_the_other(
     """It says whose the object is now, at once, and writes nothing, however often it is asked."""
     tenant.bundle("web", config_map("a", "ours"), drift=DRIFT, interval="1h")
     tenant.ready("web")
-    options = {"adopt": "all", "forceConflicts": True, "interval": "1h"}
+    options = {"adopt": "all", "conflicts": "force", "interval": "1h"}
     tenant.bundle("other", config_map("a", "theirs"), **options)
     tenant.ready("other")
     site_audit.restart()

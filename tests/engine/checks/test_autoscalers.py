@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.fate import Outcome
-from applyprune.model.options import DryRun, Mode, OnDrift
+from applyprune.model.options import Conflicts, DryRun, Mode
 from applyprune.model.plan import ConsequenceKind
 from applyprune.planning.approval import needed_consent
 from tests.support.accounts import WRITE, kubeconfig_as, rule
@@ -93,8 +93,8 @@ def test_autoscaler_leaves_a_set_whose_object_it_has_scaled(stage: Stage, api: A
         "HorizontalPodAutoscaler web scales it, and is pruned once this object is applied" in told
     )
     assert "will rewrite the field" not in told
-    assert "--on-drift revert" in told
-    story = stage.run(_deployment(1), max_prune=stage.most(1), on_drift=OnDrift.REVERT)
+    assert "--conflicts revert" in told
+    story = stage.run(_deployment(1), max_prune=stage.most(1), conflicts=Conflicts.REVERT)
     assert (story.exit_code, _replicas(stage, api)) == (0, 1)
     assert story.outcomes[SCALER] is Outcome.PRUNED
 
@@ -103,12 +103,12 @@ def test_autoscaler_that_is_not_pruned_counts(stage: Stage, api: Api) -> None:
     """A guard refuses its prune, or the first of two parts leaves the prune to the next run."""
     stage.run(_deployment(1), _scaler())
     _scale(stage, api, 7)
-    options: dict[str, Any] = {"on_drift": OnDrift.REVERT}
+    options: dict[str, Any] = {"conflicts": Conflicts.REVERT}
     story = stage.run(_deployment(2), max_prune=stage.most(0), apply_anyway=True, **options)
     assert (story.exit_code, story.outcomes[SCALER]) == (6, Outcome.NOT_PRUNED)
     assert _replicas(stage, api) == 7
     late = custom_resource("late", "NeverServedScale")
-    forced: dict[str, Any] = {"force_conflicts": True, "max_prune": stage.most(1)}
+    forced: dict[str, Any] = {"conflicts": Conflicts.FORCE, "max_prune": stage.most(1)}
     story = stage.run(_deployment(3), late, kinds=0.5, **forced)
     assert NAME in story.outcomes
     assert _replicas(stage, api) == 7
@@ -235,18 +235,18 @@ def test_replicas_are_not_set_back_where_no_autoscaler_can_be_read(
     merge = "application/merge-patch+json"
     scale = f"{_path(stage)}/scale?fieldManager=kubectl-scale"
     assert api("PATCH", scale, {"spec": {"replicas": 5}}, content_type=merge)[0] == 200
-    story = poor.run(_deployment(2), on_drift=OnDrift.REVERT)
+    story = poor.run(_deployment(2), conflicts=Conflicts.REVERT)
     assert (story.exit_code, _replicas(stage, api)) == (4, 5)
     (warning,) = [one for one in story.warnings if "HorizontalPodAutoscaler" in one]
     assert stage.namespace in warning
     told = story.problem(NAME)
     assert "one may rewrite the field" in told
     assert "no controller will rewrite it" not in told
-    assert "--on-drift revert" not in told
+    assert "--conflicts revert" not in told
     body = _deployment(2)
     del body["spec"]["replicas"]
-    poor.run(body, force_conflicts=True)
+    poor.run(body, conflicts=Conflicts.FORCE)
     body["spec"]["replicas"] = None
     before = _replicas(stage, api)
-    assert poor.run(body, force_conflicts=True).exit_code == 0
+    assert poor.run(body, conflicts=Conflicts.FORCE).exit_code == 0
     assert _replicas(stage, api) == before

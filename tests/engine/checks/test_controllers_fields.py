@@ -12,7 +12,7 @@ import pytest
 from applyprune.errors import UsageError
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
-from applyprune.model.options import DryRun, OnDrift
+from applyprune.model.options import Conflicts, DryRun
 from tests.support.api import writes
 from tests.support.objects import DEPLOYMENT, config_map
 from tests.support.waiting import eventually
@@ -177,15 +177,15 @@ def test_empty_value_that_the_set_has_applied_stays_its_own(stage: Stage, api: A
     _patch(api, policy_path, {"spec": {"ingress": [{}]}}, manager="some-bot")
     forced = {**role, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}
     _patch(api, role_path, forced, manager="evil-applier", kind="apply-patch+yaml")
-    for options in ({}, {"on_drift": OnDrift.REVERT, "check": True}):
+    for options in ({}, {"conflicts": Conflicts.REVERT, "check": True}):
         assert stage.status(fail_on_drift=True).exit_code == 1
         story = stage.run(role, policy, dry_run=DryRun.SERVER, **options)
         assert story.outcomes[ROLE_NAME] is Outcome.FAILED
         assert ".rules" in story.problem(ROLE_NAME)
     assert ".spec.ingress" in stage.run(role, policy).problem(POLICY_NAME)
-    assert stage.run(policy, prune=False, on_drift=OnDrift.REVERT).exit_code == 0
+    assert stage.run(policy, prune=False, conflicts=Conflicts.REVERT).exit_code == 0
     assert not api.get(policy_path)["spec"].get("ingress")
-    assert stage.run(role, policy, force_conflicts=True, check=True).exit_code == 0
+    assert stage.run(role, policy, conflicts=Conflicts.FORCE, check=True).exit_code == 0
     assert not api.get(role_path)["rules"]
     assert stage.status(fail_on_drift=True).exit_code == 0
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from applyprune.model.fate import Outcome
-from applyprune.model.options import DryRun
+from applyprune.model.options import Conflicts, DryRun
 from tests.support.objects import config_map
 
 if TYPE_CHECKING:
@@ -47,6 +47,6 @@ def test_null_removes_a_label_and_an_annotation(stage: Stage, api: Api, part: st
     live = {"b": "x", "applyprune.dev/prune": "disabled"}
     api("POST", path, {**config_map("c"), "metadata": {"name": "c", part: live}})
     wanted = {**config_map("c"), "metadata": {"name": "c", part: dict.fromkeys(live)}}
-    assert stage.run(wanted, adopt="all", force_conflicts=True).exit_code == 0
+    assert stage.run(wanted, adopt="all", conflicts=Conflicts.FORCE).exit_code == 0
     left = api.get(f"{path}/c")["metadata"].get(part, {})
     assert left.keys().isdisjoint(live)

@@ -10,7 +10,7 @@ import pytest
 from applyprune.localplane import API_SERVER_ONLY, start
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
-from applyprune.model.options import DryRun, Mode, PruneLimit
+from applyprune.model.options import Conflicts, DryRun, Mode, PruneLimit
 from tests.support.api import Api, temporary_namespace
 from tests.support.objects import DEPLOYMENT, SERVICE, api_service, config_map, crd, custom_resource
 from tests.support.stage import Stage
@@ -278,7 +278,7 @@ def test_api_service_that_stays_must_answer(stage: Stage, poisoned: Api, names: 
     """It has left the set with a Namespace, but it was adopted: only a deleted one is let off."""
     _break(poisoned, names.broken)
     bodies = (config_map("a"), names.home, api_service(names.broken))
-    assert stage.run(*bodies, force_conflicts=True).exit_code == 0
+    assert stage.run(*bodies, conflicts=Conflicts.FORCE).exit_code == 0
     kinds = frozenset({"namespace"})
     limit = PruneLimit(9, 0.0)
     refused = stage.run(config_map("a"), allow_kinds=kinds, max_prune=limit)

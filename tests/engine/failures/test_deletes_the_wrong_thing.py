@@ -13,7 +13,7 @@ import pytest
 from applyprune.errors import UsageError
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Adopt, DryRun, Mode
+from applyprune.model.options import Adopt, Conflicts, DryRun, Mode
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always
@@ -354,7 +354,7 @@ def test_force_or_recreate_on_an_immutable_field(stage: Stage, api: Api) -> None
     changed["spec"]["selector"]["matchLabels"] = {"app": "other"}
     changed["spec"]["template"]["metadata"]["labels"] = {"app": "other"}
     for force in (False, True):
-        story = stage.run(SERVICE, changed, force_conflicts=force)
+        story = stage.run(SERVICE, changed, conflicts=Conflicts.FORCE if force else Conflicts.FAIL)
         assert story.outcomes["deployment.apps/web"] is Outcome.FAILED
         assert "cannot be changed in place" in story.problem("deployment.apps/web")
         assert story.outcomes["configmap/go"] is Outcome.NOT_PRUNED

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from applyprune.model.fate import Outcome
+from applyprune.model.options import Conflicts
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import writes
 from tests.support.objects import DEPLOYMENT, SECRET, SERVICE, config_map
@@ -69,13 +70,13 @@ CHANGES: dict[str, tuple[str, list[str]]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_change_to_our_fields_is_reverted(stage: Stage, kubectl: Kubectl, name: str) -> None:
-    """By force of conflict rules the other manager owns it now, so it takes ``force_conflicts``."""
+    """By the rules of conflicts the other manager owns it now: it takes ``--conflicts force``."""
     target, patch = CHANGES[name]
     stage.run(*BODIES)
     before = _owned(kubectl, stage, target)
     kubectl("patch", target, "-n", stage.namespace, *patch)
     assert _owned(kubectl, stage, target) != before, "the change took"
-    story = stage.run(*BODIES, force_conflicts=True)
+    story = stage.run(*BODIES, conflicts=Conflicts.FORCE)
     outcomes = story.outcomes
     assert outcomes.pop(target) is Outcome.UPDATED, story.problem(target)
     assert set(outcomes.values()) == {Outcome.UNCHANGED}
@@ -284,7 +285,7 @@ def test_put_is_reverted(stage: Stage, api: Api, name: str) -> None:
     assert _substance(changed) != _substance(before), "the change took"
     if name in ORDERS:
         assert changed["metadata"]["managedFields"] == before["metadata"]["managedFields"]
-    story = stage.run(*QUIET.values(), force_conflicts=True)
+    story = stage.run(*QUIET.values(), conflicts=Conflicts.FORCE)
     assert story.outcomes[target] is Outcome.UPDATED, story.events
     assert _others_unchanged(story.outcomes, target)
     assert _substance(api.get(path)) == _substance(before)
@@ -367,7 +368,7 @@ def test_co_owner_is_ignored_until_it_changes_a_value(
     _apply(api, path, body, "other")
     story = stage.run(*QUIET.values())
     assert story.exit_code == 4, "they own it now, and alone"
-    story = stage.run(*QUIET.values(), force_conflicts=True)
+    story = stage.run(*QUIET.values(), conflicts=Conflicts.FORCE)
     assert story.outcomes["cronjob.batch/c"] is Outcome.UPDATED
     assert _substance(api.get(path)) == _substance(before)
 
@@ -379,7 +380,7 @@ def test_object_recreated_by_others_is_adopted_again(stage: Stage, api: Api) -> 
     old = api.get(path)["metadata"]["uid"]
     assert api("DELETE", path)[0] == 200
     assert api("POST", path.removesuffix("/m"), config_map("m", "theirs"))[0] == 201
-    story = stage.run(*QUIET.values(), force_conflicts=True)
+    story = stage.run(*QUIET.values(), conflicts=Conflicts.FORCE)
     assert story.outcomes["configmap/m"] is Outcome.UPDATED
     live = api.get(path)
     assert live["data"] == CONFIG["data"]

@@ -14,6 +14,7 @@ import pytest
 from applyprune.localplane import PlaneSpec
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
+from applyprune.model.options import Conflicts
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.api import Api, AuditTrail
 from tests.support.samples import JSON, OTHERS_FIELDS, SAMPLES, Sample
@@ -245,7 +246,7 @@ def test_two_hundred_random_changes_are_seen_and_reverted(running: Plane, bare: 
         for sample in rng.sample(SAMPLES, len(SAMPLES)):
             if len(batch) < A_SEED and (change := _draw(rng, bare, sample, stage.target)):
                 batch[sample.kind] = change
-        story = stage.run(*bodies, force_conflicts=True)
+        story = stage.run(*bodies, conflicts=Conflicts.FORCE)
         ended = {one.ref.kind: one for one in story.events if isinstance(one, ObjectDone)}
         for one in SAMPLES:
             expected = Outcome.UPDATED if one.kind in batch else Outcome.UNCHANGED

@@ -64,7 +64,7 @@ def test_conflict_of_a_webhook_is_no_field_conflict(
     told = story.problem("configmap/a")
     assert DENIED in told
     assert "somebody" not in told
-    assert "--force-conflicts" not in told
+    assert "--conflicts force" not in told
     assert story.exit_code == 3
 
 

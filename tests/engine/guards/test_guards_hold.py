@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.errors import InventoryLocked
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Mode
+from applyprune.model.options import Conflicts, Mode
 from tests.support.actors import ALICE
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import config_map
@@ -72,7 +72,7 @@ def test_forced_apply_does_not_overwrite_a_newer_version(
 
     happened: list[int] = []
     proxy.before_forward = _once("PATCH", _path(spoiled, "a"), change, happened)
-    story = spoiled.run(config_map("a", "new"), force_conflicts=True)
+    story = spoiled.run(config_map("a", "new"), conflicts=Conflicts.FORCE)
     assert happened
     assert story.outcomes == {"configmap/a": Outcome.FAILED}
     assert api.get(_path(spoiled, "a"))["data"] == {"key": "theirs"}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.fate import Outcome
-from applyprune.model.options import DryRun, OnDrift
+from applyprune.model.options import Conflicts, DryRun
 from tests.support.objects import DEPLOYMENT, config_map
 
 if TYPE_CHECKING:
@@ -134,13 +134,13 @@ def test_other_values_without_a_record_are_a_conflict(
         story = stage.run(wanted, dry_run=dry_run, check=check)
         assert story.exit_code == 4, story.outcomes
         assert f"owned by {UNKNOWN}" in story.problem(name)
-        assert "--force-conflicts" in story.problem(name)
+        assert "--conflicts force" in story.problem(name)
         assert "precious" not in story.problem(name) or kind != "secret"
         assert _values(api.get(path)) == _values(before)
-    planned = stage.run(wanted, dry_run=DryRun.SERVER, force_conflicts=True)
+    planned = stage.run(wanted, dry_run=DryRun.SERVER, conflicts=Conflicts.FORCE)
     (step,) = (one for one in planned.plan.applies if one.live is not None)
     assert UNKNOWN in step.taken_from
-    forced = stage.run(wanted, force_conflicts=True, check=check)
+    forced = stage.run(wanted, conflicts=Conflicts.FORCE, check=check)
     assert forced.exit_code == 0
     assert _values(api.get(path)) != _values(before)
     assert stage.run(wanted).outcomes == {name: Outcome.UNCHANGED}
@@ -201,7 +201,7 @@ def test_fields_that_another_apply_has_booked_to_nobody_conflict_too(
     assert story.exit_code == 4
     assert f"owned by {UNKNOWN}" in story.problem("configmap/a")
     assert api.get(path)["data"]["key"] == (theirs or "1")
-    assert stage.run(wanted, force_conflicts=True).exit_code == 0
+    assert stage.run(wanted, conflicts=Conflicts.FORCE).exit_code == 0
     assert api.get(path)["data"]["key"] == "1"
 
 
@@ -213,5 +213,5 @@ def test_set_back_drift_takes_what_was_the_sets_own(stage: Stage, api: Api, kind
     assert stage.run(first).exit_code == 0
     applied = _values(api.get(path))
     _spoiled(api, path, theirs)
-    assert stage.run(first, on_drift=OnDrift.REVERT).exit_code == 0
+    assert stage.run(first, conflicts=Conflicts.REVERT).exit_code == 0
     assert _values(api.get(path)) == applied

@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.model.events import ObjectDone, Planned
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Mode, Propagation
+from applyprune.model.options import Conflicts, Mode, Propagation
 from tests.support.fault_proxy import always, faults
 from tests.support.objects import DEPLOYMENT, config_map
 from tests.support.waiting import eventually
@@ -105,7 +105,7 @@ def test_owner_of_an_object_that_is_not_selected_is_not_deleted(stage: Stage, ap
     story = stage.run(mode=Mode.DELETE, select=frozenset({"cm/c"}), propagation=Propagation.ORPHAN)
     assert story.exit_code == 0, story.events
     assert api.exists(_path(stage, "b"))
-    stage.run(config_map("d"), config_map("b"), prune=False, force_conflicts=True)
+    stage.run(config_map("d"), config_map("b"), prune=False, conflicts=Conflicts.FORCE)
     stage.run(_owned(stage, api, "b", "d"), config_map("d"), prune=False)
     allowed = frozenset({"configmap/d"})
     story = stage.run(mode=Mode.DELETE, select=frozenset({"cm/d"}), allow_cascade=allowed)

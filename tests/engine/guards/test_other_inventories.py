@@ -11,7 +11,7 @@ import pytest
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
-from applyprune.model.options import Adopt, Mode
+from applyprune.model.options import Adopt, Conflicts, Mode
 from applyprune.planning.applyset import PART_OF, SHARD_OF
 from tests.support.objects import config_map
 from tests.support.stage import Stage
@@ -78,7 +78,12 @@ def test_inventory_cannot_be_an_object_of_a_set(
     assert len(before) > 2
     bodies = [config_map(name) for name in before]
     for forced in (False, True):
-        story = stage.run(config_map("a"), *bodies, adopt=adopt, force_conflicts=forced)
+        story = stage.run(
+            config_map("a"),
+            *bodies,
+            adopt=adopt,
+            conflicts=Conflicts.FORCE if forced else Conflicts.FAIL,
+        )
         assert story.exit_code == 3
         for name in before:
             assert story.outcomes[f"configmap/{name}"] is Outcome.FAILED

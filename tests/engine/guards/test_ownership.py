@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.errors import InputError
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Adopt, Mode
+from applyprune.model.options import Adopt, Conflicts, Mode
 from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE
 from tests.support.objects import SERVICE, config_map
@@ -222,8 +222,8 @@ def test_conflict_fails_the_run_and_is_explained(stage: Stage, api: Api, kubectl
     assert f'.data.key: ours "ours", theirs "theirs", owned by {ALICE} (Update, ' in story.problem(
         "configmap/a"
     )
-    assert "--force-conflicts" in story.problem("configmap/a")
+    assert "--conflicts force" in story.problem("configmap/a")
     assert api.get(_path(stage, "a"))["data"] == {"key": "theirs"}
-    forced = stage.run(config_map("a", "ours"), config_map("b"), force_conflicts=True)
+    forced = stage.run(config_map("a", "ours"), config_map("b"), conflicts=Conflicts.FORCE)
     assert forced.exit_code == 0
     assert api.get(_path(stage, "a"))["data"] == {"key": "ours"}

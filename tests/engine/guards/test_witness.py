@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import MismatchType, Ownership
-from applyprune.model.options import Adopt, Mode
+from applyprune.model.options import Adopt, Conflicts, Mode
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.leave import NO_WITNESS
 from tests.support.forged import forge
@@ -42,7 +42,7 @@ def test_only_the_create_writes_the_annotation(stage: Stage, api: Api, kubectl: 
     _adopt(kubectl, stage)
     for value in "vwx":
         bodies = [config_map(name) | {"data": {"key": value}} for name in ("theirs", "a", "b")]
-        assert stage.run(*bodies, force_conflicts=True).exit_code == 0
+        assert stage.run(*bodies, conflicts=Conflicts.FORCE).exit_code == 0
         assert _witness(api, stage, "a") == stage.target.id
         assert _witness(api, stage, "theirs") == ""
 
@@ -84,7 +84,7 @@ def test_edited_inventory_recreates_no_adopted_object(
     uid = api.get(_path(stage, "theirs"))["metadata"]["uid"]
     forge(stage, "theirs", ownership=Ownership.OWNED)
     changed = {**fixed, "data": {"key": "w"}}
-    story = stage.run(changed, config_map("a"), recreate=True, force_conflicts=True)
+    story = stage.run(changed, config_map("a"), recreate=True, conflicts=Conflicts.FORCE)
     assert "it was adopted" in story.problem("configmap/theirs")
     assert api.get(_path(stage, "theirs"))["metadata"]["uid"] == uid
 

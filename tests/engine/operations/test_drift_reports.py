@@ -18,7 +18,7 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Adopt, DryRun, OnDrift
+from applyprune.model.options import Adopt, Conflicts, DryRun
 from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE
 from tests.support.drifting import AFTER, APPLY, BEFORE, DRIFTS, MERGE, deployment, documented
@@ -57,7 +57,12 @@ def _status(stage: Stage) -> str:
 
 
 def _diff(stage: Stage, *, fails: bool) -> str:
-    story = stage.run(deployment(), dry_run=DryRun.SERVER, diff=True, force_conflicts=fails)
+    story = stage.run(
+        deployment(),
+        dry_run=DryRun.SERVER,
+        diff=True,
+        conflicts=Conflicts.FORCE if fails else Conflicts.FAIL,
+    )
     code = _code(with_exit_code(story.events, drift_only=fails))
     if fails:
         (found,) = (one for one in story.events if isinstance(one, ObjectDiff))
@@ -94,12 +99,12 @@ def test_refused_apply_hides_no_drift(row: str, stage: Stage, kubectl: Kubectl, 
             "`apply`": _apply(stage),
         }
         found.append(reports)
-    last = {"`apply --on-drift revert`": _apply(stage, on_drift=OnDrift.REVERT)}
+    last = {"`apply --conflicts revert`": _apply(stage, conflicts=Conflicts.REVERT)}
     for when, reports in zip((BEFORE, AFTER), found, strict=True):
         told = documented(row, when)
         assert {**told, **reports, **last} == told
     live = api.get(f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web")
-    is_reverted = last["`apply --on-drift revert`"].startswith("reverted")
+    is_reverted = last["`apply --conflicts revert`"].startswith("reverted")
     assert live["spec"]["replicas"] == (3 if is_reverted else 1)
     assert is_reverted is (manager != "team-pipeline")
 
@@ -115,8 +120,8 @@ def test_drift_is_reverted_without_a_check_too_and_names_who_caused_it(
     bodies = _map("a", key="1", other="1"), config_map("b")
     refused = stage.run(*bodies)
     assert refused.exit_code == 4
-    assert "To set back what was changed: --on-drift revert." in refused.problem("configmap/a")
-    options = {"on_drift": OnDrift.REVERT, "check": False}
+    assert "To set back what was changed: --conflicts revert." in refused.problem("configmap/a")
+    options = {"conflicts": Conflicts.REVERT, "check": False}
     planned = stage.run(*bodies, dry_run=DryRun.CLIENT, **options).plan.applies[0]
     assert planned.reverts == (("/data/key", ALICE), ("/data/other", ALICE))
     story = stage.run(*bodies, **options)
@@ -171,7 +176,7 @@ def test_status_writes_do_not_fail_a_forced_apply(
 
     sent = _before_forced_applies(proxy, write_status, 3, dry=dry)
     how = DryRun.SERVER if dry else DryRun.OFF
-    story = spoiled.run({**service}, force_conflicts=True, dry_run=how)
+    story = spoiled.run({**service}, conflicts=Conflicts.FORCE, dry_run=how)
     assert story.outcomes["service/s"] is Outcome.UPDATED
     assert len(set(sent)) == 4
     assert api.get(path)["metadata"]["labels"]["a"] == ("2" if dry else "1")
@@ -189,7 +194,7 @@ def test_force_takes_nothing_that_no_plan_has_shown(
     _before_forced_applies(
         proxy, lambda: api("PATCH", path, {"data": theirs}, content_type=MERGE), 1
     )
-    story = spoiled.run(wanted, force_conflicts=True)
+    story = spoiled.run(wanted, conflicts=Conflicts.FORCE)
     assert "changed during this run, after force was decided" in story.problem("configmap/a")
     assert api.get(path)["data"] == {"key": "2", "other": "1", **theirs}
 
@@ -210,13 +215,13 @@ def test_drift_that_nobody_has_planned_to_revert_is_not(stage: Stage, api: Api) 
         stage.seen = seen
 
     during({"data": {"other": "2"}})
-    story = stage.run(wanted, on_drift=OnDrift.REVERT)
+    story = stage.run(wanted, conflicts=Conflicts.REVERT)
     assert story.exit_code == 3
     assert "changed during this run, after force was decided" in story.problem("configmap/a")
     assert api.get(path)["data"] == {"key": "2", "other": "2"}
     # Any other change of the object does not matter.
     during({"data": {"other": "1"}, "metadata": {"annotations": {"team": "x"}}})
-    story = stage.run(wanted, on_drift=OnDrift.REVERT)
+    story = stage.run(wanted, conflicts=Conflicts.REVERT)
     assert story.exit_code == 0
     assert api.get(path)["data"] == {"key": "1", "other": "1"}
 
@@ -242,7 +247,7 @@ def test_object_that_another_set_takes_meanwhile_is_not_taken_back(
             assert other.run(_map("a", theirs="1"), adopt=Adopt.ALL).exit_code == 0
 
     proxy.before_forward = before
-    story = spoiled.run(_map("a", key="v"), on_drift=OnDrift.REVERT)
+    story = spoiled.run(_map("a", key="v"), conflicts=Conflicts.REVERT)
     assert story.exit_code == code
     found = api.get(path)
     assert found["metadata"]["labels"][PART_OF] == other.target.id
@@ -260,10 +265,10 @@ def test_drift_beside_a_conflict_is_not_reverted(stage: Stage, api: Api) -> None
     taken["metadata"] = {"name": "a"}
     assert api("PATCH", f"{path}?fieldManager=tool&force=true", taken, content_type=APPLY)[0] == 200
     for check in (True, False):
-        story = stage.run(wanted, on_drift=OnDrift.REVERT, check=check)
+        story = stage.run(wanted, conflicts=Conflicts.REVERT, check=check)
         assert story.exit_code == 4
         problem = story.problem("configmap/a")
-        assert "--on-drift revert" not in problem
+        assert "--conflicts revert" not in problem
         assert "To take over all fields of tool: --take-over tool." in problem
     assert api.get(path)["data"] == {"key": "2", "other": "2"}
 
@@ -290,12 +295,12 @@ def test_drift_is_not_reverted_beside_fields_of_another_api_version(stage: Stage
     assert api("PATCH", f"{old}?fieldManager=team&force=true", theirs, content_type=APPLY)[0] == 200
     edit = {"spec": {"minReplicas": 2}}
     assert api("PATCH", f"{new}?fieldManager={ALICE}", edit, content_type=MERGE)[0] == 200
-    for options in ({}, {"check": True}, {"on_drift": OnDrift.REVERT}):
+    for options in ({}, {"check": True}, {"conflicts": Conflicts.REVERT}):
         story = stage.run(scaler, **options)
         assert story.exit_code == 4
         # Nobody is told to use what would not help.
         problem = story.problem("horizontalpodautoscaler.autoscaling/web")
-        assert "--on-drift revert" not in problem
+        assert "--conflicts revert" not in problem
     assert api.get(new)["spec"]["metrics"] == [_cpu(90)]
 
 
@@ -310,9 +315,9 @@ def test_field_that_was_never_ours_is_not_reverted(stage: Stage, api: Api) -> No
     path = LIVE.format(stage.namespace, "a")
     added = {"data": {"more": "theirs"}}
     assert api("PATCH", f"{path}?fieldManager={ALICE}", added, content_type=MERGE)[0] == 200
-    story = stage.run(_map("a", key="v", more="ours"), on_drift=OnDrift.REVERT)
+    story = stage.run(_map("a", key="v", more="ours"), conflicts=Conflicts.REVERT)
     assert story.exit_code == 4
-    assert "--on-drift" not in story.problem("configmap/a")
+    assert "--conflicts revert" not in story.problem("configmap/a")
     assert api.get(path)["data"]["more"] == "theirs"
 
 
@@ -334,7 +339,11 @@ def test_refused_manifest_keeps_the_record(stage: Stage, kubectl: Kubectl, api: 
     assert told == {"deployment.apps/web": False, "configmap/a": True}
     # Drift is found beside a change of the manifest.
     fresh = stage.run(
-        deployment(), _map("a", key="3"), dry_run=DryRun.SERVER, diff=True, force_conflicts=True
+        deployment(),
+        _map("a", key="3"),
+        dry_run=DryRun.SERVER,
+        diff=True,
+        conflicts=Conflicts.FORCE,
     )
     (diff,) = (one for one in fresh.events if isinstance(one, ObjectDiff))
     assert (diff.drifted, [one.path for one in diff.drift]) == (True, ["/data/key"])

@@ -11,7 +11,7 @@ from applyprune.errors import OwnedByBundle, UsageError
 from applyprune.model.events import ObjectDone, ObjectStatus
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Adopt, DryRun, Mode
+from applyprune.model.options import Adopt, Conflicts, DryRun, Mode
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
@@ -42,7 +42,9 @@ def _create(stage: Stage, kubectl: Kubectl, name: str = "theirs", **metadata: An
 def _adopt(stage: Stage, kubectl: Kubectl) -> None:
     """Adopt the ConfigMap ``theirs`` into a set that creates ``a`` and ``b``."""
     _create(stage, kubectl)
-    assert stage.run(*map(config_map, ("theirs", "a", "b")), force_conflicts=True).exit_code == 0
+    assert (
+        stage.run(*map(config_map, ("theirs", "a", "b")), conflicts=Conflicts.FORCE).exit_code == 0
+    )
 
 
 def _recorded(stage: Stage, name: str = "theirs") -> Ownership:
@@ -65,7 +67,7 @@ def test_objects_of_controllers_and_left_alone_ones_do_not_become_owned(
     metadata = {"name": "kube-root-ca.crt", "labels": {"team": "a"}}
     root = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     bodies = [*map(config_map, ("theirs", "a", "b")), root]
-    assert stage.run(*bodies, force_conflicts=True).exit_code == 0
+    assert stage.run(*bodies, conflicts=Conflicts.FORCE).exit_code == 0
     kind = "application/merge-patch+json"
     patch = {"metadata": {"annotations": marked}}
     assert api("PATCH", f"{_path(stage)}?fieldManager=x", patch, content_type=kind)[0] == 200
@@ -131,7 +133,7 @@ def test_object_of_somebody_else_does_not_become_owned(
     """Neither the annotation nor the record says so; the others do become owned."""
     _create(stage, kubectl, "fine")
     _adopt(stage, kubectl)
-    stage.run(*map(config_map, ("theirs", "a", "b", "fine")), force_conflicts=True)
+    stage.run(*map(config_map, ("theirs", "a", "b", "fine")), conflicts=Conflicts.FORCE)
     where = ("-n", stage.namespace)
     words = _obstruct(stage, api, kubectl, obstacle)
     story = stage.own("configmap/theirs", "configmap/fine")
@@ -170,7 +172,7 @@ def _obstruct(stage: Stage, api: Api, kubectl: Kubectl, obstacle: str) -> str:
         return "it belongs to the Helm release web"
     if obstacle == "Flux":
         body = config_map("theirs", "v")
-        flux = ("--server-side", "--field-manager=kustomize-controller", "--force-conflicts")
+        flux = ("--server-side", "--field-manager=kustomize-controller", "--conflicts force")
         kubectl("apply", *flux, "-n", stage.namespace, "-f", "-", stdin=json.dumps(body))
         return "kustomize-controller applies it too"
     if obstacle == "terminating":
@@ -246,11 +248,11 @@ def test_object_is_adopted_as_owned(stage: Stage, api: Api, kubectl: Kubectl) ->
     """The plan says so, the digest depends on it, and a later prune deletes it."""
     _create(stage, kubectl)
     bodies = [*map(config_map, ("theirs", "a", "b"))]
-    options: dict[str, Any] = {"force_conflicts": True, "adopt_as": OWNED}
+    options: dict[str, Any] = {"conflicts": Conflicts.FORCE, "adopt_as": OWNED}
     planned = stage.run(*bodies, dry_run=DryRun.SERVER, **options).plan
     (step,) = [one for one in planned.applies if one.fate is Fate.ADOPT]
     assert step.reason == "adopted, as owned: a later prune deletes it"
-    plain = stage.run(*bodies, dry_run=DryRun.SERVER, force_conflicts=True).plan
+    plain = stage.run(*bodies, dry_run=DryRun.SERVER, conflicts=Conflicts.FORCE).plan
     assert planned.digest != plain.digest
     assert stage.run(*bodies, **options).exit_code == 0
     assert (_witness(api, stage), _recorded(stage)) == (True, OWNED)
@@ -285,7 +287,7 @@ def test_object_of_another_tool_is_not_adopted_as_owned(
     else:
         other = Stage(stage.kubeconfig, stage.namespace, name="other")
         other.run(config_map("theirs"))
-    options: dict[str, Any] = {"force_conflicts": True, "adopt_as": OWNED}
+    options: dict[str, Any] = {"conflicts": Conflicts.FORCE, "adopt_as": OWNED}
     story = stage.run(config_map("theirs"), config_map("a"), **options)
     refused = {"another set": "to another set", "Helm": "to the Helm release r"}.get(whose)
     if refused:
@@ -309,7 +311,7 @@ def test_object_that_is_kept_as_owned_is_called_so(
     _create(stage, kubectl, annotations=mark)
     place = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}}
     bodies = [place, *map(config_map, ("theirs", "a", "b"))]
-    options: dict[str, Any] = {"force_conflicts": True}
+    options: dict[str, Any] = {"conflicts": Conflicts.FORCE}
     if way == "own":
         assert stage.run(*bodies, **options).exit_code == 0
         story = stage.own()
@@ -334,7 +336,7 @@ def test_killed_adoption_as_owned_is_harmless(
     def applies(exchange: Exchange) -> bool:
         return exchange.method == "PATCH" and exchange.path.endswith("/configmaps/theirs")
 
-    call = ("apply", "web", "-f", folder, "--adopt-as", "owned", "--force-conflicts", "--yes")
+    call = ("apply", "web", "-f", folder, "--adopt-as", "owned", "--conflicts force", "--yes")
     kubeconfig = proxy.kubeconfig(tmp_path)
     kill_at_first(proxy, applies, Moment.AFTER, (*call, "-n", stage.namespace), kubeconfig)
     assert _witness(api, stage)

@@ -23,7 +23,7 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Adopt, StatusOptions
+from applyprune.model.options import Adopt, Conflicts, StatusOptions
 from applyprune.planning.applyset import PART_OF
 from tests.support.clocks import AGES, QuickClock
 from tests.support.objects import SECRET, SERVICE, config_map
@@ -318,7 +318,7 @@ def test_status_watch_reports_changes(stage: Stage, kubectl: Kubectl) -> None:
             lambda: kubectl("patch", "configmap/a", *here, "-p", '{"data":{"key":"w"}}'),
             lambda: kubectl("delete", "configmap/b", *here),
             lambda: other.run(
-                config_map("a"), config_map("b"), config_map("new"), force_conflicts=True
+                config_map("a"), config_map("b"), config_map("new"), conflicts=Conflicts.FORCE
             ),
         ]
         signs = [

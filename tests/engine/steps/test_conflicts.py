@@ -12,7 +12,7 @@ import pytest
 from applyprune.errors import InputError
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Adopt, DryRun
+from applyprune.model.options import Adopt, Conflicts, DryRun
 from applyprune.output.json import event_data
 from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE, ARGO
@@ -324,7 +324,7 @@ def test_contended_object_is_skipped_on_request(stage: Stage, api: Api) -> None:
     path = _path(stage, "a", "configmaps")
     _merge(api, path, {"data": {"key": "theirs"}})
     before = api.get(path)
-    story = stage.run(one("ours", "new"), config_map("b"), force_conflicts=True)
+    story = stage.run(one("ours", "new"), config_map("b"), conflicts=Conflicts.FORCE)
     assert story.outcomes == {
         "configmap/a": Outcome.SKIPPED,
         "configmap/b": Outcome.CREATED,
@@ -383,7 +383,7 @@ def test_force_leaves_an_object_of_another_set_alone(
     path = _path(stage, "a", "configmaps")
     marks = {CONFLICTS: "force"} if by_annotation else {}
     ours = config_map("a", "ours", annotations=marks)
-    options = {} if by_annotation else {"force_conflicts": True}
+    options = {} if by_annotation else {"conflicts": Conflicts.FORCE}
     before = api.get(path)
     refused = stage.run(ours, config_map("b"), **options)
     assert "belongs to another set" in refused.problem("configmap/a")

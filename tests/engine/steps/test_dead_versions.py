@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.model.events import ObjectDiff, ObjectDone
 from applyprune.model.fate import Outcome
-from applyprune.model.options import DryRun
+from applyprune.model.options import Conflicts, DryRun
 from tests.support.objects import config_map, crd, crd_name
 
 if TYPE_CHECKING:
@@ -71,13 +71,13 @@ def test_change_after_a_version_was_dropped(crd_stage: Stage, crds: Api, by_the_
         versions = {"spec": {"versions": last["spec"]["versions"]}}
         _patch(crds, path, versions, f"?fieldManager={crd_stage.target.manager}")
     given = (last, _resource(kind, "v1", "3"))
-    dry = crd_stage.run(*given, dry_run=DryRun.SERVER, diff=True, force_conflicts=True)
+    dry = crd_stage.run(*given, dry_run=DryRun.SERVER, diff=True, conflicts=Conflicts.FORCE)
     done = [one for one in dry.events if isinstance(one, ObjectDone)]
     assert [str(one.problem) for one in done if one.problem] == []
     (shown,) = (one for one in dry.events if isinstance(one, ObjectDiff) and one.ref.kind == kind)
     assert (shown.after or {})["spec"] == {"value": "3"}
     name = f"{kind.lower()}.x.example.com/f"
-    story = crd_stage.run(*given, force_conflicts=True)
+    story = crd_stage.run(*given, conflicts=Conflicts.FORCE)
     assert story.outcomes[name] is Outcome.UPDATED
     found = crds.get(new)
     assert (found["spec"], found["status"]) == ({"value": "3"}, {"phase": "Up"})

@@ -19,7 +19,7 @@ from applyprune.cluster.requests import live_object
 from applyprune.model.events import ObjectDiff
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.live import CONFIG_MAPS
-from applyprune.model.options import Adopt, DryRun
+from applyprune.model.options import Adopt, Conflicts, DryRun
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.conflicts import drifted_from_record, recorded_drift
 from tests.support.actors import ALICE
@@ -110,7 +110,7 @@ def test_diff_masks_a_secret_everywhere(stage: Stage, kubectl: Kubectl) -> None:
     names = ("-n", stage.namespace, "secret", "s")
     kubectl("annotate", *names, f"copied={values[0]}")
     kubectl("patch", *names, "-p", f'{{"stringData":{{"a":"{values[2]}"}}}}')
-    for options in ({}, {"force_conflicts": True}):
+    for options in ({}, {"conflicts": Conflicts.FORCE}):
         story = compare(stage, secret(a=values[0], b=values[3]), **options)
         texts = str([(one, getattr(one, "before", 0), getattr(one, "after", 0))
                      for one in story.events])  # fmt: skip
@@ -185,7 +185,7 @@ def test_diff_separates_drift_from_a_new_manifest_and_names_its_author(
     _merge(api, stage, "b", {"data": {"more": "x"}}, ALICE)
     api("DELETE", f"/api/v1/namespaces/{stage.namespace}/configmaps/c")
     story = compare(
-        stage, config_map("a"), config_map("b", "new"), config_map("c"), force_conflicts=True
+        stage, config_map("a"), config_map("b", "new"), config_map("c"), conflicts=Conflicts.FORCE
     )
     found = compared(story)
     (drift,) = found["configmap/a"].drift

@@ -11,7 +11,7 @@ import pytest
 
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
-from applyprune.model.options import DryRun, OnDrift
+from applyprune.model.options import Conflicts, DryRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,7 +111,7 @@ def test_field_that_excludes_ours_is_a_conflict_with_its_manager(
     changed["metadata"]["labels"] = {"new": "label"}
     ways: tuple[tuple[Body, dict[str, Any]], ...] = (
         (changed, {"recreate": True}),
-        (changed, {"recreate": True, "force_conflicts": True}),
+        (changed, {"recreate": True, "conflicts": Conflicts.FORCE}),
         (changed, {"recreate": True, "check": True}),
         (changed, {"recreate": True, "dry_run": DryRun.SERVER}),
     )
@@ -120,9 +120,9 @@ def test_field_that_excludes_ours_is_a_conflict_with_its_manager(
         told = story.problem(ref)
         assert story.outcomes == {ref: Outcome.FAILED}, (options, told)
         assert "kubectl-patch" in told, (options, told)
-        if name == "limits" and "force_conflicts" not in options:
+        if name == "limits" and "conflicts" not in options:
             # The request too is the other manager's now: that conflict comes first.
-            assert "--force-conflicts" in told, (options, told)
+            assert "--conflicts force" in told, (options, told)
             continue
         assert "--take-over kubectl-patch" in told, (options, told)
         assert field in told, (options, told)
@@ -147,13 +147,13 @@ def test_drift_that_excludes_ours_is_set_back(
     kubectl("patch", target, "-n", stage.namespace, "--type=json", "-p", json.dumps(patch))
     drifted = api.get(path)["spec"]
     assert drifted != before["spec"]
-    planned = stage.run(body, wait=False, on_drift=OnDrift.REVERT, dry_run=DryRun.SERVER)
+    planned = stage.run(body, wait=False, conflicts=Conflicts.REVERT, dry_run=DryRun.SERVER)
     assert planned.outcomes == {ref: Outcome.UPDATED}, planned.problem(ref)
     (step,) = planned.plan.applies
     assert any(field.split("[")[-1].split(".")[0] in pointer for pointer, _ in step.reverts)
     assert {who for _, who in step.reverts} == {"kubectl-patch"}
     assert api.get(path)["spec"] == drifted
-    story = stage.run(body, wait=False, on_drift=OnDrift.REVERT, check=check)
+    story = stage.run(body, wait=False, conflicts=Conflicts.REVERT, check=check)
     assert story.outcomes == {ref: Outcome.UPDATED}, story.events
     (done,) = (one for one in story.events if isinstance(one, ObjectDone))
     assert "that kubectl-patch had changed" in done.reason
@@ -176,7 +176,7 @@ def test_field_that_another_applier_has_put_there_is_not_set_back(
     kubectl(*apply, stdin=json.dumps(theirs))
     live = api.get(_path(stage, "deployment.apps/shop"))["spec"]
     for check in (True, False):
-        story = stage.run(PROBE, wait=False, on_drift=OnDrift.REVERT, check=check)
+        story = stage.run(PROBE, wait=False, conflicts=Conflicts.REVERT, check=check)
         assert story.outcomes == {"deployment.apps/shop": Outcome.FAILED}
         assert "--take-over team" in story.problem("deployment.apps/shop")
     assert api.get(_path(stage, "deployment.apps/shop"))["spec"] == live
@@ -234,7 +234,12 @@ def test_conversion_that_another_manager_keeps_is_a_conflict_with_it(
         content_type="application/merge-patch+json",
     )
     assert status == 200, reply
-    for options in ({}, {"recreate": True}, {"force_conflicts": True}, {"dry_run": DryRun.SERVER}):
+    for options in (
+        {},
+        {"recreate": True},
+        {"conflicts": Conflicts.FORCE},
+        {"dry_run": DryRun.SERVER},
+    ):
         told = crd_stage.run(body, wait=False, **options).problem(
             f"customresourcedefinition.apiextensions.k8s.io/convs.{group}"
         )

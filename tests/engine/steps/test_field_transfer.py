@@ -10,7 +10,7 @@ import pytest
 
 from applyprune.model.events import ObjectDiff
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Adopt, DryRun, Mode
+from applyprune.model.options import Adopt, Conflicts, DryRun, Mode
 from applyprune.planning.applyset import LAST_APPLIED, OWNED_BY
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.forged import forge
@@ -86,7 +86,7 @@ def test_adoption_keeps_fields_that_nobody_declared(
     """Over three applies, until its manager is named."""
     _make(kubectl, stage, how)
     for key in "vww":
-        assert stage.run(_body(key=key), force_conflicts=True).exit_code == 0
+        assert stage.run(_body(key=key), conflicts=Conflicts.FORCE).exit_code == 0
         assert api.get(_path(stage, "old"))["data"] == {"key": key, "stale": "1"}
 
 
@@ -187,7 +187,7 @@ def test_forged_fields_take_no_finalizer(stage: Stage, api: Api, kubectl: Kubect
     }
     forge(stage, "old", owned_fields=json.dumps(fields))
     _clear(kubectl, stage, "configmap/old")
-    assert stage.run(_body(key="w"), force_conflicts=True).exit_code == 0
+    assert stage.run(_body(key="w"), conflicts=Conflicts.FORCE).exit_code == 0
     assert api.get(_path(stage, "old"))["metadata"]["finalizers"] == ["example.com/theirs"]
     kubectl("patch", *where, "-p", '{"metadata":{"finalizers":null}}')
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.fate import Outcome
-from applyprune.model.options import DryRun, Mode
+from applyprune.model.options import Conflicts, DryRun, Mode
 from tests.support.objects import DEPLOYMENT, SERVICE, config_map
 from tests.support.stage import Stage
 
@@ -262,7 +262,7 @@ def test_adopted_object_is_explained_too(stage: Stage, kubectl: Kubectl) -> None
     kubectl("create", "-n", stage.namespace, "-f", "-", stdin=json.dumps(_job("migrate:1")))
     # What is forced is the version that was evaluated: the Job's controller must be done with it.
     kubectl("wait", "-n", stage.namespace, "job/migrate", "--for=condition=Complete")
-    story = stage.run(_job("migrate:2"), wait=False, force_conflicts=True)
+    story = stage.run(_job("migrate:2"), wait=False, conflicts=Conflicts.FORCE)
     problem = story.problem("job.batch/migrate")
     assert "containers[0].image: migrate:1 → migrate:2 cannot be changed in place" in problem
     assert "It cannot be recreated: it was adopted, not created, by this set" in problem

@@ -9,7 +9,7 @@ import pytest
 from applyprune.model.events import Planned
 from applyprune.model.fate import Outcome
 from applyprune.model.fieldset import FieldWriter
-from applyprune.model.options import OnDrift
+from applyprune.model.options import Conflicts
 from tests.support.api import writes
 from tests.support.objects import DEPLOYMENT, config_map
 
@@ -50,7 +50,7 @@ def test_kept_drift_is_left_until_the_manifest_changes(
     before = stage.inventory().entries
     audit.restart()
     for _ in range(2):
-        story = stage.run(*first, on_drift=OnDrift.KEEP)
+        story = stage.run(*first, keep_drift=True)
         assert (story.exit_code, stage.inventory().entries) == (0, before)
     assert writes(audit) == []
     drift = step(story, "configmap/a").drift
@@ -62,7 +62,7 @@ def test_kept_drift_is_left_until_the_manifest_changes(
     assert step(story, "configmap/c").drift == ()
     # What has changed is applied as a whole, and created again.
     later = [config_map("a", "3", labels={"team": "x"}), config_map("b", "new"), config_map("c")]
-    story = stage.run(*later, on_drift=OnDrift.KEEP)
+    story = stage.run(*later, keep_drift=True)
     assert story.outcomes == {
         "configmap/a": Outcome.UPDATED,
         "configmap/b": Outcome.CREATED,
@@ -76,7 +76,7 @@ def test_left_object_is_waited_for_only_if_it_exists(stage: Stage, api: Api) -> 
     """A wait for what somebody has deleted would never end."""
     stage.run(config_map("a"), config_map("b"))
     assert api("DELETE", path(stage, "a"))[0] == 200
-    story = stage.run(config_map("a"), config_map("b"), on_drift=OnDrift.KEEP, wait=True)
+    story = stage.run(config_map("a"), config_map("b"), keep_drift=True, wait=True)
     assert (story.exit_code, story.outcomes["configmap/a"]) == (0, Outcome.SKIPPED)
 
 
@@ -85,11 +85,11 @@ def test_secret_with_other_values_is_applied_although_drift_is_kept(stage: Stage
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
     stage.run({**secret, "data": {"a": "YQ==", "b": "Yg=="}})
     changed(api, path(stage, "s", "secrets"), {"data": {"a": "dGhlaXJz"}})
-    story = stage.run({**secret, "data": {"a": "YQ==", "b": "Yg=="}}, on_drift=OnDrift.KEEP)
+    story = stage.run({**secret, "data": {"a": "YQ==", "b": "Yg=="}}, keep_drift=True)
     assert api.get(path(stage, "s", "secrets"))["data"]["a"] == "dGhlaXJz"
     (drift,) = step(story, "secret/s").drift
     assert (drift.path, drift.wanted, drift.found) == ("/data/a", "(secret)", "(secret)")
-    stage.run({**secret, "data": {"a": "YQ==", "b": "Yw=="}}, on_drift=OnDrift.KEEP)
+    stage.run({**secret, "data": {"a": "YQ==", "b": "Yw=="}}, keep_drift=True)
     assert api.get(path(stage, "s", "secrets"))["data"] == {"a": "YQ==", "b": "Yw=="}
 
 
@@ -104,7 +104,7 @@ def test_contended_object_is_left_alone_and_stays_listed(
     for name in ("a", "b"):
         changed(api, path(stage, name), {"data": {"key": "2"}})
     contended = FieldWriter("configmap/a", stage.namespace, "/data/key", writer)
-    story = stage.run(*bodies, on_drift=OnDrift.REVERT, contended=frozenset({contended}))
+    story = stage.run(*bodies, conflicts=Conflicts.REVERT, contended=frozenset({contended}))
     is_left = writer == "opponent"
     assert story.exit_code == 0
     assert api.get(path(stage, "a"))["data"]["key"] == ("2" if is_left else "1")
@@ -115,7 +115,7 @@ def test_contended_object_is_left_alone_and_stays_listed(
         assert stage.inventory().entries[ref] == before[ref]
         assert story.outcomes["configmap/a"] is Outcome.SKIPPED
     # It is set back as soon as nobody is named.
-    story = stage.run(*bodies, on_drift=OnDrift.REVERT)
+    story = stage.run(*bodies, conflicts=Conflicts.REVERT)
     assert api.get(path(stage, "a"))["data"]["key"] == "1"
 
 
@@ -124,7 +124,7 @@ def test_contended_deletion_is_left(stage: Stage, api: Api) -> None:
     stage.run(config_map("a"), config_map("b"))
     assert api("DELETE", path(stage, "a"))[0] == 200
     gone = FieldWriter("configmap/a", stage.namespace, "", "")
-    options: dict[str, Any] = {"on_drift": OnDrift.REVERT}
+    options: dict[str, Any] = {"conflicts": Conflicts.REVERT}
     stage.run(config_map("a"), config_map("b"), contended=frozenset({gone}), **options)
     assert not api.exists(path(stage, "a"))
     story = stage.run(config_map("a"), config_map("b"), **options)
@@ -138,10 +138,12 @@ def test_drift_alone_recreates_nothing(stage: Stage, api: Api) -> None:
     changed(api, path(stage, "a"), {"data": {"key": "2"}, "immutable": True})
     before = api.get(path(stage, "a"))
     for check in (True, False):
-        story = stage.run(config_map("a", "1"), on_drift=OnDrift.REVERT, recreate=True, check=check)
+        story = stage.run(
+            config_map("a", "1"), conflicts=Conflicts.REVERT, recreate=True, check=check
+        )
         assert "setting back drift deletes nothing" in story.problem("configmap/a")
     assert api.get(path(stage, "a")) == before
-    story = stage.run(config_map("a", "3"), on_drift=OnDrift.REVERT, recreate=True)
+    story = stage.run(config_map("a", "3"), conflicts=Conflicts.REVERT, recreate=True)
     assert story.outcomes == {"configmap/a": Outcome.FAILED}
     assert "opponent owns the field too" in story.problem("configmap/a")
 
@@ -165,7 +167,7 @@ def test_order_of_a_list_is_drift_without_a_manager(stage: Stage, api: Api) -> N
     flipped = list(reversed(api.get(where)["spec"]["template"]["spec"]["containers"]))
     change = [{"op": "replace", "path": order, "value": flipped}]
     assert api("PATCH", where, change, content_type="application/json-patch+json")[0] == 200
-    story = stage.run(body, on_drift=OnDrift.KEEP)
+    story = stage.run(body, keep_drift=True)
     assert [(one.path, one.manager) for one in step(story, "deployment.apps/web").drift] == [
         (order, "")
     ]

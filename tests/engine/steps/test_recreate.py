@@ -13,7 +13,7 @@ import pytest
 from applyprune.errors import InputError
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import DryRun
+from applyprune.model.options import Conflicts, DryRun
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.support.input_files import write_input
@@ -188,7 +188,7 @@ def test_foreign_object_is_not_recreated(
         patch = json.dumps({"metadata": {"ownerReferences": [reference]}})
         kubectl("patch", "configmap/fixed", "-n", stage.namespace, "--type=merge", "-p", patch)
     uid = api.get(f"{path}/fixed")["metadata"]["uid"]
-    story = stage.run(after, config_map("a"), recreate=True, force_conflicts=True)
+    story = stage.run(after, config_map("a"), recreate=True, conflicts=Conflicts.FORCE)
     assert story.outcomes["configmap/fixed"] is Outcome.FAILED
     assert "It cannot be recreated" in story.problem("configmap/fixed")
     assert api.get(f"{path}/fixed")["metadata"]["uid"] == uid

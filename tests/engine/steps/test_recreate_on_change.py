@@ -10,6 +10,7 @@ import pytest
 
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
+from applyprune.model.options import Conflicts
 from applyprune.planning.applyset import MANIFEST_DIGEST
 from tests.support.forged import edit_entry
 from tests.support.objects import DEPLOYMENT, config_map
@@ -65,7 +66,7 @@ def test_edited_inventory_recreates_nothing(stage: Stage, api: Api) -> None:
     patch = {"metadata": {"annotations": {MANIFEST_DIGEST: "0" * 32}}}
     kind = "application/merge-patch+json"
     assert api("PATCH", f"{path}?fieldManager=alice", patch, content_type=kind)[0] == 200
-    told = stage.run(body, force_conflicts=True).outcomes
+    told = stage.run(body, conflicts=Conflicts.FORCE).outcomes
     assert told == {"configmap/c": Outcome.UPDATED}
     assert api.get(path)["metadata"]["uid"] == before["uid"]
     # The manifest can be copied from the live object, and its change still counts.

@@ -10,7 +10,7 @@ import pytest
 
 from applyprune.model.events import ObjectDiff
 from applyprune.model.fate import Outcome
-from applyprune.model.options import DryRun, OnDrift
+from applyprune.model.options import Conflicts, DryRun
 from tests.support.command import applyprune
 from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import DEPLOYMENT, SERVICE, config_map, text
@@ -155,7 +155,7 @@ def test_null_over_a_field_of_another_manager_is_a_conflict(stage: Stage, api: A
     stage.run(*OLD[:1])
     path = _path(stage, "a", "configmaps")
     _patch(api, path, {"data": {"nobodys": "1", "key": "edited"}})
-    assert stage.run(*NEW[:1], on_drift=OnDrift.REVERT).exit_code == 4
+    assert stage.run(*NEW[:1], conflicts=Conflicts.REVERT).exit_code == 4
     assert api.get(path)["data"]["nobodys"] == "1"
     _patch(api, path, {"data": {"key": "v"}})
     story = stage.run(*NEW[:1])
@@ -167,7 +167,7 @@ def test_null_over_a_field_of_another_manager_is_a_conflict(stage: Stage, api: A
     story = stage.run(whole)
     assert story.exit_code == 4
     assert ".binaryData.blob" in story.problem("configmap/a")
-    assert stage.run({**NEW[0], "binaryData": None}, force_conflicts=True).exit_code == 0
+    assert stage.run({**NEW[0], "binaryData": None}, conflicts=Conflicts.FORCE).exit_code == 0
     found = api.get(path)
     assert (found["data"], "binaryData" in found) == ({"key": "v"}, False)
 
@@ -249,7 +249,7 @@ def test_null_that_is_added_alone_conflicts_with_an_owner(stage: Stage, api: Api
         story = stage.run(new)
         assert (story.exit_code, api.get(path)["data"]["theirs"]) == (4, "1")
         assert ".data.theirs" in story.problem("configmap/a")
-        assert stage.run(new, force_conflicts=True).outcomes["configmap/a"] is Outcome.UPDATED
+        assert stage.run(new, conflicts=Conflicts.FORCE).outcomes["configmap/a"] is Outcome.UPDATED
         assert api.get(path)["data"] == {"key": "v"}
         assert stage.run(new).outcomes["configmap/a"] is Outcome.UNCHANGED
     # About the status, null says nothing.
@@ -285,7 +285,7 @@ def test_null_in_an_item_with_other_keys_conflicts_with_an_owner(stage: Stage, a
         assert story.exit_code == 4, options
         assert "appProtocol" in story.problem("service/web")
     assert api.get(path)["spec"]["ports"][0]["appProtocol"] == "https"
-    assert stage.run(service, force_conflicts=True).exit_code == 0
+    assert stage.run(service, conflicts=Conflicts.FORCE).exit_code == 0
     (found,) = api.get(path)["spec"]["ports"]
     assert "appProtocol" not in found
     assert set(stage.run(service).outcomes.values()) == {Outcome.UNCHANGED}
@@ -349,7 +349,7 @@ def test_null_never_removes_what_is_left_to_others(stage: Stage, api: Api, left_
         scalers = f"/apis/autoscaling/v2/namespaces/{stage.namespace}/horizontalpodautoscalers"
         assert api("POST", scalers, _scaler())[0] == 201
     for forced in (False, True):
-        options["force_conflicts"] = forced
+        options["conflicts"] = Conflicts.FORCE if forced else Conflicts.FAIL
         assert stage.run(new, *others, **options).exit_code == 0
         assert api.get(path)["spec"]["replicas"] == 4
     again = stage.run(new, *others, **options)
@@ -357,6 +357,6 @@ def test_null_never_removes_what_is_left_to_others(stage: Stage, api: Api, left_
     _patch(api, path, {"spec": {"replicas": 3}})
     new["metadata"]["labels"] = {"x": "z"}
     for forced in (False, True):
-        options["force_conflicts"] = forced
+        options["conflicts"] = Conflicts.FORCE if forced else Conflicts.FAIL
         assert stage.run(new, *others, **options).exit_code == 0
         assert api.get(path)["spec"]["replicas"] == 3

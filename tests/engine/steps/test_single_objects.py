@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
-from applyprune.model.options import OnDrift
+from applyprune.model.options import Conflicts
 from applyprune.planning.recovery import WholeSetNeeded
 from tests.support.api import writes
 from tests.support.objects import config_map
@@ -36,7 +36,7 @@ def changed(stage: Stage, api: Api, name: str, **body: Any) -> None:
 def options(stage: Stage, *names: str) -> dict[str, Any]:
     """Return the options of a run that corrects these ConfigMaps alone."""
     refs = frozenset(Ref("", "ConfigMap", stage.namespace, name) for name in names)
-    return {"on_drift": OnDrift.REVERT, "corrects": refs}
+    return {"conflicts": Conflicts.REVERT, "corrects": refs}
 
 
 def test_drift_of_one_object_costs_requests_about_it_only(

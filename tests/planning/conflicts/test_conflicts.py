@@ -11,7 +11,7 @@ import pytest
 
 from applyprune.errors import Conflict, Invalid
 from applyprune.model.fate import Fate
-from applyprune.model.options import Adopt, Options
+from applyprune.model.options import Adopt, Conflicts, Options
 from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from applyprune.planning.conflicts import (
@@ -233,7 +233,7 @@ def test_hint_names_the_options() -> None:
     pointers = '/spec/replicas,/spec/template/spec/containers[name="c"]/image'
     assert f"    applyprune.dev/ignore-fields: {pointers}\n" in hint
     assert "applyprune.dev/conflicts: skip" in hint
-    assert "--force-conflicts, or only for this object applyprune.dev/conflicts: force" in hint
+    assert "--conflicts force, or only for this object applyprune.dev/conflicts: force" in hint
     assert "--adopt=all" not in hint
     taken = conflict(cause(IMAGE, SHOP.manager))
     assert "--adopt=all" in explain_conflict(taken, DEPLOYMENT, None, (), NOW, reverts=False).hint
@@ -246,7 +246,7 @@ def test_hint_leaves_nothing_to_others_that_the_set_must_own() -> None:
     alone = explain_conflict(conflict(label), one, None, (), NOW, reverts=False).hint
     assert "applyprune.dev/ignore-fields" not in alone
     assert "remove it from the manifest" not in alone
-    assert "--force-conflicts" in alone
+    assert "--conflicts force" in alone
     both = conflict(label, cause(".data.k", "x"))
     hint = explain_conflict(both, one, None, (), NOW, reverts=False).hint
     assert "    applyprune.dev/ignore-fields: /data/k\n" in hint
@@ -298,11 +298,14 @@ def test_autoscalers_that_could_not_be_read_may_be_there() -> None:
         scalers is None: str(explain_conflict(error, DEPLOYMENT, None, scalers, NOW, reverts=True))
         for scalers in ((), None)
     }
-    assert ("one may rewrite the field" in told[True], "--on-drift revert" in told[True]) == (
+    assert ("one may rewrite the field" in told[True], "--conflicts revert" in told[True]) == (
         True,
         False,
     )
-    assert ("no controller will rewrite it" in told[False], "--on-drift revert" in told[False]) == (
+    assert (
+        "no controller will rewrite it" in told[False],
+        "--conflicts revert" in told[False],
+    ) == (
         True,
         True,
     )
@@ -335,7 +338,7 @@ def test_skip_is_decided() -> None:
 
 OURS = live(DEPLOYMENT.ref)
 UNLABELLED = live(DEPLOYMENT.ref, label="", entries=[entry(SHOP.manager)])
-FORCED = options_of(force_conflicts=True)
+FORCED = options_of(conflicts=Conflicts.FORCE)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from applyprune.model.inventory import Ownership
 from applyprune.model.options import (
     Adopt,
     ApplyOptions,
+    Conflicts,
     HelmHooks,
-    OnDrift,
     Options,
     Propagation,
     PruneOptions,
@@ -31,9 +31,9 @@ LIFT_A_GUARD = {
 """They allow a plan, and do not change what it does."""
 OTHERS: dict[str, tuple[Any, str, str]] = {
     "adopt": (Adopt.ALL, "--adopt=unowned", "--adopt=all"),
-    "on_drift": (OnDrift.REVERT, "--on-drift=fail", "--on-drift=revert"),
+    "conflicts": (Conflicts.REVERT, "--conflicts=fail", "--conflicts=revert"),
+    "keep_drift": (True, "no --keep-drift", "--keep-drift"),
     "adopt_as": (Ownership.OWNED, "--adopt-as=adopted", "--adopt-as=owned"),
-    "force_conflicts": (True, "no --force-conflicts", "--force-conflicts"),
     "take_over": (
         frozenset({"b", "a"}),
         "no --take-over",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.options import Adopt
+from applyprune.model.options import Adopt, Conflicts
 from applyprune.model.plan import OnConflict
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.ownership import confirmed_takings
@@ -45,7 +45,7 @@ def there(*entries: dict[str, Any], label: str = TARGET.id, data: Any = None) ->
     return live(ONE.ref, label=label, entries=list(entries), full=full)
 
 
-FORCE = {"force_conflicts": True}
+FORCE = {"conflicts": Conflicts.FORCE}
 NOT_OURS: dict[str, tuple[LiveObject, dict[str, Any], tuple[str, ...]]] = {
     "a tool's": (there(owns("kubectl-create"), label=""), {}, ("kubectl-create",)),
     "several tools'": (

@@ -99,7 +99,7 @@ ELSEWHERE: dict[str, Attack] = {
         core("configmaps", "by-manifest"), stolen("by-manifest")
     ),
     "namespace: of an existing object": Attack(
-        manifests=(stolen("settings"),), spec={"forceConflicts": True, "adopt": "all"},
+        manifests=(stolen("settings"),), spec={"conflicts": "force", "adopt": "all"},
         says="forbidden",
     ),
     "namespace: of an existing object, as owned": Attack(
@@ -153,7 +153,7 @@ ELSEWHERE: dict[str, Attack] = {
         manifests=(
             body("v1", "Secret", "bank", VICTIM, type="Opaque", stringData={"password": "guess"}),
         ),
-        spec={"forceConflicts": True},
+        spec={"conflicts": "force"},
         says="forbidden",
     ),
     "elsewhere: a Bundle of the victim's namespace": _outside(
@@ -162,11 +162,11 @@ ELSEWHERE: dict[str, Attack] = {
     ),
     "elsewhere: the victim's own Bundle": Attack(
         manifests=(_bundle("web", VICTIM, serviceAccountName=DEPLOYER),),
-        spec={"forceConflicts": True, "adopt": "all"},
+        spec={"conflicts": "force", "adopt": "all"},
         says="forbidden",
     ),
     "elsewhere: the victim's inventory": Attack(
-        manifests=(stolen("applyprune-web"),), spec={"forceConflicts": True, "adopt": "all"},
+        manifests=(stolen("applyprune-web"),), spec={"conflicts": "force", "adopt": "all"},
         says="forbidden",
     ),
     "elsewhere: the controller's Lease": Attack(
@@ -176,12 +176,12 @@ ELSEWHERE: dict[str, Attack] = {
                 spec={"holderIdentity": TENANT, "leaseDurationSeconds": 3600},
             ),
         ),
-        spec={"forceConflicts": True, "adopt": "all"},
+        spec={"conflicts": "force", "adopt": "all"},
         says="forbidden",
     ),
     "elsewhere: the controller's account": Attack(
         manifests=(body("v1", "ServiceAccount", "applyprune-controller", _SYSTEM),),
-        spec={"forceConflicts": True, "adopt": "all"},
+        spec={"conflicts": "force", "adopt": "all"},
         says="forbidden",
     ),
     "elsewhere: an Event about the victim": _outside(
@@ -203,7 +203,7 @@ ELSEWHERE: dict[str, Attack] = {
     ),
     "everywhere: the CRD of Bundles": Attack(
         manifests=(_definition("applyprune.dev", "bundles"),),
-        spec={"forceConflicts": True, "adopt": "all"}, says="forbidden",
+        spec={"conflicts": "force", "adopt": "all"}, says="forbidden",
     ),
     "everywhere: a CRD of the same group": _outside(
         f"{_DEFINITIONS}/approvals.applyprune.dev", _definition("applyprune.dev", "approvals")

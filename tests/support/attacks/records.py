@@ -260,14 +260,14 @@ RECORDS: dict[str, Attack] = {
     ),
     "manifest: the inventory of another Bundle": Attack(
         manifests=(config_map("applyprune-stepping-stone"),),
-        spec={"adopt": "all", "forceConflicts": True},
+        spec={"adopt": "all", "conflicts": "force"},
         says="is the inventory of a set",
     ),
     "manifest: the own Bundle": Attack(
         inline=_own_bundle("manifest-the-own-bundle"), spec={"adopt": "all"}, says="*", deletes=True
     ),
     "manifest: an object of another Bundle": Attack(
-        manifests=(config_map("stone", "stolen"),), spec={"forceConflicts": True},
+        manifests=(config_map("stone", "stolen"),), spec={"conflicts": "force"},
         says="belongs to another set",
     ),
     "status: another inventory": _forged(

@@ -174,7 +174,7 @@ SOURCES: dict[str, Attack] = {
         manifests=(
             body("v1", "Secret", "own", TENANT, type="example.com/x", stringData={"key": "guess"}),
         ),
-        spec={"serviceAccountName": WEAK, "forceConflicts": True, "adopt": "all"},
+        spec={"serviceAccountName": WEAK, "conflicts": "force", "adopt": "all"},
         says="forbidden",
     ),
     "oracle: a workload of the victim's Secret": Attack(

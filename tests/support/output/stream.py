@@ -82,7 +82,7 @@ _CONFLICT = Problem(
     "deployment.apps/web in namespace home: .spec.replicas is owned by hpa",
     str(_PLACE),
     EVIL,
-    "Say --force-conflicts: 100%, or leave it.",
+    "Say --conflicts force: 100%, or leave it.",
     4,
     _PLACE,
     ("spec", "containers", 0, "image"),
