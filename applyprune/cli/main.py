@@ -256,9 +256,13 @@ class SuggestingGroup(click.Group):
         """Return the verb of the first argument; raise UsageError for an unknown verb."""
         verb = args[0]
         if not ctx.resilient_parsing and self.get_command(ctx, verb) is None and verb[:1] != "-":
+            from applyprune.cli.answers import answer
+            from applyprune.errors import UsageError
             from applyprune.planning.names import did_you_mean
 
             verbs = self.list_commands(ctx)
+            if ctx.parent is None and (instead := answer(verb)):  # a group has its own verbs
+                raise UsageError(f"no such command {verb!r}", hint=instead)
             hint = did_you_mean(verb, verbs) or f"The commands are {', '.join(verbs)}."
             ctx.fail(f"No such command {verb!r}. {hint}")
         return super().resolve_command(ctx, args)

@@ -242,9 +242,9 @@ def _ready_rule(text: str) -> tuple[str, str]:
         raise UsageError(f"invalid rule --ready-when {text!r}", hint=f"It {error}") from None
 
 
-def is_given(option: str) -> bool:
+def is_given(option: str, ctx: click.Context | None = None) -> bool:
     """Return whether the command line itself gives an option."""
-    source = click.get_current_context().get_parameter_source(option)
+    source = (ctx or click.get_current_context()).get_parameter_source(option)
     return source is ParameterSource.COMMANDLINE
 
 
@@ -775,7 +775,7 @@ CLUSTER = (
         type=CONTEXT_NAME,
         metavar="NAME",
         callback=not_empty,
-        help="The kubeconfig context to use.",
+        help="The kubeconfig context to use.  [env: APPLYPRUNE_CONTEXT]",
     ),
     Option(
         "-n",
@@ -787,7 +787,8 @@ CLUSTER = (
         type=NAMESPACE_NAME,
         metavar="NS",
         callback=namespace_name,
-        help="Namespace of the inventory, and of manifests without one; default: the context's.",
+        help="Namespace of the inventory, and of manifests without one.  [env: "
+        "APPLYPRUNE_NAMESPACE; default: the context's]",
     ),
 )
 """Which cluster, and which namespace of it."""
@@ -809,7 +810,7 @@ OUTPUT = (
         heading="Output",
         sets="reporting.quiet",
         is_flag=True,
-        help="Only print errors.",
+        help="Print errors only, unless -o names a format.",
     ),
     Option(
         "-v",
@@ -855,6 +856,8 @@ KEYS = Keys(
 class Command(click.Command):
     """A command whose help lists its options under HEADINGS, and whose options complete."""
 
+    allow_extra_args = True  # to say what is meant by them; none is taken
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; for a completion drop a last option that still needs its value.
 
@@ -872,7 +875,7 @@ class Command(click.Command):
         }
         end = args.index("--") if "--" in args else len(args)
         try:
-            return super().parse_args(
+            left = super().parse_args(
                 ctx, [*(bare.get(arg, arg) for arg in args[:end]), *args[end:]]
             )
         except click.NoSuchOption as error:
@@ -881,10 +884,30 @@ class Command(click.Command):
             if not (instead := answer(error.option_name)):
                 raise
             raise UsageError(f"no such option {error.option_name}", hint=instead) from None
+        if not ctx.resilient_parsing:
+            self._refuse_arguments(ctx)
+        return left
+
+    def _refuse_arguments(self, ctx: click.Context) -> None:
+        """Raise UsageError for arguments that are too many, or manifests without -f."""
+        extra = list(map(str, ctx.args))
+        if "kustomize" in ctx.params:
+            from applyprune.cli.answers import refuse_arguments
+
+            name = ctx.params.get("name")
+            words = [name if name and is_given("name", ctx) else "", *extra]
+            refuse_arguments(ctx.command_path, words, ctx.params.get("paths", ()))
+        if extra:
+            words = "argument" if len(extra) == 1 else "arguments"
+            ctx.fail(f"Got unexpected extra {words} ({' '.join(extra)})")
 
     def _wants_value(self, ctx: click.Context, arg: str) -> bool:
         options = (param for param in self.get_params(ctx) if isinstance(param, click.Option))
         return any(arg in option.opts and not option.is_flag for option in options)
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the same in every context: click keeps the option that the first one has made."""
+        return ["-h", "--help"]
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters, and --help-all where --help leaves some out."""
@@ -964,10 +987,6 @@ class CommandGroup(SuggestingGroup):
             )
 
 
-# The same in every context: click keeps the option for help that the first one has made.
-_SETTINGS = {"help_option_names": ["-h", "--help"]}
-
-
 def command(
     *parts: click.Parameter | Sequence[click.Parameter],
     name: str | None = None,
@@ -986,10 +1005,7 @@ def command(
         def call(**given: Any) -> Any:
             return _call(verb, params, given)
 
-        settings = {**_SETTINGS, **attributes.pop("context_settings", {})}
-        made = click.command(name, Command, params=params, context_settings=settings, **attributes)(
-            call
-        )
+        made = click.command(name, Command, params=params, **attributes)(call)
         if of is not None:
             of.add_command(made)
         return made
@@ -1044,6 +1060,11 @@ def _paths(
     from applyprune.cli.session import InputPaths
     from applyprune.sources import Overlay
 
+    if files and is_given("paths"):
+        from applyprune.cli.answers import refuse_list
+
+        for path in files:
+            refuse_list(path)
     if is_given("paths") != is_given("kustomize"):
         # Input on the command line replaces all input of a configuration.
         files = files if is_given("paths") else ()

@@ -165,6 +165,8 @@ class Reporting:
                 target = replace(
                     self._standard_streams(), repository_paths=paths, plan_is_shown=plan_is_shown
                 )
+                if self.quiet and (form == "text" or form in TEXTS):
+                    target = replace(target, out=discard)
                 if form not in _PRINT_PROBLEMS:
                     # Data goes to standard output, problems go to standard error.
                     problems = printer("text", replace(target, out=discard))

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from applyprune.api.sets import ApplySet, ClusterConnection, connect, load, with_retries
 from applyprune.engine.ports import Cancellation
-from applyprune.errors import ApplypruneError, UsageError
+from applyprune.errors import AccessError, ApplypruneError, UsageError
 from applyprune.model.events import WarningRaised
+from applyprune.model.text import is_dns_label
 from applyprune.sources.plan_files import read_plan
 from applyprune.system.processes import STOP_SIGNALS
 from applyprune.values import dataclass
@@ -124,21 +125,39 @@ class Session:
         return with_retries(events, self.cluster.unanswered, self.stop)
 
 
+NAMESPACE, CONTEXT = "APPLYPRUNE_NAMESPACE", "APPLYPRUNE_CONTEXT"
+"""The environment's values for ``-n`` and ``--context``, where neither the command line nor
+``applyprune.yaml`` gives one."""
+
+
 def connection_to(cluster_target: ClusterTarget) -> ClusterConnection:
     """Return a connection to the cluster; raise UsageError if it is not the expected context."""
-    cluster = connect(
-        cluster_target.context,
-        kubeconfig=cluster_target.kubeconfig,
-        namespace=cluster_target.namespace,
-        trace=cluster_target.listener.trace if cluster_target.listener else None,
-    )
+    context = cluster_target.context or os.environ.get(CONTEXT, "")
+    namespace = cluster_target.namespace or os.environ.get(NAMESPACE, "")
+    if not cluster_target.namespace and namespace and not is_dns_label(namespace):
+        raise UsageError(f"{NAMESPACE}: {namespace!r} is not a valid namespace name")
+    try:
+        cluster = connect(
+            context,
+            kubeconfig=cluster_target.kubeconfig,
+            namespace=namespace,
+            trace=cluster_target.listener.trace if cluster_target.listener else None,
+        )
+        _refuse_other_context(cluster_target, cluster)
+    except (AccessError, UsageError) as error:
+        if context != cluster_target.context and context in str(error):
+            error.hint = f"{error.hint} {CONTEXT} is {context}.".strip()
+        raise
+    return cluster
+
+
+def _refuse_other_context(cluster_target: ClusterTarget, cluster: ClusterConnection) -> None:
     if cluster_target.expected not in {"", cluster.context}:
         raise UsageError(
             f"the context in use is {cluster.context or 'none'}, and the configuration is for "
             f"{cluster_target.expected}",
             hint=f"Give --context {cluster_target.expected}, or another context on purpose.",
         )
-    return cluster
 
 
 @contextmanager

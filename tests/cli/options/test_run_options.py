@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING
 
 import click
 import pytest
 
-from applyprune.cli.answers import ANSWERS
 from applyprune.cli.main import cli
-from applyprune.cli.options import ROWS
 from applyprune.errors import UsageError
 from tests.support.source_text import config_map, write
 
@@ -80,19 +77,6 @@ def test_contradictory_calls_are_refused(
     except UsageError as error:
         told = str(error)
     assert expected in told
-
-
-@pytest.mark.parametrize("word", [word for word in ANSWERS if word.startswith("-")])
-def test_foreign_option_is_answered_with_what_to_type(folder: Path, word: str) -> None:
-    """A word of an older version, or of another tool; it is none of ours."""
-    with pytest.raises(UsageError) as caught:
-        call("apply", "web", "-f", "x", word)
-    assert str(caught.value).startswith(f"no such option {word}")
-    assert caught.value.hint == ANSWERS[word]
-    known = {option for row in ROWS for option in (*row.opts, *row.secondary_opts)}
-    named = set(re.findall(r"--[a-z][a-z-]+", ANSWERS[word]))
-    assert word not in known
-    assert named <= known
 
 
 def test_partial_input_is_never_pruned(folder: Path) -> None:

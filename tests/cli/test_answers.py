@@ -1,0 +1,153 @@
+"""Words of other tools and of older versions, and what is said instead of `no such`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from applyprune.cli.answers import ANSWERS
+from applyprune.cli.main import cli
+from applyprune.cli.session import CONTEXT, NAMESPACE
+from applyprune.errors import UsageError
+from tests.support.source_text import config_map, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+OPTIONS = [word for word in ANSWERS if word.startswith("-")]
+KEYS = ["on-drift", "force-conflicts"]
+COMMANDS = [word for word in ANSWERS if word not in {*OPTIONS, *KEYS}]
+
+
+def call(*arguments: str) -> object:
+    """Call in this process, and return the exit code; what is wrong with the call is raised."""
+    return cli.main(list(arguments), "applyprune", standalone_mode=False)
+
+
+def _commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for verb in group.list_commands(context):
+        found = group.get_command(context, verb)
+        assert found is not None
+        yield f"{name} {verb}", found
+        if isinstance(found, click.Group):
+            yield from _commands(found, f"{name} {verb}")
+
+
+@pytest.mark.parametrize("word", OPTIONS)
+def test_foreign_option_is_answered_with_what_to_type(folder: Path, word: str) -> None:
+    """It is none of ours."""
+    with pytest.raises(UsageError) as caught:
+        call("apply", "web", "-f", "x", word)
+    assert str(caught.value).startswith(f"no such option {word}")
+    assert caught.value.hint == ANSWERS[word]
+
+
+@pytest.mark.parametrize("word", COMMANDS)
+def test_foreign_command_is_answered_with_what_to_type(word: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        call(word, "web")
+    assert caught.value.hint == ANSWERS[word]
+
+
+def test_answers_name_what_exists() -> None:
+    """Commands and options."""
+    commands = dict(_commands(cli, "applyprune"))
+    options = {
+        word
+        for command in commands.values()
+        for param in command.params
+        for word in (*param.opts, *param.secondary_opts)
+    }
+    for said in ANSWERS.values():
+        assert set(re.findall(r"--[a-z][a-z-]+", said)) <= options, said
+        for named in re.findall(r"applyprune [a-z ]*[a-z]", said):
+            assert named in commands, said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("apply shop k8s/", "manifests are given with -f\n  Write applyprune apply shop -f k8s/"),
+        ("apply k8s/", "manifests are given with -f\n  Write applyprune apply NAME -f k8s/"),
+        ("plan shop k8s", "unexpected argument: k8s: manifests are given with -f"),
+        ("diff shop -f k8s/a.yaml k8s/b.yaml", "Give the folder, -f k8s, or quote the pattern."),
+        ("apply -f k8s/a.yaml k8s/b.yaml shop", "the shell has made several of a pattern"),
+    ],
+)
+def test_manifests_without_an_option_are_answered(folder: Path, arguments: str, told: str) -> None:
+    """As kapp takes them, or as the shell makes them of a pattern."""
+    write(folder, {"k8s/a.yaml": config_map("a"), "k8s/b.yaml": config_map("b")})
+    with pytest.raises(UsageError) as caught:
+        call(*arguments.split())
+    assert told in str(caught.value)
+
+
+def test_list_of_paths_is_answered(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name with a comma that exists is a name."""
+    write(folder, {"a,b/a.yaml": "a: ["})
+    assert call("apply", "web", "-f", "a,c") == 2
+    assert "Write -f a -f c" in capsys.readouterr().err
+    call("apply", "web", "-f", "a,b")
+    assert "a,b/a.yaml" in capsys.readouterr().err
+
+
+def test_name_of_a_set_may_be_that_of_a_folder(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"web/a.yaml": "a: ["})
+    call("apply", "web", "-f", "web")
+    assert "error: web/a.yaml" in capsys.readouterr().err
+
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{name: here, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: here, context: {cluster: here, user: me}}]
+users: [{name: me, user: {}}]
+current-context: here
+"""
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        (CONTEXT, "prod", "there is no context 'prod'"),
+        (CONTEXT, "prod", "APPLYPRUNE_CONTEXT is prod."),
+        (NAMESPACE, "A_B", "APPLYPRUNE_NAMESPACE: 'A_B' is not a valid namespace name"),
+    ],
+)
+def test_value_of_the_environment_is_named_in_errors(
+    folder: Path,
+    variable: str,
+    value: str,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The command line has not shown it."""
+    write(folder, {"kubeconfig": KUBECONFIG})
+    monkeypatch.setenv(variable, value)
+    assert call("list", "--kubeconfig", "kubeconfig") != 0
+    assert told in capsys.readouterr().err
+
+
+def test_environment_does_not_choose_another_context_than_the_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A context of the file is a condition, which only the command line overrides."""
+    head = "apiVersion: applyprune.dev/v1alpha1\nkind: Config\n"
+    write(
+        folder,
+        {"kubeconfig": KUBECONFIG, "applyprune.yaml": f"{head}name: web\ncontext: prod\n"},
+    )
+    monkeypatch.setenv(CONTEXT, "here")
+    assert call("status", "--kubeconfig", "kubeconfig") == 2
+    told = capsys.readouterr().err
+    assert "the context in use is here, and the configuration is for prod" in told
+    assert "APPLYPRUNE_CONTEXT is here." in told
