@@ -24,6 +24,8 @@ ANSWERS = {
     # Options of older versions.
     "--on-drift": "Write --conflicts: `--conflicts revert` sets back drift.",
     "--force-conflicts": "Write --conflicts force.",
+    "--prune-adopted": "Write --prune-also adopted.",
+    "--prune-shared": "Write --prune-also shared.",
     # Options of kubectl, Helm and kapp.
     "-R": _BELOW,
     "--recursive": _BELOW,
@@ -64,6 +66,8 @@ ANSWERS = {
     },
     # Keys of applyprune.yaml.
     "on-drift": "Write conflicts: revert.",
+    "prune-adopted": "Give --prune-also adopted on the command line, for the run that needs it.",
+    "prune-shared": "Give --prune-also shared on the command line, for the run that needs it.",
     "force-conflicts": "Give --conflicts force on the command line, for the run that needs it.",
 }
 """What is typed, and what to type instead."""

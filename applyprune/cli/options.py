@@ -38,6 +38,7 @@ from applyprune.model.options import (
     HelmHooks,
     Options,
     Propagation,
+    PruneAlso,
     PruneLimit,
     WaitMode,
     parse_duration,
@@ -199,6 +200,15 @@ def _prune_limit(
         return PruneLimit.parse(value)
     except ValueError as error:
         raise click.BadParameter(f"{value!r} {error}", ctx, param) from None
+
+
+def _prune_also(ctx: click.Context, param: click.Parameter, value: str) -> frozenset[PruneAlso]:
+    try:
+        return frozenset(PruneAlso(word.strip()) for word in value.split(",") if value)
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is not adopted,shared or one of them", ctx, param
+        ) from None
 
 
 def _labels(ctx: click.Context, param: click.Parameter, value: str | None) -> Selector | None:
@@ -444,7 +454,7 @@ APPLY = (
         "--adopt-as",
         rare=True,
         config=Form.TEXT,
-        unsafe="owned",  # a later prune deletes what was adopted, as with --prune-adopted
+        unsafe="owned",  # a later prune deletes what was adopted, as with --prune-also adopted
         sets="options.apply.adopt_as",
         into=Ownership,
         type=choice(Ownership),
@@ -573,22 +583,16 @@ PRUNE = (
         "or although the controller needs it to end Bundles.",
     ),
     Option(
-        "--prune-adopted",
+        "--prune-also",
         rare=True,
         heading="Prune",
         guard=True,
-        sets="options.prune.prune_adopted",
-        is_flag=True,
-        help="Delete adopted objects as well, instead of orphaning them.",
-    ),
-    Option(
-        "--prune-shared",
-        rare=True,
-        heading="Prune",
-        guard=True,
-        sets="options.prune.prune_shared",
-        is_flag=True,
-        help="Delete objects that another tool runs by now as well, instead of orphaning them.",
+        sets="options.prune.also",
+        default="",
+        metavar="adopted,shared",
+        callback=_prune_also,
+        help="Delete as well, instead of orphaning them: objects that the set has adopted, and "
+        "those that another tool manages now.",
     ),
     Option(
         "--propagation",
@@ -898,8 +902,8 @@ class Command(click.Command):
             words = [name if name and is_given("name", ctx) else "", *extra]
             refuse_arguments(ctx.command_path, words, ctx.params.get("paths", ()))
         if extra:
-            words = "argument" if len(extra) == 1 else "arguments"
-            ctx.fail(f"Got unexpected extra {words} ({' '.join(extra)})")
+            what = "argument" if len(extra) == 1 else "arguments"
+            ctx.fail(f"Got unexpected extra {what} ({' '.join(extra)})")
 
     def _wants_value(self, ctx: click.Context, arg: str) -> bool:
         options = (param for param in self.get_params(ctx) if isinstance(param, click.Option))

@@ -181,7 +181,7 @@ class BundleSpec:
 
     @property
     def _conflicts(self) -> Conflicts:
-        if self.spec.conflicts == Conflicts.FORCE or self.spec.force_conflicts:
+        if self.spec.conflicts == "force" or self.spec.force_conflicts:
             return Conflicts.FORCE
         corrects = self.spec.drift.policy is DriftPolicy.CORRECT
         return Conflicts.REVERT if corrects else Conflicts.FAIL

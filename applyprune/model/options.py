@@ -170,6 +170,15 @@ class PruneLimit:
         return percent if self.percent else str(self.count)
 
 
+class PruneAlso(StrEnum):
+    """What a prune orphans, unless its options name it."""
+
+    ADOPTED = "adopted"
+    """Objects that the set has adopted, not created."""
+    SHARED = "shared"
+    """Objects that another tool or another applier manages too."""
+
+
 @dataclass(frozen=True, slots=True)
 class PruneOptions:
     """What may be deleted, and how."""
@@ -187,10 +196,8 @@ class PruneOptions:
     set, or may take the controller away that Bundles need."""
     orphan: frozenset[str] = frozenset()
     """Objects, each as KIND/NAME, to orphan instead of deleting them."""
-    prune_shared: bool = False
-    """Delete objects that another tool or another applier runs by now, too."""
-    prune_adopted: bool = False
-    """Delete adopted objects as if the set had created them."""
+    also: frozenset[PruneAlso] = frozenset()
+    """What to delete as well, instead of orphaning it."""
     propagation: Propagation = Propagation.BACKGROUND
     """What happens to the dependents of a deleted object."""
     apply_anyway: bool = False

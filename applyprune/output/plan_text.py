@@ -111,12 +111,12 @@ def _how_to_delete(steps: Sequence[RemoveStep], applyset: ApplySetIdentity) -> I
     if Kept.ADOPTED in kept:
         refs = [step.entry.ref.short for step in steps if step.kept is Kept.ADOPTED]
         named = " ".join(refs) if len(refs) <= _NAMED else "--every"
-        yield "To delete what was adopted: --prune-adopted, or make it owned first:"
+        yield "To delete what was adopted: --prune-also adopted, or make it owned first:"
         yield f"  applyprune inventory own {applyset.arguments} {named}"
     if Kept.MARKED in kept:
         yield "To delete what is marked: remove the annotation or label first."
     if Kept.SHARED in kept:
-        yield "To delete what another tool runs: --prune-shared"
+        yield "To delete what another tool runs: --prune-also shared"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from applyprune.model.fieldset import (
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.live import CRD, NAMESPACE, LiveObject, mapping
-from applyprune.model.options import Options
+from applyprune.model.options import Options, PruneAlso
 from applyprune.model.plan import ApplyStep, Desired, RemoveStep
 from applyprune.model.problem import Field, Mark, Problem
 from applyprune.model.text import and_more
@@ -579,15 +579,15 @@ def recreation_obstacle(
     if marked := _mark_against(desired, live):
         return marked
     adopted = ownership_of(entry, live, applyset) is Ownership.ADOPTED  # guard: witness-recreate
-    if adopted and not options.prune.prune_adopted:
-        return "it was adopted, not created, by this set (--prune-adopted)"
+    if adopted and PruneAlso.ADOPTED not in options.prune.also:
+        return "it was adopted, not created, by this set (--prune-also adopted)"
     if owner_of(live, entry, applyset) is not Owner.RECORDED or not is_marked(live, applyset):
         return "it does not have this set's label and field manager any more"
     if owner := foreign_owner(live, applyset.manager):
         return f"it belongs to {owner}, by its ownerReferences"
     other = other_owner(entry, live, applyset)  # guard: other-owner-recreate
-    if other and not options.prune.prune_shared:
-        return f"{other} (--prune-shared)"
+    if other and PruneAlso.SHARED not in options.prune.also:
+        return f"{other} (--prune-also shared)"
     if not (options.apply.recreate or desired.recreate):
         return NOT_ALLOWED
     return ""

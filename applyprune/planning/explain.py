@@ -318,7 +318,7 @@ def _of_removal(step: RemoveStep, plan: Plan) -> str:
             orphan = f"--orphan {step.entry.ref.short}, or the annotation {ORPHAN_MARK}"
             return f"It would be deleted. To orphan it instead: {orphan}."
         case Fate.ORPHAN if step.reason in {ADOPTED, NO_WITNESS}:
-            return f"It would be orphaned: {step.reason}. --prune-adopted would delete it."
+            return f"It would be orphaned: {step.reason}. --prune-also adopted would delete it."
         case Fate.ORPHAN:
             return f"It would be orphaned: {step.reason}."
         case Fate.REMOVE_FROM_INVENTORY:

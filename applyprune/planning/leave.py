@@ -24,7 +24,7 @@ from applyprune.model.live import (
     Resource,
     Unknown,
 )
-from applyprune.model.options import Approval, Mode, Options
+from applyprune.model.options import Approval, Mode, Options, PruneAlso
 from applyprune.model.plan import ApplyRule, Desired, Kept, Plan, Removals, RemoveStep
 from applyprune.model.problem import IgnoredManifest, Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
@@ -540,7 +540,9 @@ def _unlabelled(
             entry, resource, Fate.REMOVE_FROM_INVENTORY, live, "it has lost the set's label"
         )
     recorded = owner_of(live, entry, applyset) is Owner.RECORDED
-    if recorded and ((adopted and not options.prune.prune_adopted) or entry.orphan_reason):
+    if recorded and (
+        (adopted and PruneAlso.ADOPTED not in options.prune.also) or entry.orphan_reason
+    ):
         why = _why_orphaned(entry, live, snapshot, applyset, options) or _OrphanReason("")
         return _orphaned(entry, resource, live, why, applyset)
     # A forged entry can name any object: nobody must be told to label that.
@@ -590,16 +592,16 @@ def _why_orphaned(
 ) -> _OrphanReason | None:
     if rule := entry.orphan_reason or orphan_mark(live.metadata):
         return _OrphanReason(f"marked {rule}", Kept.MARKED)
-    if entry.ownership is Ownership.ADOPTED and not options.prune.prune_adopted:
+    if entry.ownership is Ownership.ADOPTED and PruneAlso.ADOPTED not in options.prune.also:
         return _OrphanReason(ADOPTED, Kept.ADOPTED)
     applied = is_applied(live, applyset.manager)
-    if applied and not (has_witness(live, applyset) or options.prune.prune_adopted):
+    if applied and not (has_witness(live, applyset) or PruneAlso.ADOPTED in options.prune.also):
         return _OrphanReason(NO_WITNESS, Kept.ADOPTED)  # guard: witness
     if SET_ID in live.labels or SHARD_OF in live.labels:
         return _OrphanReason("it is the inventory of a set")
     if owner := foreign_owner(live, applyset.manager):
         return _OrphanReason(f"it belongs to {owner} now, by its ownerReferences")
-    if not options.prune.prune_shared and (other := other_owner(entry, live, applyset)):
+    if PruneAlso.SHARED not in options.prune.also and (other := other_owner(entry, live, applyset)):
         return _OrphanReason(other, Kept.SHARED)  # guard: other-owner
     protected = _why_protected(entry.ref, snapshot.occupied, applyset)
     return _OrphanReason(protected) if protected else None
@@ -649,7 +651,7 @@ def _applied_by_others(ref: Ref, live: LiveObject, applyset: ApplySetIdentity) -
         RunFailed(
             f"{ref} was not deleted",
             reason=f"{other}; left alone, without what it calls, it can block the cluster",
-            hint=f"To delete it: --prune-shared. To orphan it: --orphan {ref.short}.",
+            hint=f"To delete it: --prune-also shared. To orphan it: --orphan {ref.short}.",
         )
     )
 

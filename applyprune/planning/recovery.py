@@ -253,7 +253,7 @@ def recovered_problem(
             "objects have its label and field manager",
             reason=f"they are recorded again as adopted, and this run prunes nothing{seen}",
             hint=f"{len(entries)} of them are not in the input: the next run orphans these, or "
-            "deletes them with --prune-adopted."
+            "deletes them with --prune-also adopted."
             if entries
             else "",
         )

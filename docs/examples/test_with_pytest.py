@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from applyprune import ApplySet, ClusterConnection, PruneOptions, Status, connect, load
+from applyprune import ApplySet, ClusterConnection, PruneAlso, PruneOptions, Status, connect, load
 
 WEB = {
     "apiVersion": "v1",
@@ -43,7 +43,7 @@ def web(cluster: ClusterConnection) -> Iterator[ApplySet]:
     report = applyset.apply(load(objects=[WEB]), wait=True, timeout=60)
     report.raise_for_failures()
     yield applyset
-    applyset.delete(prune=PruneOptions(prune_adopted=True)).raise_for_failures()
+    applyset.delete(prune=PruneOptions(also=frozenset({PruneAlso.ADOPTED}))).raise_for_failures()
 
 
 def test_web_is_ready(web: ApplySet) -> None:

@@ -176,7 +176,7 @@ def test_invalid_namespaces_are_refused(verb: str, wrong: str) -> None:
 def test_install_takes_over_from_kubectl(ground: Plane, ground_api: Api, kubectl: Kubectl) -> None:
     """The set takes over what kubectl has applied, changes it when told, and goes when told."""
     install(ground)
-    removed = remove(ground, "--prune-adopted")
+    removed = remove(ground, "--prune-also adopted")
     assert f"deployment.apps/{CONTROLLER} deleted" in removed.out
     assert not ground_api.exists(DEPLOYMENT)
     # It would cascade-delete every Bundle.

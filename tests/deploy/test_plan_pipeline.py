@@ -30,7 +30,7 @@ MANY = ("one", "two", "three", "four")
 @pytest.fixture(autouse=True)
 def no_set(runner: Runner) -> None:
     """Delete what an earlier test has left."""
-    delete = "applyprune delete web -n shop --prune-adopted --yes"
+    delete = "applyprune delete web -n shop --prune-also adopted --yes"
     process = runner.sh(delete, KUBECONFIG=str(runner.kubeconfig))
     said = process.communicate(timeout=HANG)[0]
     assert process.returncode == 0, said

@@ -376,7 +376,7 @@ def test_deletion_lists_the_fate_of_each_object(desk: Desk, audit: AuditTrail) -
     audit.restart()
     summary = (
         "4 objects: 3 would be deleted, 1 was adopted and stays\n"
-        "To delete what was adopted: --prune-adopted, or make it owned first:\n"
+        "To delete what was adopted: --prune-also adopted, or make it owned first:\n"
         f"  applyprune inventory own web -n {desk.namespace} configmap/found\n"
     )
     with desk.on_terminal("delete", columns=120) as terminal:

@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Mode
+from applyprune.model.options import Mode, PruneAlso
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import CLAIM, config_map, event
 
@@ -120,7 +120,7 @@ def test_failed_orphan_leaves_no_lasting_rule(
     assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.FAILED
     (entry,) = [one for one in stage.inventory().entries.values() if one.ref.name == "b"]
     assert (entry.ownership, entry.orphan_reason) == (Ownership.ADOPTED, "")
-    story = stage.run(config_map("a"), prune_adopted=True)
+    story = stage.run(config_map("a"), also=frozenset({PruneAlso.ADOPTED}))
     assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.PRUNED)
     assert not api.exists(path)
 

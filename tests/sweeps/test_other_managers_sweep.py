@@ -12,7 +12,7 @@ import pytest
 
 from applyprune.localplane import API_SERVER_ONLY, start
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Conflicts, DryRun
+from applyprune.model.options import Conflicts, DryRun, PruneAlso
 from applyprune.output.terminal import rendered
 from tests.support.api import Api
 from tests.support.objects import config_map, crd, custom_resource
@@ -315,7 +315,7 @@ def test_fields_of_others_go_with_a_recreated_object_with_a_line(
         _with_other_value(one) if one.kind in FIXED else manifests(one)[0] for one in trial.samples
     ]
     # Another manager applies a part of each; without that option, they are refused.
-    trial.run(bodies, recreate=True, prune_shared=True)
+    trial.run(bodies, recreate=True, also=frozenset({PruneAlso.SHARED}))
     changed = {one.path for one in trial.samples if one.kind in FIXED}
     assert {one.sample.path for one in trial.lost} == changed
 

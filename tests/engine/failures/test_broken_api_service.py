@@ -10,7 +10,7 @@ import pytest
 from applyprune.localplane import API_SERVER_ONLY, start
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Conflicts, DryRun, Mode, PruneLimit
+from applyprune.model.options import Conflicts, DryRun, Mode, PruneAlso, PruneLimit
 from tests.support.api import Api, temporary_namespace
 from tests.support.objects import DEPLOYMENT, SERVICE, api_service, config_map, crd, custom_resource
 from tests.support.stage import Stage
@@ -289,7 +289,7 @@ def test_api_service_that_stays_must_answer(stage: Stage, poisoned: Api, names: 
         config_map("a"),
         allow_kinds=kinds,
         max_prune=limit,
-        prune_adopted=True,
+        also=frozenset({PruneAlso.ADOPTED}),
         dry_run=DryRun.SERVER,
     )
     assert deletes.exit_code == 0

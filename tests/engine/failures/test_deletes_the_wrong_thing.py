@@ -13,7 +13,7 @@ import pytest
 from applyprune.errors import UsageError
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Adopt, Conflicts, DryRun, Mode
+from applyprune.model.options import Adopt, Conflicts, DryRun, Mode, PruneAlso
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always
@@ -152,7 +152,11 @@ def test_labels_copied_to_children(stage: Stage, api: Api, kubectl: Kubectl) -> 
     assert len(stage.listed()) == 3
     assert not stage.check().found
     everything = frozenset({"statefulset"})
-    allowed = {"prune_adopted": True, "allow_kinds": everything, "max_prune": stage.most(3)}
+    allowed = {
+        "also": frozenset({PruneAlso.ADOPTED}),
+        "allow_kinds": everything,
+        "max_prune": stage.most(3),
+    }
     story = stage.run(config_map("a"), **allowed)
     assert story.exit_code == 0, story.events
     assert api.exists(_path(stage, "data-db-0", "persistentvolumeclaims"))
@@ -263,7 +267,7 @@ def test_default_namespace_or_context_changed(stage: Stage, api: Api, running: P
 def test_kustomize_namespace_renames_namespace_objects(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
-    """A Namespace that existed before is orphaned; --prune-adopted deletes it, if allowed."""
+    """A Namespace that existed before is orphaned; --prune-also adopted deletes it, if allowed."""
     name = f"{stage.namespace}-old"
     kubectl("create", "namespace", name)
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -271,11 +275,11 @@ def test_kustomize_namespace_renames_namespace_objects(
     assert stage.run(config_map("a")).outcomes[f"namespace/{name}"] is Outcome.ORPHANED
     assert not api.get(f"/api/v1/namespaces/{name}")["metadata"].get("deletionTimestamp")
     stage.run(home, config_map("a"))
-    refused = stage.run(config_map("a"), prune_adopted=True)
+    refused = stage.run(config_map("a"), also=frozenset({PruneAlso.ADOPTED}))
     assert refused.exit_code == 6
     assert "--allow-kind namespace" in refused.refusal
     allowed = frozenset({"namespace"})
-    story = stage.run(config_map("a"), prune_adopted=True, allow_kinds=allowed)
+    story = stage.run(config_map("a"), also=frozenset({PruneAlso.ADOPTED}), allow_kinds=allowed)
     assert story.outcomes[f"namespace/{name}"] is Outcome.PRUNED, story.events
 
 

@@ -16,7 +16,7 @@ from applyprune.model.events import Waiting
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
-from applyprune.model.options import Mode
+from applyprune.model.options import Mode, PruneAlso
 from applyprune.planning.applyset import GROUP_KINDS, PART_OF, SET_ID
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.input_files import write_input
@@ -179,7 +179,10 @@ def test_inventory_deleted_with_the_objects_left(stage: Stage, api: Api, kubectl
     # Nobody can know who created them: only the user can decide to delete them.
     later = stage.run(config_map("a"), config_map("c"))
     assert later.outcomes["configmap/b"] is Outcome.ORPHANED
-    assert stage.run(config_map("a"), prune_adopted=True).outcomes["configmap/c"] is Outcome.PRUNED
+    assert (
+        stage.run(config_map("a"), also=frozenset({PruneAlso.ADOPTED})).outcomes["configmap/c"]
+        is Outcome.PRUNED
+    )
     assert api.exists(_path(stage, "b"))
     assert not api.exists(_path(stage, "c"))
 
@@ -391,7 +394,7 @@ def test_inventorys_own_namespace_pruned(stage: Stage, api: Api, kubectl: Kubect
     """It was adopted, created, or made by hand: it stays, whatever is allowed."""
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}}
     stage.run(home, config_map("a"))
-    allowed = {"prune_adopted": True, "allow_kinds": frozenset({"namespace"})}
+    allowed = {"also": frozenset({PruneAlso.ADOPTED}), "allow_kinds": frozenset({"namespace"})}
     story = stage.run(config_map("a"), **allowed)
     name = f"namespace/{stage.namespace}"
     assert story.outcomes[name] is Outcome.ORPHANED

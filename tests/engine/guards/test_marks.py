@@ -11,7 +11,7 @@ from applyprune.errors import InputError, InputErrors
 from applyprune.model.events import ObjectDone, Planned, ReadinessReported
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Adopt, DryRun, Mode
+from applyprune.model.options import Adopt, DryRun, Mode, PruneAlso
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.marks import OWNER_MARKS
 from tests.support.objects import SECRET, config_map
@@ -455,7 +455,7 @@ def test_protected_object_is_not_recreated_on_change(
     story = stage.run(_on_change("2"))
     assert "it was adopted" in story.problem("configmap/r")
     assert not story.deletions
-    story = stage.run(_on_change("2", annotations=kept), prune_adopted=True)
+    story = stage.run(_on_change("2", annotations=kept), also=frozenset({PruneAlso.ADOPTED}))
     assert "it is marked applyprune.dev/prune: disabled" in story.problem("configmap/r")
     assert api.get(_path(stage, "r"))["data"] == {"key": "v"}
 

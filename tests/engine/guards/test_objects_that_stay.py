@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.model.events import ObjectDone, Planned
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Conflicts, Mode, Propagation
+from applyprune.model.options import Conflicts, Mode, Propagation, PruneAlso
 from tests.support.fault_proxy import always, faults
 from tests.support.objects import DEPLOYMENT, config_map
 from tests.support.waiting import eventually
@@ -168,7 +168,7 @@ def test_object_that_is_left_alone_is_recovered(stage: Stage, api: Api, kubectl:
     assert stage.listed() == listed
     assert not any("are not in the input" in warning for warning in story.warnings)
     kubectl("annotate", "configmap/marked", "-n", stage.namespace, "applyprune.dev/apply-")
-    story = stage.run(*REST, prune_adopted=True, max_prune=stage.most(3))
+    story = stage.run(*REST, also=frozenset({PruneAlso.ADOPTED}), max_prune=stage.most(3))
     assert story.exit_code == 0, story.events
     assert {story.outcomes[f"configmap/{name}"] for name in ("once", "off", "marked")} == {
         Outcome.PRUNED

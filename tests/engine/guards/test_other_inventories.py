@@ -11,7 +11,7 @@ import pytest
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
-from applyprune.model.options import Adopt, Conflicts, Mode
+from applyprune.model.options import Adopt, Conflicts, Mode, PruneAlso
 from applyprune.planning.applyset import PART_OF, SHARD_OF
 from tests.support.objects import config_map
 from tests.support.stage import Stage
@@ -112,7 +112,9 @@ def test_listed_inventory_is_not_deleted(
         )  # fmt: skip
     _list(stage, there)
     left: tuple[dict[str, Any], ...] = () if mode is Mode.DELETE else (config_map("a"),)
-    story = stage.run(*left, mode=mode, prune_adopted=True, max_prune=stage.most(99))
+    story = stage.run(
+        *left, mode=mode, also=frozenset({PruneAlso.ADOPTED}), max_prune=stage.most(99)
+    )
     for name in there:
         assert story.outcomes[f"configmap/{name}"] is Outcome.ORPHANED, story.events
         assert "deletionTimestamp" not in api.get(_path(stage, name))["metadata"]
@@ -131,7 +133,7 @@ def test_set_that_lists_its_own_inventory_does_not_delete_it(stage: Stage, api: 
     (name,) = _kept_in(api, stage)
     uid = _kept_in(api, stage)[name]
     _list(stage, {name: uid})
-    story = stage.run(config_map("a"), prune_adopted=True)
+    story = stage.run(config_map("a"), also=frozenset({PruneAlso.ADOPTED}))
     assert story.outcomes.get(f"configmap/{name}") is not Outcome.PRUNED
     assert _kept_in(api, stage) == {name: uid}
     assert "configmap/a" in stage.listed()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Adopt, Mode
+from applyprune.model.options import Adopt, Mode, PruneAlso
 from applyprune.planning.marks import OWNER_MARKS
 from tests.support.objects import DEPLOYMENT, config_map
 
@@ -108,11 +108,11 @@ def test_apply_after_the_take_over_does_not_hide_it(
     assert api.exists(_path(stage, "b"))
 
 
-def test_prune_shared_deletes_it(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_prune_of_shared_deletes_it(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """It is the user's word that the other tool is gone."""
     stage.run(*map(config_map, "abc"))
     _merge(kubectl, stage, "b", "helm", {"metadata": {"annotations": RELEASE}})
-    story = stage.run(*map(config_map, "ac"), prune_shared=True)
+    story = stage.run(*map(config_map, "ac"), also=frozenset({PruneAlso.SHARED}))
     assert story.outcomes["configmap/b"] is Outcome.PRUNED
     assert not api.exists(_path(stage, "b"))
 
@@ -120,7 +120,7 @@ def test_prune_shared_deletes_it(stage: Stage, api: Api, kubectl: Kubectl) -> No
 def test_object_of_which_another_team_applies_a_part_is_orphaned(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
-    """The two share no field; its values stay, and only --prune-shared deletes the object."""
+    """The two share no field; its values stay, and only --prune-also shared deletes the object."""
     stage.run(*map(config_map, "abc"))
     theirs = {**config_map("b"), "data": {"theirs": "1"}}
     _apply(kubectl, stage, "other-team", theirs)
@@ -130,7 +130,7 @@ def test_object_of_which_another_team_applies_a_part_is_orphaned(
     (step,) = story.plan.removals
     assert step.reason == "other-team applies a part of it (.data.theirs)"
     assert api.get(_path(stage, "b"))["data"] == {"key": "v", "theirs": "1"}
-    story = stage.run(config_map("a"), prune_shared=True)
+    story = stage.run(config_map("a"), also=frozenset({PruneAlso.SHARED}))
     assert story.outcomes["configmap/c"] is Outcome.PRUNED
 
 
@@ -159,7 +159,7 @@ def test_webhook_configuration_of_which_another_team_applies_a_part_stays(
     story = stage.run(config_map("a"))
     assert story.exit_code != 0
     assert "other-team applies a part of it" in story.problem(short)
-    assert f"--prune-shared. To orphan it: --orphan {short}" in story.problem(short)
+    assert f"--prune-also shared. To orphan it: --orphan {short}" in story.problem(short)
     assert short in stage.listed()
     story = stage.run(config_map("a"), orphan=frozenset({short}))
     assert (story.exit_code, story.outcomes[short]) == (0, Outcome.ORPHANED)
@@ -210,7 +210,7 @@ def test_tool_that_was_left_behind_is_no_owner(stage: Stage, api: Api, kubectl: 
         "create", "-f", "-", "-n", stage.namespace, "--field-manager=helm2", stdin=json.dumps(body)
     )
     stage.run(*map(config_map, "ab"), adopt=Adopt.ALL)
-    story = stage.run(config_map("a"), prune_adopted=True)
+    story = stage.run(config_map("a"), also=frozenset({PruneAlso.ADOPTED}))
     assert story.outcomes["configmap/b"] is Outcome.PRUNED
     assert not api.exists(_path(stage, "b"))
 

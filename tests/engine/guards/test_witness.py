@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import MismatchType, Ownership
-from applyprune.model.options import Adopt, Conflicts, Mode
+from applyprune.model.options import Adopt, Conflicts, Mode, PruneAlso
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.leave import NO_WITNESS
 from tests.support.forged import forge
@@ -93,7 +93,7 @@ def test_edited_inventory_recreates_no_adopted_object(
 def test_object_without_its_annotation_counts_as_adopted(
     stage: Stage, api: Api, kubectl: Kubectl, value: str
 ) -> None:
-    """The output says so; ``--prune-adopted`` is the word for it."""
+    """The output says so; ``--prune-also adopted`` is the word for it."""
     stage.run(*map(config_map, "abc"))
     kubectl("annotate", "configmap/c", "-n", stage.namespace, "--overwrite", f"{OWNED_BY}{value}")
     plan = stage.run(*map(config_map, "ab")).plan
@@ -101,13 +101,13 @@ def test_object_without_its_annotation_counts_as_adopted(
     assert api.exists(_path(stage, "c"))
 
 
-def test_prune_adopted_deletes_an_object_without_its_annotation(
+def test_prune_of_adopted_deletes_an_object_without_its_annotation(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
     """It is the user's word for what no second witness shows."""
     stage.run(*map(config_map, "abc"))
     kubectl("annotate", "configmap/c", "-n", stage.namespace, f"{OWNED_BY}-")
-    story = stage.run(*map(config_map, "ab"), prune_adopted=True)
+    story = stage.run(*map(config_map, "ab"), also=frozenset({PruneAlso.ADOPTED}))
     assert story.outcomes["configmap/c"] is Outcome.PRUNED
     assert not api.exists(_path(stage, "c"))
 

@@ -13,7 +13,7 @@ from applyprune.localplane import API_SERVER_ONLY
 from applyprune.model.events import MismatchFound
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import MismatchType, Ownership, Repair
-from applyprune.model.options import Mode
+from applyprune.model.options import Mode, PruneAlso
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api
 from tests.support.command import applyprune
@@ -234,6 +234,6 @@ def test_unfinished_adoption_deletes_nothing(
     """Not even where adopted objects are to be deleted: the set never had it."""
     before = _unfinished_adoption(stage, proxy, api, kubectl, tmp_path)
     bodies = (config_map("a"),) if mode is Mode.APPLY else ()
-    story = stage.run(*bodies, mode=mode, prune_adopted=True)
+    story = stage.run(*bodies, mode=mode, also=frozenset({PruneAlso.ADOPTED}))
     assert story.outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
     assert api.get(_path(stage, "b")) == before

@@ -149,7 +149,7 @@ def test_explain_says_what_a_prune_would_do(stage: Stage, kubectl: Kubectl) -> N
         "a": "If it left the set: it would be deleted. To orphan it instead: --orphan configmap/a, "
         "or the annotation applyprune.dev/prune: disabled.",
         "there": "If it left the set: it would be orphaned: it was adopted, not created, by this "
-        "set. --prune-adopted would delete it.",
+        "set. --prune-also adopted would delete it.",
         "kept": "If it left the set: it would be orphaned: marked helm.sh/resource-policy: keep.",
         "gone": "If it left the set: it would only be removed from the inventory: it is gone.",
     }

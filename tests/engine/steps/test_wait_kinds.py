@@ -16,7 +16,7 @@ from applyprune.model.events import (
     Started,
 )
 from applyprune.model.fate import Outcome
-from applyprune.model.options import DryRun
+from applyprune.model.options import DryRun, PruneAlso
 from applyprune.model.text import parse_selector
 from applyprune.planning.desired import PRUNES_LATER
 from tests.support.fault_proxy import FaultProxy, always, faults
@@ -217,7 +217,7 @@ def test_run_that_finds_the_inventory_lost_prunes_nothing_in_its_second_part(
     crds("DELETE", f"{maps}/{crd_stage.target.inventory.name}")
     _install(crd_stage, crds, crd("LateFound"))
     bodies = [config_map("a"), config_map("operator"), custom_resource("one", "LateFound")]
-    story = crd_stage.run(*bodies, kinds=300.0, prune_adopted=True)
+    story = crd_stage.run(*bodies, kinds=300.0, also=frozenset({PruneAlso.ADOPTED}))
     assert story.exit_code == 0
     assert story.outcomes["configmap/b"] is Outcome.NOT_PRUNED
     assert crds.exists(f"{maps}/b")

@@ -13,7 +13,7 @@ import pytest
 
 from applyprune.model.fate import Fate
 from applyprune.model.live import LiveObject
-from applyprune.model.options import Conflicts, Mode, Propagation
+from applyprune.model.options import Conflicts, Mode, Propagation, PruneAlso
 from applyprune.model.plan import ApplyStep, Cascaded, Plan, RemoveStep
 from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.digests import (
@@ -165,7 +165,7 @@ def test_check_by_the_server_changes_the_digest_only_with_a_deletion() -> None:
         {"take_over": frozenset({"helm"})},
         {"recreate": True},
         {"namespace_override": "other"},
-        {"prune_adopted": True},
+        {"also": frozenset({PruneAlso.ADOPTED})},
         {"orphan": frozenset({"configmap/y"})},
         {"propagation": Propagation.FOREGROUND},
         {"mode": Mode.PRUNE},

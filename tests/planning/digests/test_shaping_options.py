@@ -15,6 +15,7 @@ from applyprune.model.options import (
     HelmHooks,
     Options,
     Propagation,
+    PruneAlso,
     PruneOptions,
 )
 from applyprune.model.text import parse_selector
@@ -54,8 +55,7 @@ OTHERS: dict[str, tuple[Any, str, str]] = {
     "only": (frozenset({"configmap/a"}), "no --only", "--only=configmap/a"),
     "enabled": (False, "--prune", "--no-prune"),
     "orphan": (frozenset({"configmap/a"}), "no --orphan", "--orphan=configmap/a"),
-    "prune_adopted": (True, "no --prune-adopted", "--prune-adopted"),
-    "prune_shared": (True, "no --prune-shared", "--prune-shared"),
+    "also": (frozenset(PruneAlso), "no --prune-also", "--prune-also=adopted,shared"),
     "propagation": (
         Propagation.FOREGROUND,
         "--propagation=background",
