@@ -65,6 +65,7 @@ ANSWERS = {
         for verb in ("approve", "logs", "reconcile", "resume", "suspend", "tree")
     },
     # Keys of applyprune.yaml.
+    "yes": "Write ask: never. To delete the set, give --yes on the command line.",
     "on-drift": "Write conflicts: revert.",
     "prune-adopted": "Give --prune-also adopted on the command line, for the run that needs it.",
     "prune-shared": "Give --prune-also shared on the command line, for the run that needs it.",

@@ -142,11 +142,13 @@ def _refused(
     option: str,
     reason: str = "it would disable a guard for every future run",
 ) -> InputError:
+    from applyprune.cli.answers import answer
+
     return InputError(
         f"{what} is not allowed in a configuration",
         location=configuration.origin(key),
         reason=reason,
-        hint=f"Give --{option} on the command line, for the run that needs it.",
+        hint=answer(key) or f"Give --{option} on the command line, for the run that needs it.",
     )
 
 

@@ -11,13 +11,22 @@ import sys
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, cast
 
-from applyprune.errors import ApplypruneError, Declined, Forbidden, Interrupted, UsageError
+from applyprune.cli.options import Ask
+from applyprune.errors import (
+    ApplypruneError,
+    Declined,
+    Forbidden,
+    Interrupted,
+    UsageError,
+    problems_of,
+)
 from applyprune.model.events import Finished, Planned, Started
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
-from applyprune.output.plan_text import deletion_summary, plan_table
+from applyprune.output.plan_text import deletion_summary, plan_table, problem_text
+from applyprune.output.printers import OutputTarget, printer
 from applyprune.output.terminal import Colour, styled
-from applyprune.planning.approval import is_blocked, needed_consent
+from applyprune.planning.approval import changes_anything, is_blocked, needed_consent
 from applyprune.planning.names import similar_sets
 from applyprune.sources.plan_files import refuse_unwritable, write_plan
 from applyprune.sources.tree import shown_path
@@ -26,7 +35,7 @@ from applyprune.system.terminal import drop_typed, open_standard_input, open_ter
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterator, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterator, Sequence
     from io import RawIOBase
     from types import FrameType
 
@@ -53,6 +62,10 @@ class Confirmation:
     """Whether the user has confirmed it already."""
     paths: Collection[str | Overlay] = ()
     """The paths of the input."""
+    ask_for: Ask = Ask.DELETIONS
+    """Which plans are asked about."""
+    deletes_set: bool = False
+    """Whether every plan is asked about, because the run deletes the set."""
 
     @property
     def can_ask(self) -> bool:
@@ -77,7 +90,13 @@ class Confirmation:
         if not self.yes:
             self.ask(action, question)
 
-    def watch(self, events: Iterator[Event], session: Session, options: Options) -> Iterator[Event]:
+    def watch(
+        self,
+        events: Iterator[Event],
+        session: Session,
+        options: Options,
+        diff: Callable[[], Iterator[Event]],
+    ) -> Iterator[Event]:
         """Pass the events of a run on; show its plan, and ask before it goes on.
 
         Raises Declined after a no: nothing of the plan has been written then. Without a terminal,
@@ -86,14 +105,24 @@ class Confirmation:
         if not self.can_ask:
             yield from events
             return
-        watch = _Watch(self, session, options)
+        watch = _Watch(self, session, options, diff)
         with closing(cast("Generator[Event, None, None]", events)):
             for event in events:
                 yield event
                 watch.take(event)
 
-    def ask(self, action: str, question: str, *, written: str = "") -> None:
-        """Return after a yes; raise Declined after a no. ``written`` was changed before."""
+    def ask(
+        self,
+        action: str,
+        question: str,
+        *,
+        written: str = "",
+        details: Callable[[], None] | None = None,
+    ) -> None:
+        """Return after a yes; raise Declined after a no. ``written`` was changed before.
+
+        ``details`` shows more, if that is the answer; None if there is no more.
+        """
         terminal, live = self.reporting.terminal, self.reporting.live
         with live.paused():
             ask(
@@ -102,7 +131,15 @@ class Confirmation:
                 question,
                 stdin_is_input=self._stdin_is_input,
                 written=written,
+                details=details,
             )
+
+    def needs_answer(self, plan: Plan, needed: Consent, agreed: Consent) -> bool:
+        """Return whether a plan is asked about, which needs more consent than was given."""
+        if self.yes or (self.ask_for is Ask.NEVER and not self.deletes_set):
+            return False
+        is_new = not needed <= agreed
+        return is_new or (self.ask_for is Ask.ALWAYS and changes_anything(plan))
 
 
 _FIRST_PART_STAYS = "nothing more was changed: what the first part has applied stays"
@@ -115,6 +152,7 @@ class _Watch:
     confirmation: Confirmation
     session: Session
     options: Options
+    diff: Callable[[], Iterator[Event]]
     started: Started | None = None
     agreed: Consent | None = None
     """What the user has seen and agreed to; None before the first plan."""
@@ -144,7 +182,7 @@ class _Watch:
         needed = frozenset() if stops else needed_consent(plan, started.mode)
         self.agreed = agreed | needed
         is_dry, quiet = self.options.dry_run is not DryRun.OFF, self.confirmation.reporting.quiet
-        asks = not (is_dry or self.confirmation.yes or needed <= agreed)
+        asks = not (is_dry or stops) and self.confirmation.needs_answer(plan, needed, agreed)
         begins = is_first or (is_second_part and not self.is_second_part)
         self.is_second_part = is_second_part
         if not asks and (quiet or not begins):
@@ -171,7 +209,24 @@ class _Watch:
                 action,
                 f"Apply these changes{part}?",
                 written=_FIRST_PART_STAYS if is_second_part else "",
+                # The first part has already changed what a diff would compare.
+                details=None if is_second_part else self._show_diff,
             )
+
+    def _show_diff(self) -> None:
+        """Show what the run would change, as ``diff`` does; an error too."""
+        terminal = self.confirmation.reporting.terminal
+        target = OutputTarget(out=terminal.err, err=terminal.err, width=terminal.size()[0])
+        shown = printer("diff", target)
+        try:
+            for event in self.diff():
+                if not isinstance(event, Finished):
+                    shown.show(event)
+        except ApplypruneError as error:
+            for problem in problems_of(error):
+                terminal.err(problem_text("error", problem))
+        finally:
+            shown.close()
 
     def _show(self, text: str) -> None:
         if text:
@@ -238,7 +293,13 @@ def unconfirmed(action: str) -> UsageError:
 
 
 def ask(
-    terminal: Terminal, action: str, question: str, *, stdin_is_input: bool, written: str = ""
+    terminal: Terminal,
+    action: str,
+    question: str,
+    *,
+    stdin_is_input: bool,
+    written: str = "",
+    details: Callable[[], None] | None = None,
 ) -> None:
     """Return after a yes; raise Declined after a no, or if the terminal is closed.
 
@@ -246,12 +307,19 @@ def ask(
     ``written`` says what was changed before; empty if nothing was.
     """
     with _answers(action, stdin_is_input=stdin_is_input) as answers, _interruptible(written):
-        # It answers something else.
-        with suppress(OSError):
-            drop_typed(answers)
+        keys = "y/N/d" if details else "y/N"
         try:
-            while not _is_yes(_line(terminal, answers, question), written):
-                terminal.err("Answer y or n.")
+            while True:
+                # What was typed before answers something else.
+                with suppress(OSError):
+                    drop_typed(answers)
+                line = _line(terminal, answers, f"{question} [{keys}] ")
+                if details is not None and line.strip().lower() in _DETAILS:
+                    details()
+                elif _is_yes(line, written):
+                    break
+                else:
+                    terminal.err("Answer y, n or d." if details else "Answer y or n.")
         except Interrupted:
             terminal.err("")  # the cursor is still behind the question
             raise
@@ -292,12 +360,13 @@ def _is_yes(line: str, written: str) -> bool:
     return answer in {"y", "yes"}
 
 
+_DETAILS = frozenset({"d", "diff"})
 _LONGEST = 1024
 
 
 def _line(terminal: Terminal, answers: RawIOBase, question: str) -> str:
     """Ask, and return the line of the answer; empty at the end of the terminal."""
-    terminal.prompt(f"{question} [y/N] ")
+    terminal.prompt(question)
     try:
         line = answers.read(_LONGEST) or b""
     except OSError:  # the terminal is gone
@@ -318,7 +387,13 @@ class PlanOutput:
     expires_in: float
     """Seconds."""
 
-    def watch(self, events: Iterator[Event], session: Session, options: Options) -> Iterator[Event]:
+    def watch(
+        self,
+        events: Iterator[Event],
+        session: Session,
+        options: Options,
+        diff: Callable[[], Iterator[Event]],  # noqa: ARG002 - RunWatcher's signature
+    ) -> Iterator[Event]:
         """Pass the events of a dry run on; write its plan before its end is reported.
 
         A plan with an object that cannot be applied or pruned is not written. One whose prune a

@@ -9,6 +9,7 @@ what no row sets by its own name.
 from __future__ import annotations
 
 import os
+from enum import StrEnum
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Self
 
@@ -50,7 +51,6 @@ from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from enum import StrEnum
 
     from applyprune.cli.session import InputPaths
     from applyprune.model.text import Selector
@@ -700,6 +700,29 @@ RUN = (DRY_RUN, TIMEOUT.but(sets="options.wait.timeout"), ACTOR)
 """What only a run has, and no plan."""
 RECORD = (DRY_RUN, LOCK_TIMEOUT, ACTOR)
 """What every change to an inventory has."""
+
+
+class Ask(StrEnum):
+    """Which plans a terminal asks about before they run."""
+
+    ALWAYS = "always"
+    """Those that change anything."""
+    DELETIONS = "deletions"
+    """Those that delete, recreate or take something."""
+    NEVER = "never"
+    """None, as in a pipeline."""
+
+
+ASK = Option(
+    "--ask",
+    rare=True,
+    config=Form.TEXT,
+    type=choice(Ask),
+    default=str(Ask.DELETIONS),
+    show_default=True,
+    help="When to ask on a terminal: before any change, before deletions, recreations and "
+    "takeovers, or not at all, as in a pipeline.",
+)
 YES = Option("-y", "--yes", guard=True, is_flag=True, help="Do not ask for confirmation.")
 CHECK = Option(
     "--check/--no-check",
@@ -842,7 +865,7 @@ PLANNING = (*INPUT, *CLUSTER, *PRUNE, *GUARDS, *PLACEMENT, *SELECTION, *APPLY)
 """What decides on a plan: the same for ``apply`` and for the verbs that show what it would do."""
 
 
-ROWS = (*PLANNING, APPLY_ANYWAY, *RUN, YES, CHECK, *WAITS, SHOW_UNCHANGED)
+ROWS = (*PLANNING, APPLY_ANYWAY, *RUN, YES, ASK, CHECK, *WAITS, SHOW_UNCHANGED)
 """The options of a run: keys of ``applyprune.yaml``, and what it may not give."""
 KEYS = Keys(
     forms={

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from applyprune.cli.complete import FILE_PATH
 from applyprune.cli.options import (
     APPLY_ANYWAY,
+    ASK,
     CHECK,
     CLUSTER,
     DELETION,
@@ -22,6 +23,7 @@ from applyprune.cli.options import (
     SHOW_UNCHANGED,
     WAITS,
     YES,
+    Ask,
     Option,
     command,
     duration,
@@ -56,7 +58,7 @@ _PLAN = Option(
 )
 
 
-@command(RUN, NAME, PLANNING, SHOW_UNCHANGED, OUTPUT, YES, _PLAN, CHECK, APPLY_ANYWAY, WAITS)
+@command(RUN, NAME, PLANNING, SHOW_UNCHANGED, OUTPUT, YES, ASK, _PLAN, CHECK, APPLY_ANYWAY, WAITS)
 def apply(
     name: str,
     paths: InputPaths,
@@ -64,6 +66,7 @@ def apply(
     reporting: Reporting,
     options: Options,
     yes: bool,
+    ask: str,
     plan_path: str | None,
     check: bool | None,
 ) -> int:
@@ -94,7 +97,7 @@ def apply(
             "--wait-for-kinds and --plan exclude each other",
             reason="a plan cannot contain objects whose kinds are not served yet",
         )
-    confirmation = Confirmation(reporting, yes, paths.paths)
+    confirmation = Confirmation(reporting, yes, paths.paths, Ask(ask))
     options = replace(
         options,
         mode=Mode.APPLY,
@@ -127,6 +130,7 @@ def _is_checked(check: bool | None, options: Options, confirmation: Confirmation
     CHECK.but(help=f"{_CHECKS_DELETIONS}, or with --approve]"),
     OUTPUT,
     YES,
+    ASK,
 )
 def prune(
     name: str,
@@ -135,6 +139,7 @@ def prune(
     reporting: Reporting,
     options: Options,
     yes: bool,
+    ask: str,
     check: bool | None,
 ) -> int:
     """Delete what the set NAME created and the manifests no longer contain; apply nothing.
@@ -147,7 +152,7 @@ def prune(
     from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.session import input_reader, run_set
 
-    confirmation = Confirmation(reporting, yes, paths.paths)
+    confirmation = Confirmation(reporting, yes, paths.paths, Ask(ask))
     check = _is_checked(check, options, confirmation)
     options = replace(options, mode=Mode.PRUNE, check=check)
     return reporting.print_events(
@@ -165,6 +170,7 @@ def prune(
     CHECK.but(help=f"{_CHECKS_DELETIONS}]"),
     OUTPUT,
     YES,
+    ASK,
     Option(
         "--allow-partial",
         sets="options.allow_partial",
@@ -179,6 +185,7 @@ def delete(
     reporting: Reporting,
     options: Options,
     yes: bool,
+    ask: str,
     check: bool | None,
 ) -> int:
     """Delete everything that the set NAME created, then its inventory.
@@ -197,7 +204,9 @@ def delete(
     from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.session import no_input, run_set
 
-    confirmation = Confirmation(reporting, yes)
+    # The file cannot confirm that a set is deleted.
+    never = is_given("ask") and ask == Ask.NEVER  # guard: deletion-confirmed-by-a-file
+    confirmation = Confirmation(reporting, yes or never, ask_for=Ask(ask), deletes_set=True)
     if options.dry_run is DryRun.OFF:
         part = "a part of " if options.is_part else ""
         confirmation.require(f"deleting {part}the set {name}")

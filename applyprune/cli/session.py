@@ -12,10 +12,11 @@ from applyprune.api.sets import ApplySet, ClusterConnection, connect, load, with
 from applyprune.engine.ports import Cancellation
 from applyprune.errors import AccessError, ApplypruneError, UsageError
 from applyprune.model.events import WarningRaised
+from applyprune.model.options import DryRun
 from applyprune.model.text import is_dns_label
 from applyprune.sources.plan_files import read_plan
 from applyprune.system.processes import STOP_SIGNALS
-from applyprune.values import dataclass
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -38,8 +39,17 @@ class InputReader(Protocol):
 class RunWatcher(Protocol):
     """Follows the events of a run, and may stop it before it writes."""
 
-    def watch(self, events: Iterator[Event], session: Session, options: Options) -> Iterator[Event]:
-        """Pass the events on; raise ApplypruneError to stop the run."""
+    def watch(
+        self,
+        events: Iterator[Event],
+        session: Session,
+        options: Options,
+        diff: Callable[[], Iterator[Event]],
+    ) -> Iterator[Event]:
+        """Pass the events on; raise ApplypruneError to stop the run.
+
+        ``diff`` begins a dry run of the same input that compares what it would change.
+        """
 
 
 def run_set(
@@ -60,7 +70,14 @@ def run_set(
     with open_session(cluster_target) as session:
         applyset = session.applyset(name)
         events = applyset.iter_run(given, options, plan=file, cancellation=session.stop)
-        yield from events if watcher is None else watcher.watch(events, session, options)
+
+        def diff() -> Iterator[Event]:
+            compared = replace(
+                options, dry_run=DryRun.SERVER, check=True, diff=replace(options.diff, enabled=True)
+            )
+            return applyset.iter_run(given, compared, plan=file, cancellation=session.stop)
+
+        yield from events if watcher is None else watcher.watch(events, session, options, diff)
 
 
 @dataclass(frozen=True, slots=True)

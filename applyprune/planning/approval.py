@@ -91,14 +91,14 @@ def missing_approval(plan: Plan, options: Options, *, takes_set: bool) -> str:
         return ""  # nothing of it runs anyway
     if options.approval is Approval.ALWAYS:
         approved = plan.digest == options.approved_plan  # guard: whole-plan-approved
-        return "" if approved or not (takes_set or _changes(plan)) else plan.digest
+        return "" if approved or not (takes_set or changes_anything(plan)) else plan.digest
     if options.approval is Approval.PRUNE or plan.refusal is not None:
         approved = plan.deletions == options.prune.approved  # guard: deletions-approved
         return "" if approved else plan.deletions
     return ""
 
 
-def _changes(plan: Plan) -> bool:
+def changes_anything(plan: Plan) -> bool:
     """Return whether a plan changes any object, or which objects the inventory lists."""
     fates = {step.fate for step in plan.applies}
     if not plan.no_prune:

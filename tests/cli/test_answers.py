@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OPTIONS = [word for word in ANSWERS if word.startswith("-")]
-KEYS = ["on-drift", "force-conflicts", "prune-adopted", "prune-shared"]
+KEYS = ["yes", "on-drift", "force-conflicts", "prune-adopted", "prune-shared"]
 COMMANDS = [word for word in ANSWERS if word not in {*OPTIONS, *KEYS}]
 
 

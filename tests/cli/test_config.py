@@ -139,6 +139,10 @@ REFUSED = {
     "an unknown key": ("wait-for: true", ":4:1: unknown key 'wait-for'"),
     "a mistyped key": ("namspace: a", "Did you mean namespace?"),
     "another spelling": ("createNamespace: true", "Did you mean create-namespace?"),
+    "consent": (
+        "yes: true",
+        "\n  Write ask: never. To delete the set, give --yes on the command line.",
+    ),
     "an older key": (
         "on-drift: revert",
         ":4:1: unknown key 'on-drift'\n  Write conflicts: revert.",

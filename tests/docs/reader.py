@@ -26,7 +26,7 @@ PROMPT = "$ "
 It runs on a terminal; what follows a question is typed.
 """
 ON_TERMINAL = ROOT / "tests/support/pseudo_terminal.py"
-ANSWERED = re.compile(r"\[y/N\] (.*)")
+ANSWERED = re.compile(r"\[y/N(?:/d)?\] (.*)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.support.plane import Kubectl
     from tests.support.pseudo_terminal import PseudoTerminal
 
-QUESTION = "Apply these changes? [y/N] "
+QUESTION = "Apply these changes? [y/N/d] "
 INTERRUPT, END_OF_FILE = "\x03", "\x04"
 PRUNE_OF_C = "OBJECT        PLAN\nconfigmap/c   would be pruned\n"
 
@@ -179,6 +179,59 @@ def test_yes_option_skips_the_question(desk: Desk, verb: str, options: tuple[str
     assert terminal.shown.startswith(desk.target) is not quiet
     assert ("configmap/c   would be " in terminal.shown) is not quiet
     assert "c" not in desk.names()
+
+
+def test_answer_d_shows_the_diff_and_asks_again(desk: Desk, audit: AuditTrail) -> None:
+    """As often as it is wanted; nothing is written before the yes."""
+    bodies = [*map(config_map, "b"), config_map("a", "new")]
+    source = write_input(desk.folder / "set.json", bodies)
+    with desk.on_terminal("apply", "-f", source) as terminal:
+        terminal.read_until(QUESTION)
+        for count, answer in enumerate(("d\n", "diff\n"), 2):
+            terminal.type(answer)
+            shown = terminal.read_until_count(QUESTION, count).split(QUESTION)[count - 1]
+            assert re.search(r"^\+ .*new$", shown, re.MULTILINE), shown
+            assert f"configmap/c -n {desk.namespace} (would be pruned)" in shown
+        assert writes(audit) == []
+        terminal.type("y\n")
+        assert terminal.ended() == 0
+    assert desk.names() == {"a", "b"}
+
+
+def test_ask_says_when_a_terminal_is_asked(desk: Desk, audit: AuditTrail) -> None:
+    """Before any change, or before none; before nothing that changes nothing."""
+    more, fewer = desk.input("a", "b", "c", "d"), desk.input("a", "b", "c")
+    with desk.on_terminal("apply", "-f", more, "--ask", "always") as terminal:
+        terminal.read_until(QUESTION)
+        assert writes(audit) == []
+        terminal.type("y\n")
+        assert terminal.ended() == 0
+    with desk.on_terminal("apply", "-f", more, "--ask=always") as terminal:
+        assert terminal.ended() == 0
+    assert QUESTION not in terminal.shown
+    with desk.on_terminal("apply", "-f", fewer, "--ask=never") as terminal:
+        assert terminal.ended() == 0
+    assert QUESTION not in terminal.shown
+    assert desk.names() == {"a", "b", "c"}
+
+
+def test_file_does_not_confirm_that_a_set_is_deleted(desk: Desk, audit: AuditTrail) -> None:
+    """It may say that a terminal is asked as little as a pipeline: that needs --yes."""
+    config = desk.folder / "config.yaml"
+    config.write_text("apiVersion: applyprune.dev/v1alpha1\nkind: Config\nname: web\nask: never\n")
+    with desk.on_terminal("prune", "-f", desk.input("a", "b"), "--config", config) as terminal:
+        assert terminal.ended() == 0
+    assert desk.names() == {"a", "b"}
+    with desk.on_terminal("delete", "--config", config) as terminal:
+        terminal.read_until(QUESTION)
+        terminal.type("n\n")
+        assert terminal.ended() == 1
+    where = ("delete", "web", "-n", desk.namespace)
+    refused = applyprune(*where, "--config", config, kubeconfig=desk.plane.kubeconfig)
+    assert refused.code == 2
+    assert "needs confirmation" in refused.err
+    assert desk.names() == {"a", "b"}
+    assert applyprune(*where, "--ask=never", kubeconfig=desk.plane.kubeconfig).code == 0
 
 
 def test_quiet_run_shows_what_it_asks_about(desk: Desk) -> None:

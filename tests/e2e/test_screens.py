@@ -78,7 +78,7 @@ SCENES = (
     Scene(
         "question",
         ("applyprune apply book -f book-1/", "applyprune apply book -f book-2/"),
-        while_it_runs=r"\[y/N\]$",
+        while_it_runs=r"\[y/N/d\]$",
         press="n Enter",
         setup="apply --server-side --field-manager=alice -f written/",
     ),
@@ -98,7 +98,7 @@ SCENES = (
     Scene(
         "delete",
         ("applyprune apply notes -f notes/ --yes", "applyprune delete notes"),
-        while_it_runs=r"\[y/N\]$",
+        while_it_runs=r"\[y/N/d\]$",
         press="y Enter",
         setup="apply --server-side --field-manager=alice -f written/",
     ),

@@ -2838,6 +2838,13 @@ MUTATIONS = (
         "tests/cli/test_config.py::test_invalid_configuration_is_refused",
     ),
     Mutation(
+        "the deletion of a set that only a file confirms",
+        ("deletion-confirmed-by-a-file",),
+        "= .*",
+        '= ask == "never"',
+        "tests/e2e/test_confirmation.py::test_file_does_not_confirm_that_a_set_is_deleted",
+    ),
+    Mutation(
         "the wait for a file that has just changed",
         ("rest",),
         "if .*:",

@@ -30,7 +30,7 @@ os.execvp(sys.argv[2], sys.argv[2:])
 """
 """Makes standard error the controlling terminal of a new session, then runs the command."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
-ANSWER = "[y/N] "
+ANSWER = "[y/N"
 """The end of a question."""
 
 
