@@ -984,8 +984,10 @@ def _first_sentence(text: str) -> str:
 
 def _show_every_option(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
+        from applyprune.output.terminal import Terminal
+
         ctx.meta[EVERY_OPTION] = True
-        click.echo(ctx.get_help(), color=ctx.color)
+        Terminal().out(ctx.get_help())
         ctx.exit()
 
 
