@@ -64,8 +64,10 @@ ANSWERS = {
         verb: f"Write applyprune bundle {verb} NAME."
         for verb in ("approve", "logs", "reconcile", "resume", "suspend", "tree")
     },
-    # Keys of applyprune.yaml.
-    "yes": "Write ask: never. To delete the set, give --yes on the command line.",
+    # Keys of applyprune.yaml; YAML reads the key `yes` as true.
+    **dict.fromkeys(
+        ("yes", "true"), "Write ask: never. To delete the set, give --yes on the command line."
+    ),
     "on-drift": "Write conflicts: revert.",
     "prune-adopted": "Give --prune-also adopted on the command line, for the run that needs it.",
     "prune-shared": "Give --prune-also shared on the command line, for the run that needs it.",

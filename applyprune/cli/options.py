@@ -506,8 +506,8 @@ APPLY = (
         config=Form.FLAG,
         sets="options.apply.create_namespace",
         is_flag=True,
-        help="Create the inventory's namespace if the set does not have it. It does not belong to "
-        "the set then, so `delete` keeps it.",
+        help="Create the inventory's namespace. Unless the input has it too, it does not belong to "
+        "the set, and `delete` keeps it.",
     ),
     Option(
         "--reapply-all",
