@@ -113,7 +113,7 @@ def demonstrate_apply(shell: Shell) -> None:
 def demonstrate_bundles(shell: Shell) -> None:
     """Install the controller and use a Bundle; raise RunFailed if a result is not as expected."""
     shell.comment("Install the CRD, the rights and the Deployment of the controller, as a set.")
-    shell.run("applyprune install --wait", contains="16 created")
+    shell.run("applyprune install --wait", contains="17 created")
     shell.run(f"kubectl get deployments -n {CONTROLLER_NAMESPACE}", contains="2/2")
 
     shell.comment(

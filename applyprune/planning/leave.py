@@ -722,9 +722,7 @@ def kept_as_owned(rule: str, live: LiveObject, applyset: ApplySetIdentity) -> st
     """
     if rule := rule or orphan_mark(live.metadata):  # guard: told-as-owned
         return f"marked {rule}"
-    protected = _why_protected(live.ref, applyset)
-    whole = "; only a delete of the whole set deletes it"
-    return f"{protected}{whole}" if protected == HOLDS_INVENTORY else protected
+    return _why_protected(live.ref, applyset)
 
 
 def _why_protected(

@@ -778,6 +778,8 @@ def owned_text(kept: str) -> str:
 
     ``kept`` says what keeps it all the same; empty if a later prune deletes it.
     """
+    if kept == HOLDS_INVENTORY:
+        return f"as owned; only a delete of the whole set deletes it: {kept}"
     if kept:
         return f"as owned; a later prune or delete orphans it: {kept}"
     return "as owned: a later prune or delete deletes it"

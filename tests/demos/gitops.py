@@ -80,7 +80,7 @@ def main() -> int:
 def _demonstrate(shell: Shell, site: HttpsSite) -> None:
     """Commit, and look at what the controller makes of it; raise RunFailed if it is wrong."""
     shell.comment("Install the CRD and the rights of the controller, as a set.")
-    shell.run("applyprune install", contains="16 created")
+    shell.run("applyprune install", contains="17 created")
     shell.comment(
         "The nodes of this plane are simulated, so the controller runs on this machine. It may "
         "reach a Git server here only because --allow-source-cidr says so."

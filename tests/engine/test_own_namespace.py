@@ -411,7 +411,7 @@ def test_namespace_that_is_owned_by_its_name_goes_with_the_set(
     home.run(own(name), config_map("a"))
     story = home.own(f"namespace/{name}")
     (done,) = [one for one in story.events if isinstance(one, ObjectDone)]
-    assert "only a delete of the whole set deletes it" in done.reason
+    assert "only a delete of the whole set deletes it" in done.reason, done.reason
     planned = home.run(
         mode=Mode.DELETE, orphan=frozenset({f"namespace/{name}"}), dry_run=DryRun.SERVER
     )
