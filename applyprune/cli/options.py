@@ -544,7 +544,6 @@ def execution_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         options = Options(
             dry_run=dry_run,
             wait=WaitOptions(timeout=timeout),
-            check=dry_run is DryRun.SERVER,
             actor=actor,
         )
         return verb(options=options, **others)

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
-    from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.session import InputPaths
     from applyprune.cli.target import ClusterTarget
@@ -46,14 +45,10 @@ if TYPE_CHECKING:
 _CHECKS_DELETIONS = "it is checked first what goes with the objects, and which rights are missing"
 
 
-def _check_option(
-    what: str, by_default: str = "on a terminal, or with --approve"
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _check_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the decorator that adds --check and --no-check to a verb that writes."""
     return click.option(
-        "--check/--no-check",
-        default=None,
-        help=f"Whether {what}.  [default: check {by_default}]",
+        "--check/--no-check", default=True, help=f"Whether {what}.  [default: check]"
     )
 
 
@@ -107,7 +102,7 @@ def apply(
     apply_anyway: bool,
     yes: bool,
     plan_path: str | None,
-    check: bool | None,
+    check: bool,
     wait: bool | None,
     fail_fast: bool,
     ready_when: tuple[str, ...],
@@ -132,7 +127,7 @@ def apply(
     from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.session import input_reader, run_set
 
-    if plan_path is not None and check:
+    if plan_path is not None and check and is_given("check"):
         raise UsageError(
             "--check and --plan exclude each other",
             reason="the plan was checked when it was made, and must still be the same",
@@ -147,7 +142,7 @@ def apply(
         options,
         mode=Mode.APPLY,
         prune=replace(options.prune, apply_anyway=apply_anyway),
-        check=_is_checked(check, options, confirmation) and plan_path is None,
+        check=check and plan_path is None,
         wait=replace(
             options.wait,
             mode=WaitMode.asked(wait),
@@ -161,14 +156,6 @@ def apply(
         run_set(cluster_target, name, read, options, confirmation, plan=plan_path),
         plan_is_shown=confirmation.can_ask,
     )
-
-
-def _is_checked(check: bool | None, options: Options, confirmation: Confirmation) -> bool:
-    """Return whether a plan is checked before it runs, by the option or by its default."""
-    if check is not None:
-        return check
-    # Only a check finds recreations, which an approval covers.
-    return bool(options.check or options.prune.approved or confirmation.can_ask)
 
 
 def _rule(text: str) -> tuple[str, str]:
@@ -195,7 +182,7 @@ def prune(
     reporting: Reporting,
     options: Options,
     yes: bool,
-    check: bool | None,
+    check: bool,
 ) -> int:
     """Delete what the set NAME created and the manifests no longer contain; apply nothing.
 
@@ -208,7 +195,6 @@ def prune(
     from applyprune.cli.session import input_reader, run_set
 
     confirmation = Confirmation(reporting, yes, paths.paths)
-    check = _is_checked(check, options, confirmation)
     options = replace(options, mode=Mode.PRUNE, check=check)
     return reporting.print_events(
         run_set(cluster_target, name, input_reader(paths), options, confirmation),
@@ -221,7 +207,7 @@ def prune(
 @cluster_options
 @run_options
 @deletion_option
-@_check_option(_CHECKS_DELETIONS, "on a terminal")
+@_check_option(_CHECKS_DELETIONS)
 @reporting_options
 @yes_option
 @click.option(
@@ -236,7 +222,7 @@ def delete(
     reporting: Reporting,
     options: Options,
     yes: bool,
-    check: bool | None,
+    check: bool,
     allow_partial: bool,
 ) -> int:
     """Delete everything that the set NAME created, then its inventory.
@@ -259,7 +245,6 @@ def delete(
     if options.dry_run is DryRun.OFF:
         part = "a part of " if options.is_part else ""
         confirmation.require(f"deleting {part}the set {name}")
-    check = _is_checked(check, options, confirmation)
     options = replace(options, mode=Mode.DELETE, check=check, allow_partial=allow_partial)
     return reporting.print_events(
         run_set(cluster_target, name, no_input, options, confirmation),

@@ -93,6 +93,12 @@ class RunResult:
     server_warnings: list[str] = field(default_factory=list)
     """The first few warnings of the API server."""
 
+    def add_changes(self, part: RunResult) -> None:
+        """Add what a run about a part of the set has changed."""
+        self.written |= part.written
+        self.stored |= part.stored
+        self.outcomes.update({one: part.outcomes[one] for one in CHANGED})
+
     @property
     def total(self) -> int:
         if self.set_size is not None:
@@ -126,7 +132,10 @@ class RunResult:
         done = "failed"
         if all(one.waits or one.skipped for one in failed) and any(one.waits for one in failed):
             done = f"{'is' if len(failed) == 1 else 'are'} not ready"
-        return f"{len(failed)} {self._of(len(failed))} {done}: {names}"
+        # With anything wrong in its plan, a run writes nothing.
+        stopped = self.plan is not None and self.plan.stops and not self.written
+        whole = "nothing was changed: " if stopped else ""
+        return f"{whole}{len(failed)} {self._of(len(failed))} {done}: {names}"
 
     def _of(self, count: int) -> str:
         return f"of {self.total} objects" if self.total else f"object{'s' * (count != 1)}"

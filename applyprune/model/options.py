@@ -283,8 +283,9 @@ class Options:
     """What the run does with the set."""
     dry_run: DryRun = DryRun.OFF
     """Whether the run is a dry run, and where it is computed."""
-    check: bool = False
-    """Check the plan on the server, and look up references, before the first write."""
+    check: bool = True
+    """Check the plan on the server, by dry runs of what would be sent, and look up references and
+    rights, before the first write."""
     select: frozenset[str] = frozenset()
     """The objects that a move, a delete or ``Mode.ORPHAN`` works on, each as KIND/NAME; empty for
     all objects of the set."""
