@@ -111,7 +111,9 @@ def _applyset_status(session: Session, name: str, namespace: str) -> Iterator[Ev
 @reporting_options
 @click.option("-A", "--all-namespaces", is_flag=True, help="Show the sets of all namespaces.")
 @click.option(
-    "--drift", is_flag=True, help="Name the fields that have drifted, and who wrote them."
+    "--drift",
+    is_flag=True,
+    help="Name all fields that have drifted, with their values, and who wrote them.",
 )
 @click.option(
     "--values",
@@ -207,6 +209,8 @@ def status(
         logs=logs,
         timeout=timeout,
     )
+    if drift:
+        reporting = reporting.with_text("drift")
     return reporting.print_events(_events(cluster_target, names, status_options))
 
 

@@ -242,7 +242,7 @@ class StatusOptions:
     """What a status reports, and for how long."""
 
     drift: bool = False
-    """Name the fields that have drifted, and who wrote them."""
+    """Warn about drift that cannot be attributed to any field."""
     values: bool = False
     """Compare every value with the last applied manifest, not only the server's record."""
     fail_on_drift: bool = False
