@@ -370,8 +370,10 @@ def _reason(
     lines = []
     for name, owners in fields.items():
         field = contested[name]
-        values = [] if field.ours is None else [f"ours {field.ours}"]
-        values += [] if field.theirs is None else [f"theirs {field.theirs}"]
+        # As in a diff, from what is there to what the manifest has.
+        sides = [] if field.theirs is None else [f"theirs {field.theirs}"]
+        sides += [] if field.ours is None else [f"ours {field.ours}"]
+        values = [" → ".join(sides)] if sides else []
         who = " and ".join(_who(other, live, now) for other in owners)
         notes: Iterable[str] = filter(None, dict.fromkeys(_note(owner.manager) for owner in owners))
         if scalers and _is_scale(name, owners):

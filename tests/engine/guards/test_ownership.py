@@ -219,7 +219,7 @@ def test_conflict_fails_the_run_and_is_explained(stage: Stage, api: Api, kubectl
     }
     assert not api.exists(_path(stage, "b"))
     assert story.exit_code == 4
-    assert f'.data.key: ours "ours", theirs "theirs", owned by {ALICE} (Update, ' in story.problem(
+    assert f'.data.key: theirs "theirs" → ours "ours", owned by {ALICE} (Update, ' in story.problem(
         "configmap/a"
     )
     assert "--force-conflicts" in story.problem("configmap/a")
