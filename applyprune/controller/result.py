@@ -261,9 +261,10 @@ def _collect_object(done: ObjectDone, result: RunResult) -> None:
 def problem_message(problem: Problem, *, secret: bool = False) -> str:
     """Return a problem in one line for a status: the same line as long as the facts are the same.
 
-    It has no excerpt, which may come from a Secret, and no hint, which is about the command line.
-    ``secret`` says that the manifests come from a Secret.
+    It has no excerpt, which may come from a Secret, and no hint, which is about the command line; a
+    conflict has what resolves it. ``secret`` says that the manifests come from a Secret.
     """
+    remedy = "" if secret or not problem.remedy else f" {problem.remedy}"
     parts: Sequence[str] = (
         problem.location,
         problem.message,
@@ -272,7 +273,10 @@ def problem_message(problem: Problem, *, secret: bool = False) -> str:
     if secret:
         parts = shown_parts(problem)
     line = " ".join(": ".join(part for part in parts if part).split())
-    return line if len(line) <= _MAX_MESSAGE else f"{line[: _MAX_MESSAGE - 1]}…"
+    if remedy:
+        line += "."
+    most = max(_MAX_MESSAGE - len(remedy), 0)
+    return f"{line if len(line) <= most else f'{line[: most - 1]}…'}{remedy}"
 
 
 def error_message(problems: Sequence[Problem], *, secret: bool = False) -> str:

@@ -222,7 +222,7 @@ def test_conflict_fails_the_run_and_is_explained(stage: Stage, api: Api, kubectl
     assert f'.data.key: theirs "theirs" → ours "ours", owned by {ALICE} (Update, ' in story.problem(
         "configmap/a"
     )
-    assert "--force-conflicts" in story.problem("configmap/a")
+    assert "--on-drift revert" in story.problem("configmap/a")
     assert api.get(_path(stage, "a"))["data"] == {"key": "theirs"}
     forced = stage.run(config_map("a", "ours"), config_map("b"), force_conflicts=True)
     assert forced.exit_code == 0

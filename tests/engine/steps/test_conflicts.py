@@ -432,7 +432,7 @@ def test_conflicts_of_an_object_are_one_problem(stage: Stage, api: Api, kubectl:
         '.spec.template.spec.containers[name="c"].image: theirs "web:9" → ours "web:2", owned by '
         "kubectl-set (Update, "
     ) in lines[2]
-    assert '/spec/replicas,/spec/template/spec/containers[name="c"]/image' in lines[5]
+    assert '/spec/replicas,/spec/template/spec/containers[name="c"]/image' in lines[4]
     found = _conflicts(story)
     assert [(name, one["operation"], one["subresource"]) for name, one in found.items()] == [
         ("kube-controller-manager", "Update", "scale"),

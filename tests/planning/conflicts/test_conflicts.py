@@ -229,12 +229,17 @@ def test_hint_of_an_adoption_names_the_manager_to_take_over() -> None:
 def test_hint_names_the_options() -> None:
     """The pointers are those of just these fields."""
     error = conflict(SCALE, cause(IMAGE, "b"))
-    hint = explain_conflict(error, DEPLOYMENT, None, (), NOW, reverts=False).hint
+    worded = explain_conflict(error, DEPLOYMENT, None, (), NOW, reverts=False, explain="EXPLAIN")
     pointers = '/spec/replicas,/spec/template/spec/containers[name="c"]/image'
-    assert f"    applyprune.dev/ignore-fields: {pointers}\n" in hint
-    assert "applyprune.dev/conflicts: skip" in hint
-    assert "--force-conflicts, or only for this object applyprune.dev/conflicts: force" in hint
-    assert "--adopt=all" not in hint
+    assert worded.hint == (
+        "To leave it to its owner, remove it from the manifest, or annotate the object:\n"
+        f"    applyprune.dev/ignore-fields: {pointers}\n  Other ways: EXPLAIN"
+    )
+    others = "\n".join(worded.ways[1:])
+    assert "applyprune.dev/conflicts: skip" in others
+    assert "--force-conflicts, or only for this object applyprune.dev/conflicts: force" in others
+    assert "--take-over b." in others
+    assert "--adopt=all" not in others
     taken = conflict(cause(IMAGE, SHOP.manager))
     assert "--adopt=all" in explain_conflict(taken, DEPLOYMENT, None, (), NOW, reverts=False).hint
 
@@ -248,8 +253,9 @@ def test_hint_leaves_nothing_to_others_that_the_set_must_own() -> None:
     assert "remove it from the manifest" not in alone
     assert "--force-conflicts" in alone
     both = conflict(label, cause(".data.k", "x"))
-    hint = explain_conflict(both, one, None, (), NOW, reverts=False).hint
-    assert "    applyprune.dev/ignore-fields: /data/k\n" in hint
+    worded = explain_conflict(both, one, None, (), NOW, reverts=False)
+    assert "conflicts: skip" in worded.hint  # to leave only one of them would not resolve it
+    assert any(way.endswith("    applyprune.dev/ignore-fields: /data/k") for way in worded.ways)
 
 
 def test_unread_values_are_not_mentioned() -> None:
