@@ -281,6 +281,10 @@ class Conflict(ApiError):
     """409: a precondition failed, or another manager owns a field."""
 
     kind = ProblemKind.CONFLICT
+    ways: tuple[str, ...] = ()
+    """All ways to resolve a conflict; its hint names the first."""
+    remedy: str = ""
+    """What resolves a conflict of a Bundle, by its own fields."""
 
 
 class AlreadyExists(ApiError):

@@ -119,6 +119,8 @@ class ApplySet:
         then; ``wait=False`` prunes at once, also what is in use. WaitOptions say more. Waves and
         depends-on are always waited for. ``timeout`` limits each wait, in seconds: for readiness,
         CRDs and deletions. ``lock_timeout`` limits the wait for another run on the same set.
+        The server checks in a dry run what would be sent, before the first write; ``iter_run`` with
+        ``Options(check=False)`` leaves that out.
         """
         events = self.iter_apply(
             manifests,
@@ -217,6 +219,7 @@ class ApplySet:
         """
         decided = Options(
             Mode.APPLY,
+            check=False,  # it was checked when it was made
             apply=options,
             prune=prune,
             wait=wait_options(timeout, wait),

@@ -116,7 +116,11 @@ def _applyset_status(session: Session, name: str, namespace: str) -> Iterator[Ev
     CLUSTER,
     OUTPUT,
     ALL_NAMESPACES.but(help="Show the sets of all namespaces."),
-    Option("--drift", is_flag=True, help="Name the fields that have drifted, and who wrote them."),
+    Option(
+        "--drift",
+        is_flag=True,
+        help="Name all fields that have drifted, with their values, and who wrote them.",
+    ),
     Option(
         "--values",
         is_flag=True,
@@ -221,6 +225,8 @@ def status(
         logs=logs,
         timeout=timeout,
     )
+    if drift:
+        reporting = reporting.with_text("drift")
     return reporting.print_events(_events(cluster_target, names, status_options))
 
 

@@ -729,9 +729,9 @@ CHECK = Option(
     rare=True,
     heading="Apply",
     config=Form.FLAG,
-    default=None,
-    help="Whether the server checks everything in a dry run before the first write.  [default: "
-    "check on a terminal, or with --approve]",
+    default=True,
+    help="Whether the server checks everything in a dry run before the first write.  "
+    "[default: check]",
 )
 WAIT = Option(
     "--wait/--no-wait",

@@ -36,16 +36,15 @@ from applyprune.values import replace
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.session import InputPaths
     from applyprune.cli.target import ClusterTarget
     from applyprune.model.events import Event
     from applyprune.model.options import Options
 
-_CHECKS_DELETIONS = (
-    "Whether it is checked first what goes with the objects, and which rights are missing.  "
-    "[default: check on a terminal"
+_CHECKS_DELETIONS = CHECK.but(
+    help="Whether it is checked first what goes with the objects, and which rights are missing.  "
+    "[default: check]"
 )
 _PLAN = Option(
     "--plan",
@@ -68,7 +67,7 @@ def apply(
     yes: bool,
     ask: str,
     plan_path: str | None,
-    check: bool | None,
+    check: bool,
 ) -> int:
     """Make the cluster match the manifests of the set NAME.
 
@@ -87,7 +86,7 @@ def apply(
     from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.session import input_reader, run_set
 
-    if plan_path is not None and check:
+    if plan_path is not None and check and is_given("check"):
         raise UsageError(
             "--check and --plan exclude each other",
             reason="the plan was checked when it was made, and must still be the same",
@@ -101,22 +100,13 @@ def apply(
     options = replace(
         options,
         mode=Mode.APPLY,
-        check=_is_checked(check, options, confirmation) and plan_path is None,
+        check=check and plan_path is None,
     )
     read = input_reader(paths)
     return reporting.print_events(
         run_set(cluster_target, name, read, options, confirmation, plan=plan_path),
         plan_is_shown=confirmation.can_ask,
     )
-
-
-def _is_checked(check: bool | None, options: Options, confirmation: Confirmation) -> bool:
-    """Return whether a plan is checked before it runs, by the option or by its default."""
-    if check is not None:
-        return check
-    # Only a check finds recreations, which an approval covers.
-    is_server_dry_run = options.dry_run is DryRun.SERVER
-    return bool(is_server_dry_run or options.prune.approved or confirmation.can_ask)
 
 
 @command(
@@ -127,7 +117,7 @@ def _is_checked(check: bool | None, options: Options, confirmation: Confirmation
     PRUNE,
     GUARDS,
     PLACEMENT,
-    CHECK.but(help=f"{_CHECKS_DELETIONS}, or with --approve]"),
+    _CHECKS_DELETIONS,
     OUTPUT,
     YES,
     ASK,
@@ -140,7 +130,7 @@ def prune(
     options: Options,
     yes: bool,
     ask: str,
-    check: bool | None,
+    check: bool,
 ) -> int:
     """Delete what the set NAME created and the manifests no longer contain; apply nothing.
 
@@ -153,7 +143,6 @@ def prune(
     from applyprune.cli.session import input_reader, run_set
 
     confirmation = Confirmation(reporting, yes, paths.paths, Ask(ask))
-    check = _is_checked(check, options, confirmation)
     options = replace(options, mode=Mode.PRUNE, check=check)
     return reporting.print_events(
         run_set(cluster_target, name, input_reader(paths), options, confirmation),
@@ -167,7 +156,7 @@ def prune(
     RUN,
     PRUNE,
     DELETION,
-    CHECK.but(help=f"{_CHECKS_DELETIONS}]"),
+    _CHECKS_DELETIONS,
     OUTPUT,
     YES,
     ASK,
@@ -186,7 +175,7 @@ def delete(
     options: Options,
     yes: bool,
     ask: str,
-    check: bool | None,
+    check: bool,
 ) -> int:
     """Delete everything that the set NAME created, then its inventory.
 
@@ -210,7 +199,6 @@ def delete(
     if options.dry_run is DryRun.OFF:
         part = "a part of " if options.is_part else ""
         confirmation.require(f"deleting {part}the set {name}")
-    check = _is_checked(check, options, confirmation)
     options = replace(options, mode=Mode.DELETE, check=check)
     return reporting.print_events(
         run_set(cluster_target, name, no_input, options, confirmation),
@@ -219,7 +207,6 @@ def delete(
 
 
 _LOOKS = CHECK.but(
-    default=True,
     help="Whether the server checks, in a dry run, what would change. If not, the command only "
     "reads: for a job that has no right to write.  [default: check]",
 )

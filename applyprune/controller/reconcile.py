@@ -95,6 +95,7 @@ from applyprune.engine.ports import Cancellation
 from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, problems_of
 from applyprune.model.events import Event, Planned, Status
+from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Approval, Mode
@@ -316,6 +317,7 @@ class OneReconcile:
                     live = self._hold(live, store)  # guard: held-before-run
                     if not self._correct_drift(live, bundle, target.client, source):
                         self._run(live, target.client, store, self._request(live, bundle, source))
+                        self._revert_beside_faults(live, bundle, target.client, source)
         except Interrupted:
             raise
         except SourceAwaited as awaited:
@@ -468,6 +470,34 @@ class OneReconcile:
             self.run_result = whole
         return self.is_part
 
+    def _revert_beside_faults(
+        self,
+        live: LiveObject,
+        bundle: BundleSpec,
+        account_client: ServiceAccountClient,
+        source: LoadedSource,
+    ) -> None:
+        """Set back drift although a fault in the plan has kept the run from writing anything.
+
+        A commit that the server would refuse must not end the care for what is applied already.
+        """
+        whole = self.run_result
+        if not (refs := drift_beside_faults(whole, bundle)):
+            return
+        part, store = result_of_part(live, bundle), account_client.store(bundle.target)
+        request = self._request(live, bundle, source, refs)
+        try:
+            collect(
+                run(request, account_client.cluster, store, self.stop),
+                part,
+                partial(log_event, request, part),
+            )
+        except Interrupted:
+            raise
+        except ApplypruneError:
+            pass  # the plan of the whole set says what is wrong, and what has drifted
+        whole.add_changes(part)
+
     def _request(
         self,
         live: LiveObject,
@@ -482,7 +512,15 @@ class OneReconcile:
                 history, generation=now[0], revision=now[1], waiting_since=None, ready_checks=0
             )
         withholds = partial(withheld_sets, bundle, self.bundles)
-        return run_request(live, bundle, source, self.history.observation, corrects, withholds)
+        return run_request(
+            live,
+            bundle,
+            source,
+            self.history.observation,
+            corrects,
+            withholds,
+            continues=self.history.waiting_since is not None,
+        )
 
     def _run(
         self,
@@ -582,14 +620,20 @@ def run_request(
     observation: HolderObservation | None,
     corrects: frozenset[Ref] = frozenset(),
     withholds: Callable[[Mapping[str, LiveObject]], Mapping[str, str]] | None = None,
+    *,
+    continues: bool = False,
 ) -> RunRequest:
-    """Return the run that applies a Bundle; with ``corrects``, only the drift of these objects."""
+    """Return the run that applies a Bundle; with ``corrects``, only the drift of these objects.
+
+    One that ``continues`` the wait of an earlier run is not checked again.
+    """
     options = bundle.options(
         Mode.APPLY,
         approved=live.annotations.get(APPROVE, ""),
         source=source.version,
         contended=winning_writers(counts_before(live, source.revision), limits_of(bundle), _now()),
         corrects=corrects,
+        continues=continues,
         tries_rewritten=tries_rewritten(live, bundle, source.revision),
     )
     return RunRequest(
@@ -742,6 +786,24 @@ def may_correct_alone(
         and status.get("lastAppliedRevision") == revision
         and status.get("lastAttemptedRevision") == revision
         and status.get("lastHandledReconcileAt", "") == request_of(live)
+    )
+
+
+def drift_beside_faults(run_result: RunResult, bundle: BundleSpec) -> frozenset[Ref]:
+    """Return the objects whose drift a run would have set back if its plan had no fault.
+
+    Not beside a conflict, which somebody must decide: that holds back everything.
+    """
+    plan, spec = run_result.plan, bundle.spec
+    sets_back = spec.drift.policy is DriftPolicy.CORRECT and spec.approval is Approval.AUTOMATIC
+    if plan is None or not (sets_back and plan.stops):
+        return frozenset()
+    if any(step.problem and step.problem.conflicts for step in plan.faults):
+        return frozenset()
+    return frozenset(
+        step.desired.ref
+        for step in plan.applies
+        if step.is_reapplied and step.fate in {Fate.CHANGE, Fate.CREATE}
     )
 
 

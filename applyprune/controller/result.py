@@ -93,6 +93,12 @@ class RunResult:
     server_warnings: list[str] = field(default_factory=list)
     """The first few warnings of the API server."""
 
+    def add_changes(self, part: RunResult) -> None:
+        """Add what a run about a part of the set has changed."""
+        self.written |= part.written
+        self.stored |= part.stored
+        self.outcomes.update({one: part.outcomes[one] for one in CHANGED})
+
     @property
     def total(self) -> int:
         if self.set_size is not None:
@@ -126,7 +132,10 @@ class RunResult:
         done = "failed"
         if all(one.waits or one.skipped for one in failed) and any(one.waits for one in failed):
             done = f"{'is' if len(failed) == 1 else 'are'} not ready"
-        return f"{len(failed)} {self._of(len(failed))} {done}: {names}"
+        # With anything wrong in its plan, a run writes nothing.
+        stopped = self.plan is not None and self.plan.stops and not self.written
+        whole = "nothing was changed: " if stopped else ""
+        return f"{whole}{len(failed)} {self._of(len(failed))} {done}: {names}"
 
     def _of(self, count: int) -> str:
         return f"of {self.total} objects" if self.total else f"object{'s' * (count != 1)}"
@@ -252,9 +261,10 @@ def _collect_object(done: ObjectDone, result: RunResult) -> None:
 def problem_message(problem: Problem, *, secret: bool = False) -> str:
     """Return a problem in one line for a status: the same line as long as the facts are the same.
 
-    It has no excerpt, which may come from a Secret, and no hint, which is about the command line.
-    ``secret`` says that the manifests come from a Secret.
+    It has no excerpt, which may come from a Secret, and no hint, which is about the command line; a
+    conflict has what resolves it. ``secret`` says that the manifests come from a Secret.
     """
+    remedy = "" if secret or not problem.remedy else f" {problem.remedy}"
     parts: Sequence[str] = (
         problem.location,
         problem.message,
@@ -263,7 +273,10 @@ def problem_message(problem: Problem, *, secret: bool = False) -> str:
     if secret:
         parts = shown_parts(problem)
     line = " ".join(": ".join(part for part in parts if part).split())
-    return line if len(line) <= _MAX_MESSAGE else f"{line[: _MAX_MESSAGE - 1]}…"
+    if remedy:
+        line += "."
+    most = max(_MAX_MESSAGE - len(remedy), 0)
+    return f"{line if len(line) <= most else f'{line[: most - 1]}…'}{remedy}"
 
 
 def error_message(problems: Sequence[Problem], *, secret: bool = False) -> str:

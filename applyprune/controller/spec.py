@@ -239,14 +239,16 @@ class BundleSpec:
         source: str = "",
         contended: frozenset[FieldWriter] = frozenset(),
         corrects: frozenset[Ref] = frozenset(),
+        continues: bool = False,
         tries_rewritten: bool = False,
     ) -> Options:
         """Return the options of a run.
 
         ``approved`` is the value of the annotation, and ``source`` the version of the source.
         ``contended`` are the managers that win if they have changed their fields again. With
-        ``corrects``, the run is about the drift of these objects only. With ``tries_rewritten``,
-        it sends again what admission has rewritten.
+        ``corrects``, the run is about the drift of these objects only. One that ``continues`` a
+        wait applies what an earlier run has checked. With ``tries_rewritten``, it sends again what
+        admission has rewritten.
         """
         spec = self.spec
         approved = approved if is_digest(approved) else ""
@@ -258,8 +260,9 @@ class BundleSpec:
             # One look: no worker waits for another run. What was seen counts at the next look.
             lock_timeout=0.0,
             concurrency=_CONCURRENCY,
-            # Only the server knows which objects must be recreated, and which would not change.
-            check=approval is not Approval.AUTOMATIC,
+            # A removal goes as far as it can, and the others send what was checked before. But only
+            # the server knows which recreations, and which changes, an approval would cover.
+            check=approval is not Approval.AUTOMATIC or not (removes or corrects or continues),
             approval=approval,
             approved_plan=approved,
             source=source,

@@ -140,6 +140,8 @@ class RunSummary:
     """The problem of the whole prune, if a guard refused it."""
     held: bool = False
     """Whether the run ends with its plan: a fault or a refused prune has stopped it."""
+    dry: bool = False
+    """Whether it is a dry run, which changes nothing in any case."""
     late: tuple[LateObject, ...] = ()
     """What the first part of the run has left to the second: its kinds are not served yet."""
     after_late: tuple[Desired, ...] = ()
@@ -221,7 +223,8 @@ class RunSummary:
 
     def finished(self) -> Finished:
         """Return the event that ends the run."""
-        return finished(self._counts, self.problems, self.elapsed, self.refusal, held=self.held)
+        found = self._counts, self.problems, self.elapsed, self.refusal
+        return finished(*found, held=self.held, dry=self.dry)
 
 
 _AHEAD = 1000

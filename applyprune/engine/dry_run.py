@@ -507,6 +507,8 @@ class ServerDryRun:
         desired = step.desired
         how, body = NOT_THERE_YET, desired.body
         for namespace in dict.fromkeys((self.context.applyset.namespace, "default")):
+            if namespace in self._absent:
+                continue  # as the set's own one, if the run creates it
             try:
                 body = _try_in(namespace, desired, self.context)
             except (NotFound, NotServed):

@@ -682,10 +682,11 @@ def explain(
     resource_map = cluster.resource_map()
     names = kind_names(resource_map, [inventory], asked.manifests)
     found = names.object(named)
-    options = replace(asked.options, dry_run=DryRun.SERVER)
+    options = replace(asked.options, dry_run=DryRun.SERVER, check=False)
     if not by_input:
         alone = replace(asked.options.prune, allow_empty=True)
-        options = Options(Mode.PRUNE, DryRun.SERVER, prune=alone, select=frozenset({named}))
+        options = Options(Mode.PRUNE, DryRun.SERVER, check=False, prune=alone)
+        options = replace(options, select=frozenset({named}))
     planned = replace(asked, options=options)
     with run_context(cluster, store, applyset, options, cancellation, mode=options.mode) as begun:
         context = yield from with_exact_names(begun, resource_map, [inventory], asked.manifests)

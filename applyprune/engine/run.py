@@ -530,7 +530,8 @@ def _in_parts(
 ) -> Iterator[Event]:
     """Yield the events of a run by ``part``, in two parts if its options ask for that."""
     options = whole.options
-    summary = RunSummary(cluster.run, clock=cancellation.clock)  # guard: summary-clock
+    dry = options.dry_run is not DryRun.OFF
+    summary = RunSummary(cluster.run, dry=dry, clock=cancellation.clock)  # guard: summary-clock
     seconds = options.wait.kinds
     if not seconds or options.mode is not Mode.APPLY or whole.plan_file is not None:
         yield from part(whole, summary)

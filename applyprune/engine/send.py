@@ -312,7 +312,9 @@ def apply_problem(error: ApplypruneError, step: ApplyStep, context: RunContext) 
     conflicts: tuple[ManagerConflict, ...] = ()
     if isinstance(error, Conflict) and error.causes:
         error, conflicts = _explain_conflict(error, step, context)
-    problem = replace(as_problem(error, where=desired.origin), conflicts=conflicts)
+    problem = as_problem(error, where=desired.origin)
+    if isinstance(error, Conflict):
+        problem = replace(problem, conflicts=conflicts, ways=error.ways, remedy=error.remedy)
     if isinstance(error, Conflict | Invalid):
         problem = _about_fields(problem, error, desired)
     elif isinstance(error, NotServed) and is_without_namespace(error, desired.ref):
@@ -342,10 +344,16 @@ def _explain_conflict(
     scalers = _autoscalers(desired, cluster) if is_about_scale(error) else ()
     live = _live(desired, cluster)
     conflicts = conflicts_of(error, desired, live)
-    reverts = _would_revert(step, live, context)
-    return explain_conflict(
-        error, desired, live, scalers, datetime.now(UTC), reverts=reverts
-    ), conflicts
+    explained = explain_conflict(
+        error,
+        desired,
+        live,
+        scalers,
+        datetime.now(UTC),
+        reverts=_would_revert(step, live, context),
+        explain=f"applyprune explain {context.applyset.arguments} {desired.ref.short} -f ...",
+    )
+    return explained, conflicts
 
 
 def _live(desired: Desired, cluster: Cluster) -> LiveObject | None:
@@ -366,7 +374,7 @@ def _autoscalers(desired: Desired, cluster: Cluster) -> Sequence[Mapping[str, An
 
 
 def _would_revert(step: ApplyStep, live: LiveObject | None, context: RunContext) -> bool:
-    """Return whether ``--conflicts revert`` would set back what is in conflict."""
+    """Return whether what is in conflict would be set back if drift were."""
     options = context.options
     if live is None or step.live is None or options.apply.reverts_drift:
         return False

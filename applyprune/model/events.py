@@ -214,7 +214,7 @@ class ObjectStatus:
     drifted: bool | None = None
     """Whether it has drifted; None if unknown."""
     drift: tuple[Drift, ...] = ()
-    """The drifted fields, if they were requested."""
+    """The drifted fields that are known."""
     name: str = ""
     namespace: str = ""
     """The set, with the field before."""

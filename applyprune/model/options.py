@@ -261,7 +261,7 @@ class StatusOptions:
     """What a status reports, and for how long."""
 
     drift: bool = False
-    """Name the fields that have drifted, and who wrote them."""
+    """Warn about drift that cannot be attributed to any field."""
     values: bool = False
     """Compare every value with the last applied manifest, not only the server's record."""
     fail_on_drift: bool = False
@@ -302,8 +302,9 @@ class Options:
     """What the run does with the set."""
     dry_run: DryRun = DryRun.OFF
     """Whether the run is a dry run, and where it is computed."""
-    check: bool = False
-    """Check the plan on the server, and look up references, before the first write."""
+    check: bool = True
+    """Check the plan on the server, by dry runs of what would be sent, and look up references and
+    rights, before the first write."""
     select: frozenset[str] = frozenset()
     """The objects that a move, a delete or ``Mode.ORPHAN`` works on, each as KIND/NAME; empty for
     all objects of the set."""

@@ -88,6 +88,12 @@ class Plan:
         )
 
     @property
+    def stops(self) -> bool:
+        """Return whether a fault, or a right that the account lacks, keeps a run from writing."""
+        lacks_rights = self.lacks_rights  # guard: missing-rights
+        return bool(self.faults) or lacks_rights
+
+    @property
     def writes(self) -> bool:
         """Return whether any step needs a request that changes something."""
         return (

@@ -48,6 +48,10 @@ class Problem:
 
     Empty if the reason has none of them.
     """
+    ways: tuple[str, ...] = ()
+    """All ways to resolve a conflict; the hint names the first."""
+    remedy: str = ""
+    """What resolves a conflict of a Bundle, by its own fields."""
 
     def __str__(self) -> str:
         """Return ``where: what: why``; below it the excerpt, indented, and the hint."""

@@ -31,6 +31,8 @@ InspectionEvent: TypeAlias = ObjectStatus | ApplySetListed | Explanation | Versi
 class InspectionPrinter:
     """Collects events and writes them to ``target.out``; ``began`` says whether there were any.
 
+    With ``shows_drift``, all drifted fields are listed below the table, not only the first in it.
+
     The event of a set follows those of its objects, and completes the tables. Later events of the
     same set are changes: a terminal redraws the tables, any other stream gets a line for each
     change. Those of another set begin its own tables.
@@ -38,6 +40,7 @@ class InspectionPrinter:
 
     target: OutputTarget
     began: bool = False
+    shows_drift: bool = False
     _objects: dict[Ref, ObjectStatus] = field(default_factory=dict)
     _sets: list[ApplySetListed] = field(default_factory=list)
     _drawn: bool = False
@@ -108,7 +111,8 @@ class InspectionPrinter:
             for status in objects
             for line in details(status, applyset.namespace, is_shown=not with_tree)
         )
-        texts = [*explained, *_drifts(objects), *_about(applyset, objects)]
+        drifts = _drifts(objects) if self.shows_drift else ()
+        texts = [*explained, *drifts, *_about(applyset, objects)]
         lines = [first, *(line for text in texts for line in self._fitted(text))]
         write = redraw if self._drawn and redraw is not None else self.target.out
         write("\n".join(lines))
@@ -153,10 +157,20 @@ def _change(status: ObjectStatus) -> str:
 
 
 def _message(status: ObjectStatus) -> str:
-    """Return why an object is not ready, or the warning about a ready one."""
-    if status.readiness.status is Status.CURRENT:
-        return " ".join(status.readiness.warning.split())
-    return " ".join(status.readiness.message.split())
+    """Return why an object is not ready, or the warning about a ready one; and its first drift."""
+    is_ready = status.readiness.status is Status.CURRENT
+    why = status.readiness.warning if is_ready else status.readiness.message
+    return "; ".join(" ".join(part.split()) for part in (why, _first_drift(status)) if part)
+
+
+def _first_drift(status: ObjectStatus) -> str:
+    """Return the first field that has drifted, and who has changed it."""
+    if not status.drift:
+        return ""
+    first, *others = status.drift
+    what = f"{first.manager} changed {first.path}" if first.manager else f"{first.path} was removed"
+    more = f" and {len(others)} more field{'s' * (len(others) > 1)}" if others else ""
+    return f"{what}{more}"
 
 
 def _list(sets: list[ApplySetListed]) -> str:

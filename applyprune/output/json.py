@@ -450,7 +450,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
         Problem: _keys_in(
             "kind message location reason hint exit_code=exitCode origin field excerpt marks "
             "conflicts",
-            hidden="lasting_reason",
+            hidden="lasting_reason ways remedy",
         ),
         Mark: _keys_in("field note origin"),
         ManagerConflict: _keys_in("manager operation subresource time fields"),

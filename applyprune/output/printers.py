@@ -35,6 +35,7 @@ PRINTERS = {
 TEXTS = {
     "bundle": "applyprune.output.text:BundlePrinter",
     "diff": "applyprune.output.diff_text:DiffPrinter",
+    "drift": "applyprune.output.text:DriftPrinter",
     "plan": "applyprune.output.diff_text:PlanPrinter",
     "summary": "applyprune.output.diff_text:SummaryPrinter",
 }

@@ -28,6 +28,7 @@ from applyprune.model.events import (
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Mismatch
+from applyprune.model.options import DryRun
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Origin, Problem
 from applyprune.model.reports import ArtifactPushed, BundleStatus, LogLine, VersionReport
@@ -98,7 +99,8 @@ class RunReport:
 
         The error has a note for each failure, at most ten.
         """
-        error = verdict(self._failures(), self.prune_blocked)
+        dry = self.started is not None and self.started.dry_run is not DryRun.OFF
+        error = verdict(self._failures(), self.prune_blocked, dry=dry)
         if error is not None:
             _add_notes(error, self)
             raise error

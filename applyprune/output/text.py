@@ -74,10 +74,13 @@ _NEXT_LINE = "\n  "
 class TextPrinter:
     """Writes each event at once: objects and the summary to ``out``, the rest to ``err``."""
 
-    def __init__(self, target: OutputTarget, *, forecasts: bool = False) -> None:
+    def __init__(
+        self, target: OutputTarget, *, forecasts: bool = False, shows_drift: bool = False
+    ) -> None:
         """Take the output; write nothing yet.
 
-        With ``forecasts``, say of each object what would happen to it, not what has happened.
+        With ``forecasts``, say of each object what would happen to it, not what has happened. With
+        ``shows_drift``, list all drifted fields below a table.
         """
         self._target = target
         self._forecasts = forecasts
@@ -86,7 +89,7 @@ class TextPrinter:
         self._dry = ""
         self._mode = Mode.APPLY
         self._mismatches = 0
-        self._inspection = InspectionPrinter(target)
+        self._inspection = InspectionPrinter(target, shows_drift=shows_drift)
         self._listed: list[EntryListed] = []
         self._runs: list[RunListed] = []
         self._bundles: list[BundleStatus] = []
@@ -295,6 +298,13 @@ def orphaned_lines(refs: Sequence[Ref]) -> Iterator[str]:
     for namespace, group in groupby(ordered, key=lambda ref: ref.namespace):
         where = f" -n {namespace}" if namespace else ""
         yield f"  kubectl delete{where} {' '.join(ref.short for ref in group)}"
+
+
+class DriftPrinter(TextPrinter):
+    """Also lists all fields that have drifted, with their values."""
+
+    def __init__(self, target: OutputTarget) -> None:
+        super().__init__(target, shows_drift=True)
 
 
 class BundlePrinter:

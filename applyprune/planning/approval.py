@@ -115,8 +115,7 @@ def is_blocked(plan: Plan, options: Options) -> bool:
         and not options.prune.apply_anyway  # guard: apply-anyway
     )
     is_unapproved = options.approval is Approval.ALWAYS and bool(plan.needs_approval)
-    lacks_rights = plan.lacks_rights  # guard: missing-rights
-    is_wrong = bool(plan.faults) or lacks_rights or prune_is_refused
+    is_wrong = plan.stops or prune_is_refused
     return is_wrong or is_unapproved  # guard: unapproved-plan
 
 

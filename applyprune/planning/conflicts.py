@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -47,13 +46,14 @@ from applyprune.planning.applyset import (
     ApplySetIdentity,
     yielded_manager,
 )
+from applyprune.planning.field_writers import Contest, FieldOwner, is_by_hand, note_on
 from applyprune.planning.managed_fields import (
     BEFORE_FIRST_APPLY,
     UNKNOWN,
     manager_by_label,
     own_apply_entry,
 )
-from applyprune.planning.marks import CONFLICTS, IGNORE_FIELDS
+from applyprune.planning.marks import CONFLICTS
 from applyprune.planning.normalize import (
     REPLICAS,
     body_to_send,
@@ -69,7 +69,7 @@ from applyprune.planning.ownership import (
 )
 from applyprune.planning.secrets import value_text
 from applyprune.planning.server_errors import clean_message
-from applyprune.values import Packed, dataclass, pattern
+from applyprune.values import Packed, pattern
 
 Writer = Mapping[str, Any]
 
@@ -83,36 +83,6 @@ _CAUSE = pattern(
 _UNREAD = "its HorizontalPodAutoscalers could not be read: one may rewrite the field"
 _LINE = "\n    "
 _MOST_LINES = 20
-_KUBERNETES = pattern(
-    r"kube-controller-manager|kube-scheduler|kube-apiserver|cloud-controller-manager|kubelet"
-)
-_KNOWN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (pattern(text), words)
-    for text, words in (
-        (_KUBERNETES.pattern, "Kubernetes"),
-        (r"vpa-.*|recommender|updater", "the vertical Pod autoscaler"),
-        (r"keda.*", "KEDA"),
-        (r"(cert-manager-)?cainjector", "cert-manager"),
-        (r"pilot-discovery|istio.*", "Istio"),
-        (r"argocd.*", "Argo CD"),
-        (r"kustomize-controller|helm-controller", "Flux"),
-        (r".*(webhook|injector).*", "a webhook by its name"),
-        (r".*(controller|operator).*", "a controller by its name"),
-    )
-)
-_BY_HAND = pattern(r"kubectl.*|k9s|Lens|helm|before-first-apply|Mozilla|node-fetch")
-
-
-@dataclass(frozen=True, slots=True)
-class FieldOwner:
-    """Another manager of a field, as the server's error names it."""
-
-    manager: str
-    operation: str
-    """``Apply`` or ``Update``; empty if unknown."""
-    subresource: str
-    time: str
-    """The time of the last write, RFC 3339; empty if unknown."""
 
 
 def conflicting_managers(error: Conflict) -> frozenset[str]:
@@ -284,10 +254,6 @@ def is_drift(owned: Mapping[str, Any], path: Path, operation: str) -> bool:
     return operation == "Update" and owns(owned, path)
 
 
-def is_kubernetes(manager: str) -> bool:
-    return _KUBERNETES.fullmatch(manager) is not None
-
-
 def explain_conflict(
     error: Conflict,
     desired: Desired,
@@ -296,12 +262,15 @@ def explain_conflict(
     now: datetime,
     *,
     reverts: bool,
+    explain: str = "",
 ) -> Conflict:
     """Return the conflict, worded for the person who must decide.
 
+    Its hint names the way that fits, and ``explain``, the command that shows the others.
+
     ``live`` is the object in full; None if it could not be read. ``autoscalers`` are the readable
     HorizontalPodAutoscalers of its namespace; None if they could not be read. ``reverts`` says
-    whether ``--conflicts revert`` would set the fields back.
+    whether the fields would be set back as drift.
     """
     fields = owners_by_field(error)
     found = [scaler for scaler in autoscalers or () if targets(scaler, desired.ref)]
@@ -311,6 +280,19 @@ def explain_conflict(
     pointers = [field.path for field in contested.values() if field.path is not None]
 
     excludes = any(cause.get("reason") == EXCLUDES for cause in error.causes)
+    free = tuple(dict.fromkeys(filter(is_ignorable, pointers)))
+    is_scale = all(map(_is_scale, fields, fields.values()))
+    contest = Contest(
+        tuple(owner for owners in fields.values() for owner in owners),
+        free[:_MOST_LINES],
+        leaves_all=0 < len(free) == len(fields) <= _MOST_LINES,
+        must_own=bool(pointers) and not free,
+        adopts=live is not None and PART_OF not in live.labels,
+        reverts=reverts and staying == [],
+        is_scaled=staying != [] and is_scale,
+        is_over=bool(leaving) and is_scale,
+    )
+    first, *others = contest.ways
 
     def reason(at: datetime | None) -> str:
         notes = [_UNREAD] if staying is None else [_scaler_words(one, at) for one in staying]
@@ -326,16 +308,12 @@ def explain_conflict(
         causes=error.causes,
         location=desired.origin,
         reason=reason(now),
-        hint=_exclusion_hint(fields.values())
-        if excludes
-        else _hint(
-            pointers[:_MOST_LINES],
-            [owner for owners in fields.values() for owner in owners],
-            must_own=bool(pointers) and not any(map(is_ignorable, pointers)),
-            adopts=live is not None and PART_OF not in live.labels,
-            reverts=reverts and staying == [],
-        ),
+        hint=_exclusion_hint(fields.values()) if excludes else contest.words(first),
     )
+    if not excludes:
+        worded.hint += f"\n  Other ways: {explain}" if explain and others else ""
+        worded.ways = tuple(map(contest.words, (first, *others)))
+        worded.remedy = contest.words(first, of_bundle=True)
     worded.lasting_reason = reason(None)
     return worded
 
@@ -370,10 +348,14 @@ def _reason(
     lines = []
     for name, owners in fields.items():
         field = contested[name]
-        values = [] if field.ours is None else [f"ours {field.ours}"]
-        values += [] if field.theirs is None else [f"theirs {field.theirs}"]
+        # As in a diff, from what is there to what the manifest has.
+        sides = [] if field.theirs is None else [f"theirs {field.theirs}"]
+        sides += [] if field.ours is None else [f"ours {field.ours}"]
+        values = [" → ".join(sides)] if sides else []
         who = " and ".join(_who(other, live, now) for other in owners)
-        notes: Iterable[str] = filter(None, dict.fromkeys(_note(owner.manager) for owner in owners))
+        notes: Iterable[str] = filter(
+            None, dict.fromkeys(note_on(owner.manager) for owner in owners)
+        )
         if scalers and _is_scale(name, owners):
             notes = scalers
         after = "".join(f"; {note}" for note in notes)
@@ -399,69 +381,9 @@ def _ago(time: object, now: datetime | None) -> str:
     return "" if seconds is None else f"{age(seconds)} ago"
 
 
-def _note(manager: str) -> str:
-    if manager == UNKNOWN:
-        return "the object's managedFields were cleared, or it never had any"
-    if manager.startswith(MANAGERS):
-        return "another applyprune set, which applies it in each of its runs"
-    if is_by_hand(manager):
-        return "written manually (kubectl); no controller will rewrite it"
-    for name, words in _KNOWN:
-        if name.fullmatch(manager):
-            return f"{words}: it may rewrite the field"
-    return ""
-
-
-def is_by_hand(manager: str) -> bool:
-    """Return whether people write with a field manager, by its name."""
-    return _BY_HAND.fullmatch(manager) is not None
-
-
 def _pruned_scaler_words(scaler: Mapping[str, Any]) -> str:
     name = mapping(scaler.get("metadata")).get("name")
     return f"HorizontalPodAutoscaler {name} scales it, and is pruned once this object is applied"
-
-
-def _hint(
-    pointers: Sequence[str],
-    owners: Sequence[FieldOwner],
-    *,
-    must_own: bool,
-    adopts: bool,
-    reverts: bool,
-) -> str:
-    """Return what resolves a conflict; ``must_own`` says that none of its fields can be left.
-
-    ``adopts`` says that no set has the object yet: then a manager that only updates it may leave.
-    """
-    fields = ",".join(dict.fromkeys(filter(is_ignorable, pointers)))
-    yielding = f", or annotate the object:\n    {IGNORE_FIELDS}: {fields}" if fields else "."
-    names = sorted({owner.manager for owner in owners})
-    if names == [UNKNOWN]:
-        return (
-            f"To overwrite it: --conflicts force, or only for this object {CONFLICTS}: force.\n  "
-            "If the set was restored from a backup: applyprune inventory repair."
-        )
-    appliers = sorted(
-        {
-            owner.manager
-            for owner in owners
-            if owner.operation == "Apply"
-            or (adopts and not owner.subresource and not is_kubernetes(owner.manager))
-        }
-    )
-    tools = [name for name in appliers if not name.startswith(MANAGERS)]
-    lines = [
-        "To set back what was changed: --conflicts revert." if reverts else "",
-        "" if must_own else f"To leave it to its owner, remove it from the manifest{yielding}",
-        f"To skip this object while the conflict lasts: {CONFLICTS}: skip.",
-        f"To take it over: --conflicts force, or only for this object {CONFLICTS}: force.",
-        f"To take over all fields of {tools[0]}: --take-over {tools[0]}." if tools else "",
-        "Fields of another set need --adopt=all."
-        if any(name.startswith(MANAGERS) for name in names)
-        else "",
-    ]
-    return "\n  ".join(line for line in lines if line)
 
 
 def _exclusion_hint(owners: Iterable[Sequence[FieldOwner]]) -> str:

@@ -47,7 +47,7 @@ from applyprune.planning.cascade import (
     collected,
     is_generated,
 )
-from applyprune.planning.conflicts import is_by_hand, is_kubernetes
+from applyprune.planning.field_writers import is_by_hand, is_kubernetes
 from applyprune.planning.managed_fields import manager_by_label
 from applyprune.planning.normalize import REPLICAS, body_to_send
 from applyprune.planning.order import is_built_in

@@ -26,7 +26,7 @@ from applyprune.planning.leave import ADOPTED, NO_WITNESS
 from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.marks import DISABLED, PRUNE, orphan_mark, unknown_mark
 from applyprune.planning.ownership import fingerprint_of, foreign_owner, has_witness, owned_by_tool
-from applyprune.values import dataclass, field
+from applyprune.values import dataclass, field, replace
 
 ORPHAN_MARK = f"{PRUNE}: {DISABLED}"
 _REFUSED = "It would not be applied. The reasons above say why."
@@ -240,7 +240,7 @@ def _of_checks(case: ExplainInput) -> Iterator[str]:
         yield step.not_checked
     problem = case.silent if step is None else step.problem
     if problem is not None:
-        yield str(problem)
+        yield str(replace(problem, hint="\n  ".join(problem.ways) or problem.hint))
     elif isinstance(step, ApplyStep) and case.is_blocked:
         if others := and_more([fault.desired.ref.short for fault in case.plan.faults], _SHOWN):
             yield f"nothing is applied in this run, because of {others}"

@@ -104,7 +104,7 @@ def object_status(
         ownership=entry.ownership,
         age=age,
         drifted=drifted,
-        drift=recorded_drift(entry, state, applyset.manager) if options.drift and drifted else (),
+        drift=recorded_drift(entry, state, applyset.manager) if drifted else (),
         wave=entry.wave.wave,
         events=warnings_about(state, related) if unready else (),
     )

@@ -570,13 +570,14 @@ def finished(
     refusal: Problem | None = None,
     *,
     held: bool = False,
+    dry: bool = False,
 ) -> Finished:
     """Return the event that ends a run.
 
     ``elapsed`` is in seconds; ``refusal`` is the problem that blocked the whole prune, and ``held``
-    says that it has also stopped the apply.
+    says that it has also stopped the apply. ``dry`` says that it was a dry run.
     """
-    error = verdict(problems, refusal, held=held)
+    error = verdict(problems, refusal, held=held, dry=dry)
     return Finished(
         counts=dict(counts),
         exit_code=error.exit_code if error else 0,
@@ -586,29 +587,35 @@ def finished(
 
 
 def verdict(
-    problems: Iterable[Problem], refusal: Problem | None = None, *, held: bool = False
+    problems: Iterable[Problem],
+    refusal: Problem | None = None,
+    *,
+    held: bool = False,
+    dry: bool = False,
 ) -> ApplypruneError | None:
     """Return the error for a run's failures; None if there are none.
 
     ``problems`` are those of single objects; ``refusal`` is that of the whole prune, and ``held``
     says that it has also stopped the apply. There are special exit codes if all failures are
-    conflicts, timeouts or refusals.
+    conflicts, timeouts or refusals. A ``dry`` run says what would have been, for it writes nothing
+    in any case.
     """
     problems = tuple(problems)
     kinds = {problem.kind for problem in (*problems, *([refusal] if refusal else []))}
     if not kinds:
         return None
     if kinds <= {ProblemKind.PRUNE_REFUSED, ProblemKind.NOT_APPROVED}:
-        return _refused_prune(approvable=ProblemKind.NOT_APPROVED in kinds, held=held)
+        approvable = ProblemKind.NOT_APPROVED in kinds
+        return _refused_prune(approvable=approvable, held=held, was=_WAS[dry])
     if kinds == {ProblemKind.PLAN_OUTDATED}:
         fit = "object no longer fits" if len(problems) == 1 else "objects no longer fit"
         return PlanOutdated(
-            f"{len(problems)} {fit} the plan: nothing was written",
+            f"{len(problems)} {fit} the plan: nothing {_WAS[dry]} written",
             hint="Make the plan again, and review it again.",
         )
     some = f"{len(problems)} of the set's objects"
     if held:
-        return _refused_plan(kinds, some, refusal)
+        return _refused_plan(kinds, some, refusal, "the run would fail" if dry else _UNCHANGED)
     if kinds == {ProblemKind.CONFLICT}:
         return ConflictsFound(f"{some} failed: other field managers own some of their fields")
     if kinds == {ProblemKind.NOT_READY}:
@@ -617,27 +624,31 @@ def verdict(
     return RunFailed(f"{some} failed{', and the prune was refused' if refusal else ''}")
 
 
-def _refused_prune(*, approvable: bool, held: bool) -> ApplypruneError:
+_WAS = {False: "was", True: "would be"}
+_UNCHANGED = "nothing was changed"
+
+
+def _refused_prune(*, approvable: bool, held: bool, was: str) -> ApplypruneError:
     """Return the error for a prune that a guard or a missing approval has stopped."""
     if approvable and held:
-        return NotApproved("the plan is not approved: nothing was written")
+        return NotApproved(f"the plan is not approved: nothing {was} written")
     if approvable:
-        return NotApproved("the deletions are not approved: nothing was deleted")
+        return NotApproved(f"the deletions are not approved: nothing {was} deleted")
     if held:
         return PruneRefused(
-            "the prune was refused: nothing was applied, and nothing was deleted",
+            f"the prune {was} refused: nothing {was} applied, and nothing {was} deleted",
             hint="To apply without the prune: --apply-anyway.",
         )
-    return PruneRefused("the prune was refused: nothing was deleted")
+    return PruneRefused(f"the prune {was} refused: nothing {was} deleted")
 
 
 def _refused_plan(
-    kinds: Collection[ProblemKind], some: str, refusal: Problem | None
+    kinds: Collection[ProblemKind], some: str, refusal: Problem | None, what: str
 ) -> ApplypruneError:
     if kinds == {ProblemKind.CONFLICT}:
-        return ConflictsFound(f"nothing was changed: other field managers own fields of {some}")
+        return ConflictsFound(f"{what}: other field managers own fields of {some}")
     also = ", and the prune was refused" if refusal else ""
-    return RunFailed(f"nothing was changed: {some} cannot be applied as planned{also}")
+    return RunFailed(f"{what}: {some} cannot be applied as planned{also}")
 
 
 def with_own_exit_code(problem: Problem) -> Problem:

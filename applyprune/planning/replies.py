@@ -25,8 +25,9 @@ from applyprune.planning.comparison import (
     unproven_recreation,
     with_immutable_fields_named,
 )
-from applyprune.planning.conflicts import drifted_fields, is_by_hand, rewritten_fields
+from applyprune.planning.conflicts import drifted_fields, rewritten_fields
 from applyprune.planning.decide import existing_step, job_record
+from applyprune.planning.field_writers import is_by_hand
 from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.normalize import body_to_send, may_be_secret
 from applyprune.planning.ownership import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.support.objects import config_map
+from tests.support.workloads import workload
 
 if TYPE_CHECKING:
     from tests.support.controller import Controller, Tenant
@@ -32,3 +33,17 @@ def test_bundle_with_errors_in_its_input_has_all_faults_in_its_status(
     assert (tenant.value("a"), tenant.exists("gone", "new")) == ("hers", [True, False])
     tenant.bundle("web", config_map("a"), config_map("gone"), conflicts="force")
     assert "failing" not in tenant.ready("web")
+
+
+def test_bundle_that_the_server_would_refuse_in_part_applies_nothing(
+    tenant: Tenant, running: Controller
+) -> None:
+    """One bad value among good ones: nothing is written before the server has checked all."""
+    tenant.bundle("web", config_map("a"), workload("Deployment", "web", spec={"replicas": -1}))
+    assert "nothing was changed" in tenant.failed("web", "ApplyFailed")
+    (refused,) = tenant.get("web")["status"]["failing"]
+    assert (refused["object"], "replicas" in refused["message"]) == ("deployment.apps/web", True)
+    assert tenant.exists("a") == [False]
+    tenant.bundle("web", config_map("a"), workload("Deployment", "web", spec={"replicas": 0}))
+    tenant.ready("web")
+    assert tenant.exists("a") == [True]

@@ -84,7 +84,7 @@ def test_bundle_reads_a_source_in_the_cluster(
 
 
 def test_bundle_lives_from_start_to_end(tenant: Tenant, running: Controller) -> None:
-    """Inline: created, changed, failing in part, suspended, drifted, asked to look, deleted."""
+    """Inline: created, changed, refused, suspended, drifted, asked to look, deleted."""
     applied = 'applyprune_reconciles_total{reason="Applied"}'
     before = running.metric(applied)
     tenant.bundle("web", config_map("a"), config_map("b"), interval="2s")
@@ -105,25 +105,25 @@ def test_bundle_lives_from_start_to_end(tenant: Tenant, running: Controller) -> 
     tenant.patch("web", conflicts="force")
     tenant.ready("web")
     assert tenant.value("a") == "v"
-    # One object that cannot be applied fails alone, by name, and nothing is pruned.
+    # One object that the server would refuse stops all, and is named; nothing is pruned.
     bad = {**config_map("b"), "data": {"not a key": ""}}
     tenant.bundle("web", config_map("c"), bad, conflicts="force")
     assert "configmap/b" in tenant.failed("web", "ApplyFailed")
     assert tenant.get("web")["status"]["failing"][0]["object"] == "configmap/b"
-    assert tenant.exists("a", "b", "c") == [True, True, True]
+    assert tenant.exists("a", "b", "c") == [True, True, False]
     eventually(lambda: any(one[:2] == ("Warning", "ApplyFailed") for one in tenant.events("web")))
-    # One with a wrong field stops the whole set before the first write.
+    # So does one with a wrong field.
     wrong = {**config_map("b"), "data": {"key": 5}}
     tenant.bundle("web", config_map("c"), config_map("d"), wrong, conflicts="force")
     eventually(lambda: "data.key" in tenant.get("web")["status"]["failing"][0]["message"])
-    assert tenant.exists("c", "d") == [True, False]
+    assert tenant.exists("c", "d") == [False, False]
     # Suspended: not a finger is moved, whatever is asked.
     more = {"conflicts": "force", "prune": {"maxPrune": 2}}
     tenant.bundle("web", config_map("c", "w"), suspend=True, **more)
     eventually(lambda: tenant.condition("web", "Reconciling")[1] == "Suspended")
     tenant.annotate("web", reconcile_now="1")
     eventually(lambda: tenant.get("web")["status"].get("lastHandledReconcileAt") == "1")
-    assert (tenant.value("c"), tenant.exists("a")) == ("v", [True])
+    assert tenant.exists("a", "c") == [True, False]
     tenant.patch("web", suspend=False)
     tenant.ready("web")
     assert (tenant.value("c"), *tenant.exists("a", "b")) == ("w", False, False)
@@ -332,7 +332,7 @@ def test_bundle_acts_as_its_account(tenant: Tenant, new_tenant: Callable[[], Ten
     tenant.failed("web", "ApplyFailed")
     message = tenant.failures("web")["configmap/stolen"]
     assert "patch" in message or "get" in message
-    assert (tenant.exists("a"), other.exists("stolen")) == ([True], [False])
+    assert (tenant.exists("a"), other.exists("stolen")) == ([False], [False])
 
 
 def test_invalid_spec_that_passes_the_crd_is_reported(tenant: Tenant) -> None:

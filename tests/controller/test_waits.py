@@ -15,7 +15,7 @@ from tests.support.controller import controller, served
 from tests.support.objects import SERVICE, config_map, text
 from tests.support.waiting import HANG, eventually
 from tests.support.webhook import Webhook
-from tests.support.workloads import Puppets, ready, workload
+from tests.support.workloads import WAVE, Puppets, ready, workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,6 +66,22 @@ def test_bundles_that_never_become_ready_delay_nobody(
     crowd.ready("b7")
     for number in range(MANY):
         crowd.patch(f"b{number}", suspend=True)
+
+
+def test_bundle_checks_once_what_waits_for_an_earlier_wave(
+    usual: Controller, new_tenant: Callable[[], Tenant], site_audit: AuditTrail
+) -> None:
+    """Each look at a wait is a run of its own, but what it applies was checked by the first."""
+    tenant = new_tenant()
+    later = config_map("later", annotations={WAVE: "1"})
+    tenant.bundle("web", never("first"), later, **WAITS)
+    waiting(tenant, "web")
+    Puppets(tenant.api, tenant.namespace).pods_of("first", ready())
+    tenant.ready("web")
+    path = f"{tenant.path('configmaps', 'later')}?"
+    sent = [one["requestURI"] for one in site_audit.events() if one["verb"] == "patch"]
+    dry = ["dryRun=All" in uri for uri in sent if uri.startswith(path)]
+    assert dry == [True, False]
 
 
 def test_waits_of_one_namespace_delay_no_other(

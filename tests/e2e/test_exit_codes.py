@@ -122,7 +122,9 @@ def _lost(shop: Shop) -> Ended:
     with FaultProxy(shop.plane) as proxy:
 
         def hook(exchange: Exchange) -> None:
-            if exchange.method == "PATCH" and exchange.path.endswith("/a") and not found:
+            # The check before the first write does not hold the set yet.
+            is_write = exchange.method == "PATCH" and "dryRun" not in exchange.query
+            if is_write and exchange.path.endswith("/a") and not found:
                 found.append(shop(*arguments[:2], "-f", source, "--lock-timeout", "100ms"))
 
         proxy.before_reply = hook
@@ -162,7 +164,8 @@ def test_interruption_has_its_exit_code(shop: Shop, number: signal.Signals) -> N
     with FaultProxy(shop.plane) as proxy:
 
         def is_meant(exchange: Exchange) -> bool:
-            return exchange.method == "PATCH" and exchange.path.endswith("/c-10")
+            is_write = exchange.method == "PATCH" and "dryRun" not in exchange.query
+            return is_write and exchange.path.endswith("/c-10")
 
         ended = interrupt_at(proxy, is_meant, number, target, proxy.kubeconfig(shop.folder))
     assert ended.code == 128 + number, ended.err

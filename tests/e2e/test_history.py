@@ -95,7 +95,8 @@ def test_killed_run_shows_no_older_exit_code(plane: Plane, namespace: str, tmp_p
     source.write_text(text(config_map("a", "new"), config_map("b", "new")))
 
     def is_meant(exchange: Exchange) -> bool:
-        return exchange.method == "PATCH" and "/configmaps/" in exchange.path
+        is_write = exchange.method == "PATCH" and "dryRun" not in exchange.query
+        return is_write and "/configmaps/" in exchange.path
 
     with FaultProxy(plane) as proxy:
         kill_at_first(proxy, is_meant, Moment.AFTER, call, proxy.kubeconfig(tmp_path))

@@ -38,6 +38,9 @@ def test_status_prints_health_and_drift(plane: Plane, namespace: str, kubectl: K
     assert re.fullmatch(r"last change: apply by \S+@\S+, \d+s ago, exit code 0", lines[4])
 
     kubectl("patch", "configmap/a", *where, "-p", '{"data":{"key":"\\u001b[31m"}}')
+    brief = applyprune("status", "web", *where, kubeconfig=plane.kubeconfig)
+    assert "kubectl-patch changed /data/key\n" in brief.out
+    assert "has drifted:" not in brief.out
     asked = ("status", "web", *where, "--drift", "--fail-on-drift")
     drifted = applyprune(*asked, kubeconfig=plane.kubeconfig)
     assert (drifted.code, drifted.err) == (1, "")
@@ -65,7 +68,8 @@ def test_status_watch_prints_changes_to_a_pipe(
         head = [process.stdout.readline() for _ in range(4)]
         assert head[2] == f"web -n {namespace}: 1 object, 1 ready\n"
         kubectl("patch", "configmap/a", "-n", namespace, "-p", '{"data":{"key":"w"}}')
-        assert process.stdout.readline() == f"configmap/a -n {namespace} Ready, drifted\n"
+        told = f"configmap/a -n {namespace} Ready, drifted: kubectl-patch changed /data/key\n"
+        assert process.stdout.readline() == told
         process.send_signal(signal.SIGINT)
         assert (process.wait(HANG), process.stderr.read()) == (130, "")
 

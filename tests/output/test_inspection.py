@@ -40,7 +40,7 @@ WEB = ApplySetListed(
 
 
 def shown(
-    *events: InspectionEvent, terminal: bool = False, width: int = 80
+    *events: InspectionEvent, terminal: bool = False, width: int = 80, drift: bool = False
 ) -> tuple[list[str], list[str]]:
     """Return what goes to standard output and to standard error."""
     out: list[str] = []
@@ -50,7 +50,8 @@ def shown(
         out.extend(("AGAIN", text))
 
     overview = InspectionPrinter(
-        OutputTarget(out.append, err.append, width=width, redraw=redraw if terminal else None)
+        OutputTarget(out.append, err.append, width=width, redraw=redraw if terminal else None),
+        shows_drift=drift,
     )
     for event in events:
         overview.show(event)
@@ -107,12 +108,37 @@ def test_long_message_is_cut_to_the_terminal(name: str, expected: list[str]) -> 
     assert piped[2].endswith("   the claim is not bound, its phase is Pending")
 
 
+KNOWN = Drift("/data/a", "1", "2", "kubectl-edit", "Update", "2026-01-01T00:00:00Z")
+BARE = Drift("/data/b", "", "none")
+MESSAGES: dict[str, tuple[ObjectStatus, str]] = {
+    "one field": (replace(A, drift=(KNOWN,)), "kubectl-edit changed /data/a"),
+    "two fields": (
+        replace(A, drift=(KNOWN, BARE)),
+        "kubectl-edit changed /data/a and 1 more field",
+    ),
+    "more fields": (
+        replace(A, drift=(BARE, KNOWN, BARE)),
+        "/data/b was removed and 2 more fields",
+    ),
+    "not ready either": (
+        replace(A, readiness=in_progress("not yet"), drift=(KNOWN,)),
+        "not yet; kubectl-edit changed /data/a",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_message_names_the_first_drifted_field(name: str) -> None:
+    """And who has changed it; how many more there are, which --drift lists."""
+    status, message = MESSAGES[name]
+    out, _ = shown(replace(status, drifted=True), WEB)
+    assert out[1].endswith(f"   {message}")
+    assert out[2].startswith("web -n shop: ")
+
+
 def test_drift_is_listed() -> None:
     """Which field, what is there, what should be where that is known, and who wrote it."""
-    known = Drift("/data/a", "1", "2", "kubectl-edit", "Update", "2026-01-01T00:00:00Z")
-    bare = Drift("/data/b", "", "none")
-    drifted = ObjectStatus(A.ref, A.readiness, A.ownership, 1.0, drifted=True, drift=(known, bare))
-    out, _ = shown(drifted, WEB)
+    out, _ = shown(replace(A, drifted=True, drift=(KNOWN, BARE)), WEB, drift=True)
     assert out[2:6] == [
         "configmap/a -n shop has drifted:",
         "  /data/a: 2 (the set's: 1), by kubectl-edit Update 2026-01-01T00:00:00Z",

@@ -196,7 +196,7 @@ EVERYTHING = PruneOptions(also=frozenset(PruneAlso))
 def test_only_an_owned_namespace_is_deleted(
     entry: dict[str, Any], state: dict[str, Any], keeps: str, fate: Fate
 ) -> None:
-    """Whatever --prune-adopted and --prune-shared say of other objects."""
+    """Whatever --prune-also says of other objects."""
     listed = recorded(OWN, live(HOME), **entry)
     snapshot = ClusterSnapshot(
         {HOME: live(HOME, **state)},

@@ -13,9 +13,11 @@ _GROUPS = ("apply", "prune", "wait", "diff")
 def options_of(**given: Any) -> Options:
     """Return options; set a group's field by its name; a group's own name enables the group.
 
-    ``wait`` is True or False, as ``--wait`` and ``--no-wait``.
+    Unlike a user's, these runs check nothing before the first write unless ``check`` says so: most
+    stories are about a write, and how it fails. ``wait`` is True or False, as ``--wait`` and
+    ``--no-wait``.
     """
-    options = Options()
+    options = Options(check=False)
     if "wait" in given:
         mode = WaitMode.asked(given.pop("wait"))
         options = replace(options, wait=replace(options.wait, mode=mode))

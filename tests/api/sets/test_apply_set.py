@@ -48,6 +48,7 @@ from tests.support.clocks import ManualClock
 from tests.support.command import applyprune
 from tests.support.objects import DEPLOYMENT, config_map, text
 from tests.support.waiting import HANG
+from tests.support.workloads import workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,6 +75,19 @@ def test_apply_reports_every_object(web: ApplySet) -> None:
     report.raise_for_failures()
     again = web.apply(settings("a", "b"))
     assert (len(again.objects), again.changed, again.exit_code) == (2, [], 0)
+
+
+def test_nothing_is_applied_if_the_server_would_refuse_one_object(web: ApplySet) -> None:
+    """The check is the default: without it, the rest is applied."""
+    given = load(objects=[config_map("a"), workload("Deployment", "web", spec={"replicas": -1})])
+    refused = web.apply(given)
+    assert (refused.exit_code, refused.changed) == (3, [])
+    assert not web.inventory().entries
+    done = [one for one in web.iter_run(given, Options(check=False)) if isinstance(one, ObjectDone)]
+    assert {one.ref.short: one.outcome for one in done} == {
+        "configmap/a": Outcome.CREATED,
+        "deployment.apps/web": Outcome.FAILED,
+    }
 
 
 def test_apply_waits_until_everything_is_ready(web: ApplySet) -> None:

@@ -175,7 +175,9 @@ def test_other_policies_leave_drift_that_begins_after_a_failure(
     """Report says what has drifted although the Bundle fails, and asks for no reconcile first."""
     bodies = dict(manifests())
     spec: dict[str, Any] = {"drift": {"policy": policy}, "retryInterval": "1h", "interval": "1h"}
-    tenant.bundle("web", *bodies.values(), BROKEN, **spec)
+    tenant.bundle("web", *bodies.values(), **spec)
+    tenant.ready("web")
+    tenant.patch("web", source={"inline": text(*bodies.values(), BROKEN)})
     tenant.failed("web", "ApplyFailed")
     after = drifted(opponent, bodies)
     site_audit.restart()

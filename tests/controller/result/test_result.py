@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from applyprune.controller.reasons import Reason
-from applyprune.controller.result import count_elsewhere, reason_of
+from applyprune.controller.result import count_elsewhere, problem_message, reason_of
 from applyprune.errors import ApplypruneError, Forbidden, InputError, InputErrors, UsageError
 from applyprune.model.identity import Ref
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.desired import KindNotServed
 
 KIND = KindNotServed("no matches for kind Foo")
@@ -47,3 +50,14 @@ def test_objects_that_outlive_a_namespace_are_counted(name: str) -> None:
     """Whatever the deletion of the Bundle's namespace does not delete."""
     ref, namespace, wanted = ELSEWHERE[name]
     assert count_elsewhere([ref], namespace) == wanted
+
+
+def test_message_of_a_conflict_ends_with_what_resolves_it() -> None:
+    """By a field of the Bundle, however long the message is; never with a text of a Secret."""
+    remedy = "To overwrite it: spec.conflicts: force."
+    conflict = Problem(ProblemKind.CONFLICT, "a was not applied", hint="--option", remedy=remedy)
+    assert problem_message(conflict) == f"a was not applied. {remedy}"
+    long = problem_message(replace(conflict, reason="x" * 1000))
+    assert len(long) == 400
+    assert long.endswith(f"x… {remedy}")
+    assert remedy not in problem_message(conflict, secret=True)

@@ -219,10 +219,10 @@ def test_conflict_fails_the_run_and_is_explained(stage: Stage, api: Api, kubectl
     }
     assert not api.exists(_path(stage, "b"))
     assert story.exit_code == 4
-    assert f'.data.key: ours "ours", theirs "theirs", owned by {ALICE} (Update, ' in story.problem(
+    assert f'.data.key: theirs "theirs" → ours "ours", owned by {ALICE} (Update, ' in story.problem(
         "configmap/a"
     )
-    assert "--conflicts force" in story.problem("configmap/a")
+    assert "--conflicts revert" in story.problem("configmap/a")
     assert api.get(_path(stage, "a"))["data"] == {"key": "theirs"}
     forced = stage.run(config_map("a", "ours"), config_map("b"), conflicts=Conflicts.FORCE)
     assert forced.exit_code == 0

@@ -34,12 +34,21 @@ def test_explain_names_the_conflict_that_an_apply_would_meet(
     kubectl("patch", "configmap/a", *patch)
     audit.restart()
     one = explain(stage, "configmap/a", config_map("a", "mine"), config_map("other"))
+    asked = audit.events()
     assert one.verdict.startswith("It would not be applied.")
-    assert any("alice" in reason for reason in one.reasons)
+    (conflict,) = (reason for reason in one.reasons if "alice" in reason)
+    # The run names the way that fits, and explain all of them.
+    told = stage.run(config_map("a", "mine"), check=True).problem("configmap/a")
+    assert "--conflicts revert" in told
+    assert "--conflicts force" not in told
+    assert f"Other ways: applyprune explain web -n {stage.namespace} configmap/a -f ..." in told
+    for way in ("--conflicts revert", "ignore-fields: /data/key", ": skip", "--conflicts force"):
+        assert conflict.count(way) == 1, way
+    assert "Other ways" not in conflict
     # The plane's own parts patch their Events whenever they like.
     sent = [
         event
-        for event in audit.events()
+        for event in asked
         if event["verb"] == "patch" and event["userAgent"].startswith("applyprune/")
     ]
     assert [event["requestURI"].partition("?")[0].rpartition("/")[2] for event in sent] == ["a"]

@@ -157,7 +157,7 @@ def test_autoscaled_deployment_fails_with_an_explanation_and_applies_with_the_an
     assert refused.outcomes == {"deployment.apps/web": Outcome.FAILED}
     assert refused.exit_code == 4
     told = refused.problem("deployment.apps/web")
-    assert ".spec.replicas: ours 3, theirs 5, owned by kube-controller-manager (Update of" in told
+    assert ".spec.replicas: theirs 5 → ours 3, owned by kube-controller-manager (Update of" in told
     assert (
         "HorizontalPodAutoscaler web-hpa scales it between 2 and 10, and will rewrite the field"
         in told
@@ -410,7 +410,7 @@ def test_secret_conflict_shows_neither_value(stage: Stage, api: Api) -> None:
     _merge(api, _path(stage, "a", "secrets"), {"data": {"k": encoded[1]}})
     story = stage.run(secret(encoded[0]))
     told = story.problem("secret/a")
-    assert f".data.k: ours (secret), theirs (secret), owned by {ALICE} (Update, " in told
+    assert f".data.k: theirs (secret) → ours (secret), owned by {ALICE} (Update, " in told
     ((_, conflict),) = _conflicts(story).items()
     assert conflict["fields"] == [
         {"field": ".data.k", "path": "/data/k", "ours": "(secret)", "theirs": "(secret)"}
@@ -427,12 +427,12 @@ def test_conflicts_of_an_object_are_one_problem(stage: Stage, api: Api, kubectl:
     story = stage.run(deployment(image="web:2", minReadySeconds=1))
     lines = story.problem("deployment.apps/web").splitlines()
     assert lines[0].endswith("other field managers own 2 of its fields")
-    assert ".spec.replicas: ours 3, theirs 5, owned by kube-controller-manager" in lines[1]
+    assert ".spec.replicas: theirs 5 → ours 3, owned by kube-controller-manager" in lines[1]
     assert (
-        '.spec.template.spec.containers[name="c"].image: ours "web:2", theirs "web:9", owned by '
+        '.spec.template.spec.containers[name="c"].image: theirs "web:9" → ours "web:2", owned by '
         "kubectl-set (Update, "
     ) in lines[2]
-    assert '/spec/replicas,/spec/template/spec/containers[name="c"]/image' in lines[5]
+    assert '/spec/replicas,/spec/template/spec/containers[name="c"]/image' in lines[4]
     found = _conflicts(story)
     assert [(name, one["operation"], one["subresource"]) for name, one in found.items()] == [
         ("kube-controller-manager", "Update", "scale"),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.cluster.requests import live_object
-from applyprune.model.events import ObjectDiff
+from applyprune.model.events import Finished, ObjectDiff
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.live import CONFIG_MAPS
 from applyprune.model.options import Adopt, Conflicts, DryRun
@@ -218,8 +218,11 @@ def test_diff_reports_a_conflict_and_skips_the_prunes(stage: Stage, api: Api) ->
     _merge(api, stage, "a", {"data": {"key": "theirs"}}, ALICE)
     story = compare(stage, config_map("a"))
     assert (story.exit_code, compared(story)) == (4, {})
-    assert f'.data.key: ours "v", theirs "theirs", owned by {ALICE}' in story.problem("configmap/a")
+    conflict = f'.data.key: theirs "theirs" → ours "v", owned by {ALICE}'
+    assert conflict in story.problem("configmap/a")
     assert story.outcomes["configmap/old"] is Outcome.NOT_PRUNED
+    (end,) = (one.problem for one in story.events if isinstance(one, Finished))
+    assert "the run would fail: other field managers own fields of 1" in str(end)
 
 
 def test_diff_leaves_ignored_fields_out(stage: Stage) -> None:

@@ -103,7 +103,7 @@ def test_lasting_reason_is_the_same_at_any_time() -> None:
     assert first.reason != second.reason
     assert first.lasting_reason == second.lasting_reason
     assert "ago" not in first.lasting_reason
-    assert "ours 3, theirs 5, owned by kube-controller-manager (Update of scale); " in (
+    assert "theirs 5 → ours 3, owned by kube-controller-manager (Update of scale); " in (
         first.lasting_reason
     )
 
@@ -113,7 +113,7 @@ LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
         SCALE,
         (scaler(),),
         (
-            ".spec.replicas: ours 3, theirs 5, owned by kube-controller-manager (Update of scale, "
+            ".spec.replicas: theirs 5 → ours 3, owned by kube-controller-manager (Update of scale, "
             "12s ago); HorizontalPodAutoscaler a-hpa scales it between 2 and 10, and will rewrite "
             "the field"
         ),
@@ -143,7 +143,7 @@ LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
         cause(IMAGE, "kubectl-edit", " using apps/v1 at 2026-11-20T11:00:00Z"),
         (scaler(),),
         (
-            f'{IMAGE}: ours "web:1", theirs "web:1", owned by kubectl-edit (Update, 25h ago); '
+            f'{IMAGE}: theirs "web:1" → ours "web:1", owned by kubectl-edit (Update, 25h ago); '
             "written manually (kubectl); no controller will rewrite it"
         ),
     ),
@@ -155,7 +155,7 @@ LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
     "an Apply that managedFields does not hold": (
         cause(".spec.replicas", "gone"),
         (),
-        "theirs 5, owned by gone (Apply)",
+        "theirs 5 → ours 3, owned by gone (Apply)",
     ),
     "a clock that is ahead": (
         cause(".spec.replicas", "x", " using v1 at 2026-11-21T12:00:09Z"),
@@ -180,7 +180,7 @@ LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
     "a message in other words": (
         {"reason": "FieldManagerConflict", "field": ".spec.replicas", "message": "no"},
         (),
-        ".spec.replicas: ours 3, theirs 5, owned by another manager",
+        ".spec.replicas: theirs 5 → ours 3, owned by another manager",
     ),
     "a field that cannot be found": (
         cause(".spec.what.is.this", "x"),
@@ -190,7 +190,7 @@ LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
     "a label with dots": (
         cause(".metadata.labels.app.kubernetes.io/name", "x"),
         (),
-        '.metadata.labels.app.kubernetes.io/name: ours "a", theirs "a", owned by x (Apply)',
+        '.metadata.labels.app.kubernetes.io/name: theirs "a" → ours "a", owned by x (Apply)',
     ),
 }
 
@@ -229,12 +229,17 @@ def test_hint_of_an_adoption_names_the_manager_to_take_over() -> None:
 def test_hint_names_the_options() -> None:
     """The pointers are those of just these fields."""
     error = conflict(SCALE, cause(IMAGE, "b"))
-    hint = explain_conflict(error, DEPLOYMENT, None, (), NOW, reverts=False).hint
+    worded = explain_conflict(error, DEPLOYMENT, None, (), NOW, reverts=False, explain="EXPLAIN")
     pointers = '/spec/replicas,/spec/template/spec/containers[name="c"]/image'
-    assert f"    applyprune.dev/ignore-fields: {pointers}\n" in hint
-    assert "applyprune.dev/conflicts: skip" in hint
-    assert "--conflicts force, or only for this object applyprune.dev/conflicts: force" in hint
-    assert "--adopt=all" not in hint
+    assert worded.hint == (
+        "To leave it to its owner, remove it from the manifest, or annotate the object:\n"
+        f"    applyprune.dev/ignore-fields: {pointers}\n  Other ways: EXPLAIN"
+    )
+    others = "\n".join(worded.ways[1:])
+    assert "applyprune.dev/conflicts: skip" in others
+    assert "--conflicts force, or only for this object applyprune.dev/conflicts: force" in others
+    assert "--take-over b." in others
+    assert "--adopt=all" not in others
     taken = conflict(cause(IMAGE, SHOP.manager))
     assert "--adopt=all" in explain_conflict(taken, DEPLOYMENT, None, (), NOW, reverts=False).hint
 
@@ -248,8 +253,9 @@ def test_hint_leaves_nothing_to_others_that_the_set_must_own() -> None:
     assert "remove it from the manifest" not in alone
     assert "--conflicts force" in alone
     both = conflict(label, cause(".data.k", "x"))
-    hint = explain_conflict(both, one, None, (), NOW, reverts=False).hint
-    assert "    applyprune.dev/ignore-fields: /data/k\n" in hint
+    worded = explain_conflict(both, one, None, (), NOW, reverts=False)
+    assert "conflicts: skip" in worded.hint  # to leave only one of them would not resolve it
+    assert any(way.endswith("    applyprune.dev/ignore-fields: /data/k") for way in worded.ways)
 
 
 def test_unread_values_are_not_mentioned() -> None:
@@ -263,7 +269,7 @@ def test_values_are_cut_and_printable() -> None:
     one = desired(body(data={"k": "x" * 500}))
     there = live(one.ref, full=body(data={"k": "\x1b[31mred\u202e"}))
     why = _told(cause(".data.k", "x"), one=one, there=there)
-    assert f'ours "{"x" * 59}…, theirs "\\u001b[31mred\\u202e"' in why
+    assert f'theirs "\\u001b[31mred\\u202e" → ours "{"x" * 59}…' in why
 
 
 def test_at_most_twenty_fields_are_listed() -> None:
@@ -287,7 +293,7 @@ def test_secret_values_are_never_shown(part: str) -> None:
     )
     error = conflict(cause(".data.key", "x"), cause(".metadata.annotations.n", "x"))
     told = str(explain_conflict(error, one, there, (), NOW, reverts=False))
-    assert told.count("ours (secret), theirs (secret)") == 2
+    assert told.count("theirs (secret) → ours (secret)") == 2
     assert not [value for value in (ours, theirs, *encoded) if value in told]
 
 

@@ -67,6 +67,53 @@ def test_report_has_its_exit_code(name: str) -> None:
     assert (error.exit_code, error.message) == (code, words)
 
 
+DRY: dict[str, tuple[tuple[str, ...], Problem | None, str]] = {
+    "conflicts": (
+        ("Conflict",),
+        None,
+        "the run would fail: other field managers own fields of 1 of the set's objects",
+    ),
+    "a fault": (
+        ("Invalid", "Conflict"),
+        None,
+        "the run would fail: 2 of the set's objects cannot be applied as planned",
+    ),
+    "a fault, and the prune": (
+        ("Invalid",),
+        REFUSAL,
+        (
+            "the run would fail: 1 of the set's objects cannot be applied as planned, and the "
+            "prune was refused"
+        ),
+    ),
+    "the prune": (
+        (),
+        REFUSAL,
+        "the prune would be refused: nothing would be applied, and nothing would be deleted",
+    ),
+    "an approval": ((), UNAPPROVED, "the plan is not approved: nothing would be written"),
+    "a plan file": (
+        ("PlanOutdated",),
+        None,
+        "1 object no longer fits the plan: nothing would be written",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DRY)
+def test_dry_run_says_what_would_be(name: str) -> None:
+    """That a diff has changed nothing is no news; read after a conflict, it looks like a result."""
+    kinds, refusal, words = DRY[name]
+    problems = [Problem(ProblemKind(kind), "what") for kind in kinds]
+    error = verdict(problems, refusal, held=True, dry=True)
+    assert error is not None
+    assert error.message == words
+    done = verdict(problems, refusal, held=True)
+    assert done is not None
+    assert done.exit_code == error.exit_code
+    assert "would" not in done.message
+
+
 def test_report_without_failures_has_no_error() -> None:
     """There is no error."""
     assert verdict([]) is None

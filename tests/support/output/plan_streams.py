@@ -64,7 +64,7 @@ def ended_by(refuse: Callable[[], object], *before: Event) -> Iterator[Event]:
 
 def previewed(plan: Plan, mode: Mode = Mode.APPLY, *, diff: bool = False) -> Iterator[Event]:
     """Yield the events of ``plan``, of ``diff`` and of a dry run."""
-    summary, options = RunSummary("run1"), options_of(mode=mode)
+    summary, options = RunSummary("run1", dry=True), options_of(mode=mode)
     summary.held = is_blocked(plan, options)
     yield started(mode, DryRun.SERVER)
     yield from map(WarningRaised, plan.warnings)

@@ -1,0 +1,120 @@
+"""What kind of writer has a field, and which way out of a conflict is named first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from applyprune.planning.applyset import MANAGERS
+from applyprune.planning.field_writers import Contest, FieldOwner, Way, WriterKind, writer_of
+from applyprune.planning.managed_fields import UNKNOWN
+
+EDIT = FieldOwner("kubectl-edit", "Update", "", "")
+HPA = FieldOwner("kube-controller-manager", "Update", "scale", "")
+ARGO = FieldOwner("argocd-controller", "Apply", "", "")
+SHOP = FieldOwner(f"{MANAGERS}shop/web", "Apply", "", "")
+NOBODY = FieldOwner(UNKNOWN, "", "", "")
+TOOL = FieldOwner("nightly", "Update", "", "")
+
+WRITERS: dict[str, tuple[FieldOwner, WriterKind]] = {
+    "an edit": (EDIT, WriterKind.PERSON),
+    "kubectl scale": (FieldOwner("kubectl", "Update", "scale", ""), WriterKind.PERSON),
+    "kubectl apply on the client": (
+        FieldOwner("kubectl-client-side-apply", "Update", "", ""),
+        WriterKind.PERSON,
+    ),
+    "kubectl apply on the server": (FieldOwner("kubectl", "Apply", "", ""), WriterKind.APPLIER),
+    "an autoscaler": (HPA, WriterKind.CONTROLLER),
+    "an operator": (FieldOwner("redis-operator", "Update", "", ""), WriterKind.CONTROLLER),
+    "Argo CD": (ARGO, WriterKind.APPLIER),
+    "Argo CD, by Updates": (replace(ARGO, operation="Update"), WriterKind.APPLIER),
+    "Flux": (FieldOwner("kustomize-controller", "Apply", "", ""), WriterKind.APPLIER),
+    "Helm": (FieldOwner("helm", "Update", "", ""), WriterKind.APPLIER),
+    "a controller that applies": (FieldOwner("x-controller", "Apply", "", ""), WriterKind.APPLIER),
+    "another set": (SHOP, WriterKind.SET),
+    "nobody knows": (NOBODY, WriterKind.UNKNOWN),
+    "any other program": (TOOL, WriterKind.PROGRAM),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_writer_has_a_kind(name: str) -> None:
+    """By its name, and by how it writes."""
+    owner, expected = WRITERS[name]
+    assert writer_of(owner) is expected
+
+
+def test_writer_of_an_object_to_adopt_may_leave() -> None:
+    """Whoever has created it; but no controller, and nobody through a subresource."""
+    assert writer_of(EDIT, adopts=True) is WriterKind.APPLIER
+    assert writer_of(HPA, adopts=True) is WriterKind.CONTROLLER
+    scaled = FieldOwner("kubectl", "Update", "scale", "")
+    assert writer_of(scaled, adopts=True) is WriterKind.PERSON
+
+
+DATA = ("/data/key",)
+FREE = Contest((), DATA, leaves_all=True)
+FIRST: dict[str, tuple[Contest, Way]] = {
+    "drift by hand": (replace(FREE, owners=(EDIT,), reverts=True), Way.REVERT),
+    "an edit that is no drift": (replace(FREE, owners=(EDIT,)), Way.FORCE),
+    "a controller": (replace(FREE, owners=(HPA,)), Way.LEAVE),
+    "drift by a controller": (replace(FREE, owners=(HPA,), reverts=True), Way.LEAVE),
+    "a controller, at a field that must be ours": (Contest((HPA,), must_own=True), Way.SKIP),
+    "a controller, also at such a field": (Contest((HPA,), DATA), Way.SKIP),
+    "an edit of what an autoscaler writes": (
+        replace(FREE, owners=(EDIT,), is_scaled=True),
+        Way.LEAVE,
+    ),
+    "drift by an autoscaler that is pruned": (
+        replace(FREE, owners=(HPA,), reverts=True, is_over=True),
+        Way.REVERT,
+    ),
+    "another applier": (replace(FREE, owners=(ARGO,)), Way.TAKE_OVER),
+    "another set": (replace(FREE, owners=(SHOP,)), Way.ADOPT),
+    "nobody knows": (replace(FREE, owners=(NOBODY,)), Way.FORCE),
+    "drift by a program": (replace(FREE, owners=(TOOL,), reverts=True), Way.REVERT),
+    "a program": (replace(FREE, owners=(TOOL,)), Way.LEAVE),
+    "drift by hand and by a program": (
+        replace(FREE, owners=(EDIT, TOOL), reverts=True),
+        Way.REVERT,
+    ),
+    "an edit and a controller": (replace(FREE, owners=(EDIT, HPA), reverts=True), Way.LEAVE),
+    "an edit and a controller, at such a field": (
+        Contest((EDIT, HPA), must_own=True),
+        Way.SKIP,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_first_way_fits_all_writers(name: str) -> None:
+    """Without one that fits all, nothing is overwritten; the others follow, each once."""
+    contest, expected = FIRST[name]
+    first, *others = contest.ways
+    assert first is expected
+    assert {first, *others} == set(contest.possible)
+    assert len(others) == len(contest.possible) - 1
+
+
+WORDS: dict[Way, tuple[str, str]] = {
+    Way.REVERT: ("--conflicts revert.", "spec.drift.policy: Correct."),
+    Way.FORCE: ("To overwrite it: --conflicts force,", "spec.conflicts: force, or only"),
+    Way.TAKE_OVER: (
+        "To take over all fields of a b and argocd: --take-over 'a b' --take-over argocd.",
+        "spec.conflicts: force, or only",
+    ),
+    Way.ADOPT: ("--adopt=all --conflicts force.", "spec.adopt: all and spec.conflicts: force."),
+    Way.LEAVE: ("object:\n    applyprune.dev/ignore-fields: /data/key", "object: applyprune.dev/"),
+    Way.SKIP: ("applyprune.dev/conflicts: skip.", "applyprune.dev/conflicts: skip."),
+}
+
+
+@pytest.mark.parametrize("way", WORDS)
+def test_way_names_the_option_or_the_field_of_a_bundle(way: Way) -> None:
+    """A name that a shell would split is quoted."""
+    owners = tuple(FieldOwner(name, "Apply", "", "") for name in ("argocd", "a b"))
+    contest = replace(FREE, owners=owners)
+    option, field = WORDS[way]
+    assert option in contest.words(way)
+    assert field in contest.words(way, of_bundle=True)
