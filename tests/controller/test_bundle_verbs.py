@@ -157,7 +157,7 @@ def test_suspended_bundle_is_left_alone_until_it_is_resumed(
     file = tmp_path / "bundle.json"
     for fields, how in (({}, True), ({"suspend": False}, True), ({"suspend": False}, False)):
         file.write_text(json.dumps({**body, "spec": {**spec, **fields}}))
-        options = ("--server-side", "--conflicts force=false", "--field-manager=tenant")
+        options = ("--server-side", "--force-conflicts=false", "--field-manager=tenant")
         arguments = ("apply", "-n", tenant.namespace, "-f", file, *(options if how else ()))
         kubectl(*arguments, plane=site)
         assert verb("suspend", "web").code == 0

@@ -176,7 +176,7 @@ def test_invalid_namespaces_are_refused(verb: str, wrong: str) -> None:
 def test_install_takes_over_from_kubectl(ground: Plane, ground_api: Api, kubectl: Kubectl) -> None:
     """The set takes over what kubectl has applied, changes it when told, and goes when told."""
     install(ground)
-    removed = remove(ground, "--prune-also adopted")
+    removed = remove(ground, "--prune-also=adopted")
     assert f"deployment.apps/{CONTROLLER} deleted" in removed.out
     assert not ground_api.exists(DEPLOYMENT)
     # It would cascade-delete every Bundle.
@@ -219,13 +219,22 @@ def test_installation_can_do_what_its_messages_say(
     """Such as --take-over: whatever option the message of an apply may name, it has."""
     of_input = {"filename", "kustomize", "config", "selector", "only"}
     of_input |= {"namespace-override", "helm-hooks", "ignore-paths"}
-    of_apply = {"plan", "check", "no-check", "yes", "apply-anyway", "fail-fast", "ready-when"}
+    of_apply = {
+        "plan",
+        "check",
+        "no-check",
+        "yes",
+        "ask",
+        "apply-anyway",
+        "fail-fast",
+        "ready-when",
+    }
     assert options("apply") - options("install") == of_input | of_apply | {"wait-for-kinds"}
     install(ground)
     kubectl(
         "apply",
         "--server-side",
-        "--conflicts force",
+        "--force-conflicts",
         "--field-manager=somebody",
         "-f",
         "-",

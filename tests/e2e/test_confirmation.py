@@ -366,13 +366,13 @@ def test_forced_field_is_asked_about_only_if_another_manager_loses_it(
 
     def applied_by_hpa(value: str) -> None:
         path = write_input(desk.folder / "theirs.json", [config_map("a", value)])
-        where = ("-n", desk.namespace, "--field-manager=hpa", "--conflicts force")
+        where = ("-n", desk.namespace, "--field-manager=hpa", "--force-conflicts")
         kubectl("apply", "-f", path, "--server-side", *where)
 
     def forced(**metadata: Any) -> PseudoTerminal:
         bodies = [config_map("a", **metadata), *map(config_map, "bc")]
         source = write_input(desk.folder / "set.json", bodies)
-        return desk.on_terminal("apply", "-f", source, "--conflicts force", columns=120)
+        return desk.on_terminal("apply", "-f", source, "--conflicts=force", columns=120)
 
     applied_by_hpa("v")
     for change in ({}, {"labels": {"tier": "front"}}):

@@ -162,7 +162,7 @@ def test_diff_shows_no_token(
     kubectl("patch", "secret", "s", "-n", namespace, "-p", '{"stringData":{"pw":"other-token"}}')
     said += [
         call("diff", folder, plane, namespace, *more)
-        for more in ((), ("--conflicts force",), ("--fail-on-drift",))
+        for more in ((), ("--conflicts=force",), ("--fail-on-drift",))
     ]
     (folder / "1.json").unlink()
     said.append(call("diff", folder, plane, namespace))

@@ -62,7 +62,7 @@ def test_reading_verbs_write_nothing(
     )
     into = ("-f", source, "-n", namespace)
     lifted = ("--adopt", "all", "--take-over", "kubectl-client-side-apply", "--recreate",
-              "--conflicts force", "--reapply-all", "--create-namespace")  # fmt: skip
+              "--conflicts=force", "--reapply-all", "--create-namespace")  # fmt: skip
     calls: list[tuple[set[int], tuple[str | Path, ...]]] = [
         *(({1, 3, 4}, ("diff", "web", *into, *more)) for more in ((), lifted)),
         ({1}, ("diff", "web", *into, *lifted, "--external-diff", "true")),

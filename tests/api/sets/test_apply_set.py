@@ -216,7 +216,7 @@ def test_conflict_is_raised_with_its_own_class(web: ApplySet, kubectl: Kubectl) 
     """And the field manager is named in the problem."""
     web.apply(settings("a"))
     theirs = json.dumps(config_map("a", "theirs"))
-    arguments = ("--server-side", "--conflicts force", "--field-manager=other", "-n", web.namespace)
+    arguments = ("--server-side", "--force-conflicts", "--field-manager=other", "-n", web.namespace)
     kubectl("apply", *arguments, "-f", "-", stdin=theirs)
     report = web.apply(settings("a", value="ours"))
     with pytest.raises(ConflictsFound):

@@ -228,7 +228,7 @@ def test_other_run_in_between_is_refused(desk: Desk, file: Path, audit: AuditTra
     assert writes(audit) == []
 
 
-@pytest.mark.parametrize("option", ["--adopt=all", "--no-prune", "--prune-also adopted"])
+@pytest.mark.parametrize("option", ["--adopt=all", "--no-prune", "--prune-also=adopted"])
 def test_other_options_are_refused(desk: Desk, file: Path, audit: AuditTrail, option: str) -> None:
     """The file sets no option; the call must give those of the plan."""
     audit.restart()

@@ -42,7 +42,7 @@ READS = (
     ("plan", "web", "-f", "."),
     ("plan", "web", "-f", ".", "--recreate"),
     ("diff", "web", "-f", "."),
-    ("apply", "web", "-f", ".", "--dry-run=server", "--conflicts force", "--adopt=all"),
+    ("apply", "web", "-f", ".", "--dry-run=server", "--conflicts=force", "--adopt=all"),
     ("apply", "web", "-f", ".", "--dry-run=client"),
     ("explain", "web", "configmap/gone", "-f", "."),
     ("explain", "web", "configmap/gone"),

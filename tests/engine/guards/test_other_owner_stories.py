@@ -35,7 +35,7 @@ def _merge(kubectl: Kubectl, stage: Stage, name: str, manager: str, body: dict[s
 def _apply(kubectl: Kubectl, stage: Stage, manager: str, body: dict[str, Any]) -> None:
     """Write like Flux: by a server-side apply that is forced."""
     kubectl(
-        "apply", "--server-side", "--conflicts force", f"--field-manager={manager}",
+        "apply", "--server-side", "--force-conflicts", f"--field-manager={manager}",
         "-n", stage.namespace, "-f", "-", stdin=json.dumps(body),
     )  # fmt: skip
 

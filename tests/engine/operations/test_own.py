@@ -172,7 +172,7 @@ def _obstruct(stage: Stage, api: Api, kubectl: Kubectl, obstacle: str) -> str:
         return "it belongs to the Helm release web"
     if obstacle == "Flux":
         body = config_map("theirs", "v")
-        flux = ("--server-side", "--field-manager=kustomize-controller", "--conflicts force")
+        flux = ("--server-side", "--field-manager=kustomize-controller", "--force-conflicts")
         kubectl("apply", *flux, "-n", stage.namespace, "-f", "-", stdin=json.dumps(body))
         return "kustomize-controller applies it too"
     if obstacle == "terminating":
@@ -339,7 +339,7 @@ def test_killed_adoption_as_owned_is_harmless(
     def applies(exchange: Exchange) -> bool:
         return exchange.method == "PATCH" and exchange.path.endswith("/configmaps/theirs")
 
-    call = ("apply", "web", "-f", folder, "--adopt-as", "owned", "--conflicts force", "--yes")
+    call = ("apply", "web", "-f", folder, "--adopt-as", "owned", "--conflicts=force", "--yes")
     kubeconfig = proxy.kubeconfig(tmp_path)
     kill_at_first(proxy, applies, Moment.AFTER, (*call, "-n", stage.namespace), kubeconfig)
     assert _witness(api, stage)
