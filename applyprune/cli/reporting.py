@@ -20,6 +20,7 @@ from applyprune.errors import ApplypruneError, UsageError, as_problem, problems_
 from applyprune.output.printers import (
     PRINTERS,
     TEXTS,
+    WIDE,
     OutputTarget,
     RepositoryPaths,
     discard,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from applyprune.output.progress import LiveDisplay
 
 
+FORMATS = (*PRINTERS, WIDE)
+"""What -o takes."""
 _PRINT_PROBLEMS = frozenset({"text", "github", *TEXTS})
 """The formats that print problems themselves; the others need a text printer beside them."""
 
@@ -51,7 +54,11 @@ class Reporting:
     quiet: bool = False
     """Whether to print errors only."""
     verbose: bool = False
-    """Whether to print a line for each request."""
+    """Whether to print a line for each request, and for each object that has failed."""
+    wide: bool = False
+    """Whether tables have all columns."""
+    digests: bool = False
+    """Whether a terminal shows the digests of a plan, too."""
     show_unchanged: bool = False
     """Whether text lists the objects that do not change, too."""
 
@@ -116,7 +123,7 @@ class Reporting:
 
         A closed pipe is not an error: its reader has read enough.
         """
-        from applyprune.output.plan_text import problem_text
+        from applyprune.output.problem_text import problem_text
 
         write_errors = {
             "standard output": self.terminal.write_error,
@@ -154,6 +161,8 @@ class Reporting:
                 closing.callback(file.close)
                 target = replace(
                     file.output_target(paths, messages=form == "text" or form in TEXTS),
+                    verbose=self.verbose,
+                    wide=self.wide,
                     show_unchanged=self.show_unchanged,
                 )
             else:
@@ -182,6 +191,9 @@ class Reporting:
             live=terminal.live,
             width=terminal.size()[0],
             quiet=self.quiet,
+            verbose=self.verbose,
+            wide=self.wide,
+            digests=self.digests,
             show_unchanged=self.show_unchanged,
             redraw=terminal.redraw if terminal.out_is_screen else None,
         )
@@ -218,7 +230,14 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         show_unchanged: bool = False,
         **others: Any,
     ) -> Any:
-        reporting = Reporting(_formats(output), quiet, verbose, show_unchanged)
+        formats = _formats(output)
+        reporting = Reporting(
+            tuple(("text" if form == WIDE else form, path) for form, path in formats),
+            quiet,
+            verbose,
+            wide=any(form == WIDE for form, _ in formats),
+            show_unchanged=show_unchanged,
+        )
         if "cluster_target" in others:
             # The session reports requests and signals to it; no verb has to pass it on.
             others["cluster_target"] = replace(others["cluster_target"], listener=reporting)
@@ -230,7 +249,12 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     return with_options(
         command,
-        click.option("-v", "--verbose", is_flag=True, help="Print a line for each request."),
+        click.option(
+            "-v",
+            "--verbose",
+            is_flag=True,
+            help="Print a line for each request, and every object that an error is about.",
+        ),
         click.option("-q", "--quiet", is_flag=True, help="Only print errors."),
         click.option(
             "-o",
@@ -238,7 +262,7 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             type=FORMAT_NAME,
             multiple=True,
             metavar="FORMAT[=FILE]",
-            help=f"Output format: {', '.join(PRINTERS)}; repeatable.  [default: text]",
+            help=f"Output format: {', '.join(FORMATS)}; repeatable.  [default: text]",
         ),
     )
 
@@ -247,9 +271,9 @@ def _formats(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Return the requested formats, with one for standard output: text by default."""
     formats = tuple((form, path) for form, _, path in (text.partition("=") for text in given))
     for text, (form, path) in zip(given, formats, strict=True):
-        if form not in PRINTERS:
+        if form not in FORMATS:
             raise UsageError(
-                f"unknown format -o {form!r}", hint=f"The formats are {', '.join(PRINTERS)}."
+                f"unknown format -o {form!r}", hint=f"The formats are {', '.join(FORMATS)}."
             )
         if "=" in text and not path:
             raise UsageError(f"-o {text!r} names no file", hint="Write -o FORMAT=FILE.")
