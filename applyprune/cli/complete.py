@@ -164,9 +164,9 @@ CONTEXT_NAME = CompletedText("context", _contexts)
 
 
 def _formats(_line: CommandLine) -> Iterable[str]:
-    from applyprune.output.printers import PRINTERS
+    from applyprune.output.printers import PRINTERS, WIDE
 
-    return PRINTERS
+    return (*PRINTERS, WIDE)
 
 
 FORMAT_NAME = CompletedText("format", _formats)

@@ -23,8 +23,9 @@ from applyprune.errors import (
 from applyprune.model.events import Finished, Planned, Started
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
-from applyprune.output.plan_text import deletion_summary, plan_table, problem_text
+from applyprune.output.plan_text import deletion_summary, plan_table
 from applyprune.output.printers import OutputTarget, printer
+from applyprune.output.problem_text import problem_text
 from applyprune.output.terminal import Colour, styled
 from applyprune.planning.approval import changes_anything, is_blocked, needed_consent
 from applyprune.planning.names import similar_sets

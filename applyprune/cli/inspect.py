@@ -378,7 +378,7 @@ def _roles(
 
 
 def _warn(problem: Problem) -> None:
-    from applyprune.output.plan_text import problem_text
+    from applyprune.output.problem_text import problem_text
     from applyprune.output.terminal import Terminal
 
     Terminal().err(problem_text("warning", problem))

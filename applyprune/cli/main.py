@@ -96,7 +96,7 @@ def _usage_text(error: click.ClickException) -> str:
         error.show(text)
         return text.getvalue().rstrip("\n")
     from applyprune.model.problem import Problem, ProblemKind
-    from applyprune.output.plan_text import problem_text
+    from applyprune.output.problem_text import problem_text
 
     # click puts each choice on a line of its own, with tabs.
     message = " ".join(error.format_message().split())
@@ -112,7 +112,7 @@ def _print_problems(error: Exception) -> int:
     from applyprune.errors import ApplypruneError, problems_of
 
     if isinstance(error, ApplypruneError):
-        from applyprune.output.plan_text import problem_text
+        from applyprune.output.problem_text import problem_text
 
         for problem in problems_of(error):
             _print_error(problem_text("error", problem))

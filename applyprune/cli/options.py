@@ -46,7 +46,7 @@ from applyprune.model.options import (
     parse_ready_when,
 )
 from applyprune.model.text import is_dns_label, parse_selector
-from applyprune.output.printers import PRINTERS
+from applyprune.output.printers import PRINTERS, WIDE
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -828,7 +828,7 @@ OUTPUT = (
         type=FORMAT_NAME,
         multiple=True,
         metavar="FORMAT[=FILE]",
-        help=f"Output format: {', '.join(PRINTERS)}; repeatable.  [default: text]",
+        help=f"Output format: {', '.join((*PRINTERS, WIDE))}; repeatable.  [default: text]",
     ),
     Option(
         "-q",
@@ -846,7 +846,7 @@ OUTPUT = (
         heading="Output",
         sets="reporting.verbose",
         is_flag=True,
-        help="Print a line for each request.",
+        help="Print a line for each request, and every object that an error is about.",
     ),
 )
 """How the verb reports what happens."""

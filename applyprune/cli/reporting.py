@@ -16,6 +16,7 @@ from applyprune.errors import ApplypruneError, UsageError, as_problem, problems_
 from applyprune.output.printers import (
     PRINTERS,
     TEXTS,
+    WIDE,
     OutputTarget,
     RepositoryPaths,
     discard,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from applyprune.output.progress import LiveDisplay
 
 
+FORMATS = (*PRINTERS, WIDE)
+"""What -o takes."""
 _PRINT_PROBLEMS = frozenset({"text", "github", *TEXTS})
 """The formats that print problems themselves; the others need a text printer beside them."""
 
@@ -47,7 +50,11 @@ class Reporting:
     quiet: bool = False
     """Whether to print errors only."""
     verbose: bool = False
-    """Whether to print a line for each request."""
+    """Whether to print a line for each request, and for each object that has failed."""
+    wide: bool = False
+    """Whether tables have all columns."""
+    digests: bool = False
+    """Whether a terminal shows the digests of a plan, too."""
     show_unchanged: bool = False
     """Whether text lists the objects that do not change, too."""
 
@@ -121,7 +128,7 @@ class Reporting:
 
         A closed pipe is not an error: its reader has read enough.
         """
-        from applyprune.output.plan_text import problem_text
+        from applyprune.output.problem_text import problem_text
 
         write_errors = {
             "standard output": self.terminal.write_error,
@@ -159,6 +166,8 @@ class Reporting:
                 closing.callback(file.close)
                 target = replace(
                     file.output_target(paths, messages=form == "text" or form in TEXTS),
+                    verbose=self.verbose,
+                    wide=self.wide,
                     show_unchanged=self.show_unchanged,
                 )
             else:
@@ -189,6 +198,9 @@ class Reporting:
             live=terminal.live,
             width=terminal.size()[0],
             quiet=self.quiet,
+            verbose=self.verbose,
+            wide=self.wide,
+            digests=self.digests,
             show_unchanged=self.show_unchanged,
             redraw=terminal.redraw if terminal.out_is_screen else None,
         )
@@ -218,16 +230,23 @@ def reporting_of(
     formats: tuple[str, ...], quiet: bool, verbose: bool, show_unchanged: bool = False
 ) -> Reporting:
     """Return how a call with these options reports; raise UsageError for an unknown format."""
-    return Reporting(_formats(formats), quiet, verbose, show_unchanged)
+    given = _formats(formats)
+    return Reporting(
+        tuple(("text" if form == WIDE else form, path) for form, path in given),
+        quiet,
+        verbose,
+        wide=any(form == WIDE for form, _ in given),
+        show_unchanged=show_unchanged,
+    )
 
 
 def _formats(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Return the requested formats, with one for standard output: text by default."""
     formats = tuple((form, path) for form, _, path in (text.partition("=") for text in given))
     for text, (form, path) in zip(given, formats, strict=True):
-        if form not in PRINTERS:
+        if form not in FORMATS:
             raise UsageError(
-                f"unknown format -o {form!r}", hint=f"The formats are {', '.join(PRINTERS)}."
+                f"unknown format -o {form!r}", hint=f"The formats are {', '.join(FORMATS)}."
             )
         if "=" in text and not path:
             raise UsageError(f"-o {text!r} names no file", hint="Write -o FORMAT=FILE.")

@@ -260,8 +260,9 @@ def plan(
 ) -> int:
     """Show what `apply` with the same options would do to each object; change nothing.
 
-    Prints the fate of each object with its reason and what it causes, then the digest of the
-    deletions, if there are any, and that of the whole plan. Exits with 0 whether there are changes
+    Prints the fate of each object with its reason and what it causes. With --out or -v, and where
+    there is no terminal, also the digest of the deletions, if there are any, and that of the whole
+    plan. Exits with 0 whether there are changes
     or not, and with another code if the apply would be refused or would fail. With --out,
     `apply --plan` can later do exactly this, or nothing.
 
@@ -283,6 +284,7 @@ def plan(
     events = run_set(cluster_target, name, input_reader(paths), options, output)
     if exits_with_1:
         events = with_exit_code(events, drift_only=False)
+    reporting = replace(reporting, digests=out is not None)
     return reporting.with_text("plan").print_events(events)
 
 

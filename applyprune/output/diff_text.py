@@ -25,31 +25,42 @@ from applyprune.model.events import (
 )
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref, kubectl_name
+from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.output.plan_text import (
-    FATE_ORDER,
     ConsequenceLines,
+    Row,
+    adoption_note,
     lifted_text,
     plan_counts,
+    plan_row,
+    plan_table,
+    row_lines,
     shared_notes,
-    step_details,
 )
 from applyprune.output.printers import OutputTarget, discard
+from applyprune.output.problem_text import wrapped_line
 from applyprune.output.terminal import Colour, styled
 from applyprune.output.text import TextPrinter
-from applyprune.values import pattern
+from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.values import pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.planning.rights import RoleText
 
 
 class SummaryPrinter:
-    """Writes problems, consequences and the summary; an external program shows the diffs."""
+    """Writes problems, consequences and the summary; an external program shows the diffs.
+
+    Each object has the same lines as in the table of a plan.
+    """
 
     def __init__(self, target: OutputTarget) -> None:
+        """Take the output; write nothing yet."""
         self._out = target.out
         self._note = discard if target.quiet else target.err
         self._text = TextPrinter(target, forecasts=True)
+        self._target = target
         self._name = ""
         self._namespace = ""
         self._plan = Plan((), ())
@@ -57,7 +68,7 @@ class SummaryPrinter:
         self._shown: set[object] = set()
         self._consequences = ConsequenceLines()
         self._steps: Mapping[Ref, ApplyStep | RemoveStep] = {}
-        self._width = target.error_width
+        self._notes: Mapping[str, str] = {}
 
     def show(self, event: Event) -> None:
         """Write one event."""
@@ -69,10 +80,13 @@ class SummaryPrinter:
                 self._plan = plan
                 self._consequences.take_plan(plan)
                 self._steps = {step.entry.ref: step for step in plan.steps}
-                for text in lifted_text(plan, self._width):
+                self._notes = shared_notes(plan, self._namespace)
+                for text in lifted_text(plan, self._target.error_width):
                     self._note(text)
             case ObjectDone() if event.ref in self._shown:
                 pass
+            case ObjectDone(problem=None, outcome=outcome) if outcome is not Outcome.NOT_PRUNED:
+                self._unchanged(event)
             case ErrorRaised():
                 # Below what was planned, where it is seen.
                 self._errors.append(event)
@@ -92,20 +106,49 @@ class SummaryPrinter:
     def _diff(self, diff: ObjectDiff) -> None:
         """Do nothing: the external program shows the diff."""
 
+    def _unchanged(self, event: ObjectDone) -> None:
+        """Write the lines of an object without a diff; of an unchanged one only if requested."""
+        is_hidden = event.outcome is Outcome.UNCHANGED and not self._target.show_unchanged
+        if is_hidden and event.ref not in self._consequences:
+            return
+        step = self._steps.get(event.ref)
+        if step is None:
+            row = Row(Fate.LEAVE, event.ref, tuple(self._consequences.pop(event.ref)))
+        else:
+            row = plan_row(step, self._consequences, self._notes)
+        if event.reason and (step is None or event.reason not in {step.reason, step.not_checked}):
+            row = replace(row, details=(event.reason, *row.details))
+        if event.outcome is Outcome.UNCHANGED:
+            row = replace(row, fate=Fate.LEAVE)
+        words = row.fate.forecast if row.fate is Fate.ADOPT else event.outcome.forecast
+        row = replace(row, words=row.words or words)
+        self._out("\n".join(row_lines(row, self._namespace, self._target.out_width)))
+
     def _finished(self, event: Finished) -> None:
+        self._text.name_others()
         if self._errors and not event.counts:
             return
-        for ref, lines in self._consequences.pop_all():
-            self._out("\n".join((kubectl_name(ref, self._namespace), *lines)))
+        for text in self._below():
+            self._out(text)
         found = plan_counts(event.counts, self._plan)
         counts = [f"{count} {words}" for words, count in found.items()]
-        self._out(f"{self._name}: {', '.join(counts) or 'nothing to compare'}")
-        if self._plan.deletions:
-            self._out(f"deletions: {self._plan.deletions}")
-        if self._plan.digest:
-            self._out(f"plan: {self._plan.digest}")
+        result = f"{self._name}: {', '.join(counts) or 'nothing to compare'}"
+        self._out("\n".join(wrapped_line(result, self._target.out_width)))
+        # A person who looks at the plan in a terminal needs them only to hand it on.
+        if self._target.verbose or self._target.digests or self._target.redraw is None:
+            if self._plan.deletions:
+                self._out(f"deletions: {self._plan.deletions}")
+            if self._plan.digest:
+                self._out(f"plan: {self._plan.digest}")
         if event.problem is not None:
             self._text.show(ErrorRaised(event.problem))
+
+    def _below(self) -> Iterator[str]:
+        """Yield what stands below all objects: consequences for others, and shared notes."""
+        for ref, lines in self._consequences.pop_all():
+            yield "\n".join((kubectl_name(ref, self._namespace), *(f"  {line}" for line in lines)))
+        for line in (*self._notes.values(), *adoption_note(self._plan, self._namespace)):
+            yield "\n".join(wrapped_line(line.replace("\n", "\\n"), self._target.out_width))
 
 
 _COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "@": Colour.CYAN}
@@ -115,18 +158,16 @@ class DiffPrinter(SummaryPrinter):
     """Also writes the diff of each object, as soon as it is known."""
 
     def _diff(self, diff: ObjectDiff) -> None:
-        where = f" -n {diff.ref.namespace}" if diff.ref.namespace else ""
-        origin = f" {diff.origin}" if diff.origin else ""
-        head = f"{diff.ref.short}{where} ({diff.fate.forecast}){origin}"
-        self._out(styled(head, Colour.BOLD))
-        for line in self._consequences.pop(diff.ref):
-            self._out(line)
-        step = self._steps.get(diff.ref)
-        notes = list(step_details(step)) if step is not None else []
-        for line in dict.fromkeys((*notes, *([diff.not_checked] if diff.not_checked else []))):
-            self._out(styled(f"# {line}", Colour.FAINT))
-        for line in _drift(diff):
-            self._out(styled(f"# {line}", Colour.FAINT))
+        step, known = self._steps.get(diff.ref), [*_drift(diff)]
+        if diff.not_checked and diff.not_checked not in self._notes:
+            known.insert(0, diff.not_checked)
+        if step is not None:
+            row = plan_row(step, self._consequences, self._notes)
+        else:
+            row = Row(diff.fate, diff.ref, tuple(self._consequences.pop(diff.ref)))
+        row = replace(row, details=tuple(dict.fromkeys((*row.details, *known))))
+        place = str(diff.origin) if diff.origin else ""
+        self._out("\n".join(row_lines(row, self._namespace, self._target.out_width, place)))
         for line in unified(diff):
             self._out(styled(line, _COLOURS.get(line[:1])))
         self._out("")
@@ -145,22 +186,8 @@ def _drift(diff: ObjectDiff) -> Iterator[str]:
         yield f"drift: {drift.path} {values}{author}"
 
 
-_LINE_COLOURS = {
-    Fate.PRUNE: Colour.MAGENTA,
-    Fate.RECREATE: Colour.YELLOW,
-    Fate.CREATE: Colour.GREEN,
-    Fate.CHANGE: Colour.YELLOW,
-    Fate.ADOPT: Colour.YELLOW,
-}
-
-
 class PlanPrinter(SummaryPrinter):
-    """Writes the fate of each object with its reason and its consequences, and the digests."""
-
-    def __init__(self, target: OutputTarget) -> None:
-        super().__init__(target)
-        self._shows_all = target.show_unchanged
-        self._notes: Mapping[str, str] = {}
+    """Writes the table of the plan, with what stays for a reason."""
 
     def show(self, event: Event) -> None:
         """Write one event."""
@@ -168,37 +195,17 @@ class PlanPrinter(SummaryPrinter):
             return  # its fate is in the plan
         super().show(event)
 
-    def _finished(self, event: Finished) -> None:
-        if not (self._errors and not event.counts):
-            self._notes = shared_notes(self._plan, self._namespace)
-            for step in sorted(_steps(self._plan), key=lambda step: FATE_ORDER.index(step.fate)):
-                self._step(step)
-            for note in self._notes.values():
-                self._out(note.replace("\n", "\\n"))
-        super()._finished(event)
-
-    def _step(self, step: ApplyStep | RemoveStep) -> None:
-        ref, fate = step.entry.ref, step.fate
-        consequences = self._consequences.pop(ref)
-        if fate is Fate.LEAVE and not (self._shows_all or consequences or step.reason):
-            return
-        words, reasons = fate.forecast, list(step_details(step, but=self._notes))
-        if isinstance(step, ApplyStep):
-            words = Outcome.SKIPPED.forecast if step.is_skipped else words
-        elif fate is Fate.LEAVE or self._plan.no_prune:
-            words = Outcome.NOT_PRUNED.forecast
-            reasons = reasons if fate is Fate.LEAVE else [self._plan.no_prune]
-        origin = f" {step.desired.origin}" if isinstance(step, ApplyStep) else ""
-        why = f" ({'; '.join(reasons)})" if reasons else ""
-        coloured = styled(words, _LINE_COLOURS.get(fate))
-        line = f"{kubectl_name(ref, self._namespace)} {coloured}{why}{origin}"
-        self._out("\n".join((line.replace("\n", "\\n"), *(f"  {text}" for text in consequences))))
-
-
-def _steps(plan: Plan) -> Iterator[ApplyStep | RemoveStep]:
-    """Yield each step that is not refused: a problem has named the others."""
-    yield from (step for step in plan.removals if step.fate is not Fate.REFUSE)
-    yield from (step for step in plan.applies if step.fate is not Fate.REFUSE)
+    def _below(self) -> Iterator[str]:
+        text = plan_table(
+            self._plan,
+            Mode.APPLY,
+            ApplySetIdentity(self._name, self._namespace),
+            self._target.out_width,
+            full=True,
+            unchanged=self._target.show_unchanged,
+        )
+        if text:
+            yield text
 
 
 def rbac_text(found: Sequence[RoleText]) -> str:

@@ -14,8 +14,8 @@ from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.inventory import RunRecord
 from applyprune.model.reports import VersionReport
 from applyprune.model.text import age, age_of
-from applyprune.output.plan_text import problem_text, wrapped_line
 from applyprune.output.printers import OutputTarget, version_line
+from applyprune.output.problem_text import problem_text, wrapped_line
 from applyprune.output.terminal import Colour, styled, table
 from applyprune.values import dataclass, field
 
@@ -75,13 +75,13 @@ class InspectionPrinter:
     def close(self) -> None:
         """Write the tables that no event has completed."""
         if self._sets:
-            self.target.out(_list(self._sets))
+            self.target.out(_list(self._sets, self.target.table_width))
             for applyset in self._sets:
                 if applyset.problem is not None:
                     self.target.err(problem_text("warning", applyset.problem))
             self._sets.clear()
         elif self._objects and not self._drawn:
-            self.target.out(_objects(list(self._objects.values()), self._width))
+            self.target.out(_objects(list(self._objects.values()), self.target.table_width))
 
     def _begin(self, event: ObjectStatus) -> None:
         """Begin the tables of another set."""
@@ -92,19 +92,17 @@ class InspectionPrinter:
             self._objects, self._drawn = {}, False
         self._set = named
 
-    @property
-    def _width(self) -> int | None:
-        """Return the columns of the terminal, None if the output is not a terminal."""
-        return None if self.target.redraw is None else self.target.width
-
     def _tables(self, applyset: ApplySetListed) -> None:
         redraw, self._namespace = self.target.redraw, applyset.namespace
         if self._drawn and redraw is None:
             return
         objects = list(self._objects.values())
         with_tree = any(status.tree is not None for status in objects)
+        width = self.target.table_width
         first = (
-            tree_table(objects, applyset.namespace) if with_tree else _objects(objects, self._width)
+            tree_table(objects, applyset.namespace, width)
+            if with_tree
+            else _objects(objects, width)
         )
         explained = (
             line
@@ -129,7 +127,7 @@ class InspectionPrinter:
 
     def _fitted(self, text: str) -> list[str]:
         """Return a line of text, wrapped on a terminal."""
-        return wrapped_line(_line(text), self._width)
+        return wrapped_line(_line(text), self.target.out_width)
 
 
 _DRIFTED = {True: "yes", False: "no", None: "unknown"}
@@ -173,7 +171,7 @@ def _first_drift(status: ObjectStatus) -> str:
     return f"{what}{more}"
 
 
-def _list(sets: list[ApplySetListed]) -> str:
+def _list(sets: list[ApplySetListed], width: int | None) -> str:
     has_ready = any(applyset.ready is not None for applyset in sets)
     head = ["NAMESPACE", "NAME", "OBJECTS", "LAST CHANGE", "BY", "HELD BY"]
     if has_ready:
@@ -191,7 +189,7 @@ def _list(sets: list[ApplySetListed]) -> str:
         if has_ready:
             row.insert(3, "?" if applyset.ready is None else f"{applyset.ready}/{objects}")
         rows.append(row)
-    return table(head, rows)
+    return table(head, rows, width)
 
 
 def _drifts(objects: list[ObjectStatus]) -> Iterator[str]:
@@ -237,7 +235,7 @@ def _line(text: str) -> str:
 # What explains a status: the tree of a set, warning events and logs.
 
 
-def tree_table(objects: Sequence[ObjectStatus], namespace: str) -> str:
+def tree_table(objects: Sequence[ObjectStatus], namespace: str, width: int | None = None) -> str:
     """Return the objects by wave, each with what it owns, in the columns of kubectl."""
     rows: list[Sequence[str]] = []
     waves = sorted({status.wave for status in objects})
@@ -258,7 +256,7 @@ def tree_table(objects: Sequence[ObjectStatus], namespace: str) -> str:
                 )
             )
             rows += _owned_rows(node, "   " if last else "│  ", namespace)
-    return table(("NAME", "READY", "STATUS", "RESTARTS", "AGE"), rows)
+    return table(("NAME", "READY", "STATUS", "RESTARTS", "AGE"), rows, width)
 
 
 _MOST = 20
@@ -334,12 +332,12 @@ _OF_PIPELINES = ("COMMIT", "JOB")
 _SHORT_COMMIT = 12
 
 
-def run_table(events: Sequence[RunListed]) -> str:
+def run_table(events: Sequence[RunListed], target: OutputTarget) -> str:
     """Return the table of the last runs that changed an object.
 
-    The columns of pipelines are there if one of the runs has a commit or a job.
+    The columns of pipelines are for ``-o wide``.
     """
-    pipelines = any(event.run.commit or event.run.url for event in events)
+    pipelines = target.wide
     rows = [
         (
             run.run,
@@ -355,7 +353,8 @@ def run_table(events: Sequence[RunListed]) -> str:
         )
         for run in (event.run for event in events)
     ]
-    return table((*_RUN_HEAD, *(_OF_PIPELINES if pipelines else ())), rows)
+    head = (*_RUN_HEAD, *(_OF_PIPELINES if pipelines else ()))
+    return table(head, rows, target.table_width)
 
 
 def _run_end(run: RunRecord) -> str:
@@ -374,7 +373,7 @@ def _run_by(run: RunRecord) -> str:
 _BUNDLE_HEAD = ("NAMESPACE", "NAME", "READY", "STATUS", "REVISION", "DRIFT", "OBJECTS", "AGE")
 
 
-def bundle_table(bundles: Sequence[BundleStatus]) -> str:
+def bundle_table(bundles: Sequence[BundleStatus], width: int | None) -> str:
     """Return the table of Bundles, with the columns of ``kubectl get bundles``."""
     rows = [
         (
@@ -390,7 +389,7 @@ def bundle_table(bundles: Sequence[BundleStatus]) -> str:
         )
         for bundle in bundles
     ]
-    return table(_BUNDLE_HEAD, rows)
+    return table(_BUNDLE_HEAD, rows, width)
 
 
 def _word(bundle: BundleStatus) -> str:

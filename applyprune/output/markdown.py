@@ -19,7 +19,7 @@ from applyprune.model.events import (
     ObjectStatus,
 )
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.identity import Ref
+from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.inventory import Mismatch
 from applyprune.model.options import DryRun
 from applyprune.model.plan import (
@@ -31,10 +31,11 @@ from applyprune.model.plan import (
     RemoveStep,
 )
 from applyprune.model.problem import Problem
-from applyprune.model.text import visible, visible_lines
+from applyprune.model.text import and_more, visible, visible_lines
 from applyprune.output.diff_text import unified
 from applyprune.output.plan_text import plan_counts, step_details
 from applyprune.output.printers import OutputTarget
+from applyprune.output.problem_text import NAMED, reason_of
 from applyprune.output.report import ObjectReport, RunReport
 
 ROWS = 200
@@ -297,9 +298,19 @@ def _problems(report: RunReport) -> Iterator[tuple[str, Problem]]:
         yield "error", problem
     if report.prune_blocked is not None:
         yield "prune blocked", report.prune_blocked
-    for object_report in report.objects:
-        if object_report.problem is not None:
-            yield _label(object_report, dry=_is_dry(report)), object_report.problem
+    _, namespace = report.name
+    alike: dict[tuple[object, ...], list[tuple[Ref, Problem]]] = {}
+    labels: dict[tuple[object, ...], str] = {}
+    for one in report.objects:
+        if one.problem is not None:
+            label = _label(one, dry=_is_dry(report))
+            key = (label, *reason_of(one.ref, one.problem))
+            alike.setdefault(key, []).append((one.ref, one.problem))
+            labels[key] = label
+    for key, found in alike.items():
+        names = and_more([code(kubectl_name(ref, namespace)) for ref, _ in found], NAMED)
+        several = f"{len(found)} objects with one reason: " if len(found) > 1 else ""
+        yield f"{several}{names}: {labels[key]}", found[0][1]
 
 
 def _label(object_report: ObjectReport, *, dry: bool) -> str:

@@ -1,6 +1,6 @@
 """A plan as text, for the person who is about to run it: what would change, deletions first.
 
-Also what other texts show of a plan: its guards, its consequences, and the problems.
+Also what other texts show of a plan: its guards and its consequences.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, GuardVerdict, Kept, Plan, RemoveStep, waits_in_words
 from applyprune.model.text import and_more, counted
-from applyprune.output.terminal import Colour, cells, styled, table, wrapped
-from applyprune.values import dataclass, pattern
+from applyprune.output.problem_text import some_names, wrapped_line
+from applyprune.output.terminal import Colour, styled, table, wrapped
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.plan import Consequence, Guard
-    from applyprune.model.problem import Origin, Problem
+    from applyprune.model.problem import Origin
     from applyprune.planning.applyset import ApplySetIdentity
 
 
@@ -39,36 +40,65 @@ _LISTED = 10
 """How many objects of any other fate are listed."""
 
 
-def plan_table(plan: Plan, mode: Mode, applyset: ApplySetIdentity, width: int) -> str:
+def plan_table(
+    plan: Plan,
+    mode: Mode,
+    applyset: ApplySetIdentity,
+    width: int | None,
+    *,
+    full: bool = False,
+    unchanged: bool = False,
+) -> str:
     """Return a table of what would change to a set; empty if nothing would.
 
-    ``width`` are the columns of the terminal. For the deletion of
-    a set, list every object, and count their fates below.
+    ``width`` are the columns of the terminal, None if there is none. ``full`` lists every
+    object, also what stays as it is for a reason, and ``unchanged`` what has none. For the deletion
+    of a set, list every object, and count their fates below.
     """
     namespace = applyset.namespace
     consequences = ConsequenceLines()
     consequences.take_plan(plan)
     notes = shared_notes(plan, namespace)
     rows = sorted(
-        _rows(plan, mode, consequences, notes), key=lambda row: FATE_ORDER.index(row.fate)
+        _rows(plan, mode, consequences, notes, full=full, unchanged=unchanged),
+        key=lambda row: FATE_ORDER.index(row.fate),
     )
-    if not rows:
-        return ""
     counts = Counter(row.fate for row in rows)
-    listed = rows if mode is Mode.DELETE else _cut(rows)
+    listed = rows if full or mode is Mode.DELETE else _cut(rows)
     below = [
         f"… and {count - _LISTED} more {_forecast(fate, mode)}"
         for fate in FATE_ORDER
         if (count := counts[fate]) > sum(row.fate is fate for row in listed)
     ]
-    # What happens to an object that does not change itself, such as a Service without Pods.
+    # What happens to an object that has no row, such as one that is refused.
     for ref, texts in consequences.pop_all():
         below.append(kubectl_name(ref, namespace))
-        below += [line for text in texts for line in wrapped(text, width, "  ")]
-    below += [line for note in notes.values() for line in wrapped(note, width)]
-    if mode is Mode.DELETE:
+        below += [line for text in texts for line in _indented(text, width)]
+    lines = [*notes.values(), *(adoption_note(plan, namespace) if rows else ())]
+    if full and plan.no_prune and plan.removals:
+        lines.append(_none_pruned(plan, namespace))
+    below += [part for line in lines for part in _fitted(line, width)]
+    if mode is Mode.DELETE and rows:
         below += deletion_summary(plan, applyset, width)
-    return "\n".join((_table(listed, mode, namespace, width), *below))
+    above = [_table(listed, mode, namespace, width)] if rows else []
+    return "\n".join((*above, *below))
+
+
+def _fitted(line: str, width: int | None) -> list[str]:
+    line = line.replace("\n", "\\n")
+    return [line] if width is None else wrapped(line, width)
+
+
+def _indented(line: str, width: int | None, indent: str = "  ") -> list[str]:
+    line = line.replace("\n", "\\n")
+    return [f"{indent}{line}"] if width is None else wrapped(line, width, indent)
+
+
+def _none_pruned(plan: Plan, namespace: str) -> str:
+    """Return a line about what has left the set, and stays because nothing is pruned."""
+    refs = [step.entry.ref for step in plan.removals if step.fate is not Fate.REFUSE]
+    about = f"{counted(len(refs), 'object')} {Outcome.NOT_PRUNED.forecast} ({plan.no_prune})"
+    return f"{about}: {some_names(refs, namespace)}"
 
 
 _KEPT = {
@@ -78,7 +108,7 @@ _KEPT = {
 }
 
 
-def deletion_summary(plan: Plan, applyset: ApplySetIdentity, width: int) -> Sequence[str]:
+def deletion_summary(plan: Plan, applyset: ApplySetIdentity, width: int | None) -> Sequence[str]:
     """Return how many objects the deletion of a set deletes, and what happens to the others.
 
     Also say how to delete those that stay. ``width`` are the columns of the terminal.
@@ -98,7 +128,7 @@ def deletion_summary(plan: Plan, applyset: ApplySetIdentity, width: int) -> Sequ
     for why, (one, several) in _KEPT.items():
         if count := kept[why]:
             parts.append(f"{count} {one if count == 1 else several}")
-    summary = wrapped(f"{counted(len(steps), 'object')}: {', '.join(parts)}", width)
+    summary = _fitted(f"{counted(len(steps), 'object')}: {', '.join(parts)}", width)
     return [*summary, *_how_to_delete(steps, applyset)]
 
 
@@ -120,7 +150,9 @@ def _how_to_delete(steps: Sequence[RemoveStep], applyset: ApplySetIdentity) -> I
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class Row:
+    """What is said of one object of a plan, in a table or above its diff."""
+
     fate: Fate
     ref: Ref
     details: tuple[str, ...]
@@ -130,34 +162,59 @@ class _Row:
 
 
 def _rows(
-    plan: Plan, mode: Mode, consequences: ConsequenceLines, notes: Collection[str]
-) -> Iterator[_Row]:
+    plan: Plan,
+    mode: Mode,
+    consequences: ConsequenceLines,
+    notes: Collection[str],
+    *,
+    full: bool,
+    unchanged: bool,
+) -> Iterator[Row]:
     """Yield a row for each object that would change; to delete a set, one for each object.
 
-    ``notes`` are those that stand below the table.
+    ``notes`` are those that stand below the table. ``full`` adds what stays for a reason, and
+    ``unchanged`` what has none.
     """
     for removal in () if plan.no_prune else plan.removals:
         stays = removal.fate in {Fate.LEAVE, Fate.REFUSE} and not removal.in_use
-        if mode is Mode.DELETE or not stays:
-            yield _row(removal, consequences, notes)
+        tells = full and removal.fate is Fate.LEAVE
+        if mode is Mode.DELETE or tells or not stays:
+            yield plan_row(removal, consequences, notes)
     for step in plan.applies:
-        if step.fate.is_applied:
-            yield _row(step, consequences, notes)
+        tells = (full and bool(step.reason)) or unchanged or step.entry.ref in consequences
+        if step.fate.is_applied or (step.fate is Fate.LEAVE and tells):
+            yield plan_row(step, consequences, notes)
 
 
-def _row(
+def plan_row(
     step: ApplyStep | RemoveStep, consequences: ConsequenceLines, notes: Collection[str]
-) -> _Row:
-    ref = step.entry.ref
-    details = (*step_details(step, but=notes), *consequences.pop(ref))
-    in_use = isinstance(step, RemoveStep) and step.in_use
-    return _Row(step.fate, ref, details, Outcome.NOT_PRUNED.forecast if in_use else "")
+) -> Row:
+    """Return the row of a step; its consequences are forgotten."""
+    ref, words = step.entry.ref, ""
+    if isinstance(step, ApplyStep):
+        words = Outcome.SKIPPED.forecast if step.is_skipped else ""
+    elif step.in_use or step.fate is Fate.LEAVE:
+        words = Outcome.NOT_PRUNED.forecast
+    return Row(step.fate, ref, (*step_details(step, but=notes), *consequences.pop(ref)), words)
+
+
+def row_lines(row: Row, namespace: str, width: int | None, place: str = "") -> list[str]:
+    """Return a row as lines, as in a table that is too wide for its columns.
+
+    ``place`` is that of the object in the input, if it is to be named.
+    """
+    words = row.words or row.fate.forecast
+    head = f"{kubectl_name(row.ref, namespace)} {words}{f' ({place})' if place else ''}"
+    lines = wrapped_line(head.replace("\n", "\\n"), width)
+    coloured = styled(words, _COLOURS.get(row.fate))
+    lines[0] = lines[0].replace(f" {words}", f" {coloured}", 1)
+    return [*lines, *(line for text in row.details for line in _indented(text, width, _BELOW))]
 
 
 _NEVER_CUT = frozenset({Fate.PRUNE, Fate.RECREATE})
 
 
-def _cut(rows: Sequence[_Row]) -> Sequence[_Row]:
+def _cut(rows: Sequence[Row]) -> Sequence[Row]:
     seen: Counter[Fate] = Counter()
     kept = []
     for row in rows:
@@ -176,10 +233,10 @@ _COLOURS = {
     Fate.REFUSE: Colour.RED,
 }
 
-_GAP = 3
+_BELOW = "    "
 
 
-def _table(rows: Sequence[_Row], mode: Mode, namespace: str, width: int) -> str:
+def _table(rows: Sequence[Row], mode: Mode, namespace: str, width: int | None) -> str:
     lines = [
         (
             kubectl_name(row.ref, namespace),
@@ -187,20 +244,14 @@ def _table(rows: Sequence[_Row], mode: Mode, namespace: str, width: int) -> str:
         )
         for row in rows
     ]
-    widths = [max(cells(line[column]) for line in lines) for column in range(2)]
-    if sum(widths) + _GAP <= width:
-        head: tuple[str, ...] = ("OBJECT", "PLAN")
-        columns: list[tuple[str, ...]] = list(lines)
-    else:
-        head, columns = ("PLAN",), [(f"{name} {words}",) for name, words in lines]
     if not any(row.details for row in rows):
-        return table(head, columns)
+        return table(("OBJECT", "PLAN"), lines, width)
     with_details: list[tuple[str, ...]] = []
-    for line, row in zip(columns, rows, strict=True):
+    for line, row in zip(lines, rows, strict=True):
         first, *others = row.details or ("",)
         with_details.append((*line, first))
-        with_details += [(*("" for _ in line), detail) for detail in others]
-    return table((*head, "DETAILS"), with_details, width)
+        with_details += [("", "", detail) for detail in others]
+    return table(("OBJECT", "PLAN", "DETAILS"), with_details, width)
 
 
 def _forecast(fate: Fate, mode: Mode) -> str:
@@ -231,19 +282,45 @@ def plan_counts(counts: Mapping[Outcome, int], plan: Plan | None) -> Mapping[str
 def shared_notes(plan: Plan, namespace: str) -> Mapping[str, str]:
     """Return each note that holds for several objects, with a line that names them.
 
-    It says what was not checked. ``namespace`` is that of the set.
+    It says what was not checked, and what a deletion waits for. ``namespace`` is that of the set.
     """
     named: dict[str, list[str]] = {}
     removals = () if plan.no_prune else plan.removals
     steps: tuple[ApplyStep | RemoveStep, ...] = (*plan.applies, *removals)
     for step in steps:
-        if step.not_checked and step.fate not in {Fate.LEAVE, Fate.REFUSE}:
-            named.setdefault(step.not_checked, []).append(kubectl_name(step.entry.ref, namespace))
+        if step.fate not in {Fate.LEAVE, Fate.REFUSE}:
+            for note in _notes(step):
+                named.setdefault(note, []).append(kubectl_name(step.entry.ref, namespace))
     return {
         note: f"{and_more(names, _NAMED_FIELDS)}: {note}"
         for note, names in named.items()
         if len(names) > 1
     }
+
+
+def _notes(step: ApplyStep | RemoveStep) -> Iterator[str]:
+    """Yield what may hold for several objects in the same words."""
+    if step.not_checked:
+        yield step.not_checked
+    if isinstance(step, RemoveStep) and step.waits_for:
+        yield f"waits for {waits_in_words(step)}; --no-wait skips this"
+    if isinstance(step, RemoveStep) and step.ignored:
+        yield step.ignored
+
+
+def adoption_note(plan: Plan, namespace: str) -> Iterator[str]:
+    """Yield a line about the objects that the set adopts and will not own."""
+    adopts = [step for step in plan.applies if step.fate is Fate.ADOPT]
+    # What a controller creates in a new Namespace is nobody's choice.
+    refs = [step.entry.ref for step in adopts if step.live and not step.becomes_owned]
+    if not refs:
+        return
+    names = and_more([kubectl_name(ref, namespace) for ref in refs], _NAMED_FIELDS)
+    one = len(refs) == 1
+    stays = "stays in the cluster when it leaves" if one else "stay in the cluster when they leave"
+    # If others become owned, the user has said so, and these cannot be.
+    how = "" if any(step.becomes_owned for step in adopts) else "; --adopt-as owned changes that"
+    yield f"{names} {stays} the set{how}"
 
 
 def step_details(step: ApplyStep | RemoveStep, *, but: Collection[str] = ()) -> Iterator[str]:
@@ -263,12 +340,7 @@ def step_details(step: ApplyStep | RemoveStep, *, but: Collection[str] = ()) -> 
         yield step.problem.message
     elif step.reason and (becomes_owned or not (taken and adopts)):
         yield step.reason.removeprefix("adopted: ").removeprefix("adopted, ")
-    if step.not_checked and step.not_checked not in but:
-        yield step.not_checked
-    if isinstance(step, RemoveStep) and step.waits_for:
-        yield f"waits for {waits_in_words(step)}; --no-wait skips this"
-    if isinstance(step, RemoveStep) and step.ignored:
-        yield step.ignored
+    yield from (note for note in _notes(step) if note not in but)
 
 
 _NAMED_FIELDS = 5
@@ -306,6 +378,10 @@ class ConsequenceLines:
             line = consequence.message.replace("\n", "\\n")
             self._left.setdefault(consequence.ref, []).append(f"→ {line}")
 
+    def __contains__(self, ref: object) -> bool:
+        """Return whether there are lines about an object."""
+        return ref in self._left
+
     def pop(self, ref: Ref) -> list[str]:
         """Return the lines about one object, and forget them."""
         return self._left.pop(ref, [])
@@ -334,46 +410,3 @@ def lifted_guards(plan: Plan) -> Iterator[tuple[Guard, str]]:
     for result in plan.guards:
         if result.verdict is GuardVerdict.LIFTED:
             yield result.guard, str(result).replace("\n", "\\n")
-
-
-# A problem as lines of text.
-
-
-_SEVERITY_COLOURS = {"error": Colour.RED, "warning": Colour.YELLOW}
-_INDENT = "  "
-# Options or a command at the end of a line: a user can copy them only from one line.
-_TO_COPY = pattern(r"(?:: |^ *)(?:--|applyprune |kubectl )[^,]*(?<!\.)$")
-
-
-def problem_text(label: str, problem: Problem, width: int | None = None) -> str:
-    """Return ``error: location: message: reason``, or ``warning: …``, and below it the rest.
-
-    The other lines are indented, so that no part of a message looks like a line of ours. Lines
-    wider than ``width`` are wrapped at spaces, except lines of the input and commands.
-    """
-    first, *below = str(problem).splitlines() or [""]
-    excerpt = {f"{_INDENT}{line}" for line in problem.excerpt.splitlines()}
-    lines = wrapped_line(f"{label}: {first}", width)
-    for line in below:
-        indented = line if line.startswith(_INDENT) else f"{_INDENT}{line}"
-        keep_whole = line in excerpt or _TO_COPY.search(line)
-        lines += [indented] if keep_whole else wrapped_line(indented, width)
-    lines[0] = lines[0].replace(f"{label}:", styled(f"{label}:", _SEVERITY_COLOURS[label]), 1)
-    return "\n".join(lines)
-
-
-def wrapped_line(line: str, width: int | None) -> list[str]:
-    """Wrap a line at that width, unless it is None; indent all lines but the first once more."""
-    if width is None or len(line) <= width:
-        return [line]
-    from textwrap import wrap
-
-    margin = line[: len(line) - len(line.lstrip())]
-    return wrap(
-        line.lstrip(),
-        width,
-        initial_indent=margin,
-        subsequent_indent=margin + _INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

@@ -32,6 +32,8 @@ PRINTERS = {
     "name": "applyprune.output.text:NamePrinter",
 }
 """The printer of each format, a class that takes an OutputTarget."""
+WIDE = "wide"
+"""The format that is text with all columns."""
 TEXTS = {
     "bundle": "applyprune.output.text:BundlePrinter",
     "diff": "applyprune.output.diff_text:DiffPrinter",
@@ -92,6 +94,12 @@ class OutputTarget:
     """The columns of that terminal."""
     quiet: bool = False
     """Whether to print errors only."""
+    verbose: bool = False
+    """Whether to print each object that has failed for the same reason as others."""
+    wide: bool = False
+    """Whether tables have all columns, however wide they are."""
+    digests: bool = False
+    """Whether to print the digests of a plan on a terminal too."""
     show_unchanged: bool = False
     """Whether text lists the objects that do not change, too."""
     plan_is_shown: bool = False
@@ -104,6 +112,16 @@ class OutputTarget:
     """How to print paths, for formats that print them."""
     redraw: Callable[[str], None] | None = None
     """Replaces what the terminal shows; None if ``out`` is not a terminal."""
+
+    @property
+    def out_width(self) -> int | None:
+        """Return the columns for lines on ``out``; None if it is not a terminal."""
+        return None if self.redraw is None else self.width
+
+    @property
+    def table_width(self) -> int | None:
+        """Return the columns for tables; None if they may have any width."""
+        return None if self.wide else self.out_width
 
     @property
     def error_width(self) -> int | None:

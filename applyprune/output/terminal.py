@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.clock import CLOCK, Clock
 from applyprune.model.text import visible
-from applyprune.values import pattern
+from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -238,12 +238,13 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None 
     """Return lines whose columns are as wide as their widest cell, with three spaces between them.
 
     On a terminal of ``width`` columns wrap the last cell, a message, at spaces: in its own column,
-    or below the line if the column is narrow.
+    or below the line if the column would be narrow. If the other cells need more, the longest
+    names stand on a line of their own, with the rest of their rows below.
     """
     # A cell must not contain a line end.
     lines = [[cell.replace("\n", "\\n") for cell in line] for line in (head, *rows)]
-    widths = [max(cells(line[column]) for line in lines) for column in range(len(head))]
-    first, *others = (_row(line, widths, width) for line in lines)
+    layout = _layout(lines, width)
+    first, *others = (_row(line, layout) for line in lines)
     # If messages are below their lines, drop the heading of their column.
     return "\n".join((first.split("\n")[0], *others))
 
@@ -251,22 +252,65 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None 
 _GAP = "   "
 _NARROW = 24
 _INDENT = "    "
+_SHORTEST = 16
+"""A column of names is never narrower."""
 
 
-def _row(line: Sequence[str], widths: Sequence[int], width: int | None) -> str:
-    aligned = [
-        cell + " " * (column - cells(cell)) for cell, column in zip(line, widths, strict=True)
-    ]
-    whole = _GAP.join(aligned).rstrip()
-    if width is None or cells(whole) <= width:
-        return whole
-    *front, message = aligned
-    start = _GAP.join((*front, ""))
-    room = width - cells(start)
-    if room >= _NARROW:
-        return start + f"\n{' ' * cells(start)}".join(wrapped(message, room))
-    above = [start.rstrip()] if start.strip() else []
-    return "\n".join((*above, *wrapped(message, width, _INDENT)))
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    widths: Sequence[int]
+    """The width of each column but the last, the messages."""
+    folded: int
+    """The column whose longest cells are wider than it."""
+    width: int | None
+    """The columns of the terminal."""
+    message: int | None
+    """The columns for a message; None if it stands below its line."""
+
+
+def _layout(lines: Sequence[Sequence[str]], width: int | None) -> _Layout:
+    *widths, message = (max(map(cells, column)) for column in zip(*lines, strict=True))
+    folded = max(range(len(widths)), key=lambda column: widths[column], default=0)
+    gaps = len(widths) * len(_GAP)
+    if width is None or sum(widths) + gaps + message <= width:
+        return _Layout(widths, folded, width, message)
+    names = [cells(line[folded]) for line in lines] if widths else [0]
+    others = sum(widths) + gaps - max(names)
+    room = width - others - max(names)
+    if room >= min(message, _NARROW):
+        return _Layout(widths, folded, width, room)
+    is_short = message <= _NARROW and width - others - message >= _SHORTEST
+    if widths:
+        limit = width - others - message if is_short else width - others + len(_GAP)
+        limit = max(limit, _SHORTEST)
+        widths[folded] = max((name for name in names if name <= limit), default=0)
+    return _Layout(widths, folded, width, message if is_short else None)
+
+
+def _row(line: Sequence[str], layout: _Layout) -> str:
+    *front, message = line
+    lines, start, aligned = [], "", True
+    for column, (cell, width) in enumerate(zip(front, layout.widths, strict=True)):
+        if start.strip() and layout.width is not None and cells(start + cell) > layout.width:
+            lines.append(start.rstrip())
+            start, aligned = _INDENT, column == layout.folded
+        start += cell + " " * (width - cells(cell) if aligned else 0) + _GAP
+        is_wide = column == layout.folded and cells(cell) > width
+        if aligned and is_wide and any(line[column + 1 :]):
+            lines.append(start.rstrip())
+            start = " " * sum(one + len(_GAP) for one in layout.widths[: column + 1])
+            if layout.width is not None and cells(start + line[column + 1]) > layout.width:
+                start, aligned = _INDENT, False
+    room = layout.message
+    if layout.width is None or (room is not None and cells(start + message) <= layout.width):
+        lines.append((start + message).rstrip())
+    elif room is not None:
+        first, *others = wrapped(message, room) or [""]
+        lines += [(start + first).rstrip(), *(" " * cells(start) + other for other in others)]
+    else:
+        lines += [start.rstrip()] if start.strip() else []
+        lines += wrapped(message, layout.width, _INDENT)
+    return "\n".join(lines)
 
 
 def wrapped(message: str, width: int, indent: str = "") -> list[str]:

@@ -1,7 +1,8 @@
 """Events as lines: one for each object, in kubectl's words, and a summary at the end.
 
 An object outside the set's own namespace is printed with its namespace. Unchanged objects are only
-counted unless the user asks for them: they would hide the changes.
+counted unless the user asks for them: they would hide the changes. So are objects that share the
+reason of a failure: the first is printed, the others are named together at the end.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref, kubectl_name
+from applyprune.model.inventory import Mismatch
 from applyprune.model.live import BUNDLES
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.problem import Problem, ProblemKind
@@ -45,13 +47,20 @@ from applyprune.output.inspection import (
 )
 from applyprune.output.plan_text import (
     ConsequenceLines,
+    adoption_note,
     lifted_text,
-    problem_text,
+    shared_notes,
     unchecked_line,
-    wrapped_line,
 )
 from applyprune.output.printers import OutputTarget
-from applyprune.output.terminal import Colour, styled, table
+from applyprune.output.problem_text import (
+    Repeated,
+    problem_text,
+    some_names,
+    without_name,
+    wrapped_line,
+)
+from applyprune.output.terminal import Colour, styled, table, wrapped
 from applyprune.planning.applyset import ApplySetIdentity
 
 _COLOURS = {
@@ -88,7 +97,10 @@ class TextPrinter:
         self._namespace = ""
         self._dry = ""
         self._mode = Mode.APPLY
-        self._mismatches = 0
+        self._found = 0
+        self._mismatches: dict[tuple[str, str, str], list[Mismatch]] = {}
+        self._repeated = Repeated()
+        self._not_pruned: dict[str, list[Ref]] = {}
         self._inspection = InspectionPrinter(target, shows_drift=shows_drift)
         self._listed: list[EntryListed] = []
         self._runs: list[RunListed] = []
@@ -100,6 +112,8 @@ class TextPrinter:
         self._unchanged: set[Ref] = set()
         """What was only counted, and did not have to become ready."""
         self._consequences = ConsequenceLines()
+        self._notes: Mapping[str, str] = {}
+        """What a dry run has to say about several objects."""
         self._shows: Mapping[type[Event], Callable[..., None]] = {
             Started: self._started,
             Planned: self._planned,
@@ -109,7 +123,7 @@ class TextPrinter:
             RetryReported: self._retry,
             WarningRaised: self._warning,
             MismatchFound: self._mismatch,
-            PruneBlocked: lambda event: self._problem("error", event.problem),
+            PruneBlocked: self._prune_blocked,
             ObjectStatus: self._inspection.show,
             ApplySetListed: self._inspection.show,
             Explanation: self._inspection.show,
@@ -130,18 +144,41 @@ class TextPrinter:
 
     def close(self) -> None:
         """Write the tables: the width of a column depends on all rows."""
+        self.name_others()
         self._inspection.close()
         if self._listed:
-            self._target.out(_entry_table(self._listed))
+            self._target.out(_entry_table(self._listed, self._target))
         if self._runs:
-            self._target.out(run_table(self._runs))
+            self._target.out(run_table(self._runs, self._target))
         if self._bundles:
-            self._target.out(bundle_table(self._bundles))
+            self._target.out(bundle_table(self._bundles, self._target.table_width))
 
-    def _out(self, line: str) -> None:
-        """Write one line; escape line ends in it."""
-        self._lines += 1
-        self._target.out(line.replace("\n", "\\n"))
+    def _out(self, line: str, word: str = "", colour: Colour | None = None) -> None:
+        """Write one line, wrapped on a terminal; escape line ends in it, and colour a word."""
+        lines = wrapped_line(line.replace("\n", "\\n"), self._target.out_width)
+        self._lines += len(lines)
+        text = "\n".join(lines)
+        if word and colour:
+            text = text.replace(f" {word}", f" {styled(word, colour)}", 1)
+        self._target.out(text)
+
+    def name_others(self) -> None:
+        """Write the objects that were held back because others had the same reason."""
+        self._name_mismatches()
+        for reason, refs in self._not_pruned.items():
+            self._not_pruned_lines(reason, refs)
+        self._not_pruned = {}
+        for line in self._repeated.pop_all(self._namespace):
+            text = wrapped_line(f"error: {line}".replace("\n", "\\n"), self._target.error_width)
+            self._lines += len(text)
+            text[0] = text[0].replace("error:", styled("error:", Colour.RED), 1)
+            self._target.err("\n".join(text))
+
+    def _names(self, refs: Sequence[Ref]) -> None:
+        """Write the names of several objects below a line about them."""
+        names, width = some_names(refs, self._namespace), self._target.out_width
+        for line in [f"  {names}"] if width is None else wrapped(names, width, "  "):
+            self._out(line)
 
     def _problem(self, label: str, problem: Problem) -> None:
         text = problem_text(label, problem, self._target.error_width)
@@ -157,13 +194,17 @@ class TextPrinter:
             for text in lifted_text(event.plan, self._target.error_width):
                 self._target.err(text)
             # Without a dry run, no line of an object says so.
-            is_said = self._dry or self._target.plan_is_shown
-            if not is_said and (line := unchecked_line(event.plan, self._namespace)):
-                self._target.err("\n".join(wrapped_line(line, self._target.error_width)))
+            if not self._target.plan_is_shown:
+                unchecked = "" if self._dry else unchecked_line(event.plan, self._namespace)
+                for line in filter(None, (unchecked, *adoption_note(event.plan, self._namespace))):
+                    wrapped_note = wrapped_line(line.replace("\n", "\\n"), self._target.error_width)
+                    self._target.err("\n".join(wrapped_note))
         if self._dry:
             self._consequences.take_plan(event.plan)
+            self._notes = shared_notes(event.plan, self._namespace)
 
     def _object(self, event: ObjectDone) -> None:
+        self._name_mismatches()
         consequences = self._consequences.pop(event.ref)
         # A change of the inventory names the one object that it is about.
         is_shown = self._target.show_unchanged or self._mode is Mode.REPAIR
@@ -173,24 +214,50 @@ class TextPrinter:
             return
         if event.outcome is Outcome.ORPHANED:
             self._remaining.append(event.ref)
+        if not self._target.verbose:
+            if event.problem is not None and self._repeated.take(
+                event.ref, event.problem, event.outcome
+            ):
+                return
+            if event.outcome is Outcome.NOT_PRUNED and event.reason and not consequences:
+                self._not_pruned.setdefault(event.reason, []).append(event.ref)
+                return
+        self._object_line(event, consequences)
+
+    def _object_line(self, event: ObjectDone, consequences: Sequence[str] = ()) -> None:
         word = event.outcome.forecast if self._forecasts else event.outcome.text
-        word = styled(word, _COLOURS.get(event.outcome))
         dry = "" if self._forecasts else self._dry
-        reason = f" ({event.reason})" if event.reason else ""
-        self._out(f"{kubectl_name(event.ref, self._namespace)} {word}{dry}{reason}")
+        reason = f" ({event.reason})" if event.reason and event.reason not in self._notes else ""
+        line = f"{kubectl_name(event.ref, self._namespace)} {word}{dry}{reason}"
+        self._out(line, word, _COLOURS.get(event.outcome))
         for line in consequences:
             self._out(f"  {line}")
         if event.problem is not None:
             self._failure(event.ref, event.problem)
 
+    def _not_pruned_lines(self, reason: str, refs: Sequence[Ref]) -> None:
+        if len(refs) == 1:
+            self._object_line(ObjectDone(refs[0], Outcome.NOT_PRUNED, reason=reason))
+            return
+        word = Outcome.NOT_PRUNED.forecast if self._forecasts else Outcome.NOT_PRUNED.text
+        dry = "" if self._forecasts else self._dry
+        self._out(f"{len(refs)} objects {word}{dry} ({reason})")
+        self._names(refs)
+
+    def _prune_blocked(self, event: PruneBlocked) -> None:
+        self.name_others()
+        self._problem("error", event.problem)
+
     def _readiness(self, event: ReadinessReported) -> None:
         if event.problem is not None:
+            if not self._target.verbose and self._repeated.take(event.ref, event.problem, None):
+                return
             self._failure(event.ref, event.problem)
             return
         if event.ref in self._unchanged:
             return  # it was ready already
-        word = styled("ready", Colour.GREEN)
-        self._out(f"{kubectl_name(event.ref, self._namespace)} {word} ({event.elapsed:.1f} s)")
+        line = f"{kubectl_name(event.ref, self._namespace)} ready ({event.elapsed:.1f} s)"
+        self._out(line, "ready", Colour.GREEN)
 
     def _stuck(self, event: ObjectStuck) -> None:
         self._unchanged.discard(event.ref)
@@ -217,12 +284,34 @@ class TextPrinter:
 
     def _mismatch(self, event: MismatchFound) -> None:
         mismatch = event.mismatch
-        about = f"{kubectl_name(mismatch.ref, self._namespace)}: " if mismatch.ref else ""
-        self._mismatches += 1
+        self._found += 1
         what = " ".join(mismatch.message.split())
+        if mismatch.ref is None or self._target.verbose:
+            self._mismatch_line(mismatch, what)
+            return
+        key = (mismatch.type.text, without_name(mismatch.ref, what), mismatch.repair.text)
+        self._mismatches.setdefault(key, []).append(mismatch)
+
+    def _mismatch_line(self, mismatch: Mismatch, what: str) -> None:
+        about = f"{kubectl_name(mismatch.ref, self._namespace)}: " if mismatch.ref else ""
         self._out(f"{mismatch.type.text}: {about}{what} → {mismatch.repair.text}")
 
+    def _name_mismatches(self) -> None:
+        found, self._mismatches = self._mismatches, {}
+        for mismatches in found.values():
+            self._mismatch_lines(mismatches)
+
+    def _mismatch_lines(self, found: Sequence[Mismatch]) -> None:
+        first, what = found[0], " ".join(found[0].message.split())
+        if len(found) == 1 or first.ref is None:
+            self._mismatch_line(first, what)
+            return
+        what = without_name(first.ref, what, "it")
+        self._out(f"{first.type.text}: {len(found)} objects: {what} → {first.repair.text}")
+        self._names([one.ref for one in found if one.ref is not None])
+
     def _error(self, event: ErrorRaised) -> None:
+        self.name_others()
         self._has_error = True
         if event.problem.kind is ProblemKind.DECLINED:
             self._target.err(event.problem.message)  # the user's own choice is not an error
@@ -230,6 +319,7 @@ class TextPrinter:
         self._problem("error", event.problem)
 
     def _finished(self, event: Finished) -> None:
+        self.name_others()
         if self._inspection.began:
             self._inspection.close()
             if event.problem is not None:
@@ -247,7 +337,9 @@ class TextPrinter:
         ]
         what = ", ".join(parts) or "nothing to do"
         if self._mode is Mode.REPAIR and not parts:
-            what = f"{self._mismatches or 'no'} mismatch{'' if self._mismatches == 1 else 'es'}"
+            what = f"{self._found or 'no'} mismatch{'' if self._found == 1 else 'es'}"
+        for note in self._notes.values():
+            self._out(note)
         if self._name:
             self._out(f"{self._name}: {what}{self._dry} in {event.elapsed:.1f} s")
         if self._mode is Mode.DELETE and not (self._dry or self._target.quiet):
@@ -267,18 +359,15 @@ class TextPrinter:
         self._target.err(f"  {and_more(names, _REPEATED, _NEXT_LINE)}{hint}")
 
 
-def _entry_table(events: Sequence[EntryListed]) -> str:
-    """Return the table of an inventory's entries."""
-    rows = [
-        (
-            entry.ref.namespace or "-",
-            entry.ref.short,
-            str(entry.ownership),
-            entry.uid or "not confirmed",
-        )
-        for entry in (event.entry for event in events)
-    ]
-    return table(("NAMESPACE", "OBJECT", "OWNERSHIP", "UID"), rows)
+def _entry_table(events: Sequence[EntryListed], target: OutputTarget) -> str:
+    """Return the table of an inventory's entries; the UID is for ``-o wide``."""
+    rows = []
+    for entry in (event.entry for event in events):
+        ownership = str(entry.ownership) if entry.uid else f"{entry.ownership}, not confirmed"
+        row = (entry.ref.namespace or "-", entry.ref.short, ownership)
+        rows.append((*row, entry.uid or "-") if target.wide else row)
+    head = ("NAMESPACE", "OBJECT", "OWNERSHIP", *(("UID",) if target.wide else ()))
+    return table(head, rows, target.table_width)
 
 
 _NAMED = 20
@@ -317,8 +406,7 @@ class BundlePrinter:
     def show(self, event: Event) -> None:
         """Write one event."""
         if isinstance(event, BundleStatus):
-            width = None if self._target.redraw is None else self._target.width
-            self._target.out(bundle_details(event, width))
+            self._target.out(bundle_details(event, self._target.out_width))
         else:
             self._text.show(event)
 

@@ -84,7 +84,7 @@ def existing_step(
     is_free = judged in {Owner.NOBODY, Owner.CLAIMED}
     tool = owned_by_tool(live, applyset) if is_free else ""
     withheld = _withheld(foreign_label(live, applyset), snapshot)
-    problem = obstacle(desired, live, judged, options, unproven, tool, withheld)
+    problem = obstacle(desired, live, judged, options, unproven, tool, withheld, applyset)
     if problem is not None:
         # An existing entry stays; an object that is not ours gets no entry.
         return refused_step(

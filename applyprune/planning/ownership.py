@@ -32,6 +32,7 @@ from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import ApplyStep, Desired
 from applyprune.model.problem import Origin, Problem
+from applyprune.model.text import is_dns_label
 from applyprune.planning.applyset import (
     OWNED_BY,
     PART_OF,
@@ -162,7 +163,9 @@ def _place_of_set(live: LiveObject) -> tuple[str, str]:
         manager = str(entry.get("manager", ""))
         if label and set_of(manager) == label and manager.count("/") > 1:
             _, namespace, name = manager.split("/")
-            return namespace, name
+            # Anybody may write any name; a message has it in a command.
+            if is_dns_label(namespace) and is_dns_label(name):  # guard: named-set
+                return namespace, name
     return "", ""
 
 
@@ -613,9 +616,10 @@ def obstacle(
     options: Options,
     unproven: RunFailed | None,
     tool: str,
-    withheld: str = "",
+    withheld: str,
+    applyset: ApplySetIdentity,
 ) -> Problem | None:
-    """Return why an object may not be applied; None if it may.
+    """Return why an object may not be applied to ``applyset``; None if it may.
 
     ``unproven`` says that its foreign label proves nothing. ``tool`` is what of another tool owns
     an object that is not the set's own. ``withheld`` is why its set may not lose it.
@@ -637,7 +641,7 @@ def obstacle(
             hint="Remove it from the input. To rename a set, use `applyprune inventory move`.",
         )
     if owner is Owner.OTHER and options.apply.adopt is not Adopt.ALL:
-        return _of_other_set(desired, live, unproven)
+        return _of_other_set(desired, live, unproven, applyset)
     if owner is Owner.OTHER and withheld:  # guard: withheld-set
         message = f"{desired.ref} belongs to a set whose plans need an approval"
         return _failed(desired, message, reason=withheld)
@@ -657,18 +661,38 @@ def obstacle(
     return split_problem(desired, live) if live.body is not None else None
 
 
-def _of_other_set(desired: Desired, live: LiveObject, unproven: RunFailed | None) -> Problem:
+def _of_other_set(
+    desired: Desired, live: LiveObject, unproven: RunFailed | None, applyset: ApplySetIdentity
+) -> Problem:
     if unproven is not None:
         return as_problem(unproven, where=desired.origin)
-    label, named = live.labels[PART_OF], other_set(live)
-    find = f" To find that set: kubectl get cm -A -l {SET_ID}={label}"
-    return _failed(
-        desired,
-        f"{desired.ref} belongs to another set",
-        reason=named or f"its label {PART_OF} is {label}",
-        hint=f"To take it over: --adopt=all.{'' if named else find}\n  "
-        f"If this set only needs it, annotate it in the input: {APPLY}: exists.",
+    label, (namespace, name) = live.labels[PART_OF], _place_of_set(live)
+    if name:
+        reason = f"there is a set {name} in namespace {namespace} that has it"
+        hints = _ways_from(ApplySetIdentity(name, namespace), desired, applyset)
+    else:
+        reason = f"its label {PART_OF} is {label}"
+        hints = [f"To find that set: kubectl get cm -A -l {SET_ID}={label}"]
+    hints.append(f"If this set only needs it, annotate it in the input: {APPLY}: exists.")
+    hints.append(
+        "To take it from that set: --adopt=all. The other set then drops it from its inventory; "
+        "while its own input has it, its runs fail."
     )
+    return _failed(
+        desired, f"{desired.ref} belongs to another set", reason=reason, hint="\n  ".join(hints)
+    )
+
+
+def _ways_from(other: ApplySetIdentity, desired: Desired, applyset: ApplySetIdentity) -> list[str]:
+    """Return which set may be meant, and how to move an object from it."""
+    place = [] if other.namespace == applyset.namespace else [f"-n {other.namespace}"]
+    name = [] if other.name == applyset.name else [f"the set {other.name}"]
+    to = "" if not place else f" --to-namespace {applyset.namespace}"
+    sets = f"{other.name} {applyset.name} {desired.ref.short} -n {other.namespace}{to}"
+    return [
+        f"Did you mean {' with '.join([*name, *place])}?",
+        f"To move it to this set (--all moves every object): applyprune inventory move {sets}",
+    ]
 
 
 def _failed(desired: Desired, message: str, *, reason: str = "", hint: str = "") -> Problem:

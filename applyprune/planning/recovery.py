@@ -247,15 +247,19 @@ def recovered_problem(
     seen = ""
     if snapshot.unseen:
         seen = f"; some could not be read: {'; '.join(snapshot.unseen[:_SHOWN])}"
+    applyset = ApplySetIdentity(inventory.name, inventory.namespace)
+    hints = [f"To make these prunable again: applyprune inventory own {applyset.arguments} --every"]
+    if entries:
+        hints.append(
+            f"{len(entries)} of them are not in the input: the next run orphans these, or "
+            "deletes them with --prune-also adopted."
+        )
     return as_problem(
         InventoryError(
-            f"the inventory of the set {inventory.name} is gone, and {len(snapshot.marked)} "
+            f"the inventory of the set {inventory.name} was lost, and {len(snapshot.marked)} "
             "objects have its label and field manager",
             reason=f"they are recorded again as adopted, and this run prunes nothing{seen}",
-            hint=f"{len(entries)} of them are not in the input: the next run orphans these, or "
-            "deletes them with --prune-also adopted."
-            if entries
-            else "",
+            hint="\n  ".join(hints),
         )
     )
 

@@ -88,8 +88,8 @@ def test_diff_says_below_each_object_what_it_causes(
     (folder / "set.json").write_text(text(changed, SERVICE))
     shown = call("diff", folder, plane, namespace)
     place = folder / "set.json"
-    head = f"deployment.apps/web -n {namespace} (would be updated) {place}:1"
-    assert shown.out.startswith(f"{head}\n→ rollout, 1 Pod\n--- live/")
+    head = f"deployment.apps/web would be updated ({place}:1)"
+    assert shown.out.startswith(f"{head}\n    → rollout, 1 Pod\n--- live/")
     document = json.loads(call("diff", folder, plane, namespace, "-o", "json").out)
     assert complaints("document", document) == []
     (caused,) = document["plan"]["consequences"]
@@ -99,8 +99,9 @@ def test_diff_says_below_each_object_what_it_causes(
     (folder / "set.json").write_text(text(SERVICE, CONFIG))
     pruned = call("diff", folder, plane, namespace, "--external-diff", "true")
     assert pruned.code == 1
-    assert "service/web\n→ its selector app=web matches no Pod template of the set" in pruned.out
-    assert "deployment.apps/web\n→ deleted with it: 1 Pod, 1 ReplicaSet" in pruned.out
+    kept = "service/web would not change\n    → its selector app=web matches no Pod template"
+    assert kept in pruned.out
+    assert "deployment.apps/web\n  → deleted with it: 1 Pod, 1 ReplicaSet" in pruned.out
 
 
 def test_nightly_job_sees_drift_only(
@@ -115,7 +116,7 @@ def test_nightly_job_sees_drift_only(
     assert call("diff", folder, plane, namespace).code == 4
     drifted = call("diff", folder, plane, namespace, "--fail-on-drift")
     assert drifted.code == 1
-    assert '# drift: /data/k is "theirs", was "1", by kubectl-patch (Update, ' in drifted.out
+    assert '    drift: /data/k is "theirs", was "1", by kubectl-patch (Update, ' in drifted.out
 
 
 def test_external_diff_program_shows_the_differences(

@@ -80,7 +80,10 @@ def test_audit_log_and_history_say_which_run_deleted_an_object(
     assert [second[key] for key in ("created", "changed", "pruned", "exitCode")] == [0, 0, 1, 0]
     assert (first["actor"], first["created"]) == ("by hand", 4)
     assert (newest["actor"], newest["changed"]) == ("", 1)
-    ended = applyprune("inventory", "history", "web", "-n", namespace, kubeconfig=plane.kubeconfig)
+    verb = ("inventory", "history", "web", "-n", namespace)
+    narrow = applyprune(*verb, kubeconfig=plane.kubeconfig)
+    assert narrow.out.splitlines()[0].split()[-1] == "BY"
+    ended = applyprune(*verb, "-o", "wide", kubeconfig=plane.kubeconfig)
     assert ended.out.splitlines()[0].split()[:4] == ["RUN", "AGE", "COMMAND", "ENDED"]
     assert "https://github.example/shop/web/actions/runs/42" in ended.out
     assert "\x1b" not in ended.out

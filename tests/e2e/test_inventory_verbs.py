@@ -216,7 +216,9 @@ def test_list_and_show_print_inventories(desk: Desk) -> None:
     everywhere = [re.split(r" {3,}", line)[:3] for line in desk("list", "-A").out.splitlines()]
     assert all(row[:3] in everywhere for row in rows)
     (uid,) = (entry.uid for entry in desk.set("shop").inventory().entries.values())
-    shown = [line.split() for line in desk("show", "shop").out.splitlines()]
+    narrow = [line.split() for line in desk("show", "shop").out.splitlines()]
+    assert narrow[1] == [desk.namespace, "configmap/s", "owned"]
+    shown = [line.split() for line in desk("show", "shop", "-o", "wide").out.splitlines()]
     assert shown == [
         ["NAMESPACE", "OBJECT", "OWNERSHIP", "UID"],
         [desk.namespace, "configmap/s", "owned", uid],

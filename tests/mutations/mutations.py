@@ -107,6 +107,14 @@ MUTATIONS = (
         f"{_ON_CHANGE}test_edited_inventory_recreates_nothing",
     ),
     Mutation(
+        "the look at the name of another set before it stands in a command",
+        ("named-set",),
+        r"if .+:",
+        "if True:",
+        "tests/planning/ownership/test_object_of_another_set.py"
+        "::test_name_of_a_set_that_cannot_exist_is_in_no_command",
+    ),
+    Mutation(
         "leaving a Bundle's rules out of the digest of a manifest",
         ("rules-of-a-bundle",),
         ", but=.+",

@@ -47,7 +47,7 @@ class Ended:
     @property
     def objects(self) -> list[tuple[str, str]]:
         """Return each object that has a line, without its namespace, and its outcome."""
-        return re.findall(r"^(\S+/\S+)(?: -n \S+)? (.+)$", self.out, re.MULTILINE)
+        return re.findall(r"^(\S+/\S+)(?: -n \S+)? +(\S.*)$", self.out, re.MULTILINE)
 
 
 def start(

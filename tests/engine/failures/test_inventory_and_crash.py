@@ -18,6 +18,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.options import Mode, PruneAlso
 from applyprune.planning.applyset import GROUP_KINDS, PART_OF, SET_ID
+from tests.support.command import applyprune
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at_first
@@ -172,7 +173,7 @@ def test_inventory_deleted_with_the_objects_left(stage: Stage, api: Api, kubectl
     }
     (warning,) = story.warnings
     assert (
-        "the inventory of the set web is gone, and 3 objects have its label and field manager"
+        "the inventory of the set web was lost, and 3 objects have its label and field manager"
         in warning
     )
     assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
@@ -185,6 +186,22 @@ def test_inventory_deleted_with_the_objects_left(stage: Stage, api: Api, kubectl
     )
     assert api.exists(_path(stage, "b"))
     assert not api.exists(_path(stage, "c"))
+
+
+def test_lost_inventory_is_as_before_after_the_command_that_the_warning_names(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """Everything is owned and prunable again, also what has left the input."""
+    stage.run(config_map("a"), config_map("b"))
+    kubectl("delete", "configmap/applyprune-web", "-n", stage.namespace)
+    (warning,) = stage.run(config_map("a")).warnings
+    *_, command = next(line for line in warning.splitlines() if "prunable" in line).split(": ")
+    assert command == f"applyprune inventory own web -n {stage.namespace} --every"
+    ended = applyprune(*command.split()[1:], "--yes", kubeconfig=stage.kubeconfig)
+    assert (ended.code, ended.summary.partition(" in ")[0]) == (0, "web: 2 updated")
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+    assert not api.exists(_path(stage, "b"))
+    assert stage.listed() == {"configmap/a"}
 
 
 def test_destroy_removes_the_inventory_first(stage: Stage, api: Api, kubectl: Kubectl) -> None:

@@ -11,6 +11,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, Conflicts, Mode
 from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE
+from tests.support.command import applyprune
 from tests.support.objects import SERVICE, config_map
 from tests.support.stage import Stage
 
@@ -83,6 +84,21 @@ def test_object_taken_with_adopt_all_survives_the_other_sets_prune(stage: Stage,
     uid = api.get(_path(stage, "moved"))["metadata"]["uid"]
     assert stage.run(config_map("a")).outcomes["configmap/moved"] is Outcome.REMOVED_FROM_INVENTORY
     assert api.get(_path(stage, "moved"))["metadata"]["uid"] == uid
+
+
+def test_object_of_another_set_names_that_set_and_the_move(stage: Stage) -> None:
+    """The command from the error makes the next run succeed; to take it over comes last."""
+    other = Stage(stage.kubeconfig, stage.namespace, name="other")
+    stage.run(config_map("moved"), config_map("a"))
+    first, *hints = other.run(config_map("moved")).problem("configmap/moved").splitlines()
+    assert f"there is a set web in namespace {stage.namespace} that has it" in first
+    assert hints[0].strip() == "Did you mean the set web?"
+    assert "--adopt=all" in hints[-1]
+    command = hints[1].partition(": applyprune ")[2]
+    assert command == f"inventory move web other configmap/moved -n {stage.namespace}"
+    assert applyprune(*command.split(), kubeconfig=stage.kubeconfig).code == 0
+    assert other.run(config_map("moved")).exit_code == 0
+    assert stage.listed() == {"configmap/a"}
 
 
 def test_recreated_object_is_not_deleted(stage: Stage, api: Api, kubectl: Kubectl) -> None:

@@ -29,7 +29,10 @@ def lines(*events: Event, text: str = "diff", colour: bool = False) -> tuple[lis
     for event in events:
         one.show(event)
     one.close()
-    shown = [[rendered(text, colour=colour) for text in texts] for texts in (out, err)]
+    shown = [
+        [line for text in texts for line in rendered(text, colour=colour).split("\n")]
+        for texts in (out, err)
+    ]
     return shown[0], shown[1]
 
 
@@ -57,9 +60,9 @@ def test_change_is_a_header_and_a_unified_diff() -> None:
     """With what is known of it between the two."""
     out, _ = lines(CHANGED)
     assert out == [
-        "deployment.apps/web -n shop (would be updated) web.yaml:12",
-        "# checked elsewhere",
-        "# drift: /spec/replicas is 5, was 2, by kubectl (Update of scale, 2026-01-01T00:00:00Z)",
+        "deployment.apps/web would be updated (web.yaml:12)",
+        "    checked elsewhere",
+        "    drift: /spec/replicas is 5, was 2, by kubectl (Update of scale, 2026-01-01T00:00:00Z)",
         "--- live/shop/deployment.apps/web",
         "+++ merged/shop/deployment.apps/web",
         "@@ -5,4 +5,4 @@",
@@ -75,7 +78,7 @@ def test_change_is_a_header_and_a_unified_diff() -> None:
 def test_created_or_deleted_object_is_shown_whole() -> None:
     """Against nothing."""
     assert lines(GONE)[0] == [
-        "namespace/shop (would be pruned)",
+        "namespace/shop would be pruned",
         "--- live/namespace/shop",
         "+++ /dev/null",
         "@@ -1,1 +0,0 @@",
@@ -83,8 +86,8 @@ def test_created_or_deleted_object_is_shown_whole() -> None:
         "",
     ]
     assert lines(COME)[0] == [
-        "namespace/shop (would be created)",
-        "# drift: removed since the last apply of this manifest",
+        "namespace/shop would be created",
+        "    drift: removed since the last apply of this manifest",
         "--- /dev/null",
         "+++ merged/namespace/shop",
         "@@ -0,0 +1,1 @@",
@@ -117,7 +120,7 @@ def test_differences_outside_the_diff_are_mentioned() -> None:
         ObjectDone(WEB, Outcome.FAILED, problem=problem),
         Finished({Outcome.NOT_PRUNED: 1, Outcome.FAILED: 1}, 4, 0.1, problem),
     )
-    assert out[0].startswith("namespace/shop would not be pruned")
+    assert out[1].startswith("namespace/shop would not be pruned")
     assert out[-1] == "web: 1 not pruned, 1 failed"
     assert err == ["error: it is contended"] * 2
 

@@ -25,6 +25,7 @@ HEAD = "deployment.apps/web -n shop"
 DIFF = ["--- live/shop/deployment.apps/web", "+++ merged/shop/deployment.apps/web"]
 LINES = ["→ rollout, 12 Pods", "→ its claims stay"]
 OF_SERVICE = "→ it selects no Pod\\nnow"
+UNCHANGED = ["service/web would not change", f"    {OF_SERVICE}"]
 
 
 def _printed(form: str, dry_run: DryRun = DryRun.SERVER) -> list[str]:
@@ -44,15 +45,17 @@ def _printed(form: str, dry_run: DryRun = DryRun.SERVER) -> list[str]:
 
 
 def test_diff_has_consequences_below_the_head_of_the_object() -> None:
-    """An unchanged object has no diff, so its consequences stand before the summary."""
+    """An unchanged object has no diff, and the same lines."""
     lines = _printed("diff")
-    assert lines[:5] == [f"{HEAD} (would be updated)", *LINES, *DIFF]
-    assert lines[-3:] == ["service/web", OF_SERVICE, "web: 1 to update, 1 unchanged"]
+    below = [f"    {line}" for line in LINES]
+    assert lines[:5] == [f"{HEAD} would be updated", *below, *DIFF]
+    assert lines[-3:] == [*UNCHANGED, "web: 1 to update, 1 unchanged"]
 
 
 def test_summary_has_all_consequences_before_the_counts() -> None:
     """An external program shows the diffs."""
-    expected = [HEAD, *LINES, "service/web", OF_SERVICE, "web: 1 to update, 1 unchanged"]
+    below = [f"  {line}" for line in LINES]
+    expected = [*UNCHANGED, HEAD, *below, "web: 1 to update, 1 unchanged"]
     assert _printed("summary") == expected
 
 

@@ -7,7 +7,14 @@ from dataclasses import replace
 from applyprune.model.fate import Fate
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
-from applyprune.model.plan import ApplyStep, Consequence, ConsequenceKind, Kept, Plan, RemoveStep
+from applyprune.model.plan import (
+    ApplyStep,
+    Consequence,
+    ConsequenceKind,
+    Kept,
+    Plan,
+    RemoveStep,
+)
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.plan_text import plan_table
 from applyprune.output.terminal import rendered
@@ -83,24 +90,24 @@ def test_deletions_come_first_each_with_its_cascade() -> None:
         "configmap/new         would be created",
         "deployment.apps/web   would be updated     → rollout, 12 Pods",
         "configmap/forced      would be updated     takes fields from hpa",
-        "configmap/same",
-        "  → nobody reads it",
+        "configmap/same        would not change     → nobody reads it",
     ]
 
 
 def test_narrow_terminal_gets_details_below_the_line() -> None:
-    """No name is cut."""
+    """No name is cut: one that is too long for its column has a line of its own."""
     assert lines(PLAN, width=38)[:8] == [
-        "PLAN",
-        "configmap/old would be pruned",
-        "namespace/shop would be pruned",
+        "OBJECT             PLAN",
+        "configmap/old      would be pruned",
+        "namespace/shop     would be pruned",
         "    cascade-deletes 12 objects, 3 of",
         "    which do not belong to this set:",
         "    shop/configmap/settings-of-shop,",
         "    shop/secret/token,",
         "    shop/service/front-end",
     ]
-    assert "deployment.apps/web would be updated" in lines(PLAN, width=38)
+    at = lines(PLAN, width=38).index("deployment.apps/web")
+    assert lines(PLAN, width=38)[at + 1] == "                   would be updated"
     assert all(len(line) <= 38 for line in lines(PLAN, width=38))
 
 
@@ -169,6 +176,38 @@ def test_deletion_of_a_set_lists_the_fate_of_each_object() -> None:
     ]
     (one,) = lines(Plan((), (replace(mixed[0]),)), Mode.DELETE)[2:]
     assert one == "1 object: 1 would be deleted"
+
+
+def adopted(name: str, *, owned: bool = False) -> ApplyStep:
+    """Return a step that adopts an object that exists."""
+    step = applied(Fate.ADOPT, name, "kubectl")
+    return replace(step, live=live(step.desired.ref), becomes_owned=owned)
+
+
+def test_adoption_says_what_it_means_once() -> None:
+    """What becomes owned is deleted like any other object; the option is named if it helps."""
+    told = "leave the set; --adopt-as owned changes that"
+    text = " ".join(lines(Plan((adopted("a"), adopted("b")), ())))
+    assert text.endswith(f"configmap/a, configmap/b stay in the cluster when they {told}")
+    mixed = " ".join(lines(Plan((adopted("a"), adopted("b", owned=True)), ())))
+    assert mixed.endswith("configmap/a stays in the cluster when it leaves the set")
+    assert "stay" not in " ".join(lines(Plan((adopted("b", owned=True),), ())))
+
+
+def test_full_plan_lists_every_object_and_what_stays_for_a_reason() -> None:
+    """The table before a question cuts long lists; what has left the set is named once."""
+    kept = (removed(Fate.ORPHAN, "kept"), removed(Fate.PRUNE, "old"))
+    steps = tuple(applied(Fate.CREATE, f"new-{number:02}") for number in range(20))
+    plan = Plan(
+        (*steps, applied(Fate.LEAVE, "job", reason="finished")), kept, no_prune="--no-prune"
+    )
+    text = plan_table(plan, Mode.APPLY, applyset_identity("web", "home"), None, full=True)
+    told = rendered(text, colour=False).split("\n")
+    assert told[-2:] == [
+        "configmap/job      would not change   finished",
+        "2 objects would not be pruned (--no-prune): configmap/kept, configmap/old",
+    ]
+    assert len(told) == 23
 
 
 def test_note_of_several_objects_is_below_the_table() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.output.plan_text import problem_text
+from applyprune.output.problem_text import problem_text
 from applyprune.output.terminal import rendered
 
 LONG = "the server refuses it because of a reason that takes many words to tell"

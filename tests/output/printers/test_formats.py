@@ -277,8 +277,14 @@ def test_long_lists_are_cut_and_say_so(tmp_path: Path) -> None:
     summary = tmp_path / "summary.md"
     refs = [Ref("", "ConfigMap", "a", f"n{one}") for one in range(1000)]
     created = [ObjectDone(ref, Outcome.CREATED) for ref in refs]
-    problem = Problem(ProblemKind.API_ERROR, "no")
-    failed = [ObjectDone(replace(ref, kind="B"), Outcome.FAILED, problem=problem) for ref in refs]
+    failed = [
+        ObjectDone(
+            replace(ref, kind="B"),
+            Outcome.FAILED,
+            problem=Problem(ProblemKind.API_ERROR, f"no: {number}"),
+        )
+        for number, ref in enumerate(refs)
+    ]
     printed("github", [STARTED, *created, *failed, *_changes(1000, 10)], summary)
     text = summary.read_text()
     assert text.count("… and 800 more") == 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from applyprune.model.events import (
@@ -14,12 +16,16 @@ from applyprune.model.events import (
     Started,
     Status,
 )
-from applyprune.model.fate import Outcome
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan import Guard, GuardResult, GuardVerdict, Plan
+from applyprune.model.plan import ApplyStep, Guard, GuardResult, GuardVerdict, Plan
 from applyprune.output.printers import OutputTarget, printer
 from applyprune.output.terminal import rendered
+from tests.support.planning import body, desired, live, recorded
+
+if TYPE_CHECKING:
+    from applyprune.model.events import Event
 
 SAME = ObjectDone(Ref("", "ConfigMap", "shop", "same"), Outcome.UNCHANGED, reason="it is there")
 NEW = ObjectDone(Ref("", "ConfigMap", "shop", "new"), Outcome.CREATED)
@@ -46,7 +52,7 @@ def lines(*, show_unchanged: bool, text: str = "text") -> list[str]:
         ),
         (
             "summary",
-            "configmap/same would not change (it is there)",
+            "configmap/same would not change\n    it is there",
             ["configmap/new would be created", "web: 1 to create, 1 unchanged"],
         ),
     ],
@@ -100,3 +106,27 @@ def test_lifted_guard_has_a_line(text: str, quiet: bool) -> None:
         "3 deletions are more than half of the set's 4 live objects"
     )
     assert err == ([] if quiet else [line])
+
+
+def test_note_of_several_objects_stands_once_in_a_dry_run() -> None:
+    """Above the summary; one that holds for a single object stays in its line."""
+    shared, alone = "its namespace does not exist yet", "it needs role/r"
+    steps, done = [], []
+    for name, note in (("a", shared), ("b", shared), ("c", alone)):
+        one = desired(body(name=name))
+        steps.append(ApplyStep(one, Fate.CREATE, recorded(one, live(one.ref)), not_checked=note))
+        done.append(ObjectDone(one.ref, Outcome.CREATED, reason=note))
+    out: list[str] = []
+    printed = printer("text", OutputTarget(out.append, out.append))
+    printed.show(Started("r", Mode.APPLY, "web", "home", DryRun.SERVER))
+    end = Finished({Outcome.CREATED: 3}, 0, 0.1)
+    events: tuple[Event, ...] = (Planned(Plan(tuple(steps), ())), *done, end)
+    for event in events:
+        printed.show(event)
+    assert [rendered(line, colour=False) for line in out] == [
+        "configmap/a created (server dry run)",
+        "configmap/b created (server dry run)",
+        "configmap/c created (server dry run) (it needs role/r)",
+        "configmap/a, configmap/b: its namespace does not exist yet",
+        "web: 3 created (server dry run) in 0.1 s",
+    ]

@@ -1,0 +1,82 @@
+"""The error about an object of another set: that set, the move, and what taking it over means."""
+
+from __future__ import annotations
+
+import pytest
+
+from applyprune.model.problem import Problem
+from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.plan import make_plan
+from applyprune.planning.recovery import ClusterSnapshot
+from tests.support.options import options_of
+from tests.support.planning import (
+    CONFIG_MAPS,
+    TARGET,
+    body,
+    desired,
+    inventory,
+    live,
+    managed,
+)
+
+ONE = desired(body())
+
+
+def problem_of(other: ApplySetIdentity, manager: str = "") -> Problem:
+    """Return why an object with the label of another set is refused."""
+    theirs = live(ONE.ref, label=other.id, entries=[managed(manager or other.manager)])
+    snapshot = ClusterSnapshot({ONE.ref: theirs}, resources={ONE.ref.group_kind: CONFIG_MAPS})
+    plan = make_plan((ONE,), inventory(), snapshot, TARGET, options_of())
+    (step,) = plan.applies
+    assert step.problem is not None
+    return step.problem
+
+
+@pytest.mark.parametrize(
+    ("other", "question", "command"),
+    [
+        (
+            ApplySetIdentity("web", "default"),
+            "Did you mean -n default?",
+            f"web web {ONE.ref.short} -n default --to-namespace home",
+        ),
+        (
+            ApplySetIdentity("shop", "home"),
+            "Did you mean the set shop?",
+            f"shop web {ONE.ref.short} -n home",
+        ),
+        (
+            ApplySetIdentity("shop", "default"),
+            "Did you mean the set shop with -n default?",
+            f"shop web {ONE.ref.short} -n default --to-namespace home",
+        ),
+    ],
+)
+def test_set_comes_first_and_adoption_last(
+    other: ApplySetIdentity, question: str, command: str
+) -> None:
+    """In this order: which set has it, which may be meant, the move, what adoption does to it."""
+    found = problem_of(other)
+    assert found.reason == (
+        f"there is a set {other.name} in namespace {other.namespace} that has it"
+    )
+    lines = [line.strip() for line in found.hint.splitlines()]
+    assert lines[0] == question
+    told = "To move it to this set (--all moves every object): applyprune inventory move"
+    assert lines[1] == f"{told} {command}"
+    assert "applyprune.dev/apply: exists" in lines[2]
+    assert lines[3].startswith("To take it from that set: --adopt=all. The other set then drops it")
+    assert len(lines) == 4
+
+
+@pytest.mark.parametrize("name", ["web; rm -rf", "WEB", "a b", ""])
+def test_name_of_a_set_that_cannot_exist_is_in_no_command(name: str) -> None:
+    """The name of a field manager is free text, and people copy commands from errors."""
+    other = ApplySetIdentity(name, "default")
+    found = problem_of(other)
+    assert found.reason == f"its label applyset.kubernetes.io/part-of is {other.id}"
+    assert "rm -rf" not in str(found)
+    assert "inventory move" not in found.hint
+    assert f"To find that set: kubectl get cm -A -l applyset.kubernetes.io/id={other.id}" in str(
+        found
+    )
