@@ -189,7 +189,7 @@ def _rows(
 def plan_row(
     step: ApplyStep | RemoveStep, consequences: ConsequenceLines, notes: Collection[str]
 ) -> Row:
-    """Return the row of a step; its consequences are forgotten."""
+    """Return the row of a step, and take its consequences with it."""
     ref, words = step.entry.ref, ""
     if isinstance(step, ApplyStep):
         words = Outcome.SKIPPED.forecast if step.is_skipped else ""

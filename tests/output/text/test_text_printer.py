@@ -108,7 +108,7 @@ def test_lifted_guard_has_a_line(text: str, quiet: bool) -> None:
     assert err == ([] if quiet else [line])
 
 
-def test_note_of_several_objects_is_printed_once_in_a_dry_run() -> None:
+def test_shared_note_is_printed_once_in_a_dry_run() -> None:
     """Above the summary; one that holds for a single object stays in its line."""
     shared, alone = "its namespace does not exist yet", "it needs role/r"
     steps, done = [], []
