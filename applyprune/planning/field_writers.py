@@ -121,8 +121,8 @@ _APPLIERS = pattern(r"helm|argocd.*|kustomize-controller|helm-controller|terrafo
 def writer_of(owner: FieldOwner, *, adopts: bool = False) -> WriterKind:
     """Return what kind of writer owns a field.
 
-    ``adopts`` says that no set has the object yet: then whoever has created it, and is no
-    controller, may leave.
+    ``adopts`` says that no set has the object yet: then whoever has created it, unless it is
+    a controller, may leave.
     """
     manager = owner.manager
     if manager == UNKNOWN:

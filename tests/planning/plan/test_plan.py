@@ -118,11 +118,11 @@ def test_set_of_an_object_is_named_by_its_field_manager() -> None:
     entries = [managed("kubectl"), managed(TARGET.manager), managed(theirs.manager)]
     named = _apply(live(ONE.ref, label=theirs.id, entries=entries)).problem
     assert named is not None
-    assert named.reason == "web in namespace shop"
-    assert named.hint.splitlines() == [
-        "To take it over: --adopt=all.",
-        "  If this set only needs it, annotate it in the input: applyprune.dev/apply: exists.",
-    ]
+    assert named.reason == "there is a set web in namespace shop that has it"
+    first, second, *_, last = named.hint.splitlines()
+    assert first.startswith("Did you mean ")
+    assert "applyprune inventory move web " in second
+    assert last.startswith("  To take it from that set: --adopt=all. The other set then drops it")
     unknown = _apply(OTHER_SET).problem
     assert unknown is not None
     assert unknown.reason == "its label applyset.kubernetes.io/part-of is applyset-other-v1"
