@@ -1,7 +1,7 @@
 """A process that has loaded modules once, and whose copies start with them: they share its memory.
 
 It is a copy itself of the process that wants them, if that begins early enough: a copy of a process
-with several threads has locks that nobody opens. Else, and after its death, it starts anew.
+with several threads has locks that nobody opens. Else, and after its death, another one is started.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NUMBER = 8
 _CYCLES = (700, 10, 10)
 """The thresholds of Python itself, most of whose versions have these."""
 _FORKS: bool = sys.platform == "linux"
-"""Whether a process may go on as a copy: on macOS, its libraries may not bear it."""
+"""Whether a process may go on as a copy: on macOS, libraries may fail in one."""
 
 Target: TypeAlias = Callable[..., None]
 """What a copy does, with its connection and the arguments; it can be pickled by its name."""
