@@ -32,6 +32,7 @@ from applyprune.model.identity import GVK, Ref
 from applyprune.model.kinds import CRD, NAMESPACE
 from applyprune.model.live import NAMESPACES, LiveObject, Resource, namespace_ref
 from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest, Plan
+from applyprune.model.problem import ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.comparison import (
     Comparison,
@@ -114,6 +115,12 @@ _NEW_SCHEMA = (
 )
 _OTHER_NAME = "tried under another name"
 _SHOWN = 3
+
+
+class _ChangesTooFast(RunFailed):
+    """Somebody writes an object again and again; that may pass."""
+
+    kind = ProblemKind.UNAVAILABLE
 
 
 @dataclass(slots=True)
@@ -289,7 +296,7 @@ class ServerDryRun:
                 if error.causes or step.live is None or not request.force:
                     raise
                 step = decided_again(context, step, error)
-        raise RunFailed(
+        raise _ChangesTooFast(
             f"{step.desired.ref} changes faster than it can be checked", hint="Run again."
         )
 

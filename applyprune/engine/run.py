@@ -166,7 +166,8 @@ class _Run:
         while True:
             stage = yield from self._read_and_plan()
             self._check(stage)
-            if self.fit.misfits and self._was_overtaken():
+            # What a dry run was refused for may be the work of another run since the reads.
+            if (self.fit.misfits or self.plan.faults) and self._was_overtaken():
                 continue
             if self.fit.ends_run:  # guard: plan-fits
                 yield from self._not_applied(self.fit)
