@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -51,9 +52,10 @@ def checker(tmp_path: Path) -> Iterator[Checker]:
     """A process that checks sources."""
     with client_of_no_server(tmp_path) as (access, _):
         settings = WorkerSettings(access, None, "test", "error", WorkerLimits())
-    one = Checker(WorkerHandle(worker_context(), settings, check_sources))
-    yield one
-    one.end()
+    with closing(worker_context()) as context:
+        one = Checker(WorkerHandle(context, settings, check_sources))
+        yield one
+        one.end()
 
 
 @pytest.fixture

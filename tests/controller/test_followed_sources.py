@@ -464,6 +464,7 @@ def test_checks_are_due_by_the_clock_of_the_bundles(tmp_path: Path) -> None:
     clock = ManualClock()
     with client_of_no_server(tmp_path) as (access, _):
         settings = WorkerSettings(access, None, "test", "error", WorkerLimits())
+    # No check begins, so no process is started.
     checker = Checker(WorkerHandle(worker_context(), settings, check_sources))
     looks = SourceDispatcher(WorkQueue(clock=clock), checker, ())
     looks.follow(WEB, request("web", interval=60.0))

@@ -152,8 +152,8 @@ def test_denied_request_is_one_clear_message(
     manifests = tmp_path / "good.yaml"
     manifests.write_text(GOOD)
     ended = applyprune("apply", "web", "-f", manifests, "-n", namespace, kubeconfig=config)
-    assert ended.code == 7, ended.err
-    assert "eve" in ended.err
+    assert ended.code == 3, ended.err
+    assert "configmap/good: this account may not create or patch configmaps" in ended.err
     assert not api.exists(f"/api/v1/namespaces/{namespace}/configmaps/good")
 
 

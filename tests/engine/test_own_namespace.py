@@ -13,7 +13,7 @@ from applyprune.errors import ApplypruneError, NotReady, Unreachable, UsageError
 from applyprune.model.events import InventoryWritten, ObjectDone, Phase
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Adopt, DryRun, Mode
+from applyprune.model.options import Adopt, DryRun, Mode, PruneAlso
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.api import writes
 from tests.support.fault_proxy import always, faults
@@ -32,8 +32,7 @@ HOLD = "example.com/hold"
 ALLOWED: dict[str, Any] = {
     "allow_kinds": frozenset({"namespace"}),
     "max_prune": Stage.most(99),
-    "prune_adopted": True,
-    "prune_shared": True,
+    "also": frozenset(PruneAlso),
 }
 """Every option that widens what a prune may delete, but for cascades."""
 
@@ -390,7 +389,10 @@ def test_namespace_stays_while_an_object_of_the_set_is_left(
     assert "deletionTimestamp" not in live(api, name)
     free: dict[str, Any] = {"metadata": {"finalizers": []}}
     assert api("PATCH", path, free, content_type="application/merge-patch+json")[0] == 200
-    assert home.run(mode=Mode.DELETE).outcomes[f"namespace/{name}"] is Outcome.DELETED
+    ended = Stage(home.kubeconfig, home.namespace, name=home.name).run(mode=Mode.DELETE)
+    assert ended.outcomes[f"namespace/{name}"] is Outcome.DELETED, ended.problem(
+        f"namespace/{name}"
+    )
 
 
 def test_part_of_a_set_keeps_the_namespace(home: Stage, api: Api, name: str) -> None:
@@ -416,7 +418,10 @@ def test_namespace_that_is_owned_by_its_name_goes_with_the_set(
         mode=Mode.DELETE, orphan=frozenset({f"namespace/{name}"}), dry_run=DryRun.SERVER
     )
     assert planned.outcomes[f"namespace/{name}"] is Outcome.ORPHANED
-    assert home.run(mode=Mode.DELETE).outcomes[f"namespace/{name}"] is Outcome.DELETED
+    ended = Stage(home.kubeconfig, home.namespace, name=home.name).run(mode=Mode.DELETE)
+    assert ended.outcomes[f"namespace/{name}"] is Outcome.DELETED, ended.problem(
+        f"namespace/{name}"
+    )
 
 
 def test_bundle_keeps_its_own_namespace(home: Stage, api: Api, name: str) -> None:
@@ -467,7 +472,10 @@ def test_two_runs_create_one_namespace(stage: Stage, api: Api, name: str) -> Non
         assert [one.result() for one in [runs.submit(run), runs.submit(run)]] == [0, 0]
     home = Stage(stage.kubeconfig, name)
     assert home.listed() == {f"namespace/{name}", "configmap/a"}
-    assert home.run(mode=Mode.DELETE).outcomes[f"namespace/{name}"] is Outcome.DELETED
+    ended = Stage(home.kubeconfig, home.namespace, name=home.name).run(mode=Mode.DELETE)
+    assert ended.outcomes[f"namespace/{name}"] is Outcome.DELETED, ended.problem(
+        f"namespace/{name}"
+    )
 
 
 def test_missing_namespace_is_named_unless_the_set_creates_it(

@@ -41,6 +41,7 @@ def written(
         event["userAgent"].startswith("applyprune/")
         and event["verb"] in WRITES
         and event["requestURI"].startswith(f"{path}{manager}")
+        and "dryRun=All" not in event["requestURI"]
         and event["responseStatus"]["code"] < 300
         for event in audit.events()
     )

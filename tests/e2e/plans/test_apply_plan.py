@@ -211,7 +211,7 @@ def test_autoscaler_does_not_outdate_a_plan(desk: Desk) -> None:
     _scale(desk, 3)
     done = call("apply", "web:2", "--plan", plan)
     assert done.code == 0, done.err
-    assert call("apply", "web:2", "--conflicts force", replicas=2).code == 0
+    assert call("apply", "web:2", "--conflicts=force", replicas=2).code == 0
     assert call("plan", "web:3", "--out", plan, replicas=2).code == 0
     _scale(desk, 4)
     assert call("apply", "web:3", "--plan", plan, replicas=2).code == 8

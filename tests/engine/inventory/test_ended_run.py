@@ -88,7 +88,7 @@ class Working:
 def command(stage: Stage, tmp_path: Path) -> Sequence[str | Path]:
     """Apply eight ConfigMaps."""
     source = write_input(tmp_path / "eight.json", [config_map(f"c-{n}") for n in range(8)])
-    return ("apply", stage.name, "-n", stage.namespace, "-f", source)
+    return ("apply", stage.name, "-n", stage.namespace, "-f", source, "--no-check")
 
 
 WAIT = """

@@ -265,8 +265,8 @@ def test_orphan_killed_before_it_records_the_release_recovers(
     stage.run(config_map("a"), config_map("b"))
     uid = api.get(_path(stage, "b"))["metadata"]["uid"]
     command = ["inventory", "orphan", stage.name, "-n", stage.namespace, "configmap/b"]
-    # Inventory, discovery 2, list, union, intent, the patch, and the write after it.
-    killed = kill_at(proxy, 8, Moment.BEFORE, command, proxy.kubeconfig(tmp_path))
+    # Inventory, discovery 2, list, rights, union, intent, the patch, and the write after it.
+    killed = kill_at(proxy, 9, Moment.BEFORE, command, proxy.kubeconfig(tmp_path))
     assert killed is not None
     assert killed.method == "PUT"
     assert _is_free(stage, api.get(_path(stage, "b")))

@@ -339,7 +339,17 @@ def test_killed_adoption_as_owned_is_harmless(
     def applies(exchange: Exchange) -> bool:
         return exchange.method == "PATCH" and exchange.path.endswith("/configmaps/theirs")
 
-    call = ("apply", "web", "-f", folder, "--adopt-as", "owned", "--conflicts=force", "--yes")
+    call = (
+        "apply",
+        "web",
+        "-f",
+        folder,
+        "--adopt-as",
+        "owned",
+        "--conflicts=force",
+        "--yes",
+        "--no-check",
+    )
     kubeconfig = proxy.kubeconfig(tmp_path)
     kill_at_first(proxy, applies, Moment.AFTER, (*call, "-n", stage.namespace), kubeconfig)
     assert _witness(api, stage)

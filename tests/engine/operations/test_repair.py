@@ -246,7 +246,7 @@ def test_copy_of_the_first_write_is_recognized(
 ) -> None:
     """The first run was killed, so no later write has recorded the UID of the ConfigMap."""
     source = write_input(tmp_path / "two.json", [config_map("a"), config_map("b")])
-    command = ("apply", stage.name, "-n", stage.namespace, "-f", source)
+    command = ("apply", stage.name, "-n", stage.namespace, "-f", source, "--no-check")
     kill_at_first(proxy, _is_patch, Moment.AFTER, command, proxy.kubeconfig(tmp_path))
     assert stage.inventory().generation == 1
     assert not stage.inventory().copied

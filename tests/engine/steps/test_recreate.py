@@ -239,7 +239,8 @@ def test_recreation_killed_anywhere_recovers(
             old, new = ({**config_map(name, v), "immutable": True} for v in "ab")
             here.run(old)
             source = write_input(tmp_path / f"{number}.json", [new])
-            command: list[str | Path] = ["apply", here.name, "-n", stage.namespace, "--recreate"]
+            where = ("-n", stage.namespace)
+            command: list[str | Path] = ["apply", here.name, *where, "--recreate", "--no-check"]
             killed = kill_at(
                 proxy, number, moment, [*command, "-f", source], proxy.kubeconfig(tmp_path)
             )

@@ -438,7 +438,7 @@ def test_change_of_a_killed_run_holds_a_later_prune(
             proxy,
             lambda seen: seen.method == "PATCH" and seen.path.endswith("/deployments/web"),
             Moment.AFTER,
-            ["apply", stage.name, "-n", stage.namespace, "-f", source],
+            ["apply", stage.name, "-n", stage.namespace, "-f", source, "--no-check"],
             proxy.kubeconfig(tmp_path),
         )
     out_of_time(stage)
