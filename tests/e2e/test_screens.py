@@ -111,7 +111,7 @@ SCENES = (
     Scene(
         "interrupted",
         ("applyprune apply cart -f slow/ --wait",),
-        while_it_runs=r"M:SS left",
+        while_it_runs=r"available: 0 of 1",
         press="C-c",
     ),
 )

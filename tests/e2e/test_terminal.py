@@ -147,8 +147,8 @@ def test_verbose_prints_each_request_and_no_secret(
     assert ended.code == 0
     assert [line for line in lines if not REQUEST.fullmatch(line)] == []
     sent = [line for line in lines if line.startswith(f"PATCH /api/v1/namespaces/{namespace}/")]
-    assert len(sent) == 1
-    assert "fieldManager=applyprune/" in sent[0]
+    assert ["dryRun=All" in line for line in sent] == [True, False]
+    assert all("fieldManager=applyprune/" in line for line in sent)
     assert SECRET not in ended.err
     assert plane.token not in ended.err
     assert "continue=" not in ended.err

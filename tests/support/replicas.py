@@ -142,6 +142,8 @@ def written(events: list[dict[str, Any]], namespace: str) -> dict[tuple[str, str
             continue
         if one["verb"] not in {"create", "patch", "update"} or reply.get("kind") != "ConfigMap":
             continue
+        if "dryRun=All" in one["requestURI"]:
+            continue
         name, value = reply["metadata"]["name"], (reply.get("data") or {}).get("key")
         if value is not None and agent(one):
             version = int(reply["metadata"]["resourceVersion"])

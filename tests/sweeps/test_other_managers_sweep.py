@@ -116,14 +116,14 @@ class Texts:
         """Yield which of the texts do not tell that a field was lost."""
         name = re.escape(_short(lost.sample))
         place = rf"(?: -n {self.namespace})?"
-        hunk = re.search(rf"^{name}{place} \((.*)\).*\n((?:.+\n)*)", self.diff, re.MULTILINE)
+        hunk = re.search(rf"^{name}{place} (would be .*)\n((?:.+\n)*)", self.diff, re.MULTILINE)
         step = next(one for one in reversed(lost.field) if isinstance(one, str))
         told = re.compile(rf"^[-+](.*[^\w.-])?{re.escape(step)}:", re.MULTILINE)
         if hunk is None or not ("pruned" in hunk[1] or told.search(hunk[2])):
             yield f"diff: {lost.told}\n{hunk and hunk[0]}"
         for verb, text in (("plan", self.plan), ("run", self.run)):
-            line = re.search(rf"^{name}{place} (.*)$", text, re.MULTILINE)
-            if line is None or re.match("(unchanged|will not|failed|skipped|not )", line[1]):
+            line = re.search(rf"^{name}{place} +(.*)$", text, re.MULTILINE)
+            if line is None or re.match("(unchanged|would not|failed|skipped|not )", line[1]):
                 yield f"{verb}: {lost.told}: {line and line[0]}"
 
 
@@ -299,7 +299,7 @@ def test_overwritten_fields_are_left_or_taken_with_a_line(
     assert {one.field for one in trial.lost} == {("metadata", "labels", "team")}
     assert len(trial.lost) == len(trial.samples)
     plan, stream = trial.texts[-1].plan, printed("jsonl", story.events)
-    assert plan.count(f"(takes fields from {EDITOR})") == len(trial.samples)
+    assert plan.count(f"takes fields from {EDITOR}") == len(trial.samples)
     assert len(re.findall(rf'"takenFrom":\[[^]]*"{EDITOR}"\]', stream)) == len(trial.samples)
 
 

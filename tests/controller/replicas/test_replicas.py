@@ -258,6 +258,7 @@ def test_replica_without_its_lease_serves_nothing(
     ):
         cut = fleet.start(kubeconfig=proxy.kubeconfig(tmp_path))
         other = fleet.start()
+        fleet.settled()  # or the first one may have done all before the other is there
         change(tenant, 1)
         await_values(tenant, 1)
         fleet.settled()
@@ -324,9 +325,9 @@ def test_replicas_with_other_clocks_take_over_in_time(
         here = fleet.start()
         fleet.within = ahead
         there = fleet.start()
+        fleet.settled()
         change(tenant, 1)
         await_values(tenant, 1)
-        fleet.settled()
         shares = Counter(fleet.servers().values())
         assert set(shares) == {here.replica, there.replica}
         fleet.kill(here)

@@ -63,7 +63,7 @@ def test_crash_between_apply_and_inventory_write(
     Every other request of every kind of run: tests/sweeps.
     """
     source = write_input(tmp_path / "set.json", [config_map("a"), config_map("b")])
-    command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", source]
+    command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", source, "--no-check"]
     applied: list[str] = []
 
     def confirms(seen: Exchange) -> bool:
@@ -485,7 +485,7 @@ def test_late_delete_does_not_hit_another_object(
 def test_late_create_is_found(stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path) -> None:
     """It arrived after the next run had proven it absent: every later run reports it."""
     both = write_input(tmp_path / "set.json", [config_map("a"), config_map("b")])
-    command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", both]
+    command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", both, "--no-check"]
 
     def applies(seen: Exchange) -> bool:
         return seen.method == "PATCH"
