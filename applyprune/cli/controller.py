@@ -142,7 +142,7 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     Option(
         "--fetch-workers",
         type=click.IntRange(1, 64),
-        default=4,
+        default=3,
         show_default=True,
         metavar="N",
         help="How many worker processes fetch sources on other hosts, one at a time each.",

@@ -108,7 +108,7 @@ class ControllerSettings:
     """Which addresses the hosts of sources may have."""
     source_cache: int = 1 << 30
     """Bytes on the disk for fetched sources."""
-    fetch_workers: int = 4
+    fetch_workers: int = 3
     """The number of worker processes that fetch sources on other hosts."""
     source_timeout: float = 600.0
     """The most seconds for one fetch of a source."""
