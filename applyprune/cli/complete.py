@@ -164,9 +164,9 @@ CONTEXT_NAME = CompletedText("context", _contexts)
 
 
 def _formats(_line: CommandLine) -> Iterable[str]:
-    from applyprune.output.printers import PRINTERS, WIDE
+    from applyprune.output.printers import FORMATS
 
-    return (*PRINTERS, WIDE)
+    return FORMATS
 
 
 FORMAT_NAME = CompletedText("format", _formats)

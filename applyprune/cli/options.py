@@ -46,7 +46,7 @@ from applyprune.model.options import (
     parse_ready_when,
 )
 from applyprune.model.text import is_dns_label, parse_selector
-from applyprune.output.printers import PRINTERS, WIDE
+from applyprune.output.printers import FORMATS
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -828,7 +828,7 @@ OUTPUT = (
         type=FORMAT_NAME,
         multiple=True,
         metavar="FORMAT[=FILE]",
-        help=f"Output format: {', '.join((*PRINTERS, WIDE))}; repeatable.  [default: text]",
+        help=f"Output format: {', '.join(FORMATS)}; repeatable.  [default: text]",
     ),
     Option(
         "-q",

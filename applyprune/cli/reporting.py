@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, UsageError, as_problem, problems_of
 from applyprune.output.printers import (
-    PRINTERS,
+    FORMATS,
     TEXTS,
     WIDE,
     OutputTarget,
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from applyprune.output.progress import LiveDisplay
 
 
-FORMATS = (*PRINTERS, WIDE)
-"""What -o takes."""
 _PRINT_PROBLEMS = frozenset({"text", "github", *TEXTS})
 """The formats that print problems themselves; the others need a text printer beside them."""
 

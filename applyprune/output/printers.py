@@ -34,6 +34,8 @@ PRINTERS = {
 """The printer of each format, a class that takes an OutputTarget."""
 WIDE = "wide"
 """The format that is text with all columns."""
+FORMATS = (*PRINTERS, WIDE)
+"""What -o takes."""
 TEXTS = {
     "bundle": "applyprune.output.text:BundlePrinter",
     "diff": "applyprune.output.diff_text:DiffPrinter",

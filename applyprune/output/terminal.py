@@ -172,7 +172,6 @@ class Colour(StrEnum):
     MAGENTA = "35"
     CYAN = "36"
     BOLD = "1"
-    FAINT = "2"
 
 
 _OURS = f"\x1b{os.urandom(8).hex()}"

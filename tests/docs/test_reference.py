@@ -10,11 +10,11 @@ import pytest
 from applyprune import errors
 from applyprune.cli.crash import BUG
 from applyprune.cli.options import KEYS
-from applyprune.cli.reporting import FORMATS
 from applyprune.controller.reasons import STALLED_REASONS, ConditionType
 from applyprune.controller.spec import DeletionPolicy
 from applyprune.model.fate import Outcome
 from applyprune.model.plan import ConsequenceKind
+from applyprune.output.printers import FORMATS
 from applyprune.planning import applyset, desired, marks, order
 from applyprune.planning.marks import OWNER_MARKS, PEER_MARKS, Handling, Meaning
 from tests.docs import config_schema

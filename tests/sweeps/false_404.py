@@ -6,12 +6,16 @@ import json
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from tests.support.command import start
 from tests.support.fault_proxy import faults
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
-    from tests.support.fault_proxy import Exchange, Fault
+    from tests.support.fault_proxy import Exchange, Fault, FaultProxy
+    from tests.support.kill import Moment
 
 
 class Answer(StrEnum):
@@ -75,3 +79,36 @@ def has_failed(spoiled: Exchange, requests: Sequence[Exchange], *, moves: bool) 
         and any(place < 0 for place in done)
     )
     return is_write(spoiled) and not is_repeated and not is_second_patch
+
+
+def answer_404(
+    proxy: FaultProxy,
+    number: int,
+    _moment: Moment,
+    arguments: Sequence[str | Path],
+    kubeconfig: Path,
+    counts: Callable[[Exchange], bool] = lambda _: True,
+) -> Exchange | None:
+    """Run a command whose request of that number gets a third party's 404; return that request.
+
+    None if there is no such request, or it does not count.
+    """
+    spoiled: list[Exchange] = []
+    made = len(proxy.exchanges)
+
+    def rule(seen: Exchange) -> Fault | None:
+        if seen.number != made + number or not counts(seen):
+            return None
+        spoiled.append(seen)
+        return fault_of(seen, Answer.OWN)
+
+    proxy.rule = rule
+    with start(*arguments, kubeconfig=kubeconfig) as running:
+        out, err = running.communicate("", timeout=HANG)
+    proxy.rule = lambda _seen: None
+    assert "Traceback" not in err, err
+    if not spoiled:
+        return None
+    if has_failed(spoiled[0], proxy.exchanges[made:], moves="move" in arguments):
+        assert running.returncode != 0, (spoiled, out)
+    return spoiled[0]

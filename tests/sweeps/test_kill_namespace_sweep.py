@@ -18,15 +18,14 @@ from applyprune.errors import NotReady
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import OWNED_BY, PART_OF
-from tests.support.command import start
 from tests.support.fault_proxy import FaultProxy
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at
 from tests.support.live import config_maps, members
 from tests.support.objects import config_map
 from tests.support.stage import Stage
-from tests.support.waiting import HANG, eventually
-from tests.sweeps.false_404 import Answer, fault_of, has_failed, is_write
+from tests.support.waiting import eventually
+from tests.sweeps.false_404 import answer_404, is_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from applyprune.localplane import Plane
     from tests.support.api import Api
-    from tests.support.fault_proxy import Exchange, Fault
+    from tests.support.fault_proxy import Exchange
     from tests.support.live import Body
 
     Spoils = Callable[[FaultProxy, int, Moment, Sequence[str | Path], Path], Exchange | None]
@@ -145,7 +144,17 @@ def test_run_with_a_false_404_at_each_request_recovers(
     ground: Ground, scenario: Scenario, recovery: Mode
 ) -> None:
     """A webhook, or something between, answers; the server has not seen the request."""
-    _sweep(ground, scenario, lambda _: (Moment.BEFORE, recovery), _answer_404)
+
+    def answered(
+        proxy: FaultProxy,
+        number: int,
+        moment: Moment,
+        arguments: Sequence[str | Path],
+        kubeconfig: Path,
+    ) -> Exchange | None:
+        return answer_404(proxy, number, moment, arguments, kubeconfig, _until_deleted(proxy))
+
+    _sweep(ground, scenario, lambda _: (Moment.BEFORE, recovery), answered)
 
 
 def _until_deleted(proxy: FaultProxy) -> Callable[[Exchange], bool]:
@@ -163,35 +172,6 @@ def _until_deleted(proxy: FaultProxy) -> Callable[[Exchange], bool]:
         )
 
     return counts
-
-
-def _answer_404(
-    proxy: FaultProxy,
-    number: int,
-    _moment: Moment,
-    arguments: Sequence[str | Path],
-    kubeconfig: Path,
-) -> Exchange | None:
-    """Run a command whose request of that number gets a third party's 404; return that request."""
-    spoiled: list[Exchange] = []
-    made, counts = len(proxy.exchanges), _until_deleted(proxy)
-
-    def rule(seen: Exchange) -> Fault | None:
-        if seen.number != made + number or not counts(seen):
-            return None
-        spoiled.append(seen)
-        return fault_of(seen, Answer.OWN)
-
-    proxy.rule = rule
-    with start(*arguments, kubeconfig=kubeconfig) as running:
-        out, err = running.communicate("", timeout=HANG)
-    proxy.rule = lambda _seen: None
-    assert "Traceback" not in err, err
-    if not spoiled:
-        return None
-    if has_failed(spoiled[0], proxy.exchanges[made:], moves=False):
-        assert running.returncode != 0, (spoiled, out)
-    return spoiled[0]
 
 
 def _sweep(

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.planning.applyset import MANAGERS, PART_OF
-from tests.support.command import start
 from tests.support.fault_proxy import FaultProxy
 from tests.support.kill import Moment, kill_at
 from tests.support.live import config_maps, members, objects
 from tests.support.objects import config_map
 from tests.support.stage import Stage
-from tests.support.waiting import HANG
-from tests.sweeps.false_404 import Answer, fault_of, has_failed, is_write
+from tests.sweeps.false_404 import answer_404, is_write
 from tests.sweeps.scenarios import SCENARIOS, key, named, other_set, prefix
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
     from applyprune.localplane import Plane
     from tests.support.api import Api
-    from tests.support.fault_proxy import Exchange, Fault
+    from tests.support.fault_proxy import Exchange
     from tests.support.live import Body
     from tests.sweeps.scenarios import Recovery, Scenario
 
@@ -127,36 +125,7 @@ def test_run_with_a_false_404_at_each_request_recovers(
     ground: Ground, scenario: Scenario, recovery: Recovery
 ) -> None:
     """An admission webhook, or something between, answers; the server has not seen the request."""
-    _sweep(ground, scenario, lambda _: (Moment.BEFORE, recovery), spoils=_answer_404)
-
-
-def _answer_404(
-    proxy: FaultProxy,
-    number: int,
-    _moment: Moment,
-    arguments: Sequence[str | Path],
-    kubeconfig: Path,
-) -> Exchange | None:
-    """Run a command whose request of that number gets a third party's 404; return that request."""
-    spoiled: list[Exchange] = []
-    made = len(proxy.exchanges)
-
-    def rule(seen: Exchange) -> Fault | None:
-        if seen.number != made + number:
-            return None
-        spoiled.append(seen)
-        return fault_of(seen, Answer.OWN)
-
-    proxy.rule = rule
-    with start(*arguments, kubeconfig=kubeconfig) as running:
-        out, err = running.communicate("", timeout=HANG)
-    proxy.rule = lambda _seen: None
-    assert "Traceback" not in err, err
-    if not spoiled:
-        return None
-    if has_failed(spoiled[0], proxy.exchanges[made:], moves="move" in arguments):
-        assert running.returncode != 0, (spoiled, out)
-    return spoiled[0]
+    _sweep(ground, scenario, lambda _: (Moment.BEFORE, recovery), spoils=answer_404)
 
 
 def _sweep(
