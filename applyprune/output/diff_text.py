@@ -39,7 +39,7 @@ from applyprune.output.plan_text import (
     shared_notes,
 )
 from applyprune.output.printers import OutputTarget, discard
-from applyprune.output.problem_text import wrapped_line
+from applyprune.output.problem_text import escaped_line, wrapped_line
 from applyprune.output.terminal import Colour, styled
 from applyprune.output.text import TextPrinter
 from applyprune.planning.applyset import ApplySetIdentity
@@ -148,7 +148,7 @@ class SummaryPrinter:
         for ref, lines in self._consequences.pop_all():
             yield "\n".join((kubectl_name(ref, self._namespace), *(f"  {line}" for line in lines)))
         for line in (*self._notes.values(), *adoption_note(self._plan, self._namespace)):
-            yield "\n".join(wrapped_line(line.replace("\n", "\\n"), self._target.out_width))
+            yield "\n".join(escaped_line(line, self._target.out_width))
 
 
 _COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "@": Colour.CYAN}

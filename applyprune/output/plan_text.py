@@ -14,7 +14,7 @@ from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, GuardVerdict, Kept, Plan, RemoveStep, waits_in_words
 from applyprune.model.text import and_more, counted
-from applyprune.output.problem_text import some_names, wrapped_line
+from applyprune.output.problem_text import escaped_line, some_names, wrapped_line
 from applyprune.output.terminal import Colour, styled, table, wrapped
 from applyprune.values import dataclass
 
@@ -205,7 +205,7 @@ def row_lines(row: Row, namespace: str, width: int | None, place: str = "") -> l
     """
     words = row.words or row.fate.forecast
     head = f"{kubectl_name(row.ref, namespace)} {words}{f' ({place})' if place else ''}"
-    lines = wrapped_line(head.replace("\n", "\\n"), width)
+    lines = escaped_line(head, width)
     coloured = styled(words, _COLOURS.get(row.fate))
     lines[0] = lines[0].replace(f" {words}", f" {coloured}", 1)
     return [*lines, *(line for text in row.details for line in _indented(text, width, _BELOW))]

@@ -60,6 +60,11 @@ def wrapped_line(line: str, width: int | None) -> list[str]:
     )
 
 
+def escaped_line(text: str, width: int | None) -> list[str]:
+    """Wrap a text as one line: line ends in it are escaped."""
+    return wrapped_line(text.replace("\n", "\\n"), width)
+
+
 # What holds for many objects.
 
 

@@ -55,10 +55,10 @@ from applyprune.output.plan_text import (
 from applyprune.output.printers import OutputTarget
 from applyprune.output.problem_text import (
     Repeated,
+    escaped_line,
     problem_text,
     some_names,
     without_name,
-    wrapped_line,
 )
 from applyprune.output.terminal import Colour, styled, table, wrapped
 from applyprune.planning.applyset import ApplySetIdentity
@@ -155,7 +155,7 @@ class TextPrinter:
 
     def _out(self, line: str, word: str = "", colour: Colour | None = None) -> None:
         """Write one line, wrapped on a terminal; escape line ends in it, and colour a word."""
-        lines = wrapped_line(line.replace("\n", "\\n"), self._target.out_width)
+        lines = escaped_line(line, self._target.out_width)
         self._lines += len(lines)
         text = "\n".join(lines)
         if word and colour:
@@ -169,7 +169,7 @@ class TextPrinter:
             self._not_pruned_lines(reason, refs)
         self._not_pruned = {}
         for line in self._repeated.pop_all(self._namespace):
-            text = wrapped_line(f"error: {line}".replace("\n", "\\n"), self._target.error_width)
+            text = escaped_line(f"error: {line}", self._target.error_width)
             self._lines += len(text)
             text[0] = text[0].replace("error:", styled("error:", Colour.RED), 1)
             self._target.err("\n".join(text))
@@ -197,7 +197,7 @@ class TextPrinter:
             if not self._target.plan_is_shown:
                 unchecked = "" if self._dry else unchecked_line(event.plan, self._namespace)
                 for line in filter(None, (unchecked, *adoption_note(event.plan, self._namespace))):
-                    wrapped_note = wrapped_line(line.replace("\n", "\\n"), self._target.error_width)
+                    wrapped_note = escaped_line(line, self._target.error_width)
                     self._target.err("\n".join(wrapped_note))
         if self._dry:
             self._consequences.take_plan(event.plan)
