@@ -33,6 +33,8 @@ UNKNOWN = 255
 """The exit code of a process whose end nobody has seen: the process that has forked it is gone."""
 _NUMBER = 8
 """Bytes of each number in a report: the process ID, and later the exit code."""
+_NOT_FORKED = -1
+"""What is reported in place of a process ID where the system allows no process more."""
 _CYCLES = (700, 10, 10)
 """The thresholds of Python itself, most of whose versions have these."""
 _FORKS: bool = sys.platform == "linux"
@@ -124,33 +126,55 @@ else:
 
         def start(self, target: Target, *args: object) -> tuple[ForkedProcess, Connection]:
             """Start a copy; return it with the other end of its connection. Raises OSError."""
+            # The process may end between the look at it and the request.
+            made = self._fork() or self._fork()
+            if made is None:
+                raise ChildProcessError("the process that forks ends at once")
+            process, connection = made
             with ExitStack() as unless_started:
+                unless_started.callback(process.close)
+                unless_started.callback(connection.close)
+                if process.pid == _NOT_FORKED:
+                    raise ChildProcessError("no process can be forked")
+                connection.send((target, args))
+                unless_started.pop_all()
+            return made
+
+        def _fork(self) -> tuple[ForkedProcess, Connection] | None:
+            """Return a copy that waits for its target; None if the process has ended meanwhile."""
+            with ExitStack() as unless_forked:
                 result, report = os.pipe()
-                unless_started.callback(os.close, result)
+                unless_forked.callback(os.close, result)
                 ours, theirs = socket.socketpair()
                 connection = Connection(ours.detach())
-                unless_started.callback(connection.close)
+                unless_forked.callback(connection.close)
                 try:
                     with self._lock:
-                        socket.send_fds(self._running(), [b"+"], [theirs.fileno(), report])
+                        lifeline = self._running()
+                        with suppress(ConnectionError):
+                            socket.send_fds(lifeline, [b"+"], [theirs.fileno(), report])
                 finally:
                     theirs.close()
                     os.close(report)
                 pid = _read(result)
                 if pid is None:
-                    raise ChildProcessError("no process can be forked")
-                connection.send((target, args))
-                unless_started.pop_all()
+                    self._end(lifeline)
+                    return None
+                unless_forked.pop_all()
             return ForkedProcess(pid, result), connection
+
+        def _end(self, lifeline: socket.socket) -> None:
+            """See to it that the process of this lifeline is not asked again."""
+            with self._lock:
+                if self._lifeline is lifeline:
+                    lifeline.close()
+                    self._lifeline = None
+                    os.waitpid(self._pid, 0)
 
         def _running(self) -> socket.socket:
             """Return the connection to the process, which is started if it does not run."""
             if self._lifeline is not None:
-                if not wait([self._lifeline], 0):
-                    return self._lifeline
-                self._lifeline.close()
-                self._lifeline = None
-                os.waitpid(self._pid, 0)
+                return self._lifeline
             ours, theirs = socket.socketpair()
             # Their end is its standard input: every other file is closed.
             files = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)]
@@ -220,15 +244,15 @@ else:
             try:
                 pid = os.fork()
             except OSError:
-                pid = -1  # the closed report says so
+                pid = _NOT_FORKED
             if not pid:
                 _run(connection, [lifeline, woken, waker], [report, *reports.values()])
             os.close(connection)
-            if pid < 0:
-                os.close(report)
-                continue
-            reports[pid] = report
             _report(report, pid)
+            if pid == _NOT_FORKED:
+                os.close(report)
+            else:
+                reports[pid] = report
 
     def _report_ended(reports: dict[int, int]) -> None:
         while reports:

@@ -9,10 +9,11 @@ import pytest
 from tests.support.replicas import check_written_once, deleted, written
 
 
-def write(name: str, value: str, version: int, who: str) -> dict[str, Any]:
+def write(name: str, value: str, version: int, who: str, query: str = "") -> dict[str, Any]:
     """Return the audit event of an apply."""
     return {
         "verb": "patch",
+        "requestURI": f"/api/v1/namespaces/shop/configmaps/{name}?fieldManager=applyprune{query}",
         "userAgent": f"applyprune/0.1.0 (linux/amd64; {who}) run/0123456789ab",
         "objectRef": {"resource": "configmaps", "namespace": "shop", "name": name},
         "responseStatus": {"code": 200},
@@ -34,8 +35,8 @@ TWICE = {
 
 
 def test_each_object_was_changed_once_for_each_value() -> None:
-    """A second request that changes nothing has the old resourceVersion."""
-    events = [*ONCE, write("a", "2", 7, "one")]
+    """A second request that changes nothing has the old resourceVersion; a check writes nothing."""
+    events = [*ONCE, write("a", "2", 7, "one"), write("b", "2", 8, "one", "&dryRun=All")]
     assert written(events, "shop") == {
         ("a", "1"): ["one"],
         ("b", "1"): ["two"],

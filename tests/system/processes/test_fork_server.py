@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from contextlib import closing, suppress
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -137,6 +139,31 @@ def test_copies_outlive_the_process_and_another_one_starts_others(server: ForkSe
         assert one.recv() == ("asked", number)
         one.close()
     eventually(lambda: not is_running(process.pid), lambda: "its end")
+
+
+def test_request_to_a_process_that_dies_goes_to_another_one(
+    server: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are closed one after the other: it may look alive, and answer no more."""
+    process, _ = server.start(serve, 1)
+    forks = server_of(process)
+    os.kill(forks, signal.SIGSTOP)
+    asked = threading.Thread(target=lambda: os.kill(forks, signal.SIGKILL))
+    send = socket.send_fds
+
+    def send_and_kill(*args: Any) -> int:
+        sent = send(*args)
+        if not asked.ident:
+            asked.start()
+        return sent
+
+    monkeypatch.setattr(socket, "send_fds", send_and_kill)
+    other, another = server.start(serve, 2)
+    asked.join()
+    assert server_of(other) != forks
+    another.send("asked")
+    assert another.recv() == ("asked", 2)
+    assert code_of(process) == UNKNOWN
 
 
 def test_process_that_cannot_start_is_an_error_each_time(
