@@ -1,7 +1,8 @@
 """Default values of options from ``applyprune.yaml``.
 
-The file is that of the working directory, or the one of ``--config``; never one of a parent folder,
-so that no unseen file decides what a prune deletes. A key is the long name of an option.
+The file is the one of ``--config``, that of the working directory, or the nearest one above it in
+the same Git work tree; a run names a file from above, because it decides what a prune deletes. A
+key is the long name of an option.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from applyprune.errors import InputError, UsageError
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from applyprune.sources.folders import Configuration
 
@@ -54,9 +55,12 @@ class ConfigInUse:
     """The context that must be in use, or that is used."""
     uses_context: bool = False
     """Whether the file selects the context; otherwise it is a condition."""
+    is_above: bool = False
+    """Whether it was found in a folder above the working directory."""
 
 
 _META = "applyprune.configuration"
+FILE = "applyprune.yaml"
 _NAMES_ITSELF = {"name", "context"}
 
 
@@ -70,16 +74,14 @@ def use(ctx: click.Context, names: tuple[str, ...], config: str | None, keys: Ke
 
 def _use(ctx: click.Context, names: tuple[str, ...], config: str | None, keys: Keys) -> ConfigInUse:
     # Imported below, not at the top: a call without a file does not need YAML.
-    if config is None and not os.path.lexists("applyprune.yaml"):
+    found = config if config is not None else find_configuration()
+    if found is None:
         return ConfigInUse()
     if config == "":
         raise UsageError("empty path for --config", hint="Is a variable of the script not set?")
-    from applyprune.sources.folders import FILE as HERE
     from applyprune.sources.folders import read_configuration
 
-    configuration = read_configuration(
-        HERE if config is None else config, is_named=config is not None
-    )
+    configuration = read_configuration(found, is_named=config is not None)
     settings = {key: _checked(configuration, key, keys) for key in configuration.settings}
     if "name" not in settings:
         raise InputError(
@@ -92,7 +94,7 @@ def _use(ctx: click.Context, names: tuple[str, ...], config: str | None, keys: K
             f"{configuration.path} is for the set {settings['name']}, and not for "
             f"{', '.join(names)}"
         )
-    folder = os.path.dirname("" if config is None else config)  # noqa: PTH120 -- as it was given
+    folder = os.path.dirname(found)  # noqa: PTH120 -- as it was given
     for key in settings.keys() & {"filename", "kustomize"}:
         settings[key] = [_from(folder, path) for path in settings[key]]
     ctx.default_map = {
@@ -103,7 +105,37 @@ def _use(ctx: click.Context, names: tuple[str, ...], config: str | None, keys: K
     context, uses_context = settings.get("context", ""), False
     if not isinstance(context, str):
         context, uses_context = context["name"], context.get("use", False)
-    return ConfigInUse(configuration.path, settings["name"], context, uses_context)
+    is_above = config is None and bool(folder)
+    return ConfigInUse(configuration.path, settings["name"], context, uses_context, is_above)
+
+
+def find_configuration() -> str | None:
+    """Return the path of the nearest file, here or above in the same Git work tree.
+
+    Above the folder that has ``.git`` nothing is read, nor anything that is another user's or on
+    another file system: whoever may write there must not decide what a prune deletes.
+    """
+    found = next((file for file, _ in _places() if os.path.lexists(file)), None)
+    if found in {None, FILE} or any(is_top for _, is_top in _places()):
+        return found
+    return None  # nothing says where the work tree ends
+
+
+def _places() -> Iterator[tuple[str, bool]]:
+    """Yield where a file may be, from here up, and whether the Git work tree begins there."""
+    folder, here = "", _owner("")
+    while True:
+        is_top = os.path.lexists(f"{folder}.git")
+        yield f"{folder}{FILE}", is_top
+        below, folder = folder, f"../{folder}"
+        is_root = os.path.samefile(below or ".", folder)  # noqa: PTH121
+        if is_top or is_root or _owner(folder) != here:  # guard: foreign-configuration
+            return
+
+
+def _owner(folder: str) -> tuple[int, int]:
+    stat = os.stat(folder or ".")  # noqa: PTH116
+    return stat.st_dev, stat.st_uid
 
 
 def _checked(configuration: Configuration, key: str, keys: Keys) -> Any:

@@ -282,8 +282,32 @@ class SetName(click.Argument):
         return given or used or None
 
 
+class ObjectName(click.Argument):
+    """KIND/NAME, which may stand alone if the file names the set: no set has a slash."""
+
+    def __init__(self, name: str) -> None:
+        """Take the name of the argument."""
+        super().__init__((name,), type=OBJECT_NAME, metavar="KIND/NAME", required=False)
+
+    def chosen(self, given: str | None) -> str:
+        """Return the object on the command line, wherever it stands."""
+        ctx = click.get_current_context()
+        first: str = ctx.meta.get(_OBJECT, "")
+        if given and first:
+            raise UsageError(f"invalid set name {first!r}", hint="Name one object: NAME KIND/NAME.")
+        if not (given or first):
+            raise click.MissingParameter(ctx=ctx, param=self)
+        return given or first
+
+
+_OBJECT = "applyprune.object"
+
+
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     noted = ctx.meta.setdefault("applyprune.parsed", {})
+    takes_object = any(isinstance(one, ObjectName) for one in ctx.command.params)
+    if isinstance(param, SetName) and takes_object and value and "/" in value:
+        ctx.meta[_OBJECT], value = value, None
     if param.name == "config":
         noted["config"] = value
     else:
@@ -302,7 +326,8 @@ CONFIG = Option(
     is_eager=True,
     expose_value=False,
     callback=_note,
-    help="A file with the set's name and its options.  [default: applyprune.yaml, if it exists]",
+    help="A file with the set's name and its options.  [default: applyprune.yaml, here or above "
+    "in the same Git work tree]",
 )
 NAME = (SetName("name", needed=True), CONFIG)
 OPTIONAL_NAME = (SetName("name"), CONFIG)
@@ -310,7 +335,7 @@ NAMES = (SetName("names", nargs=-1, metavar="[NAME]..."), CONFIG)
 OTHER_NAME = click.Argument(("name",), type=SET_NAME)
 """NAME of a verb that reads no file."""
 BUNDLE = click.Argument(("name",), type=BUNDLE_NAME, metavar="NAME")
-OBJECT = click.Argument(("ref",), type=OBJECT_NAME, metavar="KIND/NAME")
+OBJECT = ObjectName("ref")
 OBJECTS = click.Argument(("objects",), nargs=-1, type=OBJECT_NAME, metavar="[KIND/NAME]...")
 
 
@@ -1054,6 +1079,9 @@ def _call(verb: Callable[..., Any], params: Sequence[click.Parameter], given: An
     from applyprune.cli.reporting import reporting_of
 
     reporting = reporting_of(**_made(fields.pop("reporting")))
+    used = config_in_use()
+    if used.is_above and not reporting.quiet:
+        reporting.terminal.err(f"options from {used.path}")
     try:
         values = _values(params, given, fields)
         if "cluster_target" in values:
@@ -1073,7 +1101,7 @@ def _values(
     names = {
         str(param.name): param.chosen(given[str(param.name)])
         for param in params
-        if isinstance(param, SetName)
+        if isinstance(param, SetName | ObjectName)
     }
     made = {value: _MAKERS[value](**_made(rows)) for value, rows in fields.items()}
     return {**given, **names, **made}

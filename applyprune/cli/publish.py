@@ -251,7 +251,7 @@ _SCHEMA = Path(__file__).parents[1] / "output/schemas/config.json"
         type=FILE_PATH,
         multiple=True,
         metavar="PATH",
-        help="The manifests of the set, relative to the file. Repeatable.",
+        help="The manifests of the set. Repeatable.",
     ),
     Option(
         "-k",
@@ -325,17 +325,25 @@ def init(
     if "-" in {*paths, *kustomize}:
         raise UsageError("standard input cannot be the input of a configuration")
     chosen = {"name": context, "use": True} if use_context else context
+    file = Path(config)
     settings = {
         "name": name,
         "namespace": namespace,
         "context": chosen,
-        "filename": list(paths),
-        "kustomize": list(kustomize),
+        "filename": [_seen_from(file.parent, path) for path in paths],
+        "kustomize": [_seen_from(file.parent, path) for path in kustomize],
     }
-    file = Path(config)
     schema = file.parent / SCHEMA_FILE
     _write({file: _text(settings), schema: _SCHEMA.read_text(encoding="utf-8")}, force=force)
     return reporting.print_text(f"{file} and {schema} written")
+
+
+def _seen_from(folder: Path, path: str) -> str:
+    """Return a path that was given from here as the file in a folder must name it."""
+    if "://" in path or Path(path).is_absolute() or folder == Path():
+        return path
+    end = "/" if path.endswith("/") else ""
+    return f"{os.path.relpath(path, folder)}{end}"
 
 
 def _write(texts: Mapping[Path, str], *, force: bool) -> None:

@@ -404,6 +404,7 @@ def explain(
     Examples:
       applyprune explain web deployment/web -f manifests/
       applyprune explain web configmap/old
+      applyprune explain configmap/old               # of the set in applyprune.yaml
     """
     return reporting.print_events(_events(cluster_target, name, ref, paths, options))
 

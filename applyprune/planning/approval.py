@@ -41,7 +41,7 @@ from applyprune.planning.digests import (
     ref_parts,
     shaping_options,
 )
-from applyprune.planning.guards import of_other_approval
+from applyprune.planning.guards import with_digest
 from applyprune.planning.managed_fields import entry_times, owns_all
 from applyprune.planning.plan import settled
 from applyprune.values import dataclass, field, pattern, replace
@@ -130,11 +130,11 @@ def with_approval(plan: Plan, options: Options, *, deletions: str = "") -> Plan:
     found = deletions or deletions_digest(plan.applies, plan.removals if prunes else ())
     plan = replace(plan, deletions=found)
     lifted, approved = plan.if_approved, options.prune.approved
-    if plan.refusal is None or lifted is None or not approved:
+    if plan.refusal is None or lifted is None or not found:
         return plan
     exactly = found == approved  # guard: one-approval
     if not exactly:
-        return replace(plan, refusal=of_other_approval(plan.refusal, approved, found))
+        return replace(plan, refusal=with_digest(plan.refusal, approved, found))
     # Some steps may have been left out since: objects of an API group that does not answer.
     steps = {step.entry.ref: step for step in lifted.steps}
     return settled(

@@ -626,7 +626,7 @@ def refused_recreation_of(ref: Ref, cascades: Cascades, options: Options) -> Pro
     return replace(
         problem,
         message=f"{ref.short} cannot be changed in place, and was not recreated",
-        hint=f"To allow exactly this: --allow-cascade {ref.short}",
+        hint=f"To allow this: --allow-cascade {ref.short}",
     )
 
 

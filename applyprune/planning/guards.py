@@ -447,14 +447,20 @@ def _hint(prune: GuardedPrune, refused: Sequence[GuardResult]) -> str:
         orphan = " ".join(f"--orphan {name}" for name in around)
         return f"Add {', '.join(around)} to the input again, or orphan {them}: {orphan}"
     options = dict.fromkeys(result.option for result in refused)
-    allows = f"To allow exactly this: {' '.join(options)}"
+    allows = f"To allow this: {' '.join(options)}"
     return f"{_HOW_TO_END}\n  {allows}" if Guard.CONTROLLER_IN_USE in guards else allows
 
 
-def of_other_approval(refusal: Problem, approved: str, deletions: str) -> Problem:
-    """Return the refusal of a prune that is not the approved one; both have their digests."""
-    reason = f"the approval is for {approved}, and this prune is {deletions}"
-    return replace(refusal, reason=f"{refusal.reason}; {reason}")
+def with_digest(refusal: Problem, approved: str, deletions: str) -> Problem:
+    """Return the refusal of a prune with the digest that allows exactly its deletions.
+
+    ``approved`` is the digest of another approval; empty if there is none.
+    """
+    reason = refusal.reason
+    if approved:
+        reason += f"; the approval is for {approved}, and this prune is {deletions}"
+    hint = f"To allow exactly these deletions: --approve {deletions}\n  {refusal.hint}"
+    return replace(refusal, reason=reason, hint=hint)
 
 
 def hinted(prune: GuardedPrune, refusal: Problem | None) -> tuple[RemoveStep, ...]:

@@ -126,12 +126,52 @@ def test_command_line_input_replaces_all_configured_input(
     assert "lost" not in err
 
 
-def test_configuration_in_parent_folders_is_ignored(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def below(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, two folders below a file."""
+    text = f"{HEAD}name: web\nnamespace: shop\nfilename: m/\n"
+    write(folder, {"applyprune.yaml": text, "a/b/c.yaml": config_map("a")})
+    monkeypatch.chdir(folder / "a/b")
+    return folder / "a/b"
+
+
+def test_configuration_is_found_above_in_the_same_work_tree(
+    folder: Path, below: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(folder, {"applyprune.yaml": f"{HEAD}name: web\n", "below/a.yaml": config_map("a")})
-    monkeypatch.chdir(folder / "below")
-    call("apply", "-f", "a.yaml")
+    """Its paths are still relative to it, and a run names it, unless -q is given."""
+    (folder / ".git").mkdir()
+    found = options_of("apply")
+    assert (found["paths"], found["namespace"]) == (("../../m/",), "shop")
+    call("apply")
+    assert "options from ../../applyprune.yaml\n" in capsys.readouterr().err
+    call("apply", "-q")
+    assert "options from" not in capsys.readouterr().err
+
+
+def test_nearest_configuration_wins(folder: Path, below: Path) -> None:
+    (folder / ".git").mkdir()
+    write(folder, {"a/applyprune.yaml": f"{HEAD}name: web\nnamespace: near\n"})
+    assert options_of("apply")["namespace"] == "near"
+
+
+@pytest.mark.parametrize("top", [None, "a", "a/b"])
+def test_configuration_outside_of_the_work_tree_is_ignored(
+    folder: Path, below: Path, top: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor does a folder that is in no work tree say where to stop."""
+    if top is not None:
+        (folder / top / ".git").mkdir()
+    call("apply", "-f", "c.yaml")
+    assert "error: no set given" in capsys.readouterr().err
+
+
+def test_configuration_of_another_user_is_ignored(
+    folder: Path, below: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever may write above must not decide what a prune deletes."""
+    (folder / ".git").mkdir()
+    monkeypatch.setattr("applyprune.cli.config._owner", lambda above: (0, above.count("..") > 1))
+    call("apply", "-f", "c.yaml")
     assert "error: no set given" in capsys.readouterr().err
 
 

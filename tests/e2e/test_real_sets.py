@@ -88,7 +88,7 @@ def _without_grafana(api: Api, source: Path, smaller: Path, kubeconfig: Path) ->
     # 42 of 131 is more than the 30 % that go without a word.
     refused = applyprune(*target, kubeconfig=kubeconfig)
     assert refused.code == 6
-    assert "To allow exactly this: --max-prune 42\n" in refused.err
+    assert "To allow this: --max-prune 42\n" in refused.err
     told = applyprune(*target, "--max-prune=42", "--dry-run=client", kubeconfig=kubeconfig)
     # No operator runs here, so its custom resources are never ready.
     ended = applyprune(*target, "--max-prune=42", "--no-wait", kubeconfig=kubeconfig)

@@ -2985,6 +2985,13 @@ MUTATIONS = (
         "tests/cli/test_config.py::test_invalid_configuration_is_refused",
     ),
     Mutation(
+        "the configuration of another user",
+        ("foreign-configuration",),
+        "if .*:",
+        "if is_top or is_root:",
+        "tests/cli/test_config.py::test_configuration_of_another_user_is_ignored",
+    ),
+    Mutation(
         "the deletion of a set that only a file confirms",
         ("deletion-confirmed-by-a-file",),
         "= .*",

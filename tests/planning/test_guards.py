@@ -135,7 +135,7 @@ def test_default_limit_depends_on_the_live_objects(sizes: tuple[int, int]) -> No
     assert _refusing(plan) == SIZES[sizes]
     assert (plan.refusal is None) is (not SIZES[sizes])
     if plan.refusal is not None:
-        assert plan.refusal.hint == f"To allow exactly this: {LIMIT} {size - stay}"
+        assert plan.refusal.hint == f"To allow this: {LIMIT} {size - stay}"
         assert f"it would delete {size - stay} objects" in plan.refusal.message
         assert plan.no_prune == "prune refused"
         allowed = scene.plan(*members[:stay], max_prune=PruneLimit(size - stay, 0.0))
@@ -192,7 +192,7 @@ def test_unrelated_input_is_refused_though_most_stays() -> None:
     assert _refusing(plan) == {Guard.NOTHING_IN_COMMON}
     assert plan.refusal is not None
     assert plan.refusal.reason == "the input has no object in common with the inventory"
-    assert plan.refusal.hint == f"To allow exactly this: {LIMIT} 2"
+    assert plan.refusal.hint == f"To allow this: {LIMIT} 2"
 
 
 def test_object_of_another_group_is_in_common() -> None:
@@ -418,7 +418,7 @@ def test_controller_stays_as_long_as_a_bundle_needs_it(mode: Mode) -> None:
     )
     first, *others = refused.refusal.hint.splitlines()
     assert first.endswith("until they are gone: kubectl delete bundles.applyprune.dev --all -A")
-    assert others[-1] == "  To allow exactly this: --allow-cascade configmap/c-0"
+    assert others[-1] == "  To allow this: --allow-cascade configmap/c-0"
     assert all(step.fate is not Fate.PRUNE or step.request for step in refused.removals)
     again = scene.plan(*wanted, mode=mode, approved=refused.deletions)
     assert _refusing(again) == {Guard.CONTROLLER_IN_USE}

@@ -47,6 +47,16 @@ def test_init_writes_a_file_that_editors_and_applyprune_read(tmp_path: Path) -> 
     assert _errors(tmp_path, text) == []
 
 
+def test_init_takes_paths_as_seen_from_here(tmp_path: Path) -> None:
+    """In a file elsewhere they are relative to that file, so that a run reads the same."""
+    (tmp_path / "deploy").mkdir()
+    paths = ("-f", "k8s/", "-f", "/abs", "-f", "https://x.example/a.yaml", "-k", "deploy/prod")
+    assert _init(tmp_path, "web", *paths, "--config", "deploy/applyprune.yaml").code == 0
+    written = read_configuration(str(tmp_path / "deploy/applyprune.yaml")).settings
+    assert written["filename"] == ["../k8s/", "/abs", "https://x.example/a.yaml"]
+    assert written["kustomize"] == ["prod"]
+
+
 def test_init_overwrites_nothing_without_force(tmp_path: Path) -> None:
     """Neither file, and never one of two."""
     (tmp_path / SCHEMA_FILE).write_text("mine")

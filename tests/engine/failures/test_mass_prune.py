@@ -42,11 +42,11 @@ def test_source_returns_empty_with_success(stage: Stage, api: Api) -> None:
         reasons = {one.reason for one in story.events if isinstance(one, ObjectDone)}
         assert reasons == {"prune refused"}
         assert "no object in the input" in story.refusal
-        assert story.refusal.endswith("To allow exactly this: --allow-empty --max-prune 8")
+        assert story.refusal.endswith("To allow this: --allow-empty --max-prune 8")
         story = stage.run(mode=mode, allow_empty=True)
         assert story.exit_code == 6
         assert "it would delete 8 objects" in story.refusal
-        assert story.refusal.endswith("To allow exactly this: --max-prune 8")
+        assert story.refusal.endswith("To allow this: --max-prune 8")
     assert len(_there(api, stage)) == 8
     story = stage.run(allow_empty=True, max_prune=stage.most(8))
     assert set(story.outcomes.values()) == {Outcome.PRUNED}
@@ -122,7 +122,7 @@ def test_guarded_kinds_are_not_pruned_by_default(stage: Stage, kind: str) -> Non
     story = stage.run(config_map("a"))
     assert story.exit_code == 6
     assert f"a {kind} is only pruned if that is allowed" in story.refusal
-    assert story.refusal.endswith(f"To allow exactly this: --allow-kind {kind}")
+    assert story.refusal.endswith(f"To allow this: --allow-kind {kind}")
     allowed = stage.run(config_map("a"), allow_kinds=frozenset({kind}))
     assert allowed.exit_code == 0, allowed.events
     stage.run(body, config_map("a"))
@@ -277,6 +277,6 @@ def test_folder_that_became_empty_blocks_the_prune(
         assert ended.code == 6
         assert f"no object in {tmp_path / 'there'}" in ended.err
     told = applyprune("explain", "web", "configmap/there", *given, kubeconfig=plane.kubeconfig)
-    assert "To allow exactly this: --allow-empty" in told.out
+    assert "To allow this: --allow-empty" in told.out
     meant = applyprune("apply", "web", *given, "--allow-empty", kubeconfig=plane.kubeconfig)
     assert (meant.code, meant.lines["configmap/there"]) == (0, "pruned")

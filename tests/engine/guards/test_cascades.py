@@ -179,7 +179,7 @@ def test_data_that_names_a_pruned_owner_saves_it(
         "it would cascade-delete 2 objects, 2 of which do not belong to this set: "
         f"{place}/persistentvolumeclaim/data, {place}/statefulset.apps/db" in told
     )
-    assert story.refusal.endswith("To allow exactly this: --allow-cascade configmap/owner")
+    assert story.refusal.endswith("To allow this: --allow-cascade configmap/owner")
     assert "including 2 cascaded deletions" in story.refusal
     assert _live(api, CLAIM, place) is not None
     allowed = frozenset({"configmap/owner"})

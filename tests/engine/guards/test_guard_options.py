@@ -25,7 +25,7 @@ ROLE: dict[str, Any] = {
     "rules": [],
 }
 STATEFUL: dict[str, Any] = {**GUARDED["statefulset"], "metadata": {"name": "db"}}
-WORDS = "To allow exactly this: "
+WORDS = "To allow this: "
 
 
 @pytest.fixture

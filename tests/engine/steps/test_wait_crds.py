@@ -101,7 +101,7 @@ def test_crd_with_foreign_custom_resources_is_not_deleted(crd_stage: Stage) -> N
         "2 objects, 1 of which does not belong to this set: "
         f"{crd_stage.namespace}/shared.x.example.com/theirs" in problem
     )
-    assert f"To allow exactly this: --allow-cascade {name}." in problem
+    assert f"To allow this: --allow-cascade {name}." in problem
     allowed = crd_stage.run(*bodies, allow_cascade=frozenset({name}))
     assert (allowed.exit_code, allowed.outcomes[name]) == (0, Outcome.PRUNED)
 

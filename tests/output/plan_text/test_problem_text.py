@@ -9,7 +9,7 @@ from applyprune.output.problem_text import problem_text
 from applyprune.output.terminal import rendered
 
 LONG = "the server refuses it because of a reason that takes many words to tell"
-OPTIONS = "To allow exactly this: --max-prune 31 --allow-cascade customresourcedefinition/foos.x.io"
+OPTIONS = "To allow this: --max-prune 31 --allow-cascade customresourcedefinition/foos.x.io"
 
 
 @pytest.mark.parametrize(
