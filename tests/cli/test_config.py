@@ -148,6 +148,19 @@ def test_configuration_is_found_above_in_the_same_work_tree(
     assert "options from" not in capsys.readouterr().err
 
 
+def test_object_alone_is_one_of_the_configured_set(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A set has no slash in its name."""
+    write(folder, {"applyprune.yaml": f"{HEAD}name: web\n"})
+    call("explain", "configmap/a")
+    assert "error: no cluster is configured" in capsys.readouterr().err
+    call("explain", "configmap/a", "configmap/b")
+    assert "error: invalid set name 'configmap/a'" in capsys.readouterr().err
+    with pytest.raises(click.MissingParameter):
+        call("explain", "web")
+
+
 def test_nearest_configuration_wins(folder: Path, below: Path) -> None:
     (folder / ".git").mkdir()
     write(folder, {"a/applyprune.yaml": f"{HEAD}name: web\nnamespace: near\n"})

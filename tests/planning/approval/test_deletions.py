@@ -79,10 +79,13 @@ def test_approval_is_of_prunes_and_recreations(name: str) -> None:
 
 
 def test_refusal_names_both_digests() -> None:
-    """The refusal has both digests, and without an approval it says nothing of any."""
+    """The first way out is the digest of exactly this prune; a wrong approval is named too."""
     refused = judged(REFUSED)
     assert refused.refusal is not None
     assert "sha256:" not in refused.refusal.reason
+    first, second = refused.refusal.hint.splitlines()
+    assert first == f"To allow exactly these deletions: --approve {PRUNES}"
+    assert second.startswith("  To allow this: --")
     other = judged(recreating(REFUSED), PRUNES)
     assert other.refusal is not None
     assert f"the approval is for {PRUNES}, and this prune is {BOTH}" in other.refusal.reason
