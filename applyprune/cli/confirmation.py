@@ -33,10 +33,10 @@ from applyprune.sources.plan_files import refuse_unwritable, write_plan
 from applyprune.sources.tree import shown_path
 from applyprune.system.processes import STOP_SIGNALS
 from applyprune.system.terminal import drop_typed, open_standard_input, open_terminal
-from applyprune.values import dataclass
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
     from io import RawIOBase
     from types import FrameType
 
@@ -384,6 +384,8 @@ class PlanOutput:
     reporting: Reporting
     name: str
     """The name of the set."""
+    input: Mapping[str, tuple[str, ...]]
+    """The local input, so that an apply of the plan need not name it."""
     path: str
     expires_in: float
     """Seconds."""
@@ -419,7 +421,7 @@ class PlanOutput:
         file = session.applyset(self.name).plan_file(
             plan, options=options.apply, prune=options.prune, expires_in=self.expires_in
         )
-        write_plan(self.path, file)
+        write_plan(self.path, replace(file, input=self.input))
         until = file.expires.strftime("%Y-%m-%d %H:%M UTC")
         return f"{shown_path(self.path)} was written: the plan is valid until {until}"
 

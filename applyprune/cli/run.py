@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.cli.complete import FILE_PATH
+from applyprune.cli.config import no_set_given
 from applyprune.cli.options import (
     APPLY_ANYWAY,
     ASK,
@@ -15,6 +16,7 @@ from applyprune.cli.options import (
     INPUT,
     NAME,
     OBJECT,
+    OPTIONAL_NAME,
     OUTPUT,
     PLACEMENT,
     PLANNING,
@@ -52,14 +54,26 @@ _PLAN = Option(
     heading="Apply",
     type=FILE_PATH,
     metavar="FILE",
-    help="Apply exactly the plan in this file, as `plan --out` wrote it, or nothing. Needs the "
-    "same input and the same options.",
+    help="Apply exactly the plan in this file, as `plan --out` wrote it, or nothing. It names the "
+    "set and its local input; the options must be the same.",
 )
 
 
-@command(RUN, NAME, PLANNING, SHOW_UNCHANGED, OUTPUT, YES, ASK, _PLAN, CHECK, APPLY_ANYWAY, WAITS)
+@command(
+    RUN,
+    OPTIONAL_NAME,
+    PLANNING,
+    SHOW_UNCHANGED,
+    OUTPUT,
+    YES,
+    ASK,
+    _PLAN,
+    CHECK,
+    APPLY_ANYWAY,
+    WAITS,
+)
 def apply(
-    name: str,
+    name: str | None,
     paths: InputPaths,
     cluster_target: ClusterTarget,
     reporting: Reporting,
@@ -79,7 +93,7 @@ def apply(
     Examples:
       applyprune apply web -f manifests/
       applyprune apply web -f manifests/ --dry-run
-      applyprune apply web -f manifests/ --plan web.plan
+      applyprune apply --plan web.plan
       applyprune apply web -k overlays/prod -n shop --create-namespace
       helm template web chart/ | applyprune apply web -f -
     """
@@ -96,6 +110,18 @@ def apply(
             "--wait-for-kinds and --plan exclude each other",
             reason="a plan cannot contain objects whose kinds are not served yet",
         )
+    plan = None
+    if plan_path is not None:
+        from applyprune.sources.plan_files import read_plan
+
+        plan = read_plan(plan_path)
+        paths = paths.or_of(plan)
+    if plan is not None and name is None:
+        name = plan.name
+        namespace = cluster_target.namespace or plan.namespace
+        cluster_target = replace(cluster_target, namespace=namespace)
+    if name is None:
+        raise no_set_given()
     confirmation = Confirmation(reporting, yes, paths.paths, Ask(ask))
     options = replace(
         options,
@@ -104,7 +130,7 @@ def apply(
     )
     read = input_reader(paths)
     return reporting.print_events(
-        run_set(cluster_target, name, read, options, confirmation, plan=plan_path),
+        run_set(cluster_target, name, read, options, confirmation, plan=plan),
         plan_is_shown=confirmation.can_ask,
     )
 
@@ -262,9 +288,8 @@ def plan(
 
     Prints the fate of each object with its reason and what it causes. With --out or -v, and where
     there is no terminal, also the digest of the deletions, if there are any, and that of the whole
-    plan. Exits with 0 whether there are changes
-    or not, and with another code if the apply would be refused or would fail. With --out,
-    `apply --plan` can later do exactly this, or nothing.
+    plan. Exits with 0 whether there are changes or not, and with another code if the apply would
+    be refused or would fail. With --out, `apply --plan` can later do exactly this, or nothing.
 
     \b
     Examples:
@@ -280,7 +305,9 @@ def plan(
         raise UsageError("--expires-in needs --out", hint="It is about the plan file.")
     refuse_validity(expires_in)
     options = _looking(options, check=check)
-    output = PlanOutput(reporting, name, out, expires_in) if out is not None else None
+    output = (
+        PlanOutput(reporting, name, paths.recorded, out, expires_in) if out is not None else None
+    )
     events = run_set(cluster_target, name, input_reader(paths), options, output)
     if exits_with_1:
         events = with_exit_code(events, drift_only=False)

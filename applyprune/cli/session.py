@@ -14,18 +14,18 @@ from applyprune.errors import AccessError, ApplypruneError, UsageError
 from applyprune.model.events import WarningRaised
 from applyprune.model.options import DryRun
 from applyprune.model.text import is_dns_label
-from applyprune.sources.plan_files import read_plan
 from applyprune.system.processes import STOP_SIGNALS
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator, Mapping
     from types import FrameType
 
     from applyprune.cli.target import ClusterTarget
     from applyprune.model.events import Event
     from applyprune.model.options import Options
     from applyprune.model.problem import Problem
+    from applyprune.planning.approval import PlanFile
     from applyprune.sources import Input, Overlay
 
 
@@ -59,23 +59,22 @@ def run_set(
     options: Options,
     watcher: RunWatcher | None = None,
     *,
-    plan: str | None = None,
+    plan: PlanFile | None = None,
 ) -> Iterator[Event]:
     """Read the input, run once, and yield the events; ``watcher`` may stop the run.
 
-    ``plan`` is the path of the plan file that the run is bound to; None for no plan.
+    ``plan`` is what the run is bound to; None for no plan.
     """
-    file = read_plan(plan) if plan is not None else None
     given = yield from read_input(read)
     with open_session(cluster_target) as session:
         applyset = session.applyset(name)
-        events = applyset.iter_run(given, options, plan=file, cancellation=session.stop)
+        events = applyset.iter_run(given, options, plan=plan, cancellation=session.stop)
 
         def diff() -> Iterator[Event]:
             compared = replace(
                 options, dry_run=DryRun.SERVER, check=True, diff=replace(options.diff, enabled=True)
             )
-            return applyset.iter_run(given, compared, plan=file, cancellation=session.stop)
+            return applyset.iter_run(given, compared, plan=plan, cancellation=session.stop)
 
         yield from events if watcher is None else watcher.watch(events, session, options, diff)
 
@@ -87,6 +86,31 @@ class InputPaths:
     paths: tuple[str | Overlay, ...]
     ignore: tuple[str, ...] = ()
     """Which files of it are left out: lines as in ``.sourceignore``."""
+
+    @property
+    def recorded(self) -> Mapping[str, tuple[str, ...]]:
+        """Return what a plan file says of the input; empty if it is not all local, with plain names."""
+        from applyprune.sources.kustomize import Overlay
+        from applyprune.sources.tree import is_url, shown_path
+
+        kustomizations = tuple(one.folder for one in self.paths if isinstance(one, Overlay))
+        files = tuple(one for one in self.paths if isinstance(one, str))
+        named = (*files, *kustomizations)
+        if any(path == "-" or is_url(path) or path != shown_path(path) for path in named):
+            return {}
+        found = {"filename": files, "kustomize": kustomizations, "ignore-paths": self.ignore}
+        return {option: paths for option, paths in found.items() if paths}
+
+    def or_of(self, plan: PlanFile) -> InputPaths:
+        """Return these paths; if there are none, those that the plan file names."""
+        if self.paths:
+            return self
+        from applyprune.sources.kustomize import Overlay
+
+        found = plan.input
+        overlays = [Overlay(folder) for folder in found.get("kustomize", ())]
+        paths: tuple[str | Overlay, ...] = (*found.get("filename", ()), *overlays)
+        return InputPaths(paths, self.ignore or found.get("ignore-paths", ()))
 
 
 def input_reader(paths: InputPaths) -> InputReader:

@@ -229,6 +229,8 @@ class PlanFile:
     """What is planned for each object, in the order of their refs."""
     recovered: tuple[tuple[Ref, str], ...] = ()
     """The refs and UIDs of unlisted objects that the inventory gets back."""
+    input: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The local input, as the options of the command line named it; empty if any is not local."""
     created_by: str = f"applyprune {__version__}"
     """The program that made it, with its version."""
     checksum: str = field(default="", compare=False)
@@ -457,6 +459,10 @@ def _file_in(raw: Mapping[str, Any]) -> PlanFile:
         deletions=_digest_in(raw["deletions"]) if raw["deletions"] != "" else "",
         objects=objects,
         recovered=tuple((cascaded.ref, cascaded.uid) for cascaded in _cascade_in(raw["recovered"])),
+        input={
+            _typed(str, option): tuple(_typed(str, path) for path in _typed(list, paths))
+            for option, paths in _typed(dict, raw.get("input", {})).items()
+        },
         created_by=_typed(str, raw["createdBy"]),
     )
 
@@ -529,6 +535,8 @@ def _content(file: PlanFile) -> bytes:
         "deletions": file.deletions,
         "recovered": [[*ref_parts(ref), uid] for ref, uid in file.recovered],
     }
+    if file.input:
+        head["input"] = file.input
     parts = [f"{_json(key)}:{_json(value)}" for key, value in head.items()]
     rows = ",\n".join(_json(_object_out(planned)) for planned in file.objects)
     return (",\n".join(parts) + f',\n"objects":[\n{rows}\n]}}\n').encode()

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.api import writes
+from tests.support.command import applyprune
 from tests.support.desk import NAMES
 from tests.support.live import config_maps
+from tests.support.objects import config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +51,30 @@ def test_plan_file_is_applied_without_a_second_dry_run(
     assert done.code == 0, done.err
     assert desk.there() == NEXT
     assert [event for event in audit.events() if "dryRun" in event["requestURI"]] == []
+
+
+def test_plan_file_names_its_set_and_its_input(desk: Desk, file: Path) -> None:
+    """Nothing else is needed, as long as the input is local; another input does not fit."""
+    kubeconfig = desk.plane.kubeconfig
+    desk.line("apply", **ALL)
+    changed = applyprune("apply", "--plan", file, kubeconfig=kubeconfig)
+    assert changed.code == 8, changed.err
+    assert desk.there() == ALL
+    desk.line("apply", **NEXT)
+    done = applyprune("apply", "--plan", file, kubeconfig=kubeconfig)
+    assert done.code == 0, done.err
+    assert desk.there() == NEXT
+
+
+def test_plan_of_standard_input_does_not_name_it(desk: Desk) -> None:
+    """Who applies it must give the same input again."""
+    path = desk.folder / "piped.plan"
+    kubeconfig, source = desk.plane.kubeconfig, json.dumps(config_map("a0", "2"))
+    given = ("plan", "web", "-n", desk.namespace, "-f", "-", "--no-prune", "--out", path)
+    assert applyprune(*given, stdin=source, kubeconfig=kubeconfig).code == 0
+    refused = applyprune("apply", "--plan", path, "--no-prune", kubeconfig=kubeconfig)
+    assert refused.code == 2
+    assert "error: no input given" in refused.err
 
 
 def test_dry_run_of_a_plan_file_asks_the_server(desk: Desk, file: Path, audit: AuditTrail) -> None:

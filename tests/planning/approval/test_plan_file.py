@@ -57,6 +57,7 @@ FILES = st.builds(
     deletions=st.just("") | DIGESTS,
     objects=st.lists(OBJECTS, max_size=4, unique_by=lambda planned: planned.ref).map(tuple),
     recovered=st.lists(st.tuples(REFS, NAMES), max_size=2).map(tuple),
+    input=st.dictionaries(NAMES, st.lists(NAMES, max_size=3).map(tuple), max_size=2),
     created_by=NAMES,
 )
 
