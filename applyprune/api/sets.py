@@ -658,8 +658,8 @@ class _End:
     error: BaseException | None = None
 
 
-# For whom a run works: the user's own text, or the variables of a pipeline. These are bounded and
-# made safe to print; an odd one is left out, because no run may fail for it.
+# Who is recorded as the author of a run: the user's own text, or the variables of a pipeline. These
+# are bounded and made safe to print; an odd one is left out, because no run may fail for it.
 
 
 LONGEST_NAME = 200

@@ -22,7 +22,7 @@ _APPLY = "Write applyprune apply NAME -f PATH."
 _RENDER = "Render the chart first: helm template NAME CHART | applyprune apply NAME -f -"
 ANSWERS = {
     # Options of older versions.
-    "--on-drift": "Write --conflicts: `--conflicts revert` sets back drift.",
+    "--on-drift": "Write --conflicts: `--conflicts revert` reverts drift.",
     "--force-conflicts": "Write --conflicts force.",
     "--prune-adopted": "Write --prune-also adopted.",
     "--prune-shared": "Write --prune-also shared.",

@@ -254,7 +254,7 @@ def own(
     """Make adopted objects of the set NAME owned: a later prune or delete deletes them.
 
     Writes the annotation applyprune.dev/owned-by on them, then records it in the inventory. An
-    object that another set or another tool may run is refused.
+    object that another set or another tool may manage is refused.
 
     \b
     Examples:

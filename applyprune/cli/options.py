@@ -460,7 +460,7 @@ APPLY = (
         config=Form.FLAG,
         sets="options.prune.enabled",
         default=True,
-        help="Whether to delete objects that have left the set. If not, they stay in the "
+        help="Whether to delete objects that are no longer in the input. If not, they stay in the "
         "inventory.  [default: prune]",
     ),
     Option(
@@ -486,7 +486,7 @@ APPLY = (
         default=str(Ownership.ADOPTED),
         show_default=True,
         help="How to record what is adopted: a later prune deletes an `owned` object, and orphans "
-        "an `adopted` one. What another tool may run is owned only with --adopt=all.",
+        "an `adopted` one. What another tool may manage is owned only with --adopt=all.",
     ),
     Option(
         "--take-over",
@@ -511,7 +511,7 @@ APPLY = (
         type=choice(Conflicts),
         default=str(Conflicts.FAIL),
         show_default=True,
-        help="What to do with fields that others have changed: report a conflict, set back drift, "
+        help="What to do with fields that others have changed: report a conflict, revert drift, "
         "or take all. Drift is in fields of the set that others have changed by an update since "
         "its last apply. Fields that others apply, or had before, are taken with `force` only.",
     ),
@@ -591,8 +591,8 @@ PRUNE = (
         type=OBJECT_NAME,
         multiple=True,
         metavar="KIND/NAME",
-        help="Orphan this object instead of deleting it: it leaves the set and stays in the "
-        "cluster.",
+        help="Orphan this object instead of deleting it: the set no longer lists it, and it "
+        "stays in the cluster.",
     ),
     Option(
         "--allow-cascade",
@@ -708,8 +708,8 @@ ACTOR = Option(
     default="",
     metavar="TEXT",
     callback=_actor,
-    help="For whom the run works, for `inventory history`.  [default: the user of the job of "
-    "GitHub or GitLab]",
+    help="Who to record as the author of the run, for `inventory history`.  [default: the "
+    "user of the job of GitHub or GitLab]",
 )
 TIMEOUT = Option(
     "--timeout",
@@ -1158,7 +1158,8 @@ def _options(**fields: Any) -> Options:
         part = "--selector" if apply.selector else "--only"
         raise UsageError(
             f"--prune and {part} exclude each other",
-            reason="the objects that are not selected would look as if they had left the set",
+            reason="the objects that are not selected would look as if they were no longer in the "
+            "input",
             hint=f"Prune in a run without {part}.",
         )
     return options

@@ -424,7 +424,7 @@ def explain(
 
     KIND/NAME is deployment/web or deployment.apps/web, in every namespace of the set, or in one:
     shop/deployment/web. The object may be in no set, or in another. Without input, the
-    explanation assumes that only this object has left the set. Give the options of the `apply`.
+    explanation assumes that only this object is no longer in it. Give the options of the `apply`.
     Nothing is written.
 
     \b

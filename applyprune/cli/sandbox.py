@@ -154,7 +154,7 @@ def _bundle_life(shell: Shell) -> None:
     shell.run("kubectl get bundles -n shop", contains="Applied")
     shell.run(_GET_OBJECTS, contains="cronjob.batch/nightly-report")
 
-    shell.comment("Somebody changes an object: the controller sets it back at once.")
+    shell.comment("Somebody changes an object: the controller reverts it at once.")
     shell.run(_PATCH.format("http://elsewhere"))
     back = f"--for=jsonpath={{.data.CATALOGUE_URL}}={_URL} --timeout=10s"
     shell.run(f"kubectl wait configmap/storefront -n shop {back}", contains="condition met")

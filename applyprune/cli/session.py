@@ -89,7 +89,7 @@ class InputPaths:
 
     @property
     def recorded(self) -> Mapping[str, tuple[str, ...]]:
-        """Return what a plan file says of the input; empty if it is not all local, with plain names."""
+        """Return what a plan file says of the input; empty if not all of it is local files."""
         from applyprune.sources.kustomize import Overlay
         from applyprune.sources.tree import is_url, shown_path
 

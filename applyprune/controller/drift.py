@@ -265,7 +265,7 @@ def _cut(field: str) -> str:
 
 
 def reverted_fields(run: RunResult) -> int:
-    """Return how many fields, and deleted objects, a run has set back that others had changed."""
+    """Return how many fields, and deleted objects, a run has reverted that others had changed."""
     plan = run.plan
     return sum(
         drift.operation != "Apply"
@@ -276,7 +276,7 @@ def reverted_fields(run: RunResult) -> int:
 
 
 def reverted_words(run: RunResult) -> str:
-    """Return what a run has set back: ``reverted 2 fields that kubectl-patch had changed``."""
+    """Return what a run has reverted: ``reverted 2 fields that kubectl-patch had changed``."""
     plan = run.plan
     reverts = [
         revert

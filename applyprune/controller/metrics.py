@@ -86,7 +86,7 @@ class BundleMetrics(Collector):
         )
         reverted = CounterMetricFamily(
             "applyprune_bundle_reverted_fields",
-            "Fields of the Bundle that others had changed and that were set back.",
+            "Fields of the Bundle that others had changed and that were reverted.",
             labels=_LABELS,
         )
         for key, sample in samples.items():

@@ -790,7 +790,7 @@ def may_correct_alone(
 
 
 def drift_beside_faults(run_result: RunResult, bundle: BundleSpec) -> frozenset[Ref]:
-    """Return the objects whose drift a run would have set back if its plan had no fault.
+    """Return the objects whose drift a run would have reverted if its plan had no fault.
 
     Not beside a conflict, which somebody must decide: that holds back everything.
     """
@@ -826,7 +826,7 @@ def delay_after(delay: float | None, result: ReconcileResult) -> float | None:
 
 
 def leaves_drift(result: ReconcileResult, *, is_for_drift: bool) -> bool:
-    """Return whether a reconcile has failed to set back drift for a reason that may pass.
+    """Return whether a reconcile has failed to revert drift for a reason that may pass.
 
     ``is_for_drift`` says that drift was the reason for it; else only its plan shows drift.
     """

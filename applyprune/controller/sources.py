@@ -212,7 +212,7 @@ class _Fetched:
     def usable(self, newest: SourceState | None, last: SourceState | None) -> LoadedSource:
         """Return what is known of the source, or what was last read of it if that is unusable.
 
-        So drift is set back until somebody repairs what is new.
+        So drift is reverted until somebody repairs what is new.
         """
         try:
             return self._loaded(newest)

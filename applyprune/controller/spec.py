@@ -757,7 +757,7 @@ class Contention:
     """How often the same field is reverted in which period before its object is left alone."""
 
     reverts: Annotated[StrictInt, Field(ge=1, le=MOST_REVERTS)] = 5
-    """How often a field is set back in the period."""
+    """How often a field is reverted in the period."""
     within: Seconds = 600.0
     """The period."""
 
@@ -767,12 +767,12 @@ class DriftSpec:
     """What happens to drift."""
 
     policy: DriftPolicy = DriftPolicy.CORRECT
-    """Correct sets back what an update has changed or removed, and creates what was deleted; it
+    """Correct reverts what an update has changed or removed, and creates what was deleted; it
     never deletes, and a field that another manager applies stays a conflict. Report only reports
     it, in the condition Drifted. Ignore does not even report it. With both, an object is written
     only when its manifest changes, and then as a whole."""
     contention: Contention = Contention()
-    """When Correct stops: if the same field was set back so often in the period, and the same
+    """When Correct stops: if the same field was reverted so often in the period, and the same
     manager changes it again, its object is left alone until the manager is quiet for that period,
     or the source, the spec or the annotation reconcile-now changes."""
 
@@ -884,7 +884,7 @@ class Spec:
     """Which existing objects the set may adopt."""
     adopt_as: Ownership = Ownership.ADOPTED
     """How to record what is adopted. A later prune deletes owned objects, and orphans adopted ones.
-    What another tool may run is owned only with adopt: all."""
+    What another tool may manage is owned only with adopt: all."""
     recreate: StrictBool = False
     """Whether to delete and re-create an object to change an immutable field."""
     helm_hooks: HelmHooks = HelmHooks.REFUSE

@@ -364,7 +364,7 @@ def next_reconcile(
     """Return the seconds until the next reconcile, and what it will know of this one.
 
     ``removes`` says that the Bundle is being deleted, and ``leaves_drift`` that this reconcile has
-    failed to set back drift, for a reason that may pass.
+    failed to revert drift, for a reason that may pass.
     """
     spec, reason, observation = bundle.spec, result.reason, result.observation
     unreverted = history.unreverted + 1 if leaves_drift else 0

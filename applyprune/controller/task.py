@@ -34,7 +34,7 @@ class ReconcileHistory:
     failures: int = 0
     """How many reconciles in a row have failed."""
     unreverted: int = 0
-    """How many reconciles in a row have failed to set back drift, for a reason that may pass."""
+    """How many reconciles in a row have failed to revert drift, for a reason that may pass."""
     generation: int | None = None
     """The generation that was tried last."""
     revision: str = ""
@@ -396,7 +396,7 @@ class BundleSample:
     seconds: float = 0.0
     """How long the last reconcile took."""
     reverted: int = 0
-    """How many fields were set back that others had changed."""
+    """How many fields were reverted that others had changed."""
 
     @property
     def ready(self) -> str:

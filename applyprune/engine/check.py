@@ -761,7 +761,7 @@ def unread_warning(snapshot: ClusterSnapshot) -> Iterator[Problem]:
                 "read",
                 reason=cause.message,
                 hint="An autoscaler may set the replicas of these objects, so drift of them is not "
-                "set back. To see which does, allow: list horizontalpodautoscalers.autoscaling in "
+                "reverted. To see which does, allow: list horizontalpodautoscalers.autoscaling in "
                 f"{namespace}",
             )
         )

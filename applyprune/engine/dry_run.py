@@ -586,9 +586,9 @@ _TRIES = 8
 def with_exclusion_reverted(
     context: RunContext, step: ApplyStep, live: LiveObject, error: ApplypruneError
 ) -> tuple[ApplyStep, Mapping[str, Any]] | None:
-    """Return the step that sets back drift with the fields that exclude ours, and its result.
+    """Return the step that reverts drift with the fields that exclude ours, and its result.
 
-    None if drift is not set back, or if this error is about something else.
+    None if drift is not reverted, or if this error is about something else.
     """
     options, manager = context.options, context.applyset.manager
     if not options.apply.reverts_drift or step.desired.excluding:

@@ -181,7 +181,7 @@ class Pruner:
         self.context.cancellation.check()
 
     def _in_use(self, batch: Sequence[RemoveStep]) -> Mapping[Ref, RemoveStep]:
-        """Return those steps whose objects live Pods use by now, as steps that keep them.
+        """Return those steps whose objects live Pods now use, as steps that keep them.
 
         A rollout that the plan waited for is over; what else has begun to use it, nobody knew.
         """

@@ -161,7 +161,7 @@ def send_apply(
 def create_first(context: RunContext, step: ApplyStep) -> LiveObject:
     """Create the Namespace of the inventory, before that exists; return it as stored.
 
-    Only a create is sent. If the Namespace exists by now, it must have this set's marks: the reply
+    Only a create is sent. If the Namespace exists now, it must have this set's marks: the reply
     was lost, or another run of the set was first, and the inventory decides which of them goes on.
     """
     desired = step.desired
@@ -374,7 +374,7 @@ def _autoscalers(desired: Desired, cluster: Cluster) -> Sequence[Mapping[str, An
 
 
 def _would_revert(step: ApplyStep, live: LiveObject | None, context: RunContext) -> bool:
-    """Return whether what is in conflict would be set back if drift were."""
+    """Return whether what is in conflict would be reverted if drift were."""
     options = context.options
     if live is None or step.live is None or options.apply.reverts_drift:
         return False

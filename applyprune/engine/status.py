@@ -523,7 +523,7 @@ def _remaining(
 ) -> tuple[list[DeletedObject], list[Ref]]:
     """Return the listed objects that are not known to be gone, and those that cannot be read.
 
-    What has lost the set's label, or is another object by now, does not belong to the set.
+    What has lost the set's label, or is now another object, does not belong to the set.
     """
     snapshot = reader.read(
         (), inventory, cluster.resource_map(), prunes=False, proves=False, searches=False

@@ -299,7 +299,7 @@ class ReadinessWaiter:
                 self.not_ready.update(pending)
 
     def _lost(self) -> Mapping[Ref, Awaited]:
-        """Return what was ready, and is gone, going or another object by now."""
+        """Return what was ready, and is now gone, going or another object."""
         return {
             ref: awaited
             for ref, awaited in self._ready.items()

@@ -114,7 +114,7 @@ class ApplyOptions:
 
     @property
     def reverts_drift(self) -> bool:
-        """Return whether drift is set back."""
+        """Return whether drift is reverted."""
         return self.conflicts is not Conflicts.FAIL and not self.keep_drift
 
     @property
@@ -284,7 +284,7 @@ class StatusOptions:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """For whom a run works, and why: information for people, on which no decision depends."""
+    """Who is recorded as the author of a run, and why: for people, no decision depends on it."""
 
     name: str = ""
     """The user or the program, beyond the user@host that each run records; empty for none."""

@@ -207,7 +207,7 @@ class ApplyStep:
     It is empty unless the options say what to do with drift.
     """
     reverts: tuple[tuple[str, str], ...] = ()
-    """The drifted fields that the apply sets back: JSON pointers, each with who has changed it."""
+    """The drifted fields that the apply reverts: JSON pointers, each with who has changed it."""
     taken_from: tuple[str, ...] = ()
     """Who loses the object, or fields of it, to this apply: field managers and sets, in words.
 

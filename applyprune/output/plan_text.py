@@ -104,7 +104,7 @@ def _none_pruned(plan: Plan, namespace: str) -> str:
 _KEPT = {
     Kept.ADOPTED: ("was adopted and stays", "were adopted and stay"),
     Kept.MARKED: ("is marked and stays", "are marked and stay"),
-    Kept.SHARED: ("is run by another tool and stays", "are run by another tool and stay"),
+    Kept.SHARED: ("is managed by another tool and stays", "are managed by another tool and stay"),
 }
 
 
@@ -146,7 +146,7 @@ def _how_to_delete(steps: Sequence[RemoveStep], applyset: ApplySetIdentity) -> I
     if Kept.MARKED in kept:
         yield "To delete what is marked: remove the annotation or label first."
     if Kept.SHARED in kept:
-        yield "To delete what another tool runs: --prune-also shared"
+        yield "To delete what another tool manages: --prune-also shared"
 
 
 @dataclass(frozen=True, slots=True)

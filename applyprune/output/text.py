@@ -374,7 +374,7 @@ _NAMED = 20
 
 
 def orphaned_lines(refs: Sequence[Ref]) -> Iterator[str]:
-    """Yield how to delete orphaned objects; another set may list them by now."""
+    """Yield how to delete orphaned objects; another set may now list them."""
     if not refs:
         return
     stays, them = ("object stays", "it") if len(refs) == 1 else ("objects stay", "them")

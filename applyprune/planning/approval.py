@@ -633,7 +633,7 @@ def _one_sided(
     if isinstance(step, ApplyStep):
         return _input_reason("", step.desired.digest)
     if step is not None:
-        return f"it has left the set: an apply would {planned_object(step).fate.action}"
+        return f"it is no longer in the input: an apply would {planned_object(step).fate.action}"
     if old is None or (continues and not old.manifest):
         return ""  # it was removed, as planned
     return "the input no longer has it" if old.manifest else "the inventory no longer lists it"

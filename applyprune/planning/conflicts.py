@@ -173,7 +173,7 @@ def unrecorded_conflict(
     differ by defaults and quantities, and the server's own result does not. Without one, what may
     differ counts. If the recorded fields still have the recorded values, nobody has changed them;
     of the values of a Secret there is no record. If they have others, that is drift, which the
-    options may set back: ``reverts``.
+    options may revert: ``reverts``.
     """
     recorded = _fields(step.migration.recorded or "{}")
     fields = [
@@ -270,7 +270,7 @@ def explain_conflict(
 
     ``live`` is the object in full; None if it could not be read. ``autoscalers`` are the readable
     HorizontalPodAutoscalers of its namespace; None if they could not be read. ``reverts`` says
-    whether the fields would be set back as drift.
+    whether the fields would be reverted as drift.
     """
     fields = owners_by_field(error)
     found = [scaler for scaler in autoscalers or () if targets(scaler, desired.ref)]
@@ -544,7 +544,7 @@ def drift_to_revert(
     migration: Migration,
     applyset: ApplySetIdentity,
 ) -> tuple[tuple[str, str], ...]:
-    """Return the drifted fields that a forced apply would set back, each with who has changed it.
+    """Return the drifted fields that a forced apply would revert, each with who has changed it.
 
     A field is its JSON pointer. Force takes every field that a request sets to another value, so
     there is nothing to return if one of them is in a real conflict, or if ``live`` was not read in
@@ -761,7 +761,7 @@ def drifted_from_record(entry: InventoryEntry, live: LiveObject, manager: str) -
 
 
 def manifest_drift(before: LiveObject, after: LiveObject, manager: str) -> tuple[Drift, ...]:
-    """Return each field that our apply would set back, and its writer.
+    """Return each field that our apply would revert, and its writer.
 
     ``before`` is the live object and ``after`` the response of a dry run, both read in full.
     """

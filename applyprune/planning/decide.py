@@ -456,7 +456,7 @@ def may_own(
 
 
 def _other_tool(live: LiveObject, migration: Migration, applyset: ApplySetIdentity) -> str:
-    """Return which other tool may run an object; empty if none does."""
+    """Return which other tool may manage an object; empty if none does."""
     return owned_by_tool(live, applyset) or other_applier(live, applyset, but=migration.managers)
 
 

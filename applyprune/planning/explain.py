@@ -107,7 +107,7 @@ def _of_input(case: ExplainInput) -> Iterator[str]:
     if not case.by_input and case.entry is None:
         yield "no input was given"
     elif not case.by_input:
-        yield "no input was given: assume that only this object has left the set"
+        yield "no input was given: assume that only this object is no longer in the input"
     elif case.hook is not None:
         events = ", ".join(case.hook.events)
         yield f"it is in the input as a chart hook ({events}): {case.hook.manifest.origin}"

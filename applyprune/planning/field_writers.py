@@ -153,7 +153,7 @@ class Contest:
     adopts: bool = False
     """Whether no set has the object yet."""
     reverts: bool = False
-    """Whether the fields would be set back as drift."""
+    """Whether the fields would be reverted as drift."""
     is_scaled: bool = False
     """Whether an autoscaler writes them, or may."""
     is_over: bool = False
@@ -218,7 +218,7 @@ class Contest:
             f"{','.join(self.fields)}"
         )
         return {
-            Way.REVERT: f"To set back what was changed: {option}.",
+            Way.REVERT: f"To revert what was changed: {option}.",
             Way.LEAVE: "To leave it to its owner, remove it from the manifest"
             + (yielding if self.fields else "."),
             Way.SKIP: f"To skip this object while the conflict lasts: {CONFLICTS}: skip.",

@@ -168,7 +168,7 @@ def annotation_errors(
             message, hint = f"only applyprune sets the {name} {key}", "Remove it from the manifest."
         elif known.for_bundles and kind != _BUNDLE:
             message = f"only a Bundle may have the {name} {key}"
-            hint = f"To keep this object when it leaves the set: {PRUNE}: {DISABLED}"
+            hint = f"To keep this object when it is no longer in the input: {PRUNE}: {DISABLED}"
         elif known.words and not known.has(value):
             words = " or ".join(f'"{word}"' for word in known.words)
             meant = did_you_mean(value, known.words)

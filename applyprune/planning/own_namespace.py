@@ -196,7 +196,7 @@ def holds_other_set(ref: Ref) -> Problem:
     return as_problem(
         PruneRefused(
             f"{ref.short} was not deleted",
-            reason="by now it contains another set's inventory, or that is unknown",
+            reason="it now contains another set's inventory, or that is unknown",
             hint="Run again.",
         )
     )

@@ -352,7 +352,7 @@ def digest_of_fields(live: LiveObject, fields: Mapping[str, Any], api_version: o
     return manifest_digest(values)
 
 
-# Whether another tool runs an object.
+# Whether another tool manages an object.
 #
 # People migrate from one tool to another: the new tool applies the object, then it leaves the input
 # of the old one. A prune must not delete it then. Marks alone prove nothing, because they outlive
@@ -367,7 +367,7 @@ def digest_of_fields(live: LiveObject, fields: Mapping[str, Any], api_version: o
 
 
 def other_owner(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
-    """Return which other tool runs an object, and what shows that; empty if none does."""
+    """Return which other tool manages an object, and what shows that; empty if none does."""
     recorded = entry.fingerprint.time if entry.fingerprint is not None else ""
     for mark, text in _owner_marks(live):
         shown = f"({mark.key}: {HIDDEN if _is_secret(live) else text})"
@@ -460,7 +460,7 @@ def owned_by_tool(live: LiveObject, applyset: ApplySetIdentity) -> str:
 def marks_to_record(
     entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity
 ) -> tuple[str, ...]:
-    """Return the marks of an object after an apply that say of no other tool that it runs it.
+    """Return the marks of an object after an apply that say of no other tool that it manages it.
 
     These are the manifest's own, and those that it had when the set took it in. ``entry`` is from
     before the apply.

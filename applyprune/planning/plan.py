@@ -351,7 +351,7 @@ def with_new_request(
 def _reverts(
     step: ApplyStep, live: LiveObject | None, applyset: ApplySetIdentity, options: Options
 ) -> tuple[tuple[str, str], ...]:
-    """Return the drifted fields that are set back, if that is asked for.
+    """Return the drifted fields that are reverted, if that is asked for.
 
     Where the options force everything, nothing is left to decide.
     """
@@ -412,7 +412,7 @@ def _with_own_version(
     """Return the step that first rewrites the entries of other versions; None for another error.
 
     The server converts an object to the version of each entry in managedFields. If a schema of that
-    version lacks a field which the object has by now, such as a new default, it refuses every
+    version lacks a field which the object now has, such as a new default, it refuses every
     apply. Only the ``apiVersion`` of such entries is rewritten.
     """
     desired, live = step.desired, step.live
@@ -469,7 +469,7 @@ def _with_parts_removed(
 
 
 def _is_forced(step: ApplyStep) -> bool:
-    """Return whether force takes other fields than those that are set back."""
+    """Return whether force takes other fields than those that are reverted."""
     return step.request is not None and step.request.force and not step.reverts
 
 

@@ -746,7 +746,7 @@ def _ownership_problem(
         check = f"applyprune inventory check {applyset.arguments}"
         return _refused(entry, reason, f"See: {check}")
     if tool := _other_tool(entry, live, applyset):
-        hint = "If that tool no longer runs it, remove its mark, or its entry in managedFields."
+        hint = "If that tool no longer manages it, remove its mark, or its entry in managedFields."
         return _refused(entry, tool, hint)
     return None
 
@@ -772,7 +772,7 @@ def _not_ours(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentit
 
 
 def _other_tool(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
-    """Return which other tool runs an object, or has marked it; empty if none does."""
+    """Return which other tool manages an object, or has marked it; empty if none does."""
     tool = owned_by_tool(live, applyset)
     return f"it belongs to {tool}" if tool else other_owner(entry, live, applyset)
 
@@ -901,7 +901,7 @@ def _failed(entry: InventoryEntry, reason: str, *, hint: str = "") -> Problem:
     return as_problem(RunFailed(f"{entry.ref} was not moved", reason=reason, hint=hint))
 
 
-# Whether the drift of single objects can be set back without a look at the whole set.
+# Whether the drift of single objects can be reverted without a look at the whole set.
 
 
 def part_to_correct(

@@ -295,7 +295,7 @@ def created_by_others(desired: Desired) -> RunFailed:
     )
 
 
-_DRIFT_ONLY = "its manifest has not changed, and setting back drift deletes nothing"
+_DRIFT_ONLY = "its manifest has not changed, and reverting drift deletes nothing"
 
 
 def late_replacement(

@@ -75,7 +75,7 @@ def apply_request(
 ) -> ApplyRequest:
     """Return the request that applies a manifest to an object in the state ``live``.
 
-    ``reverts`` says that it sets back drift, and that force takes nothing else.
+    ``reverts`` says that it reverts drift, and that force takes nothing else.
     ``migration`` says which fields become ours first. ``fence`` says that a delete
     of an interrupted run may still be on its way. ``owns`` says whether the object gets the
     annotation of ownership; None for: if it is created, or has it already. If ``before`` of the
@@ -90,7 +90,7 @@ def apply_request(
             desired.resource, desired.ref, packed(body), applyset.manager, force, CREATE_ONLY
         )
     found = removals(desired, live, applyset, force=by_user)
-    # The force that sets back drift would also empty what null contests.
+    # The force that reverts drift would also empty what null contests.
     force = by_user or (reverts and not found.contested)  # guard: drift-beside-null
     uid = live.uid  # guard: apply-uid
     version = live.resource_version if force else ""  # guard: forced-apply-version
@@ -156,7 +156,7 @@ def planned_removals(step: ApplyStep, applyset: ApplySetIdentity) -> FieldRemova
     """Return what a step removes from its object before the apply, or by it."""
     if step.live is None or step.request is None:
         return NO_REMOVALS
-    # Where drift is set back, the user has not forced anything.
+    # Where drift is reverted, the user has not forced anything.
     force = step.request.force and not step.reverts
     return removals(step.desired, step.live, applyset, force=force)
 

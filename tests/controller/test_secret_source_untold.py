@@ -249,7 +249,7 @@ def _changed(tenant: Tenant, name: str) -> None:
 
 
 def _fought(tenant: Tenant, name: str) -> None:
-    """Change a value, and again when it was set back."""
+    """Change a value, and again when it was reverted."""
     for _ in range(2):
         _changed(tenant, name)
         eventually(lambda: tenant.get_map(name)["data"]["key"] == TOKEN or _contended(tenant, name))

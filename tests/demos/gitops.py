@@ -158,7 +158,7 @@ def _nothing_left_is_refused(shell: Shell, repository: Shell) -> None:
 
 
 def _hand_edit_is_reverted(shell: Shell) -> None:
-    shell.comment("Somebody changes an object: the controller sets it back at once.")
+    shell.comment("Somebody changes an object: the controller reverts it at once.")
     shell.run("kubectl scale deployment storefront -n shop --replicas=7")
     back = "--for=jsonpath={.spec.replicas}=2 --timeout=10s"
     shell.run(f"kubectl wait deployment/storefront -n shop {back}", contains="condition met")

@@ -23,14 +23,14 @@ def test_demo_shows_the_life_of_a_bundle(binaries: Binaries) -> None:
     told = applyprune("demo", "--controller", kubeconfig="/nowhere")
     assert told.code == 0, told
     assert "Demo finished." in told.out
-    stops = ("sets it back", "gives way", "Change it", "refused", "approve", "Delete the Bundle")
+    stops = ("reverts it", "gives way", "Change it", "refused", "approve", "Delete the Bundle")
     for word in stops:
         assert word in told.out
 
 
 @pytest.mark.sweep
 def test_demo_shows_what_commits_do(binaries: Binaries) -> None:
-    """``make demo-gitops``: each commit is applied, pruned or refused, and drift is set back."""
+    """``make demo-gitops``: each commit is applied, pruned or refused, and drift is reverted."""
     assert binaries.program.exists()
     told = subprocess.run(
         [sys.executable, "-m", "tests.demos.gitops"],
@@ -48,6 +48,6 @@ def test_demo_shows_what_commits_do(binaries: Binaries) -> None:
         "is pruned",
         "the prune is blocked",
         "all is well",
-        "sets it back",
+        "reverts it",
     ):
         assert word in told.stdout

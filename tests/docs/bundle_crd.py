@@ -375,7 +375,7 @@ STATUS = _group(
         maxItems=FAILING_SHOWN,
     ),
     contention=_list(
-        "The fields that were set back, and how often. A field with a time of its last change is "
+        "The fields that were reverted, and how often. A field with a time of its last change is "
         "contended, and its object is left alone.",
         _group(
             "",
@@ -384,7 +384,7 @@ STATUS = _group(
             field=_text("The JSON pointer of the field. None if the object was deleted."),
             manager=_text("Who has changed it. None if the server does not show it."),
             reverted=_list(
-                "When it was set back, within the period.",
+                "When it was reverted, within the period.",
                 {"type": "string", "format": "date-time"},
                 maxItems=MOST_REVERTS,
             ),

@@ -351,7 +351,7 @@ MUTATIONS = (
         "test_bundle_that_takes_an_object_is_no_drift_of_the_other",
     ),
     Mutation(
-        "trying again soon what could not be set back",
+        "trying again soon what could not be reverted",
         ("reverts-again-soon",),
         r"if .+:",
         "if False:",
@@ -406,7 +406,7 @@ MUTATIONS = (
         "tests/controller/test_hints.py::test_strangers_are_kept_for_a_moment_only",
     ),
     Mutation(
-        "setting back drift without a deletion",
+        "reverting drift without a deletion",
         ("drift-deletes-nothing",),
         "return .+",
         'return ""',
@@ -434,7 +434,7 @@ MUTATIONS = (
         "tests/engine/steps/test_dead_versions.py::test_resource_of_a_refused_crd_is_applied_only_in_a_version_that_is_served[False]",
     ),
     Mutation(
-        "that only drift is set back with the fields that exclude ours",
+        "that only drift is reverted with the fields that exclude ours",
         ("excluded-by-drift",),
         "if .*:",
         "if not beside:",
@@ -889,7 +889,7 @@ MUTATIONS = (
         f"{_RECORD}test_own_values_without_a_record_are_none[configmap]",
     ),
     Mutation(
-        "that drift is set back although nobody is known to have caused it",
+        "that drift is reverted although nobody is known to have caused it",
         ("unrecorded-drift",),
         "and .+",
         "",

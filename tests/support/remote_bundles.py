@@ -87,7 +87,7 @@ def set_value(tenant: Tenant, name: str, value: str) -> None:
 
 
 def stays(tenant: Tenant, name: str) -> None:
-    """Fail unless a ConfigMap is still applied with the value 1, and drift of it is set back."""
+    """Fail unless a ConfigMap is still applied with the value 1, and drift of it is reverted."""
     assert tenant.value(name) == "1"
     set_value(tenant, name, "theirs")
-    eventually(lambda: tenant.value(name) == "1", lambda: "the drift is set back")
+    eventually(lambda: tenant.value(name) == "1", lambda: "the drift is reverted")

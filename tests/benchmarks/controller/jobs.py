@@ -138,7 +138,7 @@ def restart(site: Site, running: Running) -> Iterator[Figure]:
 
 
 def drift(site: Site, changes: int, per_second: float) -> Iterator[Figure]:
-    """Change objects from outside, and measure how long each takes to be set back."""
+    """Change objects from outside, and measure how long each takes to be reverted."""
     job = f"{len(site.keys):,} Bundles, outside change"
     chosen = random.sample(site.keys, min(changes, len(site.keys)))
     began: dict[Key, float] = {}
@@ -165,8 +165,8 @@ def drift(site: Site, changes: int, per_second: float) -> Iterator[Figure]:
             time.sleep(0.1)
     times = sorted([*took.values(), *([math.inf] * (len(chosen) - len(took)))])
     median, late = statistics.median(times), times[math.ceil(0.99 * len(times)) - 1]
-    yield Figure(job, "set back, median", f"{median:.2f} s", *_most(median, 1.0, " s"))
-    yield Figure(job, "set back, 99 %", f"{late:.2f} s", *_most(late, 5.0, " s"))
+    yield Figure(job, "reverted, median", f"{median:.2f} s", *_most(median, 1.0, " s"))
+    yield Figure(job, "reverted, 99 %", f"{late:.2f} s", *_most(late, 5.0, " s"))
     yield Figure(job, "changes", f"{len(chosen)}, {per_second:.0f} each second")
 
 

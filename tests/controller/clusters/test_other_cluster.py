@@ -51,7 +51,7 @@ def test_bundle_lives_in_another_cluster(tenant: Tenant, other: OtherCluster, si
     path = other.path(tenant, "a")
     assert other.api("PATCH", path, drift, content_type=merge)[0] == 200
     assert other.api("DELETE", other.path(tenant, "c"))[0] == 200
-    eventually(lambda: other.value(tenant, "a") == "new", lambda: "the drift set back")
+    eventually(lambda: other.value(tenant, "a") == "new", lambda: "the drift is reverted")
     eventually(lambda: other.exists(tenant, "c") == [True], lambda: "the object again")
     # The account of the Bundle is only that of its own cluster: no request impersonates it.
     managed = other.api.get(path)["metadata"]["managedFields"]

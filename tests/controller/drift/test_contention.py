@@ -37,7 +37,7 @@ def at(minutes: float) -> datetime:
 
 
 def reverted(writer: FieldWriter = FIELD) -> WriteSighting:
-    """Return a field that a run has set back."""
+    """Return a field that a run has reverted."""
     return WriteSighting(writer, is_reverted=True, ours="1", theirs="2")
 
 
@@ -48,7 +48,7 @@ def left(minutes: float | None, writer: FieldWriter = FIELD, theirs: str = "2") 
 
 
 def fought(*minutes: float) -> tuple[RevertCount, ...]:
-    """Return the counts after the field was set back at these times."""
+    """Return the counts after the field was reverted at these times."""
     counts: tuple[RevertCount, ...] = ()
     for minute in minutes:
         counts = updated_counts(counts, [reverted()], ALL, LIMITS, at(minute))
@@ -84,7 +84,7 @@ def test_contended_field_stays_left_until_its_manager_is_quiet() -> None:
     quiet = again[0].quiet_at(LIMITS)
     assert quiet == at(23)
     assert winning_writers(again, LIMITS, at(23)) == frozenset()
-    # It is set back, and counted from one.
+    # It is reverted, and counted from one.
     (fresh,) = updated_counts(again, [reverted()], ALL, LIMITS, at(23))
     assert (fresh.reverted, fresh.is_contended) == ((at(23),), False)
 

@@ -1,4 +1,4 @@
-"""Drift is seen by a watch, and set back by requests about the drifted objects only."""
+"""Drift is seen by a watch, and reverted by requests about the drifted objects only."""
 
 from __future__ import annotations
 

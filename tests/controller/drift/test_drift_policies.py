@@ -1,4 +1,4 @@
-"""Each kind of drift under each policy: set back by one write, or left, whatever else fails."""
+"""Each kind of drift under each policy: reverted by one write, or left, whatever else fails."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_set_of_which_nothing_was_applied_has_no_drift_yet(fate: Fate) -> None:
 
 
 def test_conflict_is_no_drift_that_could_be_set_back() -> None:
-    """Where nothing is set back, nothing else would name it."""
+    """Where nothing is reverted, nothing else would name it."""
     applied = replace(drift(), operation="Apply")
     assert condition(run(step("a", applied)))[:2] == ("False", "NoDrift")
     assert condition(run(step("a", applied, reason=DRIFTED)), bundle("Report"))[0] == "True"

@@ -67,7 +67,7 @@ def fails(proxy: FaultProxy, tenant: Tenant, fault: Fault, *names: str) -> None:
 def test_failed_revert_is_tried_again_within_seconds(
     name: str, proxy: FaultProxy, shop: Tenant
 ) -> None:
-    """Whatever ``retryInterval`` is, and also while another object is set back at once."""
+    """Whatever ``retryInterval`` is, and also while another object is reverted at once."""
     fails(proxy, shop, FAULTS[name], "a")
     changed(shop, "theirs")
     changed(shop, "theirs", name="b")

@@ -53,7 +53,7 @@ def may(
     revision: str = "r",
     **spec: Any,
 ) -> bool:
-    """Return whether the drift of an object of a Bundle may be set back alone."""
+    """Return whether the drift of an object of a Bundle may be reverted alone."""
     found = LiveObject.of(REF, "u", "1", metadata, {"metadata": metadata, "status": status})
     parsed = SPEC.validate_python({"source": {"inline": ""}, **spec})
     return may_correct_alone(

@@ -81,7 +81,7 @@ def looks(git: HttpsSite) -> list[str]:
 def test_source_that_is_gone_changes_nothing_and_is_followed_when_it_is_back(
     tenant: Tenant, git: HttpsSite
 ) -> None:
-    """A deleted branch, and a deleted folder: nothing is pruned, and drift is still set back."""
+    """A deleted branch, and a deleted folder: nothing is pruned, and drift is still reverted."""
     repository = git.repository()
     first = repository.commit({"web/a.yaml": file_of("a")})
     follow(tenant, git)
@@ -95,7 +95,7 @@ def test_source_that_is_gone_changes_nothing_and_is_followed_when_it_is_back(
     kind = "application/merge-patch+json"
     path = tenant.path("configmaps", "a")
     assert tenant.api("PATCH", path, patch, content_type=kind)[0] == 200
-    eventually(lambda: tenant.value("a") == "1", lambda: "the drift is set back")
+    eventually(lambda: tenant.value("a") == "1", lambda: "the drift is reverted")
 
     second = repository.commit({"web/a.yaml": None, "other/a.yaml": file_of("c")})
     assert second

@@ -85,7 +85,7 @@ def test_rule_that_hides_most_of_a_set_is_refused_by_the_guards(
 
 
 def test_rule_that_hides_the_path_prunes_nothing(tenant: Tenant, git: HttpsSite) -> None:
-    """It is not an empty set; the last good content stays, and drift of it is set back."""
+    """It is not an empty set; the last good content stays, and drift of it is reverted."""
     repository = git.repository()
     first = repository.commit({"web/a.yaml": file_of("a")})
     git_credentials(tenant, git)

@@ -64,7 +64,7 @@ def test_bundle_follows_a_branch_over_ssh(tenant: Tenant, ssh: SshSite) -> None:
 
 
 def test_only_signed_commits_are_applied(tenant: Tenant, git: HttpsSite, tmp_path: Path) -> None:
-    """One without a signature, and one of a foreign key, change nothing; drift is set back."""
+    """One without a signature, and one of a foreign key, change nothing; drift is reverted."""
     own, foreign = SshSigner(tmp_path / "own"), SshSigner(tmp_path / "foreign")
     repository = git.repository()
     git_credentials(tenant, git)

@@ -83,7 +83,7 @@ def test_server_that_drips_holds_up_no_other_tenant(
 def test_host_that_goes_away_changes_nothing(
     running: Controller, tenant: Tenant, tmp_path: Path
 ) -> None:
-    """Drift is still set back; what is new there when it is back is applied."""
+    """Drift is still reverted; what is new there when it is back is applied."""
     archive = tmp_path / "web.tar.gz"
     archive.write_bytes(packed({"a.yaml": file_of("a").encode()}))
     with tls_site.site(tls_site.files_of(tmp_path)) as web:
@@ -208,7 +208,7 @@ def test_forged_source_in_the_status_changes_nothing(
         path, kind = f"{tenant.bundle_path('web')}/status", "application/merge-patch+json"
         assert tenant.api("PATCH", path, status, content_type=kind)[0] == 200
         set_value(tenant, "a", "changed")
-        eventually(lambda: tenant.value("a") == "1", lambda: "the drift is set back")
+        eventually(lambda: tenant.value("a") == "1", lambda: "the drift is reverted")
         eventually(
             lambda: tenant.get("web")["status"]["source"]["content"] == own["content"],
             lambda: "what was found is told again",
@@ -235,7 +235,7 @@ def test_older_check_replaces_no_newer_one(tenant: Tenant, git: HttpsSite) -> No
     eventually(git.held.is_set, lambda: "another check")
     assert tenant.value("a") == "theirs"
     git.hold.set()
-    eventually(lambda: tenant.value("a") == "1", lambda: "the drift is set back")
+    eventually(lambda: tenant.value("a") == "1", lambda: "the drift is reverted")
     own = live["status"]["source"]["content"]
     found = eventually(
         lambda: one if (one := tenant.get("web")["status"]["source"])["content"] == own else None

@@ -120,7 +120,7 @@ def test_drift_is_reverted_without_a_check_too_and_names_who_caused_it(
     bodies = _map("a", key="1", other="1"), config_map("b")
     refused = stage.run(*bodies)
     assert refused.exit_code == 4
-    assert "To set back what was changed: --conflicts revert." in refused.problem("configmap/a")
+    assert "To revert what was changed: --conflicts revert." in refused.problem("configmap/a")
     options = {"conflicts": Conflicts.REVERT, "check": False}
     planned = stage.run(*bodies, dry_run=DryRun.CLIENT, **options).plan.applies[0]
     assert planned.reverts == (("/data/key", ALICE), ("/data/other", ALICE))
@@ -200,7 +200,7 @@ def test_force_takes_nothing_that_no_plan_has_shown(
 
 
 def test_drift_that_nobody_has_planned_to_revert_is_not(stage: Stage, api: Api) -> None:
-    """Between plan and request, the object may change: only what was shown is set back."""
+    """Between plan and request, the object may change: only what was shown is reverted."""
     wanted = _map("a", key="1", other="1")
     stage.run(wanted)
     path = f"{LIVE.format(stage.namespace, 'a')}?fieldManager={ALICE}"
@@ -230,7 +230,7 @@ def test_drift_that_nobody_has_planned_to_revert_is_not(stage: Stage, api: Api) 
 def test_object_that_another_set_takes_meanwhile_is_not_taken_back(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, method: str, number: int, code: int
 ) -> None:
-    """Before or after the plan has decided to force: the force sets back drift, and that is all."""
+    """Before or after the plan has decided to force: the force reverts drift, and that is all."""
     path = LIVE.format(stage.namespace, "a")
     other = Stage(stage.kubeconfig, stage.namespace, name="shop")
     stage.run(_map("a", key="v"))

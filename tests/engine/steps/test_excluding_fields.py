@@ -121,7 +121,7 @@ def test_field_that_excludes_ours_is_a_conflict_with_its_manager(
         assert "kubectl-patch" in told, (options, told)
         if name == "limits":
             # The request too is the other manager's now: that conflict comes first.
-            assert "To set back" in told or "To overwrite" in told, (options, told)
+            assert "To revert" in told or "To overwrite" in told, (options, told)
             continue
         assert "--take-over kubectl-patch" in told, (options, told)
         assert field in told, (options, told)

@@ -97,7 +97,7 @@ def test_secret_with_other_values_is_applied_although_drift_is_kept(stage: Stage
 def test_contended_object_is_left_alone_and_stays_listed(
     writer: str, stage: Stage, api: Api
 ) -> None:
-    """If that very manager has changed the field; other objects are set back."""
+    """If that very manager has changed the field; other objects are reverted."""
     bodies = [config_map("a", "1"), config_map("b", "1")]
     stage.run(*bodies)
     before = stage.inventory().entries
@@ -114,7 +114,7 @@ def test_contended_object_is_left_alone_and_stays_listed(
         (ref,) = (ref for ref in before if ref.name == "a")
         assert stage.inventory().entries[ref] == before[ref]
         assert story.outcomes["configmap/a"] is Outcome.SKIPPED
-    # It is set back as soon as nobody is named.
+    # It is reverted as soon as nobody is named.
     story = stage.run(*bodies, conflicts=Conflicts.REVERT)
     assert api.get(path(stage, "a"))["data"]["key"] == "1"
 
@@ -141,7 +141,7 @@ def test_drift_alone_recreates_nothing(stage: Stage, api: Api) -> None:
         story = stage.run(
             config_map("a", "1"), conflicts=Conflicts.REVERT, recreate=True, check=check
         )
-        assert "setting back drift deletes nothing" in story.problem("configmap/a")
+        assert "reverting drift deletes nothing" in story.problem("configmap/a")
     assert api.get(path(stage, "a")) == before
     story = stage.run(config_map("a", "3"), conflicts=Conflicts.REVERT, recreate=True)
     assert story.outcomes == {"configmap/a": Outcome.FAILED}

@@ -151,7 +151,7 @@ def test_run_that_is_killed_before_the_removal_is_finished_by_the_next(
 
 
 def test_null_over_a_field_of_another_manager_is_a_conflict(stage: Stage, api: Api) -> None:
-    """Nothing is removed until the user forces it; to set back drift is no such word."""
+    """Nothing is removed until the user forces it; to revert drift is no such word."""
     stage.run(*OLD[:1])
     path = _path(stage, "a", "configmaps")
     _patch(api, path, {"data": {"nobodys": "1", "key": "edited"}})

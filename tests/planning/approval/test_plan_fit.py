@@ -151,7 +151,7 @@ FITS: dict[str, tuple[ApplyStep | RemoveStep | None, ApplyStep | RemoveStep | No
         "the plan was to orphan it; now an apply would prune it",
     ),
     "not pruned at all": (PRUNE, None, "the inventory no longer lists it"),
-    "left the set since": (None, PRUNE, "it has left the set: an apply would prune it"),
+    "left the set since": (None, PRUNE, "it is no longer in the input: an apply would prune it"),
     "another cascade": (
         _remove(Fate.PRUNE, cascade=(POD,)),
         _remove(Fate.PRUNE, cascade=(replace(POD, uid="u8"),)),

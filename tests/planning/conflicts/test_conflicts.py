@@ -298,7 +298,7 @@ def test_secret_values_are_never_shown(part: str) -> None:
 
 
 def test_autoscalers_that_could_not_be_read_may_be_there() -> None:
-    """Whoever has written last, and so drift is not offered to be set back."""
+    """Whoever has written last, and so drift is not offered to be reverted."""
     error = conflict(cause(".spec.replicas", "kubectl", " using apps/v1"))
     told = {
         scalers is None: str(explain_conflict(error, DEPLOYMENT, None, scalers, NOW, reverts=True))

@@ -65,7 +65,7 @@ def test_object_that_has_left_the_source_needs_the_whole_set() -> None:
 
 CORRECTED = ApplyStep(ONE, Fate.CHANGE, entry(), live(ONE.ref), is_reapplied=True)
 STEPS: dict[str, tuple[ApplyStep, bool]] = {
-    "a field is set back": (CORRECTED, True),
+    "a field is reverted": (CORRECTED, True),
     "a deleted object is created": (replace(CORRECTED, fate=Fate.CREATE, live=None), True),
     "nothing": (replace(CORRECTED, fate=Fate.LEAVE, is_reapplied=False), True),
     "another manifest is applied": (replace(CORRECTED, is_reapplied=False), False),

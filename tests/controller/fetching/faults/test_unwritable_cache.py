@@ -96,7 +96,7 @@ def test_file_in_place_of_the_cache_is_an_error_of_the_bundle(
     private: Path,
     tmp_path: Path,
 ) -> None:
-    """What was in it is lost, so drift is not set back either; with a folder again, it goes on."""
+    """What was in it is lost, so drift is not reverted either; with a folder again, it goes on."""
     tenant, names = new_tenant(), (*KEPT, "build")
     git.repository()
     publish(git, tmp_path, "1")
@@ -126,7 +126,7 @@ def unusable(tenant: Tenant, value: str, reconciled: str) -> None:
     for name in KEPT:
         assert tenant.condition(name)[2].endswith("stays applied")
         set_value(tenant, name, "theirs")
-        eventually(lambda: tenant.value(name) == value, lambda: "the drift is set back")  # noqa: B023
+        eventually(lambda: tenant.value(name) == value, lambda: "the drift is reverted")  # noqa: B023
     for name in WRITTEN:
         tenant.reconciled(name, reconciled)
         assert tenant.condition(name)[:2] == ("False", "FetchFailed")
