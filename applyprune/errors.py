@@ -8,7 +8,7 @@ ApplypruneError
 │       └── InputErrors        2    several of these at once
 ├── RunFailed                  3    at least one object could not be applied or deleted
 │   ├── ConflictsFound         4    the only failures are field conflicts
-│   ├── DryRunUnsupported      3    nothing says that a server knows dry runs; none was sent
+│   ├── DryRunUnsupported      3    a server may not support dry runs; none was sent
 │   └── NotReady               5    not ready or not deleted before the timeout
 ├── Declined                   1    the user answered a question with no
 ├── PruneRefused               6    a guard blocked the prune; nothing was deleted
@@ -146,7 +146,7 @@ class ConflictsFound(RunFailed):
 
 
 class DryRunUnsupported(RunFailed):
-    """Nothing says that the server of an object knows dry runs; none was sent."""
+    """Nothing says that the server of an object supports dry runs; none was sent."""
 
     kind = ProblemKind.RUN_FAILED
 

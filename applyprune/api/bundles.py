@@ -687,7 +687,7 @@ def _read(
 def _explained(error: Forbidden, namespace: str) -> Forbidden:
     """Return the error with the rights that the logs need."""
     error.hint = (
-        f"The log is that of the controller's Pods: this needs the rights list on pods and get on "
+        "The log comes from the controller's Pods: this needs the rights to list pods and to get "
         f"pods/log in the namespace {namespace}."
     )
     return error

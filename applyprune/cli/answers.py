@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _BELOW = "Leave it out: a folder is read with everything below it."
-_DELETE = "Write applyprune delete NAME."
-_APPLY = "Write applyprune apply NAME -f PATH."
+_DELETE = "Use applyprune delete NAME."
+_APPLY = "Use applyprune apply NAME -f PATH."
 _RENDER = "Render the chart first: helm template NAME CHART | applyprune apply NAME -f -"
 ANSWERS = {
     # Options of older versions.
-    "--on-drift": "Write --conflicts: `--conflicts revert` reverts drift.",
-    "--force-conflicts": "Write --conflicts force.",
-    "--prune-adopted": "Write --prune-also adopted.",
-    "--prune-shared": "Write --prune-also shared.",
+    "--on-drift": "Use --conflicts: `--conflicts revert` reverts drift.",
+    "--force-conflicts": "Use --conflicts force.",
+    "--prune-adopted": "Use --prune-also adopted.",
+    "--prune-shared": "Use --prune-also shared.",
     # Options of kubectl, Helm and kapp.
     "-R": _BELOW,
     "--recursive": _BELOW,
@@ -33,18 +33,18 @@ ANSWERS = {
     "--field-manager": "Leave it out: each set has a field manager of its own.",
     "--applyset": "Leave it out: NAME is the set.",
     "--prune-allowlist": "Leave it out: the inventory knows what to prune.",
-    "--force": "Write --recreate to change immutable fields, --conflicts force to take fields of "
+    "--force": "Use --recreate to change immutable fields, --conflicts force to take fields of "
     "others.",
     "--set": _RENDER,
-    "--auto-approve": "Write --yes.",
-    "--watch": "Write --wait, or afterwards applyprune status NAME --watch.",
+    "--auto-approve": "Use --yes.",
+    "--watch": "Use --wait, or afterwards applyprune status NAME --watch.",
     # Commands.
     "rollback": "Apply the older manifests again: applyprune apply NAME -f "
     "'git+https://HOST/REPO.git//PATH?ref=COMMIT'.",
-    "history": "Write applyprune inventory history NAME.",
+    "history": "Use applyprune inventory history NAME.",
     "get": "The sets: applyprune list. The objects of one: applyprune status NAME.",
-    "ls": "Write applyprune list.",
-    "describe": "Write applyprune status NAME, or applyprune explain NAME KIND/NAME.",
+    "ls": "Use applyprune list.",
+    "describe": "Use applyprune status NAME, or applyprune explain NAME KIND/NAME.",
     "create": _APPLY,
     "deploy": _APPLY,
     "sync": _APPLY,
@@ -54,21 +54,21 @@ ANSWERS = {
     "remove": _DELETE,
     "rm": _DELETE,
     "uninstall": _DELETE,
-    "rollout": "Write applyprune status NAME --wait.",
-    "wait": "Write applyprune status NAME --wait.",
+    "rollout": "Use applyprune status NAME --wait.",
+    "wait": "Use applyprune status NAME --wait.",
     **{
-        verb: f"Write applyprune inventory {verb} NAME."
+        verb: f"Use applyprune inventory {verb} NAME."
         for verb in ("check", "repair", "show", "orphan", "own", "move", "release")
     },
     **{
-        verb: f"Write applyprune bundle {verb} NAME."
+        verb: f"Use applyprune bundle {verb} NAME."
         for verb in ("approve", "logs", "reconcile", "resume", "suspend", "tree")
     },
     # Keys of applyprune.yaml; YAML reads the key `yes` as true.
     **dict.fromkeys(
-        ("yes", "true"), "Write ask: never. To delete the set, give --yes on the command line."
+        ("yes", "true"), "Use ask: never. To delete the set, give --yes on the command line."
     ),
-    "on-drift": "Write conflicts: revert.",
+    "on-drift": "Use conflicts: revert.",
     "prune-adopted": "Give --prune-also adopted on the command line, for the run that needs it.",
     "prune-shared": "Give --prune-also shared on the command line, for the run that needs it.",
     "force-conflicts": "Give --conflicts force on the command line, for the run that needs it.",
@@ -97,7 +97,7 @@ def refuse_arguments(verb: str, words: Sequence[str], files: Sequence[str]) -> N
         folder = os.path.dirname(files[0]) or "."  # noqa: PTH120 -- as it was given
         raise UsageError(
             f"unexpected arguments: {shown}",
-            reason="-f takes one path, and the shell has made several of a pattern",
+            reason="-f takes one path, and the shell expanded a pattern into several",
             hint=f"Give the folder, -f {shlex.quote(folder)}, or quote the pattern.",
         )
     names = [word for word in words if word not in paths]
@@ -105,7 +105,7 @@ def refuse_arguments(verb: str, words: Sequence[str], files: Sequence[str]) -> N
     raise UsageError(
         f"unexpected argument: {shown}",
         reason="manifests are given with -f",
-        hint=f"Write {verb} {name} -f {first}",
+        hint=f"Use {verb} {name} -f {first}",
     )
 
 
@@ -115,5 +115,5 @@ def refuse_list(path: str) -> None:
     if len(parts) > 1 and "://" not in path and not os.path.lexists(path):
         raise UsageError(
             f"-f {path} is one path, and does not exist",
-            hint=f"Write {' '.join(f'-f {shlex.quote(part)}' for part in parts if part)}",
+            hint=f"Use {' '.join(f'-f {shlex.quote(part)}' for part in parts if part)}",
         )

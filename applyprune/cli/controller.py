@@ -137,7 +137,8 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
         multiple=True,
         metavar="CIDR",
         callback=_networks,
-        help="A network in which other clusters may be, although its addresses are refused else.",
+        help="A network that other clusters may be in, although its addresses are otherwise "
+        "refused.",
     ),
     Option(
         "--fetch-workers",
@@ -167,7 +168,8 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
         multiple=True,
         metavar="CIDR",
         callback=_networks,
-        help="A network in which hosts of sources may be, although its addresses are refused else.",
+        help="A network that hosts of sources may be in, although its addresses are otherwise "
+        "refused.",
     ),
     Option(
         "--deny-source-cidr",
@@ -175,7 +177,7 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
         multiple=True,
         metavar="CIDR",
         callback=_networks,
-        help="A network in which no host of a source may be, such as that of the cluster's Pods.",
+        help="A network that no host of a source may be in, such as the cluster's Pod network.",
     ),
     Option(
         "--log-level",

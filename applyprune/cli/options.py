@@ -498,7 +498,7 @@ APPLY = (
         multiple=True,
         metavar="MANAGER",
         callback=_not_of_sets,
-        help="Take over the fields of this field manager, but for finalizers and ownerReferences. "
+        help="Take over the fields of this field manager, except finalizers and ownerReferences. "
         "Adoption does so for `kubectl apply`.",
     ),
     Option(
@@ -801,8 +801,8 @@ WAITS = (
         metavar="TIME",
         callback=duration_or_none,
         help="How long to wait for kinds that a controller installs while the set is applied. "
-        "Their objects, and what comes after them, are planned then; the next run prunes.  "
-        "[default: such a kind is an error]",
+        "Their objects, and what comes after them, are planned once these are served; the next run "
+        "prunes.  [default: such a kind is an error]",
     ),
 )
 """What an apply waits for."""

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from applyprune.model.options import Options
 
 _CHECKS_DELETIONS = CHECK.but(
-    help="Whether it is checked first what goes with the objects, and which rights are missing.  "
+    help="Whether to check first what is deleted with the objects, and which rights are missing.  "
     "[default: check]"
 )
 _PLAN = Option(
@@ -302,7 +302,9 @@ def plan(
     from applyprune.planning.approval import refuse_validity
 
     if out is None and is_given("expires_in"):
-        raise UsageError("--expires-in needs --out", hint="It is about the plan file.")
+        raise UsageError(
+            "--expires-in needs --out", hint="It sets how long the plan file is valid."
+        )
     refuse_validity(expires_in)
     options = _looking(options, check=check)
     output = (

@@ -571,7 +571,7 @@ def _download(url: str, file: IO[bytes], limit: int) -> None:
                 raise _failure(
                     shown_url(url),
                     "the response is a web page",
-                    "Use the address below which the files themselves are.",
+                    "Use the address that serves the files themselves.",
                 )
             reply.save(file, limit)
     except AccessError:

@@ -166,7 +166,7 @@ def _trust(cluster: KubeconfigEntry) -> TLSTrust:
     skip_verify = cluster.flag("insecure-skip-tls-verify")
     if skip_verify and authorities:
         raise AccessError(
-            f"cluster {cluster.name!r} has a certificate authority and also turns the check off",
+            f"cluster {cluster.name!r} has a certificate authority and also turns verification off",
             hint="Remove certificate-authority(-data) or insecure-skip-tls-verify.",
         )
     return TLSTrust(

@@ -262,8 +262,8 @@ class KubernetesClient:
             return
         raise DryRunUnsupported(  # guard: dry-run-understood
             f"{ref} cannot be tried by a dry run",
-            reason=f"nothing says that the server of {resource.gvk.api_version} knows dry runs: it "
-            "could do what it should only try",
+            reason=f"nothing says that the server of {resource.gvk.api_version} supports dry "
+            "runs: it could write what it should only try",
         )
 
     def _is_served_by_kube(self, resource: Resource) -> bool:

@@ -326,8 +326,8 @@ class ConfigMapStore:
         raise InventoryError(
             f"the inventory of the set {self._applyset.name} was not deleted",
             reason=f"the server has not confirmed it, and {self._applyset.inventory} still exists",
-            hint="It lists no object any more. An admission webhook may have refused the request. "
-            f"Run again: applyprune delete {self._applyset.arguments}",
+            hint="It no longer lists any object. An admission webhook may have refused the "
+            f"request. Run again: applyprune delete {self._applyset.arguments}",
         )
 
     def _read(self) -> tuple[Inventory, Sequence[str], Sequence[str]]:

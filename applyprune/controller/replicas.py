@@ -142,7 +142,7 @@ class Membership:
         if self.share.replicas or seconds < patience:
             return ""
         if not self._error:
-            return "it has not divided the Bundles with the other replicas yet"
+            return "it has not yet divided the Bundles with the other replicas"
         return f"its Lease could not be renewed for {seconds:.0f} s: {self._error}"
 
     @property

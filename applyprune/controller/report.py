@@ -109,7 +109,7 @@ class Reporter:
                 self.recorder.event(live, EventType.WARNING, Reason.SERVER_WARNING, warning, run)
             for old, now in OLD_FIELDS.items():
                 if ((live.body or {}).get("spec") or {}).get(old):
-                    message = f"spec.{old} still works, and will go: write {now}"
+                    message = f"spec.{old} is deprecated: use {now}"
                     self.recorder.event(
                         live, EventType.WARNING, Reason.DEPRECATED_FIELD, message, run
                     )
@@ -153,7 +153,7 @@ class Reporter:
     def left_cluster(self, live: LiveObject, uid: str) -> None:
         """Report that a Bundle goes on elsewhere, and leaves its objects in a cluster."""
         message = (
-            f"it goes on in another cluster; what it has applied in the cluster {uid} is kept "
+            f"it continues in another cluster; what it applied in the cluster {uid} is kept "
             "there, and listed in its inventory there"
         )
         self.recorder.event(live, EventType.WARNING, Reason.CLUSTER_CHANGED, message)

@@ -523,7 +523,7 @@ class WorkerHandle:
             limit = Limit.CPU
         else:
             return LimitExceeded(
-                Limit.CRASH, f"its process ended with {how}, perhaps for lack of memory"
+                Limit.CRASH, f"its process ended with {how}: it may have run out of memory"
             )
         return LimitExceeded(limit, f"it needed more than {limits.describe(limit)}")
 

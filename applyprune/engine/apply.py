@@ -118,7 +118,7 @@ class Applier:
     needs: SetNeeds = field(default_factory=SetNeeds)
     """What the server may miss of the objects of this run."""
     connection_lost: Unreachable | None = None
-    """Set once the server has stopped answering."""
+    """Set once the server stopped responding."""
 
     @property
     def not_ready(self) -> set[Ref]:
@@ -442,7 +442,7 @@ class Applier:
         if self.connection_lost is not None:
             # One request has used up all its retries; do not repeat that for each object.
             return RunFailed(
-                message, reason=f"the server has stopped answering: {self.connection_lost.message}"
+                message, reason=f"the server stopped responding: {self.connection_lost.message}"
             )
         if (held_by := self.held_by) is not None:
             reason = f"{held_by}, of an earlier wave, {self.failed[held_by]}"

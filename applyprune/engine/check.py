@@ -189,7 +189,7 @@ def refuse_without_inventory(
             f"the set {applyset.name} has no inventory, but "
             f"{counted(len(snapshot.marked), 'object', 'has', 'have')} "
             "its label and field manager",
-            reason="without an inventory, nobody can know which of them the set created",
+            reason="without an inventory, it is impossible to know which of them the set created",
             hint="Rebuild it, with a dry run first: "
             f"applyprune inventory repair {applyset.arguments} --dry-run",
         )

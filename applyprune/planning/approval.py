@@ -428,7 +428,7 @@ def decode_plan_file(data: bytes, *, source: str) -> PlanFile:
         reason = f"{lacks}{error}"[:_LONGEST_REASON]
         raise _invalid(source, "is not a valid plan file", reason=reason) from error
     if not is_ours:  # a key that is there twice, or unknown, would show another plan than is read
-        raise _invalid(source, "is not a valid plan file", reason="it has another form")
+        raise _invalid(source, "is not a valid plan file", reason="it is malformed")
     return replace(file, checksum=checksum)
 
 
@@ -445,7 +445,7 @@ def _file_in(raw: Mapping[str, Any]) -> PlanFile:
     applyset, inventory = raw["set"], raw["inventory"]
     objects = tuple(_object_in(planned) for planned in _typed(list, raw["objects"]))
     if len({planned.ref for planned in objects}) != len(objects):
-        raise ValueError("an object is in it twice")
+        raise ValueError("an object is listed twice")
     return PlanFile(
         name=_typed(str, applyset["name"]),
         namespace=_typed(str, applyset["namespace"]),
@@ -492,7 +492,7 @@ def _time_in(raw: object) -> datetime:
 
 def _digest_in(raw: object) -> str:
     if not is_digest(text := _typed(str, raw)):
-        raise ValueError("a digest has another form")
+        raise ValueError("a digest is malformed")
     return text
 
 
@@ -507,7 +507,7 @@ def _ref_in(raw: object) -> Ref:
 
 def _typed(kind: type[T], value: object) -> T:
     if type(value) is not kind:
-        raise TypeError(f"{type(value).__name__} is in the place of {kind.__name__}")
+        raise TypeError(f"{type(value).__name__} where there should be {kind.__name__}")
     if isinstance(value, str):
         value.encode()  # half a surrogate pair could not be printed
     return value

@@ -635,7 +635,7 @@ def with_immutable_fields_named(
         message, reason = f"{desired.ref} {ending}", clean_message(error.message)
         marks = error_fields(error, desired.body)
     hint = (
-        f"To allow it for this object alone: the annotation {RECREATE}: allowed."
+        f"To allow it for this object only: the annotation {RECREATE}: allowed."
         if is_open
         else f"It cannot be recreated: {obstacle}."
     )

@@ -277,7 +277,7 @@ def _verdict(case: ExplainInput) -> str:
         verdict = _of_removal(step, case.plan)
         if case.by_input:
             return verdict
-        return f"If it left the set: {verdict[0].lower()}{verdict[1:]}"
+        return f"If removed from the input: {verdict[0].lower()}{verdict[1:]}"
     return _REFUSED if case.silent is not None else _of_other(case)
 
 

@@ -60,7 +60,7 @@ def note_on(manager: str) -> str:
     if manager.startswith(MANAGERS):
         return "another applyprune set, which applies it in each of its runs"
     if is_by_hand(manager):
-        return "written manually (kubectl); no controller will rewrite it"
+        return "edited by hand (kubectl); no controller owns it"
     for name, words in _KNOWN:
         if name.fullmatch(manager):
             return f"{words}: it may rewrite the field"

@@ -394,7 +394,7 @@ def _unless_hook(step: RemoveStep, left_out: Collection[Ref]) -> RemoveStep:
 def _unless_wanted(step: RemoveStep, wanted: Collection[str], fate: Fate) -> RemoveStep:
     if step.live is None or step.live.uid not in wanted:
         return step
-    reason = "it is in the set, served by another group"
+    reason = "it is in the set under another API group"
     return replace(step, fate=fate, reason=reason, problem=None, request=None)
 
 
@@ -646,7 +646,7 @@ def _applied_by_others(ref: Ref, live: LiveObject, applyset: ApplySetIdentity) -
     return as_problem(
         RunFailed(
             f"{ref} was not deleted",
-            reason=f"{other}; left alone, without what it calls, it can block the cluster",
+            reason=f"{other}; if it stays without what it calls, it can block the cluster",
             hint=f"To delete it: --prune-also shared. To orphan it: --orphan {ref.short}.",
         )
     )
@@ -807,7 +807,7 @@ class Remaining:
             return Blocker(ref, is_late, reason)
 
         if problem.kind is ProblemKind.UNREACHABLE:
-            self._all = self._all or because(f"the server has stopped answering: {problem.message}")
+            self._all = self._all or because(f"the server stopped responding: {problem.message}")
         self._hold(step, body, unread, Blocker(ref, is_late, "is still there"))
         # guard: foreign-finalizer
         foreign = step.live is not None and has_foreign_finalizer(step.live)

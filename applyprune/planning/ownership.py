@@ -650,7 +650,7 @@ def obstacle(
             desired,
             f"{desired.ref} belongs to {tool}",
             reason="its labels or annotations say so, and the other tool may write it again",
-            hint="If it shall belong to this set: --adopt=all.",
+            hint="To take it into this set: --adopt=all.",
         )
     if owner is Owner.NOBODY and options.apply.adopt is Adopt.NONE:
         return _failed(

@@ -955,7 +955,7 @@ def held_inventory(inventory: Inventory, finalizers: Iterable[str]) -> Problem:
         f"the inventory of the set {inventory.name} is deleted but not gone yet",
         location=str(ref),
         reason=f"other tools hold it by the finalizers: {', '.join(finalizers)}",
-        hint="It lists no object any more. Until these tools remove their finalizers, the set "
+        hint="It no longer lists any object. Until these tools remove their finalizers, the set "
         "cannot be applied again.",
     )
 

@@ -215,9 +215,7 @@ _TAG_HINT = "Check for an unset variable in the script."
 def _oci(parts: SplitResult) -> OciAddress:
     text = urlunsplit(parts)
     if "@" in parts.netloc:
-        raise _invalid(
-            text, "it has a user", "Credentials are those of `docker login`: leave them out."
-        )
+        raise _invalid(text, "it has a user", "Leave it out: credentials come from `docker login`.")
     if parts.fragment:
         raise _invalid(text, "it has a fragment", f"Write a path after //: {_OCI_FORM}//PATH")
     named, path = _repository_and_path(text, parts.path)

@@ -398,10 +398,10 @@ class _BlockReader:
     def expect_end(self) -> None:
         """Read the rest; raises FetchFailed unless it is zeros, at least a block of them."""
         if any(self.exactly(_BLOCK)):
-            raise _invalid("something follows its end")
+            raise _invalid("there is data after its end")
         while piece := self._some(_PIECE):
             if any(piece):
-                raise _invalid("something follows its end")
+                raise _invalid("there is data after its end")
 
     def _some(self, size: int) -> bytes:
         self._check_time()

@@ -292,7 +292,7 @@ def failure(err: str, code: int, where: str) -> InputError:
     found = (one for one in _PATTERNS if one[0].search(err))
     _, kind, reason, hint = _LIMITS if code in _SIGNALLED else next(found, _UNKNOWN)
     messages = {
-        AuthenticationFailed: "the repository refuses to be read",
+        AuthenticationFailed: "the server refuses to serve the repository",
         SourceTooLarge: "the repository is too large",
         PathNotFound: "not in the repository",
     }
@@ -318,8 +318,8 @@ def is_redirect(err: str) -> bool:
     return _REDIRECT.search(err) is not None
 
 
-_CREDENTIALS = "Check the credentials of the source, and that they may read this repository."
-_REFUSED = "the server refuses the credentials, or wants some"
+_CREDENTIALS = "Check the credentials of the source, and whether they may read this repository."
+_REFUSED = "the server refuses the credentials, or needs some"
 # How the kernel ends a process at a limit.
 _OF_LIMITS = [one.value for one in signal.Signals if one.name in {"SIGXCPU", "SIGXFSZ"}]
 # The first pattern that matches decides.
@@ -428,8 +428,8 @@ _MEANINGS: tuple[tuple[str, type[InputError], str, str], ...] = (
         "the server redirects in the middle of a fetch",
         "Use the URL to which it redirects.",
     ),
-    (r"returned error: 429\b", FetchFailed, "the server wants fewer requests (429)", ""),
-    (r"returned error: 5\d\d\b", FetchFailed, "the server has an error of its own (5xx)", ""),
+    (r"returned error: 429\b", FetchFailed, "the server is rate limiting (429)", ""),
+    (r"returned error: 5\d\d\b", FetchFailed, "the server failed (5xx)", ""),
     (
         (
             r"early eof|unexpected disconnect|hung up|curl (?:18|52|55|56|92)\b|rpc failed"
@@ -464,6 +464,6 @@ _MEANINGS: tuple[tuple[str, type[InputError], str, str], ...] = (
 _PATTERNS = tuple(
     (pattern(text, re.IGNORECASE), kind, reason, hint) for text, kind, reason, hint in _MEANINGS
 )
-_UNKNOWN = (pattern(""), FetchFailed, "", "Try the same with git ls-remote.")
+_UNKNOWN = (pattern(""), FetchFailed, "", "Try it with git ls-remote.")
 _SIGNALLED = {code for number in _OF_LIMITS for code in (-number, 128 + number)}
 _LIMITS = next(one for one in _PATTERNS if one[1] is SourceTooLarge)

@@ -561,7 +561,7 @@ def _no_path(path: str, where: str) -> PathNotFound:
     return PathNotFound(
         f"the repository has no path {shown_path(path)} in this commit",
         location=where,
-        hint="Upper and lower case count. Check the path of the source.",
+        hint="Paths are case-sensitive. Check the path of the source.",
     )
 
 

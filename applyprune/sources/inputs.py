@@ -521,7 +521,7 @@ def tree_sources(
         yield PathNotFound(
             "the source has no such path",
             location=Origin(folders.shown(top)),
-            hint="Check the spelling, and upper and lower case.",
+            hint="Check the spelling. Paths are case-sensitive.",
         )
         return
     source: SourceText | IgnoredText | InputError | None

@@ -251,7 +251,7 @@ def _needs_option(option: str, folder: str, where: Origin) -> InputError:
     return InputError(
         f"the build needs {option} of kustomize, which applyprune does not set",
         location=where,
-        reason="with it, the build runs other programs",
+        reason="with this option, the build runs other programs",
         hint=hint,
     )
 

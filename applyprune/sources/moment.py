@@ -113,7 +113,7 @@ def changed(path: str) -> InputError:
         "changed while it was read",
         location=Origin(shown_path(path)),
         reason="a part of it may be missing, and would be pruned",
-        hint="Run again when no other program writes it.",
+        hint="Run again when no other program is writing it.",
     )
 
 

@@ -125,7 +125,7 @@ class Registry:
         realm = asked.get("realm", "")
         if not is_https(realm):
             raise AuthenticationFailed(
-                "the registry sends us to a token server that is not https://",
+                "the registry redirects to a token server that is not https://",
                 reason=shown_url(realm),
             )
         self._check_token_server(realm, login)
@@ -163,7 +163,7 @@ class Registry:
         if secret in {own.refresh_token, basic(own.username, own.password)}:
             return
         raise AuthenticationFailed(
-            f"the registry sends us to a token server on another host: {shown_url(realm)}",
+            f"the registry redirects to a token server on another host: {shown_url(realm)}",
             reason=f"the credentials for {registry} are not sent to it",
             hint=f"If they are for both hosts, add them to auths for {host}, in Docker's "
             "config.json or in .dockerconfigjson.",
@@ -248,7 +248,7 @@ def next_page(reply: Reply) -> str:
         return ""
     url = joined(reply.url, str(found[1]))
     if not is_https(url) or origin_of(url) != origin_of(reply.url):
-        raise FetchFailed(f"a list goes on at another host: {shown_url(url)}")
+        raise FetchFailed(f"a list continues on another host: {shown_url(url)}")
     return url
 
 
@@ -405,7 +405,7 @@ def _run_helper(
                     with suppress(ProcessLookupError):
                         kill_group(process.pid)
     except subprocess.TimeoutExpired:
-        reason = f"it has not finished after {timeout:.3g} s"
+        reason = f"it did not finish within {timeout:.3g} s"
         raise _helper_failed(where, program, reason) from None
     except OSError as error:
         raise _helper_failed(where, program, error.strerror or "") from None
@@ -432,7 +432,7 @@ def _config_unreadable(path: Path, where: str, reason: str) -> AuthenticationFai
         f"{shown_path(str(path))} cannot be read",
         location=where,
         reason=reason,
-        hint="It has the credentials of registries: run `docker login` again.",
+        hint="It stores the credentials for registries: run `docker login` again.",
     )
 
 

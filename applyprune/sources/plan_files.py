@@ -38,7 +38,7 @@ def read_plan(path: str | os.PathLike[str]) -> PlanFile:
             raise UsageError(
                 "a plan file must be a plain file",
                 location=shown,
-                reason="a pipe or a device can deliver another plan each time",
+                reason="a pipe or a device can deliver a different plan each time",
             )
         try:
             data = file.read(LARGEST + 1)

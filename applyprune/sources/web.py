@@ -507,7 +507,7 @@ def connection_failed(error: Exception, server: str, seconds: float) -> InputErr
             )
         if isinstance(cause, ssl.SSLError) and refuses_certificate(cause):
             return AuthenticationFailed(
-                f"{server} refuses the client certificate, or wants one",
+                f"{server} refuses the client certificate, or needs one",
                 hint="Check the source's client certificate: it may have expired.",
             )
         if isinstance(cause, ProxyError):

@@ -72,8 +72,8 @@ def test_answers_name_what_exists() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("apply shop k8s/", "manifests are given with -f\n  Write applyprune apply shop -f k8s/"),
-        ("apply k8s/", "manifests are given with -f\n  Write applyprune apply NAME -f k8s/"),
+        ("apply shop k8s/", "manifests are given with -f\n  Use applyprune apply shop -f k8s/"),
+        ("apply k8s/", "manifests are given with -f\n  Use applyprune apply NAME -f k8s/"),
         ("plan shop k8s", "unexpected argument: k8s: manifests are given with -f"),
         ("diff shop -f k8s/a.yaml k8s/b.yaml", "Give the folder, -f k8s, or quote the pattern."),
         ("apply -f k8s/a.yaml k8s/b.yaml shop", "the shell has made several of a pattern"),

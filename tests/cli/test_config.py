@@ -194,7 +194,7 @@ REFUSED = {
     "another spelling": ("createNamespace: true", "Did you mean create-namespace?"),
     "consent": (
         "yes: true",
-        "\n  Write ask: never. To delete the set, give --yes on the command line.",
+        "\n  Use ask: never. To delete the set, give --yes on the command line.",
     ),
     "an older key": (
         "on-drift: revert",

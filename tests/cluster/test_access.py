@@ -255,7 +255,7 @@ def test_trust_and_proxy_are_read(tmp_path: Path) -> None:
         ({"certificate-authority": "/no/such/ca"}, "/no/such/ca: .*: No such file"),
         (
             {"certificate-authority-data": b64("pem"), "insecure-skip-tls-verify": True},
-            "has a certificate authority and also turns the check off",
+            "has a certificate authority and also turns verification off",
         ),
     ],
 )

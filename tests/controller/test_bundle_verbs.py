@@ -407,7 +407,7 @@ def test_logs_name_the_missing_right(
     assert f'cannot list resource "pods" in API group "" in the namespace "{SYSTEM_NAMESPACE}"' in (
         ended.err
     )
-    assert "needs the rights list on pods and get on pods/log" in " ".join(ended.err.split())
+    assert "needs the rights to list pods and to get pods/log" in " ".join(ended.err.split())
     refused = verb("suspend", "web", "-q", kubeconfig=config)
     assert refused.code == 0  # it is suspended already
     refused = verb("resume", "web", kubeconfig=config)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LEASE = 600.0
 """So long that no request is late; the clock is not the real one."""
-IDLE = "it has not divided the Bundles with the other replicas yet"
+IDLE = "it has not yet divided the Bundles with the other replicas"
 
 
 @pytest.fixture

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 NOWHERE = os.devnull
 """A kubeconfig without a cluster: a call that names the plan file has not asked for one."""
 EMPTY = "the plan file cannot be read: the path is empty"
-PLAIN = "a plan file must be a plain file: a pipe or a device can deliver another plan each time"
+PLAIN = (
+    "a plan file must be a plain file: a pipe or a device can deliver a different plan each time"
+)
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_no_dry_run_reaches_an_aggregated_api_that_does_not_know_it(
     sent = [one for one in gateway.exchanges if f"/{OBJECTS}/" in one.path and one.method in WRITES]
     assert sent == []
     ended = applyprune("plan", "web", "-f", ".", kubeconfig=kubeconfig, cwd=folder)
-    assert "nothing says that the server of x.example.com/v1 knows dry runs" in ended.out
+    assert "nothing says that the server of x.example.com/v1 supports dry runs" in ended.out
 
 
 def test_apply_is_tried_where_openapi_lists_dry_run(

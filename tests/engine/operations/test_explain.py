@@ -154,13 +154,14 @@ def test_explain_says_what_a_prune_would_do(stage: Stage, kubectl: Kubectl) -> N
     verdicts = {
         name: alone(stage, f"configmap/{name}").verdict for name in ("a", "there", "kept", "gone")
     }
+    removed = "If removed from the input: it would"
     assert verdicts == {
-        "a": "If it left the set: it would be deleted. To orphan it instead: --orphan configmap/a, "
+        "a": f"{removed} be deleted. To orphan it instead: --orphan configmap/a, "
         "or the annotation applyprune.dev/prune: disabled.",
-        "there": "If it left the set: it would be orphaned: it was adopted, not created, by this "
+        "there": f"{removed} be orphaned: it was adopted, not created, by this "
         "set. --prune-also adopted would delete it.",
-        "kept": "If it left the set: it would be orphaned: marked helm.sh/resource-policy: keep.",
-        "gone": "If it left the set: it would only be removed from the inventory: it is gone.",
+        "kept": f"{removed} be orphaned: marked helm.sh/resource-policy: keep.",
+        "gone": f"{removed} only be removed from the inventory: it is gone.",
     }
     assert alone(stage, "configmaps/a").verdict == verdicts["a"]  # kubectl takes it as well
     label = "applyset.kubernetes.io/part-of-"

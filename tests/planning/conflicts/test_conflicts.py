@@ -144,7 +144,7 @@ LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
         (scaler(),),
         (
             f'{IMAGE}: theirs "web:1" → ours "web:1", owned by kubectl-edit (Update, 25h ago); '
-            "written manually (kubectl); no controller will rewrite it"
+            "edited by hand (kubectl); no controller owns it"
         ),
     ),
     "an Apply, whose time is in managedFields": (

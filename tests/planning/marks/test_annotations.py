@@ -172,8 +172,10 @@ IN_MANIFESTS: dict[str, tuple[dict[str, dict[str, str]], list[tuple[str, str]]]]
         [
             (
                 "only a Bundle may have the annotation applyprune.dev/orphan",
-                "To keep this object when it is no longer in the input: applyprune.dev/prune: "
-                "disabled",
+                (
+                    "To keep this object when it is no longer in the input: "
+                    "applyprune.dev/prune: disabled"
+                ),
             )
         ],
     ),

@@ -141,8 +141,11 @@ ODD = {
         [member("x", b"10 path=b\n", kind=tarfile.XHDTYPE)],
         "it ends before a file that it names",
     ),
-    "something behind": ([member("a", b"x"), END, member("b", b"y")], "something follows its end"),
-    "half an end": ([member("a", b"x"), END[:BLOCK], member("b", b"y")], "follows its end"),
+    "something behind": (
+        [member("a", b"x"), END, member("b", b"y")],
+        "there is data after its end",
+    ),
+    "half an end": ([member("a", b"x"), END[:BLOCK], member("b", b"y")], "after its end"),
 }
 
 

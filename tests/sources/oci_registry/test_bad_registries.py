@@ -274,7 +274,7 @@ def test_credentials_do_not_go_to_a_token_server_elsewhere(behind: Behind, kind:
     for other in (None, {**mine, "username": "you", "identitytoken": "other"}, {}):
         error = sent(other)
         assert error.message == (
-            f"the registry sends us to a token server on another host: {realm}"
+            f"the registry redirects to a token server on another host: {realm}"
         )
         assert error.reason == "the credentials for localhost are not sent to it"
         assert "add them to auths for 127.0.0.1" in error.hint
@@ -413,7 +413,7 @@ def test_large_manifest_is_refused(behind: Behind) -> None:
                 body=b'{"tags": []}', headers={"Link": '<https://other.example/>; rel="next"'}
             ),
             FetchFailed,
-            "a list goes on at another host: https://other.example/",
+            "a list continues on another host: https://other.example/",
         ),
         (
             lambda _: Answer(

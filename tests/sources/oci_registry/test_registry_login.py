@@ -89,7 +89,7 @@ def test_helper_may_give_a_token(tmp_path: Path) -> None:
         ("echo hunter2", "its answer is invalid"),
         ("echo '[]'", "its answer is invalid"),
         ("""echo '{"Username": 1, "Secret": "hunter2"}'""", "its answer is invalid"),
-        ("sleep 3600", "it has not finished after 0.3 s"),
+        ("sleep 3600", "it did not finish within 0.3 s"),
     ],
 )
 def test_helper_that_fails_is_an_error(tmp_path: Path, script: str, expected: str) -> None:
