@@ -32,7 +32,7 @@ from applyprune.cli.options import (
     is_given,
 )
 from applyprune.errors import UsageError
-from applyprune.model.options import Conflicts, DryRun, Mode
+from applyprune.model.options import DryRun, Mode
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -371,13 +371,11 @@ def diff(
 
     options = replace(
         _looking(options, check=check),
-        # Nothing is written, so show the fields that others have taken.
         apply=replace(
             options.apply,
-            conflicts=Conflicts.FORCE if fail_on_drift else options.apply.conflicts,
             reapply_all=options.apply.reapply_all or values,  # guard: diff-values
         ),
-        diff=replace(options.diff, enabled=True),
+        diff=replace(options.diff, enabled=True, drift_only=fail_on_drift),
     )
     events = with_exit_code(
         run_set(cluster_target, name, input_reader(paths), options), drift_only=fail_on_drift
@@ -433,7 +431,7 @@ def explain(
     Examples:
       applyprune explain web deployment/web -f manifests/
       applyprune explain web configmap/old
-      applyprune explain configmap/old               # of the set in applyprune.yaml
+      applyprune explain configmap/old  # of the set in applyprune.yaml
     """
     return reporting.print_events(_events(cluster_target, name, ref, paths, options))
 

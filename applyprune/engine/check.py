@@ -40,6 +40,7 @@ from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.conflicts import (
     is_unrecorded,
     may_have_drifted,
+    own_options,
     shares_fields,
     unrecorded_conflict,
     visible_conflict,
@@ -377,8 +378,6 @@ def with_drift_decided(
     manifest sets. ``entries`` are those of the inventory as read.
     """
     applyset, options = context.applyset, context.options
-    if options.apply.fails_on_drift:
-        return plan
 
     def decided(step: ApplyStep) -> ApplyStep:
         known = live = step.live
@@ -401,7 +400,8 @@ def with_drift_decided(
     drifting = [
         step
         for step in plan.applies
-        if may_have_drifted(step, applyset.manager) or shares_fields(step, applyset)
+        if not own_options(step.desired, options).apply.fails_on_drift
+        and (may_have_drifted(step, applyset.manager) or shares_fields(step, applyset))
     ]
     return _with_each(context, plan, drifting, decided)
 
@@ -422,7 +422,8 @@ def refuse_visible_conflicts(context: RunContext, plan: Plan) -> Plan:
             return step  # the apply itself will report it
         conflict = visible_conflict(replace(step, live=live), context.applyset)
         if conflict is None and is_in_doubt(step) and live is not None:
-            reverts, manager = context.options.apply.reverts_drift, context.applyset.manager
+            reverts = own_options(desired, context.options).apply.reverts_drift
+            manager = context.applyset.manager
             conflict = unrecorded_conflict(step, live, None, manager, reverts=reverts)
         if conflict is None:
             return step

@@ -52,6 +52,7 @@ from applyprune.planning.conflicts import (
     exclusion,
     is_unrecorded,
     migrated_first,
+    own_options,
     skip_reason,
     unrecorded_conflict,
 )
@@ -308,7 +309,8 @@ class ServerDryRun:
         desired, cluster = step.desired, self.context.cluster
         before = cluster.get(desired.resource, desired.ref, full=True)
         if is_unrecorded(step):
-            manager, options = self.context.applyset.manager, self.context.options.apply
+            manager = self.context.applyset.manager
+            options = own_options(desired, self.context.options).apply
             conflict = unrecorded_conflict(
                 step, before, after, manager, reverts=options.reverts_drift
             )
@@ -591,7 +593,8 @@ def with_exclusion_reverted(
     None if drift is not reverted, or if this error is about something else.
     """
     options, manager = context.options, context.applyset.manager
-    if not options.apply.reverts_drift or step.desired.excluding:
+    reverts = own_options(step.desired, options).apply.reverts_drift
+    if not reverts or step.desired.excluding:
         return None
     if not (isinstance(error, Invalid) and is_worth_a_trial(error)):
         return None

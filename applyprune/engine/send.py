@@ -33,11 +33,22 @@ from applyprune.errors import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import AUTOSCALERS, LiveObject, State
-from applyprune.model.options import Conflicts
-from applyprune.model.plan import NO_MIGRATION, ApplyRequest, ApplyStep, Desired, PatchRequest
+from applyprune.model.plan import (
+    NO_MIGRATION,
+    ApplyRequest,
+    ApplyStep,
+    Desired,
+    OnConflict,
+    PatchRequest,
+)
 from applyprune.model.problem import ManagerConflict, Problem
 from applyprune.planning.cascade import cascades_of, deletions_of, refused_recreation_of
-from applyprune.planning.conflicts import conflicts_of, explain_conflict, is_about_scale
+from applyprune.planning.conflicts import (
+    conflicts_of,
+    explain_conflict,
+    is_about_scale,
+    own_options,
+)
 from applyprune.planning.plan import with_checked_request, with_new_request
 from applyprune.planning.replies import (
     confirmed,
@@ -376,9 +387,11 @@ def _autoscalers(desired: Desired, cluster: Cluster) -> Sequence[Mapping[str, An
 def _would_revert(step: ApplyStep, live: LiveObject | None, context: RunContext) -> bool:
     """Return whether what is in conflict would be reverted if drift were."""
     options = context.options
-    if live is None or step.live is None or options.apply.reverts_drift:
+    if live is None or step.live is None:
         return False
-    options = replace(options, apply=replace(options.apply, conflicts=Conflicts.REVERT))
+    if own_options(step.desired, options).apply.reverts_drift:
+        return False
+    step = replace(step, desired=replace(step.desired, conflicts=OnConflict.REVERT))
     request = with_new_request(step, live, context.applyset, options).request
     return request is not None and request.force
 

@@ -254,6 +254,8 @@ class DiffOptions:
 
     enabled: bool = False
     """Compare each object that would change with its live state."""
+    drift_only: bool = False
+    """Show the fields that others have taken as drift: nothing conflicts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -387,11 +387,15 @@ class Recreate(StrEnum):
 
 
 class OnConflict(StrEnum):
-    """What a manifest asks for if other managers own its fields."""
+    """What a manifest asks for if other managers own its fields, whatever the options say."""
 
+    UNSET = ""
+    """The options decide."""
     FAIL = "fail"
+    REVERT = "revert"
     FORCE = "force"
     SKIP = "skip"
+    """Leave the object as it is while it conflicts; the run goes on without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,7 +429,7 @@ class Desired:
     """The annotation that says so, ours or another tool's; empty if it is applied in each run."""
     timeout: float | None = None
     """How many seconds each wait for it may take; None for that of the run."""
-    conflicts: OnConflict = OnConflict.FAIL
+    conflicts: OnConflict = OnConflict.UNSET
     """What to do on a field conflict."""
     ignored: tuple[str, ...] = ()
     """The JSON pointers of fields that are only sent at creation."""

@@ -69,7 +69,7 @@ from applyprune.planning.ownership import (
 )
 from applyprune.planning.secrets import value_text
 from applyprune.planning.server_errors import clean_message
-from applyprune.values import Packed, pattern
+from applyprune.values import Packed, pattern, replace
 
 Writer = Mapping[str, Any]
 
@@ -110,16 +110,34 @@ def conflict_words(error: Conflict) -> str:
     return and_more(fields, _MOST_LINES)
 
 
+_ASKED = {
+    OnConflict.FAIL: Conflicts.FAIL,
+    OnConflict.REVERT: Conflicts.REVERT,
+    OnConflict.FORCE: Conflicts.FORCE,
+}
+
+
+def own_options(desired: Desired, options: Options) -> Options:
+    """Return the options of one object: its manifest may say what becomes of its conflicts."""
+    asked = options.apply.conflicts
+    asked = _ASKED.get(desired.conflicts, asked)  # guard: own-conflicts
+    if options.diff.drift_only:
+        asked = Conflicts.FORCE  # nothing is written
+    if asked is options.apply.conflicts:
+        return options
+    return replace(options, apply=replace(options.apply, conflicts=asked))
+
+
 def forces(
     desired: Desired, live: LiveObject | None, options: Options, applyset: ApplySetIdentity
 ) -> bool:
-    """Return whether to apply an object with force; its own annotation has priority.
+    """Return whether to apply an object with force.
 
     An object that another set has applied, and that has no label, may still be listed by that set.
     """
     if desired.conflicts is OnConflict.SKIP:
         return False
-    if not (options.apply.conflicts is Conflicts.FORCE or desired.conflicts is OnConflict.FORCE):
+    if own_options(desired, options).apply.conflicts is not Conflicts.FORCE:
         return False
     if live is None or options.apply.adopt is Adopt.ALL or PART_OF in live.labels:
         return True
@@ -291,6 +309,7 @@ def explain_conflict(
         reverts=reverts and staying == [],
         is_scaled=staying != [] and is_scale,
         is_over=bool(leaving) and is_scale,
+        is_marked=desired.conflicts is not OnConflict.UNSET,
     )
     first, *others = contest.ways
 
@@ -584,10 +603,10 @@ def shared_fields(
 ) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Yield each field that a manifest sets and another manager owns, with that manager's entry.
 
-    What changes hands before the apply is left out, and everything if the manifest itself says what
-    to do on a conflict.
+    What changes hands before the apply is left out, and everything if the manifest itself says that
+    it takes them, or is skipped then.
     """
-    if desired.conflicts is not OnConflict.FAIL:
+    if desired.conflicts in {OnConflict.FORCE, OnConflict.SKIP}:
         return
     body = body_to_send(desired)
     for entry in _other_managers(live, migration, applyset):

@@ -21,7 +21,14 @@ from applyprune.model.problem import Problem
 from applyprune.model.text import time_of
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.cascade import recreated_on_change
-from applyprune.planning.conflicts import DELETED, differs, filled_by_others, last_owned, step_drift
+from applyprune.planning.conflicts import (
+    DELETED,
+    differs,
+    filled_by_others,
+    last_owned,
+    own_options,
+    step_drift,
+)
 from applyprune.planning.leave import kept_as_owned
 from applyprune.planning.managed_fields import (
     loses_replicas,
@@ -370,7 +377,8 @@ def step_of_deleted(
     Only a proof that it does not exist counts: what a list lacks is created as usual.
     """
     is_known = was_applied(step.desired, entry) and not isinstance(state, NotListed)
-    if options.apply.fails_on_drift or entry is None or not is_known:
+    fails = own_options(step.desired, options).apply.fails_on_drift
+    if fails or entry is None or not is_known:
         return step
     step = replace(step, drift=(DELETED,), is_reapplied=True)
     if options.apply.keep_drift and not options.apply.reapply_all:  # guard: kept-deletion

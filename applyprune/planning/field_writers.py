@@ -115,6 +115,13 @@ _OPTIONS: Mapping[Way, tuple[str, str]] = {
     Way.TAKE_OVER: ("--take-over", ""),
     Way.ADOPT: ("--adopt=all --conflicts force", "spec.adopt: all and spec.conflicts: force"),
 }
+# Of an object whose annotation asks for something else, whatever they say.
+_MARKED: Mapping[Way, tuple[str, str]] = {
+    Way.REVERT: (f"{CONFLICTS}: revert",) * 2,
+    Way.FORCE: (f"{CONFLICTS}: force",) * 2,
+    Way.TAKE_OVER: _OPTIONS[Way.TAKE_OVER],
+    Way.ADOPT: (f"--adopt=all and {CONFLICTS}: force", f"spec.adopt: all and {CONFLICTS}: force"),
+}
 _APPLIERS = pattern(r"helm|argocd.*|kustomize-controller|helm-controller|terraform.*|pulumi.*")
 
 
@@ -158,6 +165,8 @@ class Contest:
     """Whether an autoscaler writes them, or may."""
     is_over: bool = False
     """Whether they were written by an autoscaler that is pruned."""
+    is_marked: bool = False
+    """Whether the object's own annotation says what to do, and no option changes it."""
 
     @property
     def writers(self) -> set[WriterKind]:
@@ -209,7 +218,7 @@ class Contest:
         """Return a way as a sentence; ``of_bundle`` names the field of a Bundle."""
         if of_bundle and way is Way.TAKE_OVER:
             way = Way.FORCE  # a Bundle has no field for a manager
-        option = _OPTIONS.get(way, ("", ""))[of_bundle]
+        option = (_MARKED if self.is_marked else _OPTIONS).get(way, ("", ""))[of_bundle]
         names = " and ".join(self.tools)
         if way is Way.TAKE_OVER:
             option = " ".join(f"{option} {quote(name)}" for name in self.tools)
@@ -217,12 +226,13 @@ class Contest:
             f", or annotate the object:{' ' if of_bundle else _BELOW}{IGNORE_FIELDS}: "
             f"{','.join(self.fields)}"
         )
+        alone = "" if self.is_marked else f", or only for this object {CONFLICTS}: force"
         return {
             Way.REVERT: f"To revert what was changed: {option}.",
             Way.LEAVE: "To leave it to its owner, remove it from the manifest"
             + (yielding if self.fields else "."),
             Way.SKIP: f"To skip this object while the conflict lasts: {CONFLICTS}: skip.",
-            Way.FORCE: f"To overwrite it: {option}, or only for this object {CONFLICTS}: force.",
+            Way.FORCE: f"To overwrite it: {option}{alone}.",
             Way.TAKE_OVER: f"To take over all fields of {names}: {option}.",
             Way.ADOPT: f"To take over fields of another set: {option}.",
             Way.REPAIR: "If the set was restored from a backup: applyprune inventory repair.",

@@ -779,7 +779,7 @@ def after_removal(
 def conflict_rule(body: Mapping[str, Any]) -> OnConflict:
     """Return the rule of the conflicts annotation."""
     text = mapping(body["metadata"].get("annotations")).get(CONFLICTS)
-    return OnConflict(text) if text in {OnConflict.FORCE, OnConflict.SKIP} else OnConflict.FAIL
+    return OnConflict(text) if text in set(OnConflict) else OnConflict.UNSET
 
 
 def ignored_fields(body: Mapping[str, Any], origin: Origin) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from applyprune.errors import InputError
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import BUNDLES, mapping
 from applyprune.model.options import parse_duration
-from applyprune.model.plan import ApplyRule, Recreate
+from applyprune.model.plan import ApplyRule, OnConflict, Recreate
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import MANIFEST_DIGEST, OWNED_BY, SHARD_OF, WANTED
@@ -111,7 +111,7 @@ _ANNOTATIONS: Mapping[str, _KeyRule] = {
     ACCEPT_CLUSTER: _KeyRule(for_bundles=True),
     APPLY: _KeyRule((ApplyRule.DISABLED, ApplyRule.EXISTS, ApplyRule.ONCE)),
     APPROVE: _KeyRule(),
-    CONFLICTS: _KeyRule(("force", "skip")),
+    CONFLICTS: _KeyRule(tuple(word for word in OnConflict if word)),
     IGNORE_FIELDS: _KeyRule(),
     MANIFEST_DIGEST: _KeyRule(),
     ORPHAN: _KeyRule(("true",), for_bundles=True),

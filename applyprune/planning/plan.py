@@ -47,6 +47,7 @@ from applyprune.planning.conflicts import (
     drifted_fields,
     excluding_parts,
     forces,
+    own_options,
     rewritten_problem,
     unowned_problem,
 )
@@ -355,7 +356,7 @@ def _reverts(
 
     Where the options force everything, nothing is left to decide.
     """
-    fails = options.apply.fails_on_drift
+    fails = own_options(step.desired, options).apply.fails_on_drift
     if live is None or fails or forces(step.desired, live, options, applyset):
         return ()
     return drift_to_revert(step.desired, live, step.entry, step.migration, applyset)

@@ -25,7 +25,7 @@ from applyprune.planning.comparison import (
     unproven_recreation,
     with_immutable_fields_named,
 )
-from applyprune.planning.conflicts import drifted_fields, rewritten_fields
+from applyprune.planning.conflicts import drifted_fields, own_options, rewritten_fields
 from applyprune.planning.decide import existing_step, job_record
 from applyprune.planning.field_writers import is_by_hand
 from applyprune.planning.managed_fields import own_apply_entry
@@ -362,7 +362,8 @@ def _unproven(
     options: Options,
 ) -> str:
     # Of the values of a Secret no digest is kept: its manifest may have changed all the same.
-    is_known = not may_be_secret(step.desired.body) or not options.apply.fails_on_drift
+    fails = own_options(step.desired, options).apply.fails_on_drift
+    is_known = not may_be_secret(step.desired.body) or not fails
     if step.is_reapplied and is_known:
         return _DRIFT_ONLY  # guard: drift-deletes-nothing
     if beside:

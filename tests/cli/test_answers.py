@@ -76,7 +76,7 @@ def test_answers_name_what_exists() -> None:
         ("apply k8s/", "manifests are given with -f\n  Use applyprune apply NAME -f k8s/"),
         ("plan shop k8s", "unexpected argument: k8s: manifests are given with -f"),
         ("diff shop -f k8s/a.yaml k8s/b.yaml", "Give the folder, -f k8s, or quote the pattern."),
-        ("apply -f k8s/a.yaml k8s/b.yaml shop", "the shell has made several of a pattern"),
+        ("apply -f k8s/a.yaml k8s/b.yaml shop", "the shell expanded a pattern into several"),
     ],
 )
 def test_manifests_without_an_option_are_answered(folder: Path, arguments: str, told: str) -> None:
@@ -91,7 +91,7 @@ def test_list_of_paths_is_answered(folder: Path, capsys: pytest.CaptureFixture[s
     """A name with a comma that exists is a name."""
     write(folder, {"a,b/a.yaml": "a: ["})
     assert call("apply", "web", "-f", "a,c") == 2
-    assert "Write -f a -f c" in capsys.readouterr().err
+    assert "Use -f a -f c" in capsys.readouterr().err
     call("apply", "web", "-f", "a,b")
     assert "a,b/a.yaml" in capsys.readouterr().err
 

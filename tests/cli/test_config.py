@@ -198,7 +198,7 @@ REFUSED = {
     ),
     "an older key": (
         "on-drift: revert",
-        ":4:1: unknown key 'on-drift'\n  Write conflicts: revert.",
+        ":4:1: unknown key 'on-drift'\n  Use conflicts: revert.",
     ),
     "fields of others": ("conflicts: force", ":4:1: conflicts: force is not allowed in a config"),
     "a text for a flag": ("wait: 'true'", ":4:1: wait must be true or false"),

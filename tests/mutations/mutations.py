@@ -1032,6 +1032,13 @@ MUTATIONS = (
         f"{_CONFLICTS}test_secret_conflict_shows_neither_value",
     ),
     Mutation(
+        "what a manifest says about its own conflicts",
+        ("own-conflicts",),
+        "asked = .*",
+        "pass",
+        f"{_CONFLICTS}test_annotation_decides_for_its_object[fail]",
+    ),
+    Mutation(
         "the other set's say about a forced apply",
         ("other-set",),
         "return .*",

@@ -110,6 +110,16 @@ WORDS: dict[Way, tuple[str, str]] = {
 }
 
 
+def test_annotation_that_decides_is_what_must_change() -> None:
+    """No option has any effect on its object."""
+    contest = replace(FREE, owners=(SHOP,), is_marked=True)
+    for way in (Way.REVERT, Way.FORCE, Way.ADOPT):
+        words = contest.words(way)
+        mark = "force" if way is not Way.REVERT else "revert"
+        assert words.endswith(f"applyprune.dev/conflicts: {mark}.")
+        assert "--conflicts" not in words
+
+
 @pytest.mark.parametrize("way", WORDS)
 def test_way_names_the_option_or_the_field_of_a_bundle(way: Way) -> None:
     """A name that a shell would split is quoted."""

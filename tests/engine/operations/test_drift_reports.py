@@ -61,7 +61,7 @@ def _diff(stage: Stage, *, fails: bool) -> str:
         deployment(),
         dry_run=DryRun.SERVER,
         diff=True,
-        conflicts=Conflicts.FORCE if fails else Conflicts.FAIL,
+        drift_only=fails,
     )
     code = _code(with_exit_code(story.events, drift_only=fails))
     if fails:
@@ -344,7 +344,7 @@ def test_refused_manifest_keeps_the_record(stage: Stage, kubectl: Kubectl, api: 
         _map("a", key="3"),
         dry_run=DryRun.SERVER,
         diff=True,
-        conflicts=Conflicts.FORCE,
+        drift_only=True,
     )
     (diff,) = (one for one in fresh.events if isinstance(one, ObjectDiff))
     assert (diff.drifted, [one.path for one in diff.drift]) == (True, ["/data/key"])

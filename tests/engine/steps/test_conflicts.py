@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import InputError
-from applyprune.model.events import ObjectDone
+from applyprune.model.events import ObjectDiff, ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, Conflicts, DryRun
 from applyprune.output.json import event_data
@@ -73,6 +73,17 @@ def _merge(api: Api, path: str, patch: dict[str, Any], manager: str = ALICE) -> 
     assert status == 200, reply
     found: dict[str, Any] = reply
     return found
+
+
+def _take(api: Api, path: str, body: dict[str, Any]) -> None:
+    """Apply a field as another tool does."""
+    status, reply = api(
+        "PATCH",
+        f"{path}?fieldManager={ARGO}&force=true",
+        body,
+        content_type="application/apply-patch+yaml",
+    )
+    assert status == 200, reply
 
 
 def _scale(api: Api, stage: Stage, replicas: int) -> None:
@@ -371,6 +382,41 @@ def test_force_annotation_takes_the_fields_of_that_object_alone(stage: Stage, ap
     assert reasons == {"a": "took fields from alice", "b": ""}
     assert api.get(_path(stage, "a", "configmaps"))["data"] == {"key": "ours"}
     assert api.get(_path(stage, "b", "configmaps"))["data"] == {"key": "theirs"}
+
+
+MARKED: dict[str, tuple[Conflicts, dict[str, str], int]] = {
+    "revert": (Conflicts.FAIL, {"drifted": "ours", "taken": "theirs"}, 4),
+    "force": (Conflicts.FAIL, {"drifted": "ours", "taken": "ours"}, 0),
+    "fail": (Conflicts.FORCE, {"drifted": "theirs", "taken": "theirs"}, 4),
+}
+"""What the options say, what an object with an annotation becomes, and how the run ends."""
+
+
+@pytest.mark.parametrize("mark", MARKED)
+def test_annotation_decides_for_its_object(stage: Stage, api: Api, mark: str) -> None:
+    """About drift, and about a field that another manager applies; the options do not."""
+    conflicts, expected, code = MARKED[mark]
+    found = {}
+    for name in ("drifted", "taken"):
+        body = config_map(name, "ours", annotations={CONFLICTS: mark})
+        own = Stage(stage.kubeconfig, stage.namespace, name=name)
+        own.run(body)
+        path = _path(stage, name, "configmaps")
+        if name == "drifted":
+            _merge(api, path, {"data": {"key": "theirs"}})
+        else:
+            _take(api, path, config_map(name, "theirs"))
+        story = own.run(body, conflicts=conflicts)
+        found[name] = api.get(path)["data"]["key"]
+    assert found == expected
+    assert story.exit_code == code
+    if mark == "fail":
+        hint = f"To take over all fields of {ARGO}: --take-over {ARGO}."
+        assert hint in story.problem("configmap/taken")
+        report = own.run(body, dry_run=DryRun.SERVER, diff=True, drift_only=True)
+        (diff,) = (one for one in report.events if isinstance(one, ObjectDiff))
+        assert [one.found for one in diff.drift] == ['"theirs"']
+        assert report.outcomes.get("configmap/taken") is not Outcome.FAILED
 
 
 @pytest.mark.parametrize("by_annotation", [True, False])

@@ -309,7 +309,7 @@ def test_autoscalers_that_could_not_be_read_may_be_there() -> None:
         False,
     )
     assert (
-        "no controller will rewrite it" in told[False],
+        "no controller owns it" in told[False],
         "--conflicts revert" in told[False],
     ) == (
         True,
@@ -350,13 +350,16 @@ FORCED = options_of(conflicts=Conflicts.FORCE)
 @pytest.mark.parametrize(
     ("rule", "there", "options", "expected"),
     [
-        (OnConflict.FAIL, OURS, Options(), False),
-        (OnConflict.FAIL, OURS, FORCED, True),
-        (OnConflict.FAIL, None, FORCED, True),
+        (OnConflict.UNSET, OURS, Options(), False),
+        (OnConflict.UNSET, OURS, FORCED, True),
+        (OnConflict.UNSET, None, FORCED, True),
+        (OnConflict.FAIL, OURS, FORCED, False),
+        (OnConflict.FAIL, OURS, options_of(drift_only=True), True),
+        (OnConflict.REVERT, OURS, FORCED, False),
         (OnConflict.FORCE, OURS, Options(), True),
         (OnConflict.SKIP, OURS, FORCED, False),
         (OnConflict.FORCE, UNLABELLED, Options(), False),
-        (OnConflict.FAIL, UNLABELLED, FORCED, False),
+        (OnConflict.UNSET, UNLABELLED, FORCED, False),
         (OnConflict.FORCE, UNLABELLED, options_of(adopt=Adopt.ALL), True),
         (OnConflict.FORCE, live(DEPLOYMENT.ref, label="", entries=[]), Options(), True),
         (OnConflict.FORCE, live(DEPLOYMENT.ref, label=""), Options(), True),
