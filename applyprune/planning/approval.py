@@ -134,7 +134,8 @@ def with_approval(plan: Plan, options: Options, *, deletions: str = "") -> Plan:
         return plan
     exactly = found == approved  # guard: one-approval
     if not exactly:
-        return replace(plan, refusal=with_digest(plan.refusal, approved, found))
+        allows = lifted.refusal is None
+        return replace(plan, refusal=with_digest(plan.refusal, approved, found, allows=allows))
     # Some steps may have been left out since: objects of an API group that does not answer.
     steps = {step.entry.ref: step for step in lifted.steps}
     return settled(

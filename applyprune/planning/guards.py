@@ -451,15 +451,18 @@ def _hint(prune: GuardedPrune, refused: Sequence[GuardResult]) -> str:
     return f"{_HOW_TO_END}\n  {allows}" if Guard.CONTROLLER_IN_USE in guards else allows
 
 
-def with_digest(refusal: Problem, approved: str, deletions: str) -> Problem:
-    """Return the refusal of a prune with the digest that allows exactly its deletions.
+def with_digest(refusal: Problem, approved: str, deletions: str, *, allows: bool) -> Problem:
+    """Return the refusal of a prune with the digest of exactly its deletions.
 
-    ``approved`` is the digest of another approval; empty if there is none.
+    ``approved`` is the digest of another approval; empty if there is none. ``allows`` says that an
+    approval would be enough: some guards it does not lift.
     """
     reason = refusal.reason
     if approved:
         reason += f"; the approval is for {approved}, and this prune is {deletions}"
-    hint = f"To allow exactly these deletions: --approve {deletions}\n  {refusal.hint}"
+    hint = refusal.hint
+    if allows:
+        hint = f"To allow exactly these deletions: --approve {deletions}\n  {hint}"
     return replace(refusal, reason=reason, hint=hint)
 
 

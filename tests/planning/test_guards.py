@@ -103,6 +103,12 @@ def _result(plan: Plan, guard: Guard) -> GuardResult:
     return found
 
 
+def _hint(plan: Plan, options: str) -> str:
+    return (
+        f"To allow exactly these deletions: --approve {plan.deletions}\n  To allow this: {options}"
+    )
+
+
 HALF, MAX = Guard.MORE_THAN_HALF, Guard.MAX_PRUNE
 # The live objects of the set, how many of them stay, and the guards that refuse.
 SIZES: dict[tuple[int, int], set[Guard]] = {
@@ -135,7 +141,7 @@ def test_default_limit_depends_on_the_live_objects(sizes: tuple[int, int]) -> No
     assert _refusing(plan) == SIZES[sizes]
     assert (plan.refusal is None) is (not SIZES[sizes])
     if plan.refusal is not None:
-        assert plan.refusal.hint == f"To allow this: {LIMIT} {size - stay}"
+        assert plan.refusal.hint == _hint(plan, f"{LIMIT} {size - stay}")
         assert f"it would delete {size - stay} objects" in plan.refusal.message
         assert plan.no_prune == "prune refused"
         allowed = scene.plan(*members[:stay], max_prune=PruneLimit(size - stay, 0.0))
@@ -192,7 +198,7 @@ def test_unrelated_input_is_refused_though_most_stays() -> None:
     assert _refusing(plan) == {Guard.NOTHING_IN_COMMON}
     assert plan.refusal is not None
     assert plan.refusal.reason == "the input has no object in common with the inventory"
-    assert plan.refusal.hint == f"To allow this: {LIMIT} 2"
+    assert plan.refusal.hint == _hint(plan, f"{LIMIT} 2")
 
 
 def test_object_of_another_group_is_in_common() -> None:
@@ -422,6 +428,8 @@ def test_controller_stays_as_long_as_a_bundle_needs_it(mode: Mode) -> None:
     assert all(step.fate is not Fate.PRUNE or step.request for step in refused.removals)
     again = scene.plan(*wanted, mode=mode, approved=refused.deletions)
     assert _refusing(again) == {Guard.CONTROLLER_IN_USE}
+    assert again.refusal is not None
+    assert "--approve" not in again.refusal.hint
     other = frozenset({"configmap/c-1"})
     assert _refusing(scene.plan(*wanted, mode=mode, allow_cascade=other)) == {
         Guard.CONTROLLER_IN_USE

@@ -168,11 +168,11 @@ def test_deletion_of_a_set_lists_the_fate_of_each_object() -> None:
         "                                                     exists",
         "7 objects: 1 would be deleted, 1 would be removed from inventory, 1 cannot be",
         "deleted, 1 would be orphaned, 1 was adopted and stays, 1 is marked and stays, 1",
-        "is run by another tool and stays",
+        "is managed by another tool and stays",
         "To delete what was adopted: --prune-also adopted, or make it owned first:",
         "  applyprune inventory own web -n home configmap/a-00",
         "To delete what is marked: remove the annotation or label first.",
-        "To delete what another tool runs: --prune-also shared",
+        "To delete what another tool manages: --prune-also shared",
     ]
     (one,) = lines(Plan((), (replace(mixed[0]),)), Mode.DELETE)[2:]
     assert one == "1 object: 1 would be deleted"

@@ -100,14 +100,14 @@ def test_invalid_pointer_is_refused_with_its_place(text: str, why: str) -> None:
     assert why in str(caught.value)
 
 
-@pytest.mark.parametrize("rule", ["force", "skip"])
+@pytest.mark.parametrize("rule", ["fail", "revert", "force", "skip"])
 def test_conflict_annotation_is_read(rule: str) -> None:
-    """Two words; without either a conflict fails the object."""
+    """The words of the option, and one more; without any, the options decide."""
     assert _resolved({"applyprune.dev/conflicts": rule}).conflicts == rule
-    assert _resolved({}).conflicts is OnConflict.FAIL
+    assert _resolved({}).conflicts is OnConflict.UNSET
 
 
-@pytest.mark.parametrize("rule", ["", "fail", "Force", "true", "force,skip"])
+@pytest.mark.parametrize("rule", ["", "Fail", "Force", "true", "force,skip"])
 def test_unknown_annotation_value_is_refused_with_its_place(rule: str) -> None:
     """A typing error must not turn into a default."""
     with pytest.raises(InputError, match=r"set\.yaml:7: .*invalid applyprune\.dev/conflicts"):
