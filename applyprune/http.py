@@ -576,7 +576,7 @@ def causes(error: BaseException) -> tuple[BaseException, ...]:
 
 
 _CERTIFICATE = pattern(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-# TLS alerts with which a server refuses a client certificate, or wants one.
+# TLS alerts with which a server refuses a client certificate, or needs one.
 _CERTIFICATE_ALERTS = (
     "CERTIFICATE_REQUIRED",
     "ALERT_BAD_CERTIFICATE",
@@ -620,7 +620,7 @@ def _no_password() -> str:
 
 
 def refuses_certificate(error: ssl.SSLError) -> bool:
-    """Return whether a server refuses our certificate, or wants one."""
+    """Return whether a server refuses our certificate, or needs one."""
     return any(alert in (error.reason or "") for alert in _CERTIFICATE_ALERTS)
 
 

@@ -477,7 +477,7 @@ class OneReconcile:
         account_client: ServiceAccountClient,
         source: LoadedSource,
     ) -> None:
-        """Set back drift although a fault in the plan has kept the run from writing anything.
+        """Revert drift although a fault in the plan has kept the run from writing anything.
 
         A commit that the server would refuse must not end the care for what is applied already.
         """

@@ -63,7 +63,7 @@ class Conflicts(StrEnum):
     FAIL = "fail"
     """Report a conflict: the object is not applied."""
     REVERT = "revert"
-    """Set back drift: fields of the set that somebody has changed by an Update since its last
+    """Revert drift: fields of the set that somebody has changed by an Update since its last
     apply. Others are a conflict."""
     FORCE = "force"
     """Take all of them."""

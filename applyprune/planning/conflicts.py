@@ -118,7 +118,7 @@ _ASKED = {
 
 
 def own_options(desired: Desired, options: Options) -> Options:
-    """Return the options of one object: its manifest may say what becomes of its conflicts."""
+    """Return the options of one object: its manifest may say what happens to its conflicts."""
     asked = options.apply.conflicts
     asked = _ASKED.get(desired.conflicts, asked)  # guard: own-conflicts
     if options.diff.drift_only:

@@ -197,7 +197,7 @@ class FetchFailed(InputError):
 
 
 class AuthenticationFailed(InputError):
-    """The server refuses the credentials, wants some, or is not the server that they are for."""
+    """The server refuses the credentials, needs some, or is not the server that they are for."""
 
     kind = ProblemKind.AUTHENTICATION_FAILED
 
