@@ -28,7 +28,7 @@ REPORT = Report(
     {"cores": 2, "system": "Linux x86_64", "load": "0.1"},
     {"applyprune": "0.1.0", "kapp": "v0.66.0"},
     {
-        ("first-1000", Subject.UNCHECKED): Measured([Sample(2.4), Sample(2.2), Sample(9.0)]),
+        ("first-1000", Subject.OURS): Measured([Sample(2.4), Sample(2.2), Sample(9.0)]),
         ("first-1000", Subject.KUBECTL): Measured([Sample(4.0)]),
         ("first-1000", Subject.KAPP): Measured([Sample(0.01)], "exit code 1"),
         ("again-10", Subject.OURS): Measured([Sample(0.34)]),
@@ -47,7 +47,7 @@ def test_table_has_medians_machine_and_versions_and_names_what_failed() -> None:
     assert markdown(REPORT, SHORT).splitlines() == [
         head,
         "|---|---|---|---|",
-        "| 1,000 objects, first time, `--no-check` | 2.4 s | 4.0 s | failed |",
+        "| 1,000 objects, first time | 2.4 s | 4.0 s | failed |",
         "| 10 objects, nothing changed | 0.34 s |  |  |",
     ]
 
