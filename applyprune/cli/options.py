@@ -677,8 +677,8 @@ GUARDS = (
         default="",
         metavar="DIGEST",
         callback=digest_value,
-        help="Allow exactly the deletions with this digest, as `plan` and `diff` show it.  "
-        "[env: APPLYPRUNE_APPROVE]",
+        help="Allow exactly the deletions with this digest, and no others. A refused prune and "
+        "`plan -v` print it.  [env: APPLYPRUNE_APPROVE]",
     ),
 )
 """What disables the guards of a prune."""

@@ -285,6 +285,7 @@ class BundleSpec:
                 max_prune=spec.prune.max_prune,
                 apply_anyway=spec.approval is not Approval.ALWAYS,
                 approved=approved,
+                only_approved=False,
             ),
             wait=WaitOptions(
                 WaitMode.ALL if spec.wait else WaitMode.AUTO,

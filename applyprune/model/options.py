@@ -203,10 +203,13 @@ class PruneOptions:
     apply_anyway: bool = False
     """Apply the input although the prune is refused; otherwise nothing is written."""
     approved: str = ""
-    """The ``Plan.deletions`` of the only refused prune that may run nevertheless.
+    """The ``Plan.deletions`` of the only deletions that may run, also if a guard refuses them.
 
     Only a check finds recreations, which are part of that digest: see ``Options.check``.
     """
+    only_approved: bool = True
+    """Refuse other deletions than those of ``approved``, also if no guard does. A Bundle does not:
+    its annotation may be about an earlier plan."""
 
 
 class WaitMode(StrEnum):

@@ -698,6 +698,8 @@ class Guard(StrEnum):
     """No deletion cascades to objects that must stay."""
     CONTROLLER_IN_USE = "controller-in-use"
     """No Bundle needs the controller that would be deleted."""
+    APPROVED_DELETIONS = "approved-deletions"
+    """What would be deleted is what the given approval covers."""
     RESTORED_INVENTORY = "restored-inventory"
     """The inventory is neither a copy nor restored from a backup."""
 

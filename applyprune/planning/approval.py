@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 from applyprune._version import __version__
-from applyprune.errors import NotApproved, PlanOutdated, UsageError, as_problem
+from applyprune.errors import NotApproved, PlanOutdated, PruneRefused, UsageError, as_problem
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
@@ -24,6 +24,9 @@ from applyprune.model.plan import (
     ApplyStep,
     Cascaded,
     ConsequenceKind,
+    Guard,
+    GuardResult,
+    GuardVerdict,
     OnConflict,
     Plan,
     RemoveStep,
@@ -45,6 +48,27 @@ from applyprune.planning.guards import with_digest
 from applyprune.planning.managed_fields import entry_times, owns_all
 from applyprune.planning.plan import settled
 from applyprune.values import dataclass, field, pattern, replace
+
+
+def _without_others(plan: Plan, options: Options) -> Plan:
+    """Return a plan that no guard refuses, and whose deletions are not the approved ones."""
+    # What waits for an approval by a policy is left out later.
+    if options.approval is not Approval.AUTOMATIC or not options.prune.only_approved:
+        return plan
+    error = PruneRefused("the prune was refused", reason="what it would delete is not approved")
+    refusal = with_digest(as_problem(error), options.prune.approved, plan.deletions, allows=True)
+    result = GuardResult(Guard.APPROVED_DELETIONS, GuardVerdict.REFUSED, refusal.reason)
+    applies = tuple(map(_not_recreated, plan.applies))
+    return settled(
+        replace(
+            plan,
+            # Where the apply goes on without the prune, nothing is recreated either.
+            applies=applies if options.prune.apply_anyway else plan.applies,
+            guards=(*plan.guards, result),
+            refusal=refusal,
+        ),
+        options,
+    )
 
 
 def without_unapproved(plan: Plan, options: Options, *, takes_set: bool) -> Plan:
@@ -130,9 +154,11 @@ def with_approval(plan: Plan, options: Options, *, deletions: str = "") -> Plan:
     found = deletions or deletions_digest(plan.applies, plan.removals if prunes else ())
     plan = replace(plan, deletions=found)
     lifted, approved = plan.if_approved, options.prune.approved
+    exactly = found == approved  # guard: one-approval
+    if plan.refusal is None and found and approved and not exactly:
+        return _without_others(plan, options)  # guard: only-approved
     if plan.refusal is None or lifted is None or not found:
         return plan
-    exactly = found == approved  # guard: one-approval
     if not exactly:
         allows = lifted.refusal is None
         return replace(plan, refusal=with_digest(plan.refusal, approved, found, allows=allows))

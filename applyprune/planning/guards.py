@@ -459,10 +459,13 @@ def with_digest(refusal: Problem, approved: str, deletions: str, *, allows: bool
     """
     reason = refusal.reason
     if approved:
-        reason += f"; the approval is for {approved}, and this prune is {deletions}"
+        reason += (
+            f"; the approval is for {approved}, and the digest of these deletions is {deletions}"
+        )
     hint = refusal.hint
     if allows:
-        hint = f"To allow exactly these deletions: --approve {deletions}\n  {hint}"
+        exactly = f"To allow exactly these deletions: --approve {deletions}"
+        hint = f"{exactly}\n  {hint}" if hint else exactly
     return replace(refusal, reason=reason, hint=hint)
 
 

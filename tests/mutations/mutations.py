@@ -1309,6 +1309,13 @@ MUTATIONS = (
         f"{_APPROVAL}test_approval_covers_one_prune_only",
     ),
     Mutation(
+        "deletions beside the approved ones that no guard refuses",
+        ("only-approved",),
+        "return .*",
+        "return plan",
+        "tests/planning/approval/test_deletions.py::test_approval_binds_where_no_guard_refuses",
+    ),
+    Mutation(
         "the one set of deletions that an approval is of",
         ("deletions-approved",),
         "= .* == ",

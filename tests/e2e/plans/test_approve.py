@@ -31,12 +31,31 @@ def test_approved_digest_allows_exactly_these_deletions(desk: Desk, audit: Audit
     audit.restart()
     other = desk.call("apply", "--approve", digest, a0="1")
     assert other.code == 6
-    assert f"the approval is for {digest}, and this prune is sha256:" in other.err
+    assert (
+        f"the approval is for {digest}, and the digest of these deletions is sha256:" in other.err
+    )
     assert writes(audit) == []
     assert desk.there() == dict.fromkeys(NAMES, "1")
     done = desk.call("apply", "--approve", digest, a0="2", a1="1")
     assert done.code == 0, done.err
     assert desk.there() == {"a0": "2", "a1": "1"}
+
+
+def test_approval_binds_a_small_prune_too(desk: Desk, audit: AuditTrail) -> None:
+    """No guard refuses one deletion of four; but this one is not the approved one."""
+    kept = dict.fromkeys(NAMES, "1")
+    first, second, *_ = NAMES
+    digest = desk.call("plan", **{name: "1" for name in kept if name != first}).digests["deletions"]
+    fewer = {name: "1" for name in kept if name != second}
+    audit.restart()
+    refused = desk.call("apply", "--approve", digest, **fewer)
+    assert refused.code == 6
+    assert "what it would delete is not approved" in refused.err
+    assert writes(audit) == []
+    assert desk.there() == kept
+    # Nothing to delete needs no approval.
+    assert desk.call("apply", "--approve", digest, **{**kept, first: "2"}).code == 0
+    assert desk.call("apply", **fewer).code == 0
 
 
 def test_approval_covers_what_is_recreated(desk: Desk, api: Api, audit: AuditTrail) -> None:
@@ -64,10 +83,15 @@ def test_approval_covers_what_is_recreated(desk: Desk, api: Api, audit: AuditTra
     audit.restart()
     alone = changed("--approve", prunes)
     assert alone.code == 6
-    assert f"the approval is for {prunes}, and this prune is {digest}" in alone.err
+    assert (
+        f"the approval is for {prunes}, and the digest of these deletions is {digest}" in alone.err
+    )
     unchecked = changed("--no-check", "--approve", digest)
     assert unchecked.code == 6
-    assert f"the approval is for {digest}, and this prune is {prunes}" in unchecked.err
+    assert (
+        f"the approval is for {digest}, and the digest of these deletions is {prunes}"
+        in unchecked.err
+    )
     assert writes(audit) == []
     assert api.get(path)["metadata"]["uid"] == uid
     allowed = changed("--approve", digest, verb="plan")

@@ -9,9 +9,9 @@ import pytest
 
 from applyprune.model.fate import Fate
 from applyprune.model.options import Approval, Mode
-from applyprune.model.plan import GuardVerdict, Plan
+from applyprune.model.plan import Guard, GuardVerdict, Plan
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.approval import with_approval
+from applyprune.planning.approval import is_blocked, with_approval
 from applyprune.planning.digests import deletions_digest
 from applyprune.planning.guards import APPROVAL
 from applyprune.planning.plan import completed, make_plan
@@ -55,6 +55,8 @@ def judged(plan: Plan, approved: str = "", **options: Any) -> Plan:
 REFUSED = made("a")
 PRUNES = judged(REFUSED).deletions
 BOTH = judged(recreating(REFUSED)).deletions
+FEW = made("a", "b", "c")
+FEW_DIGEST = judged(FEW).deletions
 # The plan, whether the check finds a recreation, the approval, and whether that lets it prune.
 CASES: dict[str, tuple[bool, str, bool]] = {
     "no approval": (False, "", False),
@@ -88,17 +90,51 @@ def test_refusal_names_both_digests() -> None:
     assert second.startswith("  To allow this: --")
     other = judged(recreating(REFUSED), PRUNES)
     assert other.refusal is not None
-    assert f"the approval is for {PRUNES}, and this prune is {BOTH}" in other.refusal.reason
+    assert (
+        f"the approval is for {PRUNES}, and the digest of these deletions is {BOTH}"
+        in other.refusal.reason
+    )
 
 
 def test_plan_that_nothing_refuses_stays_as_it_is() -> None:
-    """It only gets the digest of its deletions, whatever is approved."""
+    """It only gets the digest of its deletions."""
     plan = made("a", "b", "c")
     assert plan.refusal is None
-    for approved in ("", OTHER):
+    for approved in ("", FEW_DIGEST):
         found = judged(plan, approved)
         assert found.deletions
         assert replace(found, deletions="") == plan
+
+
+def test_approval_binds_where_no_guard_refuses() -> None:
+    """Whoever has approved two deletions has not approved a third one, however few they are."""
+    assert (FEW.refusal, judged(FEW, FEW_DIGEST).refusal) == (None, None)
+    refused = judged(FEW, OTHER)
+    assert refused.refusal is not None
+    assert refused.refusal.kind is ProblemKind.PRUNE_REFUSED
+    assert (
+        f"the approval is for {OTHER}, and the digest of these deletions is {FEW_DIGEST}"
+        in refused.refusal.reason
+    )
+    assert refused.refusal.hint.endswith(f"--approve {FEW_DIGEST}")
+    assert refused.no_prune
+    assert refused.guards[-1].guard is Guard.APPROVED_DELETIONS
+    assert is_blocked(refused, options_of(approved=OTHER))
+    # Nothing to delete is nothing to approve, and a policy has its own approval.
+    nothing = made("a", "b", "c", "d")
+    assert judged(nothing, OTHER) == nothing
+    for free in ({"only_approved": False}, {"approval": Approval.PRUNE}):
+        assert judged(FEW, OTHER, **free).refusal is None
+
+
+def test_unapproved_recreation_is_no_way_around() -> None:
+    """With --apply-anyway the apply goes on; without it, the plan shows what it would do."""
+    plan = recreating(FEW)
+    shown = judged(plan, OTHER)
+    assert {step.fate for step in shown.applies} == {Fate.RECREATE}
+    left = judged(plan, OTHER, apply_anyway=True)
+    assert {step.fate for step in left.applies} == {Fate.LEAVE}
+    assert not is_blocked(left, options_of(approved=OTHER, apply_anyway=True))
 
 
 def test_rest_of_an_approved_plan_is_approved() -> None:

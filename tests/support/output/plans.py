@@ -31,6 +31,7 @@ from applyprune.model.plan import (
     wait_reason,
 )
 from applyprune.model.problem import Origin, Problem, ProblemKind
+from applyprune.planning.approval import with_approval
 from applyprune.planning.cascade import Cascade, Cascades
 from applyprune.planning.conflicts import conflicts_of, explain_conflict
 from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refusal_of
@@ -341,8 +342,14 @@ WRONG = _guarded(
 )
 """A prune that every guard refuses."""
 _RESTORED = restored_problem(inventory())
+_UNAPPROVED = with_approval(
+    Plan((), REMOVALS),
+    options_of(approved=f"sha256:{'e' * 64}"),
+    deletions=f"sha256:{'d' * 64}",
+)
 REFUSALS = (
     *check_guards(WRONG),
+    *_UNAPPROVED.guards,
     GuardResult(Guard.RESTORED_INVENTORY, GuardVerdict.REFUSED, _RESTORED.reason),
 )
 
@@ -351,7 +358,11 @@ def refused_by(*guards: Guard) -> Plan:
     """Return the plan that these guards refuse, with the problem of the whole prune."""
     results = tuple(result for result in REFUSALS if result.guard in guards)
     restored = Guard.RESTORED_INVENTORY in guards
-    problem = _RESTORED if restored else refusal_of(WRONG, results)
+    elsewhere = {
+        Guard.RESTORED_INVENTORY: _RESTORED,
+        Guard.APPROVED_DELETIONS: _UNAPPROVED.refusal,
+    }
+    problem = elsewhere.get(guards[0]) or refusal_of(WRONG, results)
     return replace(
         ALLOWED, guards=results, refusal=problem, no_prune="prune refused", restored=restored
     )
