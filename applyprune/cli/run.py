@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from applyprune.cli.complete import FILE_PATH
-from applyprune.cli.config import no_set_given
+from applyprune.cli.config import config_in_use, no_set_given
 from applyprune.cli.options import (
     APPLY_ANYWAY,
     ASK,
@@ -116,10 +117,12 @@ def apply(
 
         plan = read_plan(plan_path)
         paths = paths.or_of(plan)
-    if plan is not None and name is None:
-        name = plan.name
-        namespace = cluster_target.namespace or plan.namespace
-        cluster_target = replace(cluster_target, namespace=namespace)
+        # Only the command line itself says otherwise, and is refused then.
+        if not is_given("name"):
+            name = plan.name
+            _refuse_other_configuration(plan_path, name)
+        if not is_given("namespace"):
+            cluster_target = replace(cluster_target, namespace=plan.namespace)
     if name is None:
         raise no_set_given()
     confirmation = Confirmation(reporting, yes, paths.paths, Ask(ask))
@@ -133,6 +136,15 @@ def apply(
         run_set(cluster_target, name, read, options, confirmation, plan=plan),
         plan_is_shown=confirmation.can_ask,
     )
+
+
+def _refuse_other_configuration(plan: str, name: str) -> None:
+    used = config_in_use()
+    if used.name not in {"", name}:
+        raise UsageError(
+            f"{used.path} is for the set {used.name}, and the plan for the set {name}",
+            hint=f"Use applyprune apply {name} --plan {shlex.quote(plan)}",
+        )
 
 
 @command(

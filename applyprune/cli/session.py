@@ -108,6 +108,13 @@ class InputPaths:
         from applyprune.sources.kustomize import Overlay
 
         found = plan.input
+        for path in (*found.get("filename", ()), *found.get("kustomize", ())):
+            if not (os.path.lexists(path) or set(path) & set("*?")):
+                raise UsageError(
+                    f"{path} does not exist here, and the plan was made from it",
+                    hint="Run this in the folder in which the plan was made, or name the input "
+                    "with -f or -k.",
+                )
         overlays = [Overlay(folder) for folder in found.get("kustomize", ())]
         paths: tuple[str | Overlay, ...] = (*found.get("filename", ()), *overlays)
         return InputPaths(paths, self.ignore or found.get("ignore-paths", ()))

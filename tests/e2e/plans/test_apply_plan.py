@@ -66,6 +66,48 @@ def test_plan_file_names_its_set_and_its_input(desk: Desk, file: Path) -> None:
     assert desk.there() == NEXT
 
 
+def test_plan_file_decides_over_the_configuration(
+    desk: Desk, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A default of the folder is no wish; a file for another set is, and so is the command line."""
+    kubeconfig = desk.plane.kubeconfig
+    desk.line("apply", **NEXT)
+    monkeypatch.chdir(tmp_path)
+    configuration = tmp_path / "applyprune.yaml"
+    head = "apiVersion: applyprune.dev/v1alpha1\nkind: Config\n"
+    configuration.write_text(f"{head}name: other\nnamespace: default\n")
+    call = ("apply", "--plan", file)
+    other = applyprune(*call, kubeconfig=kubeconfig)
+    assert other.code == 2
+    assert "applyprune.yaml is for the set other, and the plan for the set web" in other.err
+    assert f"Use applyprune apply web --plan {file}" in other.err
+    configuration.write_text(f"{head}name: web\nnamespace: default\n")
+    asked = applyprune(*call, "-n", "default", kubeconfig=kubeconfig)
+    assert "this run is for the set web in namespace default" in asked.err
+    done = applyprune(*call, kubeconfig=kubeconfig)
+    assert done.code == 0, done.err
+    assert desk.there() == NEXT
+
+
+def test_plan_file_of_another_folder_says_where_it_was_made(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its paths are relative."""
+    monkeypatch.chdir(desk.folder)
+    desk.line("plan", **ALL)
+    arguments = ("web", "-n", desk.namespace, "-f", "set.json")
+    made = applyprune("plan", *arguments, "--out", "web.plan", kubeconfig=desk.plane.kubeconfig)
+    assert made.code == 0, made.err
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    plan = desk.folder / "web.plan"
+    lost = applyprune("apply", "--plan", plan, kubeconfig=desk.plane.kubeconfig)
+    assert lost.code == 2
+    assert "set.json does not exist here, and the plan was made from it" in lost.err
+    assert "Run this in the folder in which the plan was made" in lost.err
+
+
 def test_plan_of_standard_input_does_not_name_it(desk: Desk) -> None:
     """Who applies it must give the same input again."""
     path = desk.folder / "piped.plan"
