@@ -733,7 +733,7 @@ class Ask(StrEnum):
     ALWAYS = "always"
     """Those that change anything."""
     DELETIONS = "deletions"
-    """Those that delete, recreate or take something."""
+    """Those that delete, recreate, revert or take something."""
     NEVER = "never"
     """None, as in a pipeline."""
 
@@ -745,8 +745,8 @@ ASK = Option(
     type=choice(Ask),
     default=str(Ask.DELETIONS),
     show_default=True,
-    help="When to ask on a terminal: before any change, before deletions, recreations and "
-    "takeovers, or not at all, as in a pipeline.",
+    help="When to ask on a terminal: before any change, before deletions, recreations, "
+    "reverts and takeovers, or not at all, as in a pipeline.",
 )
 YES = Option("-y", "--yes", guard=True, is_flag=True, help="Do not ask for confirmation.")
 CHECK = Option(

@@ -88,7 +88,7 @@ def apply(
 
     Applies everything in the input, then deletes what an earlier run of the same set created and
     this input no longer contains. On a terminal, it shows the changes first, and asks if anything
-    would be deleted, recreated or taken from another tool.
+    would be deleted, recreated, reverted or taken from another tool.
 
     \b
     Examples:

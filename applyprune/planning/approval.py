@@ -211,14 +211,15 @@ def needed_consent(plan: Plan, mode: Mode) -> Consent:
 def _identity(step: ApplyStep | RemoveStep) -> Hashable:
     """Return what the user has seen of a step, and the UID that the name stands for."""
     uid = step.live.uid if step.live else ""
-    taken = step.taken_from if isinstance(step, ApplyStep) else ()
+    taken = (step.taken_from, step.reverts) if isinstance(step, ApplyStep) else ()
     return (step.fate, step.entry.ref, uid, step.reason, taken)
 
 
 def _needs_consent(step: ApplyStep) -> bool:
-    return step.fate is Fate.RECREATE or (
-        step.fate.is_applied and (bool(step.taken_from) or step.becomes_owned)  # guard: own-asks
-    )
+    if step.fate is Fate.RECREATE:
+        return True
+    undoes = bool(step.taken_from or step.reverts)  # guard: revert-asks
+    return step.fate.is_applied and (undoes or step.becomes_owned)  # guard: own-asks
 
 
 # A plan file, and the refusals that bind a run to it.

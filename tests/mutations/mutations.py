@@ -1102,6 +1102,14 @@ MUTATIONS = (
         f"{_OWN}test_object_of_another_tool_is_not_adopted_as_owned[another applier]",
     ),
     Mutation(
+        "the question before a revert",
+        ("revert-asks",),
+        " or step.reverts",
+        "",
+        "tests/planning/approval/test_consent.py::"
+        "test_consent_is_needed_for_what_cannot_be_undone[revert fields]",
+    ),
+    Mutation(
         "the question before an adoption as owned",
         ("own-asks",),
         " or step.becomes_owned",

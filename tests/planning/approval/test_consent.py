@@ -15,11 +15,12 @@ from tests.support.planning import body, desired, live, recorded
 ONE = desired(body())
 THERE = live(ONE.ref)
 ENTRY = recorded(ONE, THERE)
+DRIFT = (("/spec/replicas", "kubectl-edit"),)
 
 
-def applied(fate: Fate, *taken: str) -> Plan:
+def applied(fate: Fate, *taken: str, reverts: tuple[tuple[str, str], ...] = ()) -> Plan:
     """Return a plan that applies one object."""
-    return Plan((ApplyStep(ONE, fate, ENTRY, THERE, taken_from=taken),), ())
+    return Plan((ApplyStep(ONE, fate, ENTRY, THERE, taken_from=taken, reverts=reverts),), ())
 
 
 def removed(fate: Fate, reason: str = "", uid: str = "u1") -> Plan:
@@ -32,12 +33,13 @@ ASKED = {
     "recreate": applied(Fate.RECREATE),
     "adopt from somebody": applied(Fate.ADOPT, "kubectl"),
     "take fields": applied(Fate.CHANGE, "hpa"),
+    "revert fields": applied(Fate.CHANGE, reverts=DRIFT),
 }
 NOT_ASKED = {
     "create": applied(Fate.CREATE),
     "change": applied(Fate.CHANGE),
     "adopt from nobody": applied(Fate.ADOPT),
-    "left, as a check has shown": applied(Fate.LEAVE, "hpa"),
+    "left, as a check has shown": applied(Fate.LEAVE, "hpa", reverts=DRIFT),
     "refused": applied(Fate.REFUSE),
     "orphan": removed(Fate.ORPHAN),
     "remove the entry": removed(Fate.REMOVE_FROM_INVENTORY),
@@ -64,6 +66,9 @@ def test_consent_is_for_exactly_what_was_shown() -> None:
     agreed = needed_consent(removed(Fate.PRUNE), Mode.APPLY)
     assert needed_consent(removed(Fate.PRUNE), Mode.APPLY) == agreed
     assert not needed_consent(removed(Fate.PRUNE, uid="u2"), Mode.APPLY) <= agreed
+    reverted = needed_consent(applied(Fate.CHANGE, reverts=DRIFT), Mode.APPLY)
+    another = (*DRIFT, ("/spec/paused", "kubectl-edit"))
+    assert not needed_consent(applied(Fate.CHANGE, reverts=another), Mode.APPLY) <= reverted
     cascade = removed(Fate.PRUNE, reason="cascade-deletes 3 objects")
     assert not needed_consent(cascade, Mode.APPLY) <= agreed
 
