@@ -362,7 +362,7 @@ def _explain_conflict(
         scalers,
         datetime.now(UTC),
         reverts=_would_revert(step, live, context),
-        explain=f"applyprune explain {context.applyset.arguments} {desired.ref.short} -f ...",
+        explain=f"applyprune explain {context.applyset.arguments} {desired.ref.short} -f PATH",
     )
     return explained, conflicts
 

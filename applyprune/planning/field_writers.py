@@ -228,12 +228,12 @@ class Contest:
         )
         alone = "" if self.is_marked else f", or only for this object {CONFLICTS}: force"
         return {
-            Way.REVERT: f"To revert what was changed: {option}.",
+            Way.REVERT: f"To revert what was changed: {option}",
             Way.LEAVE: "To leave it to its owner, remove it from the manifest"
             + (yielding if self.fields else "."),
-            Way.SKIP: f"To skip this object while the conflict lasts: {CONFLICTS}: skip.",
-            Way.FORCE: f"To overwrite it: {option}{alone}.",
-            Way.TAKE_OVER: f"To take over all fields of {names}: {option}.",
-            Way.ADOPT: f"To take over fields of another set: {option}.",
-            Way.REPAIR: "If the set was restored from a backup: applyprune inventory repair.",
+            Way.SKIP: f"To skip this object while the conflict lasts: {CONFLICTS}: skip",
+            Way.FORCE: f"To overwrite it: {option}{alone}",
+            Way.TAKE_OVER: f"To take over all fields of {names}: {option}",
+            Way.ADOPT: f"To take over fields of another set: {option}",
+            Way.REPAIR: "If the set was restored from a backup: applyprune inventory repair",
         }[way]

@@ -272,7 +272,7 @@ def unproven_values(
             f"{_names(unknown)}",
             reason="somebody has changed a value, or the server has rewritten one",
             hint="To compare them with the manifests: "
-            f"applyprune diff {applyset.arguments} -f ... --values",
+            f"applyprune diff {applyset.arguments} -f PATH --values",
         )
     )
 

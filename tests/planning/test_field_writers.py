@@ -98,15 +98,15 @@ def test_first_way_fits_all_writers(name: str) -> None:
 
 
 WORDS: dict[Way, tuple[str, str]] = {
-    Way.REVERT: ("--conflicts revert.", "spec.drift.policy: Correct."),
+    Way.REVERT: ("--conflicts revert", "spec.drift.policy: Correct"),
     Way.FORCE: ("To overwrite it: --conflicts force,", "spec.conflicts: force, or only"),
     Way.TAKE_OVER: (
-        "To take over all fields of a b and argocd: --take-over 'a b' --take-over argocd.",
+        "To take over all fields of a b and argocd: --take-over 'a b' --take-over argocd",
         "spec.conflicts: force, or only",
     ),
-    Way.ADOPT: ("--adopt=all --conflicts force.", "spec.adopt: all and spec.conflicts: force."),
+    Way.ADOPT: ("--adopt=all --conflicts force", "spec.adopt: all and spec.conflicts: force"),
     Way.LEAVE: ("object:\n    applyprune.dev/ignore-fields: /data/key", "object: applyprune.dev/"),
-    Way.SKIP: ("applyprune.dev/conflicts: skip.", "applyprune.dev/conflicts: skip."),
+    Way.SKIP: ("applyprune.dev/conflicts: skip", "applyprune.dev/conflicts: skip"),
 }
 
 
@@ -116,7 +116,7 @@ def test_annotation_that_decides_is_what_must_change() -> None:
     for way in (Way.REVERT, Way.FORCE, Way.ADOPT):
         words = contest.words(way)
         mark = "force" if way is not Way.REVERT else "revert"
-        assert words.endswith(f"applyprune.dev/conflicts: {mark}.")
+        assert words.endswith(f"applyprune.dev/conflicts: {mark}")
         assert "--conflicts" not in words
 
 

@@ -41,7 +41,7 @@ def test_explain_names_the_conflict_that_an_apply_would_meet(
     told = stage.run(config_map("a", "mine"), check=True).problem("configmap/a")
     assert "--conflicts revert" in told
     assert "--conflicts force" not in told
-    assert f"Other ways: applyprune explain web -n {stage.namespace} configmap/a -f ..." in told
+    assert f"Other ways: applyprune explain web -n {stage.namespace} configmap/a -f PATH" in told
     for way in ("--conflicts revert", "ignore-fields: /data/key", ": skip", "--conflicts force"):
         assert conflict.count(way) == 1, way
     assert "Other ways" not in conflict

@@ -411,7 +411,7 @@ def test_annotation_decides_for_its_object(stage: Stage, api: Api, mark: str) ->
     assert found == expected
     assert story.exit_code == code
     if mark == "fail":
-        hint = f"To take over all fields of {ARGO}: --take-over {ARGO}."
+        hint = f"To take over all fields of {ARGO}: --take-over {ARGO}"
         assert hint in story.problem("configmap/taken")
         report = own.run(body, dry_run=DryRun.SERVER, diff=True, drift_only=True)
         (diff,) = (one for one in report.events if isinstance(one, ObjectDiff))

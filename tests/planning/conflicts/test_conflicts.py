@@ -238,7 +238,7 @@ def test_hint_names_the_options() -> None:
     others = "\n".join(worded.ways[1:])
     assert "applyprune.dev/conflicts: skip" in others
     assert "--conflicts force, or only for this object applyprune.dev/conflicts: force" in others
-    assert "--take-over b." in others
+    assert "--take-over b" in others
     assert "--adopt=all" not in others
     taken = conflict(cause(IMAGE, SHOP.manager))
     assert "--adopt=all" in explain_conflict(taken, DEPLOYMENT, None, (), NOW, reverts=False).hint
