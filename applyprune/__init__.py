@@ -226,5 +226,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Return the public names, imported or not."""
-    return sorted({*globals(), *__all__})
+    """Return the public names, imported or not, and nothing that only this module needs."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -38,15 +38,11 @@ ApplypruneError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
-from applyprune.model.problem import MOST_ERRORS, Problem, ProblemKind
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from applyprune.model.inventory import HolderObservation
-    from applyprune.model.problem import Field, Mark, Origin
+from applyprune.model.inventory import HolderObservation
+from applyprune.model.problem import MOST_ERRORS, Field, Mark, Origin, Problem, ProblemKind
 
 
 class ApplypruneError(Exception):

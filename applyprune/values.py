@@ -69,6 +69,7 @@ else:
                 order=order,
                 eq=eq,
                 dict=not slots,
+                repr_omit_defaults=True,
             )
             if fields_made:
                 for name, method in _methods(

@@ -9,10 +9,11 @@ from contextlib import closing
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from applyprune.api.sets import ApplySet, given_or_new
+from applyprune.api.sets import ApplySet, ClusterConnection, given_or_new
 from applyprune.engine.context import WorkerPool
+from applyprune.engine.ports import Cancellation, Cluster
 from applyprune.engine.waiting import Informer, Listed, Upserted, WatchChange, WatchScope
 from applyprune.errors import (
     ApplypruneError,
@@ -55,6 +56,7 @@ from applyprune.model.live import (
     CONFIG_MAPS,
     PODS,
     SECRETS,
+    LiveObject,
     items,
     mapping,
     text,
@@ -75,12 +77,7 @@ from applyprune.output.report import RunReport, report_of
 from applyprune.planning.marks import APPROVE, RECONCILE_NOW
 from applyprune.values import dataclass, field, replace
 
-if TYPE_CHECKING:
-    from applyprune.api.sets import ClusterConnection
-    from applyprune.engine.ports import Cancellation, Cluster
-    from applyprune.model.live import LiveObject
-
-    Body = Mapping[str, Any]
+Body = Mapping[str, Any]
 
 
 class Bundle:

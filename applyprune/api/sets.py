@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import UTC, datetime, timedelta
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeAlias
+from typing import Any, BinaryIO, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from applyprune.cluster.access import ClusterAccess, cluster_access
@@ -47,19 +47,15 @@ from applyprune.model.options import (
     WaitMode,
     WaitOptions,
 )
+from applyprune.model.plan import Plan
 from applyprune.model.problem import Manifest, Problem
-from applyprune.model.text import visible
+from applyprune.model.text import Selector, visible
 from applyprune.output.report import RunReport, report_of
 from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
-from applyprune.planning.approval import plan_file_of, refuse_validity
+from applyprune.planning.approval import PlanFile, plan_file_of, refuse_validity
 from applyprune.sources import Input, Overlay, read, read_objects
 from applyprune.sources.load import with_excerpt
 from applyprune.values import dataclass, field, replace
-
-if TYPE_CHECKING:
-    from applyprune.model.plan import Plan
-    from applyprune.model.text import Selector
-    from applyprune.planning.approval import PlanFile
 
 
 class ApplySet:
@@ -416,7 +412,7 @@ class ApplySet:
         return with_excerpt(events, given)
 
 
-Path: TypeAlias = "str | os.PathLike[str]"
+Path: TypeAlias = str | os.PathLike[str]
 
 
 def load(

@@ -9,25 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from applyprune.model.fate import Fate, Outcome
+from applyprune.model.fieldset import Drift
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import (
+    ApplyFingerprint,
+    InventoryEntry,
+    Mismatch,
+    Ownership,
+    RunRecord,
+)
+from applyprune.model.options import DryRun, Mode
+from applyprune.model.plan import Plan
+from applyprune.model.problem import Origin, Problem
 from applyprune.model.reports import ArtifactPushed, BundleStatus, LogLine, VersionReport
 from applyprune.values import dataclass, field
-
-if TYPE_CHECKING:
-    from applyprune.model.fate import Fate, Outcome
-    from applyprune.model.fieldset import Drift
-    from applyprune.model.identity import Ref
-    from applyprune.model.inventory import (
-        ApplyFingerprint,
-        InventoryEntry,
-        Mismatch,
-        Ownership,
-        RunRecord,
-    )
-    from applyprune.model.options import DryRun, Mode
-    from applyprune.model.plan import Plan
-    from applyprune.model.problem import Origin, Problem
 
 
 @dataclass(frozen=True, slots=True)

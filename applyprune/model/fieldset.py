@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
+from applyprune.model.identity import Ref
 from applyprune.values import dataclass, pattern
-
-if TYPE_CHECKING:
-    from applyprune.model.identity import Ref
 
 
 @dataclass(frozen=True, slots=True)

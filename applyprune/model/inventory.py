@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.live import LiveObject, Resource
 from applyprune.values import dataclass, field
-
-if TYPE_CHECKING:
-    from applyprune.model.live import LiveObject, Resource
 
 
 @dataclass(frozen=True, slots=True)

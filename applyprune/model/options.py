@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from math import inf
-from typing import TYPE_CHECKING
 
+from applyprune.model.fieldset import FieldWriter
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
+from applyprune.model.text import Selector
 from applyprune.values import dataclass
-
-if TYPE_CHECKING:
-    from applyprune.model.fieldset import FieldWriter
-    from applyprune.model.identity import Ref
-    from applyprune.model.text import Selector
 
 CONTROLLER_NAMESPACE = "applyprune-system"
 """The namespace of the controller, unless it was installed elsewhere."""

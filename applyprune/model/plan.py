@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, TypeAlias
 
 from applyprune.model.fate import Fate
+from applyprune.model.fieldset import Drift
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Wave
-from applyprune.model.live import Resource
+from applyprune.model.live import LiveObject, Resource
 from applyprune.model.options import Propagation
-from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.values import Packed, dataclass, field
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from applyprune.model.fieldset import Drift
-    from applyprune.model.live import LiveObject
-    from applyprune.model.problem import Origin
 
 _SHOWN = 3
 

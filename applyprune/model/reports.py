@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from applyprune.model.identity import Ref
 from applyprune.values import dataclass, field
-
-if TYPE_CHECKING:
-    from applyprune.model.identity import Ref
 
 
 @dataclass(frozen=True, slots=True)

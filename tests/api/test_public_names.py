@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import pydoc
 import subprocess
 import sys
+import typing
 
 import pytest
 
 import applyprune
+from applyprune import Adopt
 from tests.support.package import tree
 
 HEAVY = {
@@ -50,6 +54,31 @@ def test_public_name_is_that_of_its_class(name: str) -> None:
     if name != "Event":  # an alias
         assert (value.__name__, value.__module__) == (name, declared()[name])
     assert value.__doc__
+
+
+@pytest.mark.parametrize("name", sorted(declared()))
+def test_public_name_can_be_looked_up(name: str) -> None:
+    """By ``help()``, by ``inspect.signature()``, and by whatever reads the types of its fields."""
+    value = getattr(applyprune, name)
+    assert pydoc.render_doc(value)
+    if name == "Event":  # an alias
+        return
+    functions = [one for _, one in inspect.getmembers(value, inspect.isfunction)]
+    ours = [one for one in functions if one.__module__.startswith("applyprune.")]
+    public = [one for one in ours if not one.__name__.startswith("_")]
+    for one in (value, *public):
+        told = inspect.signature(one)
+        hints = typing.get_type_hints(one)
+        assert not inspect.isfunction(one) or {*told.parameters} - {"self"} <= {*hints}
+
+
+def test_completion_shows_public_names_only() -> None:
+    """And a value shows what differs from its defaults."""
+    assert {name for name in dir(applyprune) if not name.startswith("__")} == {
+        name for name in applyprune.__all__ if not name.startswith("__")
+    }
+    options = applyprune.Options(check=False, apply=applyprune.ApplyOptions(adopt=Adopt.ALL))
+    assert repr(options) == "Options(check=False, apply=ApplyOptions(adopt=<Adopt.ALL: 'all'>))"
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
