@@ -187,6 +187,10 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
             "applyprune.cli.run:explain",
             "Explain what `apply` would do with one object, and why.",
         ),
+        "check": ListedCommand(
+            "applyprune.cli.check:check",
+            "Check manifests without any cluster.",
+        ),
         "rbac": ListedCommand(
             "applyprune.cli.inspect:rbac",
             "Print the roles that an account needs to apply, prune and delete a set.",

@@ -24,7 +24,13 @@ from applyprune.model.inventory import (
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Origin, Problem
-from applyprune.model.reports import ArtifactPushed, BundleStatus, LogLine, VersionReport
+from applyprune.model.reports import (
+    ArtifactPushed,
+    BundleStatus,
+    InputChecked,
+    LogLine,
+    VersionReport,
+)
 from applyprune.values import dataclass, field
 
 
@@ -318,6 +324,7 @@ Event: TypeAlias = (
     | BundleStatus
     | LogLine
     | ArtifactPushed
+    | InputChecked
     | VersionReport
     | ErrorRaised
     | Finished

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from applyprune.model.identity import Ref
+from applyprune.model.text import and_more, counted
 from applyprune.values import dataclass, field
 
 
@@ -148,6 +149,22 @@ class VersionReport:
     platform: str
     server: str = ""
     """The version of the server; empty if it was not requested, or did not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputChecked:
+    """Manifests were checked without a cluster, and nothing in them would end a run."""
+
+    objects: int
+    """How many objects the input has."""
+    unknown: tuple[str, ...] = ()
+    """The kinds that only a cluster knows, each as ``GROUP/VERSION KIND``."""
+
+    @property
+    def text(self) -> str:
+        """Return a line about it."""
+        line = f"{counted(self.objects, 'object')} checked without a cluster"
+        return f"{line}; not known here: {and_more(self.unknown, 5)}" if self.unknown else line
 
 
 @dataclass(frozen=True, slots=True)

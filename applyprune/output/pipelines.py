@@ -28,7 +28,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import Mismatch
 from applyprune.model.options import DryRun
 from applyprune.model.problem import Origin, Problem
-from applyprune.model.reports import ArtifactPushed, VersionReport
+from applyprune.model.reports import ArtifactPushed, InputChecked, VersionReport
 from applyprune.model.text import counted, visible, visible_lines, without_commands
 from applyprune.output.json import to_json
 from applyprune.output.markdown import conclusion, page
@@ -127,6 +127,8 @@ class GitHubPrinter:
                 self._line(f"applyprune {client}{f', server {server}' if server else ''}")
             case ArtifactPushed(artifact=artifact):
                 self._line(artifact)
+            case InputChecked(text=text):
+                self._line(text)
             case Explanation(ref=ref, verdict=verdict, reasons=reasons):
                 self._line(f"{ref}: {verdict}")
                 for reason in reasons:

@@ -31,7 +31,13 @@ from applyprune.model.inventory import Mismatch
 from applyprune.model.options import DryRun
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Origin, Problem
-from applyprune.model.reports import ArtifactPushed, BundleStatus, LogLine, VersionReport
+from applyprune.model.reports import (
+    ArtifactPushed,
+    BundleStatus,
+    InputChecked,
+    LogLine,
+    VersionReport,
+)
 from applyprune.planning.plan import verdict
 from applyprune.values import dataclass, field
 
@@ -41,8 +47,9 @@ class RunReport:
     """The result of a run.
 
     ``objects`` has a report for each object, ``plan`` is the plan, ``bundles`` and ``logs`` are
-    what was listed of Bundles, ``artifact`` is what was pushed, and ``warnings`` is what the user
-    should know and fails nothing. ``finished`` is None until the run has ended.
+    what was listed of Bundles, ``artifact`` is what was pushed, ``input_checked`` is what was
+    checked without a cluster, and ``warnings`` is what the user should know and fails nothing.
+    ``finished`` is None until the run has ended.
     """
 
     started: Started | None = None
@@ -53,6 +60,7 @@ class RunReport:
     bundles: list[BundleStatus] = field(default_factory=list)
     logs: list[LogLine] = field(default_factory=list)
     artifact: ArtifactPushed | None = None
+    input_checked: InputChecked | None = None
     warnings: list[Problem] = field(default_factory=list)
     mismatches: list[Mismatch] = field(default_factory=list)
     versions: VersionReport | None = None
@@ -137,14 +145,21 @@ class RunReport:
                 self.sets[event.namespace, event.name] = event
             case RunListed() | BundleStatus() | LogLine():
                 self._listed(event)
-            case VersionReport():
-                self.versions = event
-            case ArtifactPushed():
-                self.artifact = event
+            case VersionReport() | ArtifactPushed() | InputChecked():
+                self._told(event)
             case Finished():
                 self.finished = event
             case _:
                 self._of_an_object(event)
+
+    def _told(self, event: VersionReport | ArtifactPushed | InputChecked) -> None:
+        match event:
+            case VersionReport():
+                self.versions = event
+            case ArtifactPushed():
+                self.artifact = event
+            case InputChecked():
+                self.input_checked = event
 
     def _listed(self, event: RunListed | BundleStatus | LogLine) -> None:
         match event:

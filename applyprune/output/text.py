@@ -36,7 +36,13 @@ from applyprune.model.inventory import Mismatch
 from applyprune.model.live import BUNDLES
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.reports import ArtifactPushed, BundleStatus, LogLine, VersionReport
+from applyprune.model.reports import (
+    ArtifactPushed,
+    BundleStatus,
+    InputChecked,
+    LogLine,
+    VersionReport,
+)
 from applyprune.model.text import and_more, visible
 from applyprune.output.inspection import (
     InspectionPrinter,
@@ -133,6 +139,7 @@ class TextPrinter:
             BundleStatus: self._bundles.append,
             LogLine: lambda event: self._target.out(log_text(event)),
             ArtifactPushed: lambda event: self._out(event.artifact),
+            InputChecked: lambda event: self._out(event.text),
             ErrorRaised: self._error,
             Finished: self._finished,
         }

@@ -360,6 +360,15 @@ def missing_references(
             yield _warning(message, found, hint)
 
 
+def mistaken_references(plan: Plan) -> Iterator[Problem]:
+    """Yield a warning for each object outside the set whose name is almost that of one inside."""
+    inside = [step.desired.ref for step in plan.applies]
+    for target, found in outside_references(plan).items():
+        if hint := _suggestion(target, inside):
+            message = f"{found[0].desired.ref.short} refers to {target}, which is not in the input"
+            yield _warning(message, found, hint)
+
+
 def _is_provided(target: Ref, desired: Sequence[Desired]) -> bool:
     """Return whether an object of the set may create the target, or make it unnecessary."""
     if target.group_kind == STORAGE_CLASS:

@@ -11,6 +11,8 @@ import pytest
 from applyprune.cluster.client import KubernetesClient
 from applyprune.errors import ApiError, Unreachable
 from applyprune.model.live import CONFIG_MAPS, DEPLOYMENTS, Resource
+from applyprune.planning.built_in_kinds import built_in_kinds
+from applyprune.planning.order import is_built_in
 from applyprune.planning.schemas import field_faults, kind_schema
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import crd
@@ -169,3 +171,17 @@ def test_refused_document_is_an_error(client: KubernetesClient, proxy: FaultProx
     proxy.rule = always(faults.answer(403))
     with pytest.raises(ApiError):
         client.schemas(CONFIG_MAPS)
+
+
+def _parts(resource: Resource) -> tuple[object, ...]:
+    names = resource.short_names
+    return resource.plural, resource.namespaced, resource.has_status, names
+
+
+def test_kinds_that_are_known_without_a_server_are_its_own(client: KubernetesClient) -> None:
+    """Each stable version, with its plural, scope, status and short names; and what it prefers."""
+    server, known = client.resource_map(), built_in_kinds()
+    served = {gvk: _parts(one) for gvk, one in server.served.items() if is_built_in(gvk.group)}
+    assert {gvk: _parts(one) for gvk, one in known.served.items()} == served
+    preferred = {kind: one.gvk for kind, one in server.preferred.items() if is_built_in(kind.group)}
+    assert {kind: one.gvk for kind, one in known.preferred.items()} == preferred

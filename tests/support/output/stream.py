@@ -58,7 +58,7 @@ from applyprune.model.plan import (
     RemoveStep,
 )
 from applyprune.model.problem import ContestedField, ManagerConflict, Origin, Problem, ProblemKind
-from applyprune.model.reports import ArtifactPushed, VersionReport
+from applyprune.model.reports import ArtifactPushed, InputChecked, VersionReport
 from tests.support.output.bundles import BUNDLE, LINE
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live
 
@@ -248,6 +248,7 @@ EVENTS: tuple[Event, ...] = (
     ),
     BUNDLE,
     LINE,
+    InputChecked(3, ("cert-manager.io/v1 Certificate",)),
     ArtifactPushed(
         f"oci://registry.example.com/shop/web:1.4.0@sha256:{'ab' * 32}", f"sha256:{'ab' * 32}", 3
     ),

@@ -1,0 +1,164 @@
+"""What is wrong with an input, as far as that can be known without any cluster.
+
+The rules are those of a run. The built-in kinds, and the CRDs of the input, stand for what a server
+serves. Of a kind that only a cluster knows, the annotations and the name are checked.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from applyprune.errors import InputError
+from applyprune.model.fate import Fate
+from applyprune.model.identity import GVK, Ref
+from applyprune.model.inventory import InventoryEntry
+from applyprune.model.kinds import CONFIG_MAP, SECRET
+from applyprune.model.live import Resource, mapping
+from applyprune.model.options import Options
+from applyprune.model.plan import ApplyStep, Desired, Plan
+from applyprune.model.problem import Manifest, Problem
+from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.built_in_kinds import built_in_kinds
+from applyprune.planning.desired import LateObject, resolve
+from applyprune.planning.order import is_built_in, missing_keys, mistaken_references
+from applyprune.planning.server_errors import advice_on
+from applyprune.values import dataclass, pattern, replace
+
+_PRE_RELEASE = pattern(r"v\d+(?:alpha|beta)\d+")
+_STABLE_ONLY = frozenset(
+    {
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "apps",
+        "autoscaling",
+        "batch",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "extensions",
+        "policy",
+        "rbac.authorization.k8s.io",
+    }
+)
+"""The groups of which Kubernetes 1.27 and newer serve stable versions only, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputCheck:
+    """What was found in an input."""
+
+    errors: tuple[InputError, ...]
+    """What would end every run, before it writes anything."""
+    warnings: tuple[Problem, ...]
+    unknown: tuple[GVK, ...]
+    """The kinds that only a cluster knows, in the order of the input."""
+
+
+def check_input(
+    manifests: Sequence[Manifest], applyset: ApplySetIdentity, options: Options
+) -> InputCheck:
+    """Check an input; objects without a namespace are in that of the set."""
+    guessed = {one.gvk: _guessed(one) for one in manifests if _is_pre_release(one.gvk)}
+    catalogue = built_in_kinds()
+    catalogue = replace(catalogue, served={**guessed, **catalogue.served})
+    resolved = resolve(
+        manifests,
+        catalogue,
+        applyset,
+        namespace=applyset.namespace,
+        # A controller may install every kind that is not built in.
+        options=replace(options, wait=replace(options.wait, kinds=1.0)),
+        allows_late=True,
+    )
+    steps = tuple(ApplyStep(one, Fate.CREATE, _entry(one)) for one in resolved.desired)
+    plan = Plan(steps, ())
+    return InputCheck(
+        (*resolved.errors, *_duplicates(resolved.late), *_wrong_values(resolved.desired)),
+        (
+            *resolved.warnings,
+            *missing_keys(plan, applyset.manager),
+            *mistaken_references(plan),
+        ),
+        tuple(dict.fromkeys([*guessed, *(one.gvk for one in resolved.late)])),
+    )
+
+
+def _is_pre_release(gvk: GVK) -> bool:
+    """Return whether a version of a built-in API comes and goes with the cluster's version."""
+    comes_and_goes = is_built_in(gvk.group) and gvk.group not in _STABLE_ONLY
+    return comes_and_goes and _PRE_RELEASE.fullmatch(gvk.version) is not None
+
+
+def _guessed(manifest: Manifest) -> Resource:
+    """Return the resource of a kind by its stable version, else by what the manifest says."""
+    gvk = manifest.gvk
+    known = built_in_kinds().find_kind(gvk.group_kind)
+    if known is not None:
+        return replace(known, version=gvk.version)
+    plural = f"{gvk.kind.lower()}s"
+    return Resource(gvk.group, gvk.version, gvk.kind, plural, namespaced=bool(manifest.namespace))
+
+
+def _entry(desired: Desired) -> InventoryEntry:
+    resource = desired.resource
+    return InventoryEntry(desired.ref, resource.plural, resource.version, None)
+
+
+def _duplicates(late: Iterable[LateObject]) -> Iterator[InputError]:
+    """Yield an error for each object of an unknown kind that the input has already."""
+    seen: dict[Ref, LateObject] = {}
+    for one in late:
+        first = seen.setdefault(one.ref, one)
+        if first is not one:
+            yield InputError(
+                f"{one.ref} is in the set twice",
+                location=one.origin,
+                reason=f"it is also in {first.origin}",
+                hint="Remove the duplicate.",
+                field=("metadata", "name"),
+            )
+
+
+# The values of ConfigMaps and Secrets: the server would refuse them without naming the key.
+
+
+_TEXT, _BASE64 = "expected string", "illegal base64 data"
+_ENCODED = {(SECRET, "data"), (CONFIG_MAP, "binaryData")}
+
+
+def _wrong_values(desired: Iterable[Desired]) -> Iterator[InputError]:
+    for one in desired:
+        kind = one.ref.group_kind
+        for part in ("data", "binaryData") if kind in {CONFIG_MAP, SECRET} else ():
+            for key, value in mapping(one.body.get(part)).items():
+                if fault := _fault(value, is_encoded=(kind, part) in _ENCODED):
+                    yield InputError(
+                        f"{one.ref}: {part}.{key}: {fault}",
+                        location=one.origin,
+                        hint=advice_on(fault),
+                        field=(part, key),
+                    )
+
+
+def _fault(value: object, *, is_encoded: bool) -> str:
+    """Return what is wrong with a value, which is not shown; empty if nothing is."""
+    if not isinstance(value, str):
+        return f"{_TEXT}, got {_TYPES.get(type(value), 'another type')}"
+    if is_encoded:
+        try:
+            # As Go's encoding/json: line ends are skipped, and nothing else is.
+            base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
+        except (binascii.Error, ValueError):
+            return _BASE64
+    return ""
+
+
+_TYPES: Mapping[type, str] = {
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    dict: "map",
+    list: "list",
+    type(None): "null",
+}

@@ -1,0 +1,164 @@
+"""What is known to be wrong with an input without any cluster, and what is not."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from applyprune.model.options import HelmHooks, Options
+from applyprune.planning.applyset import applyset_identity
+from applyprune.planning.input_check import InputCheck, check_input
+from tests.support.objects import CRON_JOB, DEPLOYMENT, SERVICE, config_map, manifest
+from tests.support.options import options_of
+
+SET = applyset_identity("web", "home")
+HIDDEN = "hunter2"
+
+
+def checked(*bodies: dict[str, Any], options: Options | None = None) -> InputCheck:
+    """Check an input."""
+    manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
+    return check_input(manifests, SET, options or Options())
+
+
+def body(api_version: str, kind: str, name: str = "a", **more: Any) -> dict[str, Any]:
+    """Return an object of any kind."""
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **more}
+
+
+def secret(**parts: Any) -> dict[str, Any]:
+    """Return a Secret."""
+    return body("v1", "Secret", **parts)
+
+
+def noted(**annotations: str) -> dict[str, Any]:
+    """Return a ConfigMap with annotations; ``a_b__c_d`` is ``a.b/c-d``."""
+    keys = {key: key.split("__") for key in annotations}
+    found = {
+        f"{keys[key][0].replace('_', '.')}/{keys[key][1].replace('_', '-')}": text
+        for key, text in annotations.items()
+    }
+    return config_map("a", annotations=found)
+
+
+CERTIFICATE = body("cert-manager.io/v1", "Certificate")
+WRONG: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "a kind that is mistyped": ([body("apps/v1", "Deploymnt")], "Did you mean apps/v1 Deployment?"),
+    "a version that is none": ([body("apps/v2", "Deployment")], "apps/v1"),
+    "a group that is gone": ([body("extensions/v1beta1", "Ingress")], "networking.k8s.io/v1"),
+    "a version that is gone": ([body("batch/v1beta1", "CronJob")], "batch/v1"),
+    "a duplicate": ([config_map("a", "1"), config_map("a", "2")], "in the set twice"),
+    "a duplicate in the default namespace": (
+        [config_map("a", "1"), config_map("a", "2", namespace="home")],
+        "in the set twice",
+    ),
+    "a duplicate of a kind that nobody knows": ([CERTIFICATE, CERTIFICATE], "in the set twice"),
+    "an annotation of ours": ([noted(applyprune_dev__wvae="1")], "unknown annotation"),
+    "the same on an unknown kind": (
+        [{**CERTIFICATE, "metadata": {"name": "a", "annotations": {"applyprune.dev/x": "y"}}}],
+        "unknown annotation",
+    ),
+    "a wave": ([noted(applyprune_dev__wave="first")], "is not a whole number"),
+    "a dependency": (
+        [noted(config_kubernetes_io__depends_on="/namespaces/home/ConfigMap/b")],
+        "depends on an object outside the set",
+    ),
+    "a hook": ([noted(helm_sh__hook="pre-install")], "hook of a chart"),
+    "the inventory": ([config_map("applyprune-web")], "is the inventory of this set"),
+    "a value of a Secret that is no base64": ([secret(data={"pw": HIDDEN})], "illegal base64"),
+    "a value of a Secret that is a number": ([secret(data={"pw": 5})], "got integer"),
+    "a value of a ConfigMap that is a list": (
+        [body("v1", "ConfigMap", data={"a": ["b"]})],
+        "expected string, got list",
+    ),
+    "binary data that is no base64": (
+        [body("v1", "ConfigMap", binaryData={"a": "ü"})],
+        "illegal base64",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_input_that_would_end_every_run_has_an_error(name: str) -> None:
+    """With file and line, and no value of a Secret."""
+    bodies, expected = WRONG[name]
+    found = checked(*bodies)
+    told = [str(error) for error in found.errors]
+    assert [text for text in told if expected in text]
+    assert all(text.startswith(f"set.yaml:{len(bodies)}:") for text in told)
+    assert HIDDEN not in str(told)
+
+
+FINE: dict[str, list[dict[str, Any]]] = {
+    "built-in kinds": [DEPLOYMENT, SERVICE, CRON_JOB, body("v1", "Namespace")],
+    "one name in two namespaces": [config_map("a"), config_map("a", namespace="other")],
+    "a kind of another scope": [body("v1", "Namespace"), config_map("a")],
+    "base64 with line ends": [
+        secret(data={"a": base64.encodebytes(b"x" * 100).decode(), "b": ""}, stringData={"c": "d"})
+    ],
+    "equal duplicates": [config_map("a"), config_map("a")],
+    "a dependency on what nobody knows": [
+        noted(config_kubernetes_io__depends_on="cert-manager.io/namespaces/home/Certificate/a"),
+        CERTIFICATE,
+    ],
+}
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_valid_input_has_no_error(name: str) -> None:
+    assert checked(*FINE[name]).errors == ()
+
+
+def test_unknown_kinds_are_named_once_each() -> None:
+    """Custom resources, and versions of built-in kinds that come and go; not what a CRD brings."""
+    crd = body(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        "shops.example.com",
+        spec={
+            "group": "example.com",
+            "names": {"kind": "Shop", "plural": "shops"},
+            "scope": "Namespaced",
+            "versions": [{"name": "v1", "served": True, "storage": True}],
+        },
+    )
+    beta = body("networking.k8s.io/v1beta1", "ServiceCIDR")
+    new = body("resource.k8s.io/v1alpha3", "DeviceTaintRule")
+    other = {**CERTIFICATE, "metadata": {"name": "b"}}
+    found = checked(crd, body("example.com/v1", "Shop"), CERTIFICATE, other, beta, new)
+    assert found.errors == ()
+    assert [f"{gvk.api_version} {gvk.kind}" for gvk in found.unknown] == [
+        "networking.k8s.io/v1beta1 ServiceCIDR",
+        "resource.k8s.io/v1alpha3 DeviceTaintRule",
+        "cert-manager.io/v1 Certificate",
+    ]
+
+
+def test_reference_that_is_almost_right_is_a_warning() -> None:
+    """What is nowhere near may be in the cluster; a key of the set's own ConfigMap is not."""
+
+    def reading(name: str, key: str = "key") -> dict[str, Any]:
+        reference = {"configMapKeyRef": {"name": name, "key": key}}
+        container = {"name": "a", "image": "b", "env": [{"name": "A", "valueFrom": reference}]}
+        return body("v1", "Pod", spec={"containers": [container]})
+
+    settings = config_map("settings")
+    (near,) = checked(settings, reading("setings")).warnings
+    assert near.message == (
+        "pod/a refers to configmap/setings in namespace home, which is not in the input"
+    )
+    assert near.hint == "Did you mean settings?"
+    (key,) = checked(settings, reading("settings", "kee")).warnings
+    assert "reads the key 'kee'" in key.message
+    assert checked(settings, reading("elsewhere")).warnings == ()
+
+
+def test_options_of_the_placement_count() -> None:
+    """Two namespaces become one, and hooks are left out."""
+    twice = (config_map("a", "1"), config_map("a", "2", namespace="other"))
+    assert checked(*twice).errors == ()
+    assert checked(*twice, options=options_of(namespace_override="home")).errors
+    hook = noted(helm_sh__hook="pre-install")
+    assert checked(hook, options=options_of(helm_hooks=HelmHooks.SKIP)).errors == ()
