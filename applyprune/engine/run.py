@@ -462,6 +462,7 @@ class _Run:
             return
         # guard: unready-holds
         steps = tuple(unless_unready(step, applier.not_ready) for step in steps)
+        before: dict[Ref, InventoryEntry] = {}
         if lock.taken:
             for step in steps:
                 if step.live is None:
@@ -469,6 +470,8 @@ class _Run:
                 # From now on the inventory names the UID of each object to delete or orphan.
                 entry = replace(step.entry, uid=step.entry.uid or step.live.uid)
                 if step.fate is Fate.PRUNE:
+                    if not step.is_going:
+                        before[entry.ref] = entries.get(entry.ref, step.entry)
                     entries[entry.ref] = replace(entry, deleting=True)
                 elif step.fate is Fate.ORPHAN:
                     # If this run is interrupted, the next one still orphans it.
@@ -485,6 +488,8 @@ class _Run:
         )
         try:
             yield from summary.counted(pruner.run(steps))
+            # What was kept after all is as before: no DELETE of it can be on its way.
+            entries.update({ref: before[ref] for ref in before.keys() - pruner.asked})
         finally:
             self.leaves_inventory = pruner.is_own_namespace_going
             for ref in pruner.gone:  # guard: delete-confirmed
