@@ -41,6 +41,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from applyprune.model.problem import MOST_ERRORS, Problem, ProblemKind
+from applyprune.model.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -358,16 +359,19 @@ class Interrupted(ApplypruneError):
 
     kind = ProblemKind.INTERRUPTED
 
-    def __init__(self, signal_number: int, *, is_unchanged: bool = False) -> None:
+    def __init__(self, signal_number: int, *, is_unchanged: bool = False, left: int = 0) -> None:
         """Set the exit code to 128 plus the signal's number.
 
-        ``is_unchanged`` says that the run has not written anything.
+        ``is_unchanged`` says that the run has not written anything, and ``left`` how many objects
+        it would still have changed.
         """
+        reason = counted(left, "object", "is", "are") + " left" if left else ""
         super().__init__(
             "interrupted",
-            reason="nothing was changed" if is_unchanged else "",
+            reason="nothing was changed" if is_unchanged else reason,
             hint="" if is_unchanged else "Run the same command again to continue.",
         )
+        self.signal_number = signal_number
         self.exit_code = 128 + signal_number
 
 

@@ -32,6 +32,7 @@ from applyprune.engine.waiting import ReadinessRules
 from applyprune.errors import (
     ApplypruneError,
     Forbidden,
+    Interrupted,
     InventoryLocked,
     NotFound,
     NotReady,
@@ -220,9 +221,16 @@ class _Run:
             self._update_entries(entries, applier)
             yield from self._write_end(entries, error.exit_code)
             yield from self._server_warnings()
-            raise
+            raise self._with_rest(error) from error.__cause__
         yield from self._write_end(entries, summary.recorded_exit_code)
         yield summary.finished()
+
+    def _with_rest(self, error: ApplypruneError) -> ApplypruneError:
+        """Return the error that ends the run; an interruption says how much is left."""
+        if not isinstance(error, Interrupted):
+            return error
+        left = self.context.summary.left(_to_change(self.plan))
+        return Interrupted(error.signal_number, left=left)
 
     def _server_warnings(self) -> Iterator[Event]:
         return self.context.server_warnings.events(self.plan)
@@ -523,6 +531,14 @@ class _Run:
             yield lock.release(entries, exit_code=exit_code, changes=changes)
 
 
+def _to_change(plan: Plan) -> Iterator[Ref]:
+    """Yield the objects that a plan changes."""
+    yield from (step.desired.ref for step in plan.applies if step.request is not None)
+    for step in () if plan.no_prune else plan.removals:
+        if step.fate in {Fate.PRUNE, Fate.ORPHAN}:
+            yield step.entry.ref
+
+
 # Run a set in two parts if some kinds are served only after the first part is applied.
 #
 # An operator may install its CRDs when it runs. The first part applies what need not wait, and
@@ -721,5 +737,7 @@ def _is_own_namespace(
 def already_applied(inventory: Inventory) -> Problem:
     """Return the warning that the plan of a file is applied already."""
     last = inventory.last
-    by = f" by {last.who} at {last.at}" if last is not None else ""
-    return Problem(ProblemKind.ALREADY_APPLIED, f"the plan is already done{by}: nothing to do")
+    told = "this plan was already applied"
+    if last is not None:
+        told = f"{last.who} already applied this plan at {last.at}"
+    return Problem(ProblemKind.ALREADY_APPLIED, f"{told}: nothing to do")
