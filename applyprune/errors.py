@@ -43,6 +43,7 @@ from typing import ClassVar
 
 from applyprune.model.inventory import HolderObservation
 from applyprune.model.problem import MOST_ERRORS, Field, Mark, Origin, Problem, ProblemKind
+from applyprune.model.text import counted
 
 
 class ApplypruneError(Exception):
@@ -354,16 +355,19 @@ class Interrupted(ApplypruneError):
 
     kind = ProblemKind.INTERRUPTED
 
-    def __init__(self, signal_number: int, *, is_unchanged: bool = False) -> None:
+    def __init__(self, signal_number: int, *, is_unchanged: bool = False, left: int = 0) -> None:
         """Set the exit code to 128 plus the signal's number.
 
-        ``is_unchanged`` says that the run has not written anything.
+        ``is_unchanged`` says that the run has not written anything, and ``left`` how many objects
+        it would still have changed.
         """
+        reason = counted(left, "object", "is", "are") + " left" if left else ""
         super().__init__(
             "interrupted",
-            reason="nothing was changed" if is_unchanged else "",
+            reason="nothing was changed" if is_unchanged else reason,
             hint="" if is_unchanged else "Run the same command again to continue.",
         )
+        self.signal_number = signal_number
         self.exit_code = 128 + signal_number
 
 

@@ -171,6 +171,10 @@ class RunSummary:
         """Return how many seconds the run has taken."""
         return self.clock.now() - self._began
 
+    def left(self, refs: Iterable[Ref]) -> int:
+        """Return how many of these objects have no result yet."""
+        return len(set(refs) - self._done)
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Do not count the time of the block: the consumer may ask somebody before it goes on."""

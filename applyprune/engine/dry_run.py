@@ -529,8 +529,8 @@ class ServerDryRun:
                 how = f"{NOT_THERE_YET} (the namespace {namespace}, tried instead, would reject it)"
             else:
                 how = (
-                    f"its namespace does not exist yet: checked in {namespace}, without the quotas "
-                    "and policies of its own namespace"
+                    f"only checked in {namespace}, because the namespace {desired.ref.namespace} "
+                    "does not exist yet; its quotas and policies were not checked"
                 )
             break
         self._compare(step, step.fate, None, body, how)

@@ -57,6 +57,7 @@ from applyprune.planning.recovery import (
     OwnStep,
     find_mismatches,
     move_step,
+    moved_problem,
     own_step,
     owned_entry,
     owned_text,
@@ -468,6 +469,7 @@ class _Move:
         steps = self._steps(source_inventory)
         if context.options.dry_run is not DryRun.OFF:
             yield from summary.counted(self._done(step, step.problem) for step in steps)
+            yield from self._warnings(steps)
             yield summary.finished()
             return
         destination_entries = dict(destination_inventory.entries)
@@ -495,8 +497,14 @@ class _Move:
             raise
         exit_code = context.cancellation.exit_code or summary.exit_code
         yield from self._end(destination_entries, source_inventory, moved, exit_code)
+        yield from self._warnings([step for step in steps if step.entry.ref in moved])
         context.cancellation.check()
         yield summary.finished()
+
+    def _warnings(self, steps: Sequence[MoveStep]) -> Iterator[Event]:
+        """Warn of the next apply of the destination: nobody knows whether its input has these."""
+        if (problem := moved_problem(steps, self.context.applyset, self.destination)) is not None:
+            yield WarningRaised(problem)
 
     def _end(
         self,

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from applyprune.model.problem import Problem
 
 
+AGAIN_WHEN_UNUSED = "run the same command again when no Pod uses it"
 _SHOWN = 3
 _TRIES = 8
 _DISCOVERY_LAG = 15.0
@@ -96,6 +97,8 @@ class Pruner:
     """All entries of the inventory."""
     is_own_namespace_going: bool = False
     """Whether the Namespace of the inventory is being deleted, or is gone."""
+    asked: set[Ref] = field(default_factory=set)
+    """The objects for which a DELETE was sent, or may have been."""
     kept_back: dict[Ref, RemoveStep] = field(default_factory=dict)
     """The objects that were to be deleted, and stay: somebody has changed them since the plan."""
 
@@ -131,7 +134,7 @@ class Pruner:
                     failures[ref] = kept.problem
                     yield ObjectDone(ref, Outcome.FAILED, problem=kept.problem)
                 else:
-                    yield ObjectDone(ref, Outcome.NOT_PRUNED, reason=kept.reason)
+                    yield _left(kept)
             for ref, found in blocked.items():
                 if found.is_failure:
                     failures[ref] = found.problem(ref)
@@ -197,7 +200,7 @@ class Pruner:
             and not step.pods_unread
         ]
         refs = [step.entry.ref for step in asked]
-        use = read_pod_use(refs, context.cluster, context.workers)
+        use = read_pod_use(refs, context.cluster, context.workers, self.snapshot.pod_use)
         desired = [step.desired for step in self.applies]
         judged = unless_used(asked, use, desired, context.options, self.planned_uids)
         found: dict[Ref, RemoveStep] = {}
@@ -213,7 +216,8 @@ class Pruner:
             elif step.in_use or step.rollouts:  # guard: used-when-deleted
                 names = and_more([root.short for root in step.rollouts], _SHOWN)
                 reason = step.reason if step.in_use else f"old Pods of {names} still use it"
-                found[ref] = replace(step, fate=Fate.LEAVE, reason=reason, request=None)
+                kept = replace(step, fate=Fate.LEAVE, reason=reason, request=None)
+                found[ref] = replace(kept, in_use=True)
         return found
 
     def _staying(self, steps: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
@@ -283,7 +287,7 @@ class Pruner:
         if step.fate is Fate.REFUSE:
             return ObjectDone(entry.ref, Outcome.FAILED, problem=step.problem)
         if step.fate is Fate.LEAVE:
-            return ObjectDone(entry.ref, Outcome.NOT_PRUNED, reason=step.reason)
+            return _left(step)
         if live is not None and live.uid in self.applied:
             return self._done(
                 entry.ref,
@@ -311,6 +315,7 @@ class Pruner:
         ref = step.entry.ref
         if isinstance(step.request, DeleteRequest):
             self.context.lock.ensure(DELETE_TIMEOUT)
+            self.asked.add(ref)  # guard: asked-to-delete
             try:
                 gone = self.context.cluster.delete(step.request, timeout=DELETE_TIMEOUT)
             except NotFound as error:
@@ -472,6 +477,12 @@ class Pruner:
     def _done(self, ref: Ref, outcome: Outcome, reason: str = "") -> ObjectDone:
         self.gone.add(ref)
         return ObjectDone(ref, outcome, reason=reason)
+
+
+def _left(step: RemoveStep) -> ObjectDone:
+    """Return the outcome of an object that stays in the set; if Pods use it, with what to do."""
+    reason = f"{step.reason}; {AGAIN_WHEN_UNUSED}" if step.in_use else step.reason
+    return ObjectDone(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)
 
 
 def _deletion_order(step: RemoveStep) -> tuple[Wave, bool]:

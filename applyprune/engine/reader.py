@@ -71,7 +71,7 @@ from applyprune.planning.ownership import (
     needs_values,
     other_set_in,
 )
-from applyprune.planning.prune_waits import PodUse, PodUser, pod_users
+from applyprune.planning.prune_waits import NO_PODS, PodUse, controllers_of, pod_users
 from applyprune.planning.recovery import (
     CascadeContents,
     ClusterSnapshot,
@@ -934,11 +934,16 @@ class ContentCounter:
         )
 
 
-def read_pod_use(refs: Collection[Ref], cluster: Cluster, workers: WorkerPool) -> PodUse:
-    """Return the live Pods around some objects, with the ReplicaSets that show who made them."""
+def read_pod_use(
+    refs: Collection[Ref], cluster: Cluster, workers: WorkerPool, earlier: PodUse = NO_PODS
+) -> PodUse:
+    """Return the live Pods around some objects, with the ReplicaSets that show who made them.
+
+    What an ``earlier`` read knows of a ReplicaSet that is gone still says who made its Pods.
+    """
     names = {ref.name for ref in refs}
 
-    def read(namespace: str) -> tuple[str, Sequence[PodUser], str]:
+    def read(namespace: str) -> PodUse:
         found: list[Sequence[LiveObject]] = []
         for resource in (PODS, REPLICA_SETS):
             try:
@@ -946,14 +951,16 @@ def read_pod_use(refs: Collection[Ref], cluster: Cluster, workers: WorkerPool) -
             except NotServed:
                 found.append(())
             except ApplypruneError as error:
-                return namespace, (), error.message
+                return PodUse(unread={namespace: error.message})
         pods, replica_sets = found
-        return namespace, tuple(pod_users(pods, replica_sets, names)), ""
+        owners = controllers_of(replica_sets, earlier.controllers)
+        return PodUse(tuple(pod_users(pods, replica_sets, names, owners)), controllers=owners)
 
     read_all = list(workers.each(read, sorted({ref.namespace for ref in refs})))
     return PodUse(
-        tuple(user for _, users, _ in read_all for user in users),
-        {namespace: unread for namespace, _, unread in read_all if unread},
+        tuple(user for use in read_all for user in use.users),
+        {namespace: why for use in read_all for namespace, why in use.unread.items()},
+        {uid: owner for use in read_all for uid, owner in use.controllers.items()},
     )
 
 

@@ -32,6 +32,7 @@ from applyprune.engine.waiting import ReadinessRules
 from applyprune.errors import (
     ApplypruneError,
     Forbidden,
+    Interrupted,
     InventoryLocked,
     NotFound,
     NotReady,
@@ -220,9 +221,16 @@ class _Run:
             self._update_entries(entries, applier)
             yield from self._write_end(entries, error.exit_code)
             yield from self._server_warnings()
-            raise
+            raise self._with_rest(error) from error.__cause__
         yield from self._write_end(entries, summary.recorded_exit_code)
         yield summary.finished()
+
+    def _with_rest(self, error: ApplypruneError) -> ApplypruneError:
+        """Return the error that ends the run; an interruption says how much is left."""
+        if not isinstance(error, Interrupted):
+            return error
+        left = self.context.summary.left(_to_change(self.plan))
+        return Interrupted(error.signal_number, left=left)
 
     def _server_warnings(self) -> Iterator[Event]:
         return self.context.server_warnings.events(self.plan)
@@ -462,6 +470,7 @@ class _Run:
             return
         # guard: unready-holds
         steps = tuple(unless_unready(step, applier.not_ready) for step in steps)
+        before: dict[Ref, InventoryEntry] = {}
         if lock.taken:
             for step in steps:
                 if step.live is None:
@@ -469,6 +478,8 @@ class _Run:
                 # From now on the inventory names the UID of each object to delete or orphan.
                 entry = replace(step.entry, uid=step.entry.uid or step.live.uid)
                 if step.fate is Fate.PRUNE:
+                    if not step.is_going:
+                        before[entry.ref] = entries.get(entry.ref, step.entry)
                     entries[entry.ref] = replace(entry, deleting=True)
                 elif step.fate is Fate.ORPHAN:
                     # If this run is interrupted, the next one still orphans it.
@@ -485,6 +496,8 @@ class _Run:
         )
         try:
             yield from summary.counted(pruner.run(steps))
+            # What was kept after all is as before: no DELETE of it can be on its way.
+            entries.update({ref: before[ref] for ref in before.keys() - pruner.asked})
         finally:
             self.leaves_inventory = pruner.is_own_namespace_going
             for ref in pruner.gone:  # guard: delete-confirmed
@@ -516,6 +529,14 @@ class _Run:
         else:
             changes = self.context.summary.changes
             yield lock.release(entries, exit_code=exit_code, changes=changes)
+
+
+def _to_change(plan: Plan) -> Iterator[Ref]:
+    """Yield the objects that a plan changes."""
+    yield from (step.desired.ref for step in plan.applies if step.request is not None)
+    for step in () if plan.no_prune else plan.removals:
+        if step.fate in {Fate.PRUNE, Fate.ORPHAN}:
+            yield step.entry.ref
 
 
 # Run a set in two parts if some kinds are served only after the first part is applied.
@@ -716,5 +737,7 @@ def _is_own_namespace(
 def already_applied(inventory: Inventory) -> Problem:
     """Return the warning that the plan of a file is applied already."""
     last = inventory.last
-    by = f" by {last.who} at {last.at}" if last is not None else ""
-    return Problem(ProblemKind.ALREADY_APPLIED, f"the plan is already done{by}: nothing to do")
+    told = "this plan was already applied"
+    if last is not None:
+        told = f"{last.who} already applied this plan at {last.at}"
+    return Problem(ProblemKind.ALREADY_APPLIED, f"{told}: nothing to do")

@@ -281,6 +281,8 @@ class Explanation:
     reasons: tuple[str, ...]
     """The facts that decided it."""
     origin: Origin | None = None
+    passed: tuple[str, ...] = ()
+    """The guards of a deletion that have passed."""
 
 
 @dataclass(frozen=True, slots=True)

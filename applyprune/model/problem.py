@@ -122,6 +122,7 @@ class ProblemKind(StrEnum):
     HELD_INVENTORY = "HeldInventory"
     SERVER_WARNING = "ServerWarning"
     ALREADY_APPLIED = "AlreadyApplied"
+    MOVED = "Moved"
     REDIRECTED = "Redirected"
 
 

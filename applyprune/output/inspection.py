@@ -118,11 +118,10 @@ class InspectionPrinter:
 
     def _explained(self, event: Explanation) -> None:
         place = f" ({event.origin})" if event.origin else ""
-        lines = [f"{event.ref}{place}"]
-        for reason in event.reasons:
+        lines = [f"{event.ref}{place}", f"→ {event.verdict}"]
+        for reason in (*event.reasons, *(event.passed if self.target.verbose else ())):
             head, *rest = reason.splitlines() or [""]
             lines += [f"  - {head}", *(f"    {line.strip()}" for line in rest)]
-        lines.append(f"→ {event.verdict}")
         self.target.out("\n".join(fitted for line in lines for fitted in self._fitted(line)))
 
     def _fitted(self, text: str) -> list[str]:

@@ -429,7 +429,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "depends_on=dependsOn orphan_reason=orphanReason deleting orphaning",
             hidden="digest stored defaulted fingerprint owned_fields marks job crd changed",
         ),
-        Explanation: _keys_in("ref verdict reasons origin"),
+        Explanation: _keys_in("ref verdict reasons origin passed"),
         BundleStatus: _keys_in(
             "name namespace uid generation observed_generation=observedGeneration ready reason "
             "message drifted suspended deleting age source account=serviceAccountName "

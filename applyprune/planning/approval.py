@@ -18,6 +18,7 @@ from applyprune.errors import NotApproved, PlanOutdated, PruneRefused, UsageErro
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.live import LiveObject
 from applyprune.model.options import Approval, Mode, Options
 from applyprune.model.plan import (
     IN_PLACE,
@@ -32,6 +33,7 @@ from applyprune.model.plan import (
     RemoveStep,
 )
 from applyprune.model.problem import Origin, ProblemKind
+from applyprune.model.text import and_more
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.digests import (
     OptionValue,
@@ -44,6 +46,7 @@ from applyprune.planning.digests import (
     ref_parts,
     shaping_options,
 )
+from applyprune.planning.field_writers import writers_since
 from applyprune.planning.guards import with_digest
 from applyprune.planning.managed_fields import entry_times, owns_all
 from applyprune.planning.plan import settled
@@ -228,6 +231,7 @@ def _needs_consent(step: ApplyStep) -> bool:
 SYSTEM = "kube-system"
 """The Namespace whose UID identifies a cluster."""
 _AGAIN = "Make the plan again, and review it again."
+_SHOWN = 3
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -624,6 +628,8 @@ def misfits(
         step, old = steps.get(ref), before.get(ref)
         entry = inventory.entries.get(ref)
         if reason := unknown.get(ref) or _reason(old, step, entry, continues=continues):
+            if reason == _CHANGED and old is not None and step is not None and step.live:
+                reason = _changed_by(old, step.live, file)
             origin = step.desired.origin if isinstance(step, ApplyStep) else None
             yield Misfit(ref, reason, origin)
     recovered = {(entry.ref, entry.uid) for entry in plan.recovered}
@@ -745,7 +751,7 @@ def _changed_state(old: PlannedObject, new: PlannedObject) -> str:
         return "it was deleted and created again meanwhile"
     is_left = old.decided is Fate.LEAVE and new.decided is Fate.LEAVE
     if old.state != new.state and not is_left:
-        return "it has been changed meanwhile"
+        return _CHANGED
     if old.decided is not new.decided and not (old.is_checked and new.fate is Fate.ADOPT):
         if (old.decided, new.decided) == (Fate.LEAVE, Fate.CHANGE):
             return "its live state differs from its manifest now"
@@ -754,6 +760,21 @@ def _changed_state(old: PlannedObject, new: PlannedObject) -> str:
     if old.fate is not Fate.RECREATE and old.cascade != new.cascade:
         return "its deletion would delete other objects now"
     return ""
+
+
+_CHANGED = "it has been changed meanwhile"
+
+
+def _changed_by(old: PlannedObject, live: LiveObject, file: PlanFile) -> str:
+    """Return that an object was changed, with whoever has written it since the plan was made.
+
+    The plan has no values, so it cannot tell that somebody has changed them back.
+    """
+    manager = ApplySetIdentity(file.name, file.namespace).manager
+    ours = manager if old.applied in {"", entry_times(live, manager)} else ""
+    writers = writers_since(live, file.created.strftime(_TIME), but=ours)
+    by = f", by {and_more(writers, _SHOWN)}" if writers else ""
+    return f"{_CHANGED}{by}; changing it back is not enough"
 
 
 def input_misfits(

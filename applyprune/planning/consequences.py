@@ -48,7 +48,7 @@ from applyprune.planning.cascade import (
     is_generated,
 )
 from applyprune.planning.field_writers import is_by_hand, is_kubernetes
-from applyprune.planning.managed_fields import manager_by_label
+from applyprune.planning.managed_fields import FORMER, manager_by_label
 from applyprune.planning.normalize import REPLICAS, body_to_send
 from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership import has_values
@@ -1028,7 +1028,9 @@ def kept_fields(change: Change) -> Iterator[Consequence]:
     found: defaultdict[str, list[str]] = defaultdict(list)
     for entry in change.live.managed_fields:
         manager = str(entry.get("manager", ""))
-        if entry.get("subresource") or manager in change.managers or is_kubernetes(manager):
+        if entry.get("subresource") or manager in change.managers | {FORMER}:
+            continue
+        if is_kubernetes(manager):
             continue
         for path in leaves(entry.get("fieldsV1") or {}):
             if path[0] != "status" and value_at(change.desired.body, path) is MISSING:
@@ -1087,7 +1089,7 @@ def _loses(change: Change, entry: Mapping[str, Any]) -> bool:
     if change.is_changed:
         return manager in change.taken and not part
     own = change.managers - change.taken
-    own |= set(map(yielded_manager, own))
+    own |= {FORMER, *map(yielded_manager, own)}
     if part == "status" or is_kubernetes(manager) or manager in own:
         return False
     # What another manager applies is only pruned with the option that says so.

@@ -413,14 +413,14 @@ def refuse_non_member(
 ) -> None:
     """Raise InputError for an object that the set cannot contain.
 
-    It is in the set twice, has a label of a set, or is the inventory. ``seen`` are the objects of
+    It is defined twice, has a label of a set, or is the inventory. ``seen`` are the objects of
     the input before it, ``override`` is the namespace that the user gives to all.
     """
     twin = seen.get(desired.ref) or seen.get(_under_other_group(desired.ref))
     if twin is not None:
         together = " --namespace-override gives both the same namespace." if override else ""
         raise InputError(
-            f"{desired.ref} is in the set twice",
+            f"{desired.ref} is defined twice",
             location=manifest.origin,
             reason=f"it is also in {twin.origin}",
             hint=f"Remove the duplicate.{together}",
@@ -472,7 +472,7 @@ def _repeated(candidate: Desired, twin: Desired) -> Problem:
     """Return the warning about a manifest that says what an earlier one has said."""
     return Problem(
         ProblemKind.REPEATED,
-        f"{candidate.ref} is in the set twice, equal in every value: it is taken once",
+        f"{candidate.ref} is defined twice with the same content; it is applied once",
         location=str(candidate.origin),
         origin=candidate.origin,
         reason=f"it is also in {twin.origin}",

@@ -29,8 +29,8 @@ from applyprune.planning.ownership import fingerprint_of, foreign_owner, has_wit
 from applyprune.values import dataclass, field, replace
 
 ORPHAN_MARK = f"{PRUNE}: {DISABLED}"
-_REFUSED = "It would not be applied. The reasons above say why."
-_PREVENTED = "but the reasons above prevent it."
+_REFUSED = "It would not be applied. The reasons below say why."
+_PREVENTED = "but the reasons below prevent it."
 _REMOVED = {
     Fate.PRUNE: "deleted",
     Fate.ORPHAN: "orphaned",
@@ -100,14 +100,14 @@ def explanation_of(case: ExplainInput) -> Explanation:
         *_of_guards(case),
     )
     origin = case.desired.origin if case.desired is not None else None
-    return Explanation(case.ref, _verdict(case), reasons, origin)
+    return Explanation(case.ref, _verdict(case), reasons, origin, tuple(_of_passed_guards(case)))
 
 
 def _of_input(case: ExplainInput) -> Iterator[str]:
     if not case.by_input and case.entry is None:
         yield "no input was given"
     elif not case.by_input:
-        yield "no input was given: assume that only this object is no longer in the input"
+        yield "no input was given, so this assumes that only this object has left it"
     elif case.hook is not None:
         events = ", ".join(case.hook.events)
         yield f"it is in the input as a chart hook ({events}): {case.hook.manifest.origin}"
@@ -127,16 +127,17 @@ def _of_record(case: ExplainInput) -> Iterator[str]:
         yield "the inventory does not list it"
         return
     how = "created" if entry.ownership is Ownership.OWNED else "adopted"
-    uid = f"UID {entry.uid}" if entry.uid else "no apply was ever confirmed"
-    before = "did not exist before" if entry.uid_before_apply is None else "existed before"
-    yield f"the inventory lists it: {how} by this set, {uid}; it {before} its last apply"
+    existed = "did not exist" if entry.uid_before_apply is None else "existed"
+    uid = f"UID {entry.uid}" if entry.uid else f"no apply was confirmed; before, it {existed}"
+    yield f"the inventory lists it: {how} by this set, {uid}"
     if isinstance(case.state, LiveObject) and entry.ownership is Ownership.OWNED:
         has = "has" if has_witness(case.state, case.applyset) else "does not have"
         yield f"it {has} the annotation {OWNED_BY} of this set"
     if entry.deleting:
-        yield "an interrupted run was about to delete it"
+        stays = isinstance(case.state, LiveObject) and not case.state.terminating
+        yield "an earlier run meant to delete it" + " and did not" * stays
     if entry.orphaning:
-        yield "an interrupted run was about to orphan it"
+        yield "an earlier run meant to orphan it and did not record that it has"
     if case.desired is not None:
         same = entry.digest == case.desired.digest
         if not entry.digest:
@@ -188,25 +189,25 @@ def _of_fingerprint(case: ExplainInput) -> Iterator[str]:
         yield "no fingerprint of the last apply: the run was interrupted, or the response was lost"
         return
     now = fingerprint_of(live, case.applyset.manager, case.schemas.get(case.ref.group_kind))
-    parts = [("resourceVersion", then.resource_version == live.resource_version)]
+    parts = [("the object (resourceVersion)", then.resource_version == live.resource_version)]
     if then.generation is not None or live.generation is not None:
-        parts.append(("generation", then.generation == live.generation))
+        parts.append(("its spec (generation)", then.generation == live.generation))
     parts.append(
         (
             "the fields that the set owns",
             now is not None and now.managed_fields == then.managed_fields,
         )
     )
-    parts.append(("the time of its apply", now is not None and now.time == then.time))
+    parts.append(("when the set applied it", now is not None and now.time == then.time))
     if case.ref.group_kind in case.schemas:
-        parts.append(("its CRD's generation", then.schema == case.schemas[case.ref.group_kind]))
-    for holds, words in (
-        (True, "unchanged since the last apply"),
-        (False, "changed since the last apply"),
-    ):
-        named = [name for name, same in parts if same is holds]
-        if named:
-            yield f"{words}: {', '.join(named)}"
+        parts.append(("its CRD (generation)", then.schema == case.schemas[case.ref.group_kind]))
+    changed = [name for name, same in parts if not same]
+    if not changed:
+        yield "nothing has changed it since the last apply"
+        return
+    yield f"changed since the last apply: {', '.join(changed)}"
+    if same := [name for name, same in parts if same]:
+        yield f"not changed since then: {', '.join(same)}"
 
 
 def _of_order(case: ExplainInput) -> Iterator[str]:
@@ -256,15 +257,27 @@ def _of_guards(case: ExplainInput) -> Iterator[str]:
         return
     if step.fate is Fate.PRUNE and step.reason:
         yield f"it {step.reason}"
-    # The refusal has what refuses it. Without an input, that it is empty says nothing.
-    hidden = frozenset() if case.by_input else {Guard.EMPTY_INPUT}
-    for result in case.plan.guards if step.is_doomed else ():
-        if result.verdict is not GuardVerdict.REFUSED and result.guard not in hidden:
-            yield str(result)
+    yield from _results(case, GuardVerdict.LIFTED)  # the refusal has what refuses it
     if case.plan.refusal is not None:
         yield str(case.plan.refusal)
     elif case.plan.no_prune:
         yield f"nothing is pruned in this run: {case.plan.no_prune}"
+
+
+def _of_passed_guards(case: ExplainInput) -> Iterator[str]:
+    step = case.step
+    if isinstance(step, RemoveStep) and step.problem is None:
+        yield from _results(case, GuardVerdict.PASSED)
+
+
+def _results(case: ExplainInput, verdict: GuardVerdict) -> Iterator[str]:
+    """Yield each guard of the object's deletion with this verdict."""
+    # Without an input, that it is empty says nothing.
+    hidden = frozenset() if case.by_input else {Guard.EMPTY_INPUT}
+    is_doomed = isinstance(case.step, RemoveStep) and case.step.is_doomed
+    for result in case.plan.guards if is_doomed else ():
+        if result.verdict is verdict and result.guard not in hidden:
+            yield str(result)
 
 
 def _verdict(case: ExplainInput) -> str:
@@ -326,7 +339,7 @@ def _of_removal(step: RemoveStep, plan: Plan) -> str:
         case Fate.LEAVE:
             return f"It would not be pruned, and stay in the inventory: {step.reason}."
         case _:
-            return "It would not be pruned, and stay in the inventory. The reasons above say why."
+            return "It would not be pruned, and stay in the inventory. The reasons below say why."
 
 
 def _of_other(case: ExplainInput) -> str:

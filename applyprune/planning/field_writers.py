@@ -7,16 +7,24 @@ decides which way out of a conflict is named first.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from shlex import quote
+from typing import TYPE_CHECKING
 
+from applyprune.model.fieldset import leaves, to_server
+from applyprune.model.kinds import SECRET
+from applyprune.model.text import and_more, visible
 from applyprune.planning.applyset import MANAGERS
 from applyprune.planning.managed_fields import UNKNOWN
 from applyprune.planning.marks import CONFLICTS, IGNORE_FIELDS
 from applyprune.values import dataclass, pattern
 
+if TYPE_CHECKING:
+    from applyprune.model.live import LiveObject
+
 _BELOW = "\n    "
+_SHOWN = 3
 _KUBERNETES = pattern(
     r"kube-controller-manager|kube-scheduler|kube-apiserver|cloud-controller-manager|kubelet"
 )
@@ -65,6 +73,27 @@ def note_on(manager: str) -> str:
         if name.fullmatch(manager):
             return f"{words}: it may rewrite the field"
     return ""
+
+
+def writers_since(live: LiveObject, time: str, *, but: str) -> Sequence[str]:
+    """Return who has written an object since a time, each with the fields that only writes own.
+
+    ``but`` is a manager to leave out. Times count in seconds, and are those of the server.
+    """
+    found: dict[str, list[str]] = {}
+    for entry in live.managed_fields:
+        manager = str(entry.get("manager", ""))
+        if manager in {"", but} or entry.get("subresource") == "status":
+            continue
+        if str(entry.get("time", "")) < time:
+            continue
+        fields = found.setdefault(visible(manager), [])
+        if entry.get("operation") == "Update" and live.ref.group_kind != SECRET:
+            fields += map(to_server, leaves(entry.get("fieldsV1") or {}))
+    return [
+        f"{manager} ({and_more(sorted(fields), _SHOWN)})" if fields else manager
+        for manager, fields in sorted(found.items())
+    ]
 
 
 def is_by_hand(manager: str) -> bool:

@@ -417,7 +417,6 @@ def _unless_twin(step: RemoveStep, first: Mapping[str, Ref]) -> RemoveStep:
 # One entry whose object has left the set.
 
 
-ORPHANED = "as asked"
 ADOPTED = "it was adopted, not created, by this set"
 NO_WITNESS = f"it has lost the annotation {OWNED_BY}, so it counts as adopted"
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
@@ -470,7 +469,7 @@ def _orphan(
     if not (live.labels.get(PART_OF) == applyset.id or is_applied(live, applyset.manager)):
         reason = "it has neither this set's label nor its field manager"
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
-    return _orphaned(entry, resource, live, _OrphanReason(ORPHANED), applyset)
+    return _orphaned(entry, resource, live, _OrphanReason(""), applyset)
 
 
 def _step_of_existing(

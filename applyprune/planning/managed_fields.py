@@ -165,9 +165,9 @@ def _managers_by_label(managers: Managers) -> Mapping[str, str]:
     return found
 
 
-# The manager that an orphaned object keeps; it belongs to no set. Its only field is an annotation
-# that nobody sets, so that no apply conflicts with it.
-_FORMER = "applyprune-orphaned"
+# The manager that an orphaned object keeps; it belongs to no set, and no output names it. Its only
+# field is an annotation that nobody sets, so that no apply conflicts with it.
+FORMER = "applyprune-orphaned"
 _FORMER_FIELDS: Mapping[str, Any] = {
     "f:metadata": {"f:annotations": {"f:applyprune.dev/orphaned": {}}}
 }
@@ -210,7 +210,7 @@ def orphan_patch(live: LiveObject, manager: str, api_version: str) -> Operations
     names = (manager, yielded_manager(manager))
     managers = [entry for entry in live.managed_fields if entry.get("manager") not in names]
     if not managers:  # guard: parting-entry
-        managers = [_entry(_FORMER, api_version, _FORMER_FIELDS, operation="Update")]
+        managers = [_entry(FORMER, api_version, _FORMER_FIELDS, operation="Update")]
     return guarded_patch(live, labels, managers, annotations)
 
 

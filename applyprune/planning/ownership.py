@@ -43,6 +43,7 @@ from applyprune.planning.applyset import (
 )
 from applyprune.planning.managed_fields import (
     BEFORE_FIRST_APPLY,
+    FORMER,
     UNKNOWN,
     is_applied,
     is_contested,
@@ -372,7 +373,7 @@ def other_owner(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdent
     for mark, text in _owner_marks(live):
         shown = f"({mark.key}: {HIDDEN if _is_secret(live) else text})"
         if f"{mark.key}={'' if _is_secret(live) else text}" not in entry.marks:
-            return f"{mark.tool} has marked it, and the set has not {shown}"
+            return f"it now carries {mark.tool}'s mark {shown}, which this set did not write"
         if recorded and any(
             time > recorded for time in _times(live, ("metadata", mark.part, mark.key), applyset)
         ):
@@ -668,7 +669,7 @@ def _of_other_set(
         return as_problem(unproven, where=desired.origin)
     label, (namespace, name) = live.labels[PART_OF], _place_of_set(live)
     if name:
-        reason = f"there is a set {name} in namespace {namespace} that has it"
+        reason = f"it belongs to the set {name} in namespace {namespace}"
         hints = _ways_from(ApplySetIdentity(name, namespace), desired, applyset)
     else:
         reason = f"its label {PART_OF} is {label}"
@@ -754,7 +755,7 @@ def taken_from(
         is_same = live.body is not None and has_values(body_to_send(desired), live.body)
         if not (live.managed_fields or is_same):
             names.add(UNKNOWN)  # guard: unknown-loses
-    names -= {"", applyset.manager, applyset.yielded}
+    names -= {"", FORMER, applyset.manager, applyset.yielded}
     if owner is Owner.OTHER:
         named = other_set(live)
         names -= {manager_by_label(live)}

@@ -40,6 +40,7 @@ from applyprune.model.plan import (
     wait_reason,
 )
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.text import counted
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.cascade import uncounted_problem
 from applyprune.planning.conflicts import (
@@ -614,7 +615,7 @@ def verdict(
             f"{len(problems)} {fit} the plan: nothing {_WAS[dry]} written",
             hint="Make the plan again, and review it again.",
         )
-    some = f"{len(problems)} of the set's objects"
+    some = counted(len(problems), "object")
     if held:
         return _refused_plan(kinds, some, refusal, "the run would fail" if dry else _UNCHANGED)
     if kinds == {ProblemKind.CONFLICT}:
@@ -649,7 +650,7 @@ def _refused_plan(
     if kinds == {ProblemKind.CONFLICT}:
         return ConflictsFound(f"{what}: other field managers own fields of {some}")
     also = ", and the prune was refused" if refusal else ""
-    return RunFailed(f"{what}: {some} cannot be applied as planned{also}")
+    return RunFailed(f"{what}: {some} cannot be applied{also}")
 
 
 def with_own_exit_code(problem: Problem) -> Problem:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from applyprune.planning.applyset import ApplySetIdentity
 
     Labels = Mapping[str, str]
+    Controllers = Mapping[str, tuple[Ref, str] | None]
+    """By the UID of a ReplicaSet: its controller, with its UID; None if it has none."""
 
 _SHOWN = 3
 _NAMED = 10
@@ -117,21 +119,37 @@ class PodUse:
     users: tuple[PodUser, ...] = ()
     unread: Mapping[str, str] = dataclass_field(default_factory=dict, hash=False)
     """Why the Pods of a namespace could not be read, by the namespace."""
+    controllers: Controllers = dataclass_field(default_factory=dict, hash=False)
+    """The controller of each ReplicaSet."""
 
     def of(self, ref: Ref, *, but: Collection[str]) -> Sequence[PodUser]:
         """Return who uses an object, without what goes: ``but`` has the UIDs of that."""
         return [user for user in self.users if ref in user.names and user.uids.isdisjoint(but)]
 
 
+NO_PODS = PodUse()
+
+
+def controllers_of(replica_sets: Iterable[LiveObject], earlier: Controllers) -> Controllers:
+    """Return the controllers of ReplicaSets; ``earlier`` are those of an earlier read.
+
+    When a workload is deleted, its ReplicaSets go before their Pods.
+    """
+    # guard: orphaned-replica-set
+    return {**earlier, **{live.uid: controller_of(live) for live in replica_sets}}
+
+
 def pod_users(
-    pods: Iterable[LiveObject], replica_sets: Iterable[LiveObject], leaving: Collection[str]
+    pods: Iterable[LiveObject],
+    replica_sets: Iterable[LiveObject],
+    leaving: Collection[str],
+    owners: Controllers,
 ) -> Iterator[PodUser]:
     """Yield the Pods that have not ended, and the ReplicaSets that want some; both in full.
 
-    ``leaving`` has the names of what leaves the set.
+    ``leaving`` has the names of what leaves the set, and ``owners`` the ReplicaSets' controllers.
     """
     sets = [live for live in replica_sets if live.body is not None]
-    owners = {live.uid: controller_of(live) for live in sets}
     wanting = [
         live
         for live in sets

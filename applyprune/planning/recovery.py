@@ -847,6 +847,26 @@ class MoveStep:
     """Why it is refused."""
 
 
+def moved_problem(
+    steps: Iterable[MoveStep], source: ApplySetIdentity, destination: ApplySetIdentity
+) -> Problem | None:
+    """Return the warning about what the next apply of the destination does with moved objects."""
+    moved = [step.entry for step in steps if step.action in {Move.HAND_OVER, Move.DONE}]
+    if not moved:
+        return None
+    owned = {entry.ownership is Ownership.OWNED for entry in moved}
+    does = {True: "prunes", False: "orphans"}
+    them = "it" if len(moved) == 1 else "them"
+    manifests = "its manifest" if len(moved) == 1 else "their manifests"
+    return Problem(
+        ProblemKind.MOVED,
+        f"the next apply of the set {destination.name} "
+        f"{' or '.join(does[one] for one in sorted(owned, reverse=True))} "
+        f"{and_more([entry.ref.short for entry in moved], _SHOWN)}, unless its input has {them}",
+        hint=f"Move {manifests} from the input of {source.name} to that of {destination.name}.",
+    )
+
+
 def move_step(
     entry: InventoryEntry,
     resource: Resource | None,

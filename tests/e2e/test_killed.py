@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.model.text import counted
 from tests.support.command import applyprune, start
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.input_files import write_input
@@ -54,12 +55,13 @@ def test_signal_finishes_and_records_what_is_in_flight(
 
         ended = interrupt_at(proxy, is_meant, number, target, proxy.kubeconfig(tmp_path))
     assert ended.code == 128 + number, ended.err
-    assert "interrupted" in ended.err
     *lines, summary = ended.out.splitlines()
     done = {line.split()[0].removeprefix("configmap/") for line in lines}
     assert summary.startswith(f"web: {len(done)} created in ")
     assert _there(api, namespace) - {"applyprune-web"} == done
     assert 0 < len(done) < 60
+    left = counted(len(names) - len(done), "object", "is", "are")
+    assert f"interrupted: {left} left\n" in ended.err
     assert applyprune(*target, kubeconfig=plane.kubeconfig).code == 0
     assert _there(api, namespace) == {*names, "applyprune-web"}
 

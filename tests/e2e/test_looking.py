@@ -75,7 +75,7 @@ def test_status_watch_prints_changes_to_a_pipe(
 
 
 def test_explain_prints_the_decision(plane: Plane, namespace: str, tmp_path: Path) -> None:
-    """The object and its place, the reasons in order, the verdict last; a wrong input is none."""
+    """The object and its place, the verdict, the reasons in order; a wrong input is none."""
     source = tmp_path / "set.json"
     source.write_text(json.dumps(config_map("a")))
     Stage(plane.kubeconfig, namespace).run(config_map("a"), config_map("b"))
@@ -84,11 +84,11 @@ def test_explain_prints_the_decision(plane: Plane, namespace: str, tmp_path: Pat
     assert (given.code, given.err) == (0, "")
     lines = given.out.splitlines()
     assert lines[0] == f"configmap/a in namespace {namespace} ({source}:1)"
-    assert lines[1] == f"  - it is in the input: {source}:1"
-    assert all(line.startswith("  - ") for line in lines[1:-1])
-    assert lines[-1].startswith("→ Nothing would be sent")
+    assert lines[1].startswith("→ Nothing would be sent")
+    assert lines[2] == f"  - it is in the input: {source}:1"
+    assert all(line.startswith("  - ") for line in lines[2:])
     alone = applyprune(*asked, kubeconfig=plane.kubeconfig)
-    assert alone.out.splitlines()[-1].startswith("→ If it left the set: it would be deleted.")
+    assert alone.out.splitlines()[1].startswith("→ If removed from the input: it would be deleted.")
     (tmp_path / "applyprune.yaml").write_text(
         "apiVersion: applyprune.dev/v1alpha1\nkind: Config\n"
         f"name: web\nnamespace: {namespace}\nfilename: set.json\n"

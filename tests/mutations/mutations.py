@@ -662,6 +662,21 @@ MUTATIONS = (
         "test_object_is_kept_while_a_live_pod_uses_it[an old Pod whose arguments name it]",
     ),
     Mutation(
+        "the Pods of a ReplicaSet that has lost its workload and stays",
+        ("orphaned-replica-set",),
+        LINE,
+        "return {**{live.uid: controller_of(live) for live in replica_sets}, **earlier}",
+        "tests/planning/prune_waits/test_waits.py::"
+        "test_pods_of_a_deleted_workload_are_known_by_the_replica_set_of_the_plan[orphaned]",
+    ),
+    Mutation(
+        "the record of a DELETE that may still be on its way",
+        ("asked-to-delete",),
+        LINE,
+        "pass",
+        "tests/engine/failures/test_faults.py::test_delete_without_an_answer_stays_recorded",
+    ),
+    Mutation(
         "what a live Pod uses when it is to be deleted",
         ("used-when-deleted",),
         "elif .*",

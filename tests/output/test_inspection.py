@@ -10,6 +10,7 @@ import pytest
 from applyprune.model.events import (
     ApplySetListed,
     ContainerLog,
+    Explanation,
     ObjectStatus,
     TreeNode,
     WarningEvent,
@@ -40,7 +41,11 @@ WEB = ApplySetListed(
 
 
 def shown(
-    *events: InspectionEvent, terminal: bool = False, width: int = 80, drift: bool = False
+    *events: InspectionEvent,
+    terminal: bool = False,
+    width: int = 80,
+    drift: bool = False,
+    verbose: bool = False,
 ) -> tuple[list[str], list[str]]:
     """Return what goes to standard output and to standard error."""
     out: list[str] = []
@@ -50,13 +55,29 @@ def shown(
         out.extend(("AGAIN", text))
 
     overview = InspectionPrinter(
-        OutputTarget(out.append, err.append, width=width, redraw=redraw if terminal else None),
+        OutputTarget(
+            out.append,
+            err.append,
+            width=width,
+            redraw=redraw if terminal else None,
+            verbose=verbose,
+        ),
         shows_drift=drift,
     )
     for event in events:
         overview.show(event)
     overview.close()
     return "\n".join(out).splitlines(), err
+
+
+def test_explanation_begins_with_the_verdict() -> None:
+    """A guard that has passed decides nothing, so it takes -v."""
+    told = Explanation(
+        A.ref, "It would be deleted.", ("it is not in the input",), None, ("guard x",)
+    )
+    lines = [str(A.ref), "→ It would be deleted.", "  - it is not in the input"]
+    assert shown(told)[0] == lines
+    assert shown(told, verbose=True)[0] == [*lines, "  - guard x"]
 
 
 def test_status_of_a_set_is_a_table() -> None:

@@ -43,8 +43,19 @@ def _reasons(entry: InventoryEntry | None) -> str:
         (ENTRY, "its manifest is the same as the last applied manifest"),
         (replace(ENTRY, digest="x"), "its manifest is different from the last applied manifest"),
         (replace(ENTRY, digest="", fingerprint=None), "the last applied manifest is unknown"),
-        (replace(ENTRY, deleting=True), "an interrupted run was about to delete it"),
-        (replace(ENTRY, orphaning=True), "an interrupted run was about to orphan it"),
+        (replace(ENTRY, deleting=True), "an earlier run meant to delete it and did not"),
+        (
+            replace(ENTRY, orphaning=True),
+            "an earlier run meant to orphan it and did not record that it has",
+        ),
+        (replace(ENTRY), f"the inventory lists it: created by this set, UID {ENTRY.uid}"),
+        (
+            replace(ENTRY, uid="", uid_before_apply="x"),
+            (
+                "the inventory lists it: created by this set, no apply was confirmed; "
+                "before, it existed"
+            ),
+        ),
     ],
 )
 def test_explanation_says_what_the_inventory_records(
@@ -61,13 +72,12 @@ def test_explanation_has_each_guard_of_a_deletion(by_input: bool) -> None:
     options = options_of(mode=Mode.PRUNE, allow_empty=True)
     plan = make_plan((), inventory(ENTRY), snapshot, TARGET, options)
     case = ExplainInput(ONE.ref, THERE, plan, inventory(ENTRY), TARGET, by_input=by_input)
-    reasons = explanation_of(case).reasons
-    assert "guard max-prune passed: 1 deletion is not more than 5" in reasons
+    told = explanation_of(case)
+    assert "guard max-prune passed: 1 deletion is not more than 5" in told.passed
     lifted = "guard empty-input lifted by --allow-empty: no object in the input"
-    assert (lifted in reasons) is by_input
-    assert len([one for one in reasons if one.startswith("guard ")]) == len(plan.guards) - (
-        not by_input
-    )
+    guards = [one for one in told.reasons if one.startswith("guard ")]
+    assert guards == ([lifted] if by_input else [])
+    assert len(guards) + len(told.passed) == len(plan.guards) - (not by_input)
 
 
 def _verdict(plan: Plan, listed: Inventory, **more: Any) -> Explanation:
@@ -88,7 +98,7 @@ def test_explanation_of_a_held_run_names_what_holds_it() -> None:
     fault = replace(step, desired=other, fate=Fate.REFUSE, request=None, problem=problem)
     faulty = replace(plan, applies=(step, fault))
     held = _verdict(faulty, inventory(changed), is_blocked=True)
-    prevented = "It would be applied: its manifest has changed, but the reasons above prevent it."
+    prevented = "It would be applied: its manifest has changed, but the reasons below prevent it."
     assert held.verdict == prevented
     assert held.reasons[-1] == "nothing is applied in this run, because of configmap/b"
     refusal = Problem(ProblemKind.PRUNE_REFUSED, "too much")
@@ -101,8 +111,8 @@ def test_explanation_of_a_held_run_names_what_holds_it() -> None:
 @pytest.mark.parametrize(
     ("orphan", "verdict"),
     [
-        (frozenset(), "It would be deleted, but the reasons above prevent it."),
-        ({"configmap/a"}, "It would be orphaned, but the reasons above prevent it."),
+        (frozenset(), "It would be deleted, but the reasons below prevent it."),
+        ({"configmap/a"}, "It would be orphaned, but the reasons below prevent it."),
     ],
 )
 def test_explanation_of_a_removal_names_what_prevents_it(
@@ -122,4 +132,4 @@ def test_explanation_of_a_silent_kind_says_why_it_is_unknown() -> None:
     told = _verdict(Plan((), ()), inventory(), silent=silent)
     assert told.reasons[0] == "it is in the input: set.yaml:7"
     assert told.reasons[-1] == str(silent)
-    assert told.verdict == "It would not be applied. The reasons above say why."
+    assert told.verdict == "It would not be applied. The reasons below say why."

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from applyprune.model.identity import Ref
 from applyprune.planning.applyset import MANAGERS
-from applyprune.planning.field_writers import Contest, FieldOwner, Way, WriterKind, writer_of
+from applyprune.planning.field_writers import (
+    Contest,
+    FieldOwner,
+    Way,
+    WriterKind,
+    writer_of,
+    writers_since,
+)
 from applyprune.planning.managed_fields import UNKNOWN
+from tests.support.planning import live
 
 EDIT = FieldOwner("kubectl-edit", "Update", "", "")
 HPA = FieldOwner("kube-controller-manager", "Update", "scale", "")
@@ -51,6 +61,38 @@ def test_writer_of_an_object_to_adopt_may_leave() -> None:
     assert writer_of(HPA, adopts=True) is WriterKind.CONTROLLER
     scaled = FieldOwner("kubectl", "Update", "scale", "")
     assert writer_of(scaled, adopts=True) is WriterKind.PERSON
+
+
+DATA_FIELDS: dict[str, Any] = {"f:data": {"f:a": {}, "f:b": {}, "f:c": {}, "f:d": {}}}
+THEN, LATER = "2026-11-22T10:00:00Z", "2026-11-22T10:00:01Z"
+SINCE: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "an edit": (
+        {"manager": "kubectl-edit", "time": THEN},
+        ["kubectl-edit (.data.a, .data.b, .data.c and 1 more)"],
+    ),
+    "an edit before": ({"manager": "kubectl-edit", "time": "2026-11-22T09:59:59Z"}, []),
+    "an edit at an unknown time": ({"manager": "kubectl-edit"}, []),
+    "a status": ({"manager": "x", "time": LATER, "subresource": "status"}, []),
+    "an apply": ({"manager": "flux", "time": LATER, "operation": "Apply"}, ["flux"]),
+    "who is left out": ({"manager": "us", "time": LATER}, []),
+    "a hostile name": ({"manager": "x\x1b", "time": LATER, "fieldsV1": {}}, ["x\\x1b"]),
+}
+
+
+@pytest.mark.parametrize("name", SINCE)
+def test_writers_since_a_time_are_named(name: str) -> None:
+    """With what they own, if they own only what they have written."""
+    given, expected = SINCE[name]
+    entry = {"operation": "Update", "fieldsV1": DATA_FIELDS, **given}
+    written = live(Ref("", "ConfigMap", "home", "a"), entries=[entry])
+    assert writers_since(written, THEN, but="us") == expected
+
+
+def test_writers_of_a_secret_are_named_without_its_fields() -> None:
+    """Anybody may have put a value into a key."""
+    entry = {"manager": "x", "operation": "Update", "time": LATER, "fieldsV1": DATA_FIELDS}
+    written = live(Ref("", "Secret", "home", "a"), entries=[entry])
+    assert writers_since(written, THEN, but="") == ["x"]
 
 
 DATA = ("/data/key",)

@@ -139,7 +139,10 @@ def _continue(ground: Ground, trial: Trial, where: str) -> None:
     _check(ground, trial, where)
     states = _states(ground, trial)
     again = trial.call()
-    assert (again.code, "the plan is already done" in again.err) == (0, True), (where, again.err)
+    assert (again.code, "already applied this plan at" in again.err) == (0, True), (
+        where,
+        again.err,
+    )
     assert _states(ground, trial) == states, where
 
 

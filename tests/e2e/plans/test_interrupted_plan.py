@@ -140,7 +140,7 @@ def _is_done(desk: Desk, file: Path) -> bool:
     assert done.code == 0, done.err
     assert desk.there() == NEXT
     again = desk.call("apply", "--plan", file, **NEXT)
-    return again.code == 0 and "the plan is already done" in again.err
+    return again.code == 0 and "already applied this plan at" in again.err
 
 
 def test_plan_that_failed_in_part_is_continued(desk: Desk, proxy: FaultProxy, file: Path) -> None:

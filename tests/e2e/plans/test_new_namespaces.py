@@ -65,7 +65,7 @@ def test_plan_killed_after_its_namespace_was_created_goes_on(
     labels = api.get(f"/api/v1/namespaces/{new}")["metadata"]["labels"]
     assert labels.get("tier") == ("a" if contains_it else None)
     again = applyprune(*call, kubeconfig=plane.kubeconfig)
-    assert (again.code, again.err.count("the plan is already done by ")) == (0, 1), again.err
+    assert (again.code, again.err.count("already applied this plan at ")) == (0, 1), again.err
     api("DELETE", f"/api/v1/namespaces/{new}")
 
 

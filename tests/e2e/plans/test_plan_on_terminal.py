@@ -62,7 +62,7 @@ def test_plan_file_without_deletions_is_not_asked_about(desk: Desk) -> None:
     with on_terminal(*call, kubeconfig=desk.plane.kubeconfig) as terminal:
         assert terminal.ended() == 0
     assert "would be" not in terminal.shown
-    assert "the plan is already done by " in terminal.shown
+    assert "already applied this plan at " in terminal.shown
 
 
 @pytest.mark.parametrize("values", [FEWER, MORE], ids=["prune", "no prune"])
@@ -75,7 +75,7 @@ def test_two_applies_of_one_plan_file_are_one(
     running = [start(*call, kubeconfig=desk.plane.kubeconfig) for _ in range(2)]
     ends = [one.communicate("", timeout=HANG) for one in running]
     assert [one.returncode for one in running] == [0, 0], ends
-    assert sorted("the plan is already done by " in err for _, err in ends) == [False, True]
+    assert sorted("already applied this plan at " in err for _, err in ends) == [False, True]
     assert desk.there() == values
     changed = [one for one in writes(audit) if "/configmaps/applyprune-web" not in one]
     assert len(changed) == (2 if values is FEWER else 1), changed

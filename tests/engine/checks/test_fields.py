@@ -62,7 +62,7 @@ def test_typo_in_one_object_leaves_the_whole_set_unwritten(
     assert "Did you mean data?" in story.problem("configmap/typo")
     end = story.events[-1]
     assert isinstance(end, Finished)
-    assert "nothing was changed: 1 of the set's objects cannot be applied" in str(end.problem)
+    assert "nothing was changed: 1 object cannot be applied" in str(end.problem)
     assert writes(audit) == []
     assert stage.inventory() == before
     assert stage.run(config_map("a", "changed"), config_map("new")).exit_code == 0
@@ -131,7 +131,7 @@ def test_all_faults_of_all_files_are_told_at_once(
         "spec.replica, spec.template.spec.containers[0].imagee",
         "11 |         imagee: nginx",
         "Did you mean image?",
-        "nothing was changed: 2 of the set's objects cannot be applied",
+        "nothing was changed: 2 objects cannot be applied",
     ):
         assert words in ended.err
     assert "fine" not in ended.out + ended.err

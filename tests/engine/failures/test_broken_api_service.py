@@ -224,7 +224,7 @@ def test_api_service_breaks_a_kind_of_another_set(
     assert f"the kind {names.group}/v1 Foo is unknown" in told
     assert f"kubectl get apiservice v1.{names.group}" in told
     asked = stage.explain(f"foo.{names.group}/f", names.foo("f"), config_map("a", "newer"))
-    assert asked.explanation.verdict == "It would not be applied. The reasons above say why."
+    assert asked.explanation.verdict == "It would not be applied. The reasons below say why."
     assert asked.explanation.reasons[-1] in told
     story = stage.run(config_map("a", "new"), config_map("b"))
     assert story.outcomes == {

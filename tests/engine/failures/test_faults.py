@@ -142,6 +142,22 @@ def test_object_changed_between_read_and_delete_is_decided_again(
     assert api.exists(f"/api/v1/namespaces/{spoiled.namespace}/configmaps/b")
 
 
+def test_delete_without_an_answer_stays_recorded(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy
+) -> None:
+    """It may still be on its way, so the next apply of the object makes it fail."""
+    stage.run(config_map("a"), config_map("b"))
+    spoiled.budget = 0.5
+    proxy.rule = always(faults.reset(), where=lambda seen: seen.method == "DELETE")
+    story = spoiled.run(config_map("a"))
+    assert (story.exit_code, story.outcomes["configmap/b"]) == (3, Outcome.FAILED)
+    marked = {ref.name for ref, entry in stage.inventory().entries.items() if entry.deleting}
+    assert marked == {"b"}
+    story = stage.run(config_map("a"), config_map("b"))
+    assert story.outcomes["configmap/b"] is Outcome.UPDATED
+    assert not any(entry.deleting for entry in stage.inventory().entries.values())
+
+
 def test_delete_with_a_lost_reply_succeeds(spoiled: Stage, proxy: FaultProxy) -> None:
     """The retry answers 404: gone is gone."""
     spoiled.run(config_map("a"), config_map("b"))

@@ -284,5 +284,8 @@ def test_namespace_of_an_object_that_is_marked_after_the_plan_stays(
         assert story.exit_code == 3
         assert api.get(path)["status"]["phase"] == "Active"
         assert f"namespace/{there}" in stage.listed()
+        # No DELETE was sent, so the inventory does not expect one.
+        recorded = stage.inventory().entries
+        assert not any(one.deleting for ref, one in recorded.items() if ref.kind == "Namespace")
     finally:
         api("DELETE", path)

@@ -50,13 +50,17 @@ def _bare(body: dict[str, Any]) -> dict[str, Any]:
 
 
 MOVES: dict[str, tuple[str, dict[str, Any], str]] = {
-    "Helm": ("helm", {"metadata": {"annotations": RELEASE}}, "Helm has marked it"),
+    "Helm": ("helm", {"metadata": {"annotations": RELEASE}}, "it now carries Helm's mark"),
     "Flux": (
         "kustomize-controller",
         _labelled("b", **{"kustomize.toolkit.fluxcd.io/name": "web"}),
-        "Flux has marked it",
+        "it now carries Flux's mark",
     ),
-    "kapp": ("kapp", {"metadata": {"labels": {"kapp.k14s.io/app": "1"}}}, "kapp has marked it"),
+    "kapp": (
+        "kapp",
+        {"metadata": {"labels": {"kapp.k14s.io/app": "1"}}},
+        "it now carries kapp's mark",
+    ),
     "a full applier": ("some-applier", config_map("b"), "some-applier applies it too (.data.key)"),
 }
 
@@ -92,7 +96,7 @@ def test_each_mark_of_a_tool_counts(stage: Stage, kubectl: Kubectl) -> None:
     assert {story.outcomes[f"configmap/{name}"] for name in marks} == {Outcome.ORPHANED}
     reasons = {step.entry.ref.name: step.reason for step in story.plan.removals}
     for name, mark in marks.items():
-        assert reasons[name].startswith(f"{mark.tool} has marked it")
+        assert reasons[name].startswith(f"it now carries {mark.tool}'s mark")
 
 
 def test_apply_after_the_take_over_does_not_hide_it(
@@ -225,5 +229,5 @@ def test_recreation_of_what_another_tool_runs_is_refused(
     _merge(kubectl, stage, "b", "helm", {"metadata": {"annotations": RELEASE}})
     changed = {**fixed, "data": {"key": "w"}}
     story = stage.run(config_map("a"), changed, recreate=True)
-    assert "Helm has marked it" in story.problem("configmap/b")
+    assert "it now carries Helm's mark" in story.problem("configmap/b")
     assert api.get(_path(stage, "b"))["metadata"]["uid"] == uid

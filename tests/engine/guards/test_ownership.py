@@ -91,7 +91,7 @@ def test_object_of_another_set_names_that_set_and_the_move(stage: Stage) -> None
     other = Stage(stage.kubeconfig, stage.namespace, name="other")
     stage.run(config_map("moved"), config_map("a"))
     first, *hints = other.run(config_map("moved")).problem("configmap/moved").splitlines()
-    assert f"there is a set web in namespace {stage.namespace} that has it" in first
+    assert f"it belongs to the set web in namespace {stage.namespace}" in first
     assert hints[0].strip() == "Did you mean the set web?"
     assert "--adopt=all" in hints[-1]
     command = hints[1].partition(": applyprune ")[2]

@@ -83,16 +83,16 @@ def test_last_run_records_a_failure_with_its_exit_code(stage: Stage) -> None:
 
 
 def test_last_run_records_an_interruption(stage: Stage) -> None:
-    """The signal's exit code."""
-    stage.run(config_map("a"))
+    """The signal's exit code; the error says how much is left of what the plan changes."""
+    stage.run(config_map("a"), config_map("b"), config_map("c"))
 
     def stop(event: object) -> None:
         if isinstance(event, InventoryWritten):
             stage.stop.request(15)
 
     stage.seen = stop
-    with pytest.raises(Interrupted):
-        stage.run(config_map("a", "other"))
+    with pytest.raises(Interrupted, match="interrupted: 2 objects are left"):
+        stage.run(config_map("a", "other"), config_map("b"))
     assert last(stage).exit_code == 143
 
 

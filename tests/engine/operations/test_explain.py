@@ -63,11 +63,11 @@ def test_explain_says_what_holds_the_whole_run(stage: Stage, kubectl: Kubectl) -
     kubectl("patch", "configmap/a", *patch)
     others = [config_map("a", "mine"), *bodies[1:], config_map("new")]
     told = explain(stage, "configmap/new", *others)
-    assert told.verdict == "It would be created, but the reasons above prevent it."
+    assert told.verdict == "It would be created, but the reasons below prevent it."
     assert told.reasons[-1] == "nothing is applied in this run, because of configmap/a"
     assert stage.run(*others).exit_code == 4
     few = explain(stage, "configmap/new", config_map("new"))
-    assert few.verdict == "It would be created, but the reasons above prevent it."
+    assert few.verdict == "It would be created, but the reasons below prevent it."
     assert "--max-prune 4" in few.reasons[-1]
     assert stage.run(config_map("new")).exit_code == 6
     assert stage.listed() == {f"configmap/{name}" for name in "abcd"}
@@ -78,7 +78,7 @@ def test_explain_finds_a_faulty_field(stage: Stage) -> None:
     faulty = copy.deepcopy(DEPLOYMENT)
     faulty["spec"]["replicas"] = "two"
     told = explain(stage, "deployment/web", faulty)
-    assert told.verdict == "It would not be applied. The reasons above say why."
+    assert told.verdict == "It would not be applied. The reasons below say why."
     assert "spec.replicas" in told.reasons[-1]
     assert stage.run(faulty).problem("deployment.apps/web") in told.reasons[-1]
 
@@ -118,10 +118,7 @@ def test_explain_says_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> 
     assert same.reasons[0] == "it is in the input: set.yaml:1"
     assert "its manifest is the same as the last applied manifest" in same.reasons
     assert "it has this set's label" in same.reasons
-    assert (
-        "unchanged since the last apply: resourceVersion, the fields that the set owns, "
-        "the time of its apply" in same.reasons
-    )
+    assert "nothing has changed it since the last apply" in same.reasons
     other = explain(stage, "configmap/a", config_map("a", "other"), b, c)
     assert other.verdict == "It would be applied: its manifest has changed."
     new = explain(stage, "configmap/new", a, b, c, config_map("new"))
@@ -137,12 +134,13 @@ def test_explain_says_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> 
     assert left.reasons[0] == "it is not in the input"
     kubectl("patch", "configmap/b", "-n", stage.namespace, "-p", '{"data":{"key":"w"}}')
     moved = explain(stage, "configmap/b", a, b)
-    assert moved.verdict == "It would not be applied. The reasons above say why."
+    assert moved.verdict == "It would not be applied. The reasons below say why."
     assert any("kubectl-patch" in reason for reason in moved.reasons)
     assert (
-        "changed since the last apply: resourceVersion, the fields that the set owns"
+        "changed since the last apply: the object (resourceVersion), the fields that the set owns"
         in moved.reasons
     )
+    assert "not changed since then: when the set applied it" in moved.reasons
 
 
 def test_explain_says_what_a_prune_would_do(stage: Stage, kubectl: Kubectl) -> None:
@@ -179,7 +177,7 @@ def test_explain_names_a_guard_with_its_option(stage: Stage) -> None:
     bodies = [config_map(f"c{number}") for number in range(9)]
     stage.run(*bodies)
     told = explain(stage, "configmap/c3", bodies[0])
-    assert told.verdict == "It would be deleted, but the reasons above prevent it."
+    assert told.verdict == "It would be deleted, but the reasons below prevent it."
     assert any("--max-prune 8" in reason for reason in told.reasons)
 
 

@@ -89,6 +89,26 @@ def _belongs(api: Api, home: Stage, name: str, owner: Stage) -> None:
     assert _appliers(api, home, name) == [owner.target.manager]
 
 
+def test_move_says_what_the_next_apply_of_the_other_set_does(
+    stage: Stage, shop: Stage, kubectl: Kubectl
+) -> None:
+    """Unless somebody moves the manifests too; an adopted object is not deleted."""
+    kubectl("create", "configmap", "there", "-n", stage.namespace)
+    stage.run(config_map("a"), config_map("there"), config_map("b"))
+    shop.run(config_map("s"), config_map("t"))
+    names = ("configmap/a", "configmap/there")
+    told = (
+        "the next apply of the set shop prunes or orphans configmap/a, configmap/there, unless its "
+        "input has them\n  Move their manifests from the input of web to that of shop."
+    )
+    assert stage.move(shop, *names, dry_run=DryRun.SERVER).warnings == [told]
+    assert stage.move(shop, *names).warnings == [told]
+    assert stage.move(shop, *names).warnings == []
+    story = shop.run(config_map("s"), config_map("t"))
+    assert story.outcomes["configmap/a"] is Outcome.PRUNED
+    assert story.outcomes["configmap/there"] is Outcome.ORPHANED
+
+
 def test_move_transfers_some_objects(stage: Stage, shop: Stage, api: Api) -> None:
     """The same objects, with the other set's label and manager; each set lists its own."""
     stage.run(config_map("a"), config_map("b"), SERVICE, SECRET)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import InventoryLocked, UsageError
-from applyprune.model.fate import Outcome
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE
@@ -55,6 +55,15 @@ def test_orphan_releases_one_object(stage: Stage, api: Api) -> None:
         "service/web": Outcome.UNCHANGED,
     }
     assert api.get(_path(stage, "b")) == left
+
+
+def test_orphaned_object_is_adopted_from_nobody(stage: Stage) -> None:
+    """The field manager that keeps the server from inventing one is not anybody's."""
+    stage.run(config_map("a"), config_map("b"))
+    stage.orphan("configmap/b")
+    story = stage.run(config_map("a"), config_map("b"), dry_run=DryRun.SERVER)
+    (step,) = (one for one in story.plan.applies if one.desired.ref.name == "b")
+    assert (step.fate, step.taken_from, story.plan.consequences) == (Fate.ADOPT, (), ())
 
 
 def test_orphan_releases_several_objects(stage: Stage, api: Api) -> None:

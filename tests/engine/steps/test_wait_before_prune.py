@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from applyprune.engine.prune import AGAIN_WHEN_UNUSED
 from applyprune.model.events import InventoryWritten, ObjectDone, Planned
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Mode
+from applyprune.model.options import DryRun, Mode
 from tests.support.accounts import WRITE, kubeconfig_as, rule
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import FaultProxy
@@ -331,7 +332,7 @@ def test_config_map_of_a_paused_rollout_is_kept(stage: Stage, audit: AuditTrail)
         story = stage.run(new, paused, timeout=AGES)
         assert (story.exit_code, _deleted(audit), verdicts(story)) == (0, [], {})
         (reason,) = _reasons(story).values()
-        assert re.fullmatch(r"pod/web-[a-z0-9-]+ still uses it", reason)
+        assert re.fullmatch(rf"pod/web-[a-z0-9-]+ still uses it; {AGAIN_WHEN_UNUSED}", reason)
     story = stage.run(new, _reads("conf-2"), timeout=AGES)
     assert story.outcomes["configmap/conf-1"] is Outcome.PRUNED
 
@@ -373,10 +374,28 @@ def test_object_that_a_pod_of_somebody_else_uses_is_kept(
     else:
         stage.seen = lambda event: make() if isinstance(event, Planned) else None
     story = stage.run(config_map("a"))
-    assert (story.exit_code, _reasons(story)) == (0, {"configmap/b": "pod/theirs still uses it"})
+    told = {"configmap/b": f"pod/theirs still uses it; {AGAIN_WHEN_UNUSED}"}
+    assert (story.exit_code, _reasons(story)) == (0, told)
+    # No DELETE was sent, so nothing is recorded of it, and with its manifest it is as it was.
+    assert not any(entry.deleting for entry in stage.inventory().entries.values())
+    story = stage.run(config_map("a"), config_map("b"))
+    assert story.outcomes["configmap/b"] is Outcome.UNCHANGED
     puppets.pod("theirs", {"phase": "Succeeded"})
     story = stage.run(config_map("a"))
     assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.PRUNED)
+
+
+def test_object_that_only_pods_of_a_deleted_workload_use_is_pruned_with_it(stage: Stage) -> None:
+    """As the plan says: the Pods go with the Deployment, though somewhat later."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "web"}}
+    leaving = config_map("conf"), account, _reads("conf", serviceAccountName="web")
+    assert stage.run(config_map("a"), *leaving, wait=True, timeout=AGES).exit_code == 0
+    most = stage.most(len(leaving))
+    planned = stage.run(config_map("a"), dry_run=DryRun.SERVER, max_prune=most).outcomes
+    story = stage.run(config_map("a"), timeout=AGES, max_prune=most)
+    assert (story.exit_code, story.outcomes) == (0, planned)
+    assert set(story.outcomes.values()) == {Outcome.UNCHANGED, Outcome.PRUNED}
+    assert stage.listed() == {"configmap/a"}
 
 
 def test_secret_of_an_operator_stays_until_the_custom_resource_is_ready(

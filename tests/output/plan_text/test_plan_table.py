@@ -149,7 +149,7 @@ def test_deletion_of_a_set_lists_the_fate_of_each_object() -> None:
     mixed = (
         removed(Fate.PRUNE, "ours"),
         replace(removed(Fate.ORPHAN, "marked", "marked keep"), kept=Kept.MARKED),
-        replace(removed(Fate.ORPHAN, "flux", "Flux has marked it"), kept=Kept.SHARED),
+        replace(removed(Fate.ORPHAN, "flux", "Flux has written it"), kept=Kept.SHARED),
         removed(Fate.ORPHAN, "theirs", "it belongs to Foo/x"),
         removed(Fate.REMOVE_FROM_INVENTORY, "gone", "it is gone"),
         removed(Fate.REFUSE, "doubt", problem="it is unknown whether it exists"),
@@ -159,7 +159,7 @@ def test_deletion_of_a_set_lists_the_fate_of_each_object() -> None:
         "OBJECT             PLAN                              DETAILS",
         "configmap/ours     would be deleted",
         "configmap/marked   would be orphaned                 marked keep",
-        "configmap/flux     would be orphaned                 Flux has marked it",
+        "configmap/flux     would be orphaned                 Flux has written it",
         "configmap/theirs   would be orphaned                 it belongs to Foo/x",
         "configmap/a-00     would be orphaned                 it was adopted, not",
         "                                                     created, by this set",

@@ -80,6 +80,21 @@ def _reasons(
 
 
 MOVED = live(WEB.ref, uid="u1", generation=4, entries=[managed(time="2026-11-22T10:00:00Z")])
+BY_HAND = live(
+    WEB.ref,
+    uid="u1",
+    generation=4,
+    entries=[
+        managed(),
+        managed(
+            "kubectl-edit",
+            operation="Update",
+            time="2026-11-22T10:00:00Z",
+            fieldsV1={"f:spec": {"f:replicas": {}}},
+        ),
+    ],
+)
+NOT_ENOUGH = "changing it back is not enough"
 LABELLED = live(WEB.ref, uid="u1", generation=3, labels={"a": "b"})
 STATUS_ONLY = live(WEB.ref, uid="u1", version="99", generation=3)
 REPLACED = live(WEB.ref, uid="u2", generation=1)
@@ -113,17 +128,22 @@ FITS: dict[str, tuple[ApplyStep | RemoveStep | None, ApplyStep | RemoveStep | No
     "spec changed meanwhile": (
         CHANGE,
         _apply(Fate.CHANGE, MOVED),
-        "it has been changed meanwhile",
+        f"it has been changed meanwhile, by {TARGET.manager}; {NOT_ENOUGH}",
     ),
     "labels changed meanwhile": (
         CHANGE,
         _apply(Fate.CHANGE, LABELLED),
-        "it has been changed meanwhile",
+        f"it has been changed meanwhile; {NOT_ENOUGH}",
     ),
     "spec of an object to prune changed": (
         PRUNE,
         _remove(Fate.PRUNE, MOVED),
-        "it has been changed meanwhile",
+        f"it has been changed meanwhile; {NOT_ENOUGH}",
+    ),
+    "spec changed by hand": (
+        CHANGE,
+        _apply(Fate.CHANGE, BY_HAND),
+        f"it has been changed meanwhile, by kubectl-edit (.spec.replicas); {NOT_ENOUGH}",
     ),
     "unreadable now": (
         CHANGE,

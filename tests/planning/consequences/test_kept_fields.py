@@ -44,6 +44,7 @@ CASES: dict[str, tuple[Fate, list[dict[str, Any]], list[str]]] = {
     "of the status": (Fate.ADOPT, [_by("some-operator", STATUS)], []),
     "of a subresource": (Fate.ADOPT, [_by("some-operator", DATA, subresource="scale")], []),
     "of Kubernetes": (Fate.ADOPT, [_by("kube-controller-manager", DATA)], []),
+    "of an orphaned object": (Fate.ADOPT, [_by("applyprune-orphaned", DATA)], []),
     "not adopted": (Fate.CHANGE, [_by("kubectl-edit", DATA)], []),
 }
 

@@ -80,11 +80,11 @@ ERRORS: dict[str, tuple[list[dict[str, Any]], str]] = {
     ),
     "one object twice": (
         [body(), body(data={"a": "b"})],
-        "set.yaml:2: configmap/a in namespace home is in the set twice: it is also in set.yaml:1",
+        "set.yaml:2: configmap/a in namespace home is defined twice: it is also in set.yaml:1",
     ),
     "one object twice, once with its namespace": (
         [body(), body(metadata={"namespace": "home", "labels": {"b": "c"}})],
-        "is in the set twice",
+        "is defined twice",
     ),
     "an ApplySet label": (
         [body(metadata={"labels": {PART_OF: "applyset-x-v1"}})],
@@ -113,7 +113,7 @@ def test_object_under_two_groups_is_one_object(versions: tuple[str, str]) -> Non
     raw = [{"apiVersion": one, "kind": "Event", "metadata": {"name": "e"}} for one in versions]
     given = [manifest(one, line) for line, one in enumerate(raw, 1)]
     found = resolve(given, catalogue, TARGET, namespace="home")
-    assert ["is in the set twice" in str(error) for error in found.errors] == [True]
+    assert ["is defined twice" in str(error) for error in found.errors] == [True]
 
 
 EQUAL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -136,7 +136,7 @@ def test_equal_duplicate_is_taken_once(name: str) -> None:
     assert found.errors == ()
     assert [str(one.origin) for one in found.desired] == ["set.yaml:1"]
     (warning,) = found.warnings
-    assert "in the set twice, equal in every value" in warning.message
+    assert "defined twice with the same content" in warning.message
     assert (warning.location, warning.reason) == ("set.yaml:9", "it is also in set.yaml:1")
 
 
@@ -160,7 +160,7 @@ def test_different_duplicate_is_refused(name: str) -> None:
     """Nobody knows which of them is meant."""
     first, second = DIFFERENT[name]
     found = resolve([manifest(first), manifest(second, 9)], CATALOGUE, TARGET, namespace="home")
-    assert ["is in the set twice" in error.message for error in found.errors] == [True]
+    assert ["is defined twice" in error.message for error in found.errors] == [True]
 
 
 def test_all_errors_are_reported_at_once() -> None:
@@ -210,7 +210,7 @@ def test_override_that_merges_two_objects_is_an_error() -> None:
     manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
     (error,) = resolve(manifests, CATALOGUE, TARGET, namespace="home", options=OVERRIDE).errors
     text = str(error)
-    assert "set.yaml:2: configmap/a in namespace there is in the set twice" in text
+    assert "set.yaml:2: configmap/a in namespace there is defined twice" in text
     assert "it is also in set.yaml:1" in text
     assert "--namespace-override gives both the same namespace" in text
 

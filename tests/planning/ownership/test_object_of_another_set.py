@@ -57,9 +57,7 @@ def test_set_comes_first_and_adoption_last(
 ) -> None:
     """In this order: which set has it, which may be meant, the move, what adoption does to it."""
     found = problem_of(other)
-    assert found.reason == (
-        f"there is a set {other.name} in namespace {other.namespace} that has it"
-    )
+    assert found.reason == (f"it belongs to the set {other.name} in namespace {other.namespace}")
     lines = [line.strip() for line in found.hint.splitlines()]
     assert lines[0] == question
     told = "To move it to this set (--all moves every object): applyprune inventory move"

@@ -118,7 +118,7 @@ def test_set_of_an_object_is_named_by_its_field_manager() -> None:
     entries = [managed("kubectl"), managed(TARGET.manager), managed(theirs.manager)]
     named = _apply(live(ONE.ref, label=theirs.id, entries=entries)).problem
     assert named is not None
-    assert named.reason == "there is a set web in namespace shop that has it"
+    assert named.reason == "it belongs to the set web in namespace shop"
     first, second, *_, last = named.hint.splitlines()
     assert first.startswith("Did you mean ")
     assert "applyprune inventory move web " in second

@@ -10,18 +10,18 @@ from applyprune.planning.plan import finished, verdict, with_own_exit_code
 REFUSAL = Problem(ProblemKind.PRUNE_REFUSED, "the prune was refused: it would delete 8 objects")
 UNAPPROVED = Problem(ProblemKind.NOT_APPROVED, "the deletions are not approved")
 CASES: dict[str, tuple[tuple[str, ...], Problem | None, int, str]] = {
-    "one object": (("Invalid",), None, 3, "1 of the set's objects failed"),
+    "one object": (("Invalid",), None, 3, "1 object failed"),
     "conflicts": (
         ("Conflict", "Conflict"),
         None,
         4,
-        "2 of the set's objects failed: other field managers own some of their fields",
+        "2 objects failed: other field managers own some of their fields",
     ),
     "not in time": (
         ("NotReady",),
         None,
         5,
-        "1 of the set's objects was not ready or not deleted before the timeout",
+        "1 object was not ready or not deleted before the timeout",
     ),
     "one object that no longer fits": (
         ("PlanOutdated",),
@@ -53,7 +53,7 @@ CASES: dict[str, tuple[tuple[str, ...], Problem | None, int, str]] = {
         ("Conflict",),
         REFUSAL,
         3,
-        "1 of the set's objects failed, and the prune was refused",
+        "1 object failed, and the prune was refused",
     ),
 }
 
@@ -71,20 +71,17 @@ DRY: dict[str, tuple[tuple[str, ...], Problem | None, str]] = {
     "conflicts": (
         ("Conflict",),
         None,
-        "the run would fail: other field managers own fields of 1 of the set's objects",
+        "the run would fail: other field managers own fields of 1 object",
     ),
     "a fault": (
         ("Invalid", "Conflict"),
         None,
-        "the run would fail: 2 of the set's objects cannot be applied as planned",
+        "the run would fail: 2 objects cannot be applied",
     ),
     "a fault, and the prune": (
         ("Invalid",),
         REFUSAL,
-        (
-            "the run would fail: 1 of the set's objects cannot be applied as planned, and the "
-            "prune was refused"
-        ),
+        ("the run would fail: 1 object cannot be applied, and the prune was refused"),
     ),
     "the prune": (
         (),

@@ -26,6 +26,7 @@ from applyprune.model.problem import ProblemKind
 from applyprune.planning.plan import completed, make_plan
 from applyprune.planning.prune_waits import (
     PodUse,
+    controllers_of,
     kinds_to_judge,
     pod_users,
     unless_unready,
@@ -104,7 +105,7 @@ def _replica_set(*names: str, replicas: int = 1) -> LiveObject:
 
 
 def _use(*pods: LiveObject, sets: tuple[LiveObject, ...] = ()) -> PodUse:
-    return PodUse(tuple(pod_users(pods, sets, {"old"})))
+    return PodUse(tuple(pod_users(pods, sets, {"old"}, controllers_of(sets, {}))))
 
 
 IN_SET = _owner(RS, "uid-rs")
@@ -197,6 +198,23 @@ def test_object_is_kept_while_a_live_pod_uses_it(name: str) -> None:
         assert step.request is None
     else:
         assert (step.fate, step.rollouts) == (Fate.PRUNE, ())
+
+
+@pytest.mark.parametrize(
+    ("sets", "fate"),
+    [((), Fate.PRUNE), ((live(RS, uid="uid-rs", full={"spec": {}}),), Fate.LEAVE)],
+    ids=["gone", "orphaned"],
+)
+def test_pods_of_a_deleted_workload_are_known_by_the_replica_set_of_the_plan(
+    sets: tuple[LiveObject, ...], fate: Fate
+) -> None:
+    """It goes before its Pods; if it stays without an owner, so do they, and use the object."""
+    planned = controllers_of((_replica_set("old"),), {})
+    now = controllers_of(sets, planned)
+    use = PodUse(tuple(pod_users((_pod("old", owner=IN_SET),), sets, {"old"}, now)))
+    also = _removal(WEB)
+    step, _ = unless_used((_removal(), also), use, (), Options())
+    assert (step.fate, step.in_use) == (fate, fate is Fate.LEAVE)
 
 
 def test_run_without_waits_names_who_uses_an_object() -> None:

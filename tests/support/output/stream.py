@@ -253,7 +253,9 @@ EVENTS: tuple[Event, ...] = (
         f"oci://registry.example.com/shop/web:1.4.0@sha256:{'ab' * 32}", f"sha256:{'ab' * 32}", 3
     ),
     VersionReport("0.1.0", "3.11.7", "Linux x86_64", "v1.36.3"),
-    Explanation(_CONFIG, "nothing", ("it is as it was applied",), _PLACE),
+    Explanation(
+        _CONFIG, "nothing", ("it is as it was applied",), _PLACE, ("guard max-prune passed: 1",)
+    ),
     ErrorRaised(
         Problem(
             ProblemKind.INPUT_ERROR,
@@ -267,6 +269,6 @@ EVENTS: tuple[Event, ...] = (
         {Outcome.CREATED: 1, Outcome.UNCHANGED: 1, Outcome.FAILED: 1, Outcome.PRUNED: 1},
         3,
         1.23456,
-        Problem(ProblemKind.RUN_FAILED, "1 of the set's objects failed"),
+        Problem(ProblemKind.RUN_FAILED, "1 object failed"),
     ),
 )
