@@ -145,12 +145,14 @@ def _checked(configuration: Configuration, key: str, keys: Keys) -> Any:
         what = f"{key}{'' if unsafe is None else f': {unsafe}'.lower()}"
         raise _refused(configuration, key, what, f"no-{key}" if unsafe is False else key)
     if form is None:
-        from applyprune.cli.answers import answer
+        from applyprune.cli.answers import KEYS, answer
         from applyprune.planning.names import did_you_mean
 
-        hint = answer(key) or did_you_mean(key, keys.forms)
+        hint = answer(KEYS, key) or did_you_mean(key, keys.forms)
         hint = hint or f"The keys are {', '.join(keys.forms)}."
-        raise InputError(f"unknown key {key!r}", location=configuration.origin(key), hint=hint)
+        location = configuration.origin(key)
+        written = configuration.written(key)
+        raise InputError(f"unknown key {written!r}", location=location, hint=hint)
     if form in {Form.TEXTS, Form.PATHS} and isinstance(value, str):
         value = [value]
     if not _fits(form, value):
@@ -174,13 +176,14 @@ def _refused(
     option: str,
     reason: str = "it would disable a guard for every future run",
 ) -> InputError:
-    from applyprune.cli.answers import answer
+    from applyprune.cli.answers import KEYS, answer
 
     return InputError(
         f"{what} is not allowed in a configuration",
         location=configuration.origin(key),
         reason=reason,
-        hint=answer(key) or f"Give --{option} on the command line, for the run that needs it.",
+        hint=answer(KEYS, key)
+        or f"Give --{option} on the command line, for the run that needs it.",
     )
 
 

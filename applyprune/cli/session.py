@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from applyprune.api.sets import ApplySet, ClusterConnection, connect, load, with_retries
+from applyprune.cli.target import note_connected
 from applyprune.engine.ports import Cancellation
 from applyprune.errors import AccessError, ApplypruneError, UsageError
 from applyprune.model.events import WarningRaised
@@ -180,6 +181,7 @@ NAMESPACE, CONTEXT = "APPLYPRUNE_NAMESPACE", "APPLYPRUNE_CONTEXT"
 
 def connection_to(cluster_target: ClusterTarget) -> ClusterConnection:
     """Return a connection to the cluster; raise UsageError if it is not the expected context."""
+    note_connected()
     context = cluster_target.context or os.environ.get(CONTEXT, "")
     namespace = cluster_target.namespace or os.environ.get(NAMESPACE, "")
     if not cluster_target.namespace and namespace and not is_dns_label(namespace):
@@ -211,6 +213,7 @@ def _refuse_other_context(cluster_target: ClusterTarget, cluster: ClusterConnect
 @contextmanager
 def cancel_on_signals(cluster_target: ClusterTarget) -> Iterator[Cancellation]:
     """Yield a cancellation: the first signal to stop requests it, the second exits at once."""
+    note_connected()
     stop = Cancellation()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
