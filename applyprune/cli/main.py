@@ -96,7 +96,7 @@ class InterruptedVerb(KeyboardInterrupt):
 
 
 # The words that click quotes, and other errors do not: an option, and the name of an argument.
-_QUOTED = re.compile(r"'(--?[a-z][a-z-]*|[A-Z][A-Z/]*)'")
+_QUOTED = r"'(--?[a-z][a-z-]*|[A-Z][A-Z/]*)'"
 
 
 def _usage_text(error: click.ClickException) -> str:
@@ -110,7 +110,7 @@ def _usage_text(error: click.ClickException) -> str:
     from applyprune.output.problem_text import problem_text
 
     # click puts each choice on a line of its own, with tabs. What to do follows a full stop.
-    said = _QUOTED.sub(r"\1", " ".join(error.format_message().split()))
+    said = re.sub(_QUOTED, r"\1", " ".join(error.format_message().split()))
     message, _, advice = said.partition(". ")
     message = f"{message[:1].lower()}{message[1:]}".rstrip(". ")
     usage = advice or " ".join(ctx.get_usage().split())

@@ -1145,6 +1145,8 @@ def _call(verb: Callable[..., Any], params: Sequence[click.Parameter], given: An
         if "cluster_target" in values:
             # The session reports requests and signals to it; no verb has to pass it on.
             values["cluster_target"] = replace(values["cluster_target"], listener=reporting)
+        if used.unused and not reporting.quiet and ("paths" not in values or values["paths"].paths):
+            reporting.terminal.err(used.unused.text)
         return verb(reporting=reporting, **values)
     except ApplypruneError as error:
         return reporting.print_error(error)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from applyprune.api.sets import ApplySet, ClusterConnection, connect, load, with_retries
+from applyprune.cli.config import no_input_given
 from applyprune.cli.target import note_connected
 from applyprune.engine.ports import Cancellation
 from applyprune.errors import AccessError, ApplypruneError, UsageError
@@ -124,9 +125,7 @@ class InputPaths:
 def input_reader(paths: InputPaths) -> InputReader:
     """Return a reader of these paths; ``-`` is standard input. Raise UsageError without any."""
     if not paths.paths:
-        raise UsageError(
-            "no input given", hint="Give -f PATH or -k DIR, or add filename to applyprune.yaml."
-        )
+        raise no_input_given()
     return partial(load, *paths.paths, ignore_paths=paths.ignore)
 
 
