@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from applyprune.api.sets import ApplySet, ClusterConnection, connect, load, with_retries
+from applyprune.cli.advice import add_advice, with_rights
 from applyprune.cli.config import no_input_given
 from applyprune.cli.target import note_connected
 from applyprune.engine.ports import Cancellation
@@ -17,7 +18,7 @@ from applyprune.model.events import WarningRaised
 from applyprune.model.options import DryRun
 from applyprune.model.text import is_dns_label
 from applyprune.system.processes import STOP_SIGNALS
-from applyprune.values import dataclass, replace
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from applyprune.model.events import Event
     from applyprune.model.options import Options
     from applyprune.model.problem import Problem
+    from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.approval import PlanFile
     from applyprune.sources import Input, Overlay
 
@@ -78,7 +80,8 @@ def run_set(
             )
             return applyset.iter_run(given, compared, plan=plan, cancellation=session.stop)
 
-        yield from events if watcher is None else watcher.watch(events, session, options, diff)
+        watched = events if watcher is None else watcher.watch(events, session, options, diff)
+        yield from with_rights(watched, applyset.identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +154,19 @@ def no_input(*, warn: Callable[[Problem], None]) -> Input:
 
 @contextmanager
 def open_session(cluster_target: ClusterTarget) -> Iterator[Session]:
-    """Yield what a run needs; meanwhile a signal to stop requests its cancellation."""
+    """Yield what a run needs; meanwhile a signal to stop requests its cancellation.
+
+    An error about the only set of the session gets advice.
+    """
     with connection_to(cluster_target) as cluster, cancel_on_signals(cluster_target) as stop:
-        yield Session(cluster, stop)
+        session = Session(cluster, stop)
+        try:
+            yield session
+        except ApplypruneError as error:
+            named = set(session.named)
+            if len(named) == 1:
+                add_advice(error, named.pop(), cluster)
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +175,14 @@ class Session:
 
     cluster: ClusterConnection
     stop: Cancellation
+    named: list[ApplySetIdentity] = field(default_factory=list)
+    """The sets that the call is about."""
 
     def applyset(self, name: str, namespace: str = "") -> ApplySet:
         """Return a set of the cluster, by default in the namespace of ``-n`` or the context."""
-        return ApplySet(name, namespace, cluster=self.cluster)
+        applyset = ApplySet(name, namespace, cluster=self.cluster)
+        self.named.append(applyset.identity)
+        return applyset
 
     def reported(self, events: Iterator[Event]) -> Iterator[Event]:
         """Yield the events, and in between what does not answer."""
