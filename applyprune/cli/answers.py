@@ -163,9 +163,10 @@ OPTIONS = {
     "--detailed-exitcode": "Use applyprune plan NAME --exit-code, or applyprune diff NAME.",
     "--auto-approve": "Use --yes.",
     **dict.fromkeys(
-        ("--input", "--no-input", "--non-interactive", "--assume-yes", "--assumeyes", "--batch"),
+        ("--no-input", "--non-interactive", "--assume-yes", "--assumeyes", "--batch"),
         "Use --ask never.",
     ),
+    "--input": "Use -f PATH. To be asked nothing: --ask never.",
     "--interactive": "Use --ask always.",
     **dict.fromkeys(("--json", "--yaml"), "Use -o json."),
     "--format": "Use -o FORMAT.",
@@ -263,6 +264,7 @@ KEYS = {
         "Use context: NAME. The kubeconfig is that of --kubeconfig or KUBECONFIG.",
     ),
     **dict.fromkeys(("values", "chart", "charts", "helm"), _RENDER),
+    "spec": "Write the options beside name, without spec.",
     **dict.fromkeys(("output", "dry-run"), "Give it on the command line."),
 }
 """Keys of ``applyprune.yaml``; YAML reads the key ``yes`` as true."""

@@ -77,8 +77,8 @@ def exit_code_of(work: Callable[[], int]) -> int:
         return 2
     except click.Abort as abort:
         # click raises it for any Ctrl-C, also while a verb does its work.
-        began = isinstance(abort.__cause__, InterruptedVerb)
-        _print_error("aborted" if began else "aborted: nothing was changed")
+        is_early = type(abort.__cause__) is KeyboardInterrupt
+        _print_error("aborted: nothing was changed" if is_early else "aborted")
         return 130
     except KeyboardInterrupt:
         _print_error("interrupted")
@@ -111,9 +111,9 @@ def _usage_text(error: click.ClickException) -> str:
 
     # click puts each choice on a line of its own, with tabs. What to do follows a full stop.
     said = re.sub(_QUOTED, r"\1", " ".join(error.format_message().split()))
-    message, _, advice = said.partition(". ")
+    message, *advice = re.split(r"\. (?=[A-Z])", said, maxsplit=1)
     message = f"{message[:1].lower()}{message[1:]}".rstrip(". ")
-    usage = advice or " ".join(ctx.get_usage().split())
+    usage = advice[0] if advice else " ".join(ctx.get_usage().split())
     hint = f"{usage}\nSee: {ctx.command_path} --help"
     return problem_text("error", Problem(ProblemKind.USAGE_ERROR, message, hint=hint))
 
@@ -271,6 +271,9 @@ class SuggestingGroup(click.Group):
             from applyprune.cli.answers import refuse_before_command
 
             refuse_before_command(error, ctx, self, given)
+            raise
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
             raise
 
     def resolve_command(

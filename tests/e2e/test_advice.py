@@ -114,7 +114,7 @@ def test_missing_right_for_objects_names_the_command_once(
     rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
     role = {"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "more"}, "rules": [rule]}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}
-    service["spec"] = {"ports": [{"port": 80}]}  # type: ignore[assignment]
+    service["spec"] = {"ports": [{"port": 80}]}
     other = {**service, "metadata": {"name": "b"}}
     line = ("apply", "web", "-n", namespace, "-f", "-")
     given = text(config_map("a"), role, service, other)
