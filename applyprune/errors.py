@@ -110,9 +110,13 @@ class OwnedByBundle(UsageError):
 class NoSuchSet(UsageError):
     """There is no set with this name in this namespace."""
 
+    kind = ProblemKind.USAGE_ERROR
+
 
 class NoSuchNamespace(UsageError):
     """The namespace of the call does not exist."""
+
+    kind = ProblemKind.USAGE_ERROR
 
 
 class InputError(UsageError):

@@ -148,12 +148,12 @@ OPTIONS = {
     "--prune-whitelist": "Leave it out: the inventory knows what to prune.",
     "--destroy": _DELETE,
     "--cascade": "Use --propagation.",
-    **dict.fromkeys(("--keep", "--retain"), "Use --orphan KIND/NAME."),
+    **{f"--{word}": "Use --orphan KIND/NAME." for word in ("keep", "retain")},
     **dict.fromkeys(
         ("--grace-period", "--now"),
         "Leave it out: terminationGracePeriodSeconds of a Pod says how long it may take to end.",
     ),
-    "--ignore-not-found": "Leave it out: what is already gone is no error.",
+    "--ignore-not-found": "Leave it out: what is already gone is not an error.",
     "--dangerous-allow-empty-list-of-resources": "Use --allow-empty.",
     # What to show, and when to ask.
     **dict.fromkeys(("plan --dry-run", "diff --dry-run"), _CHANGES_NOTHING),
@@ -206,7 +206,7 @@ COMMANDS = {
         ("config", "login", "context", "use-context"),
         "Use kubectl config use-context NAME, or --context NAME.",
     ),
-    "package": "Use applyprune push oci://HOST/NAME:TAG -f PATH.",
+    "package": "Use applyprune push.",
     "bootstrap": "Use applyprune install.",
     "logs": "Use applyprune status NAME --logs, or for a Bundle: applyprune bundle logs NAME.",
     "tree": "Use applyprune status NAME --tree, or for a Bundle: applyprune bundle tree NAME.",
@@ -230,7 +230,7 @@ COMMANDS = {
     **dict.fromkeys(
         ("bundle delete", "bundle rm"), "A Bundle is an object: kubectl delete bundle NAME."
     ),
-    **dict.fromkeys(("inventory list", "inventory ls"), _LISTED),
+    **{f"inventory {word}": _LISTED for word in ("list", "ls")},
     **dict.fromkeys(("inventory get", "inventory describe"), "Use applyprune inventory show NAME."),
     **dict.fromkeys(("inventory delete", "inventory rm"), _DELETE),
     "inventory fix": "Use applyprune inventory repair NAME.",

@@ -156,7 +156,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("name", ENDS)
-def test_program_error_is_told_to_its_end(folder: Path, name: str) -> None:
+def test_program_error_is_shown_to_its_end(folder: Path, name: str) -> None:
     """What kustomize itself puts into brackets is none of the input."""
     text, end = ENDS[name]
     files = {"m/kustomization.yaml": text, "m/web.yaml": DEPLOYMENT, "m/again.yaml": DEPLOYMENT}
