@@ -3,6 +3,8 @@
 ApplypruneError
 ├── UsageError                 2    the call is invalid
 │   ├── OwnedByBundle          2    the set belongs to a Bundle, or to another Bundle
+│   ├── NoSuchSet              2    there is no such set
+│   ├── NoSuchNamespace        2    there is no such namespace
 │   └── InputError             2    a manifest or its file is invalid; names file and line
 │       ├── EmptyInput         2    the input contains no manifest
 │       └── InputErrors        2    several of these at once
@@ -100,6 +102,18 @@ class OwnedByBundle(UsageError):
     """The set belongs to a Bundle, and the caller is not that Bundle; nothing was written."""
 
     kind = ProblemKind.OWNED_BY_BUNDLE
+
+
+class NoSuchSet(UsageError):
+    """There is no set with this name in this namespace."""
+
+    kind = ProblemKind.USAGE_ERROR
+
+
+class NoSuchNamespace(UsageError):
+    """The namespace of the call does not exist."""
+
+    kind = ProblemKind.USAGE_ERROR
 
 
 class InputError(UsageError):

@@ -1,8 +1,8 @@
-"""Words of kubectl, Helm and older versions, each with what to type instead.
+"""Words of other tools and of older versions, each with what to type instead.
 
-One table for options, commands and keys of ``applyprune.yaml``; ``answer`` reads it. What is not in
-it gets the suggestion of the nearest word. The other functions answer calls that the shell, or a
-habit from kubectl, has put together in another way.
+A table for each of options, commands, keys of ``applyprune.yaml`` and formats; ``answer`` reads
+them. What is in none gets the suggestion of the nearest word. The other functions answer calls that
+the shell, or a habit from kubectl, has put together in another way.
 """
 
 from __future__ import annotations
@@ -11,60 +11,237 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
+import click
+
 from applyprune.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
 
 _BELOW = "Leave it out: a folder is read with everything below it."
 _DELETE = "Use applyprune delete NAME."
 _APPLY = "Use applyprune apply NAME -f PATH."
+_PLAN = "Use applyprune plan NAME -f PATH."
+_STATUS = "Use applyprune status NAME."
 _RENDER = "Render the chart first: helm template NAME CHART | applyprune apply NAME -f -"
-ANSWERS = {
-    # Options of older versions.
+_CHANGE = "Change the manifests, and apply them: applyprune apply NAME -f PATH."
+_KUBECTL = "Use kubectl."
+_KUBECONFIG = (
+    "Use a kubeconfig: --kubeconfig FILE, and --context NAME to choose one of its contexts."
+)
+_IMPERSONATE = "Write it into the kubeconfig: `as: USER` in the user of the context."
+_ADDRESS = "Write it into the address: -f 'git+https://HOST/REPO.git//PATH?ref=REF'."
+_FILES = "Use -f PATH."
+_CURRENT = "Leave it out: every run reads the cluster."
+_NO_ROLLBACK = (
+    "There is no rollback. The server checks everything before the first write. To go back, apply "
+    "the older manifests."
+)
+_SET_IS_NAMED = "Leave it out: NAME is the set."
+_PART = "Leave it out: NAME is the set. For a part of it: --only KIND/NAME or -l SELECTOR."
+_ROLLBACK = (
+    "Apply the older manifests again: applyprune apply NAME -f "
+    "'git+https://HOST/REPO.git//PATH?ref=COMMIT'."
+)
+_CHANGES_NOTHING = "Leave it out: this command changes nothing in the cluster."
+_LISTED = "Use applyprune list."
+OPTIONS = {
+    # Of older versions.
     "--on-drift": "Use --conflicts: `--conflicts revert` reverts drift.",
     "--force-conflicts": "Use --conflicts force.",
     "--prune-adopted": "Use --prune-also adopted.",
     "--prune-shared": "Use --prune-also shared.",
-    # Options of kubectl, Helm and kapp.
-    "-R": _BELOW,
-    "--recursive": _BELOW,
+    # Which manifests.
+    **dict.fromkeys(("-R", "--recursive"), _BELOW),
+    **dict.fromkeys(
+        ("--file", "--files", "--path", "--dir", "--directory", "--manifests", "--local"), _FILES
+    ),
+    **dict.fromkeys(
+        ("--set", "--set-string", "--set-file", "--set-json", "--values", "--chart"), _RENDER
+    ),
+    **dict.fromkeys(
+        ("--var", "--var-file", "--substitute", "--data-value", "--data-values-file"),
+        "Fill in the values first, for example with kustomize or envsubst: "
+        "… | applyprune apply NAME -f -",
+    ),
+    **dict.fromkeys(("--branch", "--revision", "--ref", "--commit"), _ADDRESS),
+    **dict.fromkeys(("--url", "--repo", "--source"), "Use -f with the address."),
+    "--post-renderer": "Pipe its output in: … | applyprune apply NAME -f -",
+    "--exclude": "To leave out files: --ignore-paths RULE. To keep an object: --orphan KIND/NAME.",
+    **{
+        f"{verb} {word}": _PART if verb == "delete" else _SET_IS_NAMED
+        for verb in ("delete", "status", "history", "show")
+        for word in ("-f", "--filename", "-k", "--kustomize")
+    },
+    # Which set, which objects, which namespace.
+    **dict.fromkeys(("--applyset", "-a", "--app", "--release", "--release-name"), _SET_IS_NAMED),
+    **dict.fromkeys(("--install", "-i"), "Leave it out: the first apply creates the set."),
+    "--all": "Leave it out: a set is always whole, and prune is the default.",
+    "delete --all": "Leave it out: the whole set is deleted.",
+    "status --all": "Use -A.",
+    "list --all": "Use -A.",
+    **dict.fromkeys(
+        ("-A", "--all-namespaces"),
+        "Leave it out: a set may have objects in every namespace. -n NS is that of its inventory.",
+    ),
+    **dict.fromkeys(("--target", "--resource", "--include"), "Use --only KIND/NAME."),
+    "--field-selector": "Use --only KIND/NAME, or -l SELECTOR for labels.",
+    "--filter-labels": "Use -l SELECTOR.",
+    **dict.fromkeys(
+        ("--into-ns", "--map-ns", "--target-namespace"), "Use --namespace-override NS."
+    ),
+    "--dest-namespace": "Use -n NS.",
+    # Which cluster, and as whom.
+    **dict.fromkeys(("--as", "--as-group", "--as-uid", "--impersonate"), _IMPERSONATE),
+    **dict.fromkeys(
+        (
+            "-s",
+            "--server",
+            "--cluster",
+            "--user",
+            "--token",
+            "--auth-token",
+            "--insecure",
+            "--insecure-skip-tls-verify",
+            "--certificate-authority",
+            "--client-certificate",
+            "--client-key",
+            "--kube-apiserver",
+            "--kube-token",
+            "--dest-server",
+        ),
+        _KUBECONFIG,
+    ),
+    "--kube-context": "Use --context NAME.",
+    # How to apply.
     "--server-side": "Leave it out: every apply is a server-side apply.",
+    "--client-side": "Leave it out: every apply is a server-side apply.",
     "--field-manager": "Leave it out: each set has a field manager of its own.",
-    "--applyset": "Leave it out: NAME is the set.",
-    "--prune-allowlist": "Leave it out: the inventory knows what to prune.",
+    **dict.fromkeys(
+        ("--overwrite", "--save-config"), "Leave it out: the server records who owns each field."
+    ),
+    "--validate": "Leave it out: the server checks every field.",
+    "--replace": "Use --recreate to change immutable fields.",
     "--force": "Use --recreate to change immutable fields, --conflicts force to take fields of "
     "others.",
-    "--set": _RENDER,
+    "--self-heal": "Use --conflicts: `--conflicts revert` reverts drift.",
+    "--take-ownership": "Use --adopt.",
+    "--dangerous-override-ownership-of-existing-resources": "Use --adopt.",
+    "--no-hooks": "Use --helm-hooks skip.",
+    **dict.fromkeys(("--atomic", "--rollback-on-failure", "--cleanup-on-fail"), _NO_ROLLBACK),
+    **dict.fromkeys(
+        ("--record", "--history-max", "--keep-history", "--description"),
+        "Leave it out: applyprune inventory history NAME shows the last runs.",
+    ),
+    **dict.fromkeys(
+        ("--lock", "--state", "--backend-config"),
+        "Leave it out: the inventory in the cluster is the state, and every run locks it.",
+    ),
+    **dict.fromkeys(
+        ("--parallelism", "--concurrency", "--apply-concurrency"),
+        "Leave it out: requests run side by side, as many as the server takes.",
+    ),
+    **dict.fromkeys(("--refresh", "--refresh-only", "--hard-refresh"), _CURRENT),
+    # What to delete.
+    "--prune-allowlist": "Leave it out: the inventory knows what to prune.",
+    "--prune-whitelist": "Leave it out: the inventory knows what to prune.",
+    "--destroy": _DELETE,
+    "--cascade": "Use --propagation.",
+    **{f"--{word}": "Use --orphan KIND/NAME." for word in ("keep", "retain")},
+    **dict.fromkeys(
+        ("--grace-period", "--now"),
+        "Leave it out: terminationGracePeriodSeconds of a Pod says how long it may take to end.",
+    ),
+    "--ignore-not-found": "Leave it out: what is already gone is not an error.",
+    "--dangerous-allow-empty-list-of-resources": "Use --allow-empty.",
+    # What to show, and when to ask.
+    **dict.fromkeys(("plan --dry-run", "diff --dry-run"), _CHANGES_NOTHING),
+    **dict.fromkeys(("--diff", "--diff-changes", "-c"), "Use applyprune diff NAME -f PATH."),
+    "--diff-run": _PLAN,
+    "apply --out": "Use applyprune plan NAME --out FILE, and then applyprune apply --plan FILE.",
+    "--detailed-exitcode": "Use applyprune plan NAME --exit-code, or applyprune diff NAME.",
     "--auto-approve": "Use --yes.",
+    **dict.fromkeys(
+        ("--no-input", "--non-interactive", "--assume-yes", "--assumeyes", "--batch"),
+        "Use --ask never.",
+    ),
+    "--input": "Use -f PATH. To be asked nothing: --ask never.",
+    "--interactive": "Use --ask always.",
+    **dict.fromkeys(("--json", "--yaml"), "Use -o json."),
+    "--format": "Use -o FORMAT.",
+    **dict.fromkeys(("--debug", "--log-level", "--verbosity", "--trace"), "Use -v."),
+    "--silent": "Use -q.",
+    **dict.fromkeys(
+        ("--no-color", "--no-colour", "--color", "--colour"), "Set NO_COLOR=1 for no colours."
+    ),
     "--watch": "Use --wait, or afterwards applyprune status NAME --watch.",
-    # Commands.
-    "rollback": "Apply the older manifests again: applyprune apply NAME -f "
-    "'git+https://HOST/REPO.git//PATH?ref=COMMIT'.",
-    "history": "Use applyprune inventory history NAME.",
+    "--async": "Use --no-wait.",
+    "--wait-for-jobs": "Use --wait.",
+    **dict.fromkeys(
+        ("--wait-timeout", "--request-timeout", "--health-check-timeout"), "Use --timeout TIME."
+    ),
+}
+"""Options, some of one verb only: of kubectl, Helm, kapp, Flux, Argo CD and Terraform."""
+COMMANDS = {
+    "help": "Use applyprune COMMAND --help.",
+    "rollback": _ROLLBACK,
+    "undo": _ROLLBACK,
     "get": "The sets: applyprune list. The objects of one: applyprune status NAME.",
-    "ls": "Use applyprune list.",
+    **dict.fromkeys(("ls", "ps", "apps"), _LISTED),
     "describe": "Use applyprune status NAME, or applyprune explain NAME KIND/NAME.",
-    "create": _APPLY,
-    "deploy": _APPLY,
-    "sync": _APPLY,
-    "upgrade": _APPLY,
-    "template": _RENDER,
-    "destroy": _DELETE,
-    "remove": _DELETE,
-    "rm": _DELETE,
-    "uninstall": _DELETE,
-    "rollout": "Use applyprune status NAME --wait.",
-    "wait": "Use applyprune status NAME --wait.",
+    **dict.fromkeys(("create", "deploy", "sync", "upgrade", "update"), _APPLY),
+    **dict.fromkeys(("import", "adopt"), "Apply its manifest: see --adopt of applyprune apply."),
+    **dict.fromkeys(("template", "render"), _RENDER),
+    **dict.fromkeys(("build", "kustomize"), "Use applyprune plan NAME -k DIR."),
+    **dict.fromkeys(("validate", "lint", "test", "preview", "dry-run", "refresh"), _PLAN),
+    **dict.fromkeys(("destroy", "remove", "rm", "uninstall"), _DELETE),
+    **dict.fromkeys(("rollout", "wait"), "Use applyprune status NAME --wait."),
+    **dict.fromkeys(("health", "events", "inspect", "info"), _STATUS),
+    "drift": "Use applyprune status NAME --drift.",
+    "state": "Use applyprune inventory show NAME.",
+    **dict.fromkeys(("patch", "edit", "replace", "scale", "set", "label", "annotate"), _CHANGE),
+    **dict.fromkeys(("exec", "port-forward", "top", "cp", "attach", "run", "expose"), _KUBECTL),
+    **dict.fromkeys(
+        ("config", "login", "context", "use-context"),
+        "Use kubectl config use-context NAME, or --context NAME.",
+    ),
+    "package": "Use applyprune push.",
+    "bootstrap": "Use applyprune install.",
+    "logs": "Use applyprune status NAME --logs, or for a Bundle: applyprune bundle logs NAME.",
+    "tree": "Use applyprune status NAME --tree, or for a Bundle: applyprune bundle tree NAME.",
     **{
         verb: f"Use applyprune inventory {verb} NAME."
-        for verb in ("check", "repair", "show", "orphan", "own", "move", "release")
+        for verb in ("check", "history", "repair", "show", "orphan", "own", "move", "release")
     },
     **{
         verb: f"Use applyprune bundle {verb} NAME."
-        for verb in ("approve", "logs", "reconcile", "resume", "suspend", "tree")
+        for verb in ("approve", "reconcile", "resume", "suspend")
     },
-    # Keys of applyprune.yaml; YAML reads the key `yes` as true.
+    **{verb: f"Use applyprune local {verb}." for verb in ("up", "down", "kubectl")},
+    # Of groups.
+    **dict.fromkeys(("bundle get", "bundle ls"), "Use applyprune bundle list."),
+    **dict.fromkeys(("bundle describe", "bundle status"), "Use applyprune bundle show NAME."),
+    **dict.fromkeys(("bundle sync", "bundle refresh"), "Use applyprune bundle reconcile NAME."),
+    "bundle pause": "Use applyprune bundle suspend NAME.",
+    **dict.fromkeys(
+        ("bundle apply", "bundle create"), "A Bundle is an object: kubectl apply -f FILE."
+    ),
+    **dict.fromkeys(
+        ("bundle delete", "bundle rm"), "A Bundle is an object: kubectl delete bundle NAME."
+    ),
+    **{f"inventory {word}": _LISTED for word in ("list", "ls")},
+    **dict.fromkeys(("inventory get", "inventory describe"), "Use applyprune inventory show NAME."),
+    **dict.fromkeys(("inventory delete", "inventory rm"), _DELETE),
+    "inventory fix": "Use applyprune inventory repair NAME.",
+    **dict.fromkeys(("local list", "local ls", "local ps"), "Use applyprune local status."),
+    **dict.fromkeys(("local start", "local create"), "Use applyprune local up."),
+    **dict.fromkeys(
+        ("local stop", "local delete", "local rm", "local destroy"), "Use applyprune local down."
+    ),
+}
+"""Commands; those of a group begin with its name."""
+KEYS = {
     **dict.fromkeys(
         ("yes", "true"), "Use ask: never. To delete the set, give --yes on the command line."
     ),
@@ -72,13 +249,51 @@ ANSWERS = {
     "prune-adopted": "Give --prune-also adopted on the command line, for the run that needs it.",
     "prune-shared": "Give --prune-also shared on the command line, for the run that needs it.",
     "force-conflicts": "Give --conflicts force on the command line, for the run that needs it.",
+    **dict.fromkeys(
+        ("sets", "applysets", "apps"),
+        "A file is for one set. Give the file of another set with --config FILE.",
+    ),
+    **dict.fromkeys(("set", "app", "release", "applyset", "metadata"), "Use name: NAME."),
+    **dict.fromkeys(
+        ("f", "file", "files", "path", "paths", "input", "manifests", "resources"),
+        "Use filename: PATH.",
+    ),
+    **dict.fromkeys(("k", "overlay", "overlays"), "Use kustomize: DIR."),
+    **dict.fromkeys(
+        ("kubeconfig", "cluster", "server"),
+        "Use context: NAME. The kubeconfig is that of --kubeconfig or KUBECONFIG.",
+    ),
+    **dict.fromkeys(("values", "chart", "charts", "helm"), _RENDER),
+    "spec": "Write the options beside name, without spec.",
+    **dict.fromkeys(("output", "dry-run"), "Give it on the command line."),
 }
-"""What is typed, and what to type instead."""
+"""Keys of ``applyprune.yaml``; YAML reads the key ``yes`` as true."""
+_WITH_JQ = "Use -o json, and jq or yq."
+OUTPUTS = {
+    "yaml": "Use -o json.",
+    "table": "Use -o text, or -o wide for all columns.",
+    **dict.fromkeys(
+        ("jsonpath", "jsonpath-as-json", "go-template", "template", "custom-columns"), _WITH_JQ
+    ),
+    "md": "Use -o markdown.",
+    "ndjson": "Use -o jsonl.",
+    **dict.fromkeys(("xml", "junit-xml"), "Use -o junit=FILE."),
+}
+"""Formats of ``-o``."""
 
 
-def answer(word: str) -> str:
-    """Return what to type instead of an option, a command or a key; empty for an unknown word."""
-    return ANSWERS.get(word, "")
+def answer(table: Mapping[str, str], *words: str) -> str:
+    """Return what to type instead of the first of ``words`` in that table; empty if none is."""
+    return next((table[word] for word in words if word in table), "")
+
+
+def did_you_mean_option(word: str, options: Iterable[click.Parameter]) -> str:
+    """Return which option may be meant, as a question; a guess never disables a guard."""
+    from applyprune.planning.names import did_you_mean
+
+    safe = [one for one in options if not getattr(one, "guard", False)]
+    words = [word for one in safe for word in (*one.opts, *one.secondary_opts)]
+    return did_you_mean(word, [one for one in words if one.startswith("--")])
 
 
 def refuse_arguments(verb: str, words: Sequence[str], files: Sequence[str]) -> None:
@@ -107,6 +322,39 @@ def refuse_arguments(verb: str, words: Sequence[str], files: Sequence[str]) -> N
         reason="manifests are given with -f",
         hint=f"Use {verb} {name} -f {first}",
     )
+
+
+def refuse_before_command(
+    error: click.NoSuchOption, ctx: click.Context, group: click.Group, args: Sequence[str]
+) -> None:
+    """Raise UsageError for an option before its command: kubectl and helm take it there, too."""
+    words = list(args)
+    command: click.Command | None = group
+    verbs: list[str] = []
+    while isinstance(command, click.Group):
+        names = command.list_commands(ctx)
+        at = next((at for at, word in enumerate(words) if word in names), None)
+        if at is None:
+            break
+        verbs.append(words.pop(at))
+        command = command.get_command(ctx, verbs[-1])
+    params = command.params if command is not None and verbs else []
+    known = {word for param in params for word in (*param.opts, *param.secondary_opts)}
+    if {word.partition("=")[0] for word in words if word.startswith("-")} <= known:
+        call = shlex.join([*ctx.command_path.split(), *verbs, *words])
+        raise UsageError(
+            f"{error.option_name} is before the command", hint=f"Options come after it: {call}"
+        ) from None
+
+
+def refuse_single_dash(verb: str, args: Sequence[str], options: Collection[str]) -> None:
+    """Raise UsageError for a long option with one dash; ``args`` all have one."""
+    for arg in args:
+        word = f"-{arg.partition('=')[0]}"
+        hint = answer(OPTIONS, f"{verb} {word}", word)
+        if hint or word in options:
+            hint = hint or f"Use {word}."
+            raise UsageError(f"no such option {word[1:]}", hint=hint)
 
 
 def refuse_list(path: str) -> None:

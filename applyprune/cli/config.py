@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from enum import Enum, auto
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -57,10 +58,32 @@ class ConfigInUse:
     """Whether the file selects the context; otherwise it is a condition."""
     is_above: bool = False
     """Whether it was found in a folder above the working directory."""
+    unused: UnusedConfig | None = None
+    """The file that is there instead, for another set."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedConfig:
+    """A file that a call does not use, because it names another set."""
+
+    path: str
+    name: str
+    names: tuple[str, ...]
+    """The sets of the call."""
+
+    @property
+    def text(self) -> str:
+        """Return why the file is not used."""
+        return (
+            f"{self.path} is for the set {self.name}, so its options are not used for "
+            f"{', '.join(self.names)}"
+        )
 
 
 _META = "applyprune.configuration"
 FILE = "applyprune.yaml"
+_MISNAMED = "applyprune.yml"
+_LARGEST = 2**20
 _NAMES_ITSELF = {"name", "context"}
 
 
@@ -89,7 +112,7 @@ def _use(ctx: click.Context, names: tuple[str, ...], config: str | None, keys: K
         )
     if names and settings["name"] not in names:
         if config is None:
-            return ConfigInUse()  # the file is for another set
+            return ConfigInUse(unused=UnusedConfig(configuration.path, settings["name"], names))
         raise UsageError(
             f"{configuration.path} is for the set {settings['name']}, and not for "
             f"{', '.join(names)}"
@@ -115,18 +138,37 @@ def find_configuration() -> str | None:
     Above the folder that has ``.git`` nothing is read, nor anything that is another user's or on
     another file system: whoever may write there must not decide what a prune deletes.
     """
-    found = next((file for file, _ in _places() if os.path.lexists(file)), None)
-    if found in {None, FILE} or any(is_top for _, is_top in _places()):
-        return found
-    return None  # nothing says where the work tree ends
+    named = ((f"{folder}{file}", folder) for folder, _ in _places() for file in (FILE, _MISNAMED))
+    found, folder = next(((file, at) for file, at in named if _is_there(file)), (None, ""))
+    if folder and not any(is_top for _, is_top in _places()):
+        return None  # nothing says where the work tree ends
+    if found is not None and not found.endswith(FILE):
+        raise UsageError(
+            f"found {found}, which is not read",
+            hint=f"Rename it to {FILE}, or give it with --config.",
+        )
+    return found
+
+
+def _is_there(file: str) -> bool:
+    """Return whether a file is there; one with another name only if it is a configuration."""
+    if file.endswith(FILE) or not os.path.lexists(file):
+        return os.path.lexists(file)
+    from applyprune.sources.folders import is_configuration
+    from applyprune.sources.moment import read_at_once
+
+    try:
+        return is_configuration(read_at_once(Path(file), _LARGEST, waits=False))
+    except (OSError, ValueError):
+        return False
 
 
 def _places() -> Iterator[tuple[str, bool]]:
-    """Yield where a file may be, from here up, and whether the Git work tree begins there."""
+    """Yield each folder of a file, from here up, and whether the Git work tree begins there."""
     folder, here = "", _owner("")
     while True:
         is_top = os.path.lexists(f"{folder}.git")
-        yield f"{folder}{FILE}", is_top
+        yield folder, is_top
         below, folder = folder, f"../{folder}"
         is_root = os.path.samefile(below or ".", folder)  # noqa: PTH121
         if is_top or is_root or _owner(folder) != here:  # guard: foreign-configuration
@@ -145,12 +187,14 @@ def _checked(configuration: Configuration, key: str, keys: Keys) -> Any:
         what = f"{key}{'' if unsafe is None else f': {unsafe}'.lower()}"
         raise _refused(configuration, key, what, f"no-{key}" if unsafe is False else key)
     if form is None:
-        from applyprune.cli.answers import answer
+        from applyprune.cli.answers import KEYS, answer
         from applyprune.planning.names import did_you_mean
 
-        hint = answer(key) or did_you_mean(key, keys.forms)
+        hint = answer(KEYS, key) or did_you_mean(key, keys.forms)
         hint = hint or f"The keys are {', '.join(keys.forms)}."
-        raise InputError(f"unknown key {key!r}", location=configuration.origin(key), hint=hint)
+        location = configuration.origin(key)
+        written = configuration.written(key)
+        raise InputError(f"unknown key {written!r}", location=location, hint=hint)
     if form in {Form.TEXTS, Form.PATHS} and isinstance(value, str):
         value = [value]
     if not _fits(form, value):
@@ -174,13 +218,14 @@ def _refused(
     option: str,
     reason: str = "it would disable a guard for every future run",
 ) -> InputError:
-    from applyprune.cli.answers import answer
+    from applyprune.cli.answers import KEYS, answer
 
     return InputError(
         f"{what} is not allowed in a configuration",
         location=configuration.origin(key),
         reason=reason,
-        hint=answer(key) or f"Give --{option} on the command line, for the run that needs it.",
+        hint=answer(KEYS, key)
+        or f"Give --{option} on the command line, for the run that needs it.",
     )
 
 
@@ -252,7 +297,21 @@ def no_set_given() -> UsageError:
     return UsageError("no set given", hint="Give NAME, or add name: NAME to applyprune.yaml.")
 
 
+def no_input_given() -> UsageError:
+    """Return the error of a call without input."""
+    hint = "Give -f PATH, -f - for standard input, or -k DIR"
+    unused = config_in_use().unused
+    if unused is None:
+        return UsageError("no input given", hint=f"{hint}, or add filename to {FILE}.")
+    from applyprune.planning.names import CLOSE_SET, closest
+
+    is_close = any(closest(name, [unused.name], CLOSE_SET) for name in unused.names)
+    hint = f"Did you mean {unused.name}?" if is_close else f"{hint}."
+    return UsageError("no input given", reason=unused.text, hint=hint)
+
+
 def config_in_use() -> ConfigInUse:
     """Return the file that the current call uses."""
-    used = click.get_current_context().meta.get(_META)
+    ctx = click.get_current_context(silent=True)
+    used = ctx.meta.get(_META) if ctx is not None else None
     return used if isinstance(used, ConfigInUse) else ConfigInUse()

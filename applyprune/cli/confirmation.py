@@ -11,11 +11,11 @@ import sys
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, cast
 
+from applyprune.cli.advice import similar_names
 from applyprune.cli.options import Ask
 from applyprune.errors import (
     ApplypruneError,
     Declined,
-    Forbidden,
     Interrupted,
     UsageError,
     problems_of,
@@ -28,7 +28,6 @@ from applyprune.output.printers import OutputTarget, printer
 from applyprune.output.problem_text import problem_text
 from applyprune.output.terminal import Colour, styled
 from applyprune.planning.approval import changes_anything, is_blocked, needed_consent
-from applyprune.planning.names import similar_sets
 from applyprune.sources.plan_files import refuse_unwritable, write_plan
 from applyprune.sources.tree import shown_path
 from applyprune.system.processes import STOP_SIGNALS
@@ -36,7 +35,7 @@ from applyprune.system.terminal import drop_typed, open_standard_input, open_ter
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterator, Mapping
     from io import RawIOBase
     from types import FrameType
 
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from applyprune.model.options import Options
     from applyprune.model.plan import Plan
     from applyprune.output.terminal import Terminal
-    from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.approval import Consent
     from applyprune.sources import Overlay
 
@@ -244,29 +242,9 @@ def _target(started: Started) -> str:
 def _new_set(started: Started, session: Session) -> str:
     """Return that a set is new, and which existing set may be meant; only that for a deletion."""
     applyset = session.applyset(started.name).identity
-    names = [
-        other.name
-        if other.namespace == applyset.namespace
-        else f"{other.name} in {other.namespace}"
-        for other in similar_sets(applyset, _sets(applyset, session))
-    ]
-    question = f"did you mean {' or '.join(names)}?" if names else ""
+    names = similar_names(applyset, session.cluster)
     new = f"{applyset.name} is a new set" if started.mode is Mode.APPLY else ""
-    return "; ".join(part for part in (new, question) if part)
-
-
-def _sets(applyset: ApplySetIdentity, session: Session) -> Sequence[ApplySetIdentity]:
-    """Return the sets of the cluster, or of the namespace if no more may be listed."""
-    from applyprune.cluster.inventory_store import list_sets
-
-    for namespace in ("", applyset.namespace):
-        try:
-            return list_sets(session.cluster.client, namespace)
-        except Forbidden:
-            continue
-        except ApplypruneError:
-            break
-    return ()
+    return "; ".join(part for part in (new, f"did you mean {names}?" if names else "") if part)
 
 
 # Somebody can be asked if standard error is a terminal and an answer can be read from standard

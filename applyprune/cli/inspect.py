@@ -77,13 +77,15 @@ def list_(
 def _applysets(
     cluster_target: ClusterTarget, *, everywhere: bool, count_ready: bool
 ) -> Iterator[Event]:
+    from applyprune.cli.advice import offering_one_namespace
     from applyprune.cli.session import open_session
     from applyprune.cluster.inventory_store import list_inventories
     from applyprune.engine.status import applyset_listed
 
     with open_session(cluster_target) as session:
         namespace = session.cluster.namespace
-        found = list_inventories(session.cluster.client, "" if everywhere else namespace)
+        with offering_one_namespace("applyprune list", offer=everywhere):
+            found = list_inventories(session.cluster.client, "" if everywhere else namespace)
         if not found:
             place = "any namespace" if everywhere else namespace
             yield WarningRaised(as_problem(UsageError(f"no sets in {place}")))
@@ -234,6 +236,7 @@ def _events(
     cluster_target: ClusterTarget, names: tuple[str, ...], status_options: StatusOptions
 ) -> Iterator[Event]:
     """Yield the events of each set; ``names`` is empty for all sets of all namespaces."""
+    from applyprune.cli.advice import offering_one_namespace
     from applyprune.cli.session import open_session
     from applyprune.cluster.inventory_store import list_sets
 
@@ -246,21 +249,24 @@ def _events(
             return
         sets = [session.applyset(name) for name in dict.fromkeys(names)]
         if not names:
-            listed = list_sets(session.cluster.client)
+            with offering_one_namespace("applyprune list"):
+                listed = list_sets(session.cluster.client)
             sets = [session.applyset(one.name, one.namespace) for one in listed]
         if not sets:
             yield WarningRaised(as_problem(UsageError("no sets in any namespace")))
-        yield from _each(sets, status_options, session.stop)
+        yield from _each(sets, status_options, session)
 
 
 def _each(
-    sets: Sequence[ApplySet], status_options: StatusOptions, stop: Cancellation
+    sets: Sequence[ApplySet], status_options: StatusOptions, session: Session
 ) -> Iterator[Event]:
     """Yield the events of several sets, one after the other, and one end for all of them.
 
     A set that cannot be read does not end the others: its event says why.
     """
-    began = time.monotonic()
+    from applyprune.cli.advice import add_advice
+
+    began, stop, cluster = time.monotonic(), session.stop, session.cluster
     failed: dict[str, int] = {}
     for applyset in sets:
         left = max(0.0, status_options.timeout - (time.monotonic() - began))
@@ -272,6 +278,7 @@ def _each(
                 elif event.exit_code:
                     failed[applyset.identity.arguments] = event.exit_code
         except (AccessError, InventoryError, UsageError) as error:
+            add_advice(error, applyset.identity, cluster)
             yield ApplySetListed(applyset.name, applyset.namespace, problem=as_problem(error))
             failed[applyset.identity.arguments] = error.exit_code
         if stop.requested:

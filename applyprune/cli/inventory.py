@@ -82,15 +82,14 @@ def _runs(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
 
 def _read(cluster_target: ClusterTarget, name: str) -> Inventory:
     """Return the inventory of a set; raise UsageError if there is none."""
-    from applyprune.api.sets import ApplySet
-    from applyprune.cli.session import connection_to
+    from applyprune.cli.session import open_session
     from applyprune.engine.check import no_such_set
 
-    with connection_to(cluster_target) as cluster:
-        applyset = ApplySet(name, cluster=cluster)
+    with open_session(cluster_target) as session:
+        applyset = session.applyset(name)
         found = applyset.inventory()
-    if not found.exists:
-        raise no_such_set(applyset.identity)
+        if not found.exists:
+            raise no_such_set(applyset.identity)
     return found
 
 

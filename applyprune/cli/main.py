@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import sys
 import threading
 from contextlib import suppress
@@ -74,8 +75,10 @@ def exit_code_of(work: Callable[[], int]) -> int:
     except click.ClickException as error:
         _print_error(_usage_text(error))
         return 2
-    except click.Abort:
-        _print_error("aborted")
+    except click.Abort as abort:
+        # click raises it for any Ctrl-C, also while a verb does its work.
+        is_early = type(abort.__cause__) is KeyboardInterrupt
+        _print_error("aborted: nothing was changed" if is_early else "aborted")
         return 130
     except KeyboardInterrupt:
         _print_error("interrupted")
@@ -88,6 +91,14 @@ def exit_code_of(work: Callable[[], int]) -> int:
         return _print_problems(error)
 
 
+class InterruptedVerb(KeyboardInterrupt):
+    """Ctrl-C while a verb may have changed something."""
+
+
+# The words that click quotes, and other errors do not: an option, and the name of an argument.
+_QUOTED = r"'(--?[a-z][a-z-]*|[A-Z][A-Z/]*)'"
+
+
 def _usage_text(error: click.ClickException) -> str:
     """Return the text of a wrong call, in the form of all other errors; or the help."""
     ctx = getattr(error, "ctx", None)
@@ -98,10 +109,11 @@ def _usage_text(error: click.ClickException) -> str:
     from applyprune.model.problem import Problem, ProblemKind
     from applyprune.output.problem_text import problem_text
 
-    # click puts each choice on a line of its own, with tabs.
-    message = " ".join(error.format_message().split())
-    message = f"{message[:1].lower()}{message[1:]}"
-    usage = " ".join(ctx.get_usage().split())
+    # click puts each choice on a line of its own, with tabs. What to do follows a full stop.
+    said = re.sub(_QUOTED, r"\1", " ".join(error.format_message().split()))
+    message, *advice = re.split(r"\. (?=[A-Z])", said, maxsplit=1)
+    message = f"{message[:1].lower()}{message[1:]}".rstrip(". ")
+    usage = advice[0] if advice else " ".join(ctx.get_usage().split())
     hint = f"{usage}\nSee: {ctx.command_path} --help"
     return problem_text("error", Problem(ProblemKind.USAGE_ERROR, message, hint=hint))
 
@@ -252,7 +264,21 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
 
 
 class SuggestingGroup(click.Group):
-    """A group that suggests a verb for a mistyped one, as click does for options."""
+    """A group that suggests a verb for a mistyped one, and where an option belongs."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what is before the verb; raise UsageError for an option that belongs after it."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            from applyprune.cli.answers import refuse_before_command
+
+            refuse_before_command(error, ctx, self, given)
+            raise
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -260,15 +286,18 @@ class SuggestingGroup(click.Group):
         """Return the verb of the first argument; raise UsageError for an unknown verb."""
         verb = args[0]
         if not ctx.resilient_parsing and self.get_command(ctx, verb) is None and verb[:1] != "-":
-            from applyprune.cli.answers import answer
+            from applyprune.cli.answers import COMMANDS, answer
             from applyprune.errors import UsageError
             from applyprune.planning.names import did_you_mean
 
             verbs = self.list_commands(ctx)
-            if ctx.parent is None and (instead := answer(verb)):  # a group has its own verbs
-                raise UsageError(f"no such command {verb!r}", hint=instead)
+            word = verb if ctx.parent is None else f"{ctx.info_name} {verb}"
+            if instead := answer(COMMANDS, word):  # a group has its own verbs
+                if args[1:] and args[1] in verbs:
+                    instead = instead.replace("COMMAND", args[1])
+                raise UsageError(f"no such command {verb}", hint=instead)
             hint = did_you_mean(verb, verbs) or f"The commands are {', '.join(verbs)}."
-            ctx.fail(f"No such command {verb!r}. {hint}")
+            ctx.fail(f"No such command {verb}. {hint}")
         return super().resolve_command(ctx, args)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from enum import StrEnum
 from functools import wraps
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import click
@@ -27,8 +28,8 @@ from applyprune.cli.complete import (
     SET_NAME,
 )
 from applyprune.cli.config import Form, Keys, config_in_use, no_set_given, use
-from applyprune.cli.main import SuggestingGroup
-from applyprune.cli.target import ClusterTarget
+from applyprune.cli.main import InterruptedVerb, SuggestingGroup
+from applyprune.cli.target import ClusterTarget, is_connected
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import (
@@ -70,21 +71,29 @@ class Option(click.Option):
         ``heading`` is one of HEADINGS; a ``rare`` option is only in --help-all. ``config`` is the
         form of its value in ``applyprune.yaml``; None if the file cannot give it. ``guard``: it
         disables a guard, so the user must give it for each run; ``unsafe`` is the one value of
-        which this is true. ``bare`` is its value where it stands alone. ``sets`` is what it sets: a
-        value that the verb gets, and a field in it; ``into`` makes the field of what was given.
+        which this is true. ``values`` are those of an option that may stand alone, which then means
+        the first. ``sets`` is what it sets: a value that the verb gets, and a field in it;
+        ``into`` makes the field of what was given.
         """
         self.words, self._row = words, dict(row)
         self.heading: str = row.pop("heading", REST)
         self.config: Form | None = row.pop("config", None)
         self.guard: bool = row.pop("guard", False)
         self.unsafe: str | bool | None = row.pop("unsafe", None)
-        self.bare: str = row.pop("bare", "")
+        self.values: tuple[str, ...] = row.pop("values", ())
         self.rare: bool = row.pop("rare", False)
         self.sets: str = row.pop("sets", "")
         self.into: Callable[[Any], Any] = row.pop("into", _as_given)
+        self.bare = self.values[0] if self.values else ""
         if self.bare:
-            row |= {"is_flag": False, "flag_value": self.bare}
+            metavar = f"[={'|'.join(self.values)}]"
+            row |= {"is_flag": False, "flag_value": self.bare, "metavar": metavar}
         super().__init__(words, **row)
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the option and its help; a value that needs ``=`` is shown with it."""
+        record = super().get_help_record(ctx)
+        return (record[0].replace(" [=", "[="), record[1]) if record and self.bare else record
 
     @property
     def key(self) -> str:
@@ -238,7 +247,10 @@ def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:
     try:
         return DryRun(value)
     except ValueError:
-        raise click.BadParameter(f"{value!r} is neither server nor client", ctx, param) from None
+        hint = f"Use {param.opts[-1]}, or leave it out."
+        raise click.BadParameter(
+            f"{value!r} is neither server nor client. {hint}", ctx, param
+        ) from None
 
 
 def _ready_when(rules: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -694,9 +706,8 @@ APPLY_ANYWAY = Option(
 DRY_RUN = Option(
     "--dry-run",
     sets="options.dry_run",
-    bare="server",
+    values=("server", "client"),
     default="none",
-    metavar="[server|client]",
     callback=_dry_run,
     help="Change nothing. The server checks everything, unless it is 'client'.",
 )
@@ -926,23 +937,46 @@ class Command(click.Command):
             for word in param.opts
         }
         end = args.index("--") if "--" in args else len(args)
+        if not (ctx.resilient_parsing or ctx.ignore_unknown_options):
+            self._refuse_single_dash(ctx, args[:end])
         try:
             left = super().parse_args(
                 ctx, [*(bare.get(arg, arg) for arg in args[:end]), *args[end:]]
             )
         except click.NoSuchOption as error:
-            from applyprune.cli.answers import answer
-
-            if not (instead := answer(error.option_name)):
-                raise
-            raise UsageError(f"no such option {error.option_name}", hint=instead) from None
+            raise self._no_such_option(ctx, error.option_name) from None
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
         if not ctx.resilient_parsing:
-            self._refuse_arguments(ctx)
+            self._refuse_arguments(ctx, args[:end])
         return left
 
-    def _refuse_arguments(self, ctx: click.Context) -> None:
+    def _refuse_single_dash(self, ctx: click.Context, args: Sequence[str]) -> None:
+        """Raise UsageError for ``-out=x``, as Terraform and Go write options."""
+        if long := [arg for arg in args if len(arg) > len("-x") and arg[0] == "-" != arg[1]]:
+            from applyprune.cli.answers import refuse_single_dash
+
+            verb = str(ctx.info_name)
+            refuse_single_dash(
+                verb, long, {word for one in self.get_params(ctx) for word in one.opts}
+            )
+
+    def _no_such_option(self, ctx: click.Context, word: str) -> Exception:
+        """Return the error for an option that this command does not have."""
+        from applyprune.cli.answers import OPTIONS, answer, did_you_mean_option
+
+        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        if instead := answer(OPTIONS, f"{ctx.info_name} {word}", word):
+            return UsageError(f"no such option {word}", hint=instead)
+        hint = did_you_mean_option(word, options)
+        return click.NoSuchOption(word, f"No such option {word}. {hint}", ctx=ctx)
+
+    def _refuse_arguments(self, ctx: click.Context, args: Sequence[str]) -> None:
         """Raise UsageError for arguments that are too many, or manifests without -f."""
         extra = list(map(str, ctx.args))
+        if extra:
+            self._refuse_value_apart(args)
         if "kustomize" in ctx.params:
             from applyprune.cli.answers import refuse_arguments
 
@@ -951,7 +985,20 @@ class Command(click.Command):
             refuse_arguments(ctx.command_path, words, ctx.params.get("paths", ()))
         if extra:
             what = "argument" if len(extra) == 1 else "arguments"
-            ctx.fail(f"Got unexpected extra {what} ({' '.join(extra)})")
+            object_ = next((one for one in self.params if isinstance(one, ObjectName)), None)
+            kind = ctx.params.get(str(object_.name)) if object_ is not None else None
+            advice = ""
+            if kind and "/" not in kind and len(extra) == 1:
+                advice = f" Write KIND/NAME: {kind}/{extra[0]}"
+            ctx.fail(f"Unexpected {what}: {' '.join(extra)}.{advice}")
+
+    def _refuse_value_apart(self, args: Sequence[str]) -> None:
+        """Raise UsageError for a value after an option that takes it only after ``=``."""
+        for param in self.params:
+            values = param.values if isinstance(param, Option) else ()
+            for option, value in pairwise(args):
+                if value in values and option in param.opts:
+                    raise UsageError(f"unexpected argument: {value}", hint=f"Use {option}={value}")
 
     def _wants_value(self, ctx: click.Context, arg: str) -> bool:
         options = (param for param in self.get_params(ctx) if isinstance(param, click.Option))
@@ -1041,6 +1088,10 @@ class CommandGroup(SuggestingGroup):
             )
 
 
+_CONTEXT = "cluster_target.context"
+"""What an option of every verb of a cluster sets."""
+
+
 def command(
     *parts: click.Parameter | Sequence[click.Parameter],
     name: str | None = None,
@@ -1055,9 +1106,16 @@ def command(
     ]
 
     def decorated(verb: Callable[..., Any]) -> click.Command:
+        is_of_a_cluster = any(getattr(param, "sets", "") == _CONTEXT for param in params)
+
         @wraps(verb)
         def call(**given: Any) -> Any:
-            return _call(verb, params, given)
+            try:
+                return _call(verb, params, given)
+            except KeyboardInterrupt:
+                if is_of_a_cluster and not is_connected():
+                    raise
+                raise InterruptedVerb from None
 
         made = click.command(name, Command, params=params, **attributes)(call)
         if of is not None:
@@ -1087,6 +1145,8 @@ def _call(verb: Callable[..., Any], params: Sequence[click.Parameter], given: An
         if "cluster_target" in values:
             # The session reports requests and signals to it; no verb has to pass it on.
             values["cluster_target"] = replace(values["cluster_target"], listener=reporting)
+        if used.unused and not reporting.quiet and ("paths" not in values or values["paths"].paths):
+            reporting.terminal.err(used.unused.text)
         return verb(reporting=reporting, **values)
     except ApplypruneError as error:
         return reporting.print_error(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from applyprune.cli.complete import CONTEXT_NAME, FILE_PATH, NAMESPACE_NAME
+from applyprune.cli.config import FILE
 from applyprune.cli.options import (
     INPUT,
     OUTPUT,
@@ -22,8 +24,9 @@ from applyprune.cli.options import (
 )
 from applyprune.errors import ApplypruneError, EmptyInput, InputError, UsageError, raise_all
 from applyprune.model.live import SECRETS
-from applyprune.model.problem import Manifest
+from applyprune.model.problem import Manifest, Problem, ProblemKind
 from applyprune.output.diff_text import as_yaml
+from applyprune.output.problem_text import problem_text
 from applyprune.planning.normalize import canonical
 from applyprune.sources import Input
 from applyprune.sources.excerpt import document_around, lines_of
@@ -285,7 +288,7 @@ _SCHEMA = Path(__file__).parents[1] / "output/schemas/config.json"
     Option(
         "--config",
         heading="Input",
-        default="applyprune.yaml",
+        default=FILE,
         type=FILE_PATH,
         metavar="FILE",
         show_default=True,
@@ -335,7 +338,18 @@ def init(
     }
     schema = file.parent / SCHEMA_FILE
     _write({file: _text(settings), schema: _SCHEMA.read_text(encoding="utf-8")}, force=force)
-    return reporting.print_text(f"{file} and {schema} written")
+    if not (paths or kustomize) and not reporting.quiet:
+        reporting.terminal.err(problem_text("warning", _without_input(file)))
+    option = "" if config == FILE else f" --config {shlex.quote(config)}"
+    return reporting.print_text(f"{file} and {schema} written\nNext: applyprune plan{option}")
+
+
+def _without_input(file: Path) -> Problem:
+    return Problem(
+        ProblemKind.USAGE_ERROR,
+        "no input given",
+        hint=f"Add filename or kustomize to {file}, or give -f or -k in each call.",
+    )
 
 
 def _seen_from(folder: Path, path: str) -> str:

@@ -243,9 +243,10 @@ def _formats(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     formats = tuple((form, path) for form, _, path in (text.partition("=") for text in given))
     for text, (form, path) in zip(given, formats, strict=True):
         if form not in FORMATS:
-            raise UsageError(
-                f"unknown format -o {form!r}", hint=f"The formats are {', '.join(FORMATS)}."
-            )
+            from applyprune.cli.answers import OUTPUTS, answer
+
+            hint = answer(OUTPUTS, form) or f"The formats are {', '.join(FORMATS)}."
+            raise UsageError(f"unknown format -o {form!r}", hint=hint)
         if "=" in text and not path:
             raise UsageError(f"-o {text!r} names no file", hint="Write -o FORMAT=FILE.")
         if path.endswith((".yaml", ".yml")):

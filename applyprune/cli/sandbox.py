@@ -20,12 +20,12 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from applyprune.cli.options import CommandGroup, Option, command
-from applyprune.errors import AccessError, ApplypruneError, RunFailed
+from applyprune.errors import AccessError, ApplypruneError, RunFailed, UsageError
 from applyprune.model.options import CONTROLLER_NAMESPACE
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from applyprune.localplane import Plane, PlaneOrigin
     from applyprune.localplane.planes import PlaneStatus
@@ -479,11 +479,17 @@ def down(name: str, *, every: bool) -> None:
 
     for each in plane_names() if every else (name,):
         done = bring_down(each)
-        click.echo(f"the plane {each} {'is down' if done else 'does not exist'}", err=True)
+        others = "" if done else _planes(plane_names())
+        click.echo(f"the plane {each} {'is down' if done else 'does not exist'}{others}", err=True)
 
 
-@command(of=local)
-def status() -> None:
+def _planes(names: Sequence[str]) -> str:
+    """Return which planes there are, to follow that one does not exist."""
+    return f"; the planes are: {', '.join(names)} (--name NAME)" if names else ""
+
+
+@command(_NAME.but(default=None, show_default=False, help="Only this plane."), of=local)
+def status(name: str | None) -> None:
     """List the planes: name, phase, and the kubeconfig or the reason why it is not running.
 
     \b
@@ -492,7 +498,10 @@ def status() -> None:
     """
     from applyprune.localplane.planes import plane_names, plane_status
 
-    statuses = [plane_status(name) for name in plane_names()]
+    names = plane_names()
+    if name is not None and name not in names:
+        raise UsageError(f"the plane {name} does not exist{_planes(names)}")
+    statuses = [plane_status(one) for one in names if name in {None, one}]
     if not statuses:
         click.echo("no planes; start one with `applyprune local up`", err=True)
         return

@@ -9,13 +9,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from applyprune.api.sets import ApplySet, ClusterConnection, connect, load, with_retries
+from applyprune.cli.advice import add_advice, with_rights
+from applyprune.cli.config import no_input_given
+from applyprune.cli.target import note_connected
 from applyprune.engine.ports import Cancellation
 from applyprune.errors import AccessError, ApplypruneError, UsageError
 from applyprune.model.events import WarningRaised
 from applyprune.model.options import DryRun
 from applyprune.model.text import is_dns_label
 from applyprune.system.processes import STOP_SIGNALS
-from applyprune.values import dataclass, replace
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from applyprune.model.events import Event
     from applyprune.model.options import Options
     from applyprune.model.problem import Problem
+    from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.approval import PlanFile
     from applyprune.sources import Input, Overlay
 
@@ -76,7 +80,8 @@ def run_set(
             )
             return applyset.iter_run(given, compared, plan=plan, cancellation=session.stop)
 
-        yield from events if watcher is None else watcher.watch(events, session, options, diff)
+        watched = events if watcher is None else watcher.watch(events, session, options, diff)
+        yield from with_rights(watched, applyset.identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +128,7 @@ class InputPaths:
 def input_reader(paths: InputPaths) -> InputReader:
     """Return a reader of these paths; ``-`` is standard input. Raise UsageError without any."""
     if not paths.paths:
-        raise UsageError(
-            "no input given", hint="Give -f PATH or -k DIR, or add filename to applyprune.yaml."
-        )
+        raise no_input_given()
     return partial(load, *paths.paths, ignore_paths=paths.ignore)
 
 
@@ -151,9 +154,19 @@ def no_input(*, warn: Callable[[Problem], None]) -> Input:
 
 @contextmanager
 def open_session(cluster_target: ClusterTarget) -> Iterator[Session]:
-    """Yield what a run needs; meanwhile a signal to stop requests its cancellation."""
+    """Yield what a run needs; meanwhile a signal to stop requests its cancellation.
+
+    An error about the only set of the session gets advice.
+    """
     with connection_to(cluster_target) as cluster, cancel_on_signals(cluster_target) as stop:
-        yield Session(cluster, stop)
+        session = Session(cluster, stop)
+        try:
+            yield session
+        except ApplypruneError as error:
+            named = set(session.named)
+            if len(named) == 1:
+                add_advice(error, named.pop(), cluster)
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +175,14 @@ class Session:
 
     cluster: ClusterConnection
     stop: Cancellation
+    named: list[ApplySetIdentity] = field(default_factory=list)
+    """The sets that the call is about."""
 
     def applyset(self, name: str, namespace: str = "") -> ApplySet:
         """Return a set of the cluster, by default in the namespace of ``-n`` or the context."""
-        return ApplySet(name, namespace, cluster=self.cluster)
+        applyset = ApplySet(name, namespace, cluster=self.cluster)
+        self.named.append(applyset.identity)
+        return applyset
 
     def reported(self, events: Iterator[Event]) -> Iterator[Event]:
         """Yield the events, and in between what does not answer."""
@@ -180,6 +197,7 @@ NAMESPACE, CONTEXT = "APPLYPRUNE_NAMESPACE", "APPLYPRUNE_CONTEXT"
 
 def connection_to(cluster_target: ClusterTarget) -> ClusterConnection:
     """Return a connection to the cluster; raise UsageError if it is not the expected context."""
+    note_connected()
     context = cluster_target.context or os.environ.get(CONTEXT, "")
     namespace = cluster_target.namespace or os.environ.get(NAMESPACE, "")
     if not cluster_target.namespace and namespace and not is_dns_label(namespace):
@@ -211,6 +229,7 @@ def _refuse_other_context(cluster_target: ClusterTarget, cluster: ClusterConnect
 @contextmanager
 def cancel_on_signals(cluster_target: ClusterTarget) -> Iterator[Cancellation]:
     """Yield a cancellation: the first signal to stop requests it, the second exits at once."""
+    note_connected()
     stop = Cancellation()
 
     def on_signal(number: int, frame: FrameType | None) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import click
+
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
@@ -32,3 +34,17 @@ class ClusterTarget:
     """Receives requests and signals, if the verb reports them."""
     expected: str = ""
     """The context that a configuration requires."""
+
+
+_CONNECTED = "applyprune.connected"
+
+
+def note_connected() -> None:
+    """Take note that this call is about to connect to a cluster: from now on it may change it."""
+    if (ctx := click.get_current_context(silent=True)) is not None:
+        ctx.meta[_CONNECTED] = True
+
+
+def is_connected() -> bool:
+    """Return whether this call may have changed a cluster."""
+    return bool(click.get_current_context().meta.get(_CONNECTED))

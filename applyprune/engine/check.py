@@ -12,6 +12,7 @@ from applyprune.errors import (
     EmptyInput,
     Forbidden,
     InventoryError,
+    NoSuchSet,
     NotFound,
     NotServed,
     OwnedByBundle,
@@ -217,9 +218,9 @@ def refuse_removal_of_set(
         )
 
 
-def no_such_set(applyset: ApplySetIdentity, unseen: Sequence[str] = ()) -> UsageError:
+def no_such_set(applyset: ApplySetIdentity, unseen: Sequence[str] = ()) -> NoSuchSet:
     """Return the error for a set that does not exist; ``unseen`` is what was not searched."""
-    return UsageError(
+    return NoSuchSet(
         f"there is no set {applyset.name} in namespace {applyset.namespace}",
         reason=f"not searched: {'; '.join(unseen[:_SHOWN])}" if unseen else "",
         hint="To list all sets: applyprune list -A",

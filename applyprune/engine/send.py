@@ -328,6 +328,8 @@ def apply_problem(error: ApplypruneError, step: ApplyStep, context: RunContext) 
         problem = replace(problem, conflicts=conflicts, ways=error.ways, remedy=error.remedy)
     if isinstance(error, Conflict | Invalid):
         problem = _about_fields(problem, error, desired)
+    elif isinstance(error, Forbidden):
+        problem = replace(problem, hint=problem.hint or advice_on(error.message))
     elif isinstance(error, NotServed) and is_without_namespace(error, desired.ref):
         problem = replace(
             problem,

@@ -429,7 +429,7 @@ def refuse_needed(
 # What the user may have meant by an unknown name.
 
 
-_CLOSE_SET = 0.6
+CLOSE_SET = 0.6
 """Names of sets are short: three letters with one mistake must be similar."""
 _CLOSE = 0.7
 
@@ -446,7 +446,7 @@ def similar_sets(
     for other in sets:
         (here if other.namespace == applyset.namespace else elsewhere)[other.name] = other
     here.pop(applyset.name, None)
-    found = (group.get(closest(applyset.name, group, _CLOSE_SET)) for group in (here, elsewhere))
+    found = (group.get(closest(applyset.name, group, CLOSE_SET)) for group in (here, elsewhere))
     return tuple(other for other in found if other is not None)
 
 

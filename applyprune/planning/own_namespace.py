@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from applyprune.errors import NotReady, PruneRefused, RunFailed, UsageError, as_problem
+from applyprune.errors import NoSuchNamespace, NotReady, PruneRefused, RunFailed, as_problem
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
@@ -46,7 +46,7 @@ def makes_namespace(
     if not isinstance(own, Absent) or _is_created(resolved, applyset):
         return False
     if not options.apply.create_namespace:
-        raise UsageError(
+        raise NoSuchNamespace(
             f"the namespace {applyset.namespace} does not exist",
             reason="the inventory of the set belongs there",
             hint="Add the Namespace to the input (deleting the set deletes it), create it with "

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import ApiError, ApplypruneError, DryRunUnsupported, Forbidden, NotServed
@@ -201,6 +202,13 @@ _ADVICE = (
     (_DUPLICATE, "Remove the duplicate."),
     ("quantities must match", "Quantities look like 100m, 1.5, 256Mi or 2G."),
     ("illegal base64", "Values in data must be base64; put plain text into stringData."),
+    (
+        "attempting to grant RBAC permissions not currently held",
+        (
+            "Nobody may grant rights that they do not have. Apply it as an account that has them, "
+            "or allow this one the verb escalate on the role, or bind for a binding."
+        ),
+    ),
     ("does not match template", "The template needs the labels of the selector."),
 )
 
@@ -273,7 +281,8 @@ def dotted(path: Field) -> str:
 
 
 # The wording of apiserver's authorization filter, and of its admission plugin for webhooks.
-_NO_RIGHT = pattern(r'User "[^"]*" cannot (?P<verb>\w+) resource')
+_NO_RIGHT = pattern(r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource')
+_SERVICE_ACCOUNT = "system:serviceaccount:"
 _SIDE_EFFECTS = "does not support dry run"
 _NO_NAMESPACE = 'namespaces "{}" not found'
 # apimachinery, api/errors.NewNotFound, which RBAC passes on (it says "rolebindings" of a missing
@@ -291,6 +300,17 @@ def cannot_be_dry_run(error: ApplypruneError) -> str:
     if _SIDE_EFFECTS in error.message:
         return "not checked: an admission webhook does not support dry runs"
     return ""
+
+
+def denied_account(message: str) -> str:
+    """Return who lacks a right by an error's words, as options of ``applyprune rbac``; or empty."""
+    found = _NO_RIGHT.search(message)
+    if found is None:
+        return ""
+    user = found["user"]
+    if user.startswith(_SERVICE_ACCOUNT):
+        return f"--account {quote(user.removeprefix(_SERVICE_ACCOUNT).replace(':', '/'))}"
+    return f"--user {quote(user)}"
 
 
 def undeclared_elsewhere(error: ApiError, body: Mapping[str, Any]) -> bool:

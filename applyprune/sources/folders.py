@@ -20,7 +20,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from applyprune.errors import InputError
 from applyprune.model.problem import Origin
 from applyprune.sources.documents import read_documents, text_in, utf8
-from applyprune.sources.excerpt import locate
+from applyprune.sources.excerpt import lines_of, locate
 from applyprune.sources.kustomize import NAMES
 from applyprune.sources.moment import not_regular, read_at_once
 from applyprune.sources.source_ignore import IgnoreRulesInvalid
@@ -348,6 +348,8 @@ KIND = "Config"
 SCHEMA_ID = "https://applyprune.dev/schemas/v1alpha1/config.json"
 """The ``$id`` of the file's JSON Schema; a name, which no editor has to fetch."""
 _MAX_BYTES = 2**20
+_READ_AS = frozenset({"true", "false", "null"})
+_WRITTEN = pattern(r"\w+")
 _HINT = f"The file must begin with apiVersion: {API_VERSION} and kind: {KIND}."
 
 
@@ -368,6 +370,13 @@ class Configuration:
         """Return the place of a setting in the file."""
         line, column = locate(self.text, self.line, [key]) or (self.line, 0)
         return Origin(self.path, 0, line, column)
+
+    def written(self, key: str) -> str:
+        """Return a key as the file has it: YAML reads ``yes`` as true."""
+        place = self.origin(key)
+        line = lines_of(self.text)[place.line - 1][max(0, place.column - 1) :]
+        found = _WRITTEN.match(line) if key in _READ_AS else None
+        return found[0] if found else key
 
 
 def read_configuration(path: str, *, is_named: bool = True) -> Configuration:

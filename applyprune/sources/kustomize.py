@@ -344,10 +344,28 @@ _DEPRECATED = pattern(r"^# Warning: '.+' is deprecated\..*$", re.MULTILINE)
 _PREFIX = pattern(r'\A(?:Error: |error: |.*?"command failed" err=)')
 
 
+# What kustomize itself puts into brackets: the empty parts of a name, and the kinds that it knows.
+_EMPTY_PARTS = pattern(r"(?:\.\[no(?:Ver|Grp|Ns)\])+")
+_KINDS = pattern(r"(?<= with the following GVK )\[([A-Za-z0-9./ -]*)\]")
+
+
 def _message(err: str) -> str:
     """Return the program's error text without the input that it quotes."""
     text = _PREFIX.sub("", err.strip())
+    plain = _KINDS.sub(lambda found: ", ".join(found[1].split()), _EMPTY_PARTS.sub("", text))
+    if _is_closed(plain):  # guard: quoted-input-of-a-build
+        text = plain
     return one_line(_QUOTED.sub("…", text).strip('"'))
+
+
+def _is_closed(text: str) -> bool:
+    """Return whether every bracket is closed, so that nothing within brackets is left."""
+    depth = 0
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 # Which paths a folder consists of for kustomize: the folder, and every path that its files name.

@@ -100,11 +100,37 @@ def read(
                         errors.append(found)
             if given.place in full:
                 filled.add(given.path)
-    raise_all(errors)
+    raise_all(_with_charts(errors))
     empty = tuple(shown_given(path) for path in dict.fromkeys(paths) if path not in filled)
     for warning in ignored_warnings(ignored):
         warn(warning)
     return Input(tuple(manifests), texts, empty, tuple(sorted(revisions)), tuple(ignored))
+
+
+_CHART = "Chart.yaml"
+
+
+def _with_charts(errors: Sequence[InputError]) -> Sequence[InputError]:
+    """Return the errors; those of a Helm chart are one, in the place of the first."""
+    paths = [error.origin.path if error.origin else error.location for error in errors]
+    charts = {path.removesuffix(_CHART) for path in paths if path.split("/")[-1] == _CHART}
+    found: dict[object, InputError] = {}
+    for number, (path, error) in enumerate(zip(paths, errors, strict=True)):
+        chart = min((one for one in charts if path.startswith(one)), key=len, default=None)
+        if chart is None:
+            found[number] = error
+        else:
+            found.setdefault(chart, _chart_error(chart.rstrip("/") or "."))
+    return [*found.values()]
+
+
+def _chart_error(folder: str) -> InputError:
+    named = "CHART" if "://" in folder else folder
+    return InputError(
+        "a Helm chart, not manifests",
+        location=folder,
+        hint=f"Render it first: helm template NAME {named} | applyprune apply NAME -f -",
+    )
 
 
 _COMMIT = pattern(r"(?:.*@)?sha1:([0-9a-f]{40})")
@@ -241,7 +267,8 @@ def _read_object(
 
 
 def _structure_error(fault: StructureFault, origin: Origin, text: str) -> InputError:
-    place, shown = point({origin.path: text}, origin, [Mark(fault.path)])
+    also = [Mark((key,), fault.also_note) for key in fault.also]
+    place, shown = point({origin.path: text}, origin, [Mark(fault.path), *also])
     error = InputError(fault.what, location=place, hint=fault.hint, field=fault.path)
     error.excerpt = shown
     return error
@@ -414,7 +441,7 @@ def read_manifest(value: Any, origin: Origin) -> Manifest | list[StructureFault]
             StructureFault((), "not a Kubernetes object: no apiVersion, no kind", _hint_for(origin))
         ]
     metadata = value.get("metadata")
-    faults = [*_type_faults(value), *_metadata_faults(metadata)]
+    faults = [*_type_faults(value), *_metadata_faults(value)]
     if is_secret(value):
         faults += [fault for part in SECRET_PARTS for fault in _text_map_faults(value, part)]
     if faults or not isinstance(metadata, dict):
@@ -438,6 +465,10 @@ class StructureFault:
     """The message: it names fields, keys and types, never a value, which may belong to a Secret."""
     hint: str = ""
     """What to do about it; may be empty."""
+    also: tuple[str, ...] = ()
+    """Other fields of the object that have to do with it."""
+    also_note: str = ""
+    """What is wrong with these, in a few words."""
 
 
 def _type_faults(value: JSONObject) -> Iterator[StructureFault]:
@@ -456,14 +487,20 @@ def _type_faults(value: JSONObject) -> Iterator[StructureFault]:
         yield StructureFault(("kind",), "invalid kind")
 
 
-def _metadata_faults(metadata: Any) -> Iterator[StructureFault]:
+# What stands beside metadata if it is not indented.
+_OF_METADATA = ("name", "generateName", "namespace", "labels", "annotations")
+
+
+def _metadata_faults(value: JSONObject) -> Iterator[StructureFault]:
+    metadata = value.get("metadata")
+    beside = tuple(key for key in _OF_METADATA if key in value)
     if not isinstance(metadata, dict):
-        message = (
-            "no metadata" if metadata is None else f"metadata is {_type(metadata)}, not a mapping"
-        )
-        yield StructureFault(("metadata",), message)
+        message = f"metadata is {_type(metadata)}, not a mapping"
+        if metadata is None:
+            message = "metadata is empty" if "metadata" in value else "no metadata"
+        yield _beside(StructureFault(("metadata",), message), beside)
         return
-    yield from _name_faults(metadata)
+    yield from _name_faults(metadata, beside)
     namespace = metadata.get("namespace")
     if namespace is not None and not isinstance(namespace, str):
         message = _not_text("metadata.namespace", namespace)
@@ -478,7 +515,15 @@ def _metadata_faults(metadata: Any) -> Iterator[StructureFault]:
         yield StructureFault(("metadata", live[0]), message, _LIVE)
 
 
-def _name_faults(metadata: JSONObject) -> Iterator[StructureFault]:
+def _beside(fault: StructureFault, beside: tuple[str, ...]) -> StructureFault:
+    """Return a fault of metadata with the fields that should be in it, and are beside it."""
+    if not beside:
+        return fault
+    hint = f"Indent {' and '.join(beside)} below metadata."
+    return replace(fault, hint=hint, also=beside, also_note="not within metadata")
+
+
+def _name_faults(metadata: JSONObject, beside: tuple[str, ...]) -> Iterator[StructureFault]:
     name = metadata.get("name")
     if name is None or name == "":
         if metadata.get("generateName"):
@@ -486,7 +531,8 @@ def _name_faults(metadata: JSONObject) -> Iterator[StructureFault]:
             yield StructureFault(("metadata", "generateName"), message, _GENERATED)
         else:
             path = ("metadata", "name") if "name" in metadata else ("metadata",)
-            yield StructureFault(path, "no metadata.name")
+            fault = StructureFault(path, "no metadata.name")
+            yield _beside(fault, beside if "name" in beside else ())
     elif not isinstance(name, str):
         yield StructureFault(("metadata", "name"), _not_text("metadata.name", name), _QUOTE)
     elif problem := name_problem(name):

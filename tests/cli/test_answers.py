@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from applyprune.cli.answers import ANSWERS
-from applyprune.cli.main import cli
+from applyprune.cli.answers import COMMANDS, KEYS, OPTIONS, OUTPUTS
+from applyprune.cli.main import cli, exit_code_of
 from applyprune.cli.session import CONTEXT, NAMESPACE
 from applyprune.errors import UsageError
 from tests.support.source_text import config_map, write
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-OPTIONS = [word for word in ANSWERS if word.startswith("-")]
-KEYS = ["yes", "on-drift", "force-conflicts", "prune-adopted", "prune-shared"]
-COMMANDS = [word for word in ANSWERS if word not in {*OPTIONS, *KEYS}]
+TABLES = (OPTIONS, COMMANDS, KEYS, OUTPUTS)
 
 
 def call(*arguments: str) -> object:
@@ -38,32 +36,93 @@ def _commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Comman
             yield from _commands(found, f"{name} {verb}")
 
 
-@pytest.mark.parametrize("word", OPTIONS)
-def test_foreign_option_is_answered_with_what_to_type(folder: Path, word: str) -> None:
+GROUPS = {"history": ("inventory", "history"), "show": ("inventory", "show")}
+
+
+@pytest.mark.parametrize("words", OPTIONS)
+def test_foreign_option_is_answered_with_what_to_type(folder: Path, words: str) -> None:
     """It is none of ours."""
+    *verbs, word = words.split()
+    verb = verbs[0] if verbs else "apply"
     with pytest.raises(UsageError) as caught:
-        call("apply", "web", "-f", "x", word)
+        call(*GROUPS.get(verb, (verb,)), "web", word)
     assert str(caught.value).startswith(f"no such option {word}")
-    assert caught.value.hint == ANSWERS[word]
+    assert caught.value.hint == OPTIONS[words]
 
 
-@pytest.mark.parametrize("word", COMMANDS)
-def test_foreign_command_is_answered_with_what_to_type(word: str) -> None:
+@pytest.mark.parametrize("words", COMMANDS)
+def test_foreign_command_is_answered_with_what_to_type(words: str) -> None:
     with pytest.raises(UsageError) as caught:
-        call(word, "web")
-    assert caught.value.hint == ANSWERS[word]
+        call(*words.split(), "web")
+    assert caught.value.hint == COMMANDS[words]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_foreign_key_is_answered_with_what_to_write(folder: Path, key: str) -> None:
+    head = "apiVersion: applyprune.dev/v1alpha1\nkind: Config\nname: web\n"
+    write(folder, {"applyprune.yaml": f"{head}{key}: x\n"})
+    with pytest.raises(UsageError) as caught:
+        call("apply")
+    assert caught.value.hint == KEYS[key]
+
+
+@pytest.mark.parametrize("form", OUTPUTS)
+def test_foreign_format_is_answered_with_what_to_type(form: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        call("status", "web", "-o", f"{form}={{.status}}")
+    assert caught.value.hint == OUTPUTS[form]
+
+
+@pytest.mark.parametrize(
+    ("line", "what", "hint"),
+    [
+        ("--config x.yaml plan", "--config is before", "applyprune plan --config x.yaml"),
+        ("-n shop bundle list", "-n is before", "applyprune bundle list -n shop"),
+        ("bundle -n shop list -o json", "-n is before", "applyprune bundle list -n shop -o json"),
+        ("help apply", "no such command help", "Use applyprune apply --help."),
+        ("apply web --dry-run client", "unexpected argument: client", "Use --dry-run=client"),
+        ("delete web --dry-run server", "unexpected argument: server", "Use --dry-run=server"),
+        ("plan web -out=x", "no such option -out", "Use --out."),
+        ("apply -auto-approve", "no such option -auto-approve", OPTIONS["--auto-approve"]),
+        ("apply web -out=x", "no such option -out", OPTIONS["apply --out"]),
+    ],
+)
+def test_words_in_another_place_are_answered(folder: Path, line: str, what: str, hint: str) -> None:
+    """As other tools take them."""
+    with pytest.raises(UsageError) as caught:
+        call(*line.split())
+    assert caught.value.message.startswith(what)
+    assert caught.value.hint.endswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("apply web --prun", "Did you mean --prune?"),
+        ("apply web --ye", "Usage: applyprune apply"),
+        ("apply web --recreat", "Usage: applyprune apply"),
+        ("apply --dry-run=true web", "Use --dry-run, or leave it out."),
+        ("explain web secrets s", "Write KIND/NAME: secrets/s"),
+        ("-x web apply", "Usage: applyprune [OPTIONS]"),
+    ],
+)
+def test_guess_is_never_an_option_that_disables_a_guard(
+    folder: Path, line: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code_of(lambda: cli.main(line.split(), "applyprune", standalone_mode=False)) == 2
+    assert capsys.readouterr().err.splitlines()[1].strip().startswith(hint)
 
 
 def test_answers_name_what_exists() -> None:
     """Commands and options."""
     commands = dict(_commands(cli, "applyprune"))
-    options = {
+    options = {"--help"} | {
         word
         for command in commands.values()
         for param in command.params
         for word in (*param.opts, *param.secondary_opts)
     }
-    for said in ANSWERS.values():
+    for said in [one for table in TABLES for one in table.values()]:
         assert set(re.findall(r"--[a-z][a-z-]+", said)) <= options, said
         for named in re.findall(r"applyprune [a-z ]*[a-z]", said):
             assert named in commands, said

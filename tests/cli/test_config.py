@@ -105,6 +105,61 @@ def test_configuration_is_ignored_for_another_set(
         call("apply", "other", "--config", "applyprune.yaml")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [("apply wep", "Did you mean web?"), ("plan other", "Give -f PATH"), ("prune wep", "Did you")],
+)
+def test_configuration_of_another_set_is_named_where_input_is_missing(
+    folder: Path, arguments: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mistyped name looks like another set."""
+    write(folder, {"applyprune.yaml": f"{HEAD}name: web\nfilename: m/\n"})
+    call(*arguments.split())
+    told = capsys.readouterr().err
+    name = arguments.split()[1]
+    why = f"applyprune.yaml is for the set web, so its options are not used for {name}"
+    assert told.startswith(f"error: no input given: {why}\n  {hint}")
+
+
+def test_configuration_of_another_set_is_named_by_a_run_without_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its namespace or context may have been meant."""
+    write(folder, {"applyprune.yaml": f"{HEAD}name: web\n", "x.yaml": "a: ["})
+    why = "applyprune.yaml is for the set web, so its options are not used for other\n"
+    call("apply", "other", "-f", "x.yaml")
+    assert capsys.readouterr().err.startswith(why)
+    call("status", "other")
+    assert capsys.readouterr().err.startswith(why)
+    call("apply", "other", "-f", "x.yaml", "-q")
+    assert why not in capsys.readouterr().err
+
+
+def test_configuration_with_another_suffix_is_refused(folder: Path) -> None:
+    """Nothing would read its namespace; a file of another tool may have the name."""
+    (folder / ".git").mkdir()
+    write(folder, {"applyprune.yml": f"{HEAD}name: web\n", "a/b.yaml": "", "other.yaml": ""})
+    with pytest.raises(UsageError, match=r"found applyprune\.yml, which is not read") as caught:
+        call("apply", "web", "-f", "x")
+    assert caught.value.hint.startswith("Rename it to applyprune.yaml")
+    assert options_of("apply", "--config", "applyprune.yml")["name"] is None
+    os.chdir("a")
+    with pytest.raises(UsageError, match=r"found \.\./applyprune\.yml, which is not read"):
+        call("apply", "web", "-f", "x")
+    write(folder, {"applyprune.yml": "on: push\n"})
+    assert options_of("apply", "web", "-f", "x")["paths"] == ("x",)
+    write(folder, {"applyprune.yml": f"{HEAD}name: web\n", "applyprune.yaml": f"{HEAD}name: web\n"})
+    assert options_of("apply")["paths"] == ()
+
+
+def test_key_is_named_as_it_is_written(folder: Path) -> None:
+    """YAML reads some as true or false."""
+    for key in ("yes", "on", "No"):
+        write(folder, {"applyprune.yaml": f"{HEAD}name: web\n{key}: true\n"})
+        with pytest.raises(InputError, match=f":4:1: unknown key '{key}'"):
+            call("apply")
+
+
 def test_configuration_counts_for_several_sets_if_it_is_for_one(folder: Path) -> None:
     """Its set must not be looked for in another namespace, or in the cluster of another context."""
     write(folder, {"applyprune.yaml": f"{HEAD}name: web\nnamespace: shop\ncontext: prod\n"})

@@ -13,6 +13,7 @@ import pytest
 
 from applyprune.cli.main import VERBS, cli, exit_code_of
 from applyprune.cli.options import EVERY_OPTION, HEADINGS, REST
+from applyprune.cli.target import note_connected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,24 +120,50 @@ def test_help_of_a_group_describes_its_verbs(group: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "told", "advice"),
     [
-        ("apply web x", "got unexpected extra argument (x)"),
-        ("apply web --prun", "no such option '--prun'. "),
-        ("aply", "no such command 'aply'. Did you mean apply?"),
-        ("completion", "missing argument 'SHELL'. Choose from: bash, zsh, fish"),
+        ("apply web x", "unexpected argument: x", ""),
+        ("apply web --prun", "no such option --prun", "Did you mean --prune?"),
+        ("apply --context", "option --context requires an argument", ""),
+        ("--version=3", "option --version does not take a value", ""),
+        ("apply --wait=3", "option --wait does not take a value", ""),
+        ("aply", "no such command aply", "Did you mean apply?"),
+        ("completion", "missing argument SHELL", "Choose from: bash, zsh, fish"),
     ],
 )
 def test_invalid_call_names_the_mistake(
-    line: str, told: str, capsys: pytest.CaptureFixture[str]
+    line: str, told: str, advice: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It has the form of every other error, and where to read on."""
+    """It has the form of every other error, also if click has found it, and where to read on."""
     assert exit_code_of(lambda: cli.main(line.split(), "applyprune", standalone_mode=False)) == 2
-    verb = f"applyprune {line.split(maxsplit=1)[0]}".removesuffix(" aply")
+    first = line.split(maxsplit=1)[0]
+    verb = "applyprune" if first in {"aply", "--version=3"} else f"applyprune {first}"
     error, usage, more = capsys.readouterr().err.splitlines()
-    assert error.startswith(f"error: {told}")
-    assert usage.startswith(f"  Usage: {verb} [OPTIONS]")
+    assert error == f"error: {told}"
+    assert usage.startswith(f"  {advice}" if advice else f"  Usage: {verb} [OPTIONS]")
     assert more == f"  See: {verb} --help"
+
+
+@pytest.mark.parametrize(
+    ("is_connected", "told"), [(False, "aborted: nothing was changed"), (True, "aborted")]
+)
+def test_ctrl_c_before_the_cluster_is_asked_has_changed_nothing(
+    is_connected: bool,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As while the input is read; afterwards a run may have changed something."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        if is_connected:
+            note_connected()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("applyprune.cli.session.run_set", interrupted)
+    line = ["plan", "web", "-f", "x"]
+    assert exit_code_of(lambda: cli.main(line, "applyprune", standalone_mode=False)) == 130
+    assert capsys.readouterr().err.strip() == told
 
 
 def test_help_loads_no_verb() -> None:

@@ -112,4 +112,4 @@ def test_invalid_limit_is_refused(tmp_path: Path, name: str) -> None:
     verb = "apply" if len(name) % 2 else "prune"
     ended = applyprune(verb, "web", "-f", source, limit, kubeconfig=tmp_path / "none")
     assert ended.code == 2, ended
-    assert ended.err.startswith("error: invalid value for '--max-prune'")
+    assert ended.err.startswith("error: invalid value for --max-prune")

@@ -38,6 +38,19 @@ def component(home: Home, plane: str, name: str) -> int:
     return pid
 
 
+def test_plane_that_does_not_exist_is_answered_with_those_that_do(empty_home: Home) -> None:
+    """A plane has its name from ``up``; the default one may not be there."""
+    none = empty_home.run("local", "down")
+    assert (none.returncode, none.stderr) == (0, "the plane default does not exist\n")
+    (empty_home.planes / "reader").mkdir(parents=True)
+    others = "does not exist; the planes are: reader (--name NAME)\n"
+    assert empty_home.run("local", "down").stderr == f"the plane default {others}"
+    wrong = empty_home.run("local", "status", "--name", "writer")
+    assert (wrong.returncode, wrong.stderr) == (2, f"error: the plane writer {others}")
+    one = empty_home.run("local", "status", "--name", "reader").stdout.splitlines()
+    assert [line.split()[0] for line in one] == ["NAME", "reader"]
+
+
 @pytest.mark.sweep
 def test_two_planes_start_and_stop(home: Home) -> None:
     with (

@@ -3071,6 +3071,13 @@ MUTATIONS = (
         "tests/sources/kustomize/test_kustomize.py::test_file_that_changes_during_a_build_is_an_error",
     ),
     Mutation(
+        "the brackets in the error of a build, which hide what is within",
+        ("quoted-input-of-a-build",),
+        "if .*:",
+        "if 1:",
+        "tests/sources/kustomize/test_kustomize.py::test_brackets_that_are_not_closed_hide_all_within",
+    ),
+    Mutation(
         "the token server that a login is for",
         ("token-server",),
         "if .*:",

@@ -47,6 +47,16 @@ def test_init_writes_a_file_that_editors_and_applyprune_read(tmp_path: Path) -> 
     assert _errors(tmp_path, text) == []
 
 
+def test_init_says_what_is_next_and_that_there_is_no_input(tmp_path: Path) -> None:
+    """A file without input is no mistake, but easily made, also by --force."""
+    ended = _init(tmp_path, "web", "-k", "prod")
+    assert (ended.out.splitlines()[-1], ended.err) == ("Next: applyprune plan", "")
+    ended = _init(tmp_path, "web", "--force", "--config", "x.yaml")
+    assert ended.out.splitlines()[-1] == "Next: applyprune plan --config x.yaml"
+    assert ended.err.startswith("warning: no input given\n  Add filename or kustomize to x.yaml")
+    assert _init(tmp_path, "web", "--force", "-q").err == ""
+
+
 def test_init_takes_paths_as_seen_from_here(tmp_path: Path) -> None:
     """In a file elsewhere they are relative to that file, so that a run reads the same."""
     (tmp_path / "deploy").mkdir()

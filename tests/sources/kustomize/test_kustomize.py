@@ -128,6 +128,54 @@ def test_program_error_is_the_reason(folder: Path) -> None:
     assert "\n" not in text
 
 
+DEPLOYMENT = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n"
+ENDS = {
+    "replicas of nothing": (
+        "resources: [web.yaml]\nreplicas: [{name: shop, count: 2}]\n",
+        "the following GVK Deployment, StatefulSet, ReplicaSet, ReplicationController",
+    ),
+    "the same object twice": (
+        "resources: [web.yaml, again.yaml]\n",
+        "already registered id: Deployment.v1.apps/web",
+    ),
+    "a patch of nothing": (
+        (
+            "resources: [web.yaml]\npatches: [{patch: '{apiVersion: v1, kind: Secret, metadata: "
+            "{name: x}}'}]\n"
+        ),
+        "no matches for Id Secret.v1/x; failed to find unique target for patch Secret.v1/x",
+    ),
+    "a replacement by nothing": (
+        (
+            "resources: [web.yaml]\nreplacements: [{source: {kind: ConfigMap, name: x}, targets: "
+            "[{select: {kind: Deployment}, fieldPaths: [spec.x]}]}]\n"
+        ),
+        "nothing selected by ConfigMap/x",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_program_error_is_shown_to_its_end(folder: Path, name: str) -> None:
+    """What kustomize itself puts into brackets is none of the input."""
+    text, end = ENDS[name]
+    files = {"m/kustomization.yaml": text, "m/web.yaml": DEPLOYMENT, "m/again.yaml": DEPLOYMENT}
+    write(folder, files)
+    told = message("m")
+    assert end in told
+    assert "…" not in told
+
+
+def test_brackets_that_are_not_closed_hide_all_within(folder: Path) -> None:
+    """The end of a name must not end what a value has begun."""
+    write(folder, OVERLAY)
+    said = "x] value [hunter2 of Secret.v1.[noGrp]/a.[noNs]"
+    program(folder, "kustomize", f"echo 'Error: {said}' >&2; exit 1")
+    told = message("base")
+    assert "the build failed: x] value …" in told
+    assert "hunter2" not in told
+
+
 SECRETS = {
     "a literal without a key": "secretGenerator:\n- name: s\n  literals: [hunter2]\n",
     "a patch that is none": (

@@ -9,6 +9,7 @@ import pytest
 
 from applyprune.errors import InputError, problems_of
 from applyprune.sources import read
+from tests.support.source_text import write
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
@@ -66,6 +67,38 @@ def test_broken_files_are_all_reported_at_once(monkeypatch: pytest.MonkeyPatch) 
     assert [case for case in IDS if case not in message] == []
 
 
+CHART = {
+    "Chart.yaml": "apiVersion: v2\nname: x\nversion: 1.0.0\n",
+    "values.yaml": "image: x\n",
+    "templates/a.yaml": "kind: {{ .Values.kind }}\n",
+    "charts/y/Chart.yaml": "apiVersion: v2\nname: y\nversion: 1.0.0\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "place", "command"),
+    [
+        (".", "deploy/shop", "helm template NAME deploy/shop |"),
+        ("deploy", "deploy/shop", "helm template NAME deploy/shop |"),
+        ("deploy/shop/Chart.yaml", "deploy/shop", "helm template NAME deploy/shop |"),
+    ],
+)
+def test_chart_is_one_error(
+    tmp_path: Path, given: str, place: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its files would be another one, and none says what to do. Others are told beside."""
+    write(tmp_path, {f"deploy/shop/{path}": text for path, text in CHART.items()})
+    write(tmp_path, {"deploy/other.yaml": "a: 1\n"})
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as caught:
+        read([given])
+    *others, problem = sorted(problems_of(caught.value), key=lambda one: "chart" in one.message)
+    assert (problem.location, problem.message) == (place, "a Helm chart, not manifests")
+    assert problem.hint.startswith(f"Render it first: {command}")
+    assert ["deploy/other.yaml" in one.location for one in others] == [True] * len(others)
+    assert len(others) == (not given.endswith("Chart.yaml"))
+
+
 def test_secret_values_are_in_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is wrong with the Secret, and wherever."""
     monkeypatch.chdir(BROKEN / "secrets")
@@ -93,6 +126,6 @@ def test_broken_file_message_has_a_column_and_shows_the_line(
         assert f"{name}:{problem.origin.line}:{problem.origin.column}" in problem.location
         assert problem.origin.column > 0
         if folder != "secrets" and name not in WITHOUT_LINE:
-            line = problem.excerpt.splitlines()[-2]
-            assert line.startswith(f"{problem.origin.line} | ")
+            lines = problem.excerpt.splitlines()
+            assert any(line.startswith(f"{problem.origin.line} | ") for line in lines)
             assert problem.excerpt.splitlines()[-1].rstrip("^").isascii()

@@ -1,0 +1,110 @@
+"""What the command line adds to the errors of a cluster: the name that may be meant, and rights.
+
+The errors themselves come from below, where nobody knows which commands there are, or who reads
+them. What is asked here is asked only after an error.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, cast
+
+from applyprune.errors import (
+    ApplypruneError,
+    Denied,
+    Forbidden,
+    NoSuchNamespace,
+    NoSuchSet,
+)
+from applyprune.model.events import Finished
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.planning.names import CLOSE_SET, closest, similar_sets
+from applyprune.planning.server_errors import denied_account
+from applyprune.values import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
+    from applyprune.api.sets import ClusterConnection
+    from applyprune.model.events import Event
+    from applyprune.planning.applyset import ApplySetIdentity
+
+
+def add_advice(
+    error: ApplypruneError, applyset: ApplySetIdentity, cluster: ClusterConnection
+) -> None:
+    """Add to the hint of an error what may be meant, or which command prints missing rights."""
+    if isinstance(error, NoSuchSet) and (names := similar_names(applyset, cluster)):
+        error.hint = f"Did you mean {names}?\n{error.hint}"
+    elif isinstance(error, NoSuchNamespace) and (name := _similar_namespace(applyset, cluster)):
+        error.hint = f"Did you mean the namespace {name}?\n{error.hint}"
+    elif isinstance(error, Forbidden) and not isinstance(error, Denied):
+        error.hint = _with_rights(error.hint, denied_account(error.message), applyset)
+
+
+def with_rights(events: Iterator[Event], applyset: ApplySetIdentity) -> Iterator[Event]:
+    """Pass the events of a run on; if a right was missing, its end names the command for roles."""
+    account = ""
+    with closing(cast("Generator[Event, None, None]", events)):
+        for event in events:
+            problem = getattr(event, "problem", None)
+            if isinstance(problem, Problem) and problem.kind is ProblemKind.FORBIDDEN:
+                account = account or denied_account(str(problem))
+            if isinstance(event, Finished) and event.problem is not None and account:
+                hint = _with_rights(event.problem.hint, account, applyset)
+                yield replace(event, problem=replace(event.problem, hint=hint))
+            else:
+                yield event
+
+
+def _with_rights(hint: str, account: str, applyset: ApplySetIdentity) -> str:
+    if not account:
+        return hint
+    command = f"applyprune rbac {applyset.arguments} -f PATH {account}"
+    return f"{hint}\nThe roles for this set, printed by an administrator: {command}".lstrip("\n")
+
+
+@contextmanager
+def offering_one_namespace(command: str, *, offer: bool = True) -> Iterator[None]:
+    """Offer the command for one namespace if that for all is forbidden."""
+    try:
+        yield
+    except Forbidden as error:
+        if offer:
+            error.hint = f"{error.hint}\nFor one namespace: {command} -n NS".lstrip("\n")
+        raise
+
+
+def similar_names(applyset: ApplySetIdentity, cluster: ClusterConnection) -> str:
+    """Return which existing sets may be meant by one that does not exist; empty if none."""
+    names = [
+        other.name
+        if other.namespace == applyset.namespace
+        else f"{other.name} in {other.namespace}"
+        for other in similar_sets(applyset, _sets(applyset, cluster))
+    ]
+    return " or ".join(names)
+
+
+def _sets(applyset: ApplySetIdentity, cluster: ClusterConnection) -> Sequence[ApplySetIdentity]:
+    """Return the sets of the cluster, or of the namespace if no more may be listed."""
+    from applyprune.cluster.inventory_store import list_sets
+
+    for namespace in ("", applyset.namespace):
+        try:
+            return list_sets(cluster.client, namespace)
+        except Forbidden:
+            continue
+        except ApplypruneError:
+            break
+    return ()
+
+
+def _similar_namespace(applyset: ApplySetIdentity, cluster: ClusterConnection) -> str:
+    from applyprune.model.live import NAMESPACES
+
+    try:
+        found = [live.ref.name for live in cluster.client.list(NAMESPACES)]
+    except ApplypruneError:
+        return ""
+    return closest(applyset.namespace, found, CLOSE_SET)
