@@ -194,7 +194,11 @@ COMMANDS = {
     **dict.fromkeys(("import", "adopt"), "Apply its manifest: see --adopt of applyprune apply."),
     **dict.fromkeys(("template", "render"), _RENDER),
     **dict.fromkeys(("build", "kustomize"), "Use applyprune plan NAME -k DIR."),
-    **dict.fromkeys(("validate", "lint", "test", "preview", "dry-run", "refresh"), _PLAN),
+    **dict.fromkeys(
+        ("validate", "lint", "test"),
+        "Use applyprune check -f PATH, or with a cluster: applyprune plan NAME -f PATH.",
+    ),
+    **dict.fromkeys(("preview", "dry-run", "refresh"), _PLAN),
     **dict.fromkeys(("destroy", "remove", "rm", "uninstall"), _DELETE),
     **dict.fromkeys(("rollout", "wait"), "Use applyprune status NAME --wait."),
     **dict.fromkeys(("health", "events", "inspect", "info"), _STATUS),
@@ -212,7 +216,7 @@ COMMANDS = {
     "tree": "Use applyprune status NAME --tree, or for a Bundle: applyprune bundle tree NAME.",
     **{
         verb: f"Use applyprune inventory {verb} NAME."
-        for verb in ("check", "history", "repair", "show", "orphan", "own", "move", "release")
+        for verb in ("history", "repair", "show", "orphan", "own", "move", "release")
     },
     **{
         verb: f"Use applyprune bundle {verb} NAME."

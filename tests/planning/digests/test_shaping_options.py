@@ -28,6 +28,7 @@ LIFT_A_GUARD = {
     "allow_cascade",
     "apply_anyway",
     "approved",
+    "only_approved",
 }
 """They allow a plan, and do not change what it does."""
 OTHERS: dict[str, tuple[Any, str, str]] = {
