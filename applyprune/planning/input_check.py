@@ -112,7 +112,7 @@ def _duplicates(late: Iterable[LateObject]) -> Iterator[InputError]:
         first = seen.setdefault(one.ref, one)
         if first is not one:
             yield InputError(
-                f"{one.ref} is in the set twice",
+                f"{one.ref} is defined twice",
                 location=one.origin,
                 reason=f"it is also in {first.origin}",
                 hint="Remove the duplicate.",

@@ -44,7 +44,7 @@ def test_fault_has_its_place_and_its_line(folder: Path, capsys: pytest.CaptureFi
     assert call("-f", "m") == 2
     told = capsys.readouterr().err
     assert "m/a.yaml:9:3" in told
-    assert "configmap/a in namespace default is in the set twice" in told
+    assert "configmap/a in namespace default is defined twice" in told
     assert call("-f", "m", "-o", "github") == 2
     assert capsys.readouterr().out.startswith("::error file=m/a.yaml,line=")
 

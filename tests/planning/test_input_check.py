@@ -49,12 +49,12 @@ WRONG: dict[str, tuple[list[dict[str, Any]], str]] = {
     "a version that is none": ([body("apps/v2", "Deployment")], "apps/v1"),
     "a group that is gone": ([body("extensions/v1beta1", "Ingress")], "networking.k8s.io/v1"),
     "a version that is gone": ([body("batch/v1beta1", "CronJob")], "batch/v1"),
-    "a duplicate": ([config_map("a", "1"), config_map("a", "2")], "in the set twice"),
+    "a duplicate": ([config_map("a", "1"), config_map("a", "2")], "is defined twice"),
     "a duplicate in the default namespace": (
         [config_map("a", "1"), config_map("a", "2", namespace="home")],
-        "in the set twice",
+        "is defined twice",
     ),
-    "a duplicate of a kind that nobody knows": ([CERTIFICATE, CERTIFICATE], "in the set twice"),
+    "a duplicate of a kind that nobody knows": ([CERTIFICATE, CERTIFICATE], "is defined twice"),
     "an annotation of ours": ([noted(applyprune_dev__wvae="1")], "unknown annotation"),
     "the same on an unknown kind": (
         [{**CERTIFICATE, "metadata": {"name": "a", "annotations": {"applyprune.dev/x": "y"}}}],
