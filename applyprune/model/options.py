@@ -259,6 +259,8 @@ class DiffOptions:
     """Compare each object that would change with its live state."""
     drift_only: bool = False
     """Show the fields that others have taken as drift: nothing conflicts."""
+    of_plan: bool = False
+    """Refuse what a missing right forbids, as a plan does; a diff alone only notes it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,6 +191,8 @@ class PlanPrinter(SummaryPrinter):
 
     def show(self, event: Event) -> None:
         """Write one event."""
+        if isinstance(event, ObjectDiff):
+            return  # it is for a page of Markdown
         if isinstance(event, ObjectDone) and event.problem is None:
             return  # its fate is in the plan
         super().show(event)

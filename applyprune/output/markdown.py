@@ -169,7 +169,7 @@ def _head(report: RunReport) -> str:
     if finished.exit_code > 1 or (finished.exit_code and not dry):
         lines.append(f"Exit code {finished.exit_code}, after {finished.elapsed:.1f} s.")
     elif dry:
-        lines.append("Nothing was written.")
+        lines.append("Nothing was changed in the cluster.")
     else:
         lines.append(f"Done in {finished.elapsed:.1f} s.")
     if counts := _counts(report, finished):
@@ -216,7 +216,8 @@ def _changed_objects(changed: Sequence[ObjectReport], report: RunReport) -> str:
         for object_report in changed[:ROWS]
         if (result := object_report.result)
     ]
-    return _listing("Changes", ["object", "namespace", "", "reason"], rows, len(changed))
+    head = "plan" if _is_dry(report) else "result"
+    return _listing("Changes", ["object", "namespace", head, "reason"], rows, len(changed))
 
 
 def _word(done: ObjectDone, step: ApplyStep | RemoveStep | None) -> str:
@@ -250,7 +251,7 @@ def _guards(results: Sequence[GuardResult]) -> str:
         return ""
     plural = "" if passed == 1 else "s"
     others = f"\n\n{passed} other guard{plural} passed." if passed else ""
-    return f"#### Guards\n\n{_table(['guard', '', 'found', 'to allow it'], rows)}{others}"
+    return f"#### Guards\n\n{_table(['guard', 'result', 'found', 'to allow it'], rows)}{others}"
 
 
 def _consequences(consequences: Sequence[Consequence]) -> str:
@@ -262,7 +263,7 @@ def _consequences(consequences: Sequence[Consequence]) -> str:
         ]
         for caused in consequences[:ROWS]
     ]
-    return _listing("Consequences", ["object", "namespace", ""], rows, len(consequences))
+    return _listing("Consequences", ["object", "namespace", "consequence"], rows, len(consequences))
 
 
 def _sets(sets: Sequence[ApplySetListed]) -> str:
@@ -276,7 +277,7 @@ def _sets(sets: Sequence[ApplySetListed]) -> str:
         ]
         for applyset in sets[:ROWS]
     ]
-    return _listing("Sets", ["namespace", "set", "objects", "ready", ""], rows, len(sets))
+    return _listing("Sets", ["namespace", "set", "objects", "ready", "problem"], rows, len(sets))
 
 
 def _object_statuses(statuses: Sequence[ObjectStatus]) -> str:
@@ -290,7 +291,9 @@ def _object_statuses(statuses: Sequence[ObjectStatus]) -> str:
         ]
         for status in statuses[:ROWS]
     ]
-    return _listing("Objects", ["object", "namespace", "", "reason", "drift"], rows, len(statuses))
+    return _listing(
+        "Objects", ["object", "namespace", "status", "reason", "drift"], rows, len(statuses)
+    )
 
 
 def _problems(report: RunReport) -> Iterator[tuple[str, Problem]]:
@@ -345,7 +348,9 @@ def _mismatches(mismatches: Sequence[Mismatch]) -> str:
         ]
         for mismatch in mismatches[:ROWS]
     ]
-    return _listing("Mismatches", ["", "object", "message", "repair"], rows, len(mismatches))
+    return _listing(
+        "Mismatches", ["mismatch", "object", "message", "repair"], rows, len(mismatches)
+    )
 
 
 def _cell(text: str) -> str:
