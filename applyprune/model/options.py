@@ -29,6 +29,11 @@ class Mode(StrEnum):
     OWN = "own"
     REPAIR = "repair"
 
+    @property
+    def removal(self) -> str:
+        """Return the verb for what it removes: ``delete`` deletes, all others prune."""
+        return "delete" if self is Mode.DELETE else "prune"
+
 
 class DryRun(StrEnum):
     """Whether a run is a dry run, and where it is computed."""

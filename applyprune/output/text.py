@@ -51,6 +51,7 @@ from applyprune.output.plan_text import (
     lifted_text,
     shared_notes,
     unchecked_line,
+    words_of,
 )
 from applyprune.output.printers import OutputTarget
 from applyprune.output.problem_text import (
@@ -225,7 +226,7 @@ class TextPrinter:
         self._object_line(event, consequences)
 
     def _object_line(self, event: ObjectDone, consequences: Sequence[str] = ()) -> None:
-        word = event.outcome.forecast if self._forecasts else event.outcome.text
+        word = self._word(event.outcome)
         dry = "" if self._forecasts else self._dry
         reason = f" ({event.reason})" if event.reason and event.reason not in self._notes else ""
         line = f"{kubectl_name(event.ref, self._namespace)} {word}{dry}{reason}"
@@ -235,11 +236,14 @@ class TextPrinter:
         if event.problem is not None:
             self._failure(event.ref, event.problem)
 
+    def _word(self, outcome: Outcome) -> str:
+        return words_of(outcome.forecast if self._forecasts else outcome.text, self._mode)
+
     def _not_pruned_lines(self, reason: str, refs: Sequence[Ref]) -> None:
         if len(refs) == 1:
             self._object_line(ObjectDone(refs[0], Outcome.NOT_PRUNED, reason=reason))
             return
-        word = Outcome.NOT_PRUNED.forecast if self._forecasts else Outcome.NOT_PRUNED.text
+        word = self._word(Outcome.NOT_PRUNED)
         dry = "" if self._forecasts else self._dry
         self._out(f"{len(refs)} objects {word}{dry} ({reason})")
         self._names(refs)
@@ -331,7 +335,7 @@ class TextPrinter:
                 self._problem("error", event.problem)
             return
         parts = [
-            f"{event.counts[outcome]} {outcome.text}"
+            f"{event.counts[outcome]} {words_of(outcome.text, self._mode)}"
             for outcome in Outcome
             if event.counts.get(outcome)
         ]

@@ -106,7 +106,8 @@ def remove_steps(
     # guard: listed-stays
     staying = (_recorded_uids(listed, snapshot, applyset) | wanted) - deleting
     found = _cascades(snapshot, deleting, staying, applyset.manager)
-    cascades = Cascades(found, listed, _desired_within(desired, kept, snapshot, wanted))
+    stays = {step.entry.ref: step.reason for step in kept if step.fate is not Fate.PRUNE}
+    cascades = Cascades(found, listed, _desired_within(desired, kept, snapshot, wanted), stays)
     steps = [
         replace(step, cascade=cascades.roots(step), unlisted=cascades.unlisted(step.entry.ref))
         for step in kept

@@ -42,6 +42,7 @@ from applyprune.model.live import (
     State,
     Unknown,
 )
+from applyprune.model.options import Mode
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
@@ -280,11 +281,12 @@ def is_restored(inventory: Inventory, snapshot: ClusterSnapshot) -> bool:
     return len(uids) >= _FEWEST and all(ours != theirs for ours, theirs in uids)
 
 
-def restored_problem(inventory: Inventory) -> Problem:
+def restored_problem(inventory: Inventory, mode: Mode = Mode.APPLY) -> Problem:
     """Return the problem that a restored inventory prunes nothing, and what to do."""
     return as_problem(
         PruneRefused(
-            "the prune was refused: the inventory is a copy, or was restored from a backup",
+            f"the {mode.removal} was refused: the inventory is a copy, or was restored "
+            "from a backup",
             reason="its ConfigMap's UID, or every listed UID, differs from the recorded UID",
             hint="To record the current objects instead: "
             f"applyprune inventory repair {inventory.name} -n {inventory.namespace} --dry-run",
