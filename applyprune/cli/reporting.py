@@ -200,6 +200,7 @@ class Reporting:
             err=terminal.err,
             colour=terminal.out_colours,
             live=terminal.live,
+            is_watched=terminal.err_is_terminal,
             width=terminal.size()[0],
             quiet=self.quiet,
             verbose=self.verbose,

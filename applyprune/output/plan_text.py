@@ -19,9 +19,17 @@ from applyprune.output.terminal import Colour, styled, table, wrapped
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
+    from applyprune.model.events import Started
     from applyprune.model.plan import Consequence, Guard
     from applyprune.model.problem import Origin
     from applyprune.planning.applyset import ApplySetIdentity
+
+
+def target_line(started: Started) -> str:
+    """Return the set and the cluster: ``web in default → prod (https://…)``."""
+    context = styled(started.context, Colour.BOLD)
+    place = f"{context} ({started.server})" if context else started.server
+    return f"{started.name} in {started.namespace} → {place}"
 
 
 FATE_ORDER = (
@@ -74,7 +82,7 @@ def plan_table(
     for ref, texts in consequences.pop_all():
         below.append(kubectl_name(ref, namespace))
         below += [line for text in texts for line in _indented(text, width)]
-    lines = [*notes.values(), *(adoption_note(plan, namespace) if rows else ())]
+    lines = [*notes.values(), *(plan_notes(plan, namespace) if rows else ())]
     if full and plan.no_prune and plan.removals:
         lines.append(_none_pruned(plan, namespace))
     below += [part for line in lines for part in _fitted(line, width)]
@@ -310,7 +318,19 @@ def _notes(step: ApplyStep | RemoveStep) -> Iterator[str]:
         yield step.ignored
 
 
-def adoption_note(plan: Plan, namespace: str) -> Iterator[str]:
+def plan_notes(plan: Plan, namespace: str) -> Iterator[str]:
+    """Yield the lines about a plan as a whole; ``namespace`` is that of the set."""
+    yield from _adoption_note(plan, namespace)
+    places = {step.entry.ref.namespace for step in plan.applies} - {""}
+    if plan.new_set and len(places) == 1 and namespace not in places:
+        place = places.pop()
+        yield (
+            f"all objects are in namespace {place}, but the inventory will be in {namespace}; "
+            f"-n {place} puts it there"
+        )
+
+
+def _adoption_note(plan: Plan, namespace: str) -> Iterator[str]:
     """Yield a line about the objects that the set adopts and will not own."""
     adopts = [step for step in plan.applies if step.fate is Fate.ADOPT]
     # What a controller creates in a new Namespace is nobody's choice.

@@ -47,8 +47,8 @@ from applyprune.output.inspection import (
 )
 from applyprune.output.plan_text import (
     ConsequenceLines,
-    adoption_note,
     lifted_text,
+    plan_notes,
     shared_notes,
     unchecked_line,
     words_of,
@@ -197,7 +197,7 @@ class TextPrinter:
             # Without a dry run, no line of an object says so.
             if not self._target.plan_is_shown:
                 unchecked = "" if self._dry else unchecked_line(event.plan, self._namespace)
-                for line in filter(None, (unchecked, *adoption_note(event.plan, self._namespace))):
+                for line in filter(None, (unchecked, *plan_notes(event.plan, self._namespace))):
                     wrapped_note = escaped_line(line, self._target.error_width)
                     self._target.err("\n".join(wrapped_note))
         if self._dry:

@@ -972,7 +972,7 @@ def locked_error(
     """
     holder, does = seen.holder, "holds the lock"
     if is_alive:
-        does = "is alive: it has taken or renewed the lock during this wait"
+        does = "took or renewed the lock during this wait"
     elif watched:
         does = f"holds the lock, and has not renewed it in the {watched:.1f} s of this wait"
     error = InventoryLocked(
