@@ -1646,7 +1646,7 @@ MUTATIONS = (
     Mutation(
         "the clock of the time that a run takes",
         ("summary-clock",),
-        ", clock=[^)]*",
+        "clock=[^,]*,",
         "",
         "tests/api/sets/test_apply_set.py::test_time_of_a_question_does_not_count",
     ),
