@@ -23,10 +23,9 @@ from applyprune.errors import (
 from applyprune.model.events import Finished, Planned, Started
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
-from applyprune.output.plan_text import deletion_summary, plan_table
+from applyprune.output.plan_text import deletion_summary, plan_table, target_line
 from applyprune.output.printers import OutputTarget, printer
 from applyprune.output.problem_text import problem_text
-from applyprune.output.terminal import Colour, styled
 from applyprune.planning.approval import changes_anything, is_blocked, needed_consent
 from applyprune.sources.plan_files import refuse_unwritable, write_plan
 from applyprune.sources.tree import shown_path
@@ -163,7 +162,7 @@ class _Watch:
         if isinstance(event, Started):
             self.started = event
             if not self.confirmation.reporting.quiet:
-                self._show(_target(event))
+                self._show(target_line(event))
         elif isinstance(event, Planned) and self.started is not None:
             self.session.stop.check()
             self._plan(event, self.started)
@@ -187,7 +186,7 @@ class _Watch:
         if not asks and (quiet or not begins):
             return
         if quiet:
-            self._show(_target(started))
+            self._show(target_line(started))
         if begins and is_second_part:
             self._show("All kinds are served now. This would change in the second part:")
         elif not is_first:
@@ -230,13 +229,6 @@ class _Watch:
     def _show(self, text: str) -> None:
         if text:
             self.confirmation.reporting.terminal.err(text)
-
-
-def _target(started: Started) -> str:
-    """Return the set and the cluster: ``web in default → prod (https://…)``."""
-    context = styled(started.context, Colour.BOLD)
-    place = f"{context} ({started.server})" if context else started.server
-    return f"{started.name} in {started.namespace} → {place}"
 
 
 def _new_set(started: Started, session: Session) -> str:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _PRINT_PROBLEMS = frozenset({"text", "github", *TEXTS})
 """The formats that print problems themselves; the others need a text printer beside them."""
+_PAGES = frozenset({"github", "markdown"})
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,11 @@ class Reporting:
     def is_usual(self) -> bool:
         """Return whether no option changes it."""
         return self == Reporting()
+
+    @property
+    def has_page(self) -> bool:
+        """Return whether one of the formats is a page of Markdown, or appends one to a summary."""
+        return any(form in _PAGES for form, _ in self.formats)
 
     @cached_property
     def terminal(self) -> Terminal:
@@ -194,6 +200,7 @@ class Reporting:
             err=terminal.err,
             colour=terminal.out_colours,
             live=terminal.live,
+            is_watched=terminal.err_is_terminal,
             width=terminal.size()[0],
             quiet=self.quiet,
             verbose=self.verbose,

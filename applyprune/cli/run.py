@@ -302,6 +302,7 @@ def plan(
     there is no terminal, also the digest of the deletions, if there are any, and that of the whole
     plan. Exits with 0 whether there are changes or not, and with another code if the apply would
     be refused or would fail. With --out, `apply --plan` can later do exactly this, or nothing.
+    With -o markdown or -o github, the page shows the changed fields too, as `diff` does.
 
     \b
     Examples:
@@ -319,6 +320,8 @@ def plan(
         )
     refuse_validity(expires_in)
     options = _looking(options, check=check)
+    if reporting.has_page:
+        options = replace(options, diff=replace(options.diff, enabled=True, of_plan=True))
     output = (
         PlanOutput(reporting, name, paths.recorded, out, expires_in) if out is not None else None
     )

@@ -272,7 +272,9 @@ def problem_message(problem: Problem, *, secret: bool = False) -> str:
     )
     if secret:
         parts = shown_parts(problem)
-    line = " ".join(": ".join(part for part in parts if part).split())
+    # A reason of several lines has one for each guard, or for each object that must stay.
+    texts = [part.replace("\n    ", "; ") for part in parts if part]
+    line = " ".join(": ".join(texts).split())
     if remedy:
         line += "."
     most = max(_MAX_MESSAGE - len(remedy), 0)

@@ -468,7 +468,8 @@ def with_permissions_checked(
     The plan is refused then: whoever checks it must find what its run would. A diff only notes it.
     If the server gives no review, the plan has a warning that says so.
     """
-    applyset, is_diff = context.applyset, context.options.diff.enabled
+    applyset, compared = context.applyset, context.options.diff
+    is_diff = compared.enabled and not compared.of_plan
     holds = not is_diff  # guard: rights-of-a-plan
     needs = needs_of(plan, applyset, is_new=not inventory.exists, makes_namespace=makes_namespace)
     if not needs:

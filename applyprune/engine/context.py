@@ -142,6 +142,8 @@ class RunSummary:
     """Whether the run ends with its plan: a fault or a refused prune has stopped it."""
     dry: bool = False
     """Whether it is a dry run, which changes nothing in any case."""
+    mode: Mode = Mode.APPLY
+    """What the run does."""
     late: tuple[LateObject, ...] = ()
     """What the first part of the run has left to the second: its kinds are not served yet."""
     after_late: tuple[Desired, ...] = ()
@@ -228,7 +230,7 @@ class RunSummary:
     def finished(self) -> Finished:
         """Return the event that ends the run."""
         found = self._counts, self.problems, self.elapsed, self.refusal
-        return finished(*found, held=self.held, dry=self.dry)
+        return finished(*found, held=self.held, dry=self.dry, mode=self.mode)
 
 
 _AHEAD = 1000

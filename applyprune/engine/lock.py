@@ -162,7 +162,7 @@ class InventoryLock:
             if asked - began >= self._timeout:
                 is_alive = seen.generation != at_first
                 raise locked_error(self._stored, seen, asked - began, is_alive=is_alive)
-            name, what = f"the set {self._stored.name}", f"{seen.holder.who} holds its lock"
+            name, what = f"the lock of the set {self._stored.name}", f"held by {seen.holder.who}"
             yield Waiting(None, name, asked - began, self._timeout, what)
             if self._cancellation.wait(_POLL):
                 self._cancellation.check()

@@ -416,22 +416,23 @@ class SnapshotReader:
             names[live.ref.name]: live.generation for live in definitions if live.ref.name in names
         }
 
-    def occupied(self, leaving: Iterable[Ref]) -> frozenset[str]:
+    def occupied(self, leaving: Iterable[Ref]) -> Mapping[str, str]:
         """Return which Namespaces that have left the set contain an inventory but its own.
 
-        A namespace that cannot be read counts as one.
+        One that cannot be read may contain one: it comes with the reason, the others with none.
         """
         own = self.applyset.inventory
 
-        def holds(name: str) -> tuple[str, bool]:
+        def holds(name: str) -> tuple[str, str | None]:
             try:
                 roots = self.cluster.list(CONFIG_MAPS, namespace=name, selector=SET_ID)
-            except ApplypruneError:
-                return name, True
-            return name, any(live.ref != own for live in roots)  # guard: own-namespace-of-others
+            except ApplypruneError as error:
+                return name, error.message
+            is_held = any(live.ref != own for live in roots)  # guard: own-namespace-of-others
+            return name, "" if is_held else None
 
         names = [ref.name for ref in leaving if ref.group_kind == NAMESPACE]
-        return frozenset(name for name, held in self.workers.each(holds, names) if held)
+        return {name: why for name, why in self.workers.each(holds, names) if why is not None}
 
 
 def _resources(inventory: Inventory, resource_map: ResourceMap) -> Mapping[GroupKind, Resource]:

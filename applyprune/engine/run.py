@@ -553,7 +553,12 @@ def _in_parts(
     """Yield the events of a run by ``part``, in two parts if its options ask for that."""
     options = whole.options
     dry = options.dry_run is not DryRun.OFF
-    summary = RunSummary(cluster.run, dry=dry, clock=cancellation.clock)  # guard: summary-clock
+    summary = RunSummary(
+        cluster.run,
+        dry=dry,
+        mode=options.mode,
+        clock=cancellation.clock,  # guard: summary-clock
+    )
     seconds = options.wait.kinds
     if not seconds or options.mode is not Mode.APPLY or whole.plan_file is not None:
         yield from part(whole, summary)

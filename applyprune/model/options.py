@@ -26,6 +26,11 @@ class Mode(StrEnum):
     OWN = "own"
     REPAIR = "repair"
 
+    @property
+    def removal(self) -> str:
+        """Return the verb for what it removes: ``delete`` deletes, all others prune."""
+        return "delete" if self is Mode.DELETE else "prune"
+
 
 class DryRun(StrEnum):
     """Whether a run is a dry run, and where it is computed."""
@@ -256,6 +261,8 @@ class DiffOptions:
     """Compare each object that would change with its live state."""
     drift_only: bool = False
     """Show the fields that others have taken as drift: nothing conflicts."""
+    of_plan: bool = False
+    """Refuse what a missing right forbids, as a plan does; a diff alone only notes it."""
 
 
 @dataclass(frozen=True, slots=True)

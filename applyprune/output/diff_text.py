@@ -30,13 +30,14 @@ from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.output.plan_text import (
     ConsequenceLines,
     Row,
-    adoption_note,
     lifted_text,
     plan_counts,
+    plan_notes,
     plan_row,
     plan_table,
     row_lines,
     shared_notes,
+    target_line,
 )
 from applyprune.output.printers import OutputTarget, discard
 from applyprune.output.problem_text import escaped_line, wrapped_line
@@ -95,6 +96,8 @@ class SummaryPrinter:
             case _:
                 if isinstance(event, Started):
                     self._name, self._namespace = event.name, event.namespace
+                    if self._target.is_watched:
+                        self._note(target_line(event))
                 self._text.show(event)
 
     def close(self) -> None:
@@ -147,7 +150,7 @@ class SummaryPrinter:
         """Yield what stands below all objects: consequences for others, and shared notes."""
         for ref, lines in self._consequences.pop_all():
             yield "\n".join((kubectl_name(ref, self._namespace), *(f"  {line}" for line in lines)))
-        for line in (*self._notes.values(), *adoption_note(self._plan, self._namespace)):
+        for line in (*self._notes.values(), *plan_notes(self._plan, self._namespace)):
             yield "\n".join(escaped_line(line, self._target.out_width))
 
 
@@ -191,6 +194,8 @@ class PlanPrinter(SummaryPrinter):
 
     def show(self, event: Event) -> None:
         """Write one event."""
+        if isinstance(event, ObjectDiff):
+            return  # it is for a page of Markdown
         if isinstance(event, ObjectDone) and event.problem is None:
             return  # its fate is in the plan
         super().show(event)

@@ -13,7 +13,7 @@ from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus, R
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.inventory import RunRecord
 from applyprune.model.reports import VersionReport
-from applyprune.model.text import age, age_of
+from applyprune.model.text import age, age_of, and_more, counted
 from applyprune.output.printers import OutputTarget, version_line
 from applyprune.output.problem_text import problem_text, wrapped_line
 from applyprune.output.terminal import Colour, styled, table
@@ -161,13 +161,19 @@ def _message(status: ObjectStatus) -> str:
 
 
 def _first_drift(status: ObjectStatus) -> str:
-    """Return the first field that has drifted, and who has changed it."""
-    if not status.drift:
-        return ""
-    first, *others = status.drift
-    what = f"{first.manager} changed {first.path}" if first.manager else f"{first.path} was removed"
-    more = f" and {len(others)} more field{'s' * (len(others) > 1)}" if others else ""
-    return f"{what}{more}"
+    """Return the first field that has drifted of each manager, and how many more there are."""
+    by: dict[str, list[str]] = {}
+    for drift in status.drift:
+        by.setdefault(drift.manager, []).append(drift.path)
+    parts = []
+    for manager, (first, *others) in by.items():
+        what = f"{manager} changed {first}" if manager else f"{first} was removed"
+        parts.append(f"{what} and {counted(len(others), 'more field')}" if others else what)
+    return and_more(parts, _MANAGERS)
+
+
+_MANAGERS = 3
+"""How many managers are named that have changed an object."""
 
 
 def _list(sets: list[ApplySetListed], width: int | None) -> str:
@@ -353,7 +359,7 @@ def run_table(events: Sequence[RunListed], target: OutputTarget) -> str:
         for run in (event.run for event in events)
     ]
     head = (*_RUN_HEAD, *(_OF_PIPELINES if pipelines else ()))
-    return table(head, rows, target.table_width)
+    return table(head, rows, target.table_width, full_head=True)
 
 
 def _run_end(run: RunRecord) -> str:

@@ -33,7 +33,7 @@ from applyprune.model.plan import (
 from applyprune.model.problem import Problem
 from applyprune.model.text import and_more, visible, visible_lines
 from applyprune.output.diff_text import unified
-from applyprune.output.plan_text import plan_counts, step_details
+from applyprune.output.plan_text import plan_counts, step_details, words_of
 from applyprune.output.printers import OutputTarget
 from applyprune.output.problem_text import NAMED, reason_of
 from applyprune.output.report import ObjectReport, RunReport
@@ -169,7 +169,7 @@ def _head(report: RunReport) -> str:
     if finished.exit_code > 1 or (finished.exit_code and not dry):
         lines.append(f"Exit code {finished.exit_code}, after {finished.elapsed:.1f} s.")
     elif dry:
-        lines.append("Nothing was written.")
+        lines.append("Nothing was changed in the cluster.")
     else:
         lines.append(f"Done in {finished.elapsed:.1f} s.")
     if counts := _counts(report, finished):
@@ -180,9 +180,12 @@ def _head(report: RunReport) -> str:
 def _counts(report: RunReport, finished: Finished) -> Mapping[str, int]:
     """Return the number of objects by what was done with them, or would be."""
     if _is_dry(report):
-        return plan_counts(finished.counts, report.plan)
-    found = {outcome.text: finished.counts.get(outcome, 0) for outcome in Outcome}
-    return {words: count for words, count in found.items() if count}
+        return plan_counts(finished.counts, report.plan, report.mode)
+    return {
+        words_of(outcome.text, report.mode): count
+        for outcome in Outcome
+        if (count := finished.counts.get(outcome, 0))
+    }
 
 
 def _digests(plan: Plan, *, done: bool) -> str:
@@ -210,19 +213,22 @@ def _changed_objects(changed: Sequence[ObjectReport], report: RunReport) -> str:
         [
             _cell(result.ref.short),
             _cell(result.ref.namespace) if result.ref.namespace else "",
-            _word(result, steps.get(result.ref)) if _is_dry(report) else result.outcome.text,
+            _word(result, steps.get(result.ref), report),
             _cell(reason) if (reason := _reason(result, steps.get(result.ref))) else "",
         ]
         for object_report in changed[:ROWS]
         if (result := object_report.result)
     ]
-    return _listing("Changes", ["object", "namespace", "", "reason"], rows, len(changed))
+    head = "plan" if _is_dry(report) else "result"
+    return _listing("Changes", ["object", "namespace", head, "reason"], rows, len(changed))
 
 
-def _word(done: ObjectDone, step: ApplyStep | RemoveStep | None) -> str:
-    """Return what would be done with an object; an adoption is more than an update."""
+def _word(done: ObjectDone, step: ApplyStep | RemoveStep | None, report: RunReport) -> str:
+    """Return what was or would be done with an object; an adoption is more than an update."""
+    if not _is_dry(report):
+        return words_of(done.outcome.text, report.mode)
     adopts = done.outcome is Outcome.UPDATED and step is not None and step.fate is Fate.ADOPT
-    return Fate.ADOPT.forecast if adopts else done.outcome.forecast
+    return words_of(Fate.ADOPT.forecast if adopts else done.outcome.forecast, report.mode)
 
 
 def _reason(done: ObjectDone, step: ApplyStep | RemoveStep | None) -> str:
@@ -250,7 +256,7 @@ def _guards(results: Sequence[GuardResult]) -> str:
         return ""
     plural = "" if passed == 1 else "s"
     others = f"\n\n{passed} other guard{plural} passed." if passed else ""
-    return f"#### Guards\n\n{_table(['guard', '', 'found', 'to allow it'], rows)}{others}"
+    return f"#### Guards\n\n{_table(['guard', 'result', 'found', 'to allow it'], rows)}{others}"
 
 
 def _consequences(consequences: Sequence[Consequence]) -> str:
@@ -262,7 +268,7 @@ def _consequences(consequences: Sequence[Consequence]) -> str:
         ]
         for caused in consequences[:ROWS]
     ]
-    return _listing("Consequences", ["object", "namespace", ""], rows, len(consequences))
+    return _listing("Consequences", ["object", "namespace", "consequence"], rows, len(consequences))
 
 
 def _sets(sets: Sequence[ApplySetListed]) -> str:
@@ -276,7 +282,7 @@ def _sets(sets: Sequence[ApplySetListed]) -> str:
         ]
         for applyset in sets[:ROWS]
     ]
-    return _listing("Sets", ["namespace", "set", "objects", "ready", ""], rows, len(sets))
+    return _listing("Sets", ["namespace", "set", "objects", "ready", "problem"], rows, len(sets))
 
 
 def _object_statuses(statuses: Sequence[ObjectStatus]) -> str:
@@ -290,14 +296,16 @@ def _object_statuses(statuses: Sequence[ObjectStatus]) -> str:
         ]
         for status in statuses[:ROWS]
     ]
-    return _listing("Objects", ["object", "namespace", "", "reason", "drift"], rows, len(statuses))
+    return _listing(
+        "Objects", ["object", "namespace", "status", "reason", "drift"], rows, len(statuses)
+    )
 
 
 def _problems(report: RunReport) -> Iterator[tuple[str, Problem]]:
     for problem in (*report.errors, *filter(None, [report.verdict])):
         yield "error", problem
     if report.prune_blocked is not None:
-        yield "prune blocked", report.prune_blocked
+        yield f"{report.mode.removal} refused", report.prune_blocked
     _, namespace = report.name
     alike: dict[tuple[object, ...], list[tuple[Ref, Problem]]] = {}
     labels: dict[tuple[object, ...], str] = {}
@@ -345,7 +353,9 @@ def _mismatches(mismatches: Sequence[Mismatch]) -> str:
         ]
         for mismatch in mismatches[:ROWS]
     ]
-    return _listing("Mismatches", ["", "object", "message", "repair"], rows, len(mismatches))
+    return _listing(
+        "Mismatches", ["mismatch", "object", "message", "repair"], rows, len(mismatches)
+    )
 
 
 def _cell(text: str) -> str:

@@ -77,7 +77,7 @@ class GitHubPrinter:
             case WarningRaised(problem=problem):
                 self._problem("warning", "applyprune", problem)
             case PruneBlocked(problem=problem):
-                self._problem("error", "the prune was refused", problem)
+                self._problem("error", f"the {self._report.mode.removal} was refused", problem)
             case ErrorRaised(problem=problem):
                 self._problem("error", "applyprune", problem)
             case MismatchFound(mismatch=mismatch):

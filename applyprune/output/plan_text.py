@@ -19,9 +19,17 @@ from applyprune.output.terminal import Colour, styled, table, wrapped
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
+    from applyprune.model.events import Started
     from applyprune.model.plan import Consequence, Guard
     from applyprune.model.problem import Origin
     from applyprune.planning.applyset import ApplySetIdentity
+
+
+def target_line(started: Started) -> str:
+    """Return the set and the cluster: ``web in default → prod (https://…)``."""
+    context = styled(started.context, Colour.BOLD)
+    place = f"{context} ({started.server})" if context else started.server
+    return f"{started.name} in {started.namespace} → {place}"
 
 
 FATE_ORDER = (
@@ -66,7 +74,7 @@ def plan_table(
     counts = Counter(row.fate for row in rows)
     listed = rows if full or mode is Mode.DELETE else _cut(rows)
     below = [
-        f"… and {count - _LISTED} more {_forecast(fate, mode)}"
+        f"… and {count - _LISTED} more {words_of(fate.forecast, mode)}"
         for fate in FATE_ORDER
         if (count := counts[fate]) > sum(row.fate is fate for row in listed)
     ]
@@ -74,7 +82,7 @@ def plan_table(
     for ref, texts in consequences.pop_all():
         below.append(kubectl_name(ref, namespace))
         below += [line for text in texts for line in _indented(text, width)]
-    lines = [*notes.values(), *(adoption_note(plan, namespace) if rows else ())]
+    lines = [*notes.values(), *(plan_notes(plan, namespace) if rows else ())]
     if full and plan.no_prune and plan.removals:
         lines.append(_none_pruned(plan, namespace))
     below += [part for line in lines for part in _fitted(line, width)]
@@ -119,7 +127,7 @@ def deletion_summary(plan: Plan, applyset: ApplySetIdentity, width: int | None) 
     parts = [f"{counts[Fate.PRUNE]} would be deleted"]
     for fate, words in (
         (Fate.REMOVE_FROM_INVENTORY, Fate.REMOVE_FROM_INVENTORY.forecast),
-        (Fate.LEAVE, Fate.LEAVE.forecast),
+        (Fate.LEAVE, words_of(Outcome.NOT_PRUNED.forecast, Mode.DELETE)),
         (Fate.REFUSE, "cannot be deleted"),
     ):
         parts += [f"{counts[fate]} {words}"] if counts[fate] else []
@@ -240,7 +248,7 @@ def _table(rows: Sequence[Row], mode: Mode, namespace: str, width: int | None) -
     lines = [
         (
             kubectl_name(row.ref, namespace),
-            styled(row.words or _forecast(row.fate, mode), _COLOURS.get(row.fate)),
+            styled(words_of(row.words or row.fate.forecast, mode), _COLOURS.get(row.fate)),
         )
         for row in rows
     ]
@@ -254,16 +262,17 @@ def _table(rows: Sequence[Row], mode: Mode, namespace: str, width: int | None) -
     return table(("OBJECT", "PLAN", "DETAILS"), with_details, width)
 
 
-def _forecast(fate: Fate, mode: Mode) -> str:
-    if mode is Mode.DELETE and fate is Fate.PRUNE:
-        return "would be deleted"
-    return fate.forecast
-
-
 # The parts of a plan that other texts show too.
 
 
-def plan_counts(counts: Mapping[Outcome, int], plan: Plan | None) -> Mapping[str, int]:
+def words_of(words: str, mode: Mode) -> str:
+    """Return the words of an outcome as they are used for a verb: ``delete`` prunes nothing."""
+    return words.replace("prune", mode.removal)
+
+
+def plan_counts(
+    counts: Mapping[Outcome, int], plan: Plan | None, mode: Mode = Mode.APPLY
+) -> Mapping[str, int]:
     """Return the counts of a run that writes nothing, each by its words; none of them is 0.
 
     To adopt an object is an update as well, but counts only once.
@@ -272,9 +281,10 @@ def plan_counts(counts: Mapping[Outcome, int], plan: Plan | None) -> Mapping[str
     adopted = min(adopted, counts.get(Outcome.UPDATED, 0))
     found: dict[str, int] = {}
     for outcome in sorted(Outcome, key=lambda one: one.task == one.text):
-        found[outcome.task] = counts.get(outcome, 0)
+        task = words_of(outcome.task, mode)
+        found[task] = found.get(task, 0) + counts.get(outcome, 0)
         if outcome is Outcome.UPDATED:
-            found[outcome.task] -= adopted
+            found[task] -= adopted
             found["to adopt"] = adopted
     return {words: count for words, count in found.items() if count}
 
@@ -308,7 +318,19 @@ def _notes(step: ApplyStep | RemoveStep) -> Iterator[str]:
         yield step.ignored
 
 
-def adoption_note(plan: Plan, namespace: str) -> Iterator[str]:
+def plan_notes(plan: Plan, namespace: str) -> Iterator[str]:
+    """Yield the lines about a plan as a whole; ``namespace`` is that of the set."""
+    yield from _adoption_note(plan, namespace)
+    places = {step.entry.ref.namespace for step in plan.applies} - {""}
+    if plan.new_set and len(places) == 1 and namespace not in places:
+        place = places.pop()
+        yield (
+            f"all objects are in namespace {place}, but the inventory will be in {namespace}; "
+            f"-n {place} puts it there"
+        )
+
+
+def _adoption_note(plan: Plan, namespace: str) -> Iterator[str]:
     """Yield a line about the objects that the set adopts and will not own."""
     adopts = [step for step in plan.applies if step.fate is Fate.ADOPT]
     # What a controller creates in a new Namespace is nobody's choice.

@@ -92,6 +92,8 @@ class OutputTarget:
     """Whether ``out`` shows colours."""
     live: bool = False
     """Whether ``err`` is a terminal on which lines may be redrawn."""
+    is_watched: bool = False
+    """Whether ``err`` is a terminal of any kind."""
     width: int = 80
     """The columns of that terminal."""
     quiet: bool = False

@@ -91,7 +91,8 @@ def reason_of(ref: Ref, problem: Problem) -> tuple[object, ...]:
 
 def without_name(ref: Ref, text: str, word: str = _OBJECT) -> str:
     """Return a text with a word in place of the name of the object that it is about."""
-    for name in (ref.short, f'"{ref.name}"'):
+    # First with its namespace: objects without one may have the same reason.
+    for name in (str(ref), ref.short, f'"{ref.name}"'):
         text = text.replace(name, word)
     return text
 

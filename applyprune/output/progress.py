@@ -76,7 +76,7 @@ class LiveDisplay:
         if self._progress.began is not None and self._thread is None:
             self._thread = threading.Thread(target=self._run, name="applyprune-live", daemon=True)
             self._thread.start()
-        if not self.terminal.live:
+        if not self.terminal.draws:
             self._log_wait(now)
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class LiveDisplay:
         self._progress.stopping = True
 
     def _run(self) -> None:
-        pause = FRAME if self.terminal.live else min(1.0, self._heartbeat)
+        pause = FRAME if self.terminal.draws else min(1.0, self._heartbeat)
         while not self._clock.wait(self._ended, pause):
             self._tick(self._clock.now())
 
@@ -113,7 +113,7 @@ class LiveDisplay:
         with self._lock:
             if self._paused:
                 return
-            if self.terminal.live:
+            if self.terminal.draws:
                 if self._progress.elapsed(now) > DELAY:
                     self.terminal.draw(self._progress.lines(now))
             elif self._progress.stopping and not self._interrupt_printed:
@@ -203,13 +203,16 @@ class RunProgress:
 
     def lines(self, now: float) -> list[str]:
         """Return the lines of the live display: the bar, then the objects the run waits for."""
+        if self.waits_for_others:
+            stops = [f"  {INTERRUPTED}"] if self.stopping else []
+            return [self.sentence(now), *stops]
         done, of = self._completed()
         bar = f" {_bar(done, of)} {done} of {of}" if of else ""
         lines = [f"{self._subject}{self._activity}{bar}  {self._times(now)}"]
         if self.stopping:
             lines.append(f"  {INTERRUPTED}")
         if self._waiting is not None:
-            lines += self._pending_lines(self._waiting)
+            lines += self._pending_lines()
         return lines
 
     def sentence(self, now: float) -> str:
@@ -234,7 +237,8 @@ class RunProgress:
         what = waiting.what
         wait = f"until {kubectl_name(ref, self._namespace)} is {what}" if ref else f"for {what}"
         others = f"; and {self._count - 1} more" if self._count > 1 else ""
-        return f"waiting {wait}{_because(reason)}{others}"
+        because = _because(reason, ": " if ref else ", ")
+        return f"waiting {wait}{because}{others}"
 
     @property
     def waits_since(self) -> float | None:
@@ -278,7 +282,7 @@ class RunProgress:
     @property
     def _activity(self) -> str:
         if self._waiting is not None:
-            return f"waiting until {self._waiting.what}" if self._waiting.ref else "waiting"
+            return f"waiting until {self._waiting.what}"
         dry = " (dry run)" if self._dry else ""
         if self._applied < self._applies:
             wave = (
@@ -291,9 +295,7 @@ class RunProgress:
             return f"{_REMOVING.get(self._mode, 'pruning')}{dry}"
         return "recording" if self._applies or self._removals else "reading the cluster"
 
-    def _pending_lines(self, waiting: Waiting) -> list[str]:
-        if waiting.ref is None:
-            return [f"  for {waiting.what}{_because(waiting.reason)}"]
+    def _pending_lines(self) -> list[str]:
         listed = list(self._pending.items())[:_LISTED]
         lines = [
             f"  {kubectl_name(ref, self._namespace)}{_because(reason)}" for ref, reason in listed
@@ -317,8 +319,8 @@ def _bar(done: int, of: int) -> str:
     return f"{'█' * full}{'░' * (_BAR - full)}"
 
 
-def _because(reason: str) -> str:
-    return f": {reason}" if reason else ""
+def _because(reason: str, glue: str = ": ") -> str:
+    return f"{glue}{reason}" if reason else ""
 
 
 def elapsed_text(seconds: float) -> str:

@@ -28,7 +28,7 @@ from applyprune.model.events import (
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Mismatch
-from applyprune.model.options import DryRun
+from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Origin, Problem
 from applyprune.model.reports import (
@@ -83,6 +83,11 @@ class RunReport:
         return next(((event.name, event.namespace) for event in named), ("", ""))
 
     @property
+    def mode(self) -> Mode:
+        """Return what the run does; APPLY without a run."""
+        return Mode.APPLY if self.started is None else self.started.mode
+
+    @property
     def changed(self) -> list[ObjectReport]:
         """Return the objects that were changed, created or deleted; in a dry run, would be."""
         return [
@@ -108,7 +113,7 @@ class RunReport:
         The error has a note for each failure, at most ten.
         """
         dry = self.started is not None and self.started.dry_run is not DryRun.OFF
-        error = verdict(self._failures(), self.prune_blocked, dry=dry)
+        error = verdict(self._failures(), self.prune_blocked, dry=dry, mode=self.mode)
         if error is not None:
             _add_notes(error, self)
             raise error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import stat
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,8 @@ _WIDTH = 80
 class Terminal:
     """Standard output and standard error; thread-safe.
 
-    ``live`` says whether standard error can redraw lines, ``colours`` whether it shows colours,
+    ``live`` says whether standard error can redraw lines, ``draws`` whether it shows live lines,
+    ``colours`` whether it shows colours,
     ``out_colours`` whether standard output shows them, and ``out_is_screen`` whether standard
     output can be cleared. ``write_error`` is why standard output is not complete. It is not raised:
     a run must not stop halfway because ``grep -q`` has read enough. ``last_write`` is a time of
@@ -61,6 +63,8 @@ class Terminal:
         self.live = able and self._err.isatty()
         self.colours = colourful and self._err.isatty()
         self.out_colours = colourful and self._out.isatty()
+        # What reads a pipe may write to the same terminal, beside the live lines.
+        self.draws = self.live and not _is_pipe(self._out)
         self._shared = self._out.isatty()
         self.out_is_screen = able and self._shared
         # A signal handler may run while its own thread holds the lock.
@@ -100,7 +104,7 @@ class Terminal:
 
     def draw(self, lines: Sequence[str]) -> None:
         """Replace the live lines, cut to the width."""
-        if self.live:
+        if self.draws:
             with self._lock:
                 self._lines = lines
                 self._draw()
@@ -157,6 +161,12 @@ class Terminal:
         self._send(self._err, f"{_NO_WRAP}{below}\x1b[J\r{up}{_WRAP}")
         self._drawn = True
         self._when = self.clock.now()
+
+
+def _is_pipe(stream: TextIO) -> bool:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
+    return False
 
 
 # Colours: marks with a random number, which untrusted text cannot contain. ``rendered`` turns them
@@ -233,23 +243,34 @@ def _cells(char: str) -> int:
 # Tables in the style of kubectl.
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
+def table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int | None = None,
+    *,
+    full_head: bool = False,
+) -> str:
     """Return lines whose columns are as wide as their widest cell, with three spaces between them.
 
     On a terminal of ``width`` columns wrap the last cell, a message, at spaces: in its own column,
-    or below the line if the column would be narrow. If the other cells need more, the longest
-    names stand on a line of their own, with the rest of their rows below.
+    or below the line if the column would be narrow, or narrower than a word. If the other cells
+    need more, the longest names stand on a line of their own, with the rest of their rows below.
+    With ``full_head``, the heading of messages below their lines is kept: they do not explain
+    themselves.
     """
     # A cell must not contain a line end.
     lines = [[cell.replace("\n", "\\n") for cell in line] for line in (head, *rows)]
     layout = _layout(lines, width)
     first, *others = (_row(line, layout) for line in lines)
     # If messages are below their lines, drop the heading of their column.
-    return "\n".join((first.split("\n")[0], *others))
+    return "\n".join((first if full_head else first.split("\n")[0], *others))
 
 
 _GAP = "   "
-_NARROW = 24
+_NARROW = 40
+"""A message that does not fit into a narrower column stands below its line."""
+_SHORT = 24
+"""A message up to that width stays in its column, and the names are folded."""
 _INDENT = "    "
 _SHORTEST = 16
 """A column of names is never narrower."""
@@ -276,9 +297,12 @@ def _layout(lines: Sequence[Sequence[str]], width: int | None) -> _Layout:
     names = [cells(line[folded]) for line in lines] if widths else [0]
     others = sum(widths) + gaps - max(names)
     room = width - others - max(names)
-    if room >= min(message, _NARROW):
+    words = (word for *_, text in lines for word in text.split())
+    # Not even a line of its own has room for a longer word.
+    longest = min(max(map(cells, words), default=0), width - len(_INDENT))
+    if room >= min(message, max(_NARROW, longest)):
         return _Layout(widths, folded, width, room)
-    is_short = message <= _NARROW and width - others - message >= _SHORTEST
+    is_short = message <= _SHORT and width - others - message >= _SHORTEST
     if widths:
         limit = width - others - message if is_short else width - others + len(_GAP)
         limit = max(limit, _SHORTEST)

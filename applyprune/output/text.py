@@ -53,10 +53,11 @@ from applyprune.output.inspection import (
 )
 from applyprune.output.plan_text import (
     ConsequenceLines,
-    adoption_note,
     lifted_text,
+    plan_notes,
     shared_notes,
     unchecked_line,
+    words_of,
 )
 from applyprune.output.printers import OutputTarget
 from applyprune.output.problem_text import (
@@ -203,7 +204,7 @@ class TextPrinter:
             # Without a dry run, no line of an object says so.
             if not self._target.plan_is_shown:
                 unchecked = "" if self._dry else unchecked_line(event.plan, self._namespace)
-                for line in filter(None, (unchecked, *adoption_note(event.plan, self._namespace))):
+                for line in filter(None, (unchecked, *plan_notes(event.plan, self._namespace))):
                     wrapped_note = escaped_line(line, self._target.error_width)
                     self._target.err("\n".join(wrapped_note))
         if self._dry:
@@ -232,7 +233,7 @@ class TextPrinter:
         self._object_line(event, consequences)
 
     def _object_line(self, event: ObjectDone, consequences: Sequence[str] = ()) -> None:
-        word = event.outcome.forecast if self._forecasts else event.outcome.text
+        word = self._word(event.outcome)
         dry = "" if self._forecasts else self._dry
         reason = f" ({event.reason})" if event.reason and event.reason not in self._notes else ""
         line = f"{kubectl_name(event.ref, self._namespace)} {word}{dry}{reason}"
@@ -242,11 +243,14 @@ class TextPrinter:
         if event.problem is not None:
             self._failure(event.ref, event.problem)
 
+    def _word(self, outcome: Outcome) -> str:
+        return words_of(outcome.forecast if self._forecasts else outcome.text, self._mode)
+
     def _not_pruned_lines(self, reason: str, refs: Sequence[Ref]) -> None:
         if len(refs) == 1:
             self._object_line(ObjectDone(refs[0], Outcome.NOT_PRUNED, reason=reason))
             return
-        word = Outcome.NOT_PRUNED.forecast if self._forecasts else Outcome.NOT_PRUNED.text
+        word = self._word(Outcome.NOT_PRUNED)
         dry = "" if self._forecasts else self._dry
         self._out(f"{len(refs)} objects {word}{dry} ({reason})")
         self._names(refs)
@@ -338,7 +342,7 @@ class TextPrinter:
                 self._problem("error", event.problem)
             return
         parts = [
-            f"{event.counts[outcome]} {outcome.text}"
+            f"{event.counts[outcome]} {words_of(outcome.text, self._mode)}"
             for outcome in Outcome
             if event.counts.get(outcome)
         ]

@@ -46,7 +46,7 @@ from applyprune.model.plan import (
     RemoveStep,
 )
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.text import and_more
+from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import MANAGERS, MANIFEST_DIGEST, ApplySetIdentity
 from applyprune.planning.comparison import not_recreated, recreation_obstacle
 from applyprune.planning.managed_fields import own_apply_entry
@@ -62,6 +62,9 @@ IN_FULL = frozenset({SERVICE_ACCOUNT})
 _GENERATED = kinds_with(Trait.GENERATED)
 """The kinds that nobody counts."""
 _SHOWN = 5
+_LINES = 10
+"""How many objects that must stay have a line."""
+_LINE = "\n    "
 _CASCADES = "cascade-deletes"
 _MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 _SLICE_MAKERS = frozenset(
@@ -104,6 +107,8 @@ class Cascades:
     """All refs in the set's inventory."""
     desired: Mapping[Ref, frozenset[Ref]] = field(default_factory=dict, hash=False)
     """The desired objects in each such Namespace, of each such CRD, or of each such owner."""
+    kept: Mapping[Ref, str] = field(default_factory=dict, hash=False)
+    """Why this prune does not delete an object that is listed."""
 
     def foreign(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the objects that only the delete of ``ref`` would delete."""
@@ -179,13 +184,26 @@ class Cascades:
         if cascade is None or ref.is_among(allowed):
             return None
         if cascade.foreign:
-            words = self.described(ref).removeprefix(_CASCADES)
-            reason = f"it would cascade-delete{words}"
+            reason = self._stays(cascade)
         elif cascade.uncounted:
             reason = f"its cascaded deletions cannot be counted: {cascade.uncounted}"
         else:
             return None
         return as_problem(PruneRefused(f"{ref.short} was not deleted", reason=reason))
+
+    def _stays(self, cascade: Cascade) -> str:
+        """Return how many objects must stay, and below it a line for each of the first."""
+        roots = {root.ref for root in cascade.roots}
+        # What others of them own says nothing new.
+        refs = sorted(cascade.foreign, key=lambda other: (other not in roots, other))
+        lines = and_more([f"{_named(other)}: {self._why(other)}" for other in refs], _LINES, _LINE)
+        count = counted(len(refs), "object")
+        return f"it would cascade-delete {count} that must stay{_LINE}{lines}"
+
+    def _why(self, ref: Ref) -> str:
+        """Return why an object must stay."""
+        why = "it is not in this set" if ref not in self.listed else "it stays in this set"
+        return self.kept.get(ref) or why
 
 
 def _named(ref: Ref) -> str:

@@ -417,10 +417,10 @@ def refusal_of(prune: GuardedPrune, results: Sequence[GuardResult]) -> Problem |
     shown = [result for result in refused if not (is_half and result.guard is Guard.MAX_PRUNE)]
     count, cascaded = prune.count, len(prune.cascaded)
     along = f", including {counted(cascaded, 'cascaded deletion')}" if cascaded else ""
-    # The objects that have left the set may all be gone already.
-    delete = f": it would delete {count} object{'' if count == 1 else 's'}" if count else ""
+    # The objects that have left the set may all be gone already, and ``delete`` has no limit.
+    delete = f": it would delete {counted(count, 'object')}{along}" if count else ""
     error = PruneRefused(
-        f"the prune was refused{delete}{along}",
+        f"the {prune.options.mode.removal} was refused{delete if prune.limited else ''}",
         reason=_reason(shown),
         hint=_hint(prune, refused),
     )

@@ -6,6 +6,7 @@ The fate LEAVE, of an object of the input, is another subject: ``decide.py`` has
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from applyprune.errors import NotReady, RunFailed, as_problem
@@ -106,7 +107,8 @@ def remove_steps(
     # guard: listed-stays
     staying = (_recorded_uids(listed, snapshot, applyset) | wanted) - deleting
     found = _cascades(snapshot, deleting, staying, applyset.manager)
-    cascades = Cascades(found, listed, _desired_within(desired, kept, snapshot, wanted))
+    stays = {step.entry.ref: step.reason for step in kept if step.fate is not Fate.PRUNE}
+    cascades = Cascades(found, listed, _desired_within(desired, kept, snapshot, wanted), stays)
     steps = [
         replace(step, cascade=cascades.roots(step), unlisted=cascades.unlisted(step.entry.ref))
         for step in kept
@@ -510,6 +512,8 @@ def _step_of_existing(
     if refused is None and why is not None:
         return _orphaned(entry, resource, live, why, applyset)
     refused = refused or _why_refused(entry, live, applyset)
+    if refused is None and not live.terminating:
+        refused = _unread_namespace(entry.ref, snapshot.occupied)
     if refused is not None:
         return RemoveStep(entry, resource, Fate.REFUSE, live, problem=refused)
     # What is being deleted already needs no request, only a wait.
@@ -728,7 +732,7 @@ def _why_protected(
     ref: Ref,
     applyset: ApplySetIdentity,
     keeps_own_namespace: str = HOLDS_INVENTORY,
-    occupied: Collection[str] = (),
+    occupied: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return why a Namespace is not deleted; empty if it may be, and for any other kind.
 
@@ -741,7 +745,24 @@ def _why_protected(
         return "a system namespace is never deleted"
     if ref == applyset.own_namespace and keeps_own_namespace:  # guard: own-namespace-stays
         return keeps_own_namespace
-    return "it contains another set's inventory" if name in occupied else ""
+    return "it contains another set's inventory" if occupied.get(name) == "" else ""
+
+
+def _unread_namespace(ref: Ref, occupied: Mapping[str, str]) -> Problem | None:
+    """Return why a Namespace is not deleted: nobody knows what it contains.
+
+    It is not orphaned either: then no set would list it any more.
+    """
+    why = occupied.get(ref.name, "") if ref.group_kind == NAMESPACE else ""
+    if not why:  # guard: unread-namespace
+        return None
+    return as_problem(
+        RunFailed(
+            f"{ref} was not deleted",
+            reason=f"it is unknown whether it contains another set's inventory: {why}",
+            hint="Run again.",
+        )
+    )
 
 
 # Another set's label.

@@ -137,7 +137,7 @@ def make_plan(
     removals, guards, refusal = removed.steps, removed.guards, removed.refusal
     prunes = options.prune.enabled and options.mode is not Mode.ORPHAN
     if removals and restored and prunes:
-        refusal = restored_problem(inventory)
+        refusal = restored_problem(inventory, options.mode)
         refused = GuardResult(Guard.RESTORED_INVENTORY, GuardVerdict.REFUSED, refusal.reason)
         guards, if_approved = (*guards, refused), None
         removals = tuple(map(without_other_uid, removals))
@@ -189,7 +189,7 @@ def settled(plan: Plan, options: Options, *, keeps: str = "") -> Plan:
 
     ``keeps`` says why it prunes nothing in any case; empty if it may prune.
     """
-    refused = "prune refused" if plan.refusal is not None else ""
+    refused = f"{options.mode.removal} refused" if plan.refusal is not None else ""
     kept = (refused or keeps) if plan.removals and keeps else ""
     no_prune = kept or _no_prune(plan.applies, plan.removals, plan.refusal, options)
     waits = options.wait.mode is not WaitMode.NONE and not no_prune
@@ -213,7 +213,7 @@ def _no_prune(
     if not options.prune.enabled:
         return "--no-prune"
     if refusal is not None:
-        return "prune refused"
+        return f"{options.mode.removal} refused"
     if any(step.fate is Fate.REFUSE for step in applies):
         return "some objects in the input cannot be applied"
     if options.mode in {Mode.APPLY, Mode.PRUNE} and any(
@@ -573,13 +573,15 @@ def finished(
     *,
     held: bool = False,
     dry: bool = False,
+    mode: Mode = Mode.APPLY,
 ) -> Finished:
     """Return the event that ends a run.
 
     ``elapsed`` is in seconds; ``refusal`` is the problem that blocked the whole prune, and ``held``
-    says that it has also stopped the apply. ``dry`` says that it was a dry run.
+    says that it has also stopped the apply. ``dry`` says that it was a dry run, and ``mode`` what
+    it does.
     """
-    error = verdict(problems, refusal, held=held, dry=dry)
+    error = verdict(problems, refusal, held=held, dry=dry, mode=mode)
     return Finished(
         counts=dict(counts),
         exit_code=error.exit_code if error else 0,
@@ -594,6 +596,7 @@ def verdict(
     *,
     held: bool = False,
     dry: bool = False,
+    mode: Mode = Mode.APPLY,
 ) -> ApplypruneError | None:
     """Return the error for a run's failures; None if there are none.
 
@@ -608,7 +611,7 @@ def verdict(
         return None
     if kinds <= {ProblemKind.PRUNE_REFUSED, ProblemKind.NOT_APPROVED}:
         approvable = ProblemKind.NOT_APPROVED in kinds
-        return _refused_prune(approvable=approvable, held=held, was=_WAS[dry])
+        return _refused_prune(mode.removal, approvable=approvable, held=held, was=_WAS[dry])
     if kinds == {ProblemKind.PLAN_OUTDATED}:
         fit = "object no longer fits" if len(problems) == 1 else "objects no longer fit"
         return PlanOutdated(
@@ -616,21 +619,22 @@ def verdict(
             hint="Make the plan again, and review it again.",
         )
     some = counted(len(problems), "object")
+    also = f", and the {mode.removal} was refused" if refusal else ""
     if held:
-        return _refused_plan(kinds, some, refusal, "the run would fail" if dry else _UNCHANGED)
+        return _refused_plan(kinds, some, also, "the run would fail" if dry else _UNCHANGED)
     if kinds == {ProblemKind.CONFLICT}:
         return ConflictsFound(f"{some} failed: other field managers own some of their fields")
     if kinds == {ProblemKind.NOT_READY}:
         was = "was" if len(problems) == 1 else "were"
         return NotReady(f"{some} {was} not ready or not deleted before the timeout")
-    return RunFailed(f"{some} failed{', and the prune was refused' if refusal else ''}")
+    return RunFailed(f"{some} failed{also}")
 
 
 _WAS = {False: "was", True: "would be"}
 _UNCHANGED = "nothing was changed"
 
 
-def _refused_prune(*, approvable: bool, held: bool, was: str) -> ApplypruneError:
+def _refused_prune(removal: str, *, approvable: bool, held: bool, was: str) -> ApplypruneError:
     """Return the error for a prune that a guard or a missing approval has stopped."""
     if approvable and held:
         return NotApproved(f"the plan is not approved: nothing {was} written")
@@ -638,18 +642,17 @@ def _refused_prune(*, approvable: bool, held: bool, was: str) -> ApplypruneError
         return NotApproved(f"the deletions are not approved: nothing {was} deleted")
     if held:
         return PruneRefused(
-            f"the prune {was} refused: nothing {was} applied, and nothing {was} deleted",
+            f"the {removal} {was} refused: nothing {was} applied, and nothing {was} deleted",
             hint="To apply without the prune: --apply-anyway.",
         )
-    return PruneRefused(f"the prune {was} refused: nothing {was} deleted")
+    return PruneRefused(f"the {removal} {was} refused: nothing {was} deleted")
 
 
 def _refused_plan(
-    kinds: Collection[ProblemKind], some: str, refusal: Problem | None, what: str
+    kinds: Collection[ProblemKind], some: str, also: str, what: str
 ) -> ApplypruneError:
     if kinds == {ProblemKind.CONFLICT}:
         return ConflictsFound(f"{what}: other field managers own fields of {some}")
-    also = ", and the prune was refused" if refusal else ""
     return RunFailed(f"{what}: {some} cannot be applied{also}")
 
 

@@ -42,6 +42,7 @@ from applyprune.model.live import (
     State,
     Unknown,
 )
+from applyprune.model.options import Mode
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
@@ -120,8 +121,8 @@ class ClusterSnapshot:
     """The generation of the CRD of each custom kind; None where it could not be read."""
     resources: Mapping[GroupKind, Resource] = field(default_factory=dict, hash=False)
     """The endpoint of each recorded kind that is still served."""
-    occupied: frozenset[str] = frozenset()
-    """The namespaces that contain an inventory, other than this set's own."""
+    occupied: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """The namespaces that contain another set's inventory, or may: why that is unknown."""
     keeps_own_namespace: str = HOLDS_INVENTORY
     """Why this run never deletes the Namespace of the set's inventory; empty if it may."""
     contents: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
@@ -280,11 +281,12 @@ def is_restored(inventory: Inventory, snapshot: ClusterSnapshot) -> bool:
     return len(uids) >= _FEWEST and all(ours != theirs for ours, theirs in uids)
 
 
-def restored_problem(inventory: Inventory) -> Problem:
+def restored_problem(inventory: Inventory, mode: Mode = Mode.APPLY) -> Problem:
     """Return the problem that a restored inventory prunes nothing, and what to do."""
     return as_problem(
         PruneRefused(
-            "the prune was refused: the inventory is a copy, or was restored from a backup",
+            f"the {mode.removal} was refused: the inventory is a copy, or was restored "
+            "from a backup",
             reason="its ConfigMap's UID, or every listed UID, differs from the recorded UID",
             hint="To record the current objects instead: "
             f"applyprune inventory repair {inventory.name} -n {inventory.namespace} --dry-run",
@@ -990,7 +992,7 @@ def locked_error(
     """
     holder, does = seen.holder, "holds the lock"
     if is_alive:
-        does = "is alive: it has taken or renewed the lock during this wait"
+        does = "took or renewed the lock during this wait"
     elif watched:
         does = f"holds the lock, and has not renewed it in the {watched:.1f} s of this wait"
     error = InventoryLocked(

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.command import applyprune
 from tests.support.controller import served
-from tests.support.objects import GUARDED, SERVICE, config_map, custom_resource
+from tests.support.objects import CLAIM, GUARDED, SERVICE, config_map, custom_resource
 from tests.support.waiting import eventually
 from tests.support.webhook import Webhook
 from tests.support.workloads import workload
@@ -187,6 +187,26 @@ def test_missing_right_to_count_keeps_a_bundle_until_its_timeout(tenant: Tenant)
     assert "left in the inventory applyprune-web: 2 objects" in event
     assert tenant.exists("a", "applyprune-web") == [True, True]
     assert owner(tenant) == ""
+
+
+def test_removal_names_each_object_that_must_stay(tenant: Tenant) -> None:
+    """A claim of somebody else names an object of the Bundle as its owner, and goes with it."""
+    tenant.bundle("web", config_map("a"))
+    tenant.ready("web")
+    uid = tenant.get_map("a")["metadata"]["uid"]
+    owners = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": uid}]
+    claim = {**CLAIM, "metadata": {"name": "theirs", "ownerReferences": owners}}
+    path = tenant.path("persistentvolumeclaims")
+    assert tenant.api("POST", path, claim)[0] == 201
+    tenant.delete("web")
+    assert (
+        "configmap/a was not deleted: it would cascade-delete 1 object that must stay; "
+        f"{tenant.namespace}/persistentvolumeclaim/theirs: it is not in this set"
+    ) in tenant.failed("web", "PruneRefused")
+    assert tenant.exists("a", "applyprune-web") == [True, True]
+    tenant.annotate("web", orphan="true")
+    tenant.gone("web")
+    assert tenant.exists("a", "applyprune-web") == [True, True]
 
 
 @contextmanager

@@ -355,6 +355,8 @@ def test_source_lines_are_never_in_the_status() -> None:
     aged = replace(problem, reason="by kubectl 3s ago", lasting_reason="by kubectl")
     assert problem_message(aged) == "secret/a[x]:3: wrong: by kubectl"
     assert len(problem_message(Problem(ProblemKind.RUN_FAILED, "a\n b" * 1000))) == 400
+    lines = Problem(ProblemKind.PRUNE_REFUSED, "no", reason="2 must stay\n    a: b\n    c: d")
+    assert problem_message(lines) == "no: 2 must stay; a: b; c: d"
 
 
 def test_message_names_every_error_that_fits() -> None:

@@ -83,7 +83,7 @@ def test_second_signal_ends_the_run_and_restores_the_terminal(
 
 @in_tmux
 def test_narrowed_window_keeps_no_live_lines(plane: Plane, namespace: str, tmp_path: Path) -> None:
-    """Data goes into a pipe, the display is on the terminal still."""
+    """Data goes into a file, the display is on the terminal still."""
     source = write_input(tmp_path / "a.json", [config_map("a")])
     with _held_terminal(plane, 120, tmp_path) as (terminal, go_on):
         terminal.type(f"clear; {_held(source, namespace)} >data")

@@ -191,7 +191,7 @@ def test_namespace_of_the_rest_is_not_deleted(stage: Stage, api: Api) -> None:
     try:
         story = stage.run(mode=Mode.DELETE, select=frozenset({f"ns/{there}"}))
         assert story.exit_code == 6
-        assert f"1 of which must stay: {there}/configmap/a" in story.refusal + story.problem(
+        assert f"{there}/configmap/a: it stays in this set" in story.refusal + story.problem(
             f"namespace/{there}"
         )
         assert api.get(path)["status"]["phase"] == "Active"

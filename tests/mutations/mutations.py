@@ -1458,6 +1458,13 @@ MUTATIONS = (
         f"{_OWN_NAMESPACE}test_namespace_with_another_inventory_stays",
     ),
     Mutation(
+        "a Namespace of which nobody knows whether it has another inventory",
+        ("unread-namespace",),
+        "if .*:",
+        "if True:",
+        "tests/planning/plan/test_plan.py::test_namespace_that_could_not_be_read_stays_listed",
+    ),
+    Mutation(
         "the inventory of another set that is new",
         ("own-namespace-occupied-late",),
         LINE,
@@ -1661,7 +1668,7 @@ MUTATIONS = (
     Mutation(
         "the clock of the time that a run takes",
         ("summary-clock",),
-        ", clock=[^)]*",
+        "clock=[^,]*,",
         "",
         "tests/api/sets/test_apply_set.py::test_time_of_a_question_does_not_count",
     ),

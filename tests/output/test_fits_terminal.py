@@ -191,6 +191,27 @@ def test_commit_and_job_are_for_wide_tables() -> None:
     assert any("actions/runs/42" in line for line in lines(history(), wide=True))
 
 
+def test_history_on_a_terminal_has_a_heading_for_who() -> None:
+    """It stands below the line, as the names do."""
+    shown = lines(history())
+    assert shown[0].startswith("RUN ")
+    assert shown[1] == "    BY"
+
+
+def test_word_is_not_broken_where_a_line_has_room_for_it() -> None:
+    """A message stands below its line then, like one whose column would be narrow."""
+    path = f"/spec/template/spec/{'x' * 30}"
+    told = f"somebody changed {path} and two more fields besides"
+    rows = [("deployment.apps/web", "ready", told), ("configmap/a", "ready", "")]
+    assert table(("OBJECT", "STATUS", "MESSAGE"), rows, WIDTH).split("\n") == [
+        "OBJECT                STATUS",
+        "deployment.apps/web   ready",
+        f"    somebody changed {path} and two",
+        "    more fields besides",
+        "configmap/a           ready",
+    ]
+
+
 def test_long_name_has_a_line_of_its_own() -> None:
     """The rest of its row is below, in its columns."""
     rows = [

@@ -101,10 +101,10 @@ def test_status_of_a_set_is_a_table() -> None:
         (
             "b",
             [
-                "NAMESPACE   OBJECT        STATUS       DRIFTED   AGE   MESSAGE",
+                "NAMESPACE   OBJECT        STATUS       DRIFTED   AGE",
                 "shop        configmap/a   Ready        no        90s",
-                "shop        configmap/b   InProgress   unknown   -     the claim is not bound,",
-                f"{'':55}its phase is Pending",
+                "shop        configmap/b   InProgress   unknown   -",
+                "    the claim is not bound, its phase is Pending",
             ],
         ),
         (
@@ -117,10 +117,10 @@ def test_status_of_a_set_is_a_table() -> None:
             ],
         ),
     ],
-    ids=["below its column", "below the line"],
+    ids=["narrow column", "long name"],
 )
 def test_long_message_is_cut_to_the_terminal(name: str, expected: list[str]) -> None:
-    """It is broken at a blank, and no column with it; in a pipe nothing is broken."""
+    """It stands below the line if its column would be narrow; in a pipe nothing is broken."""
     told = in_progress("the claim is not bound, its phase is Pending")
     waiting = ObjectStatus(Ref("", "ConfigMap", "shop", name), told, Ownership.OWNED, None)
     out, _ = shown(A, waiting, WEB, terminal=True)
@@ -135,11 +135,19 @@ MESSAGES: dict[str, tuple[ObjectStatus, str]] = {
     "one field": (replace(A, drift=(KNOWN,)), "kubectl-edit changed /data/a"),
     "two fields": (
         replace(A, drift=(KNOWN, BARE)),
-        "kubectl-edit changed /data/a and 1 more field",
+        "kubectl-edit changed /data/a, /data/b was removed",
     ),
     "more fields": (
         replace(A, drift=(BARE, KNOWN, BARE)),
-        "/data/b was removed and 2 more fields",
+        "/data/b was removed and 1 more field, kubectl-edit changed /data/a",
+    ),
+    "several managers": (
+        replace(A, drift=(KNOWN, replace(KNOWN, path="/data/c", manager="kubectl-set"), KNOWN)),
+        "kubectl-edit changed /data/a and 1 more field, kubectl-set changed /data/c",
+    ),
+    "many managers": (
+        replace(A, drift=tuple(replace(KNOWN, manager=one) for one in "abcde")),
+        "a changed /data/a, b changed /data/a, c changed /data/a and 2 more",
     ),
     "not ready either": (
         replace(A, readiness=in_progress("not yet"), drift=(KNOWN,)),
@@ -149,8 +157,8 @@ MESSAGES: dict[str, tuple[ObjectStatus, str]] = {
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_message_names_the_first_drifted_field(name: str) -> None:
-    """And who has changed it; how many more there are, which --drift lists."""
+def test_message_names_the_first_drifted_field_of_each_manager(name: str) -> None:
+    """And how many more there are, which --drift lists."""
     status, message = MESSAGES[name]
     out, _ = shown(replace(status, drifted=True), WEB)
     assert out[1].endswith(f"   {message}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 
 import pytest
 from hypothesis import given
@@ -85,6 +86,26 @@ def test_table_holds_any_cell() -> None:
         "猫     2",
         r"x\ny   3",
     ]
+
+
+def test_live_lines_are_not_drawn_beside_a_pipe() -> None:
+    """What reads it may write to the same terminal; a file cannot."""
+
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    read, write = os.pipe()
+    with os.fdopen(write, "w") as pipe, os.fdopen(read):
+        drawn = {}
+        for name, out in (("pipe", pipe), ("memory", io.StringIO())):
+            screen = Screen()
+            terminal = Terminal(out, screen, {"TERM": "xterm"})
+            assert terminal.live
+            terminal.draw(["waiting"])
+            drawn[name] = screen.getvalue()
+    assert drawn["pipe"] == ""
+    assert "waiting" in drawn["memory"]
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

@@ -55,6 +55,37 @@ def test_plan_shows_the_same_digests_as_diff(desk: Desk) -> None:
     }
 
 
+def test_page_of_a_plan_shows_the_changed_fields_and_text_does_not(
+    desk: Desk, audit: AuditTrail
+) -> None:
+    """The comment on a request is what people review; values of Secrets are masked."""
+    values = {**LESS, "a0": "2"}
+    page, wrote = desk.folder / "plan.md", desk.folder / "web.plan"
+    audit.restart()
+    shown = desk.call("plan", "-o", f"markdown={page}", "--out", wrote, **values)
+    assert writes(audit) == []
+    assert (shown.code, shown.out) == (0, desk.call("plan", "--out", wrote, **values).out)
+    text = page.read_text()
+    assert "\n-  key: '1'\n+  key: '2'\n" in text
+    assert text.count("</code> would be pruned</summary>") == len(NAMES) - len(LESS)
+    assert "Nothing was changed in the cluster." in text
+    assert "| object | namespace | plan | reason |" in text
+
+    manifest = desk.folder / "secret.yaml"
+    for value in ("canary-of-old", "canary-of-new"):
+        manifest.write_text(
+            "{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {key: " + value + "}}"
+        )
+        page.write_text("")
+        planned = desk.call_with("plan", "-f", manifest, "--max-prune", "9", "-o", f"github={page}")
+        assert "secret/s" in page.read_text()
+        planned = desk.call_with("plan", "-f", manifest, "-o", "markdown", "--max-prune", "9")
+        assert planned.code == 0, planned
+        assert "+stringData:" in planned.out or "+  key: " in planned.out
+        assert "canary" not in planned.out + page.read_text()
+        assert desk.call_with("apply", "-f", manifest, "--max-prune", "9", "--yes").code == 0
+
+
 def test_plan_exits_with_1_only_if_asked(desk: Desk) -> None:
     """And only if anything would change; a refused prune and wrong input keep their codes."""
     changed = {**ALL, "a0": "2"}
@@ -113,7 +144,13 @@ def test_account_that_may_only_read_gets_no_plan_to_apply(desk: Desk, audit: Aud
     values = {**LESS, "a0": "2", "new": "1"}
     audit.restart()
     out = desk.folder / "reader.plan"
-    for verb, option in (("plan", "--check"), ("plan", f"--out={out}"), ("apply", "--dry-run")):
+    page = f"--output=markdown={desk.folder / 'plan.md'}"
+    for verb, option in (
+        ("plan", "--check"),
+        ("plan", f"--out={out}"),
+        ("plan", page),
+        ("apply", "--dry-run"),
+    ):
         planned = desk.call_on(reader, verb, option, **values)
         assert planned.code == 3, planned
         for need in ("delete", "create or patch", "patch", "update"):

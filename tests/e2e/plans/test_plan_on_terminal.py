@@ -52,6 +52,16 @@ def test_plan_file_is_shown_and_asked_about(desk: Desk, audit: AuditTrail) -> No
     assert [event for event in audit.events() if "dryRun" in event["requestURI"]] == []
 
 
+@pytest.mark.parametrize(("verb", "code"), [("plan", 0), ("diff", 1)])
+def test_looking_names_the_set_and_the_cluster_first(desk: Desk, verb: str, code: int) -> None:
+    """As an apply does, and only on a terminal."""
+    with on_terminal(*desk.line(verb, **FEWER), kubeconfig=desk.plane.kubeconfig) as terminal:
+        assert terminal.ended() == code
+    first = f"web in {desk.namespace} → {desk.plane.name} ("
+    assert terminal.shown.startswith(first)
+    assert "→ " not in "".join(desk.call(verb, **FEWER).err)
+
+
 def test_plan_file_without_deletions_is_not_asked_about(desk: Desk) -> None:
     """The table is shown; a plan that is done says so, without a table."""
     call = desk.line("apply", "--plan", _planned(desk, **MORE), **MORE)

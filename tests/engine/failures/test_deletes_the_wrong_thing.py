@@ -326,8 +326,10 @@ def test_crd_pruned_takes_all_custom_resources(crds: Api, crd_stage: Stage) -> N
     for dry_run in (DryRun.SERVER, DryRun.CLIENT, DryRun.OFF):
         story = crd_stage.run(config_map("a"), dry_run=dry_run)
         assert story.exit_code == 6
-        told = "it would cascade-delete 30 objects, 20 of which do not belong to this set"
+        told = "it would cascade-delete 20 objects that must stay\n"
         assert told in story.problem(name)
+        assert story.problem(name).count(": it is not in this set\n") == 10
+        assert "\n    and 10 more\n" in story.problem(name)
         # Ours and the CRD are 11, and with them go 20 that are not ours.
         assert "it would delete 31 objects, including 20 cascaded deletions" in story.refusal
         needed = f"--max-prune 31 --allow-cascade {name}"

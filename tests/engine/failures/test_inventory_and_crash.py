@@ -283,7 +283,7 @@ def test_crash_lock_never_released(stage: Stage) -> None:
     take_from_elsewhere(stage, replace(ELSEWHERE, lease=0.3))
     story = stage.run(config_map("b"))
     waits = {(one.what, one.reason) for one in story.events if isinstance(one, Waiting)}
-    assert waits == {(f"the set {stage.name}", f"{ELSEWHERE.who} holds its lock")}
+    assert waits == {(f"the lock of the set {stage.name}", f"held by {ELSEWHERE.who}")}
     assert story.outcomes == {"configmap/a": Outcome.PRUNED, "configmap/b": Outcome.CREATED}
     assert stage.inventory().holder is None
 

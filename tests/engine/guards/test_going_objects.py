@@ -123,7 +123,7 @@ def test_deleted_contents_save_no_namespace(stage: Stage, api: Api, home: str) -
     allowed = frozenset({"namespace"})
     story = stage.run(*AB, allow_kinds=allowed)
     assert story.exit_code == 6, story.events
-    assert f"cascade-delete 1 object, 1 of which does not belong to this set: {home}/" in (
+    assert f"cascade-delete 1 object that must stay\n    {home}/" in (
         told := story.problem(f"namespace/{home}")
     )
     assert told.count("configmap/theirs") == 1

@@ -76,7 +76,7 @@ def test_owner_of_an_object_that_stays_is_not_pruned(
     _mark(kubectl, stage, "configmap/b", mark)
     story = stage.run(*REST)
     assert story.exit_code == 6, story.events
-    told = f"cascade-delete 1 object, 1 of which must stay: {stage.namespace}/configmap/b"
+    told = f"cascade-delete 1 object that must stay\n    {stage.namespace}/configmap/b: "
     assert told in story.problem("configmap/a")
     assert story.refusal.endswith("To allow this: --allow-cascade configmap/a")
     assert api.exists(_path(stage, "a"))
@@ -98,7 +98,9 @@ def test_owner_of_an_object_that_is_not_selected_is_not_deleted(stage: Stage, ap
     assert stage.run(mode=Mode.DELETE, select=frozenset({"cm/a"})).exit_code == 0
     story = stage.run(mode=Mode.DELETE, select=frozenset({"cm/c"}))
     assert story.exit_code == 6, story.events
-    assert f"must stay: {stage.namespace}/configmap/b" in story.problem("configmap/c")
+    assert f"must stay\n    {stage.namespace}/configmap/b: it stays in" in story.problem(
+        "configmap/c"
+    )
     assert api.exists(_path(stage, "c"))
     assert stage.listed() == {"configmap/b", "configmap/c"}
     allowed = frozenset({"configmap/c"})
@@ -126,7 +128,9 @@ def test_owner_of_an_object_of_the_set_is_not_recreated(
     new = {**fixed, "data": {"key": "new"}}
     story = stage.run(new, owned, recreate=True, check=check)
     assert story.exit_code == 6, story.events
-    assert f"must stay: {stage.namespace}/configmap/b" in story.problem("configmap/a")
+    assert f"must stay\n    {stage.namespace}/configmap/b: it stays in" in story.problem(
+        "configmap/a"
+    )
     assert api.get(_path(stage, "b"))["metadata"]["uid"] == uid
 
 
@@ -148,7 +152,7 @@ def test_namespace_of_an_object_that_stays_is_not_pruned_though_its_owner_is(
         kubectl("annotate", "configmap/b", "-n", there, DISABLED)
         story = stage.run(*REST, allow_kinds=frozenset({"namespace"}))
         assert story.exit_code == 6, story.events
-        assert f"must stay: {there}/configmap/b" in story.problem(f"namespace/{there}")
+        assert f"must stay\n    {there}/configmap/b: " in story.problem(f"namespace/{there}")
         assert api.exists(f"{path}/configmaps/a")
     finally:
         api("DELETE", path)

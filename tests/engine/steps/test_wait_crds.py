@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from applyprune.model.events import Finished
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, Mode
 from tests.support.clocks import AGES
@@ -98,8 +99,8 @@ def test_crd_with_foreign_custom_resources_is_not_deleted(crd_stage: Stage) -> N
     }
     problem = story.problem(name)
     assert (
-        "2 objects, 1 of which does not belong to this set: "
-        f"{crd_stage.namespace}/shared.x.example.com/theirs" in problem
+        "it would cascade-delete 1 object that must stay\n"
+        f"    {crd_stage.namespace}/shared.x.example.com/theirs: it is not in this set" in problem
     )
     assert f"To allow this: --allow-cascade {name}." in problem
     allowed = crd_stage.run(*bodies, allow_cascade=frozenset({name}))
@@ -107,17 +108,27 @@ def test_crd_with_foreign_custom_resources_is_not_deleted(crd_stage: Stage) -> N
 
 
 def test_namespace_with_foreign_contents_is_not_deleted(stage: Stage, shop: str) -> None:
-    """The whole delete is refused; --orphan leaves the namespace and takes the rest."""
+    """The whole delete is refused, in its own words; --orphan leaves the namespace."""
     home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": shop}}
     other = Stage(stage.kubeconfig, stage.namespace, name="other")
     stage.run(home, config_map("ours", namespace=shop))
     other.run(config_map("theirs", namespace=shop))
+    marked = config_map("marked", namespace=shop)
+    marked["metadata"]["annotations"] = {"applyprune.dev/prune": "disabled"}
+    stage.run(home, config_map("ours", namespace=shop), marked)
     refused = stage.run(mode=Mode.DELETE)
     assert refused.exit_code == 6
-    assert f"1 of which does not belong to this set: {shop}/configmap/theirs" in refused.problem(
-        f"namespace/{shop}"
-    )
+    assert (
+        "it would cascade-delete 2 objects that must stay\n"
+        f"    {shop}/configmap/marked: marked applyprune.dev/prune: disabled\n"
+        f"    {shop}/configmap/theirs: it is not in this set\n"
+    ) in refused.problem(f"namespace/{shop}")
+    assert refused.refusal.startswith("the delete was refused: namespace/")
+    ended = refused.events[-1]
+    assert isinstance(ended, Finished)
+    assert str(ended.problem) == "the delete was refused: nothing was deleted"
     assert refused.outcomes["configmap/ours"] is Outcome.NOT_PRUNED
+    stage.run(home, config_map("ours", namespace=shop))
     kept = stage.run(mode=Mode.DELETE, orphan=frozenset({f"namespace/{shop}"}))
     assert kept.outcomes == {
         "configmap/ours": Outcome.DELETED,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from applyprune.model.fate import Fate
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
 from applyprune.model.plan import (
@@ -78,20 +79,26 @@ PLAN = Plan(
 def test_deletions_come_first_each_with_its_cascade() -> None:
     """Then what is recreated and taken; what does not change has no line."""
     assert lines(PLAN) == [
-        "OBJECT                PLAN                 DETAILS",
+        "OBJECT                PLAN",
         "configmap/old         would be pruned",
-        "namespace/shop        would be pruned      cascade-deletes 12 objects, 3 of",
-        "                                           which do not belong to this set:",
-        "                                           shop/configmap/settings-of-shop,",
-        "                                           shop/secret/token,",
-        "                                           shop/service/front-end",
-        "configmap/fixed       would be recreated   it is immutable",
-        "configmap/found       would be adopted     from kubectl",
+        "namespace/shop        would be pruned",
+        "    cascade-deletes 12 objects, 3 of which do not belong to this set:",
+        "    shop/configmap/settings-of-shop, shop/secret/token, shop/service/front-end",
+        "configmap/fixed       would be recreated",
+        "    it is immutable",
+        "configmap/found       would be adopted",
+        "    from kubectl",
         "configmap/new         would be created",
-        "deployment.apps/web   would be updated     → rollout, 12 Pods",
-        "configmap/forced      would be updated     takes fields from hpa",
-        "configmap/same        would not change     → nobody reads it",
+        "deployment.apps/web   would be updated",
+        "    → rollout, 12 Pods",
+        "configmap/forced      would be updated",
+        "    takes fields from hpa",
+        "configmap/same        would not change",
+        "    → nobody reads it",
     ]
+    wide = lines(PLAN, width=90)
+    assert wide[0] == "OBJECT                PLAN                 DETAILS"
+    assert wide[3] == f"{'':43}belong to this set:"
 
 
 def test_narrow_terminal_gets_details_below_the_line() -> None:
@@ -156,16 +163,20 @@ def test_deletion_of_a_set_lists_the_fate_of_each_object() -> None:
         adopted[0],
     )
     assert lines(Plan((), mixed), Mode.DELETE) == [
-        "OBJECT             PLAN                              DETAILS",
+        "OBJECT             PLAN",
         "configmap/ours     would be deleted",
-        "configmap/marked   would be orphaned                 marked keep",
-        "configmap/flux     would be orphaned                 Flux has written it",
-        "configmap/theirs   would be orphaned                 it belongs to Foo/x",
-        "configmap/a-00     would be orphaned                 it was adopted, not",
-        "                                                     created, by this set",
-        "configmap/gone     would be removed from inventory   it is gone",
-        "configmap/doubt    is refused                        it is unknown whether it",
-        "                                                     exists",
+        "configmap/marked   would be orphaned",
+        "    marked keep",
+        "configmap/flux     would be orphaned",
+        "    Flux has written it",
+        "configmap/theirs   would be orphaned",
+        "    it belongs to Foo/x",
+        "configmap/a-00     would be orphaned",
+        "    it was adopted, not created, by this set",
+        "configmap/gone     would be removed from inventory",
+        "    it is gone",
+        "configmap/doubt    is refused",
+        "    it is unknown whether it exists",
         "7 objects: 1 would be deleted, 1 would be removed from inventory, 1 cannot be",
         "deleted, 1 would be orphaned, 1 was adopted and stays, 1 is marked and stays, 1",
         "is managed by another tool and stays",
@@ -192,6 +203,30 @@ def test_adoption_says_what_it_means_once() -> None:
     mixed = " ".join(lines(Plan((adopted("a"), adopted("b", owned=True)), ())))
     assert mixed.endswith("configmap/a stays in the cluster when it leaves the set")
     assert "stay" not in " ".join(lines(Plan((adopted("b", owned=True),), ())))
+
+
+def test_first_plan_says_where_the_inventory_will_be() -> None:
+    """If all objects are in one other namespace: whoever looks there next finds no set."""
+    steps = tuple(applied(Fate.CREATE, name) for name in "ab")
+    cluster = applied(Fate.CREATE, "n", kind="Namespace")
+    cluster = replace(cluster, entry=replace(cluster.entry, ref=Ref("", "Namespace", "", "n")))
+
+    def said(plan: Plan, namespace: str) -> str:
+        table = plan_table(plan, Mode.APPLY, applyset_identity("web", namespace), None)
+        return rendered(table, colour=False)
+
+    new = Plan((*steps, cluster), (), new_set=True)
+    place = steps[0].entry.ref.namespace
+    told = f"all objects are in namespace {place}, but the inventory will be in default; "
+    assert f"{told}-n {place} puts it there" in said(new, "default")
+    elsewhere = replace(steps[0], entry=replace(steps[0].entry, ref=Ref("", "Pod", "x", "p")))
+    for plan, namespace in (
+        (new, place),
+        (replace(new, new_set=False), "default"),
+        (replace(new, applies=(*steps, elsewhere)), "default"),
+        (replace(new, applies=(cluster,)), "default"),
+    ):
+        assert "puts it there" not in said(plan, namespace)
 
 
 def test_full_plan_lists_every_object_and_what_stays_for_a_reason() -> None:

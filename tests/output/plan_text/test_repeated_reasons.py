@@ -97,6 +97,15 @@ def test_objects_of_another_set_are_one_block() -> None:
     assert sum(line.startswith("error: page-") for line in shown(events, verbose=True)) == 200
 
 
+def test_object_without_a_namespace_has_the_same_reason() -> None:
+    """The Namespace of a set and what is in it: one block, not two."""
+    refs = (Ref("", "Namespace", "", "shop"), ref(1), ref(2, "elsewhere"))
+    events = [ObjectDone(one, Outcome.FAILED, problem=failure(one)) for one in refs]
+    text = " ".join(" ".join(shown(events)).split())
+    assert text.count("belongs to another set") == 1
+    assert "2 more objects failed for the same reason as namespace/shop" in text
+
+
 def test_other_reason_is_shown_in_full() -> None:
     """However many objects have failed before."""
     odd = failure(ref(3), "its label says so")

@@ -90,9 +90,10 @@ def test_other_run_is_reported_at_once() -> None:
     """Whoever waits for a lock wants to know for whose."""
     terminal, stream = _log()
     live = LiveDisplay(terminal)
-    live.show(Waiting(None, "the set web", 0.0, 60.0, "ci@host holds its lock"))
+    live.show(Waiting(None, "the lock of the set web", 0.0, 60.0, "held by ci@host"))
     live.close()
-    assert stream.getvalue().startswith("waiting for the set web: ci@host holds its lock (0:0")
+    waits = "waiting for the lock of the set web, held by ci@host (0:0"
+    assert stream.getvalue().startswith(waits)
 
 
 def test_interrupted_run_says_that_it_ends() -> None:

@@ -94,8 +94,8 @@ def _done(*refs: Ref) -> list[Event]:
             ],
         ),
         (
-            [Waiting(None, "the set web", 0.0, 60.0, "ci@host holds its lock")],
-            ["web: waiting  0:10, 0:50 left", "  for the set web: ci@host holds its lock"],
+            [Waiting(None, "the lock of the set web", 0.0, 60.0, "held by ci@host")],
+            ["waiting for the lock of the set web, held by ci@host (0:10, 0:50 left)"],
         ),
     ],
 )

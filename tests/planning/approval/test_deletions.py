@@ -209,7 +209,11 @@ def test_approval_lets_a_cascade_happen(mode: Mode) -> None:
     plan = make_plan((), inventory(recorded(home, there)), snapshot, TARGET, options)
     refused = with_approval(plan, options)
     (step,) = refused.removals
-    assert (step.fate, step.request, refused.no_prune) == (Fate.REFUSE, None, "prune refused")
+    assert (step.fate, step.request, refused.no_prune) == (
+        Fate.REFUSE,
+        None,
+        f"{mode.removal} refused",
+    )
     (step,) = judged(plan, refused.deletions, mode=mode).removals
     assert (step.fate, step.problem) == (Fate.PRUNE, None)
     assert step.request is not None

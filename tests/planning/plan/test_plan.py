@@ -293,11 +293,33 @@ def test_namespace_that_must_stay_is_orphaned(name: str) -> None:
     snapshot = ClusterSnapshot(
         {one.ref: state},
         resources={NAMESPACES.group_kind: NAMESPACES},
-        occupied=frozenset({"another"}),
+        occupied={"another": ""},
     )
     options = Options(mode=Mode.DELETE)
     plan = make_plan((), inventory(recorded(one, state)), snapshot, TARGET, options)
     assert plan.removals[0].fate is Fate.ORPHAN
+
+
+def test_namespace_that_could_not_be_read_stays_listed() -> None:
+    """It may contain another inventory: orphaned, no set would know it any more."""
+    one = desired(body("Namespace", "shop"), NAMESPACES)
+    state = live(one.ref)
+    snapshot = ClusterSnapshot(
+        {one.ref: state},
+        resources={NAMESPACES.group_kind: NAMESPACES},
+        occupied={"shop": "the server answered 404"},
+    )
+    for mode in (Mode.DELETE, Mode.APPLY):
+        options = options_of(mode=mode, allow_kinds=frozenset({"namespace"}))
+        plan = make_plan((), inventory(recorded(one, state)), snapshot, TARGET, options)
+        (step,) = plan.removals
+        assert step.fate is Fate.REFUSE
+        assert step.problem is not None
+        assert step.problem.reason.endswith("another set's inventory: the server answered 404")
+    # What is being deleted already, or stays for another reason, needs no answer.
+    going = replace(snapshot, states={one.ref: replace(state, terminating=True)})
+    plan = make_plan((), inventory(recorded(one, state)), going, TARGET, Options(mode=Mode.DELETE))
+    assert plan.removals[0].fate is Fate.PRUNE
 
 
 HOME = desired(body("Namespace", "shop"), NAMESPACES)

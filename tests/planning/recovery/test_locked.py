@@ -21,7 +21,7 @@ def test_reason_says_for_how_long_a_run_has_watched() -> None:
     """A process that ended unseen looks like one that has not renewed yet."""
     silent = "holds the lock, and has not renewed it in the 4.5 s of this wait"
     assert _reason(4.53, is_alive=False) == silent
-    alive = "is alive: it has taken or renewed the lock during this wait"
+    alive = "took or renewed the lock during this wait"
     assert _reason(9.0, is_alive=True) == alive
 
 
