@@ -90,7 +90,7 @@ def test_terminal_says_once_what_the_server_could_not_check(desk: Desk) -> None:
     kubeconfig = desk.plane.kubeconfig
     with on_terminal("apply", "web", "-n", shown, *rest, kubeconfig=kubeconfig) as terminal:
         assert terminal.ended() == 0
-    assert terminal.shown.count("its namespace does not exist yet") == 1
+    assert terminal.shown.count("its quotas and policies were not checked") == 1
     assert "not fully checked" not in terminal.shown
     reply = applyprune("apply", "web", "-n", piped, *rest, kubeconfig=kubeconfig)
     assert reply.code == 0, reply.err

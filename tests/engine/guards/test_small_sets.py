@@ -227,7 +227,8 @@ def test_command_line_names_the_guards(stage: Stage, tmp_path: Path) -> None:
     assert "guard" not in quiet.err
     diff = applyprune("diff", *call[1:], "--max-prune=3", kubeconfig=stage.kubeconfig)
     assert "guard more-than-half lifted by --max-prune 3" in diff.err
-    told = applyprune("explain", "web", "configmap/c-0", *call[2:], kubeconfig=stage.kubeconfig)
+    explain = ("explain", "web", "configmap/c-0", *call[2:], "-v")
+    told = applyprune(*explain, kubeconfig=stage.kubeconfig)
     assert "guard max-prune passed: 3 deletions are not more than 5" in told.out
     assert "3 deletions are more than half of the set's 3 live objects" in told.out
     done = applyprune(*call, "--max-prune=3", kubeconfig=stage.kubeconfig)
