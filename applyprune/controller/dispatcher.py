@@ -305,7 +305,8 @@ class SourceDispatcher:
 
     Namespaces take turns, as in the queue of the Bundles. Hosts that were silent at their last
     check share a part of the threads: each address a quarter, and all together leave a quarter.
-    Sources whose last fetch has failed slowly share a quarter of the processes.
+    Sources whose last fetch has failed slowly share a quarter of the processes. More than half of
+    the processes are for namespaces that none of them serves: of three, each namespace gets one.
     """
 
     bundles: WorkQueue
@@ -327,7 +328,10 @@ class SourceDispatcher:
         self.followed = FollowedSources(clock, self.server_time)  # guard: clock-of-sources
         # guard: clock-of-checks
         self.checks = WorkQueue(CHECKS, CHECKS // 4, min_gap=0.0, clock=clock)
-        self.fetches = WorkQueue(len(self.handles), min_gap=0.0, clock=clock)
+        # A fetch may take as long as its timeout, and two tenants must not hold all processes.
+        processes = len(self.handles)
+        kept = max(min(processes // 2 + 1, processes - 1), 0)  # guard: fetches-of-others
+        self.fetches = WorkQueue(processes, kept, min_gap=0.0, clock=clock)
 
     def threads(self) -> list[threading.Thread]:
         works: list[tuple[str, Callable[[], None]]] = [

@@ -165,6 +165,25 @@ def test_sources_whose_fetch_was_too_slow_share_a_process(
     assert len(found) == 1
 
 
+@pytest.mark.parametrize(("processes", "taken_by_one"), [(3, 1), (4, 1), (8, 3)])
+def test_one_namespace_leaves_fetches_to_two_others(
+    clock: ManualClock, played: Played, processes: int, taken_by_one: int
+) -> None:
+    """A fetch may take minutes: whoever was first must not have them all."""
+    worker = cast("WorkerHandle", SlowWorker(clock))
+    queue = WorkQueue(clock=clock)
+    sources = SourceDispatcher(queue, cast("Checker", played), (worker,) * processes)
+    for number in range(9):
+        sources.fetches.add(("evil", f"web-{number}"), news=True)
+    first = taken(sources.fetches)
+    assert len(first) == taken_by_one
+    for name in ("other", "shop"):
+        for number in range(9):
+            sources.fetches.add((name, f"web-{number}"), news=True)
+    served = [key[0] for key in (*first, *taken(sources.fetches))]
+    assert set(served) == {"evil", "other", "shop"}
+
+
 def test_last_quarter_of_the_checks_is_for_other_namespaces(sources: SourceDispatcher) -> None:
     """One tenant has the others at most."""
     for number in range(2 * CHECKS):

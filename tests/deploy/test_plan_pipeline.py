@@ -93,7 +93,7 @@ def test_github_plan_recipe_applies_the_plan_of_the_pull_request(runner: Runner,
         merged = GitHub(runner, "push", "github-plan")
         assert merged.run("apply") == 0, merged.said
         assert "What to do" not in merged.ran
-    assert "already done" in merged.said
+    assert "already applied this plan" in merged.said
     assert api.get(f"{SHOP}/configmaps/settings")["data"] == {"colour": "planned"}
 
 

@@ -2361,6 +2361,13 @@ MUTATIONS = (
         "tests/controller/test_source_turns.py::test_silent_host_gets_a_quarter_of_the_checks",
     ),
     Mutation(
+        "the processes that fetch for other namespaces",
+        ("fetches-of-others",),
+        "= .*",
+        "= 1",
+        "tests/controller/test_source_turns.py::test_one_namespace_leaves_fetches_to_two_others",
+    ),
+    Mutation(
         "the share of sources that are fetched too slowly",
         ("slow-fetch",),
         "_SILENT if is_slow else ",

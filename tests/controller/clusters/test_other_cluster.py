@@ -185,7 +185,7 @@ def test_recreated_cluster_is_another_one(tenant: Tenant, lost: OtherCluster) ->
     assert lost.value(tenant, "a") == "theirs"
     assert lost.exists(tenant, "b", "applyprune-web") == [True, True]
     events = [one[2] for one in tenant.events("web") if one[1] == "ClusterChanged"]
-    assert any(f"what it has applied in the cluster {old} is kept there" in one for one in events)
+    assert any(f"what it applied in the cluster {old} is kept there" in one for one in events)
 
 
 def test_bundle_that_moves_leaves_its_objects_only_with_consent(

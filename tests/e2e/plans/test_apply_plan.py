@@ -150,7 +150,7 @@ def test_plan_file_that_is_used_twice_is_already_done(
     path = f"/api/v1/namespaces/{desk.namespace}/configmaps"
     assert desk.api("DELETE", f"{path}/a0")[0] == 200
     gone = desk.call("apply", "--plan", file, **NEXT)
-    assert (gone.code, "already done" in gone.err) == (8, False)
+    assert (gone.code, "already applied" in gone.err) == (8, False)
     assert "configmap/a0" in gone.err
     assert "somebody has deleted it since the plan was done" in gone.err
     assert not desk.api.exists(f"{path}/a0")
