@@ -239,6 +239,8 @@ else:
                 continue
             asked, files, _, _ = socket.recv_fds(lifeline, 1, 2)
             if not asked:
+                # The copies end too, and their signals must find no closed socket.
+                signal.set_wakeup_fd(-1)
                 return
             connection, report = files
             try:

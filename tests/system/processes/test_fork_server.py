@@ -166,6 +166,19 @@ def test_request_to_a_process_that_dies_goes_to_another_one(
     assert code_of(process) == UNKNOWN
 
 
+def test_process_without_a_parent_writes_to_no_closed_socket() -> None:
+    """The signal of a copy that ends with it would be an error on standard error."""
+    script = (
+        "import signal, socket; from applyprune.system import fork_server as one; "
+        "ours, theirs = socket.socketpair(); ours.close(); one._serve_all(theirs); "
+        "print(signal.set_wakeup_fd(-1))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert (ended.stdout, ended.stderr) == ("-1\n", "")
+
+
 def test_process_that_cannot_start_is_an_error_each_time(
     server: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
