@@ -22,7 +22,7 @@ from tests.support.canaries import (
     untold,
 )
 from tests.support.controller import served, told
-from tests.support.objects import CRON_JOB, DEPLOYMENT, SERVICE, config_map, text
+from tests.support.objects import CRON_JOB, DEPLOYMENT, SERVICE, annotation_texts, config_map, text
 from tests.support.waiting import eventually
 from tests.support.webhook import Webhook
 
@@ -43,10 +43,9 @@ def like(body: dict[str, Any], **top: Any) -> str:
     return json.dumps({**body, **top})
 
 
-def noted(**annotations: str) -> str:
+def noted(**texts: str) -> str:
     """Return a ConfigMap with a value, and annotations that a run reads."""
-    found = {key.replace("__", "/").replace("_", "-"): told for key, told in annotations.items()}
-    return json.dumps(config_map("key", TOKEN, annotations=found))
+    return json.dumps(config_map("key", TOKEN, annotations=annotation_texts(**texts)))
 
 
 OF_OTHER_KINDS: dict[str, str] = {

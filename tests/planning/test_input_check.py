@@ -10,7 +10,14 @@ import pytest
 from applyprune.model.options import HelmHooks, Options
 from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.input_check import InputCheck, check_input
-from tests.support.objects import CRON_JOB, DEPLOYMENT, SERVICE, config_map, manifest
+from tests.support.objects import (
+    CRON_JOB,
+    DEPLOYMENT,
+    SERVICE,
+    annotation_texts,
+    config_map,
+    manifest,
+)
 from tests.support.options import options_of
 
 SET = applyset_identity("web", "home")
@@ -33,14 +40,9 @@ def secret(**parts: Any) -> dict[str, Any]:
     return body("v1", "Secret", **parts)
 
 
-def noted(**annotations: str) -> dict[str, Any]:
-    """Return a ConfigMap with annotations; ``a_b__c_d`` is ``a.b/c-d``."""
-    keys = {key: key.split("__") for key in annotations}
-    found = {
-        f"{keys[key][0].replace('_', '.')}/{keys[key][1].replace('_', '-')}": text
-        for key, text in annotations.items()
-    }
-    return config_map("a", annotations=found)
+def noted(**texts: str) -> dict[str, Any]:
+    """Return a ConfigMap with annotations."""
+    return config_map("a", annotations=annotation_texts(**texts))
 
 
 CERTIFICATE = body("cert-manager.io/v1", "Certificate")

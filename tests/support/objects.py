@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from tests.support.stage import Stage
 
 
+def annotation_texts(**texts: str) -> dict[str, str]:
+    """Return annotations by their keys; ``a_b__c_d`` is ``a.b/c-d``."""
+    found = {}
+    for key, value in texts.items():
+        prefix, _, name = key.partition("__")
+        found[f"{prefix.replace('_', '.')}/{name.replace('_', '-')}"] = value
+    return found
+
+
 def manifest(raw: dict[str, Any], line: int = 1) -> Manifest:
     """Return a manifest as if it were read from ``set.yaml``."""
     metadata = raw["metadata"]
