@@ -5,17 +5,18 @@ Both demos run commands as a user would type them, and check each result.
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
-import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -25,6 +26,7 @@ from applyprune.model.options import CONTROLLER_NAMESPACE
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Iterator, Mapping, Sequence
 
     from applyprune.localplane import Plane, PlaneOrigin
@@ -44,10 +46,10 @@ _PLANE_FROM = Option(
 
 @command(Option("--controller", is_flag=True, help="Demonstrate Bundles instead."), _PLANE_FROM)
 def demo(controller: bool, plane_from: str) -> int:
-    """Demonstrate apply, prune and delete on a throw-away control plane.
+    """Demonstrate a diff, a prune, a refused prune and a conflict on a throw-away control plane.
 
     Starts the embedded control plane, which is built if nothing has it, runs the commands that it
-    prints, checks what each one did, and leaves nothing behind.
+    prints, answers their questions, checks what each one did, and leaves nothing behind.
 
     \b
     Examples:
@@ -62,7 +64,7 @@ def demo(controller: bool, plane_from: str) -> int:
     binaries = ensure_built(progress, origin=plane_origin(plane_from))
     # The plane removes this folder, even if this process is killed.
     folder = Path(tempfile.mkdtemp(prefix="applyprune-demo-"))
-    with start(binaries, PlaneSpec(audit=True), folder, name="demo", progress=progress) as plane:
+    with start(binaries, PlaneSpec(), folder, name="demo", progress=progress) as plane:
         if controller:
             demonstrate_bundles(Shell(plane, manifests / "controller"))
         else:
@@ -70,77 +72,68 @@ def demo(controller: bool, plane_from: str) -> int:
     return 0
 
 
-_KINDS = "namespaces,crds,deployments,services,configmaps,secrets,roles,cronjobs,networkpolicies"
+_BY_HAND = """kubectl patch configmap settings -p '{"data":{"CURRENCY":"GBP"}}'"""
 
 
 def demonstrate_apply(shell: Shell) -> None:
-    """Apply, update and delete a set; raise RunFailed if a result is not as expected."""
-    shell.comment("A shop: a Namespace, a CRD with a custom resource, two Deployments and more.")
+    """Apply, compare and prune a set; raise RunFailed if a result is not as expected.
+
+    It fits a screen: at 80 columns, 60 lines with those of the control plane.
+    """
     shell.echo_command(f"cd {shlex.quote(str(shell.folder))}")
-    shell.run("applyprune apply shop -f v1", counts={"created": 15})
-    shell.run("kubectl wait deployment --all -n shop --for=condition=Available --timeout=60s")
-    shell.run("kubectl get deployments,services,promotions -n shop", contains="summer-sale")
-
-    shell.comment("Apply it again: every object is unchanged, so nothing is written.")
-    requests = shell.requests()
-    shell.run("applyprune apply shop -f v1", counts={"unchanged": 15})
-    shell.show_requests(before=requests)
-
-    shell.comment("Version 2: a new image, one more NetworkPolicy, no CronJob. First a dry run.")
-    second = {"created": 1, "updated": 1, "unchanged": 13, "pruned": 1}
-    shell.run("applyprune apply shop -f v2 --dry-run", counts=second)
-    shell.run("kubectl get cronjobs -n shop", contains="nightly-report")
-
-    shell.comment("Now apply it: the CronJob has left the manifests, so it is pruned.")
-    shell.run("applyprune apply shop -f v2", counts=second)
-    shell.run("kubectl get cronjobs -n shop", contains="No resources found")
-    shell.run("kubectl get networkpolicies -n shop", contains="catalogue")
-
-    shell.comment("A wrong path, with one file instead of all: the prune is refused.")
-    shell.run("applyprune apply shop -f v2/namespace.yaml", code=6, contains="--max-prune")
-
-    shell.comment("List the objects of the set. Its inventory is a ConfigMap in the cluster.")
-    shell.run("applyprune inventory show shop", contains="promotion.shop.example.com/summer-sale")
-
-    shell.comment("Delete the whole set: all its objects, and its inventory.")
-    shell.run("applyprune delete shop --yes", counts={"deleted": 15})
-    label = "applyset.kubernetes.io/part-of"
-    shell.run(f"kubectl get {_KINDS} -A -l {label}", contains="No resources found")
-    shell.run("applyprune list -A", contains="no sets in any namespace")
+    shell.run("applyprune apply store -f store --wait -q", why="the set store, of four objects")
+    shell.run(
+        "applyprune diff store -f dollars",
+        why="another currency",
+        code=1,
+        contains="keeps the old values until its Pods restart",
+    )
+    click.echo()
+    shell.run(
+        "applyprune apply store -f no-banner",
+        why="without one of the objects",
+        contains="3 unchanged, 1 pruned",
+        answer="y",
+    )
+    click.echo()
+    shell.run(
+        "applyprune apply store -f store/settings.yaml",
+        why="by mistake: one file of three",
+        code=6,
+        contains="the prune was refused",
+    )
+    click.echo()
+    shell.run(_BY_HAND, why="by hand")
+    shell.run(
+        "applyprune apply store -f no-banner",
+        why="it overwrites nothing",
+        code=4,
+        contains="owned by kubectl-patch",
+    )
     shell.comment("Demo finished. Removing the control plane.")
 
 
 def demonstrate_bundles(shell: Shell) -> None:
     """Install the controller and use a Bundle; raise RunFailed if a result is not as expected."""
     shell.comment("Install the CRD, the rights and the Deployment of the controller, as a set.")
-    shell.run("applyprune install --wait", contains="17 created")
+    shell.run("applyprune install --wait -q")
     shell.run(f"kubectl get deployments -n {CONTROLLER_NAMESPACE}", contains="2/2")
 
-    shell.comment(
-        "The nodes of this plane are simulated, and their Pods run nothing. So the controller runs "
-        "on this machine, with only the rights of its ServiceAccount in the cluster."
-    )
+    shell.comment("Pods run nothing on this plane: the controller runs here, with its own rights.")
     log = shell.plane.folder / "controller.log"
     controller = "applyprune controller --listen 127.0.0.1:0 --lease-duration 5s"
     user = f"{CONTROLLER_NAMESPACE}/applyprune-controller"
     with shell.in_the_background(controller, user=user, log=log):
         _bundle_life(shell)
 
-    shell.comment(
-        "Uninstall the controller: the CRD stays, because deleting it deletes every Bundle."
-    )
-    shell.run(
-        f"applyprune delete applyprune -n {CONTROLLER_NAMESPACE} --yes",
-        contains="15 deleted, 2 orphaned",
-    )
+    shell.comment("Uninstall it. The CRD stays, because deleting it deletes every Bundle.")
+    shell.run(f"applyprune delete applyprune -n {CONTROLLER_NAMESPACE} --yes -q")
+    shell.run(f"kubectl get deployments -n {CONTROLLER_NAMESPACE}", contains="No resources found")
+    shell.run("kubectl get crd bundles.applyprune.dev -o name", contains="bundles.applyprune.dev")
     shell.comment("Demo finished. Removing the control plane.")
 
 
-_KINDS_OF_SHOP = (
-    "deployments,services,pdb,networkpolicies,ingresses,cronjobs,configmaps,serviceaccounts"
-)
-
-_GET_OBJECTS = f"kubectl get {_KINDS_OF_SHOP} -n shop -l applyset.kubernetes.io/part-of"
+_SHOW = "applyprune inventory show shop -n shop"
 _URL = "http://catalogue:8080"
 _PATCH = """kubectl patch configmap storefront -n shop -p '{{"data":{{"CATALOGUE_URL":"{}"}}}}'"""
 _WAIT_READY = "kubectl wait bundle/shop -n shop --for=condition=Ready --timeout=60s"
@@ -152,7 +145,7 @@ def _bundle_life(shell: Shell) -> None:
     shell.run("kubectl apply -f tenant.yaml -f v1.yaml -f bundle.yaml")
     shell.run(_WAIT_READY)
     shell.run("kubectl get bundles -n shop", contains="Applied")
-    shell.run(_GET_OBJECTS, contains="cronjob.batch/nightly-report")
+    shell.run(_SHOW, contains="cronjob.batch/nightly-report")
 
     shell.comment("Somebody changes an object: the controller reverts it at once.")
     shell.run(_PATCH.format("http://elsewhere"))
@@ -161,10 +154,7 @@ def _bundle_life(shell: Shell) -> None:
     reverted = "kubectl get events -n shop --field-selector involvedObject.kind=Bundle"
     shell.run(reverted, contains="reverted 1 field that kubectl-patch had changed")
 
-    shell.comment(
-        "A script changes it again and again: after five reverts the controller gives way, leaves "
-        "that object alone, and says what would end this."
-    )
+    shell.comment("A script changes it without end: after five reverts the controller gives way.")
     with shell.again_and_again(_PATCH.format("http://fight-{}")):
         contended = "--for=jsonpath={.status.contention[0].theirs} --timeout=60s"
         shell.run(f"kubectl wait bundle/shop -n shop {contended}")
@@ -184,9 +174,7 @@ def _bundle_life(shell: Shell) -> None:
     shell.run(_WAIT_READY)
     shell.run("kubectl get deployment storefront -n shop -o wide", contains="storefront:1.1.0")
 
-    shell.comment(
-        "Somebody removes almost all manifests: the prune is refused, nothing is deleted."
-    )
+    shell.comment("Somebody removes almost all manifests: the prune is refused.")
     shell.run("kubectl apply -f v3.yaml")
     shell.run("kubectl wait bundle/shop -n shop --for=condition=PruneBlocked --timeout=60s")
     shell.run("kubectl get bundle shop -n shop -o wide", contains="6 to prune")
@@ -203,17 +191,16 @@ def _bundle_life(shell: Shell) -> None:
     )
     shell.run(f"kubectl annotate bundle shop -n shop applyprune.dev/approve={digest}")
     shell.run(_WAIT_READY)
-    shell.run(_GET_OBJECTS, contains="configmap/storefront")
+    shell.run(_SHOW, contains="configmap/storefront")
     shell.run("kubectl get deployments -n shop", contains="No resources found")
 
     shell.comment("Delete the Bundle: its objects and its inventory are deleted too.")
     shell.run("kubectl delete bundle shop -n shop --timeout=60s")
-    shell.run(_GET_OBJECTS, contains="No resources found")
-    shell.run("kubectl get events -n shop --field-selector involvedObject.kind=Bundle")
+    shell.run("applyprune list -n shop", contains="no sets")
+    shell.run("kubectl get configmaps -n shop -l applyset.kubernetes.io/part-of", contains="No res")
 
 
-_OURS = "applyprune/"
-_READS = {"get", "list", "watch"}
+_QUESTION = "[y/N/d]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,44 +216,66 @@ class Shell:
         """Print a comment."""
         click.secho(f"\n# {text}", bold=True)
 
-    def echo_command(self, command: str) -> None:
-        """Print a command as a terminal shows it."""
-        click.secho(f"$ {command}", fg="cyan")
+    def echo_command(self, command: str, why: str = "") -> None:
+        """Print a command as a terminal shows it, with a comment."""
+        click.secho(f"$ {command}", fg="cyan", nl=not why)
+        if why:
+            click.secho(f"  # {why}", bold=True)
 
     def run(
         self,
         command: str,
         *,
+        why: str = "",
         code: int = 0,
-        counts: Mapping[str, int] | None = None,
         contains: str = "",
+        answer: str = "",
     ) -> None:
-        """Run a command and show its output; raise RunFailed if it is not as expected.
+        """Run a command on a terminal; raise RunFailed if what it does is not as expected.
 
-        The exit code must be ``code``, the output must contain ``contains``, and the summary must
-        have exactly ``counts``.
+        The exit code must be ``code``, and the output must contain ``contains``, wherever its lines
+        end. ``answer`` is typed after the question, which then must come.
         """
-        self.echo_command(command)
-        output: list[str] = []
-        with subprocess.Popen(
-            self._arguments(command),
-            cwd=self.folder,
-            env=self._environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
-            for line in process.stdout or ():
-                click.echo(line, nl=False)
-                output.append(line)
-        if process.returncode != code:
-            raise demo_failed(command, f"its exit code is {process.returncode}")
-        if contains not in "".join(output):
+        self.echo_command(command, why)
+        output, ended = self._on_terminal(command, f"{_QUESTION} " if answer else "", answer)
+        shown = " ".join(click.unstyle(output).split())
+        if ended != code:
+            raise demo_failed(command, f"its exit code is {ended}")
+        if contains not in shown:
             raise demo_failed(command, f"its output does not contain {contains!r}")
-        if counts is not None and _counts(output[-1] if output else "") != counts:
-            expected = ", ".join(f"{count} {word}" for word, count in counts.items())
-            raise demo_failed(command, f"its summary is not {expected}")
+        if answer and f"{_QUESTION} {answer}" not in shown:
+            raise demo_failed(command, "it does not ask")
+
+    def _on_terminal(self, command: str, question: str, answer: str) -> tuple[str, int]:
+        """Run a command, show what its terminal shows, and return that and the exit code."""
+        from applyprune.system.terminal import new_terminal
+
+        is_seen = sys.stdout.isatty()
+        terminal, inner = new_terminal(shutil.get_terminal_size().columns if is_seen else 80)
+        with terminal:
+            try:
+                process = subprocess.Popen(
+                    self._arguments(command),
+                    cwd=self.folder,
+                    env=self._environment() | ({} if is_seen else {"TERM": "dumb"}),
+                    stdin=inner,
+                    stdout=inner,
+                    stderr=inner,
+                )
+            finally:
+                os.close(inner)
+            text = codecs.getincrementaldecoder("utf-8")("replace")
+            shown = ""
+            # If nobody reads what is shown, the terminal is closed before its end is waited for.
+            with process, terminal:
+                while data := _read(terminal):
+                    part = text.decode(data)
+                    click.echo(part, nl=False)
+                    shown += part
+                    if question and shown.endswith(question):
+                        question = ""
+                        terminal.write(f"{answer}\n".encode())
+        return shown, process.returncode
 
     def output_of(self, command: str) -> str:
         """Run a command, show its output and return it."""
@@ -365,21 +374,6 @@ class Shell:
         path.write_text(json.dumps(content))
         return path
 
-    def requests(self) -> list[Mapping[str, Any]]:
-        """Return the requests of applyprune so far, from the server's audit log."""
-        log = self.plane.audit_log
-        lines = log.read_bytes().splitlines() if log else []
-        events = [json.loads(line) for line in lines]
-        return [event for event in events if event.get("userAgent", "").startswith(_OURS)]
-
-    def show_requests(self, *, before: list[Mapping[str, Any]]) -> None:
-        """Print the number of requests since ``before``; raise RunFailed if one was a write."""
-        verbs = [str(event["verb"]) for event in self.requests()[len(before) :]]
-        writes = [verb for verb in verbs if verb not in _READS]
-        click.echo(f"(the server's audit log: {len(verbs)} requests, {len(writes)} writes)")
-        if writes or not verbs:
-            raise demo_failed("the second apply", f"the audit log has {writes or 'no requests'}")
-
     def _arguments(self, command: str) -> list[str]:
         program, *arguments = shlex.split(command)
         if program == "applyprune":
@@ -389,9 +383,14 @@ class Shell:
         return [program, *arguments]
 
     def _environment(self) -> dict[str, str]:
-        # Without the user's own variables for clusters and kubectl. The caches are in the plane's
-        # folder, which is removed with the plane.
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("KUBE")}
+        # Without the user's own variables for clusters, kubectl and applyprune, and without that of
+        # a pipeline, in which nothing is asked. The caches are in the plane's folder, which is
+        # removed with the plane.
+        kept = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("KUBE", "APPLYPRUNE_")) and key != "CI"
+        }
         caches = str(self.plane.folder / "caches")
         return {
             **kept,
@@ -402,9 +401,12 @@ class Shell:
         }
 
 
-def _counts(summary: str) -> dict[str, int]:
-    """Return the counts of a run's last line, ``shop: 1 created, 14 unchanged in 0.2 s``."""
-    return {word: int(count) for count, word in re.findall(r"(\d+) ([a-z]{4,})", summary)}
+def _read(terminal: io.FileIO) -> bytes:
+    """Return what a terminal shows next; nothing once no program has it open."""
+    try:
+        return os.read(terminal.fileno(), 65536)
+    except OSError:  # so on Linux; elsewhere a read returns nothing
+        return b""
 
 
 def demo_failed(location: str, reason: str) -> RunFailed:

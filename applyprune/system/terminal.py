@@ -1,4 +1,4 @@
-"""The terminal of this process, whatever its standard input is, and the name of its user."""
+"""The terminal of this process, the name of its user, and terminals for programs that it runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,13 @@ if sys.platform == "win32":
         while msvcrt.kbhit():
             msvcrt.getwch()
 
+    def new_terminal(columns: int) -> tuple[io.FileIO, int]:
+        """Raise OSError: there are none of this kind."""
+        raise OSError(f"Windows has no terminal of {columns} columns for another program")
+
 else:
+    import fcntl
+    import struct
     import termios
 
     def open_terminal() -> io.RawIOBase:
@@ -41,6 +47,16 @@ else:
         """Drop what was typed and not read."""
         with suppress(termios.error):
             termios.tcflush(terminal.fileno(), termios.TCIFLUSH)
+
+    def new_terminal(columns: int) -> tuple[io.FileIO, int]:
+        """Open a terminal for another program: our end, and the file that is the program's."""
+        ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        settings = termios.tcgetattr(theirs)
+        # The terminal that shows its lines in the end moves to column 1 itself.
+        settings[1] &= ~termios.OPOST
+        termios.tcsetattr(theirs, termios.TCSANOW, settings)
+        return io.FileIO(ours, "r+"), theirs
 
 
 def has_terminal() -> bool:

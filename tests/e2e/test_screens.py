@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from syrupy.assertion import SnapshotAssertion
 
-    from applyprune.localplane import Plane
+    from applyprune.localplane import Binaries, Plane
     from tests.support.api import Api
     from tests.support.plane import Kubectl
 
@@ -81,6 +81,16 @@ SCENES = (
         while_it_runs=r"\[y/N/d\]$",
         press="n Enter",
         setup="apply --server-side --field-manager=alice -f written/",
+    ),
+    # README shows some of it.
+    Scene(
+        "tour",
+        (
+            "applyprune apply store -f store-1/ --wait -q",
+            "applyprune diff store -f store-2/",
+            "applyprune plan store -f store-3/",
+            "applyprune apply store -f store-3/settings.yaml",
+        ),
     ),
     Scene(
         "plan",
@@ -209,6 +219,18 @@ def test_screen_matches_its_golden_file(
             assert terminal.cursor_is_shown
     for name, screen in seen.items():
         assert f"{passing(screen).rstrip()}\n" == golden(name=f"screens/{name}.txt")
+
+
+def test_demo_matches_its_golden_file(
+    binaries: Binaries, tmp_path: Path, golden: SnapshotAssertion
+) -> None:
+    """From its first command to its end, which fit a screen of 60 lines with those before."""
+    assert binaries.program.exists()
+    with Terminal(80, tmp_path, {}, rows=70) as terminal:
+        terminal.type("applyprune demo; echo $?")
+        screen = terminal.wait(lambda one: re.search(r"\n\d+\n\$$", one))
+    shown = screen[screen.index("$ applyprune apply") :].removesuffix("\n$")
+    assert f"{passing(shown)}\n" == golden(name="screens/demo.80.txt")
 
 
 def _await_pods(kubectl: Kubectl, home: str, text: str) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.support.stage import Story
 
 ROOT = Path(__file__).parents[2]
-DEMO = sorted((ROOT / "fixtures" / "demo" / "v1").glob("*.yaml"))
+SHOP = sorted((ROOT / "fixtures" / "shop").glob("*.yaml"))
 SEEDS = range(8)
 # Chains against the ranks of the kinds, waves, names that are alike, a second custom resource. What
 # others depend on, and each wave but the last, is ready without a scheduler.
@@ -119,7 +119,7 @@ def _documents(*texts: str) -> list[str]:
     return [text for lines in found if "kind:" in (text := "\n".join(lines))]
 
 
-DEMO_SET = _documents(*(path.read_text() for path in DEMO), MORE)
+SHOP_SET = _documents(*(path.read_text() for path in SHOP), MORE)
 HOMES = ("shop", "annex")
 
 
@@ -204,25 +204,25 @@ def test_input_order_changes_neither_plan_nor_cluster(
     The namespaces are there before and stay: the namespace controller takes 5 s for each, and the
     test from the command line does without.
     """
-    assert len(DEMO_SET) == 26
+    assert len(SHOP_SET) == 26
     for home in HOMES:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home}}
         assert crds("POST", "/api/v1/namespaces", body)[0] == 201
     stage = Stage(running.kubeconfig, "default", name="demo")
     plans, contents, records = [], [], []
     for seed in range(orders):
-        inputs = read([str(_shuffled(DEMO_SET, seed, tmp_path / str(seed)))])
+        inputs = read([str(_shuffled(SHOP_SET, seed, tmp_path / str(seed)))])
         bodies = [dict(one.body) for one in inputs]
         story = stage.run(*bodies)
         assert story.exit_code == 0, story.events
         assert Counter(_outcomes(story)) == Counter(
-            {Outcome.CREATED: len(DEMO_SET) - len(HOMES), Outcome.UPDATED: len(HOMES)}
+            {Outcome.CREATED: len(SHOP_SET) - len(HOMES), Outcome.UPDATED: len(HOMES)}
         )
         plans.append(_steps(_plan(story)))
         contents.append(_content(crds, _plan(story), stage.target.manager))
         records.append(_record(stage))
         again = stage.run(*reversed(bodies))
-        assert _outcomes(again) == [Outcome.UNCHANGED] * len(DEMO_SET)
+        assert _outcomes(again) == [Outcome.UNCHANGED] * len(SHOP_SET)
         gone = stage.run(mode=Mode.DELETE)
         assert gone.exit_code == 0, gone.events
     for found in (plans, contents, records):
@@ -236,21 +236,21 @@ def test_input_order_changes_neither_plan_nor_cluster(
 def test_input_order_does_not_change_the_prune_order(running: Plane, tmp_path: Path) -> None:
     """However the run read the applied objects and the rest of the set."""
     stage = Stage(running.kubeconfig, "default", name="shrinks")
-    kept = [one for one in DEMO_SET if "kind: Namespace" in one or "kind: PriorityClass" in one]
-    stage.run(*(dict(one.body) for one in read([str(_shuffled(DEMO_SET, 0, tmp_path / "all"))])))
+    kept = [one for one in SHOP_SET if "kind: Namespace" in one or "kind: PriorityClass" in one]
+    stage.run(*(dict(one.body) for one in read([str(_shuffled(SHOP_SET, 0, tmp_path / "all"))])))
     plans = []
     for seed in SEEDS:
         inputs = read([str(_shuffled(kept, seed, tmp_path / str(seed)))])
         story = stage.run(*(dict(one.body) for one in inputs), dry_run=DryRun.CLIENT)
         plans.append(_steps(_plan(story)))
-    assert len(plans[0]) == len(DEMO_SET)
+    assert len(plans[0]) == len(SHOP_SET)
     assert all(one == plans[0] for one in plans)
     assert stage.run(mode=Mode.DELETE).exit_code == 0
 
 
 def test_file_order_does_not_matter_on_the_command_line(running: Plane, tmp_path: Path) -> None:
     """All is created, and the same again from another order."""
-    one, other = (_shuffled(DEMO_SET, seed, tmp_path / str(seed)) for seed in (1, 2))
+    one, other = (_shuffled(SHOP_SET, seed, tmp_path / str(seed)) for seed in (1, 2))
     ended = applyprune("apply", "told", "-f", one, kubeconfig=running.kubeconfig)
     assert ended.code == 0, ended.err
     assert len([line for line in ended.out.splitlines() if line.endswith(" created")]) == 26

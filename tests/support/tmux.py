@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-ROWS = 50
 PROMPT = "$"
 PROGRAM = shutil.which("tmux")
 
@@ -30,6 +29,7 @@ class Terminal:
     columns: int
     cwd: Path
     environment: Mapping[str, str]
+    rows: int = 50
     _socket: str = field(default_factory=lambda: f"applyprune-{secrets.token_hex(4)}")
 
     def __enter__(self) -> Self:
@@ -38,7 +38,7 @@ class Terminal:
         (self.cwd / "shell").write_text(f"{script}PS1='{PROMPT} '\n")
         self._tmux(
             *("-u", "-f", os.devnull, "new-session", "-d"),
-            *("-x", str(self.columns), "-y", str(ROWS)),
+            *("-x", str(self.columns), "-y", str(self.rows)),
             *("env", "-u", "TMUX", "-u", "CI", "bash", "--noprofile", "--rcfile", "shell", "-i"),
         )
         self.wait(is_idle)
@@ -64,7 +64,7 @@ class Terminal:
 
     def resize(self, columns: int) -> None:
         """Make the window narrower or wider."""
-        self._tmux("resize-window", "-x", str(columns), "-y", str(ROWS))
+        self._tmux("resize-window", "-x", str(columns), "-y", str(self.rows))
 
     def screen(self, *, colours: bool = False) -> str:
         """Return the visible text, without trailing spaces."""

@@ -12,7 +12,7 @@ import yaml  # type: ignore[import-untyped]
 from applyprune.sources import read
 
 ROOT = Path(__file__).parents[3]
-OWN = ("demo/v1", "demo/v2")
+OWN = ("shop", "demo/store")
 SHARED = ROOT.parent / "shared" / "manifests"
 PUBLISHED = (
     "kube-prometheus",

@@ -13,7 +13,7 @@ from applyprune.sources import read
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 GOOD = sorted(
     path
-    for folder in ("demo", "screens", "corpus")
+    for folder in ("demo", "shop", "screens", "corpus")
     for path in (FIXTURES / folder).rglob("*.yaml")
     if "kustomization" not in path.name and b"\r" not in path.read_bytes()
 )
@@ -53,7 +53,7 @@ def is_same(folder: Path, name: str, data: bytes) -> tuple[list[object], list[Pr
 
 @pytest.mark.parametrize("source", GOOD, ids=lambda path: str(path.relative_to(FIXTURES)))
 def test_objects_and_their_places_are_the_same(tmp_path: Path, source: Path) -> None:
-    """Every file of the demo and of the screens."""
+    """Every file of the demo, the shop and the screens."""
     is_same(tmp_path, source.name, source.read_bytes())
 
 
