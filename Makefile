@@ -8,7 +8,7 @@ PROOF := $(VENV)/.proof
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo demo-controller demo-gitops plane plane-wheel test stories test-fast flakes proof contexts \
-	killers mutants sweep sweep-versions lint bench bench-quick bench-readme bench-controller bench-sources docs clean
+	killers mutants sweep sweep-versions lint bench bench-quick bench-docs bench-controller bench-sources docs clean
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "applyprune needs Python 3.11 or newer: make PYTHON=python3.12")'
@@ -106,9 +106,9 @@ bench: $(INSTALLED)
 bench-quick: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks --quick $(ARGS)
 
-# The tables of README and docs/benchmarks.md, from what the last `make bench` has written. JSON may
+# The tables of docs/comparison.md and docs/benchmarks.md, from what the last `make bench` has written. JSON may
 # name several files of one machine: the rows of all of them are shown.
-bench-readme: $(INSTALLED)
+bench-docs: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.documents $(JSON)
 	$(BIN)/python -m tests.docs.generate
 

@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.documents FILE…``: the results of runs, for README and docs/.
+"""``python -m tests.benchmarks.documents FILE…``: the results of runs, for docs/.
 
 It copies the JSON to ``docs/benchmarks.json``; ``tests.docs.generate`` makes the tables of it. The
 rows of further files, such as those of a run of the long rows, come to those of the first.
@@ -27,13 +27,13 @@ SHORT = (
     ("first-10", Subject.OURS),
     ("again-10", Subject.OURS),
 )
-"""The lines of README's table: a row, and which of our own figures it shows."""
+"""The lines of the table in docs/comparison.md: a row, and which of our own figures it shows."""
 _THEIRS = (Subject.KUBECTL, Subject.KAPP, Subject.KAPPLY, Subject.BARE, Subject.FLOOR)
 _OURS = (Subject.OURS, Subject.UNCHECKED)
 
 
 def short_table() -> str:
-    """Return the table for README."""
+    """Return the table for docs/comparison.md."""
     return markdown(_stored(), SHORT, (Subject.KUBECTL, Subject.KAPP, Subject.KAPPLY))
 
 

@@ -1,4 +1,4 @@
-"""The tables of README and docs/benchmarks.md come from ``docs/benchmarks.json``."""
+"""The tables of docs/comparison.md and docs/benchmarks.md come from ``docs/benchmarks.json``."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ REPORT = Report(
 )
 
 
-def test_readme_and_docs_have_the_tables_of_the_stored_figures() -> None:
-    assert short_table() in page("README.md").text
+def test_docs_have_the_tables_of_the_stored_figures() -> None:
+    assert short_table() in page("docs/comparison.md").text
     assert whole_table() in page("docs/benchmarks.md").text
     assert len(short_table().splitlines()) == len(SHORT) + 2
 

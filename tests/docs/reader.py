@@ -25,6 +25,8 @@ PROMPT = "$ "
 
 It runs on a terminal; what follows a question is typed.
 """
+_LINE = re.compile(r"^.*<<'(\w+)'$(?:\n.*)*?\n\1$|^.+$", re.MULTILINE)
+"""A line of a shell, with the document that it reads from the lines after it."""
 ON_TERMINAL = ROOT / "tests/support/pseudo_terminal.py"
 ANSWERED = re.compile(r"\[y/N(?:/d)?\] (.*)")
 
@@ -50,8 +52,10 @@ def commands(one: Page) -> Iterator[Command]:
     """Yield every command of the blocks of ``sh`` and ``console``, in order."""
     for language, block in one.blocks:
         if language == "sh":
-            for line in block.splitlines():
-                if line and not line.startswith("#"):
+            for line in (match[0] for match in _LINE.finditer(block)):
+                if "\n" in line:
+                    yield Command(line)
+                elif not line.startswith("#"):
                     promise = line.partition(PROMISE)[2]
                     yield Command(re.split(r"\s+# ", line)[0], re.escape(promise))
         if language == "console":
@@ -84,8 +88,9 @@ def wrong_commands(
 ) -> list[str]:
     """Run commands in one shell; return those that fail or print something else."""
     # In braces, so that what one command exports the next one has.
+    place = shlex.quote(str(folder))
     script = "\n".join(
-        f"{{ {command.script}\n}} > output-{number} 2>&1; echo $? > code-{number}"
+        f"{{ {command.script}\n}} > {place}/output-{number} 2>&1; echo $? > {place}/code-{number}"
         for number, command in enumerate(typed)
     )
     subprocess.run(["bash", "-c", script], cwd=folder, env=environment, check=True)

@@ -9,14 +9,17 @@ import pytest
 
 from applyprune import __version__
 from tests.docs.pages import DOWN, PAGES, README, ROOT, Page, page
-from tests.docs.reader import Command, commands, write_files, wrong_commands
+from tests.docs.reader import PROMPT, Command, commands, write_files, wrong_commands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 
-ELSEWHERE = ("make ", "pip install ", "applyprune demo", ".venv/bin/python -m pytest ")
+ELSEWHERE = (
+    *("make ", "pip install ", "applyprune demo", ".venv/bin/python -m pytest "),
+    *("python3 -m venv ", ". .venv/"),
+)
 """What begins so runs in tests of its own, or would run the tests in themselves."""
 TWO_CLUSTERS = "docs/guides/other-clusters.md"
 """Its commands run in ``tests/controller/clusters/test_guide.py``."""
@@ -77,6 +80,18 @@ def test_example_of_a_refused_prune_is_real() -> None:
     assert example in screen.replace("0" * 64, "…")
 
 
+def test_screen_of_the_readme_is_real() -> None:
+    """It is what tests/e2e sees on a terminal of 80 columns; `…` stands for some of its lines."""
+    (screen,) = [text for language, text in README.blocks if not language]
+    left = (ROOT / "fixtures/screens/tour.80.txt").read_text(encoding="utf-8")
+    for part in re.split(r"^…\n", screen, flags=re.MULTILINE):
+        _, found, left = left.partition(f"\n{part}")
+        assert found, f"not there, or not at this place:\n{part}"
+        left = f"\n{left}"
+
+
 def test_readme_takes_five_minutes() -> None:
-    """What is longer belongs to docs/."""
-    assert len(README.text.splitlines()) <= 175
+    """It begins with what applyprune shows; what is longer belongs to docs/."""
+    lines = README.text.splitlines()
+    assert len(lines) <= 150
+    assert any(line.startswith(f"{PROMPT}applyprune ") for line in lines[:15])

@@ -7,7 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from tests.docs.pages import PAGES, README, ROOT, Page, yaml_files
+from tests.docs.pages import PAGES, ROOT, Page, page
+from tests.docs.reader import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,14 +43,12 @@ def test_programs_pass_a_strict_type_check(tmp_path: Path) -> None:
     assert reply.returncode == 0, reply.stdout
 
 
-def test_program_of_the_readme_runs(environment: Mapping[str, str], tmp_path: Path) -> None:
-    """With the manifests of the page, and as `python -c`."""
-    for name, content in yaml_files(README).items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-    (program,) = programs(README)
-    assert len(program.splitlines()) <= 12
+def test_program_of_the_guide_runs(environment: Mapping[str, str], tmp_path: Path) -> None:
+    """With the manifests of the page, and as `python -c`; it prints what the page shows."""
+    guide = page("docs/guides/python.md")
+    write_files(guide, tmp_path)
+    (program,) = programs(guide)
+    (shown,) = [block for language, block in guide.blocks if language == "text"]
     reply = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
@@ -59,4 +58,4 @@ def test_program_of_the_readme_runs(environment: Mapping[str, str], tmp_path: Pa
         check=False,
     )
     assert (reply.returncode, reply.stderr) == (0, "")
-    assert reply.stdout.splitlines() == ["configmap/web created", "service/web created"]
+    assert reply.stdout == shown
