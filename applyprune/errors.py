@@ -46,13 +46,14 @@ from typing import ClassVar
 from applyprune.model.inventory import HolderObservation
 from applyprune.model.problem import MOST_ERRORS, Field, Mark, Origin, Problem, ProblemKind
 from applyprune.model.text import counted
+from applyprune.values import replace
 
 
 class ApplypruneError(Exception):
     """An error that ends a run or fails an object, worded for the person who must act.
 
-    ``message`` is what happened, ``location`` the place (file and line, or a ref), ``reason`` the
-    reason, and ``hint`` is what to do.
+    ``problem`` has all its parts. ``message`` is what happened, ``location`` the place (file and
+    line, or a ref), ``reason`` the reason, and ``hint`` is what to do.
     """
 
     kind: ClassVar[ProblemKind] = ProblemKind.ERROR
@@ -70,25 +71,54 @@ class ApplypruneError(Exception):
         field: Field = (),
         marks: Sequence[Mark] = (),
     ) -> None:
-        """Store the parts of the message; no part may contain a Secret's value.
+        """Word the problem; no part may contain a Secret's value.
 
-        ``lasting_reason`` is that of Problem.
         ``field`` is the field of the object at ``location``; ``marks`` are all fields, if several.
         """
         super().__init__(message)
-        self.message = message
-        self.location = str(location)
-        self.origin = None if isinstance(location, str) else location
-        self.reason = reason
-        self.lasting_reason = lasting_reason
-        self.hint = hint
-        self.marks = tuple(marks) if len(marks) > 1 else ()
-        self.field = field or (marks[0].field if marks else ())
-        self.excerpt = ""
+        self.problem = Problem(
+            kind=self.kind,
+            message=message,
+            location=str(location),
+            reason=reason,
+            hint=hint,
+            exit_code=self.exit_code,
+            origin=None if isinstance(location, str) else location,
+            field=field or (marks[0].field if marks else ()),
+            marks=tuple(marks) if len(marks) > 1 else (),
+            lasting_reason=lasting_reason,
+        )
+
+    @property
+    def message(self) -> str:
+        """Return what happened."""
+        return self.problem.message
+
+    @property
+    def location(self) -> str:
+        """Return the place: a file and line, or a ref; empty if there is none."""
+        return self.problem.location
+
+    @property
+    def reason(self) -> str:
+        """Return why it happened; empty if that is unknown."""
+        return self.problem.reason
+
+    @property
+    def hint(self) -> str:
+        """Return what to do about it; empty if nothing helps."""
+        return self.problem.hint
+
+    def problem_at(self, where: Origin | str) -> Problem:
+        """Return the problem, at ``where`` if it names no place."""
+        if self.location:
+            return self.problem
+        origin = self.problem.origin or (None if isinstance(where, str) else where)
+        return replace(self.problem, location=str(where), origin=origin)
 
     def __str__(self) -> str:
-        """Return the error's Problem as text."""
-        return str(as_problem(self))
+        """Return the problem as text."""
+        return str(self.problem)
 
 
 class UsageError(ApplypruneError):
@@ -292,10 +322,6 @@ class Conflict(ApiError):
     """409: a precondition failed, or another manager owns a field."""
 
     kind = ProblemKind.CONFLICT
-    ways: tuple[str, ...] = ()
-    """All ways to resolve a conflict; its hint names the first."""
-    remedy: str = ""
-    """What resolves a conflict of a Bundle, by its own fields."""
 
 
 class AlreadyExists(ApiError):
@@ -375,32 +401,14 @@ class Interrupted(ApplypruneError):
         ``is_unchanged`` says that the run has not written anything, and ``left`` how many objects
         it would still have changed.
         """
+        self.signal_number = signal_number
+        self.exit_code = 128 + signal_number
         reason = counted(left, "object", "is", "are") + " left" if left else ""
         super().__init__(
             "interrupted",
             reason="nothing was changed" if is_unchanged else reason,
             hint="" if is_unchanged else "Run the same command again to continue.",
         )
-        self.signal_number = signal_number
-        self.exit_code = 128 + signal_number
-
-
-def as_problem(error: ApplypruneError, *, where: Origin | str = "") -> Problem:
-    """Return the error as a Problem; ``where`` is used if the error names no place."""
-    origin = error.origin or (None if error.location or isinstance(where, str) else where)
-    return Problem(
-        kind=error.kind,
-        message=error.message,
-        location=error.location or str(where),
-        reason=error.reason,
-        lasting_reason=error.lasting_reason,
-        hint=error.hint,
-        exit_code=error.exit_code,
-        origin=origin,
-        field=error.field,
-        excerpt=error.excerpt,
-        marks=error.marks,
-    )
 
 
 def raise_all(errors: Sequence[ApplypruneError]) -> None:
@@ -417,4 +425,5 @@ def raise_all(errors: Sequence[ApplypruneError]) -> None:
 
 def problems_of(error: ApplypruneError) -> tuple[Problem, ...]:
     """Return the Problem of the error, or those of all errors that it combines."""
-    return tuple(map(as_problem, error.errors if isinstance(error, InputErrors) else (error,)))
+    errors = error.errors if isinstance(error, InputErrors) else (error,)
+    return tuple(one.problem for one in errors)

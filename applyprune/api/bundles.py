@@ -30,7 +30,6 @@ from applyprune.errors import (
     PruneRefused,
     RunFailed,
     UsageError,
-    as_problem,
 )
 from applyprune.model.events import (
     Event,
@@ -311,7 +310,7 @@ def _with_its_objects(
             if isinstance(found, ObjectStatus)
         )
     except ApplypruneError as error:
-        why = f"its objects cannot be read: {as_problem(error).message}"
+        why = f"its objects cannot be read: {error.problem.message}"
         return replace(event, not_read="; ".join(filter(None, (event.not_read, why))))
     node = event.tree or TreeNode(event.ref, "", event.readiness.status.text, None, event.age)
     return replace(event, tree=replace(node, owned=(*node.owned, *owned)))
@@ -571,7 +570,7 @@ def _live(change: WatchChange, ref: Ref, cluster: Cluster) -> tuple[bool, LiveOb
 
 
 def _failed(error: ApplypruneError, elapsed: float) -> Finished:
-    return Finished({Outcome.UPDATED: 1}, error.exit_code, elapsed, as_problem(error))
+    return Finished({Outcome.UPDATED: 1}, error.exit_code, elapsed, error.problem)
 
 
 def _is_over(wait: BundleWait, readiness: Readiness, elapsed: float) -> bool:
@@ -652,7 +651,7 @@ def controller_logs(
                 lines += found
     if len(errors) == len(pods):
         raise errors[0]
-    yield from (WarningRaised(as_problem(error)) for error in errors)
+    yield from (WarningRaised(error.problem) for error in errors)
     yield from sorted(lines, key=lambda line: line.time)
 
 
@@ -683,10 +682,11 @@ def _read(
 
 def _explained(error: Forbidden, namespace: str) -> Forbidden:
     """Return the error with the rights that the logs need."""
-    error.hint = (
+    hint = (
         "The log comes from the controller's Pods: this needs the rights to list pods and to get "
         f"pods/log in the namespace {namespace}."
     )
+    error.problem = replace(error.problem, hint=hint)
     return error
 
 
@@ -727,7 +727,7 @@ class _Follower:
                 if isinstance(found, Forbidden):
                     raise found
                 if isinstance(found, ApplypruneError):
-                    yield WarningRaised(as_problem(found))
+                    yield WarningRaised(found.problem)
                 else:
                     yield found
                 found = self.queue.get_nowait()

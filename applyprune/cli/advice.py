@@ -34,12 +34,14 @@ def add_advice(
     error: ApplypruneError, applyset: ApplySetIdentity, cluster: ClusterConnection
 ) -> None:
     """Add to the hint of an error what may be meant, or which command prints missing rights."""
+    hint = error.hint
     if isinstance(error, NoSuchSet) and (names := similar_names(applyset, cluster)):
-        error.hint = f"Did you mean {names}?\n{error.hint}"
+        hint = f"Did you mean {names}?\n{hint}"
     elif isinstance(error, NoSuchNamespace) and (name := _similar_namespace(applyset, cluster)):
-        error.hint = f"Did you mean the namespace {name}?\n{error.hint}"
+        hint = f"Did you mean the namespace {name}?\n{hint}"
     elif isinstance(error, Forbidden) and not isinstance(error, Denied):
-        error.hint = _with_rights(error.hint, denied_account(error.message), applyset)
+        hint = _with_rights(hint, denied_account(error.message), applyset)
+    error.problem = replace(error.problem, hint=hint)
 
 
 def with_rights(events: Iterator[Event], applyset: ApplySetIdentity) -> Iterator[Event]:
@@ -71,7 +73,8 @@ def offering_one_namespace(command: str, *, offer: bool = True) -> Iterator[None
         yield
     except Forbidden as error:
         if offer:
-            error.hint = f"{error.hint}\nFor one namespace: {command} -n NS".lstrip("\n")
+            hint = f"{error.hint}\nFor one namespace: {command} -n NS".lstrip("\n")
+            error.problem = replace(error.problem, hint=hint)
         raise
 
 

@@ -22,7 +22,7 @@ from applyprune.cli.options import (
     duration_or_none,
     namespace_name,
 )
-from applyprune.errors import UsageError, as_problem
+from applyprune.errors import UsageError
 from applyprune.model.events import Event, ObjectDone, WarningRaised
 from applyprune.model.fate import Outcome
 from applyprune.model.options import CONTROLLER_NAMESPACE
@@ -72,7 +72,7 @@ def _bundles(cluster_target: ClusterTarget, *, everywhere: bool) -> Iterator[Eve
         found = list_bundles(cluster, all_namespaces=everywhere)
         if not found:
             place = "any namespace" if everywhere else cluster.namespace
-            yield WarningRaised(as_problem(UsageError(f"no Bundles in {place}")))
+            yield WarningRaised(UsageError(f"no Bundles in {place}").problem)
         yield from found
 
 

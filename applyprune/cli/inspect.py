@@ -28,7 +28,6 @@ from applyprune.errors import (
     NotReady,
     RunFailed,
     UsageError,
-    as_problem,
 )
 from applyprune.model.events import ApplySetListed, Finished, WarningRaised
 from applyprune.model.text import and_more
@@ -88,7 +87,7 @@ def _applysets(
             found = list_inventories(session.cluster.client, "" if everywhere else namespace)
         if not found:
             place = "any namespace" if everywhere else namespace
-            yield WarningRaised(as_problem(UsageError(f"no sets in {place}")))
+            yield WarningRaised(UsageError(f"no sets in {place}").problem)
         for listed in found:
             name, namespace = listed.name, listed.namespace
             if listed.root is not None and count_ready:
@@ -101,7 +100,7 @@ def _applysets(
                     reason=listed.reason,
                     hint=f"See: applyprune inventory check {name} -n {namespace}",
                 )
-                yield ApplySetListed(name, namespace, problem=as_problem(error))
+                yield ApplySetListed(name, namespace, problem=error.problem)
 
 
 def _applyset_status(session: Session, name: str, namespace: str) -> Iterator[Event]:
@@ -110,7 +109,7 @@ def _applyset_status(session: Session, name: str, namespace: str) -> Iterator[Ev
     try:
         yield from (event for event in events if isinstance(event, ApplySetListed))
     except (AccessError, InventoryError, UsageError) as error:
-        yield ApplySetListed(name, namespace, problem=as_problem(error))
+        yield ApplySetListed(name, namespace, problem=error.problem)
 
 
 @command(
@@ -253,7 +252,7 @@ def _events(
                 listed = list_sets(session.cluster.client)
             sets = [session.applyset(one.name, one.namespace) for one in listed]
         if not sets:
-            yield WarningRaised(as_problem(UsageError("no sets in any namespace")))
+            yield WarningRaised(UsageError("no sets in any namespace").problem)
         yield from _each(sets, status_options, session)
 
 
@@ -279,7 +278,7 @@ def _each(
                     failed[applyset.identity.arguments] = event.exit_code
         except (AccessError, InventoryError, UsageError) as error:
             add_advice(error, applyset.identity, cluster)
-            yield ApplySetListed(applyset.name, applyset.namespace, problem=as_problem(error))
+            yield ApplySetListed(applyset.name, applyset.namespace, problem=error.problem)
             failed[applyset.identity.arguments] = error.exit_code
         if stop.requested:
             break
@@ -299,7 +298,7 @@ def _ended(failed: Mapping[str, int], count: int, stop: Cancellation, elapsed: f
     message = f"{len(failed)} of the {count} sets failed: {and_more(list(failed), _SHOWN)}"
     is_late = codes <= {_DRIFTED, NotReady.exit_code}
     error = NotReady(message) if is_late else RunFailed(message)
-    return Finished({}, error.exit_code, elapsed, as_problem(error))
+    return Finished({}, error.exit_code, elapsed, error.problem)
 
 
 @command(

@@ -27,6 +27,7 @@ from applyprune.model.live import SECRETS
 from applyprune.model.problem import Manifest, Problem, ProblemKind
 from applyprune.output.diff_text import as_yaml
 from applyprune.output.problem_text import problem_text
+from applyprune.planning.desired import defined_twice
 from applyprune.planning.normalize import canonical
 from applyprune.sources import Input
 from applyprune.sources.excerpt import document_around, lines_of
@@ -169,13 +170,7 @@ def _once(given: Input) -> list[Manifest]:
         # What SOPS has encrypted has a MAC over all documents of its file.
         is_equal = canonical(other.body) == canonical(manifest.body) and _mac(other.body) is None
         if other is not manifest and not is_equal:
-            errors.append(
-                InputError(
-                    f"{_named(manifest)} is in the input twice",
-                    location=manifest.origin,
-                    hint=f"The other one: {other.origin}.",
-                )
-            )
+            errors.append(defined_twice(_named(manifest), manifest.origin, other.origin))
     raise_all(errors)
     return list(first.values())
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from applyprune.errors import ApplypruneError, UsageError, as_problem, problems_of
+from applyprune.errors import ApplypruneError, UsageError, problems_of
 from applyprune.output.printers import (
     FORMATS,
     TEXTS,
@@ -144,7 +144,7 @@ class Reporting:
             if error is not None and not isinstance(error, BrokenPipeError)
         ]
         for error in errors:
-            self.terminal.err(problem_text("error", as_problem(error)))
+            self.terminal.err(problem_text("error", error.problem))
         return errors[0].exit_code if errors else 0
 
     def _printers(

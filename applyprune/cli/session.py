@@ -212,7 +212,8 @@ def connection_to(cluster_target: ClusterTarget) -> ClusterConnection:
         _refuse_other_context(cluster_target, cluster)
     except (AccessError, UsageError) as error:
         if context != cluster_target.context and context in str(error):
-            error.hint = f"{error.hint} {CONTEXT} is {context}.".strip()
+            hint = f"{error.hint} {CONTEXT} is {context}.".strip()
+            error.problem = replace(error.problem, hint=hint)
         raise
     return cluster
 

@@ -39,7 +39,7 @@ from applyprune.http import (
     seconds_to_wait,
 )
 from applyprune.model.text import visible
-from applyprune.values import dataclass
+from applyprune.values import dataclass, replace
 
 _REDIRECTS = frozenset({300, 301, 302, 303, 305, 307, 308})
 
@@ -66,7 +66,8 @@ def response_failure(
     status = StatusBody.of(response)
     message = _message(request, response, status, client)
     error = _error(request, response, status, message, client)
-    _add_hint(error, message, client)
+    if hint := _hint(error, message, client):
+        error.problem = replace(error.problem, hint=hint)
     passing = isinstance(error, Unavailable)
     return RequestFailure(error, passing, refused_unseen=response.status == 429)
 
@@ -245,24 +246,23 @@ _DENIED = (
 )
 
 
-def _add_hint(error: ApiError, message: str, client: ClientContext) -> None:
+def _hint(error: ApiError, message: str, client: ClientContext) -> str:
     who = f"context {client.context!r}" + (f", user {client.user!r}" if client.user else "")
     if isinstance(error, Unauthorized):
-        error.hint = (
-            f"The credentials of {who} are missing, wrong or expired: log in again."
-            if not client.server.startswith("http://")
-            else f"{client.server} is plain HTTP; credentials are not sent over it."
-        )
-    elif isinstance(error, Forbidden):
+        if client.server.startswith("http://"):
+            return f"{client.server} is plain HTTP; credentials are not sent over it."
+        return f"The credentials of {who} are missing, wrong or expired: log in again."
+    if isinstance(error, Forbidden):
         denied = re.search(_DENIED, message)
         if denied:
             place = denied["namespace"]
-            error.hint = (
+            return (
                 f"Ask for the right to {denied['verb']} {denied['resource']}"
                 f"{f' in namespace {place}' if place else ''} (used: {who})."
             )
     elif "HTTP request to an HTTPS server" in message:
-        error.hint = f"The server expects https:// instead of {client.server}."
+        return f"The server expects https:// instead of {client.server}."
+    return ""
 
 
 # The codes that keep their meaning if admission has chosen them: a 404 is never proof by itself,

@@ -190,10 +190,11 @@ class ConfigMapStore:
         try:
             return self._write(inventory, within)
         except Denied as error:
-            error.hint = (
+            hint = (
                 f"{self._applyset.inventory.short} is the set's inventory. Let the policy or "
                 f"webhook except the ConfigMaps that have the label {SET_ID} or {SHARD_OF}."
             )
+            error.problem = replace(error.problem, hint=hint)
             raise
 
     def _write(self, inventory: Inventory, within: float | None) -> Inventory:

@@ -264,8 +264,11 @@ class Transport:
             repeated = f"tried {tries} times" if tries > 1 else ""
             if budget is not None and budget.left(self._clock.now()) <= seconds_left:
                 repeated = repeated or "the run has used up its time for retries"
-            error.lasting_reason = error.lasting_reason or error.reason
-            error.reason = "; ".join(part for part in (error.reason, repeated, later) if part)
+            error.problem = replace(
+                error.problem,
+                reason="; ".join(part for part in (error.reason, repeated, later) if part),
+                lasting_reason=error.problem.lasting_reason or error.reason,
+            )
             raise error
         return wait
 
@@ -508,7 +511,7 @@ class Stream:
                     self._request, fault, sent=True, seconds=silence, client=self._client
                 )
                 error, reason = failure.error, f"GET {self._request.path} was cut off"
-                error.reason = error.lasting_reason = reason
+                error.problem = replace(error.problem, reason=reason, lasting_reason="")
                 raise error from fault
 
     def error(self, status: dict[str, Any]) -> AccessError:
@@ -520,7 +523,8 @@ class Stream:
         error = response_failure(
             self._request, RawResponse(code, {}, b"", status), self._client
         ).error
-        error.reason = f"GET {self._request.path} ended with {code}"
+        reason = f"GET {self._request.path} ended with {code}"
+        error.problem = replace(error.problem, reason=reason)
         return error
 
     def close(self) -> None:

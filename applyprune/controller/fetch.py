@@ -28,7 +28,7 @@ from applyprune.controller.task import (
     FetchTask,
     SourceContent,
 )
-from applyprune.errors import InputError, UsageError, as_problem
+from applyprune.errors import InputError, UsageError
 from applyprune.http import SILENCE, Patience
 from applyprune.model.problem import Problem
 from applyprune.planning.normalize import digest
@@ -74,7 +74,7 @@ def check_source(
     try:
         found = _found(transport, known, Patience(SILENCE, is_wanted))
     except (InputError, UsageError) as error:
-        result = CheckResult(task.tip, problem=as_problem(error))
+        result = CheckResult(task.tip, problem=error.problem)
     else:
         # A server that says nothing of the version: the archive must be fetched to be compared.
         is_told = found != ArchiveVersion()
@@ -128,7 +128,7 @@ def fetch_source(task: FetchTask, cache: SourceCache) -> FetchResult:
                     contents = _of_tree(task, cache, fetch_archive(archive))
             cache.trim(cache.stores / task.place)
     except (InputError, UsageError) as error:
-        return FetchResult(problem=as_problem(error))
+        return FetchResult(problem=error.problem)
     return FetchResult(contents)
 
 
@@ -184,7 +184,7 @@ def _fetched(
                     too_large[path] = own
     if len(too_large) == len(task.paths):
         raise next(iter(too_large.values()))
-    return {path: as_problem(error) for path, error in too_large.items()}
+    return {path: error.problem for path, error in too_large.items()}
 
 
 def _oci(
@@ -253,7 +253,7 @@ def _new(
                 raise files
             cache.put(names[path], files)
         except (InputError, UsageError) as error:
-            found[path] = as_problem(error)
+            found[path] = error.problem
     return found
 
 

@@ -31,7 +31,6 @@ from applyprune.errors import (
     NotReady,
     RunFailed,
     Unreachable,
-    as_problem,
 )
 from applyprune.model.events import (
     Event,
@@ -185,7 +184,7 @@ class Applier:
             problem = waiter.missing.get(ref)
             outcome = Outcome.FAILED if problem else Outcome.UNCHANGED
             if error is not None:
-                problem, outcome = as_problem(error, where=step.desired.origin), Outcome.SKIPPED
+                problem, outcome = error.problem_at(step.desired.origin), Outcome.SKIPPED
             if problem is not None:
                 self.failed[ref] = _MISSING if error is None else _HELD_BACK
             yield self._done(step, outcome, reason="" if problem else OUTSIDE, problem=problem)
@@ -258,7 +257,7 @@ class Applier:
             error = NotReady(
                 f"{ref} will not become ready", reason=reason, hint="Run again when it is gone."
             )
-            self.unready[ref] = as_problem(error, where=str(ref))
+            self.unready[ref] = error.problem_at(str(ref))
             state = Readiness(Status.TERMINATING, reason)
             yield ReadinessReported(ref, state, 0.0, self.unready[ref])
 
@@ -271,7 +270,7 @@ class Applier:
                 self.skipped.add(step.desired.ref)
             return step, self._done(step, outcome, reason=step.reason)
         if (blocked := self._blocked(step)) is not None:
-            problem = as_problem(blocked, where=step.desired.origin)
+            problem = blocked.problem_at(step.desired.origin)
             return step, self._done(step, Outcome.SKIPPED, problem=problem)
         try:
             # While this process was suspended, another run may have taken the lock.

@@ -19,7 +19,6 @@ from applyprune.errors import (
     RunFailed,
     Unreachable,
     UsageError,
-    as_problem,
 )
 from applyprune.model.fate import Fate
 from applyprune.model.identity import GVK, GroupKind, Ref
@@ -493,7 +492,7 @@ def _may_not_be_read(step: ApplyStep) -> bool:
 
 
 def _not_checked(error: ApplypruneError) -> Problem:
-    problem = as_problem(error)
+    problem = error.problem
     return replace(
         problem,
         message="the rights of this account were not checked: no access review is possible",
@@ -695,7 +694,7 @@ def with_autoscalers(
         except (NotFound, NotServed):
             return ()  # nothing scales here
         except ApplypruneError as error:
-            unread[namespace] = as_problem(error)
+            unread[namespace] = error.problem
             return ()
         return [live.body for live in found if live.body is not None and live.uid not in passing]
 
@@ -758,16 +757,13 @@ def unread_warning(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """Yield one warning for all namespaces whose autoscalers could not be read."""
     if unread := snapshot.unread_autoscalers:
         namespace, cause = min(unread.items())
-        yield as_problem(
-            AccessError(
-                f"the HorizontalPodAutoscalers of {and_more(sorted(unread), _SHOWN)} could not be "
-                "read",
-                reason=cause.message,
-                hint="An autoscaler may set the replicas of these objects, so drift of them is not "
-                "reverted. To see which does, allow: list horizontalpodautoscalers.autoscaling in "
-                f"{namespace}",
-            )
-        )
+        yield AccessError(
+            f"the HorizontalPodAutoscalers of {and_more(sorted(unread), _SHOWN)} could not be read",
+            reason=cause.message,
+            hint="An autoscaler may set the replicas of these objects, so drift of them is not "
+            "reverted. To see which does, allow: list horizontalpodautoscalers.autoscaling in "
+            f"{namespace}",
+        ).problem
 
 
 def keeps_autoscaler(plan: Plan, snapshot: ClusterSnapshot) -> bool:

@@ -492,13 +492,12 @@ class ServerDryRun:
         else:
             report = validate(schema, body)
             if report.violations:
-                error = RunFailed(
+                raise RunFailed(
                     f"{desired.ref} does not fit the schema of its CRD",
                     location=desired.origin,
                     reason=report.text,
+                    field=report.violations[0].place,
                 )
-                error.field = report.violations[0].place
-                raise error
             body = report.body
             if report.unchecked:
                 how += f"; not checked: {and_more(report.unchecked, _SHOWN)}"

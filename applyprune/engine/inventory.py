@@ -28,7 +28,6 @@ from applyprune.errors import (
     Unavailable,
     Unreachable,
     UsageError,
-    as_problem,
 )
 from applyprune.model.events import Event, MismatchFound, ObjectDone, Phase, Started, WarningRaised
 from applyprune.model.fate import Outcome
@@ -226,7 +225,7 @@ class _Repair:
                 if is_marked and has_witness(live, applyset) >= mismatch.owned:
                     break
         except ApplypruneError as error:
-            return mismatch, as_problem(error, where=str(mismatch.ref))
+            return mismatch, error.problem_at(str(mismatch.ref))
         return mismatch, None
 
     def _done(self, mismatch: Mismatch, problem: Problem | None) -> Iterator[Event]:
@@ -353,13 +352,13 @@ class _Own:
                 pass  # it has changed since it was read, or only the reply is lost
             except ApplypruneError as error:
                 where = str(step.entry.ref)
-                return replace(step, problem=as_problem(error, where=where)), step.entry
+                return replace(step, problem=error.problem_at(where)), step.entry
             else:
                 if has_witness(after, applyset):  # guard: witness-before-record
                     return step, owned_entry(step.entry, step.live, after, applyset)
             step = self._again(step, step.resource)
         too_fast = RunFailed(f"{step.entry.ref} changes faster than it can be annotated")
-        return replace(step, problem=as_problem(too_fast)), step.entry
+        return replace(step, problem=too_fast.problem), step.entry
 
     def _again(self, step: OwnStep, resource: Resource) -> OwnStep:
         state = self._reader.read_object(resource, step.entry.ref)
@@ -610,7 +609,7 @@ class _Move:
                 if (problem := self._false_absence(step.resource, step.live, error)) is not None:
                     return step, problem
             except ApplypruneError as error:
-                return step, as_problem(error, where=str(step.entry.ref))
+                return step, error.problem_at(str(step.entry.ref))
             else:
                 if has_witness(live, self.destination) >= owned:
                     return step, None
@@ -618,7 +617,7 @@ class _Move:
             state = self._reader.read_object(step.resource, step.entry.ref)
             others = self._reader.other_sets([state])
             step = self._step(step.entry, step.resource, state, others)
-        return step, as_problem(RunFailed(f"{step.entry.ref} changes faster than it can be moved"))
+        return step, RunFailed(f"{step.entry.ref} changes faster than it can be moved").problem
 
     def _false_absence(
         self, resource: Resource, live: LiveObject, error: ApplypruneError
@@ -630,7 +629,7 @@ class _Move:
             state = self._reader.read_object(resource, live.ref)
             refuse_false_absence(live.uid, state, error)
         except RunFailed as refused:
-            return as_problem(refused, where=str(live.ref))
+            return refused.problem_at(str(live.ref))
         return None
 
     def _settle(self, resource: Resource, live: LiveObject, entry: InventoryEntry) -> None:

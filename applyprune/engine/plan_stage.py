@@ -41,7 +41,7 @@ from applyprune.engine.reader import (
     with_cascades,
 )
 from applyprune.engine.waiting import ReadinessRules
-from applyprune.errors import ApplypruneError, Interrupted, UsageError, as_problem, raise_all
+from applyprune.errors import ApplypruneError, Interrupted, UsageError, raise_all
 from applyprune.model.events import Event, ObjectDiff, ObjectDone, Readiness, WarningRaised
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
@@ -283,7 +283,7 @@ def _plan_with(
     elif not (inventory.exists or inventory.entries) and options.mode is Mode.DELETE:
         # To delete a set twice is not a failure, but a mistyped name must be visible.
         unseen = snapshot.unseen if options.allow_partial else ()
-        yield WarningRaised(as_problem(no_such_set(applyset, unseen)))
+        yield WarningRaised(no_such_set(applyset, unseen).problem)
     planned = partial(
         make_plan,
         resolved.desired,

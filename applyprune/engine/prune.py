@@ -25,7 +25,6 @@ from applyprune.errors import (
     RunFailed,
     Unavailable,
     Unreachable,
-    as_problem,
 )
 from applyprune.model.events import Event, ObjectDone
 from applyprune.model.fate import Fate, Outcome
@@ -212,7 +211,7 @@ class Pruner:
                     reason=f"it is unknown whether Pods use it: {step.pods_unread}",
                     hint="Run again.",
                 )
-                found[ref] = replace(step, fate=Fate.REFUSE, problem=as_problem(unknown))
+                found[ref] = replace(step, fate=Fate.REFUSE, problem=unknown.problem)
             elif step.in_use or step.rollouts:  # guard: used-when-deleted
                 names = and_more([root.short for root in step.rollouts], _SHOWN)
                 reason = step.reason if step.in_use else f"old Pods of {names} still use it"
@@ -279,7 +278,7 @@ class Pruner:
             raise
         except ApplypruneError as caught:
             error = caught
-        problem = as_problem(error, where=str(step.entry.ref))
+        problem = error.problem_at(str(step.entry.ref))
         return ObjectDone(step.entry.ref, Outcome.FAILED, problem=problem)
 
     def _try_step(self, step: RemoveStep) -> ObjectDone | DeletedObject:
@@ -410,7 +409,7 @@ class Pruner:
             reason=f"its deletion would now cascade to more objects than planned: {reason}",
             hint="Run again.",
         )
-        return replace(step, fate=Fate.REFUSE, problem=as_problem(problem), request=None)
+        return replace(step, fate=Fate.REFUSE, problem=problem.problem, request=None)
 
     def _is_deleting(self, step: RemoveStep, live: LiveObject) -> bool:
         if step.resource is None:
@@ -466,7 +465,7 @@ class Pruner:
                 reason=reasons.get(left.ref, "its state could not be read"),
                 hint="It stays in the inventory. Run again to continue.",
             )
-            yield ObjectDone(left.ref, Outcome.FAILED, problem=as_problem(error))
+            yield ObjectDone(left.ref, Outcome.FAILED, problem=error.problem)
 
     def _read_state(self, deleted: DeletedObject) -> tuple[DeletedObject, State]:
         return deleted, self._reader.read_object(deleted.resource, deleted.ref, full=True)

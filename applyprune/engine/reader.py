@@ -21,7 +21,6 @@ from applyprune.errors import (
     NotServed,
     Unavailable,
     Unreachable,
-    as_problem,
 )
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
@@ -45,6 +44,7 @@ from applyprune.model.live import (
 )
 from applyprune.model.options import Mode
 from applyprune.model.plan import Desired
+from applyprune.model.problem import Problem
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.cascade import (
     IN_FULL,
@@ -416,23 +416,23 @@ class SnapshotReader:
             names[live.ref.name]: live.generation for live in definitions if live.ref.name in names
         }
 
-    def occupied(self, leaving: Iterable[Ref]) -> Mapping[str, str]:
+    def occupied(self, leaving: Iterable[Ref]) -> Mapping[str, Problem | None]:
         """Return which Namespaces that have left the set contain an inventory but its own.
 
-        One that cannot be read may contain one: it comes with the reason, the others with none.
+        One that cannot be read may contain one: it comes with the problem, the others with None.
         """
         own = self.applyset.inventory
 
-        def holds(name: str) -> tuple[str, str | None]:
+        def holds(name: str) -> tuple[bool, Problem | None]:
             try:
                 roots = self.cluster.list(CONFIG_MAPS, namespace=name, selector=SET_ID)
             except ApplypruneError as error:
-                return name, error.message
-            is_held = any(live.ref != own for live in roots)  # guard: own-namespace-of-others
-            return name, "" if is_held else None
+                return True, error.problem
+            return any(live.ref != own for live in roots), None  # guard: own-namespace-of-others
 
         names = [ref.name for ref in leaving if ref.group_kind == NAMESPACE]
-        return {name: why for name, why in self.workers.each(holds, names) if why is not None}
+        found = zip(names, self.workers.each(holds, names), strict=True)
+        return {name: unread for name, (may_hold, unread) in found if may_hold}
 
 
 def _resources(inventory: Inventory, resource_map: ResourceMap) -> Mapping[GroupKind, Resource]:
@@ -472,14 +472,14 @@ def _other_names(states: States) -> States:
     If an object were created there, a deletion of the other one would hide it from lists.
     """
     return {
-        replace(live.ref, name=live.other_name): Unknown(as_problem(error))
+        replace(live.ref, name=live.other_name): Unknown(error.problem)
         for live in states.values()
         if isinstance(live, LiveObject) and (error := name_error(live.ref, live)) is not None
     }
 
 
 def _unread(error: ApplypruneError, resource: Resource) -> Unknown:
-    problem = as_problem(error)
+    problem = error.problem
     return Unknown(
         replace(problem, message=f"{resource.full_plural} cannot be read: {problem.message}")
     )

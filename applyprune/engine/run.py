@@ -37,7 +37,6 @@ from applyprune.errors import (
     NotFound,
     NotReady,
     PlanOutdated,
-    as_problem,
 )
 from applyprune.model.events import (
     Event,
@@ -716,7 +715,7 @@ def failure_of(misfit: Misfit) -> ObjectDone:
         location=misfit.origin or "",
         reason=misfit.reason,
     )
-    return ObjectDone(misfit.ref, Outcome.FAILED, misfit.origin, problem=as_problem(error))
+    return ObjectDone(misfit.ref, Outcome.FAILED, misfit.origin, problem=error.problem)
 
 
 def _is_own_namespace(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from applyprune.engine.lock import DELETE_TIMEOUT
@@ -28,7 +27,6 @@ from applyprune.errors import (
     NotServed,
     PruneRefused,
     RunFailed,
-    as_problem,
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
@@ -41,10 +39,9 @@ from applyprune.model.plan import (
     OnConflict,
     PatchRequest,
 )
-from applyprune.model.problem import ManagerConflict, Problem
+from applyprune.model.problem import Problem
 from applyprune.planning.cascade import cascades_of, deletions_of, refused_recreation_of
 from applyprune.planning.conflicts import (
-    conflicts_of,
     explain_conflict,
     is_about_scale,
     own_options,
@@ -320,12 +317,9 @@ def apply_problem(error: ApplypruneError, step: ApplyStep, context: RunContext) 
     A conflict is explained in full.
     """
     desired = step.desired
-    conflicts: tuple[ManagerConflict, ...] = ()
+    problem = error.problem_at(desired.origin)
     if isinstance(error, Conflict) and error.causes:
-        error, conflicts = _explain_conflict(error, step, context)
-    problem = as_problem(error, where=desired.origin)
-    if isinstance(error, Conflict):
-        problem = replace(problem, conflicts=conflicts, ways=error.ways, remedy=error.remedy)
+        problem = _explain_conflict(error, step, context)
     if isinstance(error, Conflict | Invalid):
         problem = _about_fields(problem, error, desired)
     elif isinstance(error, Forbidden):
@@ -349,24 +343,19 @@ def apply_problem(error: ApplypruneError, step: ApplyStep, context: RunContext) 
     return problem
 
 
-def _explain_conflict(
-    error: Conflict, step: ApplyStep, context: RunContext
-) -> tuple[Conflict, tuple[ManagerConflict, ...]]:
+def _explain_conflict(error: Conflict, step: ApplyStep, context: RunContext) -> Problem:
     """Return a conflict as text and as data, with the values of both sides."""
     desired, cluster = step.desired, context.cluster
     scalers = _autoscalers(desired, cluster) if is_about_scale(error) else ()
     live = _live(desired, cluster)
-    conflicts = conflicts_of(error, desired, live)
-    explained = explain_conflict(
+    return explain_conflict(
         error,
         desired,
         live,
         scalers,
-        datetime.now(UTC),
         reverts=_would_revert(step, live, context),
         explain=f"applyprune explain {context.applyset.arguments} {desired.ref.short} -f PATH",
     )
-    return explained, conflicts
 
 
 def _live(desired: Desired, cluster: Cluster) -> LiveObject | None:

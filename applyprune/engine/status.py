@@ -26,7 +26,7 @@ from applyprune.engine.waiting import (
     refs_in,
     watch_scopes,
 )
-from applyprune.errors import ApplypruneError, Forbidden, NotReady, RunFailed, as_problem
+from applyprune.errors import ApplypruneError, Forbidden, NotReady, RunFailed
 from applyprune.model.events import (
     ApplySetListed,
     ContainerLog,
@@ -243,7 +243,7 @@ class _StatusReader:
         if self.cancellation.requested:
             return Finished({}, self.cancellation.exit_code, elapsed)
         if (error := status_error(self._counted())) is not None:
-            return Finished({}, error.exit_code, elapsed, as_problem(error))
+            return Finished({}, error.exit_code, elapsed, error.problem)
         # guard: unknown-drift-of-status
         drifted = any(status.drifted is not False for status in self.statuses.values())
         return Finished({}, 1 if self.options.fail_on_drift and drifted else 0, elapsed)
@@ -326,7 +326,7 @@ class _StatusReader:
             return
         if isinstance(change, WatchFailed) and change.ref is not None:
             if change.ref in entries:
-                self.states[change.ref] = Unknown(as_problem(change.error))
+                self.states[change.ref] = Unknown(change.error.problem)
             return
         concerned = [
             ref
@@ -347,7 +347,7 @@ class _StatusReader:
         for scope in namespace_scopes(change, concerned):
             self.informer.open(scope, refs_in(scope, concerned))
         if not isinstance(change.error, Forbidden):  # then each object is read by itself
-            self.states.update(dict.fromkeys(concerned, Unknown(as_problem(change.error))))
+            self.states.update(dict.fromkeys(concerned, Unknown(change.error.problem)))
 
 
 def _masked(status: ObjectStatus, masked: Callable[[str], str]) -> ObjectStatus:
@@ -445,7 +445,7 @@ class _DetailReader:
             )
             lines = log_lines(log)
         except ApplypruneError as error:
-            problem = as_problem(error).message
+            problem = error.problem.message
         return ContainerLog(pod, instance.container, instance.previous, lines, problem)
 
     def _listed(
@@ -455,7 +455,7 @@ class _DetailReader:
         try:
             found = self.cluster.list(resource, namespace=namespace, full=True)
         except ApplypruneError as error:
-            return scope, (), as_problem(error).message
+            return scope, (), error.problem.message
         return scope, [_named(live.ref, live, resource.version) for live in found], ""
 
 
@@ -481,7 +481,7 @@ def _until_deleted(
     began = cancellation.now()
     inventory = store.read()
     if not inventory.exists:
-        yield WarningRaised(as_problem(no_such_set(applyset)))
+        yield WarningRaised(no_such_set(applyset).problem)
         yield Finished({}, 0, 0.0)
         return
     with WorkerPool(16, cancellation) as workers:
@@ -513,7 +513,7 @@ def _until_deleted(
     if cancellation.requested:
         yield Finished({}, cancellation.exit_code, elapsed)
     elif error is not None:
-        yield Finished({}, error.exit_code, elapsed, as_problem(error))
+        yield Finished({}, error.exit_code, elapsed, error.problem)
     else:
         yield Finished({}, 0, elapsed)
 

@@ -26,7 +26,6 @@ from applyprune.errors import (
     NotFound,
     NotReady,
     UsageError,
-    as_problem,
 )
 from applyprune.model.events import (
     Event,
@@ -144,7 +143,7 @@ class RelatedObjects:
         """Take in a list, a change or a failure."""
         scope = change.source
         if isinstance(change, WatchFailed):
-            self._unread[scope] = as_problem(change.error)
+            self._unread[scope] = change.error.problem
             return
         self._unread.pop(scope, None)
         self._by_uid.pop(scope, None)
@@ -450,7 +449,7 @@ class ReadinessWaiter:
                 lasting_reason=self._fact(state, awaited),
                 hint=hint,
             )
-            self.problems[ref] = as_problem(error)
+            self.problems[ref] = error.problem
             yield ReadinessReported(ref, state, elapsed, self.problems[ref])
 
     def _fact(self, state: Readiness, awaited: Awaited) -> str:
@@ -507,8 +506,11 @@ class ReadinessRules:
                 try:
                     rule = compile_rule(desired.ready_when, where=str(desired.origin))
                 except InputError as error:
-                    error.origin = desired.origin
-                    error.field = ("metadata", "annotations", READY_WHEN)
+                    error.problem = replace(
+                        error.problem,
+                        origin=desired.origin,
+                        field=("metadata", "annotations", READY_WHEN),
+                    )
                     self.errors.append(error)
                 else:
                     self._texts[desired.ready_when] = rule
@@ -928,7 +930,7 @@ class CrdWaiter:
 
     def _fail(self, crd: Desired, reason: str) -> None:
         error = NotReady(f"{crd.ref.name} is not served", reason=reason)
-        self.failed[crd.ref] = as_problem(error, where=crd.origin)
+        self.failed[crd.ref] = error.problem_at(crd.origin)
 
 
 def growing_pauses(first: float, *, longest: float) -> Iterator[float]:
@@ -993,7 +995,7 @@ def _problem(desired: Desired, reason: str, *, timed_out: bool) -> Problem:
         reason=f"{OUTSIDE}; {reason}",
         hint=f"To apply it with this set, remove {desired.apply_mark} from its manifest.",
     )
-    return as_problem(error)
+    return error.problem
 
 
 # Until deleted objects are gone. An object is known by its UID: its name may be taken again.

@@ -44,9 +44,10 @@ class Problem:
     conflicts: tuple[ManagerConflict, ...] = ()
     """The field managers that it is in conflict with."""
     lasting_reason: str = ""
-    """The reason without ages, counts of tries and times left, which differ in each try.
+    """The reason without counts of tries and times left, which differ in each try.
 
-    Empty if the reason has none of them.
+    Empty if the reason has none of them. A reason has no ages, but times: text output makes ages of
+    them.
     """
     ways: tuple[str, ...] = ()
     """All ways to resolve a conflict; the hint names the first."""

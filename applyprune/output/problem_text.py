@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import kubectl_name
-from applyprune.model.text import and_more, counted
+from applyprune.model.text import age_of, and_more, counted
 from applyprune.output.terminal import Colour, styled
 from applyprune.values import pattern
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _SEVERITY_COLOURS = {"error": Colour.RED, "warning": Colour.YELLOW}
 _INDENT = "  "
+# Not a time in a value.
+_WRITTEN = pattern(r"(\((?:last|(?:Apply|Update)[^()\"]*,) )(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)\)")
 # Options or a command at the end of a line: a user can copy them only from one line.
 _TO_COPY = pattern(r"(?:: |^ *)(?:--|applyprune |kubectl )[^,]*(?<!\.)$")
 
@@ -30,9 +32,13 @@ def problem_text(label: str, problem: Problem, width: int | None = None) -> str:
     """Return ``error: location: message: reason``, or ``warning: …``, and below it the rest.
 
     The other lines are indented, so that no part of a message looks like a line of ours. Lines
-    wider than ``width`` are wrapped at spaces, except lines of the input and commands.
+    wider than ``width`` are wrapped at spaces, except lines of the input and commands. The times of
+    the writes that a conflict is about become ages.
     """
-    first, *below = str(problem).splitlines() or [""]
+    text = str(problem)
+    if problem.conflicts:
+        text = _WRITTEN.sub(lambda said: f"{said[1]}{age_of(said[2])} ago)", text)
+    first, *below = text.splitlines() or [""]
     excerpt = {f"{_INDENT}{line}" for line in problem.excerpt.splitlines()}
     lines = wrapped_line(f"{label}: {first}", width)
     for line in below:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 from applyprune._version import __version__
-from applyprune.errors import NotApproved, PlanOutdated, PruneRefused, UsageError, as_problem
+from applyprune.errors import NotApproved, PlanOutdated, PruneRefused, UsageError
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
@@ -59,7 +59,7 @@ def _without_others(plan: Plan, options: Options) -> Plan:
     if options.approval is not Approval.AUTOMATIC or not options.prune.only_approved:
         return plan
     error = PruneRefused("the prune was refused", reason="what it would delete is not approved")
-    refusal = with_digest(as_problem(error), options.prune.approved, plan.deletions, allows=True)
+    refusal = with_digest(error.problem, options.prune.approved, plan.deletions, allows=True)
     result = GuardResult(Guard.APPROVED_DELETIONS, GuardVerdict.REFUSED, refusal.reason)
     applies = tuple(map(_not_recreated, plan.applies))
     return settled(
@@ -87,7 +87,7 @@ def without_unapproved(plan: Plan, options: Options, *, takes_set: bool) -> Plan
     message = f"{what} not approved"
     if options.approval is Approval.PRUNE:
         plan = replace(plan, applies=tuple(map(_not_recreated, plan.applies)))
-    problem = as_problem(NotApproved(message, reason=f"it needs an approval of {missing}"))
+    problem = NotApproved(message, reason=f"it needs an approval of {missing}").problem
     return replace(
         plan,
         no_prune=plan.no_prune or (message if plan.removals else ""),  # guard: unapproved-deletions

@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from applyprune.errors import PruneRefused, as_problem
+from applyprune.errors import PruneRefused
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import owns, value_at
 from applyprune.model.identity import GVK, Ref
@@ -174,13 +174,11 @@ class Cascades:
         cascade = self.found.get(ref)
         if wanted := self.desired.get(ref):
             names = ", ".join(_named(other) for other in sorted(wanted)[:_SHOWN])
-            return as_problem(
-                PruneRefused(
-                    f"{ref.short} was not deleted",
-                    reason=f"it would cascade-delete objects of the input: {names}",
-                    hint=f"Add it to the input again, or orphan it: --orphan {ref.short}",
-                )
-            )
+            return PruneRefused(
+                f"{ref.short} was not deleted",
+                reason=f"it would cascade-delete objects of the input: {names}",
+                hint=f"Add it to the input again, or orphan it: --orphan {ref.short}",
+            ).problem
         if cascade is None or ref.is_among(allowed):
             return None
         if cascade.foreign:
@@ -189,7 +187,7 @@ class Cascades:
             reason = f"its cascaded deletions cannot be counted: {cascade.uncounted}"
         else:
             return None
-        return as_problem(PruneRefused(f"{ref.short} was not deleted", reason=reason))
+        return PruneRefused(f"{ref.short} was not deleted", reason=reason).problem
 
     def _stays(self, cascade: Cascade) -> str:
         """Return how many objects must stay, and below it a line for each of the first."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from applyprune.errors import ApplypruneError, Invalid, RunFailed, as_problem
+from applyprune.errors import ApplypruneError, Invalid, RunFailed
 from applyprune.model.events import ObjectDiff
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import (
@@ -599,14 +599,11 @@ def _mark_against(desired: Desired, live: LiveObject) -> str:
 
 def not_recreated(desired: Desired, obstacle: str) -> Problem:
     """Return the problem of an object whose manifest asks to recreate it, which is not allowed."""
-    return as_problem(
-        RunFailed(
-            f"{desired.ref} was not recreated",
-            reason=obstacle,
-            hint=f"To change it in place, remove the annotation {RECREATE}.",
-        ),
-        where=desired.origin,
-    )
+    return RunFailed(
+        f"{desired.ref} was not recreated",
+        reason=obstacle,
+        hint=f"To change it in place, remove the annotation {RECREATE}.",
+    ).problem_at(desired.origin)
 
 
 def with_immutable_fields_named(

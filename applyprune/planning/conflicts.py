@@ -38,7 +38,7 @@ from applyprune.model.live import LiveObject, mapping, one_line
 from applyprune.model.options import Adopt, Conflicts, Options, parse_duration
 from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
-from applyprune.model.text import age, and_more, counted, seconds_since, time_of
+from applyprune.model.text import and_more, counted, time_of
 from applyprune.planning.applyset import (
     MANAGERS,
     OWNED_BY,
@@ -277,14 +277,14 @@ def explain_conflict(
     desired: Desired,
     live: LiveObject | None,
     autoscalers: Sequence[Mapping[str, Any]] | None,
-    now: datetime,
     *,
     reverts: bool,
     explain: str = "",
-) -> Conflict:
+) -> Problem:
     """Return the conflict, worded for the person who must decide.
 
-    Its hint names the way that fits, and ``explain``, the command that shows the others.
+    Its hint names the way that fits, and ``explain``, the command that shows the others. Its reason
+    has the times of the other managers' writes: it is the same in each try.
 
     ``live`` is the object in full; None if it could not be read. ``autoscalers`` are the readable
     HorizontalPodAutoscalers of its namespace; None if they could not be read. ``reverts`` says
@@ -311,42 +311,41 @@ def explain_conflict(
         is_over=bool(leaving) and is_scale,
         is_marked=desired.conflicts is not OnConflict.UNSET,
     )
-    first, *others = contest.ways
-
-    def reason(at: datetime | None) -> str:
-        notes = [_UNREAD] if staying is None else [_scaler_words(one, at) for one in staying]
-        words = _reason(
-            fields, contested, live, notes or list(map(_pruned_scaler_words, leaving)), at
-        )
-        return f"{one_line(clean_message(error.message))}; {words}" if excludes else words
-
-    worded = Conflict(
+    notes = [_UNREAD] if staying is None else list(map(_scaler_words, staying))
+    reason = _reason(fields, contested, live, notes or list(map(_pruned_scaler_words, leaving)))
+    worded = Problem(
+        error.kind,
         f"{desired.ref} was not applied",
-        code=error.code,
-        status_reason=error.status_reason,
-        causes=error.causes,
-        location=desired.origin,
-        reason=reason(now),
-        hint=_exclusion_hint(fields.values()) if excludes else contest.words(first),
+        location=str(desired.origin),
+        reason=reason,
+        exit_code=error.exit_code,
+        origin=desired.origin,
+        conflicts=_by_manager(fields, contested, live),
     )
-    if not excludes:
-        worded.hint += f"\n  Other ways: {explain}" if explain and others else ""
-        worded.ways = tuple(map(contest.words, (first, *others)))
-        worded.remedy = contest.words(first, of_bundle=True)
-    worded.lasting_reason = reason(None)
-    return worded
+    if excludes:
+        said = one_line(clean_message(error.message))
+        hint = _exclusion_hint(fields.values())
+        return replace(worded, reason=f"{said}; {reason}", hint=hint)
+    first, *others = contest.ways
+    more = f"\n  Other ways: {explain}" if explain and others else ""
+    return replace(
+        worded,
+        hint=f"{contest.words(first)}{more}",
+        ways=tuple(map(contest.words, (first, *others))),
+        remedy=contest.words(first, of_bundle=True),
+    )
 
 
 def _is_pruned(scaler: Mapping[str, Any], desired: Desired) -> bool:
     return mapping(scaler.get("metadata")).get("uid") in desired.pruned_autoscalers
 
 
-def _scaler_words(scaler: Mapping[str, Any], now: datetime | None) -> str:
+def _scaler_words(scaler: Mapping[str, Any]) -> str:
     name = mapping(scaler.get("metadata")).get("name")
     spec, status = mapping(scaler.get("spec")), mapping(scaler.get("status"))
     # managedFields has no time for a write to the scale subresource.
-    ago = _ago(status.get("lastScaleTime"), now)
-    last = f" (last {ago})" if ago else ""
+    time = status.get("lastScaleTime")
+    last = f" (last {time})" if time_of(time) else ""
     return (
         f"HorizontalPodAutoscaler {name} scales it between {spec.get('minReplicas', 1)} and "
         f"{spec.get('maxReplicas')}, and will rewrite the field{last}"
@@ -358,9 +357,8 @@ def _reason(
     contested: Mapping[str, ContestedField],
     live: LiveObject | None,
     scalers: Sequence[str],
-    now: datetime | None,
 ) -> str:
-    """Return the fields in conflict, one on each line; without ``now``, without ages.
+    """Return the fields in conflict, one on each line.
 
     ``scalers`` are what is said about the object's autoscalers.
     """
@@ -371,7 +369,7 @@ def _reason(
         sides = [] if field.theirs is None else [f"theirs {field.theirs}"]
         sides += [] if field.ours is None else [f"ours {field.ours}"]
         values = [" → ".join(sides)] if sides else []
-        who = " and ".join(_who(other, live, now) for other in owners)
+        who = " and ".join(_who(other, live) for other in owners)
         notes: Iterable[str] = filter(
             None, dict.fromkeys(note_on(owner.manager) for owner in owners)
         )
@@ -386,18 +384,12 @@ def _reason(
     return f"{count}{_LINE}{and_more(lines, _MOST_LINES, _LINE)}"
 
 
-def _who(owner: FieldOwner, live: LiveObject | None, now: datetime | None) -> str:
+def _who(owner: FieldOwner, live: LiveObject | None) -> str:
     how = owner.operation
     if owner.subresource:
         how += f" of {owner.subresource}"
-    ago = _ago(owner.time or _time(owner, live), now)
-    detail = ", ".join(part for part in (how, ago) if part)
+    detail = ", ".join(part for part in (how, owner.time or _time(owner, live)) if part)
     return f"{owner.manager} ({detail})" if detail else owner.manager
-
-
-def _ago(time: object, now: datetime | None) -> str:
-    seconds = None if now is None else seconds_since(time, now)
-    return "" if seconds is None else f"{age(seconds)} ago"
 
 
 def _pruned_scaler_words(scaler: Mapping[str, Any]) -> str:
@@ -414,18 +406,16 @@ def _exclusion_hint(owners: Iterable[Sequence[FieldOwner]]) -> str:
     )
 
 
-def conflicts_of(
-    error: Conflict, desired: Desired, live: LiveObject | None
+def _by_manager(
+    fields: Mapping[str, Sequence[FieldOwner]],
+    contested: Mapping[str, ContestedField],
+    live: LiveObject | None,
 ) -> tuple[ManagerConflict, ...]:
-    """Return the conflict as data: each other manager with the fields that it owns.
-
-    ``live`` is the object in full; None if it could not be read.
-    """
+    """Return the conflict as data: each other manager with the fields that it owns."""
     owned: defaultdict[FieldOwner, list[ContestedField]] = defaultdict(list)
-    for name, owners in owners_by_field(error).items():
-        field = _contested(name, desired, live)
+    for name, owners in fields.items():
         for other in owners:
-            owned[other].append(field)
+            owned[other].append(contested[name])
     return tuple(
         ManagerConflict(
             other.manager,

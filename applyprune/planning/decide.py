@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
-from applyprune.errors import RunFailed, as_problem
+from applyprune.errors import RunFailed
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import FieldWriter, leaves
 from applyprune.model.identity import Ref
@@ -516,7 +516,7 @@ def _adopted_from_controller(
             reason=_BY_CONTROLLER,
             hint="To adopt it into this set: --adopt=unowned.",
         )
-        return refused_step(desired, step.entry, as_problem(error, where=desired.origin), None)
+        return refused_step(desired, step.entry, error.problem_at(desired.origin), None)
     return replace(
         step,
         fate=Fate.ADOPT,

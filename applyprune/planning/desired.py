@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from applyprune.errors import ApplypruneError, InputError, NotReady, RunFailed, as_problem
+from applyprune.errors import ApplypruneError, InputError, NotReady, RunFailed
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import GVK, GroupKind, Ref
@@ -155,7 +155,7 @@ def resolve(
         except _GroupUnavailable as error:
             likely = _likely_ref(manifest, own_namespace)
             if is_decided and is_applied_part(options, labels_of(manifest), likely):
-                unknown.append((likely, as_problem(error)))
+                unknown.append((likely, error.problem))
             errors += faults
             continue
         except InputError as error:
@@ -419,13 +419,7 @@ def refuse_non_member(
     twin = seen.get(desired.ref) or seen.get(_under_other_group(desired.ref))
     if twin is not None:
         together = " --namespace-override gives both the same namespace." if override else ""
-        raise InputError(
-            f"{desired.ref} is defined twice",
-            location=manifest.origin,
-            reason=f"it is also in {twin.origin}",
-            hint=f"Remove the duplicate.{together}",
-            marks=(Mark(_NAME, "here"), Mark(_NAME, "and here", twin.origin)),
-        )
+        raise defined_twice(desired.ref, manifest.origin, twin.origin, together)
     labels = mapping(manifest.body["metadata"].get("labels"))
     for label in (PART_OF, SET_ID):
         if label in labels:
@@ -443,6 +437,17 @@ def refuse_non_member(
             hint="Remove it from the input, or choose another name for the set.",
             field=_NAME,
         )
+
+
+def defined_twice(name: object, here: Origin, there: Origin, why: str = "") -> InputError:
+    """Return the error about an object that the input has already; ``why`` follows the hint."""
+    return InputError(
+        f"{name} is defined twice",
+        location=here,
+        reason=f"it is also in {there}",
+        hint=f"Remove the duplicate.{why}",
+        marks=(Mark(_NAME, "here"), Mark(_NAME, "and here", there)),
+    )
 
 
 # One object that two API groups serve.
@@ -639,7 +644,7 @@ def not_served_in_time(
             reason=reason,
             hint=one.hint,
         )
-        yield ObjectDone(one.ref, Outcome.FAILED, one.origin, problem=as_problem(error))
+        yield ObjectDone(one.ref, Outcome.FAILED, one.origin, problem=error.problem)
 
 
 def not_tried(
@@ -656,7 +661,7 @@ def not_tried(
     objects += [(member.ref, member.origin) for member in waiting]
     for ref, origin in objects:
         error = kind(f"{ref.short} was not applied", location=origin, reason=reason)
-        yield ObjectDone(ref, Outcome.SKIPPED, origin, problem=as_problem(error))
+        yield ObjectDone(ref, Outcome.SKIPPED, origin, problem=error.problem)
 
 
 def not_planned(late: Sequence[LateObject]) -> Problem:

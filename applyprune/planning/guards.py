@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from applyprune.errors import PruneRefused, as_problem
+from applyprune.errors import PruneRefused
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.kinds import GUARDED_KINDS, HOLDERS
@@ -424,7 +424,7 @@ def refusal_of(prune: GuardedPrune, results: Sequence[GuardResult]) -> Problem |
         reason=_reason(shown),
         hint=_hint(prune, refused),
     )
-    return as_problem(error)
+    return error.problem
 
 
 def _reason(refused: Sequence[GuardResult]) -> str:

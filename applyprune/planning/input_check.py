@@ -21,7 +21,7 @@ from applyprune.model.plan import ApplyStep, Desired, Plan
 from applyprune.model.problem import Manifest, Problem
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.built_in_kinds import built_in_kinds
-from applyprune.planning.desired import LateObject, resolve
+from applyprune.planning.desired import LateObject, defined_twice, resolve
 from applyprune.planning.order import is_built_in, missing_keys, mistaken_references
 from applyprune.planning.server_errors import advice_on
 from applyprune.values import dataclass, pattern, replace
@@ -111,13 +111,7 @@ def _duplicates(late: Iterable[LateObject]) -> Iterator[InputError]:
     for one in late:
         first = seen.setdefault(one.ref, one)
         if first is not one:
-            yield InputError(
-                f"{one.ref} is defined twice",
-                location=one.origin,
-                reason=f"it is also in {first.origin}",
-                hint="Remove the duplicate.",
-                field=("metadata", "name"),
-            )
+            yield defined_twice(one.ref, one.origin, first.origin)
 
 
 # The values of ConfigMaps and Secrets: the server would refuse them without naming the key.

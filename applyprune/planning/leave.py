@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from applyprune.errors import NotReady, RunFailed, as_problem
+from applyprune.errors import NotReady, RunFailed
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
@@ -442,7 +442,7 @@ def remove_step(
             reason="the server has not confirmed that it is gone",
             hint="Run again.",
         )
-        return RemoveStep(entry, resource, Fate.REFUSE, problem=as_problem(doubt))
+        return RemoveStep(entry, resource, Fate.REFUSE, problem=doubt.problem)
     selector = options.select_labels
     if selector is not None and not selector.matches(state.labels):  # guard: selected-labels
         return RemoveStep(entry, resource, Fate.LEAVE, state, "it has lost the selected labels")
@@ -494,7 +494,7 @@ def _step_of_existing(
             reason="its UID differs from the UID in the inventory",
             hint=f"To record the current object: applyprune inventory repair {applyset.arguments}",
         )
-        return RemoveStep(entry, resource, Fate.REFUSE, live, problem=as_problem(problem))
+        return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem.problem)
     if not recorded and not applied:  # guard: applied-stays-listed
         reason = "somebody else has recreated it" if entry.uid else "this set did not create it"
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
@@ -558,7 +558,7 @@ def _unlabelled(
             if _why_orphaned(entry, live, snapshot, applyset, options)
             else f"{hint}{PART_OF}={applyset.id}",
         )
-        problem = as_problem(lost)
+        problem = lost.problem
     return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem)
 
 
@@ -625,13 +625,11 @@ def _protected_in_part(
         protected = _why_protected(ref, applyset, snapshot.keeps_own_namespace, snapshot.occupied)
     if not protected or ref.is_among(options.prune.orphan):  # guard: protected-in-part
         return None
-    return as_problem(
-        RunFailed(
-            f"{ref} was not deleted",
-            reason=protected,
-            hint=f"To orphan it: applyprune inventory orphan {applyset.arguments} {ref.short}",
-        )
-    )
+    return RunFailed(
+        f"{ref} was not deleted",
+        reason=protected,
+        hint=f"To orphan it: applyprune inventory orphan {applyset.arguments} {ref.short}",
+    ).problem
 
 
 _NEEDS_BACKEND = kinds_with(Trait.BLOCKS)
@@ -646,13 +644,11 @@ def _applied_by_others(ref: Ref, live: LiveObject, applyset: ApplySetIdentity) -
     other = other_applier(live, applyset) if ref.group_kind in _NEEDS_BACKEND else ""
     if not other or live.terminating:  # guard: applier-needs-backend
         return None
-    return as_problem(
-        RunFailed(
-            f"{ref} was not deleted",
-            reason=f"{other}; if it stays without what it calls, it can block the cluster",
-            hint=f"To delete it: --prune-also shared. To orphan it: --orphan {ref.short}.",
-        )
-    )
+    return RunFailed(
+        f"{ref} was not deleted",
+        reason=f"{other}; if it stays without what it calls, it can block the cluster",
+        hint=f"To delete it: --prune-also shared. To orphan it: --orphan {ref.short}.",
+    ).problem
 
 
 def _orphaned(
@@ -680,14 +676,12 @@ def _why_refused(
     # It may mean that the object must stay.
     kind, _, key = unknown.rpartition(" ")
     verb = "label" if kind.endswith("label") else "annotate"
-    return as_problem(
-        RunFailed(
-            f"{entry.ref} was not deleted",
-            reason=f"{unknown} is not understood",
-            hint=f"To let the next run delete it: kubectl {verb} {_arguments(entry.ref)} {key}-. "
-            f"To orphan it: --orphan {entry.ref.short}, or the annotation {PRUNE}: {DISABLED}.",
-        )
-    )
+    return RunFailed(
+        f"{entry.ref} was not deleted",
+        reason=f"{unknown} is not understood",
+        hint=f"To let the next run delete it: kubectl {verb} {_arguments(entry.ref)} {key}-. "
+        f"To orphan it: --orphan {entry.ref.short}, or the annotation {PRUNE}: {DISABLED}.",
+    ).problem
 
 
 def _not_applied(
@@ -699,13 +693,11 @@ def _not_applied(
     """
     if is_applied(live, applyset.manager):
         return None
-    return as_problem(
-        RunFailed(
-            f"{entry.ref} was not applied by this set",
-            reason=f"{applyset.manager} is not among its field managers",
-            hint=_to_orphan(entry.ref, applyset),
-        )
-    )
+    return RunFailed(
+        f"{entry.ref} was not applied by this set",
+        reason=f"{applyset.manager} is not among its field managers",
+        hint=_to_orphan(entry.ref, applyset),
+    ).problem
 
 
 def _to_orphan(ref: Ref, applyset: ApplySetIdentity) -> str:
@@ -732,7 +724,7 @@ def _why_protected(
     ref: Ref,
     applyset: ApplySetIdentity,
     keeps_own_namespace: str = HOLDS_INVENTORY,
-    occupied: Mapping[str, str] = MappingProxyType({}),
+    occupied: Mapping[str, Problem | None] = MappingProxyType({}),
 ) -> str:
     """Return why a Namespace is not deleted; empty if it may be, and for any other kind.
 
@@ -745,24 +737,23 @@ def _why_protected(
         return "a system namespace is never deleted"
     if ref == applyset.own_namespace and keeps_own_namespace:  # guard: own-namespace-stays
         return keeps_own_namespace
-    return "it contains another set's inventory" if occupied.get(name) == "" else ""
+    is_held = name in occupied and occupied[name] is None
+    return "it contains another set's inventory" if is_held else ""
 
 
-def _unread_namespace(ref: Ref, occupied: Mapping[str, str]) -> Problem | None:
+def _unread_namespace(ref: Ref, occupied: Mapping[str, Problem | None]) -> Problem | None:
     """Return why a Namespace is not deleted: nobody knows what it contains.
 
     It is not orphaned either: then no set would list it any more.
     """
-    why = occupied.get(ref.name, "") if ref.group_kind == NAMESPACE else ""
-    if not why:  # guard: unread-namespace
+    unread = occupied.get(ref.name) if ref.group_kind == NAMESPACE else None
+    if unread is None:  # guard: unread-namespace
         return None
-    return as_problem(
-        RunFailed(
-            f"{ref} was not deleted",
-            reason=f"it is unknown whether it contains another set's inventory: {why}",
-            hint="Run again.",
-        )
-    )
+    return RunFailed(
+        f"{ref} was not deleted",
+        reason=f"it is unknown whether it contains another set's inventory: {unread.message}",
+        hint="Run again.",
+    ).problem
 
 
 # Another set's label.
@@ -783,7 +774,7 @@ def step_of_foreign(
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
     if not is_label_unproven(entry, live, snapshot.others, applyset):
         return None
-    problem = as_problem(unproven_label(entry.ref, live, snapshot.others, applyset))
+    problem = unproven_label(entry.ref, live, snapshot.others, applyset).problem
     return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem)
 
 
@@ -933,4 +924,4 @@ class Blocker:
     def problem(self, ref: Ref) -> Problem:
         """Return the problem of an object that waits."""
         error = NotReady if self.is_late else RunFailed
-        return as_problem(error(f"{ref} was not deleted", reason=self.reason))
+        return error(f"{ref} was not deleted", reason=self.reason).problem

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import InputError, RunFailed, UsageError, as_problem
+from applyprune.errors import InputError, RunFailed, UsageError
 from applyprune.model.fieldset import (
     MISSING,
     ListItem,
@@ -899,15 +899,13 @@ def split_problem(desired: Desired, live: LiveObject) -> Problem | None:
     """Return the problem of a pointer into an atomic value; ``live`` was read in full."""
     for pointer, whole in split_fields(desired, live):
         if value_at(live.body, whole) not in ({}, [], None, MISSING):
-            return as_problem(
-                RunFailed(
-                    f"{desired.ref} was not applied",
-                    location=desired.origin,
-                    reason=f"{pointer} is to be ignored, and is part of a value that can only be "
-                    "set as a whole",
-                    hint=f"Ignore the whole value: {to_pointer(whole)}",
-                )
-            )
+            return RunFailed(
+                f"{desired.ref} was not applied",
+                location=desired.origin,
+                reason=f"{pointer} is to be ignored, and is part of a value that can only be "
+                "set as a whole",
+                hint=f"Ignore the whole value: {to_pointer(whole)}",
+            ).problem
     return None
 
 

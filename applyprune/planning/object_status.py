@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import ApplypruneError, NotReady, RunFailed, as_problem
+from applyprune.errors import ApplypruneError, NotReady, RunFailed
 from applyprune.model.events import ObjectStatus, Readiness, Status, TreeNode
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.inventory import InventoryEntry
@@ -143,7 +143,7 @@ def _readiness(live: LiveObject, age: float | None) -> Readiness:
     try:
         rule = _rule(text) if text else None
     except ApplypruneError as error:
-        return Readiness(Status.UNKNOWN, str(as_problem(error)))
+        return Readiness(Status.UNKNOWN, str(error.problem))
     started = live.annotations.get(WAIT) == Wait.STARTED
     return assess(live.body, waited=age or 0.0, rule=rule, job_started=started)
 
@@ -191,27 +191,23 @@ def status_warning(
     ``others`` are the sets of foreign labels.
     """
     if isinstance(state, Unknown):
-        return as_problem(
-            RunFailed(f"the state of {entry.ref} is unknown", reason=str(state.problem))
-        )
+        return RunFailed(f"the state of {entry.ref} is unknown", reason=str(state.problem)).problem
     if isinstance(state, Missing):
         readiness = _absent(entry, state, now)
         if readiness.status is Status.CURRENT:
             return None
-        return as_problem(RunFailed(f"{entry.ref} does not exist", reason=readiness.message))
+        return RunFailed(f"{entry.ref} does not exist", reason=readiness.message).problem
     owner = owner_of(state, entry, applyset)
     if is_label_unproven(entry, state, others, applyset):
-        return as_problem(unproven_label(entry.ref, state, others, applyset))
+        return unproven_label(entry.ref, state, others, applyset).problem
     if owner is Owner.OTHER:
-        return as_problem(RunFailed(f"{entry.ref} belongs to another set now"))
+        return RunFailed(f"{entry.ref} belongs to another set now").problem
     if owner is not Owner.RECORDED and entry.uid:
-        return as_problem(
-            RunFailed(
-                f"{entry.ref} is not the object that the set has applied",
-                reason="it was deleted and recreated: its UID has changed",
-                hint=f"See: applyprune inventory check {applyset.arguments}",
-            )
-        )
+        return RunFailed(
+            f"{entry.ref} is not the object that the set has applied",
+            reason="it was deleted and recreated: its UID has changed",
+            hint=f"See: applyprune inventory check {applyset.arguments}",
+        ).problem
     return None
 
 
@@ -235,13 +231,11 @@ def unattributed_drift(status: ObjectStatus) -> Problem | None:
     """Return a warning for drift that cannot be attributed to any field."""
     if not status.drifted or status.drift:
         return None
-    return as_problem(
-        RunFailed(
-            f"{status.ref} has drifted, in unknown fields",
-            reason="a removed field, or a field applied by the set's manager, has no other owner",
-            hint="The next apply restores it.",
-        )
-    )
+    return RunFailed(
+        f"{status.ref} has drifted, in unknown fields",
+        reason="a removed field, or a field applied by the set's manager, has no other owner",
+        hint="The next apply restores it.",
+    ).problem
 
 
 def unknown_drift(statuses: Collection[ObjectStatus]) -> Problem | None:
@@ -249,14 +243,12 @@ def unknown_drift(statuses: Collection[ObjectStatus]) -> Problem | None:
     unknown = [one for one in statuses if one.drifted is None and one.age is not None]
     if not unknown:
         return None
-    return as_problem(
-        RunFailed(
-            f"it is unknown whether {and_more([one.ref.short for one in unknown], _SHOWN)} "
-            f"{'has' if len(unknown) == 1 else 'have'} drifted",
-            reason="no apply was confirmed since a run began to apply it",
-            hint="Apply again.",
-        )
-    )
+    return RunFailed(
+        f"it is unknown whether {and_more([one.ref.short for one in unknown], _SHOWN)} "
+        f"{'has' if len(unknown) == 1 else 'have'} drifted",
+        reason="no apply was confirmed since a run began to apply it",
+        hint="Apply again.",
+    ).problem
 
 
 def unproven_values(
@@ -266,15 +258,13 @@ def unproven_values(
     unknown = [status for status in statuses if status.drifted is None and status.age is not None]
     if not unknown:
         return None
-    return as_problem(
-        RunFailed(
-            f"{counted(len(unknown), 'object')} may not have the values that the set has applied: "
-            f"{_names(unknown)}",
-            reason="somebody has changed a value, or the server has rewritten one",
-            hint="To compare them with the manifests: "
-            f"applyprune diff {applyset.arguments} -f PATH --values",
-        )
-    )
+    return RunFailed(
+        f"{counted(len(unknown), 'object')} may not have the values that the set has applied: "
+        f"{_names(unknown)}",
+        reason="somebody has changed a value, or the server has rewritten one",
+        hint="To compare them with the manifests: "
+        f"applyprune diff {applyset.arguments} -f PATH --values",
+    ).problem
 
 
 def _names(statuses: Sequence[ObjectStatus]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from applyprune.errors import NoSuchNamespace, NotReady, PruneRefused, RunFailed, as_problem
+from applyprune.errors import NoSuchNamespace, NotReady, PruneRefused, RunFailed
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
@@ -104,7 +104,7 @@ def not_applied_without(desired: Desired, applyset: ApplySetIdentity) -> Problem
         reason=f"{applyset.own_namespace.short} was not created, and the inventory of the set "
         "belongs there",
     )
-    return as_problem(error, where=desired.origin)
+    return error.problem_at(desired.origin)
 
 
 # After a run that was interrupted between the Namespace and its inventory.
@@ -181,25 +181,21 @@ def refused_before_own_namespace(
     if not left:  # guard: own-namespace-last
         return None
     names = and_more([one.short for one in left], _SHOWN)
-    return as_problem(
-        RunFailed(
-            f"{ref.short} was not deleted",
-            reason=f"{counted(len(left), 'object')} of the set {'is' if len(left) == 1 else 'are'} "
-            f"still there: {names}",
-            hint="The inventory stays too. Run again.",
-        )
-    )
+    return RunFailed(
+        f"{ref.short} was not deleted",
+        reason=f"{counted(len(left), 'object')} of the set {'is' if len(left) == 1 else 'are'} "
+        f"still there: {names}",
+        hint="The inventory stays too. Run again.",
+    ).problem
 
 
 def holds_other_set(ref: Ref) -> Problem:
     """Return why the Namespace stays if another set has written its inventory there meanwhile."""
-    return as_problem(
-        PruneRefused(
-            f"{ref.short} was not deleted",
-            reason="it now contains another set's inventory, or that is unknown",
-            hint="Run again.",
-        )
-    )
+    return PruneRefused(
+        f"{ref.short} was not deleted",
+        reason="it now contains another set's inventory, or that is unknown",
+        hint="Run again.",
+    ).problem
 
 
 @dataclass(frozen=True, slots=True)

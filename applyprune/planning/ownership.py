@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import RunFailed, as_problem
+from applyprune.errors import RunFailed
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import (
     MISSING,
@@ -626,7 +626,7 @@ def obstacle(
     an object that is not the set's own. ``withheld`` is why its set may not lose it.
     """
     if (error := name_error(desired.ref, live, desired.origin)) is not None:
-        return as_problem(error)
+        return error.problem
     if live.terminating:
         held = ", ".join(live.finalizers)
         return _failed(
@@ -666,7 +666,7 @@ def _of_other_set(
     desired: Desired, live: LiveObject, unproven: RunFailed | None, applyset: ApplySetIdentity
 ) -> Problem:
     if unproven is not None:
-        return as_problem(unproven, where=desired.origin)
+        return unproven.problem_at(desired.origin)
     label, (namespace, name) = live.labels[PART_OF], _place_of_set(live)
     if name:
         reason = f"it belongs to the set {name} in namespace {namespace}"
@@ -697,7 +697,7 @@ def _ways_from(other: ApplySetIdentity, desired: Desired, applyset: ApplySetIden
 
 
 def _failed(desired: Desired, message: str, *, reason: str = "", hint: str = "") -> Problem:
-    return as_problem(RunFailed(message, reason=reason, hint=hint), where=desired.origin)
+    return RunFailed(message, reason=reason, hint=hint).problem_at(desired.origin)
 
 
 def name_error(

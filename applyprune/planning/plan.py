@@ -18,7 +18,6 @@ from applyprune.errors import (
     PlanOutdated,
     PruneRefused,
     RunFailed,
-    as_problem,
 )
 from applyprune.model.events import Finished, ObjectDone, Pending, Waiting
 from applyprune.model.fate import Fate, Outcome
@@ -586,7 +585,7 @@ def finished(
         counts=dict(counts),
         exit_code=error.exit_code if error else 0,
         elapsed=elapsed,
-        problem=as_problem(error) if error else None,
+        problem=error.problem if error else None,
     )
 
 

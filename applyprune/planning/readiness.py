@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import RunFailed, as_problem
+from applyprune.errors import RunFailed
 from applyprune.model.events import (
     Readiness,
     Status,
@@ -968,7 +968,7 @@ def masked_readiness(readiness: Readiness, masked: Callable[[str], str]) -> Read
 
 def ready_with_warning(ref: Ref, readiness: Readiness) -> Problem:
     """Return the warning about an object that is ready, although something is wrong with it."""
-    return as_problem(RunFailed(f"{ref} is ready, with a warning", reason=readiness.warning))
+    return RunFailed(f"{ref} is ready, with a warning", reason=readiness.warning).problem
 
 
 # Whether a Job has completed.

@@ -17,7 +17,6 @@ from applyprune.errors import (
     InventoryLocked,
     PruneRefused,
     RunFailed,
-    as_problem,
 )
 from applyprune.model.fate import Fate
 from applyprune.model.identity import GroupKind, Ref
@@ -121,8 +120,8 @@ class ClusterSnapshot:
     """The generation of the CRD of each custom kind; None where it could not be read."""
     resources: Mapping[GroupKind, Resource] = field(default_factory=dict, hash=False)
     """The endpoint of each recorded kind that is still served."""
-    occupied: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """The namespaces that contain another set's inventory, or may: why that is unknown."""
+    occupied: Mapping[str, Problem | None] = field(default_factory=dict, hash=False)
+    """The namespaces that contain another set's inventory, or may: then why it is unknown."""
     keeps_own_namespace: str = HOLDS_INVENTORY
     """Why this run never deletes the Namespace of the set's inventory; empty if it may."""
     contents: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
@@ -255,14 +254,12 @@ def recovered_problem(
             f"{len(entries)} of them are not in the input: the next run orphans these, or "
             "deletes them with --prune-also adopted."
         )
-    return as_problem(
-        InventoryError(
-            f"the inventory of the set {inventory.name} was lost, and {len(snapshot.marked)} "
-            "objects have its label and field manager",
-            reason=f"they are recorded again as adopted, and this run prunes nothing{seen}",
-            hint="\n  ".join(hints),
-        )
-    )
+    return InventoryError(
+        f"the inventory of the set {inventory.name} was lost, and {len(snapshot.marked)} "
+        "objects have its label and field manager",
+        reason=f"they are recorded again as adopted, and this run prunes nothing{seen}",
+        hint="\n  ".join(hints),
+    ).problem
 
 
 def is_restored(inventory: Inventory, snapshot: ClusterSnapshot) -> bool:
@@ -283,15 +280,12 @@ def is_restored(inventory: Inventory, snapshot: ClusterSnapshot) -> bool:
 
 def restored_problem(inventory: Inventory, mode: Mode = Mode.APPLY) -> Problem:
     """Return the problem that a restored inventory prunes nothing, and what to do."""
-    return as_problem(
-        PruneRefused(
-            f"the {mode.removal} was refused: the inventory is a copy, or was restored "
-            "from a backup",
-            reason="its ConfigMap's UID, or every listed UID, differs from the recorded UID",
-            hint="To record the current objects instead: "
-            f"applyprune inventory repair {inventory.name} -n {inventory.namespace} --dry-run",
-        )
-    )
+    return PruneRefused(
+        f"the {mode.removal} was refused: the inventory is a copy, or was restored from a backup",
+        reason="its ConfigMap's UID, or every listed UID, differs from the recorded UID",
+        hint="To record the current objects instead: "
+        f"applyprune inventory repair {inventory.name} -n {inventory.namespace} --dry-run",
+    ).problem
 
 
 def unlisted(
@@ -320,15 +314,13 @@ def unlisted_problem(
     if not (strays or (unread and inventory.exists)):
         return None
     named = counted(len(strays), "object", "has", "have") if strays else "other objects may have"
-    return as_problem(
-        InventoryError(
-            f"{named} the label and field manager of the set {inventory.name}, "
-            "but are not in its inventory",
-            reason="; ".join(part for part in (and_more(strays, _SHOWN), unread) if part),
-            hint="To see how to repair this: applyprune inventory repair "
-            f"{inventory.name} -n {inventory.namespace} --dry-run",
-        )
-    )
+    return InventoryError(
+        f"{named} the label and field manager of the set {inventory.name}, "
+        "but are not in its inventory",
+        reason="; ".join(part for part in (and_more(strays, _SHOWN), unread) if part),
+        hint="To see how to repair this: applyprune inventory repair "
+        f"{inventory.name} -n {inventory.namespace} --dry-run",
+    ).problem
 
 
 def may_lose_objects(
@@ -368,16 +360,14 @@ def to_orphan_problem(
     )
     if not marked:
         return None
-    return as_problem(
-        InventoryError(
-            f"the inventory of the set {inventory.name} says that "
-            f"{counted(len(marked), 'object', 'is', 'are')} to be "
-            "orphaned, and nothing on the objects says so",
-            reason=and_more(marked, _SHOWN),
-            hint="An interrupted run, or somebody who has edited the inventory, has marked them. "
-            "An apply with them in the input removes the mark.",
-        )
-    )
+    return InventoryError(
+        f"the inventory of the set {inventory.name} says that "
+        f"{counted(len(marked), 'object', 'is', 'are')} to be "
+        "orphaned, and nothing on the objects says so",
+        reason=and_more(marked, _SHOWN),
+        hint="An interrupted run, or somebody who has edited the inventory, has marked them. "
+        "An apply with them in the input removes the mark.",
+    ).problem
 
 
 def unfounded_orphan_mark(
@@ -743,7 +733,7 @@ def _ownership_problem(
     if mark := left_alone(live.metadata, {}):  # guard: own-nothing-left-alone
         return _refused(entry, f"it is marked {mark}")
     if is_label_unproven(entry, live, others, applyset):
-        return as_problem(unproven_label(entry.ref, live, others, applyset))
+        return unproven_label(entry.ref, live, others, applyset).problem
     if reason := _not_ours(entry, live, applyset):
         check = f"applyprune inventory check {applyset.arguments}"
         return _refused(entry, reason, f"See: {check}")
@@ -754,7 +744,7 @@ def _ownership_problem(
 
 
 def _refused(entry: InventoryEntry, reason: str, hint: str = "") -> Problem:
-    return as_problem(RunFailed(f"{entry.ref} did not become owned", reason=reason, hint=hint))
+    return RunFailed(f"{entry.ref} did not become owned", reason=reason, hint=hint).problem
 
 
 def _not_ours(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
@@ -909,7 +899,7 @@ def move_step(
             entry, resource, Move.REMOVE_FROM_INVENTORY, state, "it belongs to a third set now"
         )
     if is_label_unproven(entry, state, others, source):
-        problem = as_problem(unproven_label(entry.ref, state, others, source))
+        problem = unproven_label(entry.ref, state, others, source).problem
     else:
         problem = _failed(
             entry,
@@ -920,7 +910,7 @@ def move_step(
 
 
 def _failed(entry: InventoryEntry, reason: str, *, hint: str = "") -> Problem:
-    return as_problem(RunFailed(f"{entry.ref} was not moved", reason=reason, hint=hint))
+    return RunFailed(f"{entry.ref} was not moved", reason=reason, hint=hint).problem
 
 
 # Whether the drift of single objects can be reverted without a look at the whole set.

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from applyprune.errors import Forbidden, as_problem
+from applyprune.errors import Forbidden
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.kinds import CRD, GUARDED_KINDS, NAMESPACE, RBAC, Trait, kinds_with
@@ -147,7 +147,7 @@ def _problem(ref: Ref, lacks: Sequence[Access], applyset: ApplySetIdentity) -> P
         code=403,
         hint=f"To see the rights that this set needs: applyprune rbac {applyset.arguments} -f PATH",
     )
-    return with_own_exit_code(as_problem(error))
+    return with_own_exit_code(error.problem)
 
 
 def _noted(step: _Step, lacks: Sequence[Access] | None) -> _Step:

@@ -44,8 +44,8 @@ def fetch(address: Address) -> FileTree:
 
                 return fetch_archive(ArchiveSource(address.url, address.digest))
     except InputError as error:
-        error.origin = Origin(address.shown)
-        error.location = str(error.origin)
+        where = Origin(address.shown)
+        error.problem = replace(error.problem, location=str(where), origin=where)
         raise
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from sys import intern
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeGuard, overload
 
-from applyprune.errors import ApplypruneError, InputError, InputErrors, as_problem, raise_all
+from applyprune.errors import ApplypruneError, InputError, InputErrors, raise_all
 from applyprune.model.events import (
     ErrorRaised,
     Event,
@@ -112,7 +112,8 @@ _CHART = "Chart.yaml"
 
 def _with_charts(errors: Sequence[InputError]) -> Sequence[InputError]:
     """Return the errors; those of a Helm chart are one, in the place of the first."""
-    paths = [error.origin.path if error.origin else error.location for error in errors]
+    places = [error.problem.origin for error in errors]
+    paths = [at.path if at else one.location for at, one in zip(places, errors, strict=True)]
     charts = {path.removesuffix(_CHART) for path in paths if path.split("/")[-1] == _CHART}
     found: dict[object, InputError] = {}
     for number, (path, error) in enumerate(zip(paths, errors, strict=True)):
@@ -263,14 +264,14 @@ def _read_object(
         yield result
         return
     errors = [_structure_error(fault, origin, text) for fault in result[:most]]
-    yield from sorted(errors, key=lambda error: error.origin.line if error.origin else 0)
+    yield from sorted(errors, key=lambda error: getattr(error.problem.origin, "line", 0))
 
 
 def _structure_error(fault: StructureFault, origin: Origin, text: str) -> InputError:
     also = [Mark((key,), fault.also_note) for key in fault.also]
     place, shown = point({origin.path: text}, origin, [Mark(fault.path), *also])
     error = InputError(fault.what, location=place, hint=fault.hint, field=fault.path)
-    error.excerpt = shown
+    error.problem = replace(error.problem, excerpt=shown)
     return error
 
 
@@ -288,7 +289,7 @@ def _yaml_error(refused: YAMLFault, path: str, document: int, text: str) -> Inpu
         excerpt(text, *refused.since, notes=["from here"], gutter=width),
         excerpt(text, line, column),
     )
-    error.excerpt = "\n".join(filter(None, shown))
+    error.problem = replace(error.problem, excerpt="\n".join(filter(None, shown)))
     return error
 
 
@@ -747,5 +748,4 @@ def _pointed_plan(plan: Plan, given: Input) -> Plan:
 
 
 def _locate(error: ApplypruneError, given: Input) -> None:
-    problem = given.pointed(as_problem(error))
-    error.location, error.origin, error.excerpt = problem.location, problem.origin, problem.excerpt
+    error.problem = given.pointed(error.problem)

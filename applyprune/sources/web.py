@@ -364,8 +364,7 @@ def located(where: Origin) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        if not error.location:
-            error.location, error.origin = str(where), where
+        error.problem = error.problem_at(where)
         raise
 
 

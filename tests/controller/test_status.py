@@ -37,7 +37,6 @@ from applyprune.errors import (
     OwnedByBundle,
     PruneRefused,
     Unreachable,
-    as_problem,
 )
 from applyprune.model.events import Event, Finished, ObjectDone, ReadinessReported, failed
 from applyprune.model.fate import Fate, Outcome
@@ -321,7 +320,7 @@ def test_reconcile_without_a_plan_reports_no_prune() -> None:
 
 def test_events_become_counts_and_failures() -> None:
     """The last status stays when the run is interrupted."""
-    problem = as_problem(Forbidden("no", code=403))
+    problem = Forbidden("no", code=403).problem
     events: list[Event] = [
         ObjectDone(ref("a"), Outcome.CREATED),
         ObjectDone(ref("b"), Outcome.FAILED, problem=problem),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -389,7 +390,8 @@ def test_bundle_may_take_the_fields_of_others(tenant: Tenant, spec: dict[str, An
     assert status == 201, reply
     tenant.bundle("web", config_map("a", "ours"))
     tenant.failed("web", "Conflicts")
-    assert "owned by argo (Apply)" in tenant.failures("web")["configmap/a"]
+    told = tenant.failures("web")["configmap/a"]
+    assert re.search(r"owned by argo \(Apply, \d{4}-.+Z\)", told), told
     assert tenant.value("a") == "theirs"
     tenant.patch("web", **spec)
     tenant.ready("web")

@@ -145,10 +145,10 @@ def test_object_that_is_there_twice_is_an_error(folder: Path) -> None:
     with pytest.raises(InputErrors) as caught:
         artifact_files(read_in, with_secrets=False)
     assert str(caught.value).splitlines() == [
-        "1.yaml:1: ConfigMap a is in the input twice",
-        "  The other one: 0.yaml:1.",
-        "3.yaml:1: CronJob j is in the input twice",
-        "  The other one: 2.yaml:1.",
+        "1.yaml:1: ConfigMap a is defined twice: it is also in 0.yaml:1",
+        "  Remove the duplicate.",
+        "3.yaml:1: CronJob j is defined twice: it is also in 2.yaml:1",
+        "  Remove the duplicate.",
     ]
 
 

@@ -345,7 +345,7 @@ def test_permanent_fault_fails_within_the_budget(
     with pytest.raises(Unavailable, match=r"tried [3-9] times") as raised:
         transport.send(apply(namespace))
     # The number of tries is no part of what a status compares.
-    assert raised.value.reason.startswith(f"{raised.value.lasting_reason}; tried ")
+    assert raised.value.reason.startswith(f"{raised.value.problem.lasting_reason}; tried ")
     assert clock.passed <= 0.5
 
 

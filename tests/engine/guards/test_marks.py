@@ -327,7 +327,7 @@ def test_unknown_values_in_manifests_are_errors(stage: Stage) -> None:
     with pytest.raises(InputErrors) as caught:
         stage.run(*bodies)
     errors = [one for one in caught.value.errors if isinstance(one, InputError)]
-    assert {one.field[-1] for one in errors} == {key for marks in wrong for key in marks}
+    assert {one.problem.field[-1] for one in errors} == {key for marks in wrong for key in marks}
     assert not stage.inventory().exists
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.waiting import DeletedObject, DeletionWait, Gone
-from applyprune.errors import Forbidden, as_problem
+from applyprune.errors import Forbidden
 from applyprune.model.events import Waiting
 from applyprune.model.identity import Ref
 from applyprune.model.live import CONFIG_MAPS, Absent, LiveObject, State, Unknown
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 REF = Ref("", "ConfigMap", "default", "a")
 OTHER = Ref("", "ConfigMap", "default", "b")
-UNREAD = Unknown(as_problem(Forbidden("no", code=403)))
+UNREAD = Unknown(Forbidden("no", code=403).problem)
 
 
 def _live(uid: str, *finalizers: str) -> LiveObject:

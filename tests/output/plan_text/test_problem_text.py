@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.problem import ManagerConflict, Problem, ProblemKind
 from applyprune.output.problem_text import problem_text
 from applyprune.output.terminal import rendered
 
@@ -68,3 +70,19 @@ def test_label_is_coloured() -> None:
         rendered(problem_text("warning", Problem(ProblemKind.RUN_FAILED, "x")), colour=True)
         == "\x1b[33mwarning:\x1b[0m x"
     )
+
+
+def test_times_of_writes_in_a_conflict_become_ages() -> None:
+    """Those of managers and autoscalers, and never a value that is a time."""
+    time = "2001-01-01T00:00:00Z"
+    reason = (
+        f'.restartedAt: theirs "{time}", owned by kubectl (Update, {time})\n'
+        f"    .replicas: owned by x (Update of scale, {time}); a-hpa rewrites it (last {time})"
+    )
+    conflict = ManagerConflict("kubectl", "Update", "", time, ())
+    told = Problem(ProblemKind.CONFLICT, "what", reason=reason, conflicts=(conflict,))
+    shown = re.sub(r"\d+d ago", "AGO", rendered(problem_text("error", told), colour=False))
+    assert shown.splitlines() == [
+        f'error: what: .restartedAt: theirs "{time}", owned by kubectl (Update, AGO)',
+        "    .replicas: owned by x (Update of scale, AGO); a-hpa rewrites it (last AGO)",
+    ]

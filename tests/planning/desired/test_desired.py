@@ -262,7 +262,7 @@ def test_marks_are_reported_with_the_other_errors_of_their_manifest() -> None:
             ),
             needy,
         )
-    assert [error.field[-1] for error in caught.value.errors] == [
+    assert [error.problem.field[-1] for error in caught.value.errors] == [
         "applyprune.dev/prun",
         "applyprune.dev/wait",
         PART_OF,
@@ -285,7 +285,7 @@ def test_all_sorts_of_errors_are_reported_at_once() -> None:
     assert [error.message.partition(" ")[0] for error in errors] == [
         "no", "invalid", "configmap/c", "objects", "objects",
     ]  # fmt: skip
-    assert [len(error.marks) for error in errors] == [0, 0, 0, 2, 2]
+    assert [len(error.problem.marks) for error in errors] == [0, 0, 0, 2, 2]
 
 
 def test_valid_objects_come_with_the_errors_of_the_others() -> None:

@@ -158,7 +158,7 @@ def test_all_hooks_are_named_in_one_error_with_their_places() -> None:
         "configmap/a (pre-install) in set.yaml:1, "
         "configmap/b (post-install, post-upgrade) in set.yaml:3"
     )
-    assert [(mark.note, mark.origin and mark.origin.line) for mark in hooks.marks] == [
+    assert [(mark.note, mark.origin and mark.origin.line) for mark in hooks.problem.marks] == [
         ("configmap/a", 1),
         ("configmap/b", 3),
     ]

@@ -293,7 +293,7 @@ def test_namespace_that_must_stay_is_orphaned(name: str) -> None:
     snapshot = ClusterSnapshot(
         {one.ref: state},
         resources={NAMESPACES.group_kind: NAMESPACES},
-        occupied={"another": ""},
+        occupied={"another": None},
     )
     options = Options(mode=Mode.DELETE)
     plan = make_plan((), inventory(recorded(one, state)), snapshot, TARGET, options)
@@ -307,7 +307,7 @@ def test_namespace_that_could_not_be_read_stays_listed() -> None:
     snapshot = ClusterSnapshot(
         {one.ref: state},
         resources={NAMESPACES.group_kind: NAMESPACES},
-        occupied={"shop": "the server answered 404"},
+        occupied={"shop": Problem(ProblemKind.NOT_SERVED, "the server answered 404")},
     )
     for mode in (Mode.DELETE, Mode.APPLY):
         options = options_of(mode=mode, allow_kinds=frozenset({"namespace"}))

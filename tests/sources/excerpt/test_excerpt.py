@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.errors import InputError, as_problem
+from applyprune.errors import InputError
 from applyprune.model.problem import Mark, Origin, Problem, ProblemKind
 from applyprune.sources.excerpt import excerpt, line_may_be_secret
 from applyprune.sources.load import Input
@@ -108,7 +108,7 @@ def test_several_fields_are_sorted_by_line() -> None:
     text = CONFIG_MAP + "".join(f"  key-{number}: v\n" for number in range(9))
     marks = (Mark(("data", "key-8"), "two"), Mark(("kind",), "one"), Mark(("kind",), "and more"))
     error = InputError("wrong", location=Origin("a.yaml", 1, 1), marks=marks)
-    shown = Input((), {"a.yaml": text}).pointed(as_problem(error))
+    shown = Input((), {"a.yaml": text}).pointed(error.problem)
     assert str(shown).splitlines() == [
         "a.yaml:2:1: wrong",
         "   2 | kind: ConfigMap",

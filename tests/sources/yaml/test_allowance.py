@@ -49,9 +49,9 @@ def test_aliases_of_all_documents_share_one_limit() -> None:
     assert len(errors) == 1
     (error,) = errors
     assert LARGE + " 10 MiB of memory" in error.message
-    assert str(error.origin).startswith("more.yaml:")
-    assert error.origin is not None
-    assert error.origin.line % 7 == 6
+    assert str(error.problem.origin).startswith("more.yaml:")
+    assert error.problem.origin is not None
+    assert error.problem.origin.line % 7 == 6
     assert "aliases" in error.hint
     # What follows in the same load is not read any more, and no second error says so.
     assert (allowance.spent, found(config_map("b"), allowance, "last.yaml")) == (True, [])
@@ -70,7 +70,7 @@ def test_long_texts_and_many_values_count(text: str, place: str) -> None:
     """A string that is named a thousand times is sent a thousand times."""
     errors = [one for one in found(text, Allowance(10 * MIB)) if isinstance(one, InputError)]
     assert [LARGE in error.message for error in errors] == [True]
-    assert [str(error.origin).startswith(place) for error in errors] == [True]
+    assert [str(error.problem.origin).startswith(place) for error in errors] == [True]
 
 
 def test_text_that_is_read_twice_counts_once() -> None:

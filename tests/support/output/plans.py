@@ -7,11 +7,10 @@ can be wrong with one. What the code words itself, such as a conflict, is worded
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.dry_run import FIELDS_TRANSFERRED, NOT_THERE_YET
-from applyprune.errors import Conflict, Forbidden, as_problem
+from applyprune.errors import Conflict, Forbidden
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
@@ -33,7 +32,7 @@ from applyprune.model.plan import (
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.planning.approval import with_approval
 from applyprune.planning.cascade import Cascade, Cascades
-from applyprune.planning.conflicts import conflicts_of, explain_conflict
+from applyprune.planning.conflicts import explain_conflict
 from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refusal_of
 from applyprune.planning.leave import ADOPTED, remove_step
 from applyprune.planning.plan import completed, make_plan
@@ -59,7 +58,6 @@ _GROUPS = {
     "StatefulSet": "apps",
 }
 _CLUSTER = {"CustomResourceDefinition", "Namespace"}
-_NOW = datetime(2026, 11, 21, 11, 0, tzinfo=UTC)
 
 
 def wanted(name: str, kind: str = "ConfigMap", line: int = 1, **parts: Any) -> Desired:
@@ -387,10 +385,7 @@ def _conflict(one: Desired) -> Problem:
     }
     error = Conflict("Apply failed with 1 conflict", code=409, causes=[cause])
     there = live(one.ref, full={"spec": {"replicas": 5}})
-    told = as_problem(
-        explain_conflict(error, one, there, (), _NOW, reverts=False), where=one.origin
-    )
-    return replace(told, conflicts=conflicts_of(error, one, there))
+    return explain_conflict(error, one, there, (), reverts=False)
 
 
 def _fault(one: Desired, *faults: FieldFault) -> ApplyStep:
