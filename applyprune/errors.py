@@ -395,11 +395,18 @@ class Interrupted(ApplypruneError):
 
     kind = ProblemKind.INTERRUPTED
 
-    def __init__(self, signal_number: int, *, is_unchanged: bool = False, left: int = 0) -> None:
+    def __init__(
+        self,
+        signal_number: int,
+        *,
+        is_unchanged: bool = False,
+        left: int = 0,
+        again: str = "Run the same command again to continue.",
+    ) -> None:
         """Set the exit code to 128 plus the signal's number.
 
-        ``is_unchanged`` says that the run has not written anything, and ``left`` how many objects
-        it would still have changed.
+        ``is_unchanged`` says that the run has not written anything, ``left`` how many objects it
+        would still have changed, and ``again`` how to continue.
         """
         self.signal_number = signal_number
         self.exit_code = 128 + signal_number
@@ -407,7 +414,7 @@ class Interrupted(ApplypruneError):
         super().__init__(
             "interrupted",
             reason="nothing was changed" if is_unchanged else reason,
-            hint="" if is_unchanged else "Run the same command again to continue.",
+            hint="" if is_unchanged else again,
         )
 
 

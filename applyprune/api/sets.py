@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, BinaryIO, Self, TypeAlias
+from typing import BinaryIO, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from applyprune.cluster.access import ClusterAccess, cluster_access
@@ -48,12 +48,12 @@ from applyprune.model.options import (
     WaitOptions,
 )
 from applyprune.model.plan import Plan
-from applyprune.model.problem import Manifest, Problem
+from applyprune.model.problem import Problem
 from applyprune.model.text import Selector, visible
 from applyprune.output.report import RunReport, report_of
 from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
 from applyprune.planning.approval import PlanFile, plan_file_of, refuse_validity
-from applyprune.sources import Input, Overlay, read, read_objects
+from applyprune.sources import Input, Objects, Overlay, read, read_objects
 from applyprune.sources.load import with_excerpt
 from applyprune.values import dataclass, field, replace
 
@@ -66,6 +66,8 @@ class ApplySet:
     InputError, AccessError, InventoryError, InventoryLocked, and Interrupted after
     ``cancellation.request()``. What fails a single object does not end the run: it is in the
     report, and ``RunReport.raise_for_failures`` raises it.
+
+    ``manifests`` are what ``load`` returns, dicts of plain JSON data, or one such dict.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class ApplySet:
 
     def apply(
         self,
-        manifests: Sequence[Manifest],
+        manifests: Objects,
         *,
         wait: bool | WaitOptions | None = None,
         timeout: float | None = None,
@@ -132,7 +134,7 @@ class ApplySet:
 
     def iter_apply(
         self,
-        manifests: Sequence[Manifest],
+        manifests: Objects,
         *,
         wait: bool | WaitOptions | None = None,
         timeout: float | None = None,
@@ -155,7 +157,7 @@ class ApplySet:
 
     def plan(
         self,
-        manifests: Sequence[Manifest],
+        manifests: Objects,
         *,
         check: bool = True,
         options: ApplyOptions = ApplyOptions(),
@@ -197,7 +199,7 @@ class ApplySet:
 
     def apply_plan(
         self,
-        manifests: Sequence[Manifest],
+        manifests: Objects,
         plan: PlanFile,
         *,
         wait: bool | WaitOptions | None = None,
@@ -225,7 +227,7 @@ class ApplySet:
 
     def diff(
         self,
-        manifests: Sequence[Manifest],
+        manifests: Objects,
         *,
         options: ApplyOptions = ApplyOptions(),
         prune: PruneOptions = PruneOptions(),
@@ -244,7 +246,7 @@ class ApplySet:
 
     def prune(
         self,
-        manifests: Sequence[Manifest],
+        manifests: Objects,
         *,
         timeout: float | None = None,
         options: ApplyOptions = ApplyOptions(),
@@ -287,7 +289,7 @@ class ApplySet:
 
     def iter_run(
         self,
-        manifests: Sequence[Manifest],
+        manifests: Objects,
         options: Options,
         *,
         plan: PlanFile | None = None,
@@ -297,7 +299,7 @@ class ApplySet:
 
         With ``plan``, the run does exactly what that file says, or nothing.
         """
-        given = manifests if isinstance(manifests, Input) else Input(tuple(manifests))
+        given = _given(manifests)
         if options.actor == Actor():
             options = replace(options, actor=self.actor)
         if given.commit:
@@ -364,7 +366,7 @@ class ApplySet:
     def explain(
         self,
         name: str,
-        manifests: Sequence[Manifest] | None = None,
+        manifests: Objects | None = None,
         *,
         options: ApplyOptions = ApplyOptions(),
         prune: PruneOptions = PruneOptions(),
@@ -385,14 +387,14 @@ class ApplySet:
     def iter_explain(
         self,
         name: str,
-        manifests: Sequence[Manifest] | None = None,
+        manifests: Objects | None = None,
         *,
         options: ApplyOptions = ApplyOptions(),
         prune: PruneOptions = PruneOptions(),
         cancellation: Cancellation | None = None,
     ) -> Iterator[Event]:
         """Do what ``explain`` does, and yield the events, warnings included."""
-        given = manifests if isinstance(manifests, Input) else Input(tuple(manifests or ()))
+        given = _given(() if manifests is None else manifests)
         request = RunRequest(
             self.identity,
             given,
@@ -412,13 +414,17 @@ class ApplySet:
         return with_excerpt(events, given)
 
 
+def _given(objects: Objects) -> Input:
+    return objects if isinstance(objects, Input) else Input(read_objects(objects))
+
+
 Path: TypeAlias = str | os.PathLike[str]
 
 
 def load(
     *paths: Path | Overlay,
     kustomize: Path | Sequence[Path] = (),
-    objects: Iterable[Mapping[str, Any]] = (),
+    objects: Objects = (),
     stdin: BinaryIO | None = None,
     warn: Callable[[Problem], None] | None = None,
     ignore_paths: Sequence[str] = (),
@@ -427,7 +433,8 @@ def load(
 
     A URL is that of a document or an archive, or the address of a Git repository or an OCI
     artifact, as ``-f`` of the command line takes it. ``-`` is ``stdin``, by default the process's
-    own. ``kustomize`` names folders to build. ``objects`` are plain JSON data, and are copied.
+    own. ``kustomize`` names folders to build. ``objects`` are plain JSON data, and are copied; each
+    method that takes manifests takes these as well.
     ``warn`` gets redirects of URLs, what a build writes to standard error, and which manifests are
     ignored. ``ignore_paths`` are lines as in a ``.sourceignore`` at the root of each source.
 

@@ -229,7 +229,10 @@ class _Run:
         if not isinstance(error, Interrupted):
             return error
         left = self.context.summary.left(_to_change(self.plan))
-        return Interrupted(error.signal_number, left=left)
+        if self.request.plan_file is not None or not self.context.options.prune.approved:
+            return Interrupted(error.signal_number, left=left)
+        again = "Run the same command again without --approve: what is left has another digest."
+        return Interrupted(error.signal_number, left=left, again=again)
 
     def _server_warnings(self) -> Iterator[Event]:
         return self.context.server_warnings.events(self.plan)

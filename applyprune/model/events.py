@@ -205,6 +205,12 @@ class ObjectDiff:
     drift: tuple[Drift, ...] = ()
     """The drifted fields that are known."""
 
+    def unified(self) -> str:
+        """Return the unified diff of both states as YAML, as ``applyprune diff`` shows it."""
+        from applyprune.output.diff_text import unified  # noqa: PLC0415 - only for who asks
+
+        return "\n".join(unified(self))
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectStatus:

@@ -58,7 +58,8 @@ def _without_others(plan: Plan, options: Options) -> Plan:
     # What waits for an approval by a policy is left out later.
     if options.approval is not Approval.AUTOMATIC or not options.prune.only_approved:
         return plan
-    error = PruneRefused("the prune was refused", reason="what it would delete is not approved")
+    what = f"the {options.mode.removal} was refused"
+    error = PruneRefused(what, reason="what it would delete is not approved")
     refusal = with_digest(error.problem, options.prune.approved, plan.deletions, allows=True)
     result = GuardResult(Guard.APPROVED_DELETIONS, GuardVerdict.REFUSED, refusal.reason)
     applies = tuple(map(_not_recreated, plan.applies))

@@ -2,6 +2,6 @@
 
 from applyprune.sources.excerpt import locate
 from applyprune.sources.kustomize import Overlay
-from applyprune.sources.load import Input, read, read_objects
+from applyprune.sources.load import Input, Objects, read, read_objects
 
-__all__ = ["Input", "Overlay", "locate", "read", "read_objects"]
+__all__ = ["Input", "Objects", "Overlay", "locate", "read", "read_objects"]

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from sys import intern
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeGuard, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeGuard, overload
 
-from applyprune.errors import ApplypruneError, InputError, InputErrors, raise_all
+from applyprune.errors import ApplypruneError, InputError, InputErrors, UsageError, raise_all
 from applyprune.model.events import (
     ErrorRaised,
     Event,
@@ -181,14 +182,25 @@ class Input(Sequence[Manifest]):
         return replace(problem, origin=first, location=where, excerpt=excerpts)
 
 
-def read_objects(objects: Iterable[Mapping[str, Any]]) -> tuple[Manifest, ...]:
+Objects: TypeAlias = Iterable[Manifest | Mapping[str, Any]] | Mapping[str, Any]
+"""Manifests, objects as plain JSON data, or one object."""
+
+
+def read_objects(objects: Objects) -> tuple[Manifest, ...]:
     """Return the manifests of objects that are plain JSON data; lists are expanded.
 
-    Raises InputError, or InputErrors with all errors.
+    Raises InputError, or InputErrors with all errors, and UsageError for anything else.
     """
+    if isinstance(objects, str | bytes | os.PathLike):
+        raise UsageError("objects are expected, and not a path", hint="Read it by load(PATH).")
+    if not isinstance(objects, Iterable):
+        raise UsageError(f"objects are expected, and not {type(objects).__name__}")
     found: list[Manifest | InputError] = []
-    for number, value in enumerate(objects):
+    for number, value in enumerate([objects] if isinstance(objects, Mapping) else objects):
         origin = Origin(f"objects[{number}]")
+        if isinstance(value, Manifest):
+            found.append(value)
+            continue
         try:
             # A copy: a manifest never changes, and the caller's objects may.
             document = Document(Packed(json.loads(json.dumps(value, allow_nan=False))), 0)

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 from dataclasses import replace
+from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -52,11 +53,14 @@ from tests.support.workloads import workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
-    from applyprune import ClusterConnection, Input
+    from applyprune import ClusterConnection, Input, RunReport
     from applyprune.localplane import Plane
     from tests.support.plane import Kubectl
+
+
+def _outcomes(report: RunReport) -> list[Outcome | None]:
+    return [one.outcome for one in report.objects]
 
 
 def settings(*names: str, value: str = "v") -> Input:
@@ -150,6 +154,10 @@ def test_diff_shows_what_an_apply_would_change(web: ApplySet) -> None:
     assert (before or {})["data"] == {"key": "v"}
     assert (after or {})["data"] == {"key": "new"}
     assert changed["configmap/b"].fate is Fate.PRUNE
+    lines = changed["configmap/a"].unified().splitlines()
+    name = f"{web.namespace}/configmap/a"
+    assert lines[:2] == [f"--- live/{name}", f"+++ merged/{name}"]
+    assert [line for line in lines[2:] if line[0] in "+-"] == ["-  key: v", "+  key: new"]
     rest = web.diff(fresh, options=ApplyOptions(ignore=("configmap:/data/key",)))
     assert [one.ref.short for one in rest] == ["configmap/b"]
     assert web.apply(settings("a", "b")).changed == []
@@ -279,6 +287,27 @@ def test_objects_that_are_no_manifests_are_refused() -> None:
         load(objects=[config_map("a"), {"a": 1}])
 
 
+def test_methods_take_plain_objects(web: ApplySet) -> None:
+    """One, several, and beside manifests; they are read as by ``load``."""
+    one, two = config_map("a", "v"), config_map("b", "v")
+    assert _outcomes(web.apply(one)) == [Outcome.CREATED]
+    assert [each.ref.name for each in web.diff([one, two])] == ["b"]
+    assert [each.ref.name for each in web.diff(iter([one, two]))] == ["b"]
+    assert _outcomes(web.apply([*load(objects=one), two])) == [Outcome.UNCHANGED, Outcome.CREATED]
+    (told,) = web.explain("configmap/b", [one, two])
+    assert "unchanged" in told.verdict
+    assert _outcomes(web.prune(one)) == [Outcome.PRUNED]
+
+
+@pytest.mark.parametrize("wrong", ["manifests/", b"a", Path("a"), 1, None])
+def test_input_without_objects_is_refused(cluster: ClusterConnection, wrong: Any) -> None:
+    """In one sentence; a path is not read by surprise."""
+    with pytest.raises(UsageError, match=r"^objects are expected, and not "):
+        ApplySet("web", cluster=cluster).apply(wrong)
+    with pytest.raises(InputError, match=r"objects\[0\]: "):
+        ApplySet("web", cluster=cluster).apply([wrong])
+
+
 def test_invalid_set_name_is_refused(cluster: ClusterConnection) -> None:
     """When the set is named."""
     with pytest.raises(UsageError, match="invalid set name 'Web'"):
@@ -375,6 +404,27 @@ def test_cancellation_ends_a_run_from_another_thread(web: ApplySet) -> None:
     again = web.apply(given)
     assert (again.exit_code, len(again.objects)) == (0, len(names))
     assert web.apply(given).changed == []
+
+
+def test_interrupted_run_of_an_approval_needs_another_one(web: ApplySet) -> None:
+    """What is left to delete has another digest."""
+    web.apply(settings("a", "b"))
+    plan = web.plan(settings("a")).plan
+    assert plan is not None
+    approved = PruneOptions(approved=plan.deletions)
+
+    def interrupted(prune: PruneOptions) -> str:
+        cancellation = Cancellation()
+        events = web.iter_apply(settings("a"), prune=prune, cancellation=cancellation)
+        next(event for event in events if isinstance(event, ObjectDone))
+        cancellation.request()
+        with pytest.raises(Interrupted) as caught:
+            list(events)
+        return caught.value.hint
+
+    assert interrupted(approved).startswith("Run the same command again without --approve: ")
+    assert interrupted(PruneOptions()) == "Run the same command again to continue."
+    assert Outcome.PRUNED in _outcomes(web.apply(settings("a")))
 
 
 def test_cancellation_ends_a_status_that_waits(web: ApplySet) -> None:
