@@ -37,11 +37,13 @@ from applyprune.output.plan_text import plan_counts, step_details, words_of
 from applyprune.output.printers import OutputTarget
 from applyprune.output.problem_text import NAMED, reason_of
 from applyprune.output.report import ObjectReport, RunReport
+from applyprune.values import dataclass
 
 ROWS = 200
 """The largest number of objects, and of problems, that the page shows."""
-COMMENT = 65_000
-"""The longest page for a comment, in bytes of UTF-8: GitHub takes 65,536 characters."""
+COMMENT = 64_000
+"""The longest page for a comment, in bytes of UTF-8: GitHub takes 65,536 characters, and a pipeline
+adds some."""
 
 
 class MarkdownPrinter:
@@ -65,22 +67,48 @@ class MarkdownPrinter:
 def page(report: RunReport, room: int) -> str:
     """Return the page in at most ``room`` bytes of UTF-8; empty if not even its head fits.
 
-    Parts that do not fit are left out, and their number is reported.
+    Parts that do not fit are left out, and rows of lists; their number is reported.
     """
     left = room - len(_note(len(report.objects)).encode())
     kept: list[str] = []
     skipped = 0
     for part in _parts(report):
-        size = len(part.encode()) + 2
+        # The half, so that no list displaces what comes after it.
+        text = part if isinstance(part, str) else part.text(left // 2)
+        size = len(text.encode()) + 2
         # After a part that is too long, shorter parts may still fit.
-        if size <= left:
-            kept.append(part)
+        if text and size <= left:
+            kept.append(text)
             left -= size
         else:
             skipped += 1
     if not kept:
         return ""
     return "\n\n".join([*kept, _note(skipped)] if skipped else kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """A list under a heading, which can be cut after each of its rows."""
+
+    head: str
+    rows: Sequence[str]
+    of: int
+    """How many rows there would be without a bound."""
+
+    def text(self, room: int) -> str:
+        """Return the rows that fit, and how many do not; empty if none fits."""
+        left = room - len(f"{self.head}{self._more(0)}".encode())
+        kept: list[str] = []
+        for row in self.rows:
+            left -= len(row.encode()) + 1
+            if left < 0:
+                break
+            kept.append(row)
+        return "\n".join([self.head, *kept]) + self._more(len(kept)) if kept else ""
+
+    def _more(self, kept: int) -> str:
+        return f"\n\n… and {self.of - kept} more." if self.of > kept else ""
 
 
 def _note(parts: int) -> str:
@@ -112,7 +140,7 @@ _FIRST_DIFFS = {Fate.PRUNE: 0, Fate.RECREATE: 1}
 _LAST = 9
 
 
-def _parts(report: RunReport) -> Iterator[str]:
+def _parts(report: RunReport) -> Iterator[str | _Listing]:
     yield _head(report)
     # Whether the run has written all that its plan says: then nothing is left to approve.
     finished = report.finished
@@ -133,6 +161,8 @@ def _parts(report: RunReport) -> Iterator[str]:
         yield guards
     if report.plan is not None and report.plan.consequences:
         yield _consequences(report.plan.consequences)
+    if report.input_checked is not None:
+        yield code(report.input_checked.text)
     if report.sets:
         yield _sets(list(report.sets.values()))
     reports = report.objects
@@ -140,10 +170,10 @@ def _parts(report: RunReport) -> Iterator[str]:
         yield _object_statuses(statuses)
     problems = list(_problems(report))
     if problems:
-        yield f"#### Problems\n\n{_bounded(problems)}"
+        yield _bounded("Problems", problems)
     if report.warnings:
         warnings = [("warning", problem) for problem in report.warnings]
-        yield f"#### Warnings\n\n{_bounded(warnings)}"
+        yield _bounded("Warnings", warnings)
     if report.mismatches:
         yield _mismatches(report.mismatches)
     diffs = [each.diff for each in reports if each.diff is not None]
@@ -158,6 +188,8 @@ def _head(report: RunReport) -> str:
     started = report.started
     name, namespace = report.name
     about = f": {code(name)} in namespace {code(namespace)}" if name else ""
+    if started and started.context:
+        about += f" → {code(started.context)}"
     verb = f" {started.mode}" if started else ""
     dry = _is_dry(report)
     lines = [
@@ -205,7 +237,7 @@ _FIRST = {
 }
 
 
-def _changed_objects(changed: Sequence[ObjectReport], report: RunReport) -> str:
+def _changed_objects(changed: Sequence[ObjectReport], report: RunReport) -> _Listing:
     steps: dict[Ref, ApplyStep | RemoveStep] = {}
     if _is_dry(report) and report.plan is not None:
         steps = {step.entry.ref: step for step in report.plan.steps}
@@ -259,7 +291,7 @@ def _guards(results: Sequence[GuardResult]) -> str:
     return f"#### Guards\n\n{_table(['guard', 'result', 'found', 'to allow it'], rows)}{others}"
 
 
-def _consequences(consequences: Sequence[Consequence]) -> str:
+def _consequences(consequences: Sequence[Consequence]) -> _Listing:
     rows = [
         [
             _cell(caused.ref.short),
@@ -271,7 +303,7 @@ def _consequences(consequences: Sequence[Consequence]) -> str:
     return _listing("Consequences", ["object", "namespace", "consequence"], rows, len(consequences))
 
 
-def _sets(sets: Sequence[ApplySetListed]) -> str:
+def _sets(sets: Sequence[ApplySetListed]) -> _Listing:
     rows = [
         [
             _cell(applyset.namespace),
@@ -285,7 +317,7 @@ def _sets(sets: Sequence[ApplySetListed]) -> str:
     return _listing("Sets", ["namespace", "set", "objects", "ready", "problem"], rows, len(sets))
 
 
-def _object_statuses(statuses: Sequence[ObjectStatus]) -> str:
+def _object_statuses(statuses: Sequence[ObjectStatus]) -> _Listing:
     rows = [
         [
             _cell(status.ref.short),
@@ -333,17 +365,16 @@ def _is_dry(report: RunReport) -> bool:
     return report.started is not None and report.started.dry_run is not DryRun.OFF
 
 
-def _bounded(problems: Sequence[tuple[str, Problem]]) -> str:
+def _bounded(title: str, problems: Sequence[tuple[str, Problem]]) -> _Listing:
     items = [f"- {label}\n\n{_indented(block(str(problem)))}" for label, problem in problems[:ROWS]]
-    more = len(problems) - len(items)
-    return "\n".join([*items, *([f"- … and {more} more."] if more else [])])
+    return _Listing(f"#### {title}\n", items, len(problems))
 
 
 def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.split("\n"))
 
 
-def _mismatches(mismatches: Sequence[Mismatch]) -> str:
+def _mismatches(mismatches: Sequence[Mismatch]) -> _Listing:
     rows = [
         [
             mismatch.type.text,
@@ -363,15 +394,18 @@ def _cell(text: str) -> str:
     return code(text.replace("|", "\N{FULLWIDTH VERTICAL LINE}"))
 
 
-def _listing(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], of: int) -> str:
-    """Return a table under a heading, and how many of its ``of`` rows are left out."""
-    more = f"\n\n… and {of - len(rows)} more." if of > len(rows) else ""
-    return f"#### {title}\n\n{_table(head, rows)}{more}"
+def _listing(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], of: int) -> _Listing:
+    """Return a table under a heading, of which ``of`` rows exist."""
+    return _Listing(f"#### {title}\n\n{_table(head, [])}", [_row(row) for row in rows], of)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool = False) -> str:
     rule = ["--:" if right else "---"] * len(head)
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
+    return "\n".join(_row(row) for row in (head, rule, *rows))
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _difference(event: ObjectDiff) -> str:

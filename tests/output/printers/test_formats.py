@@ -291,6 +291,27 @@ def test_long_lists_are_cut_and_say_so(tmp_path: Path) -> None:
     assert text.count("<details>") == 200
 
 
+def test_list_that_does_not_fit_is_cut_after_a_row() -> None:
+    """What would be deleted is shown, however long its names are, and what comes after it too."""
+    refs = [Ref("", "ConfigMap", "a", f"{one:03}-{'n' * 249}") for one in range(200)]
+    pruned = [ObjectDone(ref, Outcome.PRUNED, reason="no longer here " * 9) for ref in refs]
+    errors = [ErrorRaised(Problem(ProblemKind.API_ERROR, f"{one} " * 200)) for one in range(150)]
+    text = printed("markdown", [STARTED, *pruned, *errors, Finished({Outcome.PRUNED: 200}, 3, 0.1)])
+    assert 32_000 < len(text.encode()) <= 64_000
+    changes, _, problems = text.partition("#### Problems")
+    for part, row, of in ((changes, "| `configmap/", 200), (problems, "- error\n", 150)):
+        shown = part.count(row)
+        assert 0 < shown < of
+        assert f"\n\n… and {of - shown} more." in part
+    assert problems.count("```") % 2 == 0
+
+
+def test_page_names_the_context() -> None:
+    """Two clusters may have the same set."""
+    text = printed("markdown", [replace(STARTED, context="prod `1`"), Finished({}, 0, 0.1)])
+    assert text.startswith("### applyprune apply: `web` in namespace `home` → `` prod `1` ``\n")
+
+
 @pytest.mark.parametrize("text", ["a", "`", "``a`", "a`", "\n", "", "```\nx\n````", "~~~", EVIL])
 def test_code_block_cannot_be_closed_from_within(text: str) -> None:
     """A span and a block are fenced by more backticks than stand in a row in them."""
