@@ -142,7 +142,8 @@ def documents() -> list[Path]:
     pages = [ROOT / one.name for one in PAGES if one.name != WORDS]
     schemas = (PACKAGE / "output/schemas").glob("*.json")
     deployed = (path for path in (ROOT / "deploy").rglob("*") if path.suffix in {".yaml", ""})
-    return [*pages, *sorted(schemas), *sorted(path for path in deployed if path.is_file())]
+    used = [ROOT / "action.yml", *sorted(path for path in deployed if path.is_file())]
+    return [*pages, *sorted(schemas), *used]
 
 
 def sources() -> list[Path]:

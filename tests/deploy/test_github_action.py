@@ -1,0 +1,494 @@
+"""action.yml and the recipe that uses it, step by step as a runner runs them, on a real server."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.support.github.rest import BOT, LONGEST_BODY, served
+from tests.support.github.runner import (
+    ACTION,
+    FORK,
+    MANUAL,
+    MERGE,
+    NIGHT,
+    GitHubEvent,
+    GitHubRepository,
+    JobRun,
+    WorkflowRun,
+    request,
+)
+from tests.support.merges import MERGES, Merge
+from tests.support.pipelines import SHOP, Runner, recipe
+from tests.support.waiting import HANG
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
+
+SETTINGS = """\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {name}
+data:
+  colour: {colour}
+---
+"""
+MANY = ("one", "two", "three", "four")
+NOTICE = re.compile(r"^::notice title=applyprune::(.*)$", re.MULTILINE)
+
+
+@pytest.fixture
+def github(runner: Runner, tmp_path: Path) -> Iterator[GitHubRepository]:
+    """A repository with the recipe and the manifests of a set that does not exist."""
+    delete = "applyprune delete web -n shop --prune-also adopted --yes"
+    process = runner.sh(delete, KUBECONFIG=str(runner.kubeconfig))
+    said = process.communicate(timeout=HANG)[0]
+    assert process.returncode == 0, said
+    with served(tmp_path / "artifacts") as server:
+        yield GitHubRepository(
+            server,
+            runner.folder,
+            recipe("github"),
+            {"KUBECONFIG": runner.kubeconfig.read_text()},
+            Path(sys.prefix),
+        )
+
+
+def write(github: GitHubRepository, *names: str, colour: str = "green") -> None:
+    """Replace the manifests by ConfigMaps."""
+    text = "".join(SETTINGS.format(name=name, colour=colour) for name in names)
+    (github.checkout / "manifests/web.yaml").write_text(text)
+
+
+def done(run: WorkflowRun, job: str) -> JobRun:
+    """Return the only job of a run, which has succeeded."""
+    assert [*run.jobs] == [job]
+    assert run.jobs[job].result == "success", run.jobs[job].said
+    return run.jobs[job]
+
+
+def bodies(github: GitHubRepository, number: int = 3) -> list[str]:
+    """Return the comments of a pull request."""
+    return [one["body"] for one in github.server.comments.get(number, [])]
+
+
+def live(api: Api) -> list[Any]:
+    """Return the ConfigMaps of the namespace, the inventory among them."""
+    found = api.get(f"{SHOP}/configmaps")["items"]
+    assert isinstance(found, list)
+    return found
+
+
+def names(api: Api) -> set[str]:
+    """Return those of the set that exist."""
+    return {one["metadata"]["name"] for one in live(api)} & {*MANY}
+
+
+def with_steps(github: GitHubRepository, *inputs: dict[str, str]) -> None:
+    """Replace the workflow by one job that calls the action for each of some inputs."""
+    web = {"set": "web", "namespace": "shop", "files": "manifests/"}
+    web["kubeconfig"] = "${{ secrets.KUBECONFIG }}"
+    steps = [{"uses": ACTION, "id": "web", "with": web | one} for one in inputs]
+    outputs = ("code", "changed", "digest", "deletions", "plan")
+    github.workflow = {
+        "jobs": {
+            "all": {
+                "permissions": {"actions": "read", "pull-requests": "write"},
+                "outputs": {one: f"${{{{ steps.web.outputs.{one} }}}}" for one in outputs},
+                "steps": steps,
+            }
+        }
+    }
+
+
+def test_recipe_applies_the_plan_of_the_pull_request(github: GitHubRepository, api: Api) -> None:
+    """One comment shows it; other manifests have no plan; a second run of the job does nothing."""
+    before = live(api)
+    proposed = done(github.start(request()), "plan")
+    (body,) = bodies(github)
+    assert "`secret/key`" in body
+    assert "colour: green" in body
+    assert "https://github.example.com/example/shop/actions/runs/101" in body
+    assert "secret/key" in proposed.summary
+    assert live(api) == before
+    told = body + proposed.said + proposed.summary
+    assert "not-to-be-told" not in told
+    assert "not-to-be-told" not in github.server.plan(0).read_text()
+
+    write(github, "other")
+    other = github.start(MERGE)
+    assert other.jobs["apply"].code == 8
+    assert "No plan was made for these manifests" in other.jobs["apply"].said
+    assert "Run this workflow manually" in other.jobs["apply"].said
+    assert live(api) == before
+
+
+def test_recipe_applies_after_every_pull_request(github: GitHubRepository, api: Api) -> None:
+    """The next plan replaces the comment, and the merge finds the newest one."""
+    write(github, "one", colour="red")
+    done(github.start(request()), "plan")
+    write(github, "one")
+    done(github.start(request()), "plan")
+    (body,) = bodies(github)
+    assert "colour: green" in body
+    merged = done(github.start(MERGE), "apply")
+    assert merged.outputs["code"] == "0"
+    assert api.get(f"{SHOP}/configmaps/one")["data"] == {"colour": "green"}
+    again = done(github.start(MERGE), "apply")
+    assert "already applied this plan" in again.said
+
+
+def test_recipe_refuses_a_plan_that_no_longer_fits(
+    github: GitHubRepository, api: Api, kubectl: Kubectl
+) -> None:
+    """And says what to do; a plan of main is applied after an approval."""
+    write(github, "one")
+    done(github.start(request(1)), "plan")
+    done(github.start(MERGE), "apply")
+    write(github, "one", colour="blue")
+    done(github.start(request(2)), "plan")
+    kubectl("label", "cm", "one", "-n", "shop", "by=hand")
+    before = live(api)
+    outdated = github.start(MERGE).jobs["apply"]
+    assert outdated.code == 8
+    assert outdated.said.count("The plan no longer fits, and nothing was written.") == 1
+    assert "Run this workflow manually on the default branch" in outdated.said
+    assert live(api) == before
+
+    manual = github.start(MANUAL)
+    done(manual, "plan")
+    assert bodies(github, 0) == []
+    assert live(api) == before
+    assert manual.waiting == ["approved"]
+    assert manual.job("approved").code == 0
+    assert api.get(f"{SHOP}/configmaps/one")["data"] == {"colour": "blue"}
+
+
+def test_recipe_prunes_what_a_guard_refuses_after_an_approval(
+    github: GitHubRepository, api: Api
+) -> None:
+    """The jobs before it are green, write nothing, and start the one that is approved."""
+    write(github, *MANY)
+    done(github.start(request(1)), "plan")
+    done(github.start(MERGE), "apply")
+    write(github, MANY[0])
+    done(github.start(request(2)), "plan")
+    (body,) = bodies(github, 2)
+    assert "more than half" in body
+    before = live(api)
+    merged = github.start(MERGE)
+    assert done(merged, "apply").outputs["code"] == "6"
+    assert live(api) == before
+    assert merged.waiting == ["approved"]
+    approved = merged.job("approved")
+    assert approved.code == 0, approved.said
+    assert names(api) == {MANY[0]}
+
+
+def test_approval_holds_for_the_deletions_that_were_refused(
+    github: GitHubRepository, api: Api
+) -> None:
+    """A newer plan of the same manifests that deletes more is refused."""
+    write(github, *MANY)
+    done(github.start(request(1)), "plan")
+    done(github.start(MERGE), "apply")
+    write(github, MANY[0])
+    done(github.start(request(2)), "plan")
+    merged = github.start(MERGE)
+    assert merged.waiting == ["approved"]
+    # Meanwhile another object comes into the set, and a job makes a plan that deletes it too.
+    write(github, *MANY, "five")
+    done(github.start(request(3)), "plan")
+    done(github.start(MERGE), "apply")
+    write(github, MANY[0])
+    done(github.start(request(2)), "plan")
+    before = live(api)
+    approved = merged.job("approved")
+    assert approved.code == 6, approved.said
+    assert live(api) == before
+
+
+def test_manual_run_applies_its_own_plan(github: GitHubRepository, api: Api) -> None:
+    """Not a newer one of the same manifests, which its reviewer has not seen."""
+    write(github, "one")
+    manual = github.start(MANUAL)
+    done(manual, "plan")
+    done(github.start(request()), "plan")
+    assert len({one["name"] for one in github.server.artifacts}) == 1
+    github.server.plan(1).write_text("not this one")
+    approved = manual.job("approved")
+    assert approved.code == 0, approved.said
+    assert names(api) == {"one"}
+
+
+def test_recipe_finds_drift(github: GitHubRepository, kubectl: Kubectl) -> None:
+    """At night: it fails if somebody has changed a field that the set owns."""
+    write(github, "one")
+    done(github.start(request()), "plan")
+    done(github.start(MERGE), "apply")
+    done(github.start(NIGHT), "drift")
+    patch = '{"data":{"colour":"x"}}'
+    kubectl("patch", "cm", "one", "-n", "shop", "--type=merge", "-p", patch)
+    drifted = github.start(NIGHT).jobs["drift"]
+    assert drifted.code == 1
+    assert "configmap/one" in drifted.summary
+
+
+@pytest.mark.parametrize(
+    "event", [request(head=FORK), request(head=None), request(actor="dependabot[bot]")]
+)
+def test_request_without_secrets_is_only_checked(
+    github: GitHubRepository, api: Api, event: GitHubEvent
+) -> None:
+    """Without a cluster and without a comment, and it says so; its manifests have no plan."""
+    before = live(api)
+    proposed = done(github.start(event), "plan")
+    told = NOTICE.findall(proposed.said)
+    whose = "a pull request from a fork" if event.is_from_fork else "a pull request of Dependabot"
+    assert len(told) == 2
+    assert f"No plan was made, because {whose} gets no credentials of the cluster" in told[0]
+    assert f"There is no comment, because {whose} gets no token that may write" in told[1]
+    assert "::error" not in proposed.said
+    assert "3 objects checked without a cluster" in proposed.summary
+    assert github.server.comments == {}
+    assert github.start(MERGE).jobs["apply"].code == 8
+
+    (github.checkout / "manifests/web.yaml").write_text("kind: [\n")
+    broken = github.start(event).jobs["plan"]
+    assert broken.code == 2
+    assert "::error file=manifests/web.yaml,line=" in broken.said
+    assert "Traceback" not in broken.said + proposed.said
+    assert live(api) == before
+
+
+def test_fork_with_credentials_gets_a_plan_without_a_comment(
+    github: GitHubRepository, runner: Runner
+) -> None:
+    """Where a repository gives them to forks; what a fork uploads is applied by nobody."""
+    write(github, "one")
+    github.variables = {"KUBECONFIG": str(runner.kubeconfig)}
+    proposed = done(github.start(request(head=FORK)), "plan")
+    assert len(NOTICE.findall(proposed.said)) == 1
+    assert "configmap/one" in proposed.summary
+    assert github.server.comments == {}
+    assert len(github.server.artifacts) == 1
+    assert github.start(MERGE).jobs["apply"].code == 8
+
+
+def test_missing_permission_is_named(github: GitHubRepository) -> None:
+    """A request of the repository's own fails without its comment, or without its plan."""
+    workflow = copy.deepcopy(dict(github.workflow))
+    workflow["jobs"]["plan"]["permissions"] = {"contents": "read"}
+    workflow["jobs"]["apply"]["permissions"] = {"contents": "read"}
+    github.workflow = workflow
+    proposed = github.start(request()).jobs["plan"]
+    assert proposed.code == 1
+    assert "The job needs the permission pull-requests: write." in proposed.said
+    assert "Resource not accessible by integration" in proposed.said
+    merged = github.start(MERGE).jobs["apply"]
+    assert merged.code == 1
+    assert "The job needs the permission actions: read." in merged.said
+
+
+def test_comment_is_found_among_many(github: GitHubRepository) -> None:
+    """On any page, and only if the job's own user has written it."""
+    with_steps(github, {})
+    done(github.start(request()), "all")
+    (own,) = github.server.comments[3]
+    mark = own["body"].partition("\n")[0]
+    assert re.fullmatch("<!-- applyprune [0-9a-f]{64} -->", mark)
+    others = [github.server.comment(3, "mallory", f"{mark}\nLooks good!") for _ in range(150)]
+    others.append(github.server.comment(3, BOT, f"Something else.\n{mark}\n"))
+    github.server.comments[3] = [*others[:130], {"id": 999, "user": None, "body": None}, own]
+    github.server.comments[3] += others[130:]
+    own["body"] = f"{mark}\nold"
+    done(github.start(request()), "all")
+    assert "`secret/key`" in own["body"]
+    assert len(github.server.comments[3]) == 153
+    assert {one["body"] for one in others[:150]} == {f"{mark}\nLooks good!"}
+
+
+def test_each_set_and_cluster_has_a_comment(github: GitHubRepository) -> None:
+    """Also a cluster that cannot be reached; a later push replaces each of them."""
+    elsewhere = YAML(typ="safe").load(github.secrets["KUBECONFIG"])
+    elsewhere["clusters"][0]["cluster"] = {"server": "https://127.0.0.1:1"}
+    github.secrets = {**github.secrets, "OTHER": json.dumps(elsewhere)}
+    write(github, "one")
+    sets = [{}, {"set": "api"}, {"kubeconfig": "${{ secrets.OTHER }}"}]
+    for _ in range(2):
+        with_steps(github, *sets)
+        done_last = github.start(request()).jobs["all"]
+        assert done_last.code == 7, done_last.said
+    web, api, other = bodies(github)
+    assert "`web` in namespace `shop`" in web
+    assert "`api` in namespace `shop`" in api
+    assert "connection refused" in other
+    assert len({one["name"] for one in github.server.artifacts}) == 2
+
+
+def test_comment_contains_no_markup_of_others(github: GitHubRepository) -> None:
+    """Names of files, fields and values are code, whatever they contain."""
+    mark = "<!-- applyprune 0 -->"
+    hostile = f"<img src=x> @everyone | `x` ``` [a](b) {mark}"
+    folder = github.checkout / "manifests"
+    text = SETTINGS.format(name="one", colour=json.dumps(hostile))
+    (folder / "web.yaml").write_text(text)
+    done(github.start(request()), "plan")
+    (folder / f"{hostile.replace('/', ' ')}.yaml").write_text("kind: Bundle\n")
+    github.start(request(4))
+    for number in (3, 4):
+        (body,) = bodies(github, number)
+        own, _, page = body.partition("\n")
+        assert "<img src=x>" in page
+        for part in ("<img", "@everyone", mark, "[a](b)"):
+            assert part not in outside_code(page)
+        assert own != mark
+
+
+def outside_code(page: str) -> str:
+    """Return the text of a page of Markdown without its code."""
+    fences = re.compile(r"^ *(`{3,})\w*\n.*?\n *\1$", re.MULTILINE | re.DOTALL)
+    spans = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")
+    return spans.sub("", fences.sub("", page))
+
+
+def test_comment_fits_and_says_what_it_leaves_out(github: GitHubRepository) -> None:
+    """What would be deleted comes first; the rest is in the summary."""
+    text = "".join(
+        SETTINGS.format(name=f"settings-{number:03}-{'n' * 200}", colour="x" * 900)
+        for number in range(150)
+    )
+    (github.checkout / "manifests/web.yaml").write_text(text)
+    proposed = done(github.start(request()), "plan")
+    (body,) = bodies(github)
+    assert 60_000 < len(body) <= LONGEST_BODY
+    assert re.search(r"… \d+ parts are left out: the page would be too long\.", body)
+    assert re.search(r"\n\n… and \d+ more\.\n", body)
+    assert "The summary of this run" in body
+    assert body.count("<details>") == body.count("</details>")
+    assert proposed.summary.count("<details>") == 150
+
+
+def test_plan_that_fails_replaces_the_comment(github: GitHubRepository) -> None:
+    """So that no plan stays there which nobody can apply, even if the call itself is wrong."""
+    write(github, "one")
+    done(github.start(request()), "plan")
+    (github.checkout / "manifests/web.yaml").write_text("kind: [\n")
+    failed = github.start(request()).jobs["plan"]
+    assert failed.code == 2
+    assert "::error file=manifests/web.yaml,line=" in failed.said
+    (body,) = bodies(github)
+    assert "Exit code 2" in body
+    with_steps(github, {"arguments": "--no-such-option"})
+    assert github.start(request()).jobs["all"].code == 2
+    (body,) = bodies(github)
+    assert "Exit code 2. See the log of this run." in body
+    assert "`web` in namespace `shop`" in body
+
+
+def test_unbound_merge_applies_what_the_manifests_say(github: GitHubRepository, api: Api) -> None:
+    """Without a plan, and without looking for one."""
+    write(github, "one")
+    with_steps(github, {"bound": "false"})
+    proposed = done(github.start(request()), "all")
+    assert proposed.outputs["changed"] == "true"
+    assert re.fullmatch("sha256:[0-9a-f]{64}", proposed.outputs["digest"])
+    write(github, "one", "two")
+    merged = done(github.start(MERGE), "all")
+    assert merged.outputs["code"] == "0"
+    assert names(api) == {"one", "two"}
+    assert github.server.artifacts == []
+    assert done(github.start(request()), "all").outputs["changed"] == "false"
+
+
+def test_refusal_fails_unless_a_job_asks_for_an_approval(github: GitHubRepository) -> None:
+    """The comment shows it all the same, and `deletions` has what an approval needs."""
+    write(github, *MANY)
+    with_steps(github, {"bound": "false"})
+    done(github.start(MERGE), "all")
+    write(github, MANY[0])
+    for event in (request(), MERGE):
+        refused = github.start(event).jobs["all"]
+        assert refused.code == 6, refused.said
+        assert re.fullmatch("sha256:[0-9a-f]{64}", refused.outputs["deletions"])
+    assert "more than half" in bodies(github)[0]
+
+
+@pytest.mark.parametrize(
+    ("event", "inputs", "message"),
+    [
+        (GitHubEvent("push", "refs/heads/change"), {}, "This is a push to refs/heads/change"),
+        (GitHubEvent("issue_comment"), {}, "the event issue_comment does not say"),
+        (MERGE, {"mode": "aply"}, "mode must be plan, apply or drift, not 'aply'"),
+        (MERGE, {"bound": "yes"}, "bound must be true or false, not 'yes'"),
+    ],
+)
+def test_call_that_does_not_say_what_to_do_is_refused(
+    github: GitHubRepository, event: GitHubEvent, inputs: dict[str, str], message: str
+) -> None:
+    """Before anything is read or written."""
+    with_steps(github, inputs)
+    refused = github.start(event).jobs["all"]
+    assert refused.code == 2
+    assert message in refused.said
+    assert github.server.requests == []
+
+
+def test_inputs_are_no_script(github: GitHubRepository, tmp_path: Path) -> None:
+    """A shell never sees them, and applyprune refuses them by its own rules."""
+    hostile = f"$(touch {tmp_path}/made)`touch {tmp_path}/made`'\"; touch {tmp_path}/made #"
+    apply = {"mode": "apply", "bound": "false"}
+    for name in ("set", "namespace", "files", "context", "timeout", "arguments", "kubeconfig"):
+        with_steps(github, apply | {name: hostile})
+        refused = github.start(request()).jobs["all"]
+        assert refused.code, name
+        assert "Traceback" not in refused.said
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("way", MERGES)
+def test_plan_is_found_after_every_way_to_merge(github: GitHubRepository, way: str) -> None:
+    """By the manifests, which are those of the pull request."""
+    write(github, "one")
+    merge = Merge(github.checkout)
+    write(github, "one", "two")
+    merge.commit("change")
+    more = SETTINGS.format(name="three", colour="red")
+    (github.checkout / "manifests/more file.yaml").write_text(more)
+    merge.commit("more")
+    done(github.start(request()), "plan")
+    merge.to_main()
+    assert github.start(MERGE).jobs["apply"].code == 8
+    merge.merge(way)
+    done(github.start(MERGE), "apply")
+
+
+@pytest.mark.installs
+def test_action_installs_its_own_checkout(github: GitHubRepository) -> None:
+    """From the index only what it needs; the version is that of the action."""
+    github.installed = None
+    write(github, "one")
+    done(github.start(request()), "plan")
+
+
+def test_python_of_the_action_passes_a_strict_type_check() -> None:
+    """It is no part of the package, and still runs beside it."""
+    root = Path(__file__).parents[2]
+    program = root / "deploy/pipeline/github_action.py"
+    reply = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", program],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert reply.returncode == 0, reply.stdout
