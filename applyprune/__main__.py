@@ -27,5 +27,12 @@ def main() -> None:
         gc.freeze()
 
 
+def complete_plugin() -> None:
+    """Run ``kubectl_complete-applyprune``, which kubectl asks when TAB is pressed."""
+    from applyprune.cli.complete import complete_plugin as complete  # noqa: PLC0415
+
+    complete()
+
+
 if __name__ == "__main__":
     main()

@@ -79,6 +79,7 @@ def completion(shell: str) -> None:
     SHELL is bash, zsh or fish.
     The script completes commands, options, files, and names from the cluster: sets, their
     objects, namespaces. It gives a cluster two seconds to answer.
+    `kubectl applyprune` is completed by the script of kubectl.
 
     \b
     Examples:

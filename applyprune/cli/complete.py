@@ -190,3 +190,27 @@ class _File(_Text):
 
 FILE_PATH = _File()
 """A file or a directory."""
+
+
+# ``kubectl applyprune``: kubectl asks the program kubectl_complete-applyprune. It answers with a
+# completion on each line, and on the last one with what the shell does beside it.
+
+
+_FILES, _FOLDERS, _NOTHING = ":0", ":16", ":4"
+
+
+def complete_plugin() -> None:
+    """Print what completes the last argument, for kubectl."""
+    import sys
+
+    from click.shell_completion import ShellComplete
+
+    from applyprune.cli.main import PROGRAM, cli
+    from applyprune.output.terminal import Terminal
+
+    *words, incomplete = sys.argv[1:] or [""]
+    found = ShellComplete(cli, {}, PROGRAM, "").get_completions(words, incomplete)
+    kinds = {one.type for one in found}
+    texts = [one.value for one in found if one.type == "plain"]
+    beside = _FILES if "file" in kinds else _FOLDERS if "dir" in kinds else _NOTHING
+    Terminal().out("\n".join((*texts, beside)))

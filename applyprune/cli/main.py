@@ -24,6 +24,22 @@ if TYPE_CHECKING:
 
 
 PROGRAM = "applyprune"
+PLUGIN = f"kubectl-{PROGRAM}"
+"""The program by which `kubectl applyprune` runs it."""
+
+
+def called_as() -> str:
+    """Return what the user types to run the program."""
+    is_plugin = os.path.basename(sys.argv[0]).startswith(PLUGIN)  # noqa: PTH119 -- no import for it
+    return f"kubectl {PROGRAM}" if is_plugin else PROGRAM
+
+
+def as_called(text: str) -> str:
+    """Return a text with each command as the user types it."""
+    if (called := called_as()) == PROGRAM:
+        return text
+    verbs = "|".join(name for listed in VERBS.values() for name in listed)
+    return re.sub(rf"(?<!kubectl )\b{PROGRAM} (?=({verbs}|COMMAND)\b)", f"{called} ", text)
 
 
 def main() -> NoReturn:
@@ -63,7 +79,7 @@ def _encoding(stream: TextIOWrapper) -> str | None:
 
 
 def _code() -> int:
-    code = cli.main(standalone_mode=False, prog_name=PROGRAM)
+    code = cli.main(standalone_mode=False, prog_name=called_as())
     sys.stdout.flush()
     return code if isinstance(code, int) else 0
 
@@ -114,7 +130,7 @@ def _usage_text(error: click.ClickException) -> str:
     message, *advice = re.split(r"\. (?=[A-Z])", said, maxsplit=1)
     message = f"{message[:1].lower()}{message[1:]}".rstrip(". ")
     usage = advice[0] if advice else " ".join(ctx.get_usage().split())
-    hint = f"{usage}\nSee: {ctx.command_path} --help"
+    hint = as_called(f"{usage}\nSee: {ctx.command_path} --help")
     return problem_text("error", Problem(ProblemKind.USAGE_ERROR, message, hint=hint))
 
 
@@ -125,9 +141,11 @@ def _print_problems(error: Exception) -> int:
 
     if isinstance(error, ApplypruneError):
         from applyprune.output.problem_text import problem_text
+        from applyprune.values import replace
 
         for problem in problems_of(error):
-            _print_error(problem_text("error", problem))
+            shown = replace(problem, hint=as_called(problem.hint))
+            _print_error(problem_text("error", shown))
         return error.exit_code
     from applyprune.cli.crash import describe_crash, requested_traceback
 
@@ -263,7 +281,15 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
 """The commands under the headings of the help; a test compares each summary with the command."""
 
 
-class SuggestingGroup(click.Group):
+class CalledCommand(click.Command):
+    """A command whose help shows it as the user types it."""
+
+    def get_help(self, ctx: click.Context) -> str:
+        """Return the help."""
+        return as_called(super().get_help(ctx))
+
+
+class SuggestingGroup(CalledCommand, click.Group):
     """A group that suggests a verb for a mistyped one, and where an option belongs."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

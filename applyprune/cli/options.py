@@ -28,7 +28,7 @@ from applyprune.cli.complete import (
     SET_NAME,
 )
 from applyprune.cli.config import Form, Keys, config_in_use, no_set_given, use
-from applyprune.cli.main import InterruptedVerb, SuggestingGroup
+from applyprune.cli.main import CalledCommand, InterruptedVerb, SuggestingGroup
 from applyprune.cli.target import ClusterTarget, is_connected
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.inventory import Ownership
@@ -916,7 +916,7 @@ KEYS = Keys(
 # From the rows to the verb.
 
 
-class Command(click.Command):
+class Command(CalledCommand):
     """A command whose help lists its options under HEADINGS, and whose options complete."""
 
     allow_extra_args = True  # to say what is meant by them; none is taken

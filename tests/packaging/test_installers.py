@@ -16,6 +16,8 @@ from tests.support.installing import run
 if TYPE_CHECKING:
     from pathlib import Path
 
+PROGRAMS = {"applyprune", "kubectl-applyprune", "kubectl_complete-applyprune"}
+
 pytestmark = [pytest.mark.installs, pytest.mark.sweep]
 
 
@@ -68,7 +70,7 @@ def test_installed_command_runs(
     """It has all that it imports, and needs no shell, checkout or other environment."""
     programs = (installers.pipx if installer == "pipx" else installers.uv)(wheel, tmp_path)
     command = programs / "applyprune"
-    assert [path.name for path in programs.iterdir()] == ["applyprune"]
+    assert {path.name for path in programs.iterdir()} == PROGRAMS
     version = run(command, "version", "--client", cwd=tmp_path)
     assert version.stdout.startswith(f"applyprune {__version__} ")
     told = run(command, "--help", cwd=tmp_path).stdout
