@@ -7,7 +7,7 @@ PROOF := $(VENV)/.proof
 # The tests start hundreds of processes; without bytecode each of them compiles the whole package.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-controller demo-gitops plane plane-wheel test stories test-fast flakes proof contexts \
+.PHONY: demo demo-controller demo-gitops plane plane-wheel release test stories test-fast flakes proof contexts \
 	killers mutants sweep sweep-versions lint bench bench-quick bench-docs bench-controller bench-sources docs clean
 
 $(INSTALLED): pyproject.toml
@@ -37,6 +37,11 @@ plane: $(INSTALLED)
 # Into dist/plane, which is a mirror as well: `make demo APPLYPRUNE_PLANE=dist/plane`. It needs Go.
 plane-wheel: $(INSTALLED)
 	$(BIN)/python -m tests.packaging.plane_wheel
+
+# Into dist/release, for this platform. FROM: where the files will be, for krew. It needs Go and git.
+release: $(INSTALLED)
+	rm -rf dist/release
+	$(BIN)/python -m tests.packaging.release dist/release $(if $(FROM),--from $(FROM))
 
 # Four files at a time, each process with a control plane of its own. Long files come first, so that
 # no process is left alone with one at the end: ARGS=--record-durations writes how long they take.

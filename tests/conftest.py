@@ -55,7 +55,7 @@ settings.register_profile("sweep", deadline=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--fast``, ``--kubernetes`` and ``--record-durations``."""
+    """Add ``--fast``, ``--kubernetes``, ``--release`` and ``--record-durations``."""
     parser.addoption(
         "--fast",
         action="store_true",
@@ -66,6 +66,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="VERSION",
         default="",
         help="run only the tests that need a control plane, on this version of Kubernetes",
+    )
+    parser.addoption(
+        "--release",
+        metavar="FOLDER",
+        default="",
+        help="test the files that `make release` has written there, and build none",
     )
     parser.addoption(
         "--record-durations",
