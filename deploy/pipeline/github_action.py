@@ -14,12 +14,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from glob import glob
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
+
+from applyprune import load
+from applyprune.cluster.access import cluster_access
+from applyprune.errors import AccessError, ApplypruneError
+from applyprune.output.markdown import code as as_code
 
 MODES = {"pull_request": "plan", "workflow_dispatch": "plan", "push": "apply", "schedule": "drift"}
 """What is done for an event, unless the input ``mode`` says it."""
@@ -58,13 +62,20 @@ def prepare() -> None:
         (folder / "kubeconfig").write_text(content, encoding="utf-8")
     # Two clusters may have the same set.
     given["identity"] = identity(given["set"], given["namespace"], server(folder, given["context"]))
-    given["name"] = artifact_name(given)
+    is_bound = given["mode"] == "apply" and given["bound"] == "true"
+    try:
+        name = artifact_name(given)
+    except ApplypruneError as error:
+        if is_bound:
+            fail(str(error), 2)
+        # Then no plan is made either, and the run says why.
+        name = ""
     (folder / "inputs.json").write_text(json.dumps(given), encoding="utf-8")
     output("folder", str(folder))
     output("mode", given["mode"])
-    output("name", given["name"])
-    if given["mode"] == "apply" and given["bound"] == "true":
-        output("run", newest_plan(given["name"]))
+    output("name", name)
+    if is_bound:
+        output("run", newest_plan(name))
 
 
 def chosen_mode(mode: str, told: Mapping[str, Any]) -> str:
@@ -93,9 +104,6 @@ def identity(*parts: str) -> str:
 
 def server(folder: Path, context: str) -> str:
     """Return the URL of the API server; empty if none is configured, which the run reports."""
-    from applyprune.cluster.access import cluster_access  # noqa: PLC0415 - one step needs it
-    from applyprune.errors import AccessError  # noqa: PLC0415
-
     try:
         return cluster_access(context=context, environ=environment(folder)).server
     except AccessError:
@@ -112,23 +120,13 @@ def artifact_name(given: Mapping[str, str]) -> str:
     """Return the name under which a plan is kept: by its set, its cluster and its manifests.
 
     So a merge finds it however it was merged: a merge, a squash and a rebase have the same
-    manifests, unless the branch has others than the pull request had.
+    manifests, unless the branch has others than the pull request had. Raises ApplypruneError.
     """
-    found = hashlib.sha256(given["identity"].encode())
-    for path in lines(given["files"]):
-        found.update(f"\n{path}".encode())
-        for file in files_of(path):
-            found.update(f"\n{file.as_posix()} ".encode())
-            found.update(hashlib.sha256(file.read_bytes()).hexdigest().encode())
+    # As a plan counts them: in any order, from any file, and a kustomization as it is built.
+    manifests = load(*lines(given["files"])).manifests
+    texts = sorted(json.dumps(manifest.body, sort_keys=True) for manifest in manifests)
+    found = hashlib.sha256("\n".join([given["identity"], *texts]).encode())
     return f"applyprune-{re.sub('[^a-z0-9.-]', '-', given['set'])}-{found.hexdigest()}"
-
-
-def files_of(path: str) -> Iterator[Path]:
-    """Yield the files of a path or a pattern, in order; an address has none here."""
-    paths = [path] if Path(path).exists() else glob(path, recursive=True)  # noqa: PTH207
-    for one in sorted(map(Path, paths)):
-        below = sorted(one.rglob("*")) if one.is_dir() else [one]
-        yield from (file for file in below if file.is_file() and ".git" not in file.parts)
 
 
 def newest_plan(name: str) -> str:
@@ -289,13 +287,11 @@ def comment() -> None:
 
 def footer(given: Mapping[str, str], request: Mapping[str, Any]) -> str:
     """Return the set, its commit, and where the whole page is, if this one was too long."""
-    from applyprune.output.markdown import code  # noqa: PLC0415 - one step needs it
-
     environ = os.environ
     address = f"{environ['GITHUB_SERVER_URL']}/{environ['GITHUB_REPOSITORY']}/actions/runs"
     return (
-        f"{code(given['set'])} in namespace {code(given['namespace'])}, commit "
-        f"{code(request['head']['sha'][:7])}. "
+        f"{as_code(given['set'])} in namespace {as_code(given['namespace'])}, commit "
+        f"{as_code(request['head']['sha'][:7])}. "
         f"[The summary of this run]({address}/{environ['GITHUB_RUN_ID']}) has the whole page.\n"
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from tests.support.waiting import HANG
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from applyprune.localplane import Plane
     from tests.support.api import Api
     from tests.support.plane import Kubectl
 
@@ -456,6 +458,37 @@ def test_inputs_are_no_script(github: GitHubRepository, tmp_path: Path) -> None:
         assert refused.code, name
         assert "Traceback" not in refused.said
     assert not (tmp_path / "made").exists()
+
+
+def test_plan_is_found_by_what_a_kustomization_builds(
+    github: GitHubRepository, plane: Plane, api: Api
+) -> None:
+    """Also by what lies outside of its folder, and not by the order or the form of a file."""
+    github.variables = {"PATH": f"{plane.kubectl.parent}:{os.environ['PATH']}"}
+    folder = github.checkout / "manifests"
+    (github.checkout / "prod").mkdir()
+    kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
+    (folder / "kustomization.yaml").write_text(f"{kustomization}resources: [web.yaml]\n")
+    overlay = f"{kustomization}resources: [../manifests]\n"
+    (github.checkout / "prod/kustomization.yaml").write_text(overlay)
+    with_steps(github, {"files": "prod/"})
+    for number, colour in enumerate(("green", "blue"), 1):
+        write(github, "one", "two", colour=colour)
+        done(github.start(request(number)), "all")
+    write(github, "two", "one")
+    done(github.start(MERGE), "all")
+    assert api.get(f"{SHOP}/configmaps/one")["data"] == {"colour": "green"}
+
+
+def test_merge_of_broken_manifests_names_what_is_wrong(github: GitHubRepository) -> None:
+    """It looks for no plan then."""
+    (github.checkout / "manifests/web.yaml").write_text("kind: [\n")
+    (github.checkout / "manifests/more.yaml").write_text("kind: Pod\n")
+    merged = github.start(MERGE).jobs["apply"]
+    assert merged.code == 2
+    for file in ("web.yaml", "more.yaml"):
+        assert f"manifests/{file}" in merged.said
+    assert github.server.requests == []
 
 
 @pytest.mark.parametrize("way", MERGES)
