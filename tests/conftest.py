@@ -55,7 +55,7 @@ settings.register_profile("sweep", deadline=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--fast``, ``--kubernetes``, ``--release`` and ``--record-durations``."""
+    """Add the options of this project."""
     parser.addoption(
         "--fast",
         action="store_true",
@@ -72,6 +72,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FOLDER",
         default="",
         help="test the files that `make release` has written there, and build none",
+    )
+    parser.addoption(
+        "--write-formats",
+        action="store_true",
+        help="write what this version writes to fixtures/formats",
     )
     parser.addoption(
         "--record-durations",

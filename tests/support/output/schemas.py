@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 import applyprune.output
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FOLDER = Path(applyprune.output.__file__).parent / "schemas"
 NAMES = ("events", "document", "version")
@@ -25,11 +28,17 @@ def schema(name: str) -> dict[str, Any]:
 
 def complaints(name: str, value: object, *, strict: bool = True) -> list[str]:
     """Return the errors in a value; with ``strict``, unnamed keys are errors too."""
-    schemas = [_closed(schema(one)) if strict else schema(one) for one in NAMES]
+    published = {one: schema(one) for one in NAMES}
+    schemas = {one: _closed(known) for one, known in published.items()} if strict else published
+    return complaints_by(schemas, name, value)
+
+
+def complaints_by(schemas: Mapping[str, Any], name: str, value: object) -> list[str]:
+    """Return the errors in a value by one of these schemas, which refer to each other."""
     registry: Registry[Any] = Registry().with_resources(
-        (one["$id"], Resource.from_contents(one)) for one in schemas
+        (one["$id"], Resource.from_contents(one)) for one in schemas.values()
     )
-    validator = Draft202012Validator(schemas[NAMES.index(name)], registry=registry)
+    validator = Draft202012Validator(schemas[name], registry=registry)
     return [f"{one.json_path}: {one.message}" for one in validator.iter_errors(value)]
 
 
