@@ -119,6 +119,26 @@ def test_image_runs_as_nobody() -> None:
     assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", user)
 
 
+def test_image_builds_its_programs_with_its_go(tmp_path: Path) -> None:
+    """None of them requires a newer Go than the one that builds it."""
+    (go,) = re.findall(r"^ARG GO=(\d+)\.(\d+)$", DOCKERFILE, re.MULTILINE)
+    for command in instructions("RUN", "programs"):
+        module = re.sub(r"/cmd/\w+@", "@", command.split()[-1])
+        reply = subprocess.run(
+            ["go", "list", "-m", "-f", "{{.GoVersion}}", module],
+            cwd=tmp_path,
+            env={**os.environ, "GOFLAGS": "-mod=mod", "GOWORK": "off", "GOTOOLCHAIN": "local"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if reply.returncode != 0 and "dial tcp" in reply.stderr:
+            pytest.skip("the module proxy cannot be reached")
+        needed = re.fullmatch(r"(\d+)\.(\d+).*\n", reply.stdout)
+        assert needed is not None, f"{module}: {reply.stderr}"
+        assert tuple(map(int, needed.groups())) <= tuple(map(int, go)), module
+
+
 def test_image_has_the_programs_that_read_sources() -> None:
     """Debian's packages, and two in Go of pinned versions: the tests have the same sops."""
     (packages,) = instructions("RUN", "")
