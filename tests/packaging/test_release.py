@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -78,20 +79,45 @@ def test_manifest_needs_an_archive(tmp_path: Path) -> None:
         collect(tmp_path, "https://host/v1")
 
 
-@pytest.mark.parametrize(
-    ("tag", "code"), [(f"v{__version__}", 0), (__version__, 1), (f"v{__version__}.1", 1)]
-)
-def test_workflow_publishes_only_a_tag_of_this_version(tag: str, code: int) -> None:
-    """By its own step, run as the runner runs it; the rest of the workflow has never run."""
+def step(job: str, name: str) -> str:
+    """Return the command of a step of the workflow; the runner runs it with bash."""
     jobs = yaml.safe_load((ROOT / ".github/workflows/release.yaml").read_text())["jobs"]
-    (step,) = (step for step in jobs["build"]["steps"] if "This version" in step.get("name", ""))
-    ended = subprocess.run(
-        ["bash", "-eo", "pipefail", "-c", step["run"]],
-        cwd=ROOT,
-        env={**os.environ, "GITHUB_REF_NAME": tag},
-        check=False,
-    )
-    assert ended.returncode == code
+    (found,) = (one["run"] for one in jobs[job]["steps"] if name in one.get("name", ""))
+    return str(found)
+
+
+def runs(command: str, folder: Path, tag: str) -> bool:
+    """Run a step as the runner does for a tag; return whether it has worked."""
+    bash = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", command)
+    environment = {**os.environ, "GITHUB_REF_NAME": tag}
+    return subprocess.run(bash, cwd=folder, env=environment, check=False).returncode == 0
+
+
+@pytest.fixture
+def tagged(tmp_path: Path) -> Path:
+    """A checkout of this version, whose changelog has a section of it."""
+    (tmp_path / "applyprune").mkdir()
+    shutil.copy(ROOT / "applyprune/_version.py", tmp_path / "applyprune")
+    changes = ("# Changelog", "## [Unreleased]", "none", f"## [{__version__}] - 2026-12-01", "this")
+    (tmp_path / "CHANGELOG.md").write_text("\n\n".join((*changes, "## [0.0.9] - 2026-01-01\n")))
+    (tmp_path / "dist").mkdir()
+    return tmp_path
+
+
+def test_workflow_publishes_only_a_tag_of_this_version(tagged: Path) -> None:
+    """It must be in the changelog. The rest of the workflow has never run."""
+    check = step("build", "This version")
+    assert runs(check, tagged, f"v{__version__}")
+    assert not runs(check, tagged, __version__)
+    assert not runs(check, tagged, f"v{__version__}.1")
+    changelog = tagged / "CHANGELOG.md"
+    changelog.write_text(changelog.read_text().replace(f"[{__version__}]", "[next]"))
+    assert not runs(check, tagged, f"v{__version__}")
+
+
+def test_workflow_takes_the_notes_from_the_changelog(tagged: Path) -> None:
+    assert runs(step("collect", "notes"), tagged, f"v{__version__}")
+    assert (tagged / "dist/notes.md").read_text().split() == ["this"]
 
 
 @pytest.fixture(scope="module")
