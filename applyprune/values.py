@@ -14,6 +14,7 @@ from msgspec import EncodeError, json
 
 __all__ = [
     "Packed",
+    "as_declared",
     "dataclass",
     "decode",
     "encode",
@@ -35,8 +36,12 @@ __all__ = [
 # set. A class with an ``InitVar`` needs the standard library's own decorator.
 
 
+T = TypeVar("T")
+
 if TYPE_CHECKING:
     from dataclasses import dataclass, field, replace
+
+    def as_declared(value: T) -> T: ...
 else:
     from operator import attrgetter
 
@@ -173,6 +178,29 @@ else:
         import dataclasses  # noqa: PLC0415 - see the module
 
         return dataclasses.replace(value, **changes)
+
+    def as_declared(value):
+        """Return options with each part of its declared type; raise TypeError for another one.
+
+        Every field has a default. A text becomes the enum that it is the value of, for example.
+        """
+        if _is_like(value, type(value)()):
+            return value
+        from msgspec import ValidationError, convert, to_builtins  # noqa: PLC0415 - rarely needed
+
+        try:
+            return convert(to_builtins(value), type(value))
+        except ValidationError as error:
+            what, _, where = str(error).partition(" - at `$.")
+            raise TypeError(": ".join(filter(None, (where.rstrip("`"), what)))) from None
+
+    def _is_like(value, plain):
+        """Whether each part has just the type of the default; most options are so."""
+        names = plain.__struct_fields__
+        return type(value) is type(plain) and all(
+            type(one) is type(other) and (not isinstance(other, Struct) or _is_like(one, other))
+            for one, other in ((getattr(value, name), getattr(plain, name)) for name in names)
+        )
 
     class _StandardFields:
         """What the functions of ``dataclasses`` ask a class for, made when the first one asks."""

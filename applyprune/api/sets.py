@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import BinaryIO, Self, TypeAlias
+from typing import BinaryIO, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from applyprune.cluster.access import ClusterAccess, cluster_access
@@ -55,7 +55,7 @@ from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
 from applyprune.planning.approval import PlanFile, plan_file_of, refuse_validity
 from applyprune.sources import Input, Objects, Overlay, read, read_objects
 from applyprune.sources.load import with_excerpt
-from applyprune.values import dataclass, field, replace
+from applyprune.values import as_declared, dataclass, field, replace
 
 
 class ApplySet:
@@ -191,7 +191,7 @@ class ApplySet:
         return plan_file_of(
             plan,
             self.identity,
-            Options(Mode.APPLY, apply=options, prune=prune),
+            _valid(Options(Mode.APPLY, apply=options, prune=prune)),
             cluster=cluster_identity(self.cluster.client, self.namespace),
             now=datetime.now(UTC),
             valid_for=timedelta(seconds=expires_in),
@@ -299,7 +299,7 @@ class ApplySet:
 
         With ``plan``, the run does exactly what that file says, or nothing.
         """
-        given = _given(manifests)
+        given, options = _given(manifests), _valid(options)
         if options.actor == Actor():
             options = replace(options, actor=self.actor)
         if given.commit:
@@ -356,7 +356,7 @@ class ApplySet:
         stop = given_or_new(cancellation)
         from applyprune.engine.status import status  # noqa: PLC0415 - no other verb
 
-        events = status(self.identity, options, *self.cluster.new_run(self.identity), stop)
+        events = status(self.identity, _valid(options), *self.cluster.new_run(self.identity), stop)
         return with_retries(events, self.cluster.unanswered, stop)
 
     def inventory(self) -> Inventory:
@@ -399,7 +399,7 @@ class ApplySet:
             self.identity,
             given,
             self.namespace,
-            Options(apply=options, prune=prune),
+            _valid(Options(apply=options, prune=prune)),
             empty_inputs=given.empty,
             ignored=given.ignored,
         )
@@ -412,6 +412,20 @@ class ApplySet:
             by_input=manifests is not None,
         )
         return with_excerpt(events, given)
+
+
+_O = TypeVar("_O", Options, StatusOptions)
+
+
+def _valid(options: _O) -> _O:
+    """Return options whose values have their types: ``"fail"`` is that member of its enum.
+
+    A value that is none of them would be taken for another one, and overwrite what it should not.
+    """
+    try:
+        return as_declared(options)  # guard: options-of-a-program
+    except TypeError as error:
+        raise UsageError(f"an option is invalid: {error}") from None
 
 
 def _given(objects: Objects) -> Input:

@@ -2755,6 +2755,13 @@ MUTATIONS = (
         f"{_CEL_COST}test_costly_rule_is_not_evaluated[0]",
     ),
     Mutation(
+        "the types of the options that a program gives",
+        ("options-of-a-program",),
+        r"as_declared\(options\)",
+        "options",
+        "tests/api/sets/test_apply_set.py::test_dry_run_of_another_type_is_refused[None]",
+    ),
+    Mutation(
         "the limit of the length of a rule",
         ("longest-rule",),
         "if .*:",

@@ -299,6 +299,49 @@ def test_methods_take_plain_objects(web: ApplySet) -> None:
     assert _outcomes(web.prune(one)) == [Outcome.PRUNED]
 
 
+@pytest.mark.parametrize(
+    ("options", "prune"),
+    [
+        ({"conflicts": "bogus"}, {}),
+        ({"conflicts": None}, {}),
+        ({"adopt": True}, {}),
+        ({"take_over": "kubectl"}, {}),
+        ({"recreate": "no"}, {}),
+        ({}, {"enabled": "false"}),
+        ({}, {"max_prune": 4}),
+        ({}, {"orphan": "configmap/a"}),
+        ({}, {"also": {"adopted", "other"}}),
+        ({}, {"propagation": "orphan"}),
+    ],
+)
+def test_option_of_another_type_is_refused(
+    web: ApplySet, options: dict[str, Any], prune: dict[str, Any]
+) -> None:
+    """Before anything is read: it must never be taken for the option that allows more."""
+    ((name, _),) = [*options.items(), *prune.items()]
+    apply, others = ApplyOptions(**options), PruneOptions(**prune)
+    for call in (web.apply, web.plan, web.diff, web.prune):
+        with pytest.raises(UsageError, match=rf"^an option is invalid: (apply|prune)\.{name}"):
+            call(settings("a"), options=apply, prune=others)
+    assert not web.inventory().exists
+
+
+@pytest.mark.parametrize("dry_run", [False, True, None, "off"])
+def test_dry_run_of_another_type_is_refused(web: ApplySet, dry_run: Any) -> None:
+    """False would be a dry run, as whatever is not DryRun.OFF."""
+    with pytest.raises(UsageError, match=r"^an option is invalid: dry_run: "):
+        web.apply(settings("a"), dry_run=dry_run)
+
+
+def test_text_of_an_enum_is_that_option(web: ApplySet, kubectl: Kubectl) -> None:
+    """As JSON or a command line has it."""
+    web.apply(settings("a"))
+    kubectl("patch", "configmap", "a", "-n", web.namespace, "-p", '{"data": {"key": "x"}}')
+    options = ApplyOptions(conflicts="fail", take_over=["nobody"])  # type: ignore[arg-type]
+    report = web.apply(settings("a"), options=options, dry_run="none")  # type: ignore[arg-type]
+    assert report.exit_code == 4
+
+
 @pytest.mark.parametrize("wrong", ["manifests/", b"a", Path("a"), 1, None])
 def test_input_without_objects_is_refused(cluster: ClusterConnection, wrong: Any) -> None:
     """In one sentence; a path is not read by surprise."""
