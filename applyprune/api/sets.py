@@ -54,6 +54,7 @@ from applyprune.output.report import RunReport, report_of
 from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
 from applyprune.planning.approval import PlanFile, plan_file_of, refuse_validity
 from applyprune.sources import Input, Objects, Overlay, read, read_objects
+from applyprune.sources.inputs import options_for
 from applyprune.sources.load import with_excerpt
 from applyprune.values import as_declared, dataclass, field, replace
 
@@ -465,7 +466,9 @@ def load(
         warn=warn or (lambda _: None),
         ignore_paths=ignore_paths,
     )
-    return replace(found, manifests=(*found.manifests, *read_objects(objects)))
+    more = read_objects(objects)
+    named = "" if more else options_for([*given, *overlays])
+    return replace(found, manifests=(*found.manifests, *more), named=named)
 
 
 def connect(

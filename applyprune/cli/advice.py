@@ -36,7 +36,7 @@ def add_advice(
     """Add to the hint of an error what may be meant, or which command prints missing rights."""
     hint = error.hint
     if isinstance(error, NoSuchSet) and (names := similar_names(applyset, cluster)):
-        hint = f"Did you mean {names}?\n{hint}"
+        hint = f"Did you mean {' or '.join(names)}?\n{hint}"
     elif isinstance(error, NoSuchNamespace) and (name := _similar_namespace(applyset, cluster)):
         hint = f"Did you mean the namespace {name}?\n{hint}"
     elif isinstance(error, Forbidden) and not isinstance(error, Denied):
@@ -44,8 +44,11 @@ def add_advice(
     error.problem = replace(error.problem, hint=hint)
 
 
-def with_rights(events: Iterator[Event], applyset: ApplySetIdentity) -> Iterator[Event]:
-    """Pass the events of a run on; if a right was missing, its end names the command for roles."""
+def with_rights(events: Iterator[Event], applyset: ApplySetIdentity, named: str) -> Iterator[Event]:
+    """Pass the events of a run on; if a right was missing, its end names the command for roles.
+
+    ``named`` are the options that name the input; empty if unknown.
+    """
     account = ""
     with closing(cast("Generator[Event, None, None]", events)):
         for event in events:
@@ -53,16 +56,16 @@ def with_rights(events: Iterator[Event], applyset: ApplySetIdentity) -> Iterator
             if isinstance(problem, Problem) and problem.kind is ProblemKind.FORBIDDEN:
                 account = account or denied_account(str(problem))
             if isinstance(event, Finished) and event.problem is not None and account:
-                hint = _with_rights(event.problem.hint, account, applyset)
+                hint = _with_rights(event.problem.hint, account, applyset, named)
                 yield replace(event, problem=replace(event.problem, hint=hint))
             else:
                 yield event
 
 
-def _with_rights(hint: str, account: str, applyset: ApplySetIdentity) -> str:
+def _with_rights(hint: str, account: str, applyset: ApplySetIdentity, named: str = "") -> str:
     if not account:
         return hint
-    command = f"applyprune rbac {applyset.arguments} -f PATH {account}"
+    command = f"applyprune rbac {applyset.arguments} {named or '-f PATH'} {account}"
     return f"{hint}\nThe roles for this set, printed by an administrator: {command}".lstrip("\n")
 
 
@@ -78,15 +81,14 @@ def offering_one_namespace(command: str, *, offer: bool = True) -> Iterator[None
         raise
 
 
-def similar_names(applyset: ApplySetIdentity, cluster: ClusterConnection) -> str:
-    """Return which existing sets may be meant by one that does not exist; empty if none."""
-    names = [
+def similar_names(applyset: ApplySetIdentity, cluster: ClusterConnection) -> Sequence[str]:
+    """Return which existing sets may be meant by one that does not exist."""
+    return [
         other.name
         if other.namespace == applyset.namespace
         else f"{other.name} in {other.namespace}"
         for other in similar_sets(applyset, _sets(applyset, cluster))
     ]
-    return " or ".join(names)
 
 
 def _sets(applyset: ApplySetIdentity, cluster: ClusterConnection) -> Sequence[ApplySetIdentity]:

@@ -28,10 +28,11 @@ def check(
 ) -> int:
     """Check manifests without any cluster.
 
-    Finds what would end every run: YAML that tools read differently, kinds and scopes of the
+    Finds what no cluster would take: YAML that tools read differently, kinds and scopes of the
     built-in API, duplicates, annotations that nobody understands, chart hooks, waves and cycles,
     values that a Secret or ConfigMap cannot have. Warns about references that look mistyped, and
-    names the kinds that only a cluster knows. Exits with 2 if anything is wrong.
+    names the kinds that only a cluster knows. Which fields a kind has, only the server knows: plan
+    and apply check them. Exits with 2 if anything is wrong.
 
     \b
     Examples:

@@ -202,10 +202,12 @@ class _Watch:
             self._show("\n".join(deletion_summary(plan, applyset, width)))
         if asks:
             action = f"the {started.mode} of the set {started.name}"
-            part = " to a part of the set" if self.options.is_part else ""
+            deletes = started.mode is Mode.DELETE
+            to = "of" if deletes else "to"
+            part = f" {to} a part of the set" if self.options.is_part else ""
             self.confirmation.ask(
                 action,
-                f"Apply these changes{part}?",
+                f"{'Delete these objects' if deletes else 'Apply these changes'}{part}?",
                 written=_FIRST_PART_STAYS if is_second_part else "",
                 # The first part has already changed what a diff would compare.
                 details=None if is_second_part else self._show_diff,
@@ -232,11 +234,14 @@ class _Watch:
 
 
 def _new_set(started: Started, session: Session) -> str:
-    """Return that a set is new, and which existing set may be meant; only that for a deletion."""
+    """Return that a set is new, and which one has such a name; a deletion may mean that one."""
     applyset = session.applyset(started.name).identity
     names = similar_names(applyset, session.cluster)
-    new = f"{applyset.name} is a new set" if started.mode is Mode.APPLY else ""
-    return "; ".join(part for part in (new, f"did you mean {names}?" if names else "") if part)
+    if started.mode is not Mode.APPLY:
+        return f"did you mean {' or '.join(names)}?" if names else ""
+    # Not a question: the run goes on.
+    also = f"; there is also the set {' and '.join(names)}" if names else ""
+    return f"{applyset.name} is a new set{also}"
 
 
 # Somebody can be asked if standard error is a terminal and an answer can be read from standard
@@ -290,7 +295,7 @@ def ask(
                 elif _is_yes(line, written):
                     break
                 else:
-                    terminal.err("Answer y, n or d." if details else "Answer y or n.")
+                    terminal.err("Answer y, n, or d for the diff." if details else "Answer y or n.")
         except Interrupted:
             terminal.err("")  # the cursor is still behind the question
             raise

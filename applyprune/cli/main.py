@@ -259,7 +259,8 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
     "Local sandbox": {
         "demo": ListedCommand(
             "applyprune.cli.sandbox:demo",
-            "Demonstrate apply, prune and delete on a throw-away control plane.",
+            "Demonstrate a diff, a prune, a refused prune and a conflict on a throw-away "
+            "control plane.",
         ),
         "local": ListedCommand(
             "applyprune.cli.sandbox:local",

@@ -80,7 +80,6 @@ def demonstrate_apply(shell: Shell) -> None:
 
     It fits a screen: at 80 columns, 60 lines with those of the control plane.
     """
-    shell.echo_command(f"cd {shlex.quote(str(shell.folder))}")
     shell.run("applyprune apply store -f store --wait -q", why="the set store, of four objects")
     shell.run(
         "applyprune diff store -f dollars",
@@ -110,7 +109,9 @@ def demonstrate_apply(shell: Shell) -> None:
         code=4,
         contains="owned by kubectl-patch",
     )
-    shell.comment("Demo finished. Removing the control plane.")
+    click.echo()
+    shell.run("applyprune apply store -f no-banner --conflicts revert --yes -q", why="reverts it")
+    shell.comment('Demo finished. To try it yourself: eval "$(applyprune local up)"')
 
 
 def demonstrate_bundles(shell: Shell) -> None:
@@ -462,10 +463,10 @@ def up(name: str, nodes: int, plane_from: str) -> None:
     if not started:
         click.echo(f"the plane {name} is already running", err=True)
     option = "" if name == "default" else f" --name {name}"
-    click.echo(f"its API server is {plane.server}; use it with", err=True)
+    click.echo(f"its API server is {plane.server}; in this shell, use it by:", err=True)
     click.echo(f"export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}")
-    click.echo(f"  applyprune local kubectl{option} get nodes", err=True)
-    click.echo(f"  applyprune local down{option}", err=True)
+    click.echo(f"To look at it: applyprune local kubectl{option} get nodes", err=True)
+    click.echo(f"To remove it: applyprune local down{option}", err=True)
 
 
 @command(_NAME, Option("--all", "every", is_flag=True, help="All planes."), of=local)

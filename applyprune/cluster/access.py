@@ -86,7 +86,8 @@ def cluster_access(
 
 
 _NO_CLUSTER_HINT = (
-    "Set KUBECONFIG or pass --kubeconfig. Without a cluster, `applyprune local up` starts one here."
+    "Set KUBECONFIG or pass --kubeconfig. Without a cluster, this starts one here: "
+    'eval "$(applyprune local up)"'
 )
 
 

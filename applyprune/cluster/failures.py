@@ -405,7 +405,7 @@ def _explained(error: HTTPError | OSError, client: ClientContext) -> tuple[str, 
     context = f" (context {client.context!r})" if client.context else ""
     hint = (
         f"Check that the cluster is running and reachable{context}."
-        " Without a cluster, `applyprune local up` starts one here."
+        ' Without a cluster, this starts one here: eval "$(applyprune local up)"'
     )
     return what, hint if unreachable else "", True
 

@@ -164,7 +164,8 @@ class InputChecked:
     def text(self) -> str:
         """Return a line about it."""
         line = f"{counted(self.objects, 'object')} checked without a cluster"
-        return f"{line}; not known here: {and_more(self.unknown, 5)}" if self.unknown else line
+        unknown = f"; not known here: {and_more(self.unknown, 5)}" if self.unknown else ""
+        return f"{line}{unknown}; the fields of a kind need one: applyprune plan"
 
 
 @dataclass(frozen=True, slots=True)

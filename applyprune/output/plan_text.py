@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 def target_line(started: Started) -> str:
-    """Return the set and the cluster: ``web in default → prod (https://…)``."""
+    """Return the set and the cluster: ``web in namespace shop, context prod (https://…)``."""
     context = styled(started.context, Colour.BOLD)
-    place = f"{context} ({started.server})" if context else started.server
-    return f"{started.name} in {started.namespace} → {place}"
+    place = f"context {context} ({started.server})" if context else started.server
+    return f"{started.name} in namespace {started.namespace}, {place}"
 
 
 FATE_ORDER = (

@@ -67,7 +67,7 @@ class RunReport:
     errors: list[Problem] = field(default_factory=list)
     prune_blocked: Problem | None = None
     finished: Finished | None = None
-    _last: dict[Ref, ObjectReport] = field(default_factory=dict)
+    _last: dict[Ref, ObjectReport] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> tuple[str, str]:

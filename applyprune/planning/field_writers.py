@@ -257,7 +257,7 @@ class Contest:
         )
         alone = "" if self.is_marked else f", or only for this object {CONFLICTS}: force"
         return {
-            Way.REVERT: f"To revert what was changed: {option}",
+            Way.REVERT: f"To overwrite their change with the manifest: {option}",
             Way.LEAVE: "To leave it to its owner, remove it from the manifest"
             + (yielding if self.fields else "."),
             Way.SKIP: f"To skip this object while the conflict lasts: {CONFLICTS}: skip",

@@ -10,6 +10,7 @@ from applyprune.errors import ApplypruneError, NotReady, RunFailed
 from applyprune.model.events import ObjectStatus, Readiness, Status, TreeNode
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.inventory import InventoryEntry
+from applyprune.model.kinds import JOB
 from applyprune.model.live import (
     KindDeleted,
     LiveObject,
@@ -219,7 +220,8 @@ def _absent(entry: InventoryEntry, state: Missing, now: datetime) -> Readiness:
     if not entry.uid:
         return Readiness(Status.NOT_FOUND, "no apply was ever confirmed; apply again")
     if entry.job is None:
-        return Readiness(Status.NOT_FOUND, "somebody has deleted it, or its TTL has removed it")
+        or_ttl = ", or its TTL has removed it" if entry.ref.group_kind == JOB else ""
+        return Readiness(Status.NOT_FOUND, f"somebody has deleted it{or_ttl}")
     if was_deleted(entry.job, now):
         return Readiness(Status.NOT_FOUND, "somebody has deleted it")
     if entry.job.completed:

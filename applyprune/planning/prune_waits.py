@@ -336,7 +336,8 @@ def _waits(
     for one in _candidates(step, changed):
         if one.desired.ref not in told:
             told.add(one.desired.ref)
-            yield PruneWait(one.desired.ref, "changed since last ready")
+            why = "new" if one.fate is Fate.CREATE else "changed since last ready"
+            yield PruneWait(one.desired.ref, why)
     for other, why in _related(ref, step.pod_labels, applies, routes):
         if other not in told:
             told.add(other)

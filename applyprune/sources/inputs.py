@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
@@ -464,6 +465,23 @@ def shown_given(path: str | Overlay) -> str:
     if is_address(path):
         return shown_address(path)
     return shown_url(path) if is_url(path) else shown_path(path)
+
+
+def options_for(paths: Sequence[str | Overlay]) -> str:
+    """Return the options that name an input again; empty for standard input, and if they are long.
+
+    A path that is not safe to print is not named.
+    """
+    plain = {path: path.folder if isinstance(path, Overlay) else path for path in paths}
+    if len(paths) > _MOST_NAMED or any(shown_given(path) != text for path, text in plain.items()):
+        return ""
+    return " ".join(
+        f"{'-k' if isinstance(path, Overlay) else '-f'} {shlex.quote(text)}"
+        for path, text in plain.items()
+    )
+
+
+_MOST_NAMED = 3
 
 
 # The files of a fetched source, by the same rules as a local folder.

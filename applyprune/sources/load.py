@@ -135,6 +135,7 @@ def _chart_error(folder: str) -> InputError:
     )
 
 
+_PATH = "-f PATH"
 _COMMIT = pattern(r"(?:.*@)?sha1:([0-9a-f]{40})")
 
 
@@ -152,6 +153,8 @@ class Input(Sequence[Manifest]):
     and an empty text if any of it was read from somewhere else."""
     ignored: tuple[IgnoredManifest, ...] = ()
     """The objects that ignore rules leave out."""
+    named: str = ""
+    """The options that name it on a command line, as ``-f manifests/``; empty if unknown."""
 
     @property
     def commit(self) -> str:
@@ -172,8 +175,10 @@ class Input(Sequence[Manifest]):
     def pointed(self, problem: Problem) -> Problem:
         """Return the problem with the line and column of its field, and an excerpt of the text.
 
-        Return it unchanged when it has no place in these texts.
+        It has neither when it has no place in these texts. A command in its hint names this input.
         """
+        if self.named and _PATH in problem.hint:
+            problem = replace(problem, hint=problem.hint.replace(_PATH, self.named))
         if problem.origin is None or problem.excerpt:
             return problem
         marks = problem.marks or ((Mark(problem.field),) if problem.field else ())

@@ -31,7 +31,8 @@ def test_check_says_how_much_it_knows(folder: Path, capsys: pytest.CaptureFixtur
     write(folder, {"m/a.yaml": config_map("a"), "m/b.yaml": CERTIFICATE})
     assert call("-f", "m") == 0
     assert capsys.readouterr().out == (
-        "2 objects checked without a cluster; not known here: cert-manager.io/v1 Certificate\n"
+        "2 objects checked without a cluster; not known here: cert-manager.io/v1 Certificate; "
+        "the fields of a kind need one: applyprune plan\n"
     )
     assert call("-f", "m", "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)["inputChecked"]

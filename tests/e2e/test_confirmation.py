@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tests.support.pseudo_terminal import PseudoTerminal
 
 QUESTION = "Apply these changes? [y/N/d] "
+DELETION = "Delete these objects? [y/N/d] "
 INTERRUPT, END_OF_FILE = "\x03", "\x04"
 PRUNE_OF_C = "OBJECT        PLAN\nconfigmap/c   would be pruned\n"
 
@@ -61,7 +62,9 @@ class Desk:
     @property
     def target(self) -> str:
         """Return the first line of each call."""
-        return f"web in {self.namespace} → {self.plane.name} ({self.plane.server})\n"
+        return (
+            f"web in namespace {self.namespace}, context {self.plane.name} ({self.plane.server})\n"
+        )
 
 
 @pytest.fixture
@@ -127,7 +130,7 @@ def test_any_other_answer_writes_nothing(
 def test_closed_terminal_writes_nothing(desk: Desk, audit: AuditTrail, ignored: bool) -> None:
     """The hangup ends the process; a process that ignores it reads the end of the terminal."""
     with desk.on_terminal("delete", ignores_hangup=ignored) as terminal:
-        terminal.read_until(QUESTION)
+        terminal.read_until(DELETION)
         terminal.hang_up()
         assert terminal.ended() == (1 if ignored else -signal.SIGHUP)
     assert writes(audit) == []
@@ -136,7 +139,7 @@ def test_closed_terminal_writes_nothing(desk: Desk, audit: AuditTrail, ignored: 
 def test_termination_at_the_question_writes_nothing(desk: Desk, audit: AuditTrail) -> None:
     """It needs no second signal."""
     with desk.on_terminal("delete") as terminal:
-        terminal.read_until(QUESTION)
+        terminal.read_until(DELETION)
         terminal.signal(signal.SIGTERM)
         assert terminal.ended() == 128 + signal.SIGTERM
     assert writes(audit) == []
@@ -148,7 +151,7 @@ def test_answer_is_read_only_after_the_question(desk: Desk, audit: AuditTrail) -
         terminal.type("y\n")
         terminal.read_until(QUESTION)
         terminal.type("perhaps\n")
-        terminal.read_until(f"Answer y, n or d.\n{QUESTION}")
+        terminal.read_until(f"Answer y, n, or d for the diff.\n{QUESTION}")
         assert writes(audit) == []
         terminal.type(" Yes \n")
         assert terminal.ended() == 0
@@ -174,7 +177,7 @@ def test_yes_option_skips_the_question(desk: Desk, verb: str, options: tuple[str
     source = () if verb == "delete" else ("-f", desk.input("a", "b"))
     with desk.on_terminal(verb, *source, *options) as terminal:
         assert terminal.ended() == 0
-    assert QUESTION not in terminal.shown
+    assert "[y/N" not in terminal.shown
     quiet = "-q" in options
     assert terminal.shown.startswith(desk.target) is not quiet
     assert ("configmap/c   would be " in terminal.shown) is not quiet
@@ -223,7 +226,7 @@ def test_file_does_not_confirm_that_a_set_is_deleted(desk: Desk, audit: AuditTra
         assert terminal.ended() == 0
     assert desk.names() == {"a", "b"}
     with desk.on_terminal("delete", "--config", config) as terminal:
-        terminal.read_until(QUESTION)
+        terminal.read_until(DELETION)
         terminal.type("n\n")
         assert terminal.ended() == 1
     where = ("delete", "web", "-n", desk.namespace)
@@ -433,21 +436,21 @@ def test_deletion_lists_the_fate_of_each_object(desk: Desk, audit: AuditTrail) -
         f"  applyprune inventory own web -n {desk.namespace} configmap/found\n"
     )
     with desk.on_terminal("delete", columns=120) as terminal:
-        shown = terminal.read_until(QUESTION)
+        shown = terminal.read_until(DELETION)
         terminal.type("n\n")
         assert terminal.ended() == 1
     assert shown == (
         f"{desk.target}OBJECT            PLAN                DETAILS\n"
         "configmap/a       would be deleted\nconfigmap/b       would be deleted\n"
         "configmap/c       would be deleted\nconfigmap/found   would be orphaned   "
-        f"it was adopted, not created, by this set\n{summary}{QUESTION}"
+        f"it was adopted, not created, by this set\n{summary}{DELETION}"
     )
     with desk.on_terminal("delete", "--dry-run", columns=120) as terminal:
         assert terminal.ended() == 0
     assert terminal.shown.startswith(f"{desk.target}{summary}configmap/")
     assert writes(audit) == []
     with desk.on_terminal("delete") as terminal:
-        terminal.read_until(QUESTION)
+        terminal.read_until(DELETION)
         terminal.type("y\n")
         assert terminal.ended() == 0
     assert terminal.shown.endswith(
@@ -477,7 +480,7 @@ def test_question_about_deletions_says_what_goes_with_them_and_what_stays(
     rest = source if verb == "prune" else ()
     for how in ((), ("--no-check",)):
         with desk.on_terminal(verb, *rest, *how, columns=120) as terminal:
-            shown = terminal.read_until(QUESTION)
+            shown = terminal.read_until(QUESTION if verb == "prune" else DELETION)
             terminal.type("n\n")
             assert terminal.ended() == 1
         assert ("deleted with it: 1 Pod" in shown) is not bool(how), shown
@@ -520,9 +523,9 @@ def test_new_set_is_called_new(desk: Desk, listed: str) -> None:
     (line,) = [line for line in terminal.shown.splitlines() if "is a new set" in line]
     if listed == "all":
         # Other tests may have sets with such names in their namespaces.
-        assert line.startswith("wep is a new set; did you mean web")
+        assert line.startswith("wep is a new set; there is also the set web")
     else:
-        hint = "; did you mean web?" if listed == "namespace" else ""
+        hint = "; there is also the set web" if listed == "namespace" else ""
         assert line == f"wep is a new set{hint}"
 
 

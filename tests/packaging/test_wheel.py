@@ -72,5 +72,4 @@ def test_demo_runs_from_the_wheel(installed: Path, binaries: Binaries, tmp_path:
     reply = run(installed / "python", "-c", script, cwd=tmp_path)
     assert reply.stdout.strip() == module_digest(), "it would build another control plane"
     reply = run(installed / "applyprune", "demo", cwd=tmp_path)
-    assert "applyprune/_data/demo" in reply.stdout
     assert "Demo finished." in reply.stdout

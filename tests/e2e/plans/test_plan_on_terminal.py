@@ -45,7 +45,7 @@ def test_plan_file_is_shown_and_asked_about(desk: Desk, audit: AuditTrail) -> No
         assert writes(audit) == []
         terminal.type("y\n")
         assert terminal.ended() == 0
-    assert asked.startswith(f"web in {desk.namespace} → {desk.plane.name} (")
+    assert asked.startswith(f"web in namespace {desk.namespace}, context {desk.plane.name} (")
     assert "configmap/a0   would be updated\n" in asked
     assert "configmap/a8   would be pruned\n" in asked
     assert desk.there() == FEWER
@@ -57,7 +57,7 @@ def test_looking_names_the_set_and_the_cluster_first(desk: Desk, verb: str, code
     """As an apply does, and only on a terminal."""
     with on_terminal(*desk.line(verb, **FEWER), kubeconfig=desk.plane.kubeconfig) as terminal:
         assert terminal.ended() == code
-    first = f"web in {desk.namespace} → {desk.plane.name} ("
+    first = f"web in namespace {desk.namespace}, context {desk.plane.name} ("
     assert terminal.shown.startswith(first)
     assert "→ " not in "".join(desk.call(verb, **FEWER).err)
 

@@ -120,7 +120,9 @@ def test_drift_is_reverted_without_a_check_too_and_names_who_caused_it(
     bodies = _map("a", key="1", other="1"), config_map("b")
     refused = stage.run(*bodies)
     assert refused.exit_code == 4
-    assert "To revert what was changed: --conflicts revert" in refused.problem("configmap/a")
+    assert "To overwrite their change with the manifest: --conflicts revert" in refused.problem(
+        "configmap/a"
+    )
     options = {"conflicts": Conflicts.REVERT, "check": False}
     planned = stage.run(*bodies, dry_run=DryRun.CLIENT, **options).plan.applies[0]
     assert planned.reverts == (("/data/key", ALICE), ("/data/other", ALICE))

@@ -106,7 +106,10 @@ def test_renamed_deployment_stays_until_the_new_one_is_ready(
     audit.restart()
     broken = workload("Deployment", "new", pods=NOWHERE)
     out_of_time(stage)
-    for outcome in (Outcome.CREATED, Outcome.UNCHANGED):
+    for outcome, since in (
+        (Outcome.CREATED, "new"),
+        (Outcome.UNCHANGED, "changed since last ready"),
+    ):
         story = stage.run(broken, timeout=3600.0)
         assert story.exit_code == 5
         assert story.outcomes == {
@@ -114,7 +117,7 @@ def test_renamed_deployment_stays_until_the_new_one_is_ready(
             "deployment.apps/old": Outcome.NOT_PRUNED,
         }
         assert _reasons(story) == {
-            "deployment.apps/old": "deployment.apps/new is not ready (changed since last ready)"
+            "deployment.apps/old": f"deployment.apps/new is not ready ({since})"
         }
         assert (
             "timed out waiting for deployment.apps/new" in complaints(story)["deployment.apps/new"]
@@ -184,7 +187,7 @@ def test_prune_without_a_wait_warns_and_deletes(stage: Stage, audit: AuditTrail)
     (warning,) = story.warnings
     assert warning == (
         "--no-wait: this run prunes at once what may still be in use: "
-        "deployment.apps/old before deployment.apps/new (changed since last ready)"
+        "deployment.apps/old before deployment.apps/new (new)"
     )
     assert verdicts(story) == {}
     assert _deleted(audit) == ["deployments/old"]
