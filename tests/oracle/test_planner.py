@@ -1,0 +1,109 @@
+"""The planner of today decides as the frozen one did."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from applyprune.model.fate import Fate
+from applyprune.model.plan import Guard
+from applyprune.planning.approval import with_approval
+from applyprune.planning.desired import resolve
+from applyprune.planning.plan import completed, forecast, make_plan
+from tests.oracle.frozen import frozen, module, plain
+from tests.oracle.worlds import SET, World, world
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WORLDS = 500
+MANY = 60_000
+LATER = {Fate.RECREATE}
+"""A reply of the server leads to it."""
+ELSEWHERE = {Guard.CONTROLLER_IN_USE}
+"""It needs Bundles."""
+
+
+class Decisions(NamedTuple):
+    """What a planner makes of a world."""
+
+    resolved: Any
+    plan: Any
+    forecast: tuple[Any, ...]
+
+
+def _planned(one: World) -> Decisions:
+    """Return what today's planner makes of a world."""
+    resolved = resolve(
+        one.manifests, one.catalogue, SET, namespace=SET.namespace, options=one.options
+    )
+    plan = make_plan(resolved.desired, one.inventory, one.snapshot, SET, one.options)
+    plan = completed(with_approval(plan, one.options), SET, one.options)
+    return Decisions(resolved, plan, tuple(forecast(plan, one.options)))
+
+
+def _as_frozen(one: World) -> Decisions:
+    """Return what the frozen planner makes of it."""
+    given = frozen(tuple(one.manifests))
+    applyset, options, inventory = frozen(SET), frozen(one.options), frozen(one.inventory)
+    resolved = module("planning.desired").resolve(
+        given, frozen(one.catalogue), applyset, namespace=SET.namespace, options=options
+    )
+    planner = module("planning.plan")
+    plan = planner.make_plan(resolved.desired, inventory, frozen(one.snapshot), applyset, options)
+    plan = module("planning.approval").with_approval(plan, options)
+    plan = planner.completed(plan, applyset, options)
+    return Decisions(resolved, plan, tuple(planner.forecast(plan, options)))
+
+
+def _outcome(call: Callable[[], Decisions]) -> Any:
+    """Return what a planner decides or raises, as plain data."""
+    try:
+        found = call()
+    except Exception as error:  # noqa: BLE001 - the other planner must end in the same way
+        return f"{type(error).__name__}: {error}"
+    resolved = found.resolved
+    errors = [f"{type(error).__name__}: {error}" for error in resolved.errors]
+    return [errors, plain(resolved.warnings), plain(found.plan), plain(found.forecast)]
+
+
+def _differs(seed: int) -> bool:
+    one = world(seed)
+    return bool(_outcome(lambda: _planned(one)) != _outcome(lambda: _as_frozen(one)))
+
+
+def test_planner_decides_as_the_frozen_one() -> None:
+    """The first seed that differs is the one to look at."""
+    assert next(filter(_differs, range(WORLDS)), None) is None
+
+
+@pytest.mark.sweep
+def test_planner_decides_as_the_frozen_one_in_many_worlds() -> None:
+    """Other seeds than those of the short form."""
+    assert [seed for seed in range(WORLDS, MANY) if _differs(seed)] == []
+
+
+def test_worlds_hold_every_fate_and_guard() -> None:
+    """What no world holds, the comparison does not prove."""
+    fates: Counter[Fate] = Counter()
+    guards: Counter[Guard] = Counter()
+    failures = 0
+    for seed in range(WORLDS):
+        try:
+            plan = _planned(world(seed)).plan
+        except Exception:  # noqa: BLE001 - counted
+            failures += 1
+            continue
+        fates.update(step.fate for step in (*plan.applies, *plan.removals))
+        guards.update(result.guard for result in plan.guards)
+    assert failures < WORLDS // 10
+    assert [fate for fate in Fate if fate not in fates.keys() | LATER] == []
+    assert [guard for guard in Guard if guard not in guards.keys() | ELSEWHERE] == []
+
+
+def test_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison can fail."""
+    monkeypatch.setattr("applyprune.planning.decide.has_witness", lambda *_: True)
+    assert any(map(_differs, range(WORLDS)))
