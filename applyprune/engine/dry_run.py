@@ -33,7 +33,6 @@ from applyprune.model.kinds import CRD, NAMESPACE
 from applyprune.model.live import NAMESPACES, LiveObject, Resource, namespace_ref
 from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest, Plan
 from applyprune.model.problem import ProblemKind
-from applyprune.model.text import and_more
 from applyprune.planning.comparison import (
     Comparison,
     changes_ownership,
@@ -86,8 +85,7 @@ from applyprune.planning.requests import (
     planned_removals,
     trial_request,
 )
-from applyprune.planning.schemas import validate
-from applyprune.planning.served_kinds import defined_resources, schema_of
+from applyprune.planning.served_kinds import defined_resources
 from applyprune.planning.server_errors import (
     cannot_be_dry_run,
     is_without_namespace,
@@ -110,10 +108,8 @@ FIELDS_TRANSFERRED = "not fully checked by the server: some fields must be trans
 _VERSIONS_REWRITTEN = (
     "merged locally, not by the server, which cannot use an API version in its managedFields"
 )
-_NO_KIND = "its kind does not exist yet: checked by the schema in its CRD, not by the server"
-_NEW_SCHEMA = (
-    "its CRD is about to change: checked by the new schema and merged locally, not by the server"
-)
+_NO_KIND = "its kind does not exist yet: only its fields were compared with its CRD"
+_NEW_SCHEMA = "its CRD is about to change: only its fields were compared with the new one"
 _OTHER_NAME = "tried under another name"
 _SHOWN = 3
 
@@ -140,7 +136,7 @@ class ServerDryRun:
     """The namespaces of which the server has said that they do not exist: it is asked once."""
     _found: dict[str, bool] = field(default_factory=dict)
     """Whether a namespace exists that the plan does not create, where that was asked."""
-    _schemas: Mapping[GVK, Mapping[str, Any] | None] = field(default_factory=dict)
+    _defined: frozenset[GVK] = frozenset()
     _changing: frozenset[GVK] = frozenset()
     _served: dict[GVK, bool] = field(default_factory=dict)
 
@@ -233,11 +229,11 @@ class ServerDryRun:
             and step.fate is not Fate.REFUSE
             and not step.is_left_alone
         ]
-        self._schemas = {
-            resource.gvk: schema_of(step.desired.body, resource.version)
+        self._defined = frozenset(
+            resource.gvk
             for step in definitions
             for resource in defined_resources(step.desired.body)
-        }
+        )
         self._changing = frozenset(
             resource.gvk
             for step in definitions
@@ -248,7 +244,7 @@ class ServerDryRun:
     def _checked(self, step: ApplyStep) -> ApplyStep:
         context = self.context
         desired = step.desired
-        if desired.ref.namespace in self._absent and desired.resource.gvk not in self._schemas:
+        if desired.ref.namespace in self._absent and desired.resource.gvk not in self._defined:
             return self._in_other_namespace(step)
         if step.live and not step.replaces and dead_versions(step.live, desired.versions):
             return self._by_replacement(step, dry_run_request(step, context.applyset))
@@ -443,7 +439,7 @@ class ServerDryRun:
         Call it while the server's error is handled: it is raised again if it has another cause.
         """
         desired = step.desired
-        if desired.resource.gvk in self._schemas and not self.is_served(desired.resource):
+        if desired.resource.gvk in self._defined and not self.is_served(desired.resource):
             self._refuse_lost_namespace(desired.ref)
             return self._by_schema(step, _NO_KIND)
         if step.is_new and desired.ref.namespace in self._namespaces:
@@ -481,26 +477,11 @@ class ServerDryRun:
         return self._served[resource.gvk]
 
     def _by_schema(self, step: ApplyStep, how: str) -> ApplyStep:
-        """Check an object by the schema in its CRD; raise RunFailed if that rejects it too."""
+        """Merge an object locally, as its fields fit its CRD; the server checks the rest later."""
         desired = step.desired
         ref, resource = desired.ref, desired.resource
         before = self._in_served_version(ref, resource) if step.live is not None else None
         body = desired.body if step.request is None else step.request.body
-        schema = self._schemas[desired.resource.gvk]
-        if schema is None:
-            how = NOT_THERE_YET
-        else:
-            report = validate(schema, body)
-            if report.violations:
-                raise RunFailed(
-                    f"{desired.ref} does not fit the schema of its CRD",
-                    location=desired.origin,
-                    reason=report.text,
-                    field=report.violations[0].place,
-                )
-            body = report.body
-            if report.unchecked:
-                how += f"; not checked: {and_more(report.unchecked, _SHOWN)}"
         self._compare(step, step.fate, before, overlaid(before, body), how)
         return replace(step, not_checked=how)
 

@@ -54,7 +54,6 @@ LIBRARIES = frozenset(
         "deepdiff",
         "h11",
         "jsonpatch",
-        "jsonschema",
         "kubernetes",
         "msgspec",
         "platformdirs",
@@ -106,8 +105,6 @@ BUT = {
     ("applyprune.planning.managed_fields", "jsonpatch"),
     ("applyprune.planning.cel", "cel_expr_python"),
     ("applyprune.planning.cel", "cel_expr_python.ext"),
-    ("applyprune.planning.schemas", "jsonschema"),
-    ("applyprune.planning.schemas", "jsonschema.validators"),
 }
 
 

@@ -61,7 +61,7 @@ NO_NAMES = {
 # What other people have made is loaded as on this system.
 LIBRARIES = (
     *("asyncio", "click", "concurrent.futures.thread", "deepdiff", "getpass", "jsonpatch"),
-    *("jsonschema", "kubernetes.client", "kubernetes.config", "multiprocessing.forkserver"),
+    *("kubernetes.client", "kubernetes.config", "multiprocessing.forkserver"),
     *("platformdirs", "prometheus_client", "pydantic", "ruamel.yaml", "selectors", "ssl"),
     *("tempfile", "urllib3", "webbrowser"),
 )
