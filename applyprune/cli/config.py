@@ -234,6 +234,7 @@ def _holds_at_once(rule: str) -> bool:
 
     A prune would not wait then, as with --no-wait. A rule that cannot be judged is the run's error.
     """
+    from applyprune.model.events import Status
     from applyprune.model.options import parse_ready_when
     from applyprune.planning.cel import compile_rule
 
@@ -243,7 +244,8 @@ def _holds_at_once(rule: str) -> bool:
         judged = compile_rule(expression, where=f"--ready-when {kind}")
     except (ValueError, UsageError):
         return False
-    return any(judged.holds(body) for body in ({}, new, {**new, "status": {}}))
+    states = (judged.judge(body).status for body in ({}, new, {**new, "status": {}}))
+    return Status.CURRENT in states
 
 
 def _fits(form: Form, value: object) -> bool:

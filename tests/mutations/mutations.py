@@ -94,7 +94,6 @@ _EMPTY = "tests/planning/conflicts/test_empty_fields.py::"
 _FORGED_INVENTORIES = "tests/cluster/inventory_format/test_forged_inventories.py::"
 _HEALTH = "tests/controller/metrics/test_health.py::"
 _ALLOWANCE = "tests/sources/yaml/test_allowance.py::"
-_CEL_COST = "tests/planning/cel/test_cel_cost.py::"
 _HANDLE = "tests/controller/test_worker.py::"
 _WHEEL = "tests/localplane/wheel/"
 
@@ -2748,13 +2747,6 @@ MUTATIONS = (
         f"{_ALLOWANCE}test_errors_of_the_command_line_end",
     ),
     Mutation(
-        "the limit of what a rule costs",
-        ("rule-cost",),
-        "if .*:",
-        "if 0:",
-        f"{_CEL_COST}test_costly_rule_is_not_evaluated[0]",
-    ),
-    Mutation(
         "the types of the options that a program gives",
         ("options-of-a-program",),
         r"as_declared\(options\)",
@@ -2766,7 +2758,7 @@ MUTATIONS = (
         ("longest-rule",),
         "if .*:",
         "if 0:",
-        f"{_CEL_COST}test_rule_that_is_too_long_is_refused",
+        "tests/planning/cel/test_cel.py::test_rule_that_is_too_long_is_refused",
     ),
     Mutation(
         "the worker that is kept for other tenants",

@@ -104,7 +104,7 @@ def test_invalid_rule_is_refused(text: str, why: str) -> None:
 
 def test_long_rule_is_quoted_in_part() -> None:
     """A message is read on a terminal."""
-    text = " && ".join(["self.status.phase == 'Green'"] * 50)
+    text = " && ".join(["self.status.phase == 'Green'"] * 30)
     assert len(compile_rule(text, where=WHERE).judge(BODY).message) < 250
 
 
@@ -121,6 +121,61 @@ def test_body_that_cel_rejects_is_not_shown() -> None:
     found = compile_rule("self.a == 'b'", where=WHERE).judge({"a": "x\ud800"})
     assert found.status is Status.IN_PROGRESS
     assert "\ud800" not in found.message
+
+
+NODES = [
+    {"name": f"n{number}", "ready": True, "pods": [f"p{pod}" for pod in range(20)]}
+    for number in range(100)
+]
+CONDITIONS = [
+    {"type": f"T{number}", "status": "True", "message": "m" * 2000} for number in range(30)
+]
+USUAL: dict[str, Any] = {
+    "metadata": {"annotations": {"long": "x" * 200_000}},
+    "spec": {"replicas": 3, "names": [node["name"] for node in NODES]},
+    "status": {"phase": "Ready", "conditions": CONDITIONS, "nodes": NODES},
+}
+
+GOOD = [
+    "self.status.phase == 'Ready' && self.spec.replicas * 2 - 1 > 4 ? true : false",
+    "self.status.conditions.exists(c, c.type == 'T29' && c.status == 'True')",
+    "self.status.conditions.filter(c, c.status == 'True').size() == 30",
+    "self.status.conditions.all(c, c.message.contains('m'))",
+    "self.status.conditions.exists(c, c.type.matches('^T2[0-9]$'))",
+    "self.status.nodes.all(n, n.ready && n.name in self.spec.names)",
+    "self.status.nodes.all(n, self.spec.names.exists(m, m == n.name))",
+    "self.status.nodes.all(n, n.pods.size() == 20 && n.pods.all(p, p.startsWith('p')))",
+    "self.status.nodes.map(n, n.name) == self.spec.names",
+    "self.status.nodes.filter(n, n.ready).map(n, n.name).join(',').contains('n99')",
+    "self.status.nodes.map(n, n.ready, n.name).exists_one(name, name == 'n5')",
+    "self.metadata.annotations.all(k, self.metadata.annotations[k].size() > 1)",
+    "self.?status.?phase.orValue('') == 'Ready' && self.status[?'phase'].hasValue()",
+    "self.?status.optMap(s, s.phase).orValue('') == 'Ready'",
+    "'%s-%d'.format([self.status.phase, self.spec.replicas]) == 'Ready-3'",
+    "self.status.phase.replace('R', 'r').split('e')[0].lowerAscii() == 'r'",
+    "timestamp('2020-01-01T00:00:00Z').getFullYear() == 2020 && duration('1h') > duration('1m')",
+    "{'a': self.spec.replicas}['a'] == int('3') && string(3) == '3' && [?self.?x].size() == 0",
+]
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_usual_rule_is_evaluated(text: str) -> None:
+    """An object with long lists and texts is not large."""
+    assert compile_rule(text, where="here").judge(USUAL).status is Status.CURRENT
+
+
+def test_rule_that_is_too_long_is_refused() -> None:
+    """Before anything is applied."""
+    with pytest.raises(InputError, match="is not a CEL expression") as caught:
+        compile_rule("self.a == 1" + " && self.a == 1" * 70, where="here")
+    assert caught.value.reason == "it is longer than 1000 characters"
+
+
+def test_rule_that_is_too_deep_is_refused() -> None:
+    """The library says so."""
+    with pytest.raises(InputError) as caught:
+        compile_rule("self" + ".a" * 200, where="here")
+    assert "recursion depth" in caught.value.reason
 
 
 LOOPS = {

@@ -122,8 +122,8 @@ SOURCES: dict[str, Attack] = {
     "rule: a file": _rule("readFile('/etc/passwd').size() > 0"),
     "rule: a variable of the environment": _rule("env.KUBECONFIG != ''"),
     "rule: more memory than there is": _rule(
-        "[self.spec.source.inline]" + ".map(a, a + a)" * 13 + ".exists(a, a == '')",
-        "it would cost too much memory or time",
+        "[self.spec.source.inline]" + ".map(a, a + a)" * 26 + ".exists(a, a == '')",
+        "the reconcile was ended at its limit of memory",
     ),
     "rule: another object of the kind": Attack(
         manifests=(config_map("by-ready-when"),),
