@@ -89,7 +89,7 @@ def demonstrate_apply(shell: Shell) -> None:
     )
     click.echo()
     shell.run(
-        "applyprune apply store -f no-banner",
+        "applyprune apply store -f plain",
         why="without one of the objects",
         contains="3 unchanged, 1 pruned",
         answer="y",
@@ -104,13 +104,12 @@ def demonstrate_apply(shell: Shell) -> None:
     click.echo()
     shell.run(_BY_HAND, why="by hand")
     shell.run(
-        "applyprune apply store -f no-banner",
+        "applyprune apply store -f plain",
         why="it overwrites nothing",
         code=4,
         contains="owned by kubectl-patch",
     )
-    click.echo()
-    shell.run("applyprune apply store -f no-banner --conflicts revert --yes -q", why="reverts it")
+    shell.run("applyprune apply store -f plain --conflicts revert --yes -q", why="reverts it")
     shell.comment('Demo finished. To try it yourself: eval "$(applyprune local up)"')
 
 
