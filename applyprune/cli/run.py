@@ -55,7 +55,7 @@ _PLAN = Option(
     heading="Apply",
     type=FILE_PATH,
     metavar="FILE",
-    help="Apply exactly the plan in this file, as `plan --out` wrote it, or nothing. It names the "
+    help="Apply exactly this plan, or nothing. `plan --out` has written the file, which names the "
     "set and its local input; the options must be the same.",
 )
 
@@ -86,9 +86,9 @@ def apply(
 ) -> int:
     """Make the cluster match the manifests of the set NAME.
 
-    Applies everything in the input, then deletes what an earlier run of the same set created and
-    this input no longer contains. On a terminal, it shows the changes first, and asks if anything
-    would be deleted, recreated, reverted or taken from another tool.
+    Applies the input, then deletes what an earlier run of the set created and the input no longer
+    contains. On a terminal, it shows the changes first, and asks before it deletes, recreates,
+    reverts or takes anything.
 
     \b
     Examples:
