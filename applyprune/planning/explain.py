@@ -89,7 +89,7 @@ class ExplainInput:
 
 def explanation_of(case: ExplainInput) -> Explanation:
     """Return the verdict and the reasons; they contain no values of the object."""
-    reasons = (
+    evidence = (
         *_of_input(case),
         *_of_record(case),
         *_of_live(case),
@@ -99,8 +99,25 @@ def explanation_of(case: ExplainInput) -> Explanation:
         *_of_checks(case),
         *_of_guards(case),
     )
+    causes = tuple(_of_problem(case))
+    # What keeps the run from going on is not why an object is left as it is.
+    is_left = isinstance(case.step, ApplyStep) and case.step.fate is Fate.LEAVE
+    reasons = (*evidence, *causes) if is_left else (*causes, *evidence)
     origin = case.desired.origin if case.desired is not None else None
     return Explanation(case.ref, _verdict(case), reasons, origin, tuple(_of_passed_guards(case)))
+
+
+def _of_problem(case: ExplainInput) -> Iterator[str]:
+    """Yield why the object would not be applied or deleted: the evidence stands below that."""
+    step = case.step
+    problem = case.silent if step is None else step.problem
+    if problem is not None:
+        yield str(replace(problem, hint="\n  ".join(problem.ways) or problem.hint))
+    elif isinstance(step, ApplyStep) and case.is_blocked:
+        if others := and_more([fault.desired.ref.short for fault in case.plan.faults], _SHOWN):
+            yield f"nothing is applied in this run, because of {others}"
+        if case.plan.refusal is not None:
+            yield str(case.plan.refusal)
 
 
 def _of_input(case: ExplainInput) -> Iterator[str]:
@@ -239,14 +256,6 @@ def _of_checks(case: ExplainInput) -> Iterator[str]:
         yield "the server has checked it by a dry run"
     if step is not None and step.not_checked:
         yield step.not_checked
-    problem = case.silent if step is None else step.problem
-    if problem is not None:
-        yield str(replace(problem, hint="\n  ".join(problem.ways) or problem.hint))
-    elif isinstance(step, ApplyStep) and case.is_blocked:
-        if others := and_more([fault.desired.ref.short for fault in case.plan.faults], _SHOWN):
-            yield f"nothing is applied in this run, because of {others}"
-        if case.plan.refusal is not None:
-            yield str(case.plan.refusal)
 
 
 def _of_guards(case: ExplainInput) -> Iterator[str]:

@@ -100,10 +100,10 @@ def test_explanation_of_a_held_run_names_what_holds_it() -> None:
     held = _verdict(faulty, inventory(changed), is_blocked=True)
     prevented = "It would be applied: its manifest has changed, but the reasons below prevent it."
     assert held.verdict == prevented
-    assert held.reasons[-1] == "nothing is applied in this run, because of configmap/b"
+    assert held.reasons[0] == "nothing is applied in this run, because of configmap/b"
     refusal = Problem(ProblemKind.PRUNE_REFUSED, "too much")
     refused = _verdict(replace(plan, refusal=refusal), inventory(changed), is_blocked=True)
-    assert (refused.verdict, refused.reasons[-1]) == (prevented, "too much")
+    assert (refused.verdict, refused.reasons[0]) == (prevented, "too much")
     same = make_plan((ONE,), inventory(ENTRY), snapshot, TARGET, Options())
     assert _verdict(same, inventory(ENTRY), is_blocked=True).verdict.startswith("Nothing would be")
 
@@ -130,6 +130,6 @@ def test_explanation_of_a_silent_kind_says_why_it_is_unknown() -> None:
     """It is in the input, and fails alone; nobody knows what it is."""
     silent = Problem(ProblemKind.RUN_FAILED, "its server does not answer", location="set.yaml:7")
     told = _verdict(Plan((), ()), inventory(), silent=silent)
-    assert told.reasons[0] == "it is in the input: set.yaml:7"
-    assert told.reasons[-1] == str(silent)
+    assert told.reasons[1] == "it is in the input: set.yaml:7"
+    assert told.reasons[0] == str(silent)
     assert told.verdict == "It would not be applied. The reasons below say why."

@@ -64,11 +64,11 @@ def test_explain_says_what_holds_the_whole_run(stage: Stage, kubectl: Kubectl) -
     others = [config_map("a", "mine"), *bodies[1:], config_map("new")]
     told = explain(stage, "configmap/new", *others)
     assert told.verdict == "It would be created, but the reasons below prevent it."
-    assert told.reasons[-1] == "nothing is applied in this run, because of configmap/a"
+    assert told.reasons[0] == "nothing is applied in this run, because of configmap/a"
     assert stage.run(*others).exit_code == 4
     few = explain(stage, "configmap/new", config_map("new"))
     assert few.verdict == "It would be created, but the reasons below prevent it."
-    assert "--max-prune 4" in few.reasons[-1]
+    assert "--max-prune 4" in few.reasons[0]
     assert stage.run(config_map("new")).exit_code == 6
     assert stage.listed() == {f"configmap/{name}" for name in "abcd"}
 
@@ -79,8 +79,8 @@ def test_explain_finds_a_faulty_field(stage: Stage) -> None:
     faulty["spec"]["replicas"] = "two"
     told = explain(stage, "deployment/web", faulty)
     assert told.verdict == "It would not be applied. The reasons below say why."
-    assert "spec.replicas" in told.reasons[-1]
-    assert stage.run(faulty).problem("deployment.apps/web") in told.reasons[-1]
+    assert "spec.replicas" in told.reasons[0]
+    assert stage.run(faulty).problem("deployment.apps/web") in told.reasons[0]
 
 
 def test_explain_waits_for_no_other_run(stage: Stage) -> None:
