@@ -10,10 +10,19 @@ from threading import Lock
 # It has its own session too: what kills a group of tests leaves it alive.
 _WATCH = """
 import os, signal, sys
-started = [int(line) for line in sys.stdin]
-for pid in started:
+def begun(pid):
     try:
-        if os.getsid(pid) == pid:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+# Hours later, another process may have the number.
+started = {}
+for line in sys.stdin:
+    started[int(line)] = begun(int(line))
+for pid, when in started.items():
+    try:
+        if begun(pid) == when and os.getsid(pid) == pid:
             os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
