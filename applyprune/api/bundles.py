@@ -310,7 +310,7 @@ def _with_its_objects(
             if isinstance(found, ObjectStatus)
         )
     except ApplypruneError as error:
-        why = f"its objects cannot be read: {error.problem.message}"
+        why = f"its objects cannot be read: {error.message}"
         return replace(event, not_read="; ".join(filter(None, (event.not_read, why))))
     node = event.tree or TreeNode(event.ref, "", event.readiness.status.text, None, event.age)
     return replace(event, tree=replace(node, owned=(*node.owned, *owned)))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from applyprune.api.sets import ClusterConnection
     from applyprune.model.events import Event
     from applyprune.planning.applyset import ApplySetIdentity
+    from applyprune.sources import Input
 
 
 def add_advice(
@@ -44,11 +45,10 @@ def add_advice(
     error.problem = replace(error.problem, hint=hint)
 
 
-def with_rights(events: Iterator[Event], applyset: ApplySetIdentity, named: str) -> Iterator[Event]:
-    """Pass the events of a run on; if a right was missing, its end names the command for roles.
-
-    ``named`` are the options that name the input; empty if unknown.
-    """
+def with_rights(
+    events: Iterator[Event], applyset: ApplySetIdentity, given: Input
+) -> Iterator[Event]:
+    """Pass the events of a run on; if a right was missing, its end names the command for roles."""
     account = ""
     with closing(cast("Generator[Event, None, None]", events)):
         for event in events:
@@ -56,16 +56,16 @@ def with_rights(events: Iterator[Event], applyset: ApplySetIdentity, named: str)
             if isinstance(problem, Problem) and problem.kind is ProblemKind.FORBIDDEN:
                 account = account or denied_account(str(problem))
             if isinstance(event, Finished) and event.problem is not None and account:
-                hint = _with_rights(event.problem.hint, account, applyset, named)
-                yield replace(event, problem=replace(event.problem, hint=hint))
+                hint = _with_rights(event.problem.hint, account, applyset)
+                yield replace(event, problem=given.pointed(replace(event.problem, hint=hint)))
             else:
                 yield event
 
 
-def _with_rights(hint: str, account: str, applyset: ApplySetIdentity, named: str = "") -> str:
+def _with_rights(hint: str, account: str, applyset: ApplySetIdentity) -> str:
     if not account:
         return hint
-    command = f"applyprune rbac {applyset.arguments} {named or '-f PATH'} {account}"
+    command = f"applyprune rbac {applyset.arguments} -f PATH {account}"
     return f"{hint}\nThe roles for this set, printed by an administrator: {command}".lstrip("\n")
 
 

@@ -81,7 +81,7 @@ def run_set(
             return applyset.iter_run(given, compared, plan=plan, cancellation=session.stop)
 
         watched = events if watcher is None else watcher.watch(events, session, options, diff)
-        yield from with_rights(watched, applyset.identity, given.named)
+        yield from with_rights(watched, applyset.identity, given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -445,7 +445,7 @@ class _DetailReader:
             )
             lines = log_lines(log)
         except ApplypruneError as error:
-            problem = error.problem.message
+            problem = error.message
         return ContainerLog(pod, instance.container, instance.previous, lines, problem)
 
     def _listed(
@@ -455,7 +455,7 @@ class _DetailReader:
         try:
             found = self.cluster.list(resource, namespace=namespace, full=True)
         except ApplypruneError as error:
-            return scope, (), error.problem.message
+            return scope, (), error.message
         return scope, [_named(live.ref, live, resource.version) for live in found], ""
 
 
