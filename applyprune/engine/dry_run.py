@@ -97,7 +97,7 @@ from applyprune.values import dataclass, field, replace
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster
-    from applyprune.model.fieldset import Path
+    from applyprune.model.fieldset import Path, Writer
     from applyprune.model.plan import ApplyRequest, Desired
     from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.managed_fields import FieldRemovals
@@ -592,7 +592,7 @@ def _without_exclusion(
     context: RunContext,
     step: ApplyStep,
     live: LiveObject,
-    fields: Sequence[tuple[Path, Mapping[str, Any]]],
+    fields: Sequence[tuple[Path, Writer]],
 ) -> Mapping[str, Any] | None:
     """Return an object with its manifest, but without these fields; None if the server refuses it.
 

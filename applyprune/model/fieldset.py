@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
 from applyprune.model.identity import Ref
-from applyprune.values import dataclass, pattern
+from applyprune.values import dataclass, field, pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,73 +50,197 @@ MissingType: TypeAlias = Literal[_Nothing.MISSING]
 # the parent itself. A name with nothing below it is owned as a whole.
 
 
-def leaves(fields: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
-    """Yield the path of each owned field.
+@dataclass(frozen=True)
+class FieldSet:
+    """A set of fields; what is below a name is parsed once."""
 
-    The keys of an item are owned together with its other fields, and are yielded only if no other
-    field of the item is owned.
-    """
-    last = above[-1] if above else ""
-    keys = {name for name, _ in last.keys} if isinstance(last, ListItem) else set()
-    below = {step: inner for step, inner in fields_below(fields).items() if inner != {".": {}}}
-    more = {step: inner for step, inner in below.items() if step not in keys}
-    for step, inner in (more or below).items():
-        path = (*above, step)
-        if inner:
-            yield from leaves(inner, path)
-        else:
-            yield path
+    fields_v1: Mapping[str, Any] = field(default_factory=dict)
+    """The set as FieldsV1 writes it."""
+
+    @classmethod
+    def of(cls, *paths: Path) -> FieldSet:
+        """Return the set of some fields."""
+        found = cls()
+        for path in paths:
+            fields: dict[str, Any] = {}
+            for step in reversed(path):
+                fields = {_name(step): fields}
+            found |= cls(fields)
+        return found
+
+    def __bool__(self) -> bool:
+        return bool(self.fields_v1)
+
+    @cached_property
+    def below(self) -> Mapping[Step, FieldSet]:
+        """Return the fields right below the root, each with those below it."""
+        steps = ((_step(name), inner) for name, inner in self.fields_v1.items())
+        return {step: FieldSet(inner or {}) for step, inner in steps if step is not None}
+
+    @property
+    def has_itself(self) -> bool:
+        """Return whether the field above these is owned itself, not only something in it."""
+        return not self.fields_v1 or "." in self.fields_v1
+
+    def leaves(self, above: Path = ()) -> Iterator[Path]:
+        """Yield the path of each owned field.
+
+        The keys of an item are owned together with its other fields, and are yielded only if no
+        other field of the item is owned.
+        """
+        last = above[-1] if above else ""
+        keys = {name for name, _ in last.keys} if isinstance(last, ListItem) else set()
+        below = {step: one for step, one in self.below.items() if one.fields_v1 != {".": {}}}
+        more = {step: one for step, one in below.items() if step not in keys}
+        for step, one in (more or below).items():
+            path = (*above, step)
+            if one:
+                yield from one.leaves(path)
+            else:
+                yield path
+
+    def items(self, above: Path = ()) -> Iterator[Path]:
+        """Yield the path of each list item that is owned itself, not only something in it."""
+        for step, one in self.below.items():
+            path = (*above, step)
+            if isinstance(step, ListItem) and one.has_itself:
+                yield path
+            yield from one.items(path)
+
+    def __contains__(self, path: Path) -> bool:
+        """Return whether a field is owned, directly or in a value that is owned as a whole."""
+        fields = self
+        for step in path:
+            below = fields.below.get(step)
+            if below is None:
+                return False
+            fields = below
+            if not fields:
+                return True
+        return True
+
+    def names(self, path: Path) -> bool:
+        """Return whether a field, or something in it, is owned by its own name."""
+        return self._depth(path)[0] == len(path)
+
+    def touches(self, path: Path) -> bool:
+        """Return whether a field, something in it, or a value around it as a whole is owned."""
+        depth, fields = self._depth(path)
+        return depth == len(path) or (depth > 0 and not fields)
+
+    def _depth(self, path: Path) -> tuple[int, FieldSet]:
+        """Return how many steps of a path are named, and the fields below the last one."""
+        fields = self
+        for depth, step in enumerate(path):
+            below = fields.below.get(step)
+            if below is None:
+                return depth, fields
+            fields = below
+        return len(path), fields
+
+    def whole_above(self, path: Path) -> Path:
+        """Return the path of the value around a field that is owned as a whole; empty if none."""
+        depth, fields = self._depth(path[:-1])
+        return path[:depth] if depth and not fields else ()
+
+    def at(self, path: Path) -> FieldSet:
+        """Return the owned fields below a path; empty if there are none."""
+        depth, fields = self._depth(path)
+        return fields if depth == len(path) else NO_FIELDS
+
+    def is_split(self, path: Path) -> bool:
+        """Return whether the parts of the value at a path are owned separately."""
+        return any(name != "." for name in self.at(path).fields_v1)
+
+    def covers(self, value: Any) -> bool:
+        """Return whether everything in a value is owned; empty parts of it do not count.
+
+        The server may have added keys to the items of a list, so an item needs only those it has.
+        """
+        if not value or not self:
+            return True  # nothing to own, or owned as a whole
+        below = self.below
+        if isinstance(value, Mapping):
+            filled = ((key, inner) for key, inner in value.items() if inner)
+            return all(key in below and below[key].covers(inner) for key, inner in filled)
+        return not isinstance(value, list) or all(
+            any(_is_item(step, one) and inner.covers(one) for step, inner in below.items())
+            for one in value
+        )
+
+    def part_of(self, value: Any) -> Any:
+        """Return the part of a value that is owned; the items of a list keep their order."""
+        if not self:
+            return value
+        if isinstance(value, dict):
+            return {
+                step: inner.part_of(value[step])
+                for step, inner in self.below.items()
+                if isinstance(step, str) and step in value
+            }
+        if not isinstance(value, list):
+            return value
+        steps = [(step, inner) for step, inner in self.below.items() if not isinstance(step, str)]
+        return [inner.part_of(one) for one in value for step, inner in steps if is_at(one, step)]
+
+    def set_by(self, value: Any) -> FieldSet:
+        """Return the fields that a value sets; it is the body of a manifest, or a part of one."""
+        return FieldSet(_set_by(self.fields_v1, value))
+
+    def __or__(self, other: FieldSet) -> FieldSet:
+        return FieldSet(_union(self.fields_v1, other.fields_v1))
+
+    def __and__(self, other: FieldSet) -> FieldSet:
+        return FieldSet(_intersection(self.fields_v1, other.fields_v1))
+
+    def __sub__(self, other: FieldSet) -> FieldSet:
+        return FieldSet(_difference(self.fields_v1, other.fields_v1))
+
+    def without(self, path: Path) -> FieldSet:
+        """Return the set without a field and everything in it."""
+        return FieldSet(_without_path(self.fields_v1, path))
 
 
-def owned_items(fields: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
-    """Yield the path of each list item that is owned itself, not only something in it."""
-    for step, inner in fields_below(fields).items():
-        path = (*above, step)
-        if isinstance(step, ListItem) and _has_itself(inner):
-            yield path
-        yield from owned_items(inner, path)
+NO_FIELDS = FieldSet()
 
 
-def owns(fields: Mapping[str, Any], path: Path) -> bool:
-    """Return whether a field is owned, directly or as part of a value that is owned as a whole."""
-    for step in path:
-        below = fields_below(fields)
-        if step not in below:
-            return False
-        fields = below[step]
-        if not fields:
-            return True
-    return True
+@dataclass(frozen=True)
+class Writer:
+    """An entry of managedFields: who writes which fields, and how."""
 
+    entry: Mapping[str, Any]
+    """The entry as the server has it."""
 
-def has(fields: Mapping[str, Any], path: Path, *, whole: bool = False) -> bool:
-    """Return whether a field, or something in it, is owned.
+    @property
+    def manager(self) -> str:
+        return str(self.entry.get("manager") or "")
 
-    With ``whole``, also if it is part of a value that is owned as a whole.
-    """
-    for depth, step in enumerate(path):
-        below = fields_below(fields)
-        if step not in below:
-            return whole and depth > 0 and not fields
-        fields = below[step]
-    return True
+    @property
+    def operation(self) -> str:
+        """Return ``Apply`` or ``Update``."""
+        return str(self.entry.get("operation") or "")
 
+    @property
+    def subresource(self) -> str:
+        """Return the subresource that it writes through; empty for the object itself."""
+        return str(self.entry.get("subresource") or "")
 
-def covers(fields: Mapping[str, Any], value: Any) -> bool:
-    """Return whether everything in a value is owned; empty parts of it do not count.
+    @property
+    def api_version(self) -> str:
+        """Return the version in which the fields are named."""
+        return str(self.entry.get("apiVersion") or "")
 
-    The server may have added keys to the items of a list, so an item needs only those it has.
-    """
-    if not value or not fields:
-        return True  # nothing to own, or owned as a whole
-    below = fields_below(fields)
-    if isinstance(value, Mapping):
-        filled = ((key, inner) for key, inner in value.items() if inner)
-        return all(key in below and covers(below[key], inner) for key, inner in filled)
-    return not isinstance(value, list) or all(
-        any(_is_item(step, one) and covers(inner, one) for step, inner in below.items())
-        for one in value
-    )
+    @property
+    def time(self) -> str:
+        """Return the time of its last write, RFC 3339; empty if a patch has made the entry."""
+        return str(self.entry.get("time") or "")
+
+    @cached_property
+    def fields(self) -> FieldSet:
+        return FieldSet(self.entry.get("fieldsV1") or {})
+
+    def with_fields(self, fields: FieldSet) -> Writer:
+        return Writer({**self.entry, "fieldsV1": fields.fields_v1})
 
 
 def _is_item(step: Step, value: Any) -> bool:
@@ -127,49 +252,7 @@ def _is_item(step: Step, value: Any) -> bool:
     return isinstance(step, SetMember) and step.value == value
 
 
-def whole_above(fields: Mapping[str, Any], path: Path) -> Path:
-    """Return the path of the value around a field that is owned as a whole; empty if none."""
-    for depth, step in enumerate(path[:-1], 1):
-        below = fields_below(fields)
-        if step not in below:
-            return ()
-        fields = below[step]
-        if not fields:
-            return path[:depth]
-    return ()
-
-
-def is_split(fields: Mapping[str, Any], path: Path) -> bool:
-    """Return whether the parts of the value at a path are owned separately."""
-    return any(name != "." for name in fields_at(fields, path))
-
-
-def fields_at(fields: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
-    """Return the owned fields below a path; empty if there are none."""
-    for step in path:
-        fields = fields_below(fields).get(step) or {}
-    return fields
-
-
-def extract(fields: Mapping[str, Any], value: Any) -> Any:
-    """Return the part of a value that is owned; the items of a list keep their order."""
-    if not fields:
-        return value
-    below = fields_below(fields)
-    if isinstance(value, dict):
-        return {
-            step: extract(inner, value[step])
-            for step, inner in below.items()
-            if isinstance(step, str) and step in value
-        }
-    if not isinstance(value, list):
-        return value
-    steps = [(step, inner) for step, inner in below.items() if not isinstance(step, str)]
-    return [extract(inner, one) for one in value for step, inner in steps if is_at(one, step)]
-
-
-def fields_set_by(fields: Mapping[str, Any], value: Any) -> dict[str, Any]:
-    """Return the fields that a value sets; it is the body of a manifest, or a part of one."""
+def _set_by(fields: Mapping[str, Any], value: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, inner in fields.items():
         if key == ".":
@@ -181,37 +264,34 @@ def fields_set_by(fields: Mapping[str, Any], value: Any) -> dict[str, Any]:
             continue
         if not inner:
             found[key] = {}
-        elif kept := fields_set_by(inner, below):
+        elif kept := _set_by(inner, below):
             found[key] = kept
     return found
 
 
-def union(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the union of two sets of fields."""
+def _union(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     both: dict[str, Any] = {**first, **second}
     for key in first.keys() & second.keys():
         one, other = first[key], second[key]
-        inner = union(one, other)
+        inner = _union(one, other)
         # One of them has the field itself, and the other has something in it.
         both[key] = {".": {}, **inner} if inner and not (one and other) else inner
     return both
 
 
-def intersection(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that are in both sets."""
+def _intersection(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key in first.keys() & second.keys():
         one, other = first[key] or {}, second[key] or {}
         if one and other:
-            if inner := intersection(one, other):
+            if inner := _intersection(one, other):
                 found[key] = inner
         elif _has_itself(one) and _has_itself(other):
             found[key] = {}
     return found
 
 
-def difference(fields: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a set that are not in the other one."""
+def _difference(fields: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
     left: dict[str, Any] = {}
     for key, value in fields.items():
         inner = value or {}
@@ -221,42 +301,23 @@ def difference(fields: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str,
             if not _has_itself(taken[key] or {}):
                 left[key] = inner
         # What is taken as a whole is itself only, not what is below it.
-        elif kept := difference(inner, taken[key] or {".": {}}):
+        elif kept := _difference(inner, taken[key] or {".": {}}):
             left[key] = kept
     return left
 
 
-def without_path(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Return the fields of a set without a field and everything in it."""
+def _has_itself(fields: Mapping[str, Any]) -> bool:
+    return not fields or "." in fields
+
+
+def _without_path(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
     left: dict[str, Any] = {}
     for name, inner in fields.items():
         if _step(name) != path[0] or (inner == {} and path[1:]):
             left[name] = inner
-        elif path[1:] and (below := without_path(inner, path[1:])):
+        elif path[1:] and (below := _without_path(inner, path[1:])):
             left[name] = below
     return left
-
-
-def field_set(path: Path) -> dict[str, Any]:
-    """Return the set of one field."""
-    fields: dict[str, Any] = {}
-    for step in reversed(path):
-        fields = {_name(step): fields}
-    return fields
-
-
-def fields_below(fields: Mapping[str, Any]) -> Mapping[Step, Mapping[str, Any]]:
-    """Return the fields right below the root of a set, each with those below it."""
-    found: dict[Step, Mapping[str, Any]] = {}
-    for name, inner in fields.items():
-        if (step := _step(name)) is not None:
-            found[step] = inner or {}
-    return found
-
-
-def _has_itself(fields: Mapping[str, Any]) -> bool:
-    """Return whether the field above these is owned itself, not only something in it."""
-    return not fields or "." in fields
 
 
 def _step(name: str) -> Step | None:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from applyprune.model.fieldset import Writer
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.kinds import NAMESPACE
 from applyprune.model.problem import Problem
 from applyprune.model.text import time_of, visible
-from applyprune.values import Packed, dataclass, interned, packed
+from applyprune.values import Packed, dataclass, interned, packed, remembered
 from applyprune.values import field as dataclass_field
 
 if TYPE_CHECKING:
@@ -106,8 +107,18 @@ class LiveObject:
         """Return the managedFields entries in the server's order."""
         return tuple(self.packed_managers.value)
 
+    @property
+    def writers(self) -> tuple[Writer, ...]:
+        """Return the managedFields entries as values, in the server's order."""
+        return _writers(self.packed_managers)
+
 
 _MANAGERS = "managedFields"
+
+
+@remembered
+def _writers(managers: Sequence[Mapping[str, Any]]) -> tuple[Writer, ...]:
+    return tuple(map(Writer, managers))
 
 
 def deleted_at(live: LiveObject) -> datetime | None:

@@ -6,13 +6,12 @@ prune does not delete itself forbids the delete, unless the user allows exactly 
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from applyprune.errors import PruneRefused
 from applyprune.model.fate import Fate
-from applyprune.model.fieldset import owns, value_at
+from applyprune.model.fieldset import Path, SetMember, value_at
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.kinds import (
@@ -49,7 +48,7 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import MANAGERS, MANIFEST_DIGEST, ApplySetIdentity
 from applyprune.planning.comparison import not_recreated, recreation_obstacle
-from applyprune.planning.managed_fields import own_apply_entry
+from applyprune.planning.managed_fields import own_fields
 from applyprune.planning.order import is_built_in
 from applyprune.planning.recovery import CascadeContents
 from applyprune.planning.requests import delete_request
@@ -277,10 +276,8 @@ def _has_content(live: LiveObject, manager: str) -> bool:
 
     The system's own has no managedFields, and then the server records no later writer either.
     """
-    if live.managed_fields:
-        return any(
-            entry.get("manager") not in {_CONTROL_PLANE, manager} for entry in live.managed_fields
-        )
+    if live.writers:
+        return any(one.manager not in {_CONTROL_PLANE, manager} for one in live.writers)
     body = live.body or {}
     # Before 1.24, the system made a token for it.
     tokens = [name for one in items(body, "secrets") if (name := text(one, "name"))]
@@ -442,7 +439,7 @@ def dependants(deletions: Sequence[Deletion], chains: OwnerChains) -> Mapping[Re
     }
 
 
-_CLAIMS = frozenset({"f:ephemeral", "f:volumeClaimTemplates"})
+_CLAIMS = frozenset({"ephemeral", "volumeClaimTemplates"})
 """The fields from which controllers make claims that an object, or its Pods, own."""
 
 
@@ -458,18 +455,8 @@ def may_own_data(live: LiveObject, children: Collection[str]) -> bool:
         not is_built_in(kind.group)
         or kind in GUARDED_KINDS
         or live.uid in children
-        or any(_has_field(entry.get("fieldsV1"), _CLAIMS) for entry in live.managed_fields)
+        or any(_CLAIMS.intersection(path) for one in live.writers for path in one.fields.leaves())
     )
-
-
-def _has_field(fields: object, names: Collection[str]) -> bool:
-    todo = [fields]
-    while todo:
-        found = mapping(todo.pop())
-        if not found.keys().isdisjoint(names):
-            return True
-        todo.extend(found.values())
-    return False
 
 
 def _causes_of(
@@ -620,9 +607,9 @@ def recreated_on_change(
 def _has_changed(desired: Desired, live: LiveObject, manager: str) -> bool:
     """Return whether an object was applied by another manifest than this one."""
     path = ("metadata", "annotations", MANIFEST_DIGEST)
-    ours = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
     applied = live.annotations.get(MANIFEST_DIGEST, "")
-    is_known = bool(applied) and owns(ours, path)  # guard: digest-on-the-object
+    # guard: digest-on-the-object
+    is_known = bool(applied) and path in own_fields(live, manager)
     return is_known and applied != value_at(desired.body, path)
 
 
@@ -724,14 +711,14 @@ def _finalizer_clauses(
     live: LiveObject, workloads: CascadeContents, pruning: Collection[Ref]
 ) -> Iterator[str]:
     for name in live.finalizers:
-        yield from _explained(name, _owners(live, name, "f:metadata"), workloads, pruning)
+        yield from _explained(name, _owners(live, name, "metadata"), workloads, pruning)
     if live.ref.group_kind == NAMESPACE:
         # A Namespace also has finalizers in its spec.
         for name in items(live.body or {}, "spec", "finalizers"):
             if name == "kubernetes":
                 yield f"finalizer {name}: the namespace controller removes it once nothing is left"
             else:
-                yield from _explained(name, _owners(live, name, "f:spec"), workloads, pruning)
+                yield from _explained(name, _owners(live, name, "spec"), workloads, pruning)
 
 
 def _explained(
@@ -804,15 +791,12 @@ def _owners(live: LiveObject, name: str, part: str) -> Sequence[str]:
     """Return the managers of a finalizer; if there are none, those of the whole list."""
     exact: dict[str, None] = {}
     whole: dict[str, None] = {}
-    for entry in live.managed_fields:
-        fields = mapping(mapping(entry.get("fieldsV1")).get(part)).get("f:finalizers")
-        if not isinstance(fields, dict):
-            continue
-        manager = str(entry.get("manager", ""))
-        if f"v:{json.dumps(name)}" in fields:
-            exact[manager] = None
-        elif not any(key.startswith("v:") for key in fields):
-            whole[manager] = None
+    for one in live.writers:
+        path: Path = (part, "finalizers")
+        if one.fields.names((*path, SetMember(name))):
+            exact[one.manager] = None
+        elif path in one.fields and not one.fields.is_split(path):
+            whole[one.manager] = None
     return tuple(exact or whole)
 
 

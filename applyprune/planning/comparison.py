@@ -12,19 +12,17 @@ from applyprune.model.events import ObjectDiff
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import (
     MISSING,
+    NO_FIELDS,
     Drift,
+    FieldSet,
     ListItem,
     Path,
     SetMember,
-    difference,
-    fields_below,
+    Writer,
     from_pointer,
     is_at,
     is_under,
-    leaves,
     list_item,
-    owned_items,
-    owns,
     value_at,
     without_fields,
 )
@@ -48,9 +46,10 @@ from applyprune.planning.conflicts import (
 )
 from applyprune.planning.managed_fields import (
     BEFORE_FIRST_APPLY,
-    migrated_fields,
-    own_apply_entry,
+    own_fields,
+    own_writer,
     recorded_fields,
+    taken,
 )
 from applyprune.planning.marks import RECREATE, left_alone, orphan_mark, unknown_mark
 from applyprune.planning.normalize import IgnoreRule, body_to_send, ignored_paths, may_be_secret
@@ -194,32 +193,30 @@ def removed_fields(
     """
     migration = step.migration
     wanted = body_to_send(step.desired)
-    leaving: list[Mapping[str, Any]] = []
-    staying: list[Mapping[str, Any]] = []
-    ours = own_apply_entry(after, manager)
-    is_untracked = step.live is not None and not step.live.managed_fields
-    for entry in after.managed_fields:
-        if entry == ours:
+    leaving: list[FieldSet] = []
+    staying: list[FieldSet] = []
+    ours = own_writer(after, manager)
+    is_untracked = step.live is not None and not step.live.writers
+    for one in after.writers:
+        if one == ours:
             continue  # the manifest shows what it has; an empty map does not keep what was in it
-        fields: Mapping[str, Any] = entry.get("fieldsV1") or {}
-        name = entry.get("manager")
-        if is_untracked and name == BEFORE_FIRST_APPLY:
+        if is_untracked and one.manager == BEFORE_FIRST_APPLY:
             continue  # the server has just invented it; the real apply finds an entry of ours
-        is_others = name in others and not entry.get("subresource")
-        part = fields if is_others else migrated_fields(entry, migration, step.desired.packed)
+        is_others = one.manager in others and not one.subresource
+        part = one.fields if is_others else taken(one, migration, step.desired.packed)
         leaving.append(part)
-        staying.append(difference(fields, part))
+        staying.append(one.fields - part)
     if migration.restores:
         leaving.append(recorded_fields(migration))
     gone = [
         path
         for fields in leaving
-        for path in leaves(fields)
-        if not any(owns(other, path) for other in staying)
+        for path in fields.leaves()
+        if not any(path in other for other in staying)
     ]
     # A list item goes with its last owner, whoever owns something in it.
-    kept = {path for fields in staying for path in owned_items(fields)}
-    items = [path for fields in leaving for path in owned_items(fields) if path not in kept]
+    kept = {path for fields in staying for path in fields.items()}
+    items = [path for fields in leaving for path in fields.items() if path not in kept]
     return tuple(path for path in (*gone, *items) if value_at(wanted, path) is MISSING)
 
 
@@ -245,17 +242,16 @@ def predicted(live: LiveObject, wanted: Mapping[str, Any], manager: str) -> Mapp
 
     The set's entry in managedFields tells the items of lists apart, and what the manifest gives up.
     """
-    owned = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
-    body: Mapping[str, Any] = _predicted(live.body or {}, wanted, owned)
+    body: Mapping[str, Any] = _predicted(live.body or {}, wanted, own_fields(live, manager))
     return body
 
 
-def _predicted(there: Any, wanted: Any, owned: Mapping[str, Any]) -> Any:
-    below = fields_below(owned)
+def _predicted(there: Any, wanted: Any, owned: FieldSet) -> Any:
+    below = owned.below
     if isinstance(there, dict) and isinstance(wanted, dict):
         kept = {name: value for name, value in there.items() if name in wanted or name not in below}
         return kept | {
-            name: _predicted(there.get(name), value, below.get(name, {}))
+            name: _predicted(there.get(name), value, below.get(name, NO_FIELDS))
             for name, value in wanted.items()
         }
     steps = {step: inner for step, inner in below.items() if not isinstance(step, str)}
@@ -265,8 +261,8 @@ def _predicted(there: Any, wanted: Any, owned: Mapping[str, Any]) -> Any:
     for item in wanted:
         step = next((step for step in steps if is_at(item, step)), None) or _step_to(item, steps)
         before = value_at(there, (step,))
-        found.append(item if before is MISSING else _predicted(before, item, steps.get(step, {})))
-        steps.setdefault(step, {})
+        fields = steps.setdefault(step, NO_FIELDS)
+        found.append(item if before is MISSING else _predicted(before, item, fields))
     # What is left belongs to others.
     return [*found, *(item for item in there if not any(is_at(item, step) for step in steps))]
 
@@ -288,7 +284,7 @@ def without_excluding(
     list is the manifest's own as a whole.
     """
     wanted = body_to_send(desired)
-    ours = leaves((own_apply_entry(live, manager) or {}).get("fieldsV1") or {})
+    ours = own_fields(live, manager).leaves()
     gone = [
         path
         for path in (*ours, *paths)
@@ -296,9 +292,9 @@ def without_excluding(
     ]
     held = {
         path
-        for entry in live.managed_fields
-        if entry.get("manager") != manager
-        for path in leaves(entry.get("fieldsV1") or {})
+        for one in live.writers
+        if one.manager != manager
+        for path in one.fields.leaves()
         if path not in gone
     }
     parts = {path[:end] for path in gone for end in range(2, len(path))}
@@ -386,23 +382,23 @@ def changed_fields(
     before, after = masked(live.body, body, desired.body)
     if may_be_secret(desired.body):
         created = None
-    entry = own_apply_entry(live, manager) or {}
     parts = (
         {key: value for key, value in (part or {}).items() if key not in _NOT_COMPARED}
         for part in (before, after, created)
     )
     old, new, made = parts
-    return list(_in_mapping(old, new, made, entry.get("fieldsV1") or {}, ()))
+    return list(_in_mapping(old, new, made, own_fields(live, manager), ()))
 
 
 def _in_mapping(
     before: Mapping[str, Any],
     after: Mapping[str, Any],
     made: Any,
-    owned: Mapping[str, Any] | None,
+    owned: FieldSet | None,
     path: Field,
 ) -> Iterator[ChangedField]:
-    steps = fields_below(owned) if owned else {}
+    steps = owned.below if owned else {}
+    is_whole = owned is not None and not owned
     known = made if isinstance(made, dict) else {}
     for key, wanted in after.items():
         if key in before:
@@ -411,12 +407,12 @@ def _in_mapping(
         elif not isinstance(made, dict) or key in made:  # else the server drops it
             yield ChangedField((*path, key), MISSING, wanted)
     for key, value in before.items():
-        if key not in after and (owned == {} or key in steps) and known.get(key) != value:
+        if key not in after and (is_whole or key in steps) and known.get(key) != value:
             yield ChangedField((*path, key), value, MISSING)
 
 
 def _changes(
-    before: Any, after: Any, made: Any, owned: Mapping[str, Any] | None, path: Field
+    before: Any, after: Any, made: Any, owned: FieldSet | None, path: Field
 ) -> Iterator[ChangedField]:
     if isinstance(before, dict) and isinstance(after, dict):
         yield from _in_mapping(before, after, made, owned, path)
@@ -430,10 +426,11 @@ def _in_list(
     before: list[Any],
     after: list[Any],
     made: Any,
-    owned: Mapping[str, Any] | None,
+    owned: FieldSet | None,
     path: Field,
 ) -> Iterator[ChangedField]:
-    steps = fields_below(owned) if owned else {}
+    steps = owned.below if owned else {}
+    is_whole = owned is not None and not owned
     known = made if isinstance(made, list) else []
     matched = set()
     for at, wanted in enumerate(after):
@@ -454,7 +451,7 @@ def _in_list(
         value = MISSING if created is None else known[created]
         yield from _changes(before[there], wanted, value, inner, (*path, at))
     for at, value in enumerate(before):
-        is_ours = owned == {} or any(
+        is_ours = is_whole or any(
             not isinstance(step, str) and is_at(value, step) for step in steps
         )
         if at not in matched and is_ours:
@@ -514,7 +511,7 @@ def says_immutable(error: ApplypruneError) -> bool:
 
 def fields_beside(
     error: Invalid, live: LiveObject, manager: str
-) -> tuple[tuple[Path, Mapping[str, Any]], ...]:
+) -> tuple[tuple[Path, Writer], ...]:
     """Return the fields of others that may exclude ours: at or beside a field that was refused.
 
     Beside what the server calls immutable, no field matters.
@@ -542,15 +539,14 @@ def unproven_recreation(
     desired = step.desired
     found = changed_fields(desired, live, created, manager)
     changes = _rejected(found, error, live)
-    ours = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
-    recorded = last_owned(step.entry)
+    ours, recorded = own_fields(live, manager), last_owned(step.entry)
     others: dict[str, None] = {}
     for change in changes:
         steps = steps_of(dotted(change.path))
         there = excluding_fields(live, [steps], manager)
-        others.update((str(entry.get("manager", "")), None) for _, entry in there)
+        others.update((writer.manager, None) for _, writer in there)
         is_ours, was_ours = (
-            any(overlap(steps, path) for path in leaves(fields)) for fields in (ours, recorded)
+            any(overlap(steps, path) for path in fields.leaves()) for fields in (ours, recorded)
         )
         if not there and (is_ours or not was_ours):  # guard: own-immutable-field
             return ""
@@ -591,7 +587,7 @@ def _mark_against(desired: Desired, live: LiveObject) -> str:
     """Return which annotation forbids to delete an object, or may forbid it; empty if none does."""
     if rule := orphan_mark(live.metadata) or desired.orphan_reason:
         return f"it is marked {rule}"
-    if rule := left_alone(live.metadata, {}):  # guard: left-alone-recreate
+    if rule := left_alone(live.metadata):  # guard: left-alone-recreate
         return f"it is marked {rule}"
     unknown = unknown_mark(live.metadata, live.ref.group_kind)  # guard: mark-before-recreation
     return f"{unknown} is not understood" if unknown else ""
@@ -649,9 +645,7 @@ def _rejected(
     """
     if at := [change for change in found if _is_rejected_field(change, error)]:
         return at
-    written = [
-        path for entry in live.managed_fields for path in leaves(entry.get("fieldsV1") or {})
-    ]
+    written = [path for one in live.writers for path in one.fields.leaves()]
     refused = [steps_of(cause["field"]) for cause in error.causes if cause.get("field")]
     defaults = [
         steps[:-1] for steps in refused if not any(overlap(steps, path) for path in written)

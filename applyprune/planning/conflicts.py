@@ -19,14 +19,12 @@ from applyprune.errors import ApplypruneError, Conflict
 from applyprune.model.fieldset import (
     MISSING,
     Drift,
+    FieldSet,
     ListItem,
     MissingType,
     Path,
+    Writer,
     from_server,
-    has,
-    is_split,
-    leaves,
-    owns,
     to_pointer,
     to_server,
     value_at,
@@ -44,14 +42,14 @@ from applyprune.planning.applyset import (
     OWNED_BY,
     PART_OF,
     ApplySetIdentity,
-    yielded_manager,
 )
 from applyprune.planning.field_writers import Contest, FieldOwner, is_by_hand, note_on
 from applyprune.planning.managed_fields import (
     BEFORE_FIRST_APPLY,
     UNKNOWN,
     manager_by_label,
-    own_apply_entry,
+    other_writers,
+    own_fields,
 )
 from applyprune.planning.marks import CONFLICTS
 from applyprune.planning.normalize import (
@@ -70,9 +68,6 @@ from applyprune.planning.ownership import (
 from applyprune.planning.secrets import value_text
 from applyprune.planning.server_errors import clean_message
 from applyprune.values import Packed, pattern, replace
-
-Writer = Mapping[str, Any]
-
 
 # The wording of apimachinery's managedfields/internal/conflict.go; an Update names its version.
 _CAUSE = pattern(
@@ -142,8 +137,8 @@ def forces(
     if live is None or options.apply.adopt is Adopt.ALL or PART_OF in live.labels:
         return True
     ours = {applyset.manager, applyset.yielded}
-    appliers = {entry.get("manager") for entry in live.managed_fields} - ours
-    return not any(str(manager).startswith(MANAGERS) for manager in appliers)  # guard: other-set
+    appliers = {one.manager for one in live.writers} - ours
+    return not any(manager.startswith(MANAGERS) for manager in appliers)  # guard: other-set
 
 
 def migrated_first(
@@ -156,7 +151,7 @@ def migrated_first(
     """
     taken = live is not None and live.labels.get(PART_OF, applyset.id) != applyset.id
     old = {manager_by_label(live)} if live is not None and taken else set()
-    invented = {BEFORE_FIRST_APPLY} if live is not None and not live.managed_fields else set()
+    invented = {BEFORE_FIRST_APPLY} if live is not None and not live.writers else set()
     return frozenset({applyset.yielded, *migration.managers, *old, *invented})
 
 
@@ -174,7 +169,7 @@ def is_unrecorded(step: ApplyStep) -> bool:
         return False
     if step.desired.conflicts is OnConflict.FORCE:
         return False
-    return not live.managed_fields or BEFORE_FIRST_APPLY in step.migration.proven
+    return not live.writers or BEFORE_FIRST_APPLY in step.migration.proven
 
 
 def unrecorded_conflict(
@@ -199,7 +194,7 @@ def unrecorded_conflict(
         for path in _unrecorded_fields(step, before, after, manager)
         if value_at(before.body, path) is not MISSING
         and path not in _OURS
-        and not (reverts and owns(recorded, path))  # guard: unrecorded-drift
+        and not (reverts and path in recorded)  # guard: unrecorded-drift
     ]
     if not fields:
         return None
@@ -219,26 +214,21 @@ def _unrecorded_fields(
         now = digest_of_fields(before, recorded, migration.api_version)
         if now == migration.digest:  # guard: recorded-values
             return
-    invented = [
-        entry.get("fieldsV1") or {}
-        for entry in before.managed_fields
-        if entry.get("manager") == BEFORE_FIRST_APPLY
-    ]
+    invented = [one.fields for one in before.writers if one.manager == BEFORE_FIRST_APPLY]
 
     def is_recorded(path: Path) -> bool:
-        return bool(before.managed_fields) and not any(has(one, path) for one in invented)
+        return bool(before.writers) and not any(fields.names(path) for fields in invented)
 
     body = body_to_send(desired)
     if after is None:
         wanted, paths = body, _plain_paths(body)
     else:
-        ours = own_apply_entry(after, manager) or {}
-        wanted, paths = after.body or {}, leaves(ours.get("fieldsV1") or {})
+        wanted, paths = after.body or {}, own_fields(after, manager).leaves()
     for path in paths:
         is_as_before = has_values(value_at(wanted, path), value_at(before.body, path))
         if not (is_as_before or is_recorded(path)):  # guard: unrecorded-field
             yield path
-    for path in leaves(recorded):
+    for path in recorded.leaves():
         if value_at(body, path) is MISSING and not is_recorded(path):
             yield path
 
@@ -261,7 +251,7 @@ _OURS: frozenset[Path] = frozenset(
 )
 
 
-def is_drift(owned: Mapping[str, Any], path: Path, operation: str) -> bool:
+def is_drift(owned: FieldSet, path: Path, operation: str) -> bool:
     """Return whether a manager that owns a field by this operation has caused drift.
 
     It is drift if the set's last apply owned the field, and somebody has changed it since by an
@@ -269,7 +259,7 @@ def is_drift(owned: Mapping[str, Any], path: Path, operation: str) -> bool:
     another manager owns the field by Apply, or if it was never the set's. ``owned`` are the fields
     of the set's last apply.
     """
-    return operation == "Update" and owns(owned, path)
+    return operation == "Update" and path in owned
 
 
 def explain_conflict(
@@ -441,13 +431,10 @@ def _contested(name: str, desired: Desired, live: LiveObject | None) -> Conteste
 
 
 def _time(owner: FieldOwner, live: LiveObject | None) -> str:
-    for entry in live.managed_fields if live else ():
-        if (
-            entry.get("manager") == owner.manager
-            and entry.get("operation") == owner.operation
-            and (entry.get("subresource") or "") == owner.subresource
-        ):
-            return str(entry.get("time", ""))
+    wanted = (owner.manager, owner.operation, owner.subresource)
+    for one in live.writers if live else ():
+        if (one.manager, one.operation, one.subresource) == wanted:
+            return one.time
     return ""
 
 
@@ -500,8 +487,8 @@ def visible_conflict(step: ApplyStep, applyset: ApplySetIdentity) -> Conflict | 
     if live is None or live.body is None:
         return None
     causes = [
-        {"reason": "FieldManagerConflict", "field": to_server(path), "message": _message(entry)}
-        for path, entry in _shared(step, applyset)
+        {"reason": "FieldManagerConflict", "field": to_server(path), "message": _message(writer)}
+        for path, writer in _shared(step, applyset)
         if _differ(value_at(body_to_send(step.desired), path), value_at(live.body, path))
     ]
     if not causes:
@@ -511,15 +498,15 @@ def visible_conflict(step: ApplyStep, applyset: ApplySetIdentity) -> Conflict | 
     )
 
 
-def _message(entry: Mapping[str, Any]) -> str:
+def _message(writer: Writer) -> str:
     """Return the words of apimachinery's managedfields/internal/conflict.go."""
-    words = [f'conflict with "{entry.get("manager", "")}"']
-    if entry.get("subresource"):
-        words.append(f'with subresource "{entry["subresource"]}"')
-    if entry.get("operation") == "Update":
-        words.append(f"using {entry.get('apiVersion', '')}")
-        if entry.get("time"):
-            words.append(f"at {entry['time']}")
+    words = [f'conflict with "{writer.manager}"']
+    if writer.subresource:
+        words.append(f'with subresource "{writer.subresource}"')
+    if writer.operation == "Update":
+        words.append(f"using {writer.api_version}")
+        if writer.time:
+            words.append(f"at {writer.time}")
     return " ".join(words)
 
 
@@ -538,9 +525,7 @@ def shares_fields(step: ApplyStep, applyset: ApplySetIdentity) -> bool:
     return next(_shared(step, applyset), None) is not None
 
 
-def _shared(
-    step: ApplyStep, applyset: ApplySetIdentity
-) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+def _shared(step: ApplyStep, applyset: ApplySetIdentity) -> Iterator[tuple[Path, Writer]]:
     request, live = step.request, step.live
     if request is not None and live is not None and not request.force:
         yield from shared_fields(step.desired, live, step.migration, applyset)
@@ -571,26 +556,26 @@ def drift_to_revert(
     for path, other in shared_fields(desired, live, migration, applyset):
         if value_at(body, path) == value_at(live.body, path):
             continue  # both own the same value afterwards
-        if not is_drift(owned, path, str(other.get("operation", ""))):
+        if not is_drift(owned, path, other.operation):
             return ()  # guard: real-conflict
         if desired.is_scaling_unknown and to_pointer(path) == REPLICAS:
             return ()  # guard: unread-autoscalers
-        found.append((to_pointer(path), str(other.get("manager", ""))))
+        found.append((to_pointer(path), other.manager))
     return tuple(sorted(found))
 
 
-def _has_other_version(entry: Mapping[str, Any], version: str) -> bool:
+def _has_other_version(writer: Writer, version: str) -> bool:
     """Return whether a manager owns fields in another API version: they cannot be compared.
 
     The metadata is the same in each version.
     """
-    fields = (entry.get("fieldsV1") or {}).keys() - {"f:metadata", "f:status"}
-    return bool(fields) and entry.get("apiVersion") != version
+    fields = writer.fields.below.keys() - {"metadata", "status"}
+    return bool(fields) and writer.api_version != version
 
 
 def shared_fields(
     desired: Desired, live: LiveObject, migration: Migration, applyset: ApplySetIdentity
-) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+) -> Iterator[tuple[Path, Writer]]:
     """Yield each field that a manifest sets and another manager owns, with that manager's entry.
 
     What changes hands before the apply is left out, and everything if the manifest itself says that
@@ -599,20 +584,20 @@ def shared_fields(
     if desired.conflicts in {OnConflict.FORCE, OnConflict.SKIP}:
         return
     body = body_to_send(desired)
-    for entry in _other_managers(live, migration, applyset):
-        for path in leaves(entry.get("fieldsV1") or {}):
+    for one in _other_managers(live, migration, applyset):
+        for path in one.fields.leaves():
             if path != _LABEL and value_at(body, path) is not MISSING:
-                yield path, entry
+                yield path, one
 
 
 def _other_managers(
     live: LiveObject, migration: Migration, applyset: ApplySetIdentity
-) -> Iterator[Mapping[str, Any]]:
+) -> Iterator[Writer]:
     """Yield the entries of other managers, without the status and what changes hands first."""
     settled = {applyset.manager, *migrated_first(live, migration, applyset)}
-    for entry in live.managed_fields:
-        if entry.get("manager") not in settled and entry.get("subresource") != "status":
-            yield entry
+    for one in live.writers:
+        if one.manager not in settled and one.subresource != "status":
+            yield one
 
 
 # Fields of others that exclude ours: the server refuses what both together would be.
@@ -643,13 +628,13 @@ def overlap(steps: Sequence[str | None], path: Path) -> bool:
 
 def excluding_fields(
     live: LiveObject, places: Iterable[Sequence[str | None]], manager: str
-) -> tuple[tuple[Path, Mapping[str, Any]], ...]:
+) -> tuple[tuple[Path, Writer], ...]:
     """Return the fields of others at these places, each with its manager's entry."""
     wanted = tuple(places)
     return tuple(
-        (path, entry)
-        for entry in _others(live, manager)
-        for path in leaves(entry.get("fieldsV1") or {})
+        (path, one)
+        for one in _others(live, manager)
+        for path in one.fields.leaves()
         if path[0] != "metadata" and any(overlap(steps, path) for steps in wanted)
     )
 
@@ -661,7 +646,7 @@ def excluded_by_drift(
 
     Then fields of the set are gone since its last apply, and no other applier owns those beside.
     """
-    by_update = all(writer.get("operation") == "Update" for _, writer in beside)
+    by_update = all(writer.operation == "Update" for _, writer in beside)
     return bool(beside) and by_update and any(_lost(entry, live, manager))
 
 
@@ -677,15 +662,15 @@ def excluding_parts(
         lengths = range(1, len(path) + 1)
         absent = (path[:end] for end in lengths if value_at(wanted, path[:end]) is MISSING)
         if (part := next(absent, None)) is not None:
-            found[to_pointer(part)] = str(writer.get("manager", ""))
+            found[to_pointer(part)] = writer.manager
     return tuple(sorted(found.items()))
 
 
-def exclusion(error: ApplypruneError, fields: Iterable[tuple[Path, Mapping[str, Any]]]) -> Conflict:
+def exclusion(error: ApplypruneError, fields: Iterable[tuple[Path, Writer]]) -> Conflict:
     """Return the conflict with the managers of fields that exclude ours."""
     causes = [
-        {"reason": EXCLUDES, "field": to_server(path), "message": _message(entry)}
-        for path, entry in fields
+        {"reason": EXCLUDES, "field": to_server(path), "message": _message(writer)}
+        for path, writer in fields
     ]
     return Conflict(error.message, code=409, causes=causes)
 
@@ -696,16 +681,15 @@ def drifted_fields(reverts: Sequence[tuple[str, str]]) -> str:
     return f"{fields} that {' and '.join(who)} had changed"
 
 
-def last_owned(entry: InventoryEntry) -> Mapping[str, Any]:
+def last_owned(entry: InventoryEntry) -> FieldSet:
     """Return the fields that the set's last confirmed apply owned."""
     return _fields(entry.owned_fields or "{}")
 
 
 # Most objects of a kind own the same fields.
 @lru_cache(64)
-def _fields(text: str) -> Mapping[str, Any]:
-    fields: Mapping[str, Any] = json.loads(text)
-    return fields
+def _fields(text: str) -> FieldSet:
+    return FieldSet(json.loads(text))
 
 
 # Drift: what others have changed since the set's last apply, by their entries in managedFields.
@@ -776,7 +760,7 @@ def manifest_drift(before: LiveObject, after: LiveObject, manager: str) -> tuple
     """
     writers = _others(before, manager)
     found = []
-    for path in leaves((own_apply_entry(after, manager) or {}).get("fieldsV1") or {}):
+    for path in own_fields(after, manager).leaves():
         wanted = value_at(after.body, path)
         if wanted != value_at(before.body, path):
             found.append(_drift(path, before, writers, _text(wanted, before)))
@@ -821,19 +805,13 @@ def step_drift(step: ApplyStep, manager: str) -> tuple[Drift, ...]:
 
 def _others(live: LiveObject, manager: str) -> Sequence[Writer]:
     """Return the managedFields entries of everybody else, without those about the status."""
-    ours = {manager, yielded_manager(manager)}
-    return [
-        entry
-        for entry in live.managed_fields
-        if entry.get("subresource") != "status"
-        and (entry.get("manager") not in ours or entry.get("operation") != "Apply")
-    ]
+    return [one for one in other_writers(live, manager) if one.subresource != "status"]
 
 
 def _lost(entry: InventoryEntry, live: LiveObject, manager: str) -> Iterator[Path]:
     """Yield the fields of the set's last apply that are not the set's any more."""
-    mine = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
-    return (path for path in leaves(last_owned(entry)) if not owns(mine, path))
+    mine = own_fields(live, manager)
+    return (path for path in last_owned(entry).leaves() if path not in mine)
 
 
 def _paths(value: object, above: Path = ()) -> Iterator[Path]:
@@ -851,21 +829,17 @@ def _sorted(found: Iterable[Drift]) -> tuple[Drift, ...]:
 
 def _drift(path: Path, live: LiveObject, writers: Sequence[Writer], wanted: str = "") -> Drift:
     """Return the drift of one field, by its latest writer; without a writer, it was removed."""
-    owners = [entry for entry in writers if owns(entry.get("fieldsV1") or {}, path)]
-    writer = max(owners, key=_time_of, default={})
-    operation, subresource = str(writer.get("operation", "")), writer.get("subresource")
+    owners = [one for one in writers if path in one.fields]
+    writer = max(owners, key=lambda one: one.time, default=Writer({}))
+    through = f" of {writer.subresource}" if writer.subresource else ""
     return Drift(
         to_pointer(path),
         wanted,
         _text(value_at(live.body, path), live),
-        manager=str(writer.get("manager", "")),
-        operation=f"{operation} of {subresource}" if subresource else operation,
-        time=_time_of(writer),
+        manager=writer.manager,
+        operation=writer.operation + through,
+        time=writer.time,
     )
-
-
-def _time_of(entry: Writer) -> str:
-    return str(entry.get("time", ""))
 
 
 def _text(value: Any | MissingType, live: LiveObject) -> str:
@@ -892,7 +866,7 @@ def filled_by_others(
     manager: str,
     leaving: Collection[str] = (),
     *,
-    owned: Mapping[str, Any],
+    owned: FieldSet,
 ) -> tuple[tuple[str, str], ...]:
     """Return the JSON pointers of empty values that others have filled, each with who has.
 
@@ -900,25 +874,20 @@ def filled_by_others(
     itself, or something in it, is not left to others. The managers ``leaving`` lose their fields.
     ``owned`` are the fields of the set's last apply.
     """
-    ours = own_apply_entry(live, manager)
-    others = [
-        entry
-        for entry in live.managed_fields
-        if entry != ours and entry.get("manager") not in leaving
-    ]
+    others = [one for one in other_writers(live, manager) if one.manager not in leaving]
     if not others:
         return ()
-    own = (ours or {}).get("fieldsV1") or {}
+    own = own_fields(live, manager)
     found: list[tuple[str, str]] = []
     for path in _empty_values(body.value, ()):
-        owners = [entry for entry in others if has(entry.get("fieldsV1") or {}, path)]
-        if not owners or has(own, path, whole=True):  # guard: own-empty-value
+        owners = [one for one in others if one.fields.names(path)]
+        if not owners or own.touches(path):  # guard: own-empty-value
             continue
-        if has(owned, path, whole=True):  # guard: emptied-by-the-set
+        if owned.touches(path):  # guard: emptied-by-the-set
             continue
         # The keys of a map are owned one by one: nobody's keys contradict an empty map.
-        is_keyed = any(is_split(entry.get("fieldsV1") or {}, path) for entry in owners)
-        names = {str(entry.get("manager", "")) for entry in owners}
+        is_keyed = any(one.fields.is_split(path) for one in owners)
+        names = {one.manager for one in owners}
         if is_keyed or not any(map(_is_set_or_person, names)):  # guard: edited-empty-value
             found.append((to_pointer(path), " and ".join(sorted(names))))
     return tuple(found)
@@ -953,10 +922,9 @@ def rewritten_fields(body: Mapping[str, Any], after: LiveObject, manager: str) -
     """Return the fields that have another value in the reply to an apply than in what was sent."""
     if after.body is None:
         return ()
-    entry = own_apply_entry(after, manager) or {}
     return tuple(
         to_server(path)
-        for path in leaves(entry.get("fieldsV1") or {})
+        for path in own_fields(after, manager).leaves()
         if not is_stored(
             value_at(body, path), value_at(after.body, _defaulted(path)), str(path[-1])
         )

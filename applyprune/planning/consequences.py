@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from applyprune.model.fate import Fate
-from applyprune.model.fieldset import MISSING, Path, leaves, owns, to_server, value_at
+from applyprune.model.fieldset import MISSING, FieldSet, Path, Writer, to_server, value_at
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.kinds import (
     CLAIM,
@@ -169,17 +169,17 @@ class Change:
         """Yield the fields below a path that the apply removes: nobody else owns them."""
         if self.live is None or self.desired is None:
             return
-        ours: list[Mapping[str, Any]] = []
-        others: list[Mapping[str, Any]] = []
-        for entry in self.live.managed_fields:
-            is_ours = entry.get("manager") in self.managers and not entry.get("subresource")
-            (ours if is_ours else others).append(entry.get("fieldsV1") or {})
+        ours: list[FieldSet] = []
+        others: list[FieldSet] = []
+        for one in self.live.writers:
+            is_ours = one.manager in self.managers and not one.subresource
+            (ours if is_ours else others).append(one.fields)
         wanted = body_to_send(self.desired)
         for fields in ours:
-            for found in leaves(fields):
+            for found in fields.leaves():
                 if found[: len(path)] != path or value_at(wanted, found) is not MISSING:
                     continue
-                if not any(owns(other, found) for other in others):
+                if not any(found in other for other in others):
                     yield found
 
 
@@ -1026,15 +1026,14 @@ def kept_fields(change: Change) -> Iterator[Consequence]:
     if change.fate is not Fate.ADOPT or change.live is None or change.desired is None:
         return
     found: defaultdict[str, list[str]] = defaultdict(list)
-    for entry in change.live.managed_fields:
-        manager = str(entry.get("manager", ""))
-        if entry.get("subresource") or manager in change.managers | {FORMER}:
+    for one in change.live.writers:
+        if one.subresource or one.manager in change.managers | {FORMER}:
             continue
-        if is_kubernetes(manager):
+        if is_kubernetes(one.manager):
             continue
-        for path in leaves(entry.get("fieldsV1") or {}):
+        for path in one.fields.leaves():
             if path[0] != "status" and value_at(change.desired.body, path) is MISSING:
-                found[manager].append(to_server(path))
+                found[one.manager].append(to_server(path))
     for manager, names in sorted(found.items()):
         verb = "is" if len(names) == 1 else "are"
         number = counted(len(names), "field")
@@ -1061,12 +1060,10 @@ def lost_fields(change: Change) -> Iterator[Consequence]:
     if change.live is None or not (change.is_changed or change.is_deleted):
         return
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for entry in change.live.managed_fields:
-        if _loses(change, entry):
-            found[str(entry.get("manager", ""))].update(
-                to_server(path)
-                for path in leaves(entry.get("fieldsV1") or {})
-                if _is_lost(change, path)
+    for one in change.live.writers:
+        if _loses(change, one):
+            found[one.manager].update(
+                to_server(path) for path in one.fields.leaves() if _is_lost(change, path)
             )
     how = "removed, because the manifest lacks {}" if change.is_changed else "lost with the object"
     for manager, names in sorted(found.items()):
@@ -1083,9 +1080,9 @@ def lost_fields(change: Change) -> Iterator[Consequence]:
             )
 
 
-def _loses(change: Change, entry: Mapping[str, Any]) -> bool:
-    """Return whether the manager of a managedFields entry may lose fields of it."""
-    manager, part = str(entry.get("manager", "")), entry.get("subresource")
+def _loses(change: Change, writer: Writer) -> bool:
+    """Return whether another manager may lose fields."""
+    manager, part = writer.manager, writer.subresource
     if change.is_changed:
         return manager in change.taken and not part
     own = change.managers - change.taken
@@ -1093,7 +1090,7 @@ def _loses(change: Change, entry: Mapping[str, Any]) -> bool:
     if part == "status" or is_kubernetes(manager) or manager in own:
         return False
     # What another manager applies is only pruned with the option that says so.
-    return change.fate is Fate.RECREATE or entry.get("operation") == "Apply"
+    return change.fate is Fate.RECREATE or writer.operation == "Apply"
 
 
 def _is_lost(change: Change, path: Path) -> bool:
@@ -1107,9 +1104,9 @@ def _is_lost(change: Change, path: Path) -> bool:
     if not change.is_changed:
         return wanted is MISSING or before not in (MISSING, wanted)
     return wanted is MISSING and not any(
-        owns(other.get("fieldsV1") or {}, path)
-        for other in (change.live.managed_fields if change.live else ())
-        if other.get("manager") not in change.managers
+        path in other.fields
+        for other in (change.live.writers if change.live else ())
+        if other.manager not in change.managers
     )
 
 

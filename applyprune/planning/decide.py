@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from applyprune.errors import RunFailed
 from applyprune.model.fate import Fate
-from applyprune.model.fieldset import FieldWriter, leaves
+from applyprune.model.fieldset import FieldWriter
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, JobRecord, Ownership
 from applyprune.model.kinds import IN_EACH_NAMESPACE, NAMESPACE
@@ -34,7 +34,7 @@ from applyprune.planning.managed_fields import (
     loses_replicas,
     manager_by_label,
     migration_of,
-    own_apply_entry,
+    own_fields,
 )
 from applyprune.planning.marks import left_alone
 from applyprune.planning.normalize import (
@@ -281,8 +281,7 @@ def step_of_unapplied(
         return None
     if desired.apply is ApplyRule.ONCE and not live.terminating:
         return _created_once(desired, entry, fresh, live, applyset)
-    ours = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
-    if mark := left_alone(live.metadata, ours):  # guard: left-alone
+    if mark := left_alone(live.metadata, own_fields(live, applyset.manager)):  # guard: left-alone
         return _left_alone(desired, entry, fresh, live, f"it is marked {mark} in the cluster")
     return None
 
@@ -365,8 +364,8 @@ def _has_new_values(
         return False
     if entry.fingerprint is not None and same_apply_entry(entry.fingerprint, live, manager):
         return True
-    mine = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
-    return any(differs(body_to_send(desired), live, path) for path in leaves(mine))
+    mine = own_fields(live, manager).leaves()
+    return any(differs(body_to_send(desired), live, path) for path in mine)
 
 
 def step_of_deleted(

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject, mapping
+from applyprune.model.live import LiveObject
 from applyprune.model.options import Options
 from applyprune.model.plan import ApplyStep, Cascaded, Plan, RemoveStep
 from applyprune.planning.applyset import ApplySetIdentity
@@ -190,9 +190,9 @@ def state_mark(live: LiveObject) -> str:
     write alone proves nothing: after a restore of etcd, they come again.
     """
     owners = [
-        [entry.get(key) for key in _OWNER]
-        for entry in live.managed_fields
-        if entry.get("subresource") not in _UNREVIEWED
+        [one.entry.get(key) for key in _OWNER]
+        for one in live.writers
+        if one.subresource not in _UNREVIEWED
     ]
     is_told = live.generation is not None and live.ref.group_kind not in FIXED_GENERATION and owners
     version = "" if is_told else live.resource_version
@@ -202,14 +202,12 @@ def state_mark(live: LiveObject) -> str:
     return digest([version, metadata, annotations, owners])
 
 
-def _status_annotations(live: LiveObject) -> set[str]:
+def _status_annotations(live: LiveObject) -> set[object]:
     """Return the annotations that a controller writes together with the status."""
-    written: dict[bool, set[str]] = {True: set(), False: set()}
-    for entry in live.managed_fields if live.annotations else ():
-        metadata = mapping(mapping(entry.get("fieldsV1")).get("f:metadata"))
-        keys = mapping(metadata.get("f:annotations"))
-        in_status = entry.get("subresource") == "status"
-        written[in_status].update(key.removeprefix("f:") for key in keys)
+    written: dict[bool, set[object]] = {True: set(), False: set()}
+    for one in live.writers if live.annotations else ():
+        keys = one.fields.at(("metadata", "annotations")).below
+        written[one.subresource == "status"].update(keys)
     return written[True] - written[False]
 
 

@@ -23,7 +23,7 @@ from applyprune.model.text import and_more
 from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity
 from applyprune.planning.desired import ChartHook
 from applyprune.planning.leave import ADOPTED, NO_WITNESS
-from applyprune.planning.managed_fields import own_apply_entry
+from applyprune.planning.managed_fields import own_writer
 from applyprune.planning.marks import DISABLED, PRUNE, orphan_mark, unknown_mark
 from applyprune.planning.ownership import fingerprint_of, foreign_owner, has_witness, owned_by_tool
 from applyprune.values import dataclass, field, replace
@@ -184,9 +184,9 @@ def _of_live(case: ExplainInput) -> Iterator[str]:
         yield f"it has the label of another set: {case.owner or label}"
     else:
         yield "it has no set's label"
-    applied = own_apply_entry(state, case.applyset.manager)
+    applied = own_writer(state, case.applyset.manager)
     if applied is not None:
-        yield f"{case.applyset.manager} has applied it, {applied.get('time', 'time unknown')}"
+        yield f"{case.applyset.manager} has applied it, {applied.time or 'time unknown'}"
     else:
         yield f"{case.applyset.manager} is not among its field managers"
     if entry is None and (tool := owned_by_tool(state, case.applyset)):

@@ -12,7 +12,7 @@ from enum import Enum
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from applyprune.model.fieldset import leaves, to_server
+from applyprune.model.fieldset import to_server
 from applyprune.model.kinds import SECRET
 from applyprune.model.text import and_more, visible
 from applyprune.planning.applyset import MANAGERS
@@ -81,15 +81,12 @@ def writers_since(live: LiveObject, time: str, *, but: str) -> Sequence[str]:
     ``but`` is a manager to leave out. Times count in seconds, and are those of the server.
     """
     found: dict[str, list[str]] = {}
-    for entry in live.managed_fields:
-        manager = str(entry.get("manager", ""))
-        if manager in {"", but} or entry.get("subresource") == "status":
+    for one in live.writers:
+        if one.manager in {"", but} or one.subresource == "status" or one.time < time:
             continue
-        if str(entry.get("time", "")) < time:
-            continue
-        fields = found.setdefault(visible(manager), [])
-        if entry.get("operation") == "Update" and live.ref.group_kind != SECRET:
-            fields += map(to_server, leaves(entry.get("fieldsV1") or {}))
+        fields = found.setdefault(visible(one.manager), [])
+        if one.operation == "Update" and live.ref.group_kind != SECRET:
+            fields += map(to_server, one.fields.leaves())
     return [
         f"{manager} ({and_more(sorted(fields), _SHOWN)})" if fields else manager
         for manager, fields in sorted(found.items())

@@ -574,7 +574,7 @@ def _left_alone(
     If the whole set is deleted, it is orphaned: no inventory would list it. So is an object that
     another mark, or the user, keeps.
     """
-    mark = left_alone(live.metadata, {})  # guard: left-alone-at-prune
+    mark = left_alone(live.metadata)  # guard: left-alone-at-prune
     keeps = entry.orphan_reason or orphan_mark(live.metadata)
     if not mark or live.terminating or keeps or entry.ref.is_among(options.prune.orphan):
         return None

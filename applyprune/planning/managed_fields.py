@@ -15,31 +15,20 @@ from typing import TYPE_CHECKING, Any
 from applyprune.errors import InputError, RunFailed, UsageError
 from applyprune.model.fieldset import (
     MISSING,
+    NO_FIELDS,
+    FieldSet,
     ListItem,
     Path,
     SetMember,
-    covers,
-    difference,
-    field_set,
-    fields_at,
-    fields_below,
-    fields_set_by,
+    Writer,
     from_pointer,
-    has,
-    intersection,
     is_at,
-    is_split,
     is_under,
-    leaves,
     list_item,
-    owns,
     to_pointer,
-    union,
     value_at,
-    whole_above,
     with_value,
     without_fields,
-    without_path,
 )
 from applyprune.model.kinds import DAEMON_SET, POD, row_of
 from applyprune.model.live import field, mapping
@@ -69,36 +58,44 @@ if TYPE_CHECKING:
     from applyprune.values import Packed
 
     Operations = Sequence[Mapping[str, Any]]
-    Managers = Sequence[Mapping[str, Any]]
-    Fields = Mapping[str, Any]
 
 
+LABEL_FIELDS = FieldSet.of(("metadata", "labels", PART_OF))
+"""The set's label alone."""
+_WITNESS: Path = ("metadata", "annotations", OWNED_BY)
 _APPLIED_METADATA = ("annotations", "finalizers", "labels", "ownerReferences")
 _NOT_OWNED = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
 def is_applied(live: LiveObject, manager: str) -> bool:
     """Return whether a field manager has an Apply entry in managedFields."""
-    return own_apply_entry(live, manager) is not None
+    return own_writer(live, manager) is not None
 
 
-def own_apply_entry(live: LiveObject, manager: str) -> Mapping[str, Any] | None:
+def own_writer(live: LiveObject, manager: str) -> Writer | None:
     """Return our manager's Apply entry of the main resource; None if there is none."""
-    return _own_entry(live.packed_managers, manager)
+    return _own_writer(live.writers, manager)
 
 
-def _own_entry_in(managers: Managers, manager: str) -> Mapping[str, Any] | None:
-    for entry in managers:
-        if (
-            entry.get("manager") == manager
-            and entry.get("operation") == "Apply"
-            and not entry.get("subresource")
-        ):
-            return entry
+def _own_writer(writers: Iterable[Writer], manager: str) -> Writer | None:
+    for one in writers:
+        if (one.manager, one.operation, one.subresource) == (manager, "Apply", ""):
+            return one
     return None
 
 
-_own_entry = remembered(_own_entry_in)
+def own_fields(live: LiveObject, manager: str) -> FieldSet:
+    """Return the fields of our Apply entry; empty if there is none."""
+    ours = own_writer(live, manager)
+    return NO_FIELDS if ours is None else ours.fields
+
+
+def other_writers(live: LiveObject, manager: str) -> Iterator[Writer]:
+    """Yield the entries of everybody else; the second manager of the set is not one of them."""
+    ours, yielded = own_writer(live, manager), yielded_manager(manager)
+    for one in live.writers:
+        if one != ours and one.manager != yielded:
+            yield one
 
 
 def own_apply_digest(live: LiveObject, manager: str) -> tuple[str, str] | None:
@@ -107,11 +104,13 @@ def own_apply_digest(live: LiveObject, manager: str) -> tuple[str, str] | None:
 
 
 @remembered
-def _own_apply_digest(managers: Managers, manager: str) -> tuple[str, str] | None:
-    entry = _own_entry_in(managers, manager)
-    if entry is None:
+def _own_apply_digest(
+    managers: Sequence[Mapping[str, Any]], manager: str
+) -> tuple[str, str] | None:
+    ours = _own_writer(map(Writer, managers), manager)
+    if ours is None:
         return None
-    return digest([entry.get("apiVersion"), entry.get("fieldsV1")]), str(entry.get("time", ""))
+    return digest([ours.entry.get("apiVersion"), ours.entry.get("fieldsV1")]), ours.time
 
 
 def owns_all(live: LiveObject, manager: str, body: Mapping[str, Any]) -> bool:
@@ -119,58 +118,37 @@ def owns_all(live: LiveObject, manager: str, body: Mapping[str, Any]) -> bool:
 
     An entry without a time has been written by our patch, and the apply has not followed yet.
     """
-    entry = own_apply_entry(live, manager)
-    if entry is None:
+    ours = own_writer(live, manager)
+    if ours is None:
         return False
-    if not entry.get("time"):
+    if not ours.time:
         return True
     metadata = {key: body["metadata"].get(key) for key in _APPLIED_METADATA}
     fields = {key: value for key, value in body.items() if key not in _NOT_OWNED}
-    return covers(entry.get("fieldsV1") or {}, {**fields, "metadata": metadata})
+    return ours.fields.covers({**fields, "metadata": metadata})
 
 
 def entry_times(live: LiveObject, manager: str) -> str:
     """Return when a set has last written each of its entries; empty if it has none."""
     own = {manager, yielded_manager(manager)}
     return " ".join(
-        str(entry.get("time", "-"))
-        for entry in live.managed_fields
-        if entry.get("manager") in own and not entry.get("subresource")
-    )
-
-
-@remembered
-def writers(managers: Managers) -> frozenset[tuple[str, str]]:
-    """Return the managers of the main resource, each with its operation."""
-    return frozenset(
-        (str(one.get("manager", "")), str(one.get("operation", "")))
-        for one in managers
-        if not one.get("subresource")
+        str(one.entry.get("time", "-"))
+        for one in live.writers
+        if one.manager in own and not one.subresource
     )
 
 
 def manager_by_label(live: LiveObject) -> str:
     """Return the field manager of the set whose label ``live`` has; empty if there is none."""
-    return _managers_by_label(live.packed_managers).get(live.labels.get(PART_OF, ""), "")
-
-
-@remembered
-def _managers_by_label(managers: Managers) -> Mapping[str, str]:
-    """Return the first field manager of each set, by the ID of the set."""
-    found: dict[str, str] = {}
-    for entry in managers:
-        name = str(entry.get("manager", ""))
-        if of := set_of(name):
-            found.setdefault(of, name)
-    return found
+    label = live.labels.get(PART_OF, "")
+    managers = (one.manager for one in live.writers) if label else ()
+    return next((name for name in managers if set_of(name) == label), "")
 
 
 # The manager that an orphaned object keeps; it belongs to no set, and no output names it. Its only
 # field is an annotation that nobody sets, so that no apply conflicts with it.
 FORMER = "applyprune-orphaned"
-_FORMER_FIELDS: Mapping[str, Any] = {
-    "f:metadata": {"f:annotations": {"f:applyprune.dev/orphaned": {}}}
-}
+_FORMER_FIELDS = FieldSet.of(("metadata", "annotations", "applyprune.dev/orphaned"))
 
 
 def mark_patch(
@@ -182,21 +160,20 @@ def mark_patch(
     annotation of ownership.
     """
     annotations = {**live.annotations, **({OWNED_BY: applyset.id} if owned else {})}
-    managers = marked_managers(live, api_version, applyset, owned=owned)
-    return guarded_patch(live, {**live.labels, PART_OF: applyset.id}, managers, annotations)
+    writers = marked_writers(live, api_version, applyset, owned=owned)
+    return guarded_patch(live, {**live.labels, PART_OF: applyset.id}, writers, annotations)
 
 
-def marked_managers(
+def marked_writers(
     live: LiveObject, api_version: str, applyset: ApplySetIdentity, *, owned: bool
-) -> Managers:
+) -> Sequence[Writer]:
     """Return the entries that an object must have after ``mark_patch``."""
-    ours = own_apply_entry(live, applyset.manager)
-    entry = ours or _entry(applyset.manager, api_version, label_fields())
+    ours = own_writer(live, applyset.manager)
+    marked = ours or _writer(applyset.manager, api_version, LABEL_FIELDS)
     if owned:
-        witness: Mapping[str, Any] = {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}
-        entry = {**entry, "fieldsV1": union(entry.get("fieldsV1") or {}, witness)}
-    managers = [entry if one == ours else one for one in live.managed_fields]
-    return managers if ours is not None else [*managers, entry]
+        marked = marked.with_fields(marked.fields | FieldSet.of(_WITNESS))
+    writers = [marked if one == ours else one for one in live.writers]
+    return writers if ours is not None else [*writers, marked]
 
 
 def orphan_patch(live: LiveObject, manager: str, api_version: str) -> Operations:
@@ -208,17 +185,17 @@ def orphan_patch(live: LiveObject, manager: str, api_version: str) -> Operations
     labels = {key: value for key, value in live.labels.items() if key != PART_OF}
     annotations = {key: value for key, value in live.annotations.items() if key != OWNED_BY}
     names = (manager, yielded_manager(manager))
-    managers = [entry for entry in live.managed_fields if entry.get("manager") not in names]
-    if not managers:  # guard: parting-entry
-        managers = [_entry(FORMER, api_version, _FORMER_FIELDS, operation="Update")]
-    return guarded_patch(live, labels, managers, annotations)
+    writers = [one for one in live.writers if one.manager not in names]
+    if not writers:  # guard: parting-entry
+        writers = [_writer(FORMER, api_version, _FORMER_FIELDS, operation="Update")]
+    return guarded_patch(live, labels, writers, annotations)
 
 
 def remove_manager_patch(live: LiveObject, manager: str) -> Operations:
     """Return the operations that remove a manager from ``live``; its fields keep their values."""
-    managers = [entry for entry in live.managed_fields if entry.get("manager") != manager]
+    writers = [one for one in live.writers if one.manager != manager]
     # A list with one empty entry clears managedFields; the server ignores an empty list.
-    return guarded_patch(live, live.labels, managers or [{}])
+    return guarded_patch(live, live.labels, writers or [Writer({})])
 
 
 def unlabel_patch(live: LiveObject) -> Operations:
@@ -227,7 +204,7 @@ def unlabel_patch(live: LiveObject) -> Operations:
     Otherwise every take-over would end in a conflict about the label.
     """
     labels = {key: value for key, value in live.labels.items() if key != PART_OF}
-    return guarded_patch(live, labels, live.managed_fields)
+    return guarded_patch(live, labels, live.writers)
 
 
 def transfer_patch(live: LiveObject, *, old: str, new: str, label: str, owned: bool) -> Operations:
@@ -244,27 +221,27 @@ def transfer_patch(live: LiveObject, *, old: str, new: str, label: str, owned: b
     return guarded_patch(
         live,
         {**live.labels, PART_OF: label},
-        renamed_managers(live.managed_fields, old, new),
+        renamed_writers(live, old, new),
         annotations,
     )
 
 
-def settle_patch(after: LiveObject, managers: Managers) -> Operations:
+def settle_patch(after: LiveObject, writers: Sequence[Writer]) -> Operations:
     """Return the operations that give a transferred object the entries that it must have.
 
-    ``after`` is the object after the transfer, ``managers`` are those entries.
+    ``after`` is the object after the transfer, ``writers`` are those entries.
     """
-    return guarded_patch(after, dict(after.labels), managers)
+    return guarded_patch(after, dict(after.labels), writers)
 
 
-def renamed_managers(managers: Managers, old: str, new: str) -> Managers:
+def renamed_writers(live: LiveObject, old: str, new: str) -> Sequence[Writer]:
     """Return the entries of a transferred object: those of the old manager are the new one's."""
     # The transferred fields include those that the new manager already had.
     names = {old: new, yielded_manager(old): yielded_manager(new)}
-    others = [entry for entry in managers if entry.get("manager") not in names.values()]
+    others = (one for one in live.writers if one.manager not in names.values())
     return [
-        {**entry, "manager": names[name]} if (name := entry.get("manager")) in names else entry
-        for entry in others
+        Writer({**one.entry, "manager": names[one.manager]}) if one.manager in names else one
+        for one in others
     ]
 
 
@@ -286,7 +263,7 @@ BEFORE_FIRST_APPLY = "before-first-apply"
 UNKNOWN = "somebody unknown"
 """The same in our words."""
 _DECLARED = frozenset({("kubectl-client-side-apply", "Update"), ("kubectl", "Apply")})
-_PROTECTED = frozenset({"f:finalizers", "f:ownerReferences"})
+_PROTECTED: Sequence[Path] = (("metadata", "finalizers"), ("metadata", "ownerReferences"))
 
 
 def migration_of(
@@ -303,12 +280,12 @@ def migration_of(
     with ``--adopt=all``, or with its manager in ``--take-over``.
     """
     asked = options.take_over | ({"helm"} if adopts and options.adopt is Adopt.ALL else set())
-    there = writers(live.packed_managers)
+    there = {(one.manager, one.operation) for one in live.writers if not one.subresource}
     whole = {(name, how) for name, how in there if name in asked}
     if adopts:
         whole |= there & _DECLARED
         if LAST_APPLIED in live.annotations:
-            whole |= _kubectl_appliers(live.packed_managers)
+            whole |= _kubectl_appliers(live)
     is_invented = (BEFORE_FIRST_APPLY, "Update") in there and not adopts
     recorded = entry.owned_fields if entry is not None and not adopts else ""
     return Migration(
@@ -321,20 +298,17 @@ def migration_of(
     )
 
 
-@remembered
-def _kubectl_appliers(managers: Managers) -> frozenset[tuple[str, str]]:
+def _kubectl_appliers(live: LiveObject) -> set[tuple[str, str]]:
     """Return who has declared an object by ``kubectl apply``, whatever ``--field-manager`` says.
 
     kubectl writes the manifest into an annotation, with the same request.
     """
     path: Path = ("metadata", "annotations", LAST_APPLIED)
-    return frozenset(
-        (str(one.get("manager", "")), "Update")
-        for one in managers
-        if one.get("operation") == "Update"
-        and not one.get("subresource")
-        and owns(one.get("fieldsV1") or {}, path)
-    )
+    return {
+        (one.manager, one.operation)
+        for one in live.writers
+        if one.operation == "Update" and not one.subresource and path in one.fields
+    }
 
 
 def _api_version(entry: InventoryEntry) -> str:
@@ -355,24 +329,19 @@ def loses_replicas(
         return False
     ours = {applyset.manager, manager_by_label(live)}
     return any(
-        owns(fields, path)
-        for one in live.managed_fields
-        if not one.get("subresource")
-        for fields in (
-            (one.get("fieldsV1") or {})
-            if one.get("manager") in ours
-            else migrated_fields(one, migration, desired.packed),
-        )
+        path in (one.fields if one.manager in ours else taken(one, migration, desired.packed))
+        for one in live.writers
+        if not one.subresource
     )
 
 
 def has_migration(live: LiveObject, migration: Migration, body: Packed, manager: str) -> bool:
     """Return whether fields must change hands before ``body`` may be applied to an object."""
-    if not live.managed_fields:  # guard: untracked-object
+    if not live.writers:  # guard: untracked-object
         return True
     if migration.restores and not is_applied(live, manager):  # guard: restored-fields
         return True
-    return any(migrated_fields(one, migration, body) for one in live.managed_fields)
+    return any(taken(one, migration, body) for one in live.writers)
 
 
 def migrate_patch(
@@ -388,66 +357,61 @@ def migrate_patch(
     An object that has nothing of ours gets an entry that owns the set's label. The apply that
     follows sets the label, so it conflicts with nobody.
     """
-    ours = own_apply_entry(live, manager)
-    fields: dict[str, Any] = dict((ours or {}).get("fieldsV1") or {})
+    ours = own_writer(live, manager)
+    fields = own_fields(live, manager)
     if ours is None and migration.restores:
-        fields = dict(recorded_fields(migration))
+        fields = recorded_fields(migration)
         api_version = migration.api_version
-    others: list[Mapping[str, Any]] = []
-    for entry in live.managed_fields:
-        if entry == ours:
+    others: list[Writer] = []
+    for one in live.writers:
+        if one == ours:
             continue
-        if part := migrated_fields(entry, migration, body):
-            fields = union(fields, part)
-            if left := difference(entry.get("fieldsV1") or {}, part):
-                others.append({**entry, "fieldsV1": left})
+        if part := taken(one, migration, body):
+            fields |= part
+            if left := one.fields - part:
+                others.append(one.with_fields(left))
         else:
-            others.append(entry)
-    entry = _entry(manager, api_version, fields or label_fields())
+            others.append(one)
     annotations = live.annotations
     if migration.whole:
         annotations = {key: text for key, text in annotations.items() if key != LAST_APPLIED}
+    entry = _writer(manager, api_version, fields or LABEL_FIELDS)
     return guarded_patch(live, live.labels, [*others, entry], annotations)
 
 
-def migrated_fields(entry: Mapping[str, Any], migration: Migration, body: Packed) -> Fields:
-    """Return which fields of a managedFields entry become ours; ``body`` is that of the manifest.
+def taken(writer: Writer, migration: Migration, body: Packed) -> FieldSet:
+    """Return which fields of a writer become ours; ``body`` is that of the manifest.
 
-    An empty result means none. The body is parsed only for a manager of which fields are proven.
+    The body is parsed only for a manager of which fields are proven.
     """
-    if entry.get("subresource"):
-        return {}
-    fields: Fields = entry.get("fieldsV1") or {}
-    name = str(entry.get("manager", ""))
-    if (name, str(entry.get("operation", ""))) in migration.whole:
-        return _takeable(fields)
-    if name in migration.proven:
-        proven = intersection(fields, recorded_fields(migration))
-        return union(proven, _takeable(fields_set_by(fields, body.value)))
-    return {}
+    if writer.subresource:
+        return NO_FIELDS
+    if (writer.manager, writer.operation) in migration.whole:
+        return _takeable(writer.fields)
+    if writer.manager in migration.proven:
+        proven = writer.fields & recorded_fields(migration)
+        return proven | _takeable(writer.fields.set_by(body.value))
+    return NO_FIELDS
 
 
-def recorded_fields(migration: Migration) -> Fields:
+def recorded_fields(migration: Migration) -> FieldSet:
     """Return the fields that the last confirmed apply owned, as far as they may be taken.
 
     An edited inventory must not give an object the annotation of ownership, nor the next apply a
     finalizer or ownerReference that it would remove.
     """
     if not migration.recorded:
-        return {}
-    fields: Fields = json.loads(migration.recorded)
-    return _takeable(difference(fields, {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}))
+        return NO_FIELDS
+    return _takeable(FieldSet(json.loads(migration.recorded)) - FieldSet.of(_WITNESS))
 
 
-def _takeable(fields: Fields) -> Fields:
+def _takeable(fields: FieldSet) -> FieldSet:
     """Return the fields without finalizers and ownerReferences."""
-    metadata = {
-        key: inner
-        for key, inner in (fields.get("f:metadata") or {}).items()
-        if key not in _PROTECTED
-    }
-    rest = {key: inner for key, inner in fields.items() if key != "f:metadata"}
-    return {**rest, "f:metadata": metadata} if metadata else rest
+    if not fields.at(("metadata",)):  # only an edited inventory has it as a whole
+        fields = fields.without(("metadata",))
+    for path in _PROTECTED:
+        fields = fields.without(path)
+    return fields
 
 
 # What is removed from an object before its manifest is applied.
@@ -492,19 +456,18 @@ def removals(
     """Return what is removed from an object; nothing if it was not read in full."""
     if live.body is None:
         return NO_REMOVALS
-    ours = own_apply_entry(live, applyset.manager)
-    others = list(_others(live, applyset.manager))
-    own = (ours or {}).get("fieldsV1") or {}
+    own = own_fields(live, applyset.manager)
+    others = [one.fields for one in other_writers(live, applyset.manager)]
 
     def is_free(path: Path) -> bool:
         # guard: removes-only-unowned
-        return force or not any(has(fields, path, whole=True) for fields in others)
+        return force or not any(fields.touches(path) for fields in others)
 
     defaults: list[Path] = []
     members: list[Path] = []
     for default, excluded in _exclusions(desired):
         there = value_at(live.body, default) is not MISSING
-        if there and is_free(default) and not has(own, default):
+        if there and is_free(default) and not own.names(default):
             defaults.append(default)
             members += excluded
     nulls: list[Path] = []
@@ -515,7 +478,7 @@ def removals(
             continue
         if not is_free(path):
             # The server finds no conflict in null for a map whose keys are owned one by one.
-            owned = [leaf for fields in others for leaf in leaves(fields) if is_under(leaf, path)]
+            owned = [leaf for fields in others for leaf in fields.leaves() if is_under(leaf, path)]
             # The manifest names an item by its name only.
             contested += [(*pointed, *leaf[len(path) :]) for leaf in owned] or [pointed]
         elif not _owns_all(own, path, value):  # what the set owns leaves with the apply
@@ -529,16 +492,10 @@ def removals(
     return FieldRemovals(tuple(nulls), tuple(defaults), tuple(members))
 
 
-def _owns_all(fields: Mapping[str, Any], path: Path, value: Any) -> bool:
+def _owns_all(fields: FieldSet, path: Path, value: Any) -> bool:
     """Return whether everything in the value at a path is owned."""
-    for step in path:
-        below = fields_below(fields)
-        if step not in below:
-            return False
-        fields = below[step]
-        if not fields:
-            return True
-    return "." in fields or covers(fields, value)
+    inner = fields.at(path)
+    return path in fields and (inner.has_itself or inner.covers(value))
 
 
 def left_by_new_type(before: LiveObject, after: LiveObject, manager: str) -> tuple[Path, ...]:
@@ -548,19 +505,16 @@ def left_by_new_type(before: LiveObject, after: LiveObject, manager: str) -> tup
     or set of an atomic list, or lets the keys of a map be owned one by one, the server knows only
     those items as the set's that the newest manifest has. The others would stay without an owner.
     """
-    own = (own_apply_entry(before, manager) or {}).get("fieldsV1") or {}
-    now = (own_apply_entry(after, manager) or {}).get("fieldsV1") or {}
-    others = [*_others(before, manager)]
-    owned = [entry.get("fieldsV1") or {} for entry in after.managed_fields]
+    now = own_fields(after, manager)
+    others = [*other_writers(before, manager)]
     found: list[Path] = []
-    for path in leaves(own):
+    for path in own_fields(before, manager).leaves():
         # guard: strangers-in-a-new-type
-        if is_split(now, path) and not any(has(fields, path, whole=True) for fields in others):
-            parts = _parts(value_at(after.body, path), fields_at(now, path))
+        if now.is_split(path) and not any(one.fields.touches(path) for one in others):
             found += [
                 (*path, part)
-                for part in parts
-                if not any(has(fields, (*path, part), whole=True) for fields in owned)
+                for part in _parts(value_at(after.body, path), now.at(path))
+                if not any(one.fields.touches((*path, part)) for one in after.writers)
             ]
     return tuple(found)
 
@@ -574,44 +528,40 @@ def unowned_items(
     server or a webhook adds items of its own to a list, nothing shows which ones are remains. The
     keys of maps are left out: the server's defaults look the same.
     """
-    ours = own_apply_entry(live, manager)
-    if ours is None or len({entry.get("apiVersion") for entry in live.managed_fields}) > 1:
+    if len({one.api_version for one in live.writers}) > 1:
         return  # in another version, the items may have other names
-    fields = [entry.get("fieldsV1") or {} for entry in live.managed_fields]
-    own = ours.get("fieldsV1") or {}
-    for path in _owned_lists({key: own[key] for key in own.keys() - {"f:metadata", "f:status"}}):
+    own = own_fields(live, manager)
+    for path in _owned_lists(own):
         new = value_at(created, path) if created is not None else []
         if not isinstance(new, list) or not all(_has_item(own, path, item) for item in new):
             continue
         items = value_at(live.body, path)
         for item in items if isinstance(items, list) else ():
-            if not any(_has_item(one, path, item) for one in fields):
-                yield from ((*path, part) for part in _parts([item], fields_at(own, path)))
+            if not any(_has_item(one.fields, path, item) for one in live.writers):
+                yield from ((*path, part) for part in _parts([item], own.at(path)))
 
 
-def _owned_lists(fields: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
+def _owned_lists(fields: FieldSet, above: Path = ()) -> Iterator[Path]:
     """Yield the path of each list whose items are owned one by one."""
-    below = fields_below(fields)
-    if any(not isinstance(step, str) for step in below):
+    if any(not isinstance(step, str) for step in fields.below):
         yield above
-    for step, inner in below.items():
-        yield from _owned_lists(inner, (*above, step))
+    for step, inner in fields.below.items():
+        if above or step not in {"metadata", "status"}:
+            yield from _owned_lists(inner, (*above, step))
 
 
-def _has_item(fields: Mapping[str, Any], path: Path, item: Any) -> bool:
+def _has_item(fields: FieldSet, path: Path, item: Any) -> bool:
     """Return whether an item of the list at a path is owned, itself or with the whole list."""
-    if not has(fields, path, whole=True):
-        return False
-    inner = fields_at(fields, path)
-    steps = [step for step in fields_below(inner) if not isinstance(step, str)]
-    return not inner or any(is_at(item, step) for step in steps)
+    inner = fields.at(path)
+    steps = (step for step in inner.below if not isinstance(step, str))
+    return fields.touches(path) and (not inner or any(is_at(item, step) for step in steps))
 
 
-def _parts(value: Any, fields: Mapping[str, Any]) -> Iterator[Step]:
+def _parts(value: Any, fields: FieldSet) -> Iterator[Step]:
     """Yield the step to each part of a value whose parts are owned as in ``fields``."""
     if isinstance(value, dict):
         yield from value
-    named = next((step for step in fields_below(fields) if not isinstance(step, str)), None)
+    named = next((step for step in fields.below if not isinstance(step, str)), None)
     for item in value if isinstance(value, list) else ():
         if isinstance(named, ListItem) and isinstance(item, dict):
             yield list_item({key: item[key] for key, _ in named.keys if key in item})
@@ -655,34 +605,26 @@ def is_contested(desired: Desired, live: LiveObject, manager: str) -> bool:
     """
     if not desired.removed:
         return False
-    others = list(_others(live, manager))
+    others = [one.fields for one in other_writers(live, manager)]
     for path in removed_by_null(desired) if others else ():
         if live.body is None:
             if any(_may_have(fields, path) for fields in others):  # guard: null-in-unread-item
                 return True
         else:
             found = _as_owned(path, others, live.body)  # guard: null-in-keyed-item
-            if any(has(fields, found) for fields in others):
+            if any(fields.names(found) for fields in others):
                 return True
     return False
 
 
-def _others(live: LiveObject, manager: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the fields of each manager that is not the set's."""
-    ours, yielded = own_apply_entry(live, manager), yielded_manager(manager)
-    for entry in live.managed_fields:
-        if entry != ours and entry.get("manager") != yielded:
-            yield entry.get("fieldsV1") or {}
-
-
-def _may_have(fields: Mapping[str, Any], path: Path) -> bool:
+def _may_have(fields: FieldSet, path: Path) -> bool:
     """Return whether a field, or something in it, may be owned, whatever names the items."""
     if not path:
         return True
     step, *rest = path
     return any(
         _may_have(inner, tuple(rest))
-        for one, inner in fields_below(fields).items()
+        for one, inner in fields.below.items()
         if one == step or (isinstance(step, ListItem) and _may_match(one, step))
     )
 
@@ -695,7 +637,7 @@ def _may_match(one: Step, named: ListItem) -> bool:
     return all(keys.get(key, value) == value for key, value in named.keys)
 
 
-def _as_owned(path: Path, owned: Iterable[Mapping[str, Any]], body: Any) -> Path:
+def _as_owned(path: Path, owned: Iterable[FieldSet], body: Any) -> Path:
     """Return a path with the keys by which managedFields names the items of lists.
 
     A manifest's pointer names them by their name; the ports of a Service have other keys.
@@ -703,7 +645,7 @@ def _as_owned(path: Path, owned: Iterable[Mapping[str, Any]], body: Any) -> Path
     levels = list(owned)
     found: list[Step] = []
     for given in path:
-        below = [fields_below(fields) for fields in levels]
+        below = [fields.below for fields in levels]
         value, step = value_at(body, (given,)), given
         if isinstance(given, ListItem) and not any(given in names for names in below):
             keyed = (one for names in below for one in names if isinstance(one, ListItem))
@@ -728,22 +670,20 @@ def claim_patch(
     live: LiveObject, paths: Sequence[Path], *, manager: str, api_version: str
 ) -> Operations:
     """Return the operations that make fields ours in managedFields; no value changes."""
-    ours = own_apply_entry(live, manager)
-    entry = ours or _entry(manager, api_version, label_fields())
-    fields: Mapping[str, Any] = entry.get("fieldsV1") or {}
-    managers: list[Mapping[str, Any]] = []
-    for one in live.managed_fields:
-        left = one.get("fieldsV1") or {}
-        if one != ours and any(has(left, path, whole=True) for path in paths):
+    ours = own_writer(live, manager)
+    writers: list[Writer] = []
+    for one in live.writers:
+        left = one.fields
+        if one != ours and any(left.touches(path) for path in paths):
             for path in paths:
-                left = without_path(left, path)
+                left = left.without(path)
             if left:
-                managers.append({**one, "fieldsV1": left})
+                writers.append(one.with_fields(left))
         elif one != ours:
-            managers.append(one)
-    for path in paths:
-        fields = union(fields, field_set(path))
-    return guarded_patch(live, live.labels, [*managers, {**entry, "fieldsV1": fields}])
+            writers.append(one)
+    entry = ours or _writer(manager, api_version, LABEL_FIELDS)
+    entry = entry.with_fields(entry.fields | FieldSet.of(*paths))
+    return guarded_patch(live, live.labels, [*writers, entry])
 
 
 def with_contested(body: Mapping[str, Any], found: FieldRemovals) -> Mapping[str, Any]:
@@ -851,28 +791,21 @@ class YieldSteps:
 def yield_steps(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> YieldSteps:
     """Return the steps before the apply; ``live`` may be metadata only."""
     paths = fields_left_to_others(desired)
-    second = [entry for entry in live.managed_fields if entry.get("manager") == applyset.yielded]
+    second = [one.fields for one in live.writers if one.manager == applyset.yielded]
     if not (paths or second):
         return YieldSteps(release=False, fields=())
-    ours = own_apply_entry(live, applyset.manager)
-    others = [entry for entry in live.managed_fields if entry != ours and entry not in second]
+    others = [one.fields for one in other_writers(live, applyset.manager)]
 
     def is_left_to_us(leaf: Path) -> bool:
-        return any(is_under(leaf, path) for path in paths) and not _is_owned(leaf, others)
+        return any(is_under(leaf, path) for path in paths) and not any(
+            leaf in fields for fields in others
+        )
 
-    wanted = tuple(leaf for leaf in _leaves((ours,) if ours else ()) if is_left_to_us(leaf))
-    held = all(_is_owned(leaf, second) for leaf in wanted)
-    stale = not all(is_left_to_us(leaf) for leaf in _leaves(second))
+    wanted = tuple(filter(is_left_to_us, own_fields(live, applyset.manager).leaves()))
+    held = all(any(leaf in fields for fields in second) for leaf in wanted)
+    stale = not all(is_left_to_us(leaf) for fields in second for leaf in fields.leaves())
     release = bool(second) and (stale or not held)
     return YieldSteps(release, wanted if release or not held else ())
-
-
-def _is_owned(leaf: Path, entries: Iterable[Mapping[str, Any]]) -> bool:
-    return any(owns(entry.get("fieldsV1") or {}, leaf) for entry in entries)
-
-
-def _leaves(entries: Iterable[Mapping[str, Any]]) -> Iterable[Path]:
-    return [leaf for entry in entries for leaf in leaves(entry.get("fieldsV1") or {})]
 
 
 def with_live_values(
@@ -915,11 +848,10 @@ def split_fields(desired: Desired, live: LiveObject) -> tuple[tuple[str, Path], 
     A list or mapping without separately owned parts is either atomic or empty; only its value shows
     which.
     """
-    entries = [entry.get("fieldsV1") or {} for entry in live.managed_fields]
     found = []
     for pointer, path in zip(desired.ignored, fields_left_to_others(desired), strict=True):
-        wholes = [whole for fields in entries if (whole := whole_above(fields, path))]
-        if wholes and not any(is_split(fields, wholes[0]) for fields in entries):
+        wholes = [whole for one in live.writers if (whole := one.fields.whole_above(path))]
+        if wholes and not any(one.fields.is_split(wholes[0]) for one in live.writers):
             found.append((pointer, wholes[0]))
     return tuple(found)
 
@@ -946,17 +878,16 @@ def dead_versions(live: LiveObject, served: Collection[str]) -> frozenset[str]:
     if not served:
         return frozenset()
     group = live.ref.group
-    written = {str(entry.get("apiVersion", "")) for entry in live.managed_fields}
     return frozenset(
         version
-        for version in written
+        for version in {one.api_version for one in live.writers}
         if version.startswith(f"{group}/") and version not in served  # guard: served-version
     )
 
 
 def version_patch(live: LiveObject, dead: Collection[str], api_version: str) -> Operations:
     """Return the operations that rewrite these API versions; nothing else changes."""
-    return guarded_patch(live, live.labels, _rewritten(live.managed_fields, dead, api_version))
+    return guarded_patch(live, live.labels, _rewritten(live, dead, api_version))
 
 
 def with_versions(
@@ -964,20 +895,21 @@ def with_versions(
 ) -> Mapping[str, Any]:
     """Return a state of ``live`` whose managedFields the server can read."""
     dead = dead_versions(live, desired.versions)
-    managers = _rewritten(live.managed_fields, dead, desired.resource.gvk.api_version)
+    writers = _rewritten(live, dead, desired.resource.gvk.api_version)
+    managers = [one.entry for one in writers]
     return {**state, "metadata": {**state["metadata"], "managedFields": managers}}
 
 
-def _rewritten(managers: Managers, dead: Collection[str], api_version: str) -> Managers:
-    found: dict[tuple[object, ...], Mapping[str, Any]] = {}
-    for entry in managers:
-        fresh = {**entry, "apiVersion": api_version} if entry.get("apiVersion") in dead else entry
+def _rewritten(live: LiveObject, dead: Collection[str], api_version: str) -> Sequence[Writer]:
+    found: dict[tuple[object, ...], Writer] = {}
+    for one in live.writers:
+        is_dead = one.api_version in dead
+        fresh = Writer({**one.entry, "apiVersion": api_version}) if is_dead else one
         # Of two entries with the same of these, the server would drop the fields of one.
-        key = tuple(fresh.get(name) for name in _IDENTITY)
+        key = tuple(fresh.entry.get(name) for name in _IDENTITY)
         # guard: two-entries-of-a-manager
         if (same := found.get(key)) is not None:
-            both = union(same.get("fieldsV1") or {}, fresh.get("fieldsV1") or {})
-            fresh = {**same, **fresh, "fieldsV1": both}
+            fresh = Writer({**same.entry, **fresh.entry}).with_fields(same.fields | fresh.fields)
         found[key] = fresh
     return list(found.values())
 
@@ -985,7 +917,7 @@ def _rewritten(managers: Managers, dead: Collection[str], api_version: str) -> M
 def guarded_patch(
     live: LiveObject,
     labels: Mapping[str, str],
-    managers: Managers,
+    writers: Sequence[Writer],
     annotations: Mapping[str, str] | None = None,
 ) -> Operations:
     """Return the operations that make these changes to ``live``, in the state in which it was read.
@@ -1004,7 +936,7 @@ def guarded_patch(
     after = {
         "labels": dict(labels),
         "annotations": dict(kept),
-        "managedFields": list(managers),
+        "managedFields": [one.entry for one in writers],
     }
     # The server omits empty maps, so a patch cannot change a part of an empty map.
     changes = make_patch(
@@ -1021,18 +953,11 @@ def _without_empty(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if value}
 
 
-def _entry(
-    manager: str, api_version: str, fields: Mapping[str, Any], operation: str = "Apply"
-) -> Mapping[str, Any]:
-    return {
+def _writer(manager: str, api_version: str, fields: FieldSet, operation: str = "Apply") -> Writer:
+    entry = {
         "manager": manager,
         "operation": operation,
         "apiVersion": api_version,
         "fieldsType": "FieldsV1",
-        "fieldsV1": fields,
     }
-
-
-def label_fields() -> Mapping[str, Any]:
-    """Return the field set of the set's label alone."""
-    return {"f:metadata": {"f:labels": {f"f:{PART_OF}": {}}}}
+    return Writer(entry).with_fields(fields)

@@ -8,11 +8,12 @@ keeps an object if any verb of that tool would keep it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
+from applyprune.model.fieldset import NO_FIELDS, FieldSet
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import BUNDLES, mapping
 from applyprune.model.options import parse_duration
@@ -652,10 +653,10 @@ def is_disabled(manifest: Manifest) -> bool:
     return apply_rule(mapping(manifest.body.get("metadata")))[0] is ApplyRule.DISABLED
 
 
-def is_created_once(live: Mapping[str, object], ours: Mapping[str, object]) -> bool:
+def is_created_once(live: Mapping[str, object], ours: FieldSet) -> bool:
     """Return whether a live object was created by a manifest that asks to leave it alone then.
 
-    ``ours`` is the fieldsV1 of our own Apply entry: only what the manifest has written counts.
+    ``ours`` are the fields of our own Apply entry: only what the manifest has written counts.
     """
     own = {
         part: {
@@ -668,10 +669,10 @@ def is_created_once(live: Mapping[str, object], ours: Mapping[str, object]) -> b
     return apply_rule(own)[0] is ApplyRule.ONCE
 
 
-def left_alone(live: Mapping[str, object], ours: Mapping[str, object]) -> str:
+def left_alone(live: Mapping[str, object], ours: FieldSet = NO_FIELDS) -> str:
     """Return which annotation of a live object says to leave it alone; empty if none does.
 
-    A value that is not understood says so too. ``ours`` is the fieldsV1 of our own Apply entry:
+    A value that is not understood says so too. ``ours`` are the fields of our own Apply entry:
     what our last apply wrote counts for nothing, because the manifest decides about that.
     """
     for part in PARTS:
@@ -690,10 +691,9 @@ def left_alone(live: Mapping[str, object], ours: Mapping[str, object]) -> str:
     return ""
 
 
-def _own_keys(ours: Mapping[str, object], part: str) -> frozenset[str]:
+def _own_keys(ours: FieldSet, part: str) -> Collection[object]:
     """Return the keys of the annotations or labels that our Apply entry has."""
-    fields = mapping(mapping(ours.get("f:metadata")).get(f"f:{part}"))
-    return frozenset(name.removeprefix("f:") for name in fields)
+    return ours.at(("metadata", part)).below.keys()
 
 
 def peer_errors(metadata: Mapping[str, object], origin: Origin) -> Iterator[InputError]:

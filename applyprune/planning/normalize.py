@@ -453,7 +453,7 @@ def targets(scaler: Mapping[str, Any], ref: Ref) -> bool:
 
 def is_scaled(live: LiveObject) -> bool:
     """Return whether anybody has written to the scale of an object."""
-    return any(entry.get("subresource") == "scale" for entry in live.managed_fields)
+    return any(one.subresource == "scale" for one in live.writers)
 
 
 # Rules that ignore a field of some objects.

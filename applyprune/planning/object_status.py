@@ -33,7 +33,7 @@ from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.cel import Rule, compile_rule
 from applyprune.planning.conflicts import drifted_from_record, drifted_from_values, recorded_drift
 from applyprune.planning.decide import UNKNOWN_RESULT, was_deleted
-from applyprune.planning.managed_fields import own_apply_entry
+from applyprune.planning.managed_fields import own_fields
 from applyprune.planning.marks import READY_WHEN, WAIT, is_created_once, left_alone
 from applyprune.planning.ownership import (
     OtherSet,
@@ -92,7 +92,7 @@ def object_status(
         return _without_object(entry, Readiness(Status.NOT_FOUND, message))
     age = _age(state, now)
     compare = drifted_from_values if options.values else drifted_from_record
-    ours = (own_apply_entry(state, applyset.manager) or {}).get("fieldsV1") or {}
+    ours = own_fields(state, applyset.manager)
     # What is never applied again cannot drift.
     drifted = not is_created_once(state.metadata, ours) and compare(entry, state, applyset.manager)
     readiness = with_pods_explained(
@@ -162,7 +162,7 @@ def is_waited_for(state: State) -> bool:
     """Return whether an object counts for the set's readiness; its annotations may exclude it."""
     if not isinstance(state, LiveObject):
         return True
-    return state.annotations.get(WAIT) != Wait.SKIP and not left_alone(state.metadata, {})
+    return state.annotations.get(WAIT) != Wait.SKIP and not left_alone(state.metadata)
 
 
 def status_error(counted: Collection[ObjectStatus]) -> ApplypruneError | None:

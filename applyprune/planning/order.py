@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import ApplypruneError, InputError
 from applyprune.model.fate import Fate
-from applyprune.model.fieldset import leaves
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import Wave
 from applyprune.model.kinds import (
@@ -39,7 +38,6 @@ from applyprune.model.live import (
     LiveObject,
     Missing,
     State,
-    field,
     mapping,
     namespace_ref,
     text,
@@ -487,12 +485,9 @@ def _keys(step: ApplyStep, manager: str) -> frozenset[str]:
     body: Mapping[str, Any] = step.desired.body
     keys = {key for part in _VALUES for key in mapping(body.get(part))}
     if isinstance(step.live, LiveObject):
-        for entry in step.live.managed_fields:
-            if entry.get("manager") in {manager, *step.migration.whole_managers}:
-                continue
-            for path in leaves(mapping(field(entry, "fieldsV1"))):
-                if path[0] in _VALUES and len(path) > 1:
-                    keys.add(str(path[1]))
+        for one in step.live.writers:
+            if one.manager not in {manager, *step.migration.whole_managers}:
+                keys |= {str(key) for part in _VALUES for key in one.fields.at((part,)).below}
     return frozenset(keys)
 
 

@@ -15,12 +15,12 @@ from applyprune.errors import RunFailed
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import (
     MISSING,
+    FieldSet,
     Path,
-    extract,
+    Writer,
     from_pointer,
     is_under,
-    leaves,
-    owns,
+    list_item,
     to_server,
     value_at,
     without_fields,
@@ -48,8 +48,10 @@ from applyprune.planning.managed_fields import (
     is_applied,
     is_contested,
     manager_by_label,
+    other_writers,
     own_apply_digest,
-    own_apply_entry,
+    own_fields,
+    own_writer,
     split_problem,
 )
 from applyprune.planning.marks import APPLY, IGNORE_FIELDS, OwnerMark, owner_marks, owner_named
@@ -133,9 +135,8 @@ def has_witness(live: LiveObject, applyset: ApplySetIdentity) -> bool:
 
     Only the set's own Apply entry makes it count: controllers copy annotations to what they create.
     """
-    entry = own_apply_entry(live, applyset.manager) or {}
-    metadata = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
-    is_ours = f"f:{OWNED_BY}" in (metadata.get("f:annotations") or {})
+    path = ("metadata", "annotations", OWNED_BY)
+    is_ours = own_fields(live, applyset.manager).names(path)
     return is_ours and live.annotations.get(OWNED_BY) == applyset.id
 
 
@@ -160,10 +161,9 @@ def namespace_of_set(live: LiveObject) -> str:
 
 def _place_of_set(live: LiveObject) -> tuple[str, str]:
     label = live.labels.get(PART_OF, "")
-    for entry in live.managed_fields:
-        manager = str(entry.get("manager", ""))
-        if label and set_of(manager) == label and manager.count("/") > 1:
-            _, namespace, name = manager.split("/")
+    for one in live.writers if label else ():
+        if set_of(one.manager) == label and one.manager.count("/") > 1:
+            _, namespace, name = one.manager.split("/")
             # Anybody may write any name; a message has it in a command.
             if is_dns_label(namespace) and is_dns_label(name):  # guard: named-set
                 return namespace, name
@@ -176,10 +176,9 @@ def foreign_owner(live: LiveObject, manager: str) -> str:
     By KEP-3659, a prune does not delete such an object. An ownerReference of our own manifest is
     ours by managedFields.
     """
-    entry = own_apply_entry(live, manager) or {}
-    ours = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:ownerReferences") or {}
+    ours = own_fields(live, manager)
     for owner in live.metadata.get("ownerReferences") or ():
-        if f'k:{{"uid":"{owner.get("uid")}"}}' not in ours:
+        if not ours.names(("metadata", "ownerReferences", list_item({"uid": owner.get("uid")}))):
             return f"{owner.get('kind')}/{owner.get('name')}"
     return ""
 
@@ -325,8 +324,8 @@ def fingerprint_of(live: LiveObject, manager: str, schema: int | None) -> ApplyF
 
 def owned_fields_of(live: LiveObject, manager: str) -> str:
     """Return the fields that our Apply entry owns, as the inventory records them; empty if none."""
-    entry = own_apply_entry(live, manager)
-    return "" if entry is None else canonical_text(entry.get("fieldsV1") or {})
+    ours = own_writer(live, manager)
+    return "" if ours is None else canonical_text(ours.fields.fields_v1)
 
 
 def applied_digest(live: LiveObject, manager: str) -> str:
@@ -334,15 +333,15 @@ def applied_digest(live: LiveObject, manager: str) -> str:
 
     ``live`` is read in full.
     """
-    ours = own_apply_entry(live, manager) or {}
-    return digest_of_fields(live, ours.get("fieldsV1") or {}, ours.get("apiVersion"))
+    ours = own_writer(live, manager) or Writer({})
+    return digest_of_fields(live, ours.fields, ours.entry.get("apiVersion"))
 
 
-def digest_of_fields(live: LiveObject, fields: Mapping[str, Any], api_version: object) -> str:
+def digest_of_fields(live: LiveObject, fields: FieldSet, api_version: object) -> str:
     """Return the digest of the values of some fields, as the digest of a manifest."""
     # No manifest has the annotation of ownership.
     witness = ("metadata", "annotations", OWNED_BY)
-    owned = without_fields(extract(fields, live.body), [witness])
+    owned = without_fields(fields.part_of(live.body), [witness])
     named = {key: live.metadata[key] for key in ("name", "namespace") if key in live.metadata}
     values = {
         **owned,
@@ -383,9 +382,9 @@ def other_owner(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdent
 
 def _times(live: LiveObject, path: Path, applyset: ApplySetIdentity) -> Iterator[str]:
     """Yield when each other manager of a field has last written the object, RFC 3339 in UTC."""
-    for entry in _others(live, applyset):
-        if owns(entry.get("fieldsV1") or {}, path):
-            yield str(entry.get("time", ""))
+    for one in _others(live, applyset):
+        if path in one.fields:
+            yield one.time
 
 
 def other_applier(
@@ -395,42 +394,41 @@ def other_applier(
 
     ``but`` are managers that do not count.
     """
-    own = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
+    own = own_fields(live, applyset.manager)
     found = ""
-    for entry in _others(live, applyset):
-        if entry.get("operation") != "Apply" or entry.get("manager") in but:
+    for one in _others(live, applyset):
+        if one.operation != "Apply" or one.manager in but:
             continue
-        theirs = _substance(entry, own, live)
-        if shared := {path for path in theirs if not own or owns(own, path)}:
+        theirs = _substance(one, own, live)
+        if shared := {path for path in theirs if not own or path in own}:
             first = min(map(to_server, shared))
-            return f"{entry.get('manager')} applies it too ({first})"
+            return f"{one.manager} applies it too ({first})"
         if theirs and not found:  # guard: applier-of-other-fields
-            found = f"{entry.get('manager')} applies a part of it ({min(map(to_server, theirs))})"
+            found = f"{one.manager} applies a part of it ({min(map(to_server, theirs))})"
     return found
 
 
-def _others(live: LiveObject, applyset: ApplySetIdentity) -> Iterator[Mapping[str, Any]]:
-    ours = {applyset.manager, applyset.yielded}
-    for entry in live.managed_fields:
-        if entry.get("manager") not in ours and not entry.get("subresource"):
-            yield entry
+def _others(live: LiveObject, applyset: ApplySetIdentity) -> Iterator[Writer]:
+    for one in other_writers(live, applyset.manager):
+        if one.manager != applyset.manager and not one.subresource:
+            yield one
 
 
-def _substance(entry: Mapping[str, Any], own: Mapping[str, Any], live: LiveObject) -> set[Path]:
+def _substance(writer: Writer, own: FieldSet, live: LiveObject) -> set[Path]:
     """Return the fields of an entry that declare a part of an object; ``own`` are the set's.
 
     The rules of a ClusterRole that the set lets a controller collect declare nothing, nor does a
     ``caBundle``, or what the set's manifest ignores.
     """
     left: list[Path] = []
-    if "f:aggregationRule" in own:
+    if "aggregationRule" in own.below:
         left.append(("rules",))
-    if owns(own, ("metadata", "annotations", IGNORE_FIELDS)):
+    if ("metadata", "annotations", IGNORE_FIELDS) in own:
         pointers = split_pointers(live.annotations.get(IGNORE_FIELDS, ""))
         left += [path for one in pointers if (path := _path_of(one))]
     return {
         path
-        for path in leaves(entry.get("fieldsV1") or {})
+        for path in writer.fields.leaves()
         if path[0] not in {"metadata", "status"}
         and path[-1] != CA_BUNDLE
         and not any(is_under(path, above) for above in left)
@@ -449,9 +447,9 @@ def owned_by_tool(live: LiveObject, applyset: ApplySetIdentity) -> str:
 
     Marks that our own last apply has written do not count. Empty if nothing owns it.
     """
-    ours = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
+    ours = own_fields(live, applyset.manager)
     for mark, text in _owner_marks(live):
-        if not owns(ours, ("metadata", mark.part, mark.key)):
+        if ("metadata", mark.part, mark.key) not in ours:
             if _is_secret(live):
                 return mark.named.format(HIDDEN)
             return owner_named(mark, text, live.labels, live.annotations)
@@ -466,10 +464,8 @@ def marks_to_record(
     These are the manifest's own, and those that it had when the set took it in. ``entry`` is from
     before the apply.
     """
-    ours = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
-    own = {
-        mark.key for mark, _ in _owner_marks(live) if owns(ours, ("metadata", mark.part, mark.key))
-    }
+    ours = own_fields(live, applyset.manager)
+    own = {mark.key for mark, _ in _owner_marks(live) if ("metadata", mark.part, mark.key) in ours}
     is_new = not entry.uid
     return tuple(
         text
@@ -493,11 +489,7 @@ def _owner_marks(live: LiveObject) -> Iterator[tuple[OwnerMark, str]]:
     """Yield the marks by which other tools own an object; managedFields prove what anybody uses."""
     for mark, text in owner_marks(live.labels, live.annotations):
         path = ("metadata", mark.part, mark.key)
-        writers = (
-            entry.get("manager")
-            for entry in live.managed_fields
-            if owns(entry.get("fieldsV1") or {}, path)
-        )
+        writers = (one.manager for one in live.writers if path in one.fields)
         if not mark.managers or not mark.managers.isdisjoint(writers):  # guard: label-of-anybody
             yield mark, text
 
@@ -741,11 +733,7 @@ def taken_from(
     """
     names = set(migrate)
     if owner is Owner.NOBODY:
-        names |= {
-            str(entry.get("manager", ""))
-            for entry in live.managed_fields
-            if not entry.get("subresource")
-        }
+        names |= {one.manager for one in live.writers if not one.subresource}
     elif owner is not Owner.OTHER:
         names.discard(
             BEFORE_FIRST_APPLY
@@ -753,7 +741,7 @@ def taken_from(
     if forced:
         names |= set(_losers(desired, live))
         is_same = live.body is not None and has_values(body_to_send(desired), live.body)
-        if not (live.managed_fields or is_same):
+        if not (live.writers or is_same):
             names.add(UNKNOWN)  # guard: unknown-loses
     names -= {"", FORMER, applyset.manager, applyset.yielded}
     if owner is Owner.OTHER:
@@ -772,12 +760,12 @@ def _losers(desired: Desired, live: LiveObject) -> Iterator[str]:
 
 def _lost_fields(desired: Desired, live: LiveObject) -> Iterator[tuple[str, Path, Any]]:
     """Yield each field that the manifest sets to another value: its manager, path and value."""
-    for entry in live.managed_fields:
-        for path in leaves(entry.get("fieldsV1") or {}):
+    for one in live.writers:
+        for path in one.fields.leaves():
             wanted = value_at(desired.body, path)
             value = MISSING if live.body is None else value_at(live.body, path)
             if wanted is not MISSING and value != wanted:
-                yield str(entry.get("manager", "")), path, value
+                yield one.manager, path, value
 
 
 def takes_no_more(desired: Desired, before: LiveObject | None, now: LiveObject | None) -> bool:
@@ -816,8 +804,7 @@ def confirmed_takings(
 def _owned(live: LiveObject) -> defaultdict[str, set[Path]]:
     """Return the paths of each manager's fields; a status changes all the time."""
     owned: defaultdict[str, set[Path]] = defaultdict(set)
-    for entry in live.managed_fields:
-        if entry.get("subresource") == "status":
-            continue
-        owned[str(entry.get("manager", ""))].update(leaves(entry.get("fieldsV1") or {}))
+    for one in live.writers:
+        if one.subresource != "status":
+            owned[one.manager].update(one.fields.leaves())
     return owned

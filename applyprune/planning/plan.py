@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from applyprune.errors import (
     ApplypruneError,
@@ -21,7 +21,7 @@ from applyprune.errors import (
 )
 from applyprune.model.events import Finished, ObjectDone, Pending, Waiting
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.fieldset import Path, to_pointer
+from applyprune.model.fieldset import Path, Writer, to_pointer
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.kinds import CRD
@@ -433,7 +433,7 @@ def _with_own_version(
 def with_excluding(
     step: ApplyStep,
     live: LiveObject,
-    beside: Sequence[tuple[Path, Mapping[str, Any]]],
+    beside: Sequence[tuple[Path, Writer]],
     applyset: ApplySetIdentity,
     options: Options,
 ) -> ApplyStep:

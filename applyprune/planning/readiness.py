@@ -700,11 +700,9 @@ def _applied_at(live: LiveObject, manager: str) -> str:
     """Return the time of the set's last apply that changed the object; empty if unknown."""
     return max(
         (
-            text(entry, "time")
-            for entry in live.managed_fields
-            if entry.get("manager") == manager
-            and entry.get("operation") == "Apply"
-            and not entry.get("subresource")
+            one.time
+            for one in live.writers
+            if (one.manager, one.operation, one.subresource) == (manager, "Apply", "")
         ),
         default="",
     )
@@ -978,11 +976,8 @@ def has_completed(live: LiveObject) -> bool:
     """Return whether a Job has completed, as far as was read: only then it has this time."""
     if live.body is not None:
         return is_complete(live.body)
-    return any(
-        entry.get("subresource") == "status"
-        and field(entry, "fieldsV1", "f:status", "f:completionTime") is not None
-        for entry in live.managed_fields
-    )
+    path = ("status", "completionTime")
+    return any(one.subresource == "status" and one.fields.names(path) for one in live.writers)
 
 
 def is_complete(body: Mapping[str, Any]) -> bool:

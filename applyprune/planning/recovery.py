@@ -618,11 +618,7 @@ def _of_member(
 
 def _other_sets(live: LiveObject, applyset: ApplySetIdentity) -> Sequence[str]:
     """Return the field managers of other sets that have applied the object."""
-    managers = {
-        str(entry.get("manager", ""))
-        for entry in live.managed_fields
-        if entry.get("operation") == "Apply"
-    }
+    managers = {one.manager for one in live.writers if one.operation == "Apply"}
     ours = {applyset.manager, applyset.yielded}
     return sorted(name for name in managers if name.startswith(MANAGERS) and name not in ours)
 
@@ -730,7 +726,7 @@ def _ownership_problem(
         return _refused(entry, "it is being deleted")
     if (entry.ref.group_kind, entry.ref.name) in IN_EACH_NAMESPACE:  # guard: own-no-defaults
         return _refused(entry, "a controller creates it in each Namespace")
-    if mark := left_alone(live.metadata, {}):  # guard: own-nothing-left-alone
+    if mark := left_alone(live.metadata):  # guard: own-nothing-left-alone
         return _refused(entry, f"it is marked {mark}")
     if is_label_unproven(entry, live, others, applyset):
         return unproven_label(entry.ref, live, others, applyset).problem

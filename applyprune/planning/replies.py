@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Conflict, Invalid, RunFailed
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.fieldset import MISSING, leaves, owns, to_server, value_at
+from applyprune.model.fieldset import MISSING, to_server, value_at
 from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import Ownership
 from applyprune.model.kinds import row_of
@@ -28,7 +28,7 @@ from applyprune.planning.comparison import (
 from applyprune.planning.conflicts import drifted_fields, own_options, rewritten_fields
 from applyprune.planning.decide import existing_step, job_record
 from applyprune.planning.field_writers import is_by_hand
-from applyprune.planning.managed_fields import own_apply_entry
+from applyprune.planning.managed_fields import own_fields
 from applyprune.planning.normalize import body_to_send, may_be_secret
 from applyprune.planning.ownership import (
     FIXED_GENERATION,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from applyprune.model.fieldset import Path
+    from applyprune.model.fieldset import Path, Writer
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import State
     from applyprune.model.options import Options
@@ -182,11 +182,10 @@ def _kept_by_server(step: ApplyStep, after: LiveObject, manager: str) -> Iterato
     names = row_of(step.desired.ref.group_kind).allocated
     if step.live is None or not names:
         return
-    before = own_apply_entry(step.live, manager) or {}
-    now = (own_apply_entry(after, manager) or {}).get("fieldsV1") or {}
-    for path in leaves(before.get("fieldsV1") or {}):
+    now = own_fields(after, manager)
+    for path in own_fields(step.live, manager).leaves():
         value = value_at(after.body, path)
-        if path[-1] in names and value is not MISSING and not owns(now, path):
+        if path[-1] in names and value is not MISSING and path not in now:
             yield f"{to_server(path).removeprefix('.')}: {value}; only --recreate changes it"
 
 
@@ -328,7 +327,7 @@ def refused_recreation(
     live: LiveObject,
     created: Mapping[str, Any] | None,
     error: Invalid,
-    beside: Sequence[tuple[Path, Mapping[str, Any]]],
+    beside: Sequence[tuple[Path, Writer]],
     applyset: ApplySetIdentity,
     options: Options,
 ) -> RunFailed | None:
@@ -357,7 +356,7 @@ def _unproven(
     error: Invalid,
     live: LiveObject,
     created: Mapping[str, Any] | None,
-    beside: Sequence[tuple[Path, Mapping[str, Any]]],
+    beside: Sequence[tuple[Path, Writer]],
     applyset: ApplySetIdentity,
     options: Options,
 ) -> str:
@@ -367,7 +366,7 @@ def _unproven(
     if step.is_reapplied and is_known:
         return _DRIFT_ONLY  # guard: drift-deletes-nothing
     if beside:
-        names = sorted({str(entry.get("manager", "")) for _, entry in beside})
+        names = sorted({writer.manager for _, writer in beside})
         return f"{' and '.join(names)} owns fields beside it"  # guard: fields-beside
     return unproven_recreation(step, error, live, created, applyset.manager)
 
@@ -416,7 +415,7 @@ def found_at_create(
 def _is_somebodys(live: LiveObject) -> bool:
     """Return whether a person or an applier has written an object, by its field managers."""
     return any(
-        entry.get("operation") == "Apply" or is_by_hand(str(entry.get("manager", "")))
-        for entry in live.managed_fields
-        if not entry.get("subresource")
+        one.operation == "Apply" or is_by_hand(one.manager)
+        for one in live.writers
+        if not one.subresource
     )

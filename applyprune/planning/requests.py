@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.fieldset import Writer
 from applyprune.model.options import Propagation
 from applyprune.model.plan import (
     CREATE_ONLY,
@@ -34,13 +35,13 @@ from applyprune.planning.managed_fields import (
     is_contested,
     manager_by_label,
     mark_patch,
-    marked_managers,
+    marked_writers,
     may_remove,
     migrate_patch,
     orphan_patch,
     removals,
     remove_manager_patch,
-    renamed_managers,
+    renamed_writers,
     settle_patch,
     split_fields,
     transfer_patch,
@@ -317,7 +318,7 @@ def mark_request(
         resource,
         live.ref,
         mark_patch(live, version, applyset, owned=owned),
-        managers_after=marked_managers(live, version, applyset, owned=owned),
+        managers_after=[one.entry for one in marked_writers(live, version, applyset, owned=owned)],
     )
 
 
@@ -332,7 +333,7 @@ def transfer_request(
         resource,
         live.ref,
         transfer_patch(live, old=old, new=applyset.manager, label=applyset.id, owned=owned),
-        managers_after=renamed_managers(live.managed_fields, old, applyset.manager),
+        managers_after=[one.entry for one in renamed_writers(live, old, applyset.manager)],
     )
 
 
@@ -340,4 +341,5 @@ def settle_request(request: PatchRequest, after: LiveObject) -> PatchRequest | N
     """Return the patch that follows another one, by the state in its reply; None if none does."""
     if request.managers_after is None:
         return None
-    return PatchRequest(request.resource, request.ref, settle_patch(after, request.managers_after))
+    writers = [*map(Writer, request.managers_after)]
+    return PatchRequest(request.resource, request.ref, settle_patch(after, writers))

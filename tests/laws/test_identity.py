@@ -10,7 +10,7 @@ import ast
 
 from tests.support.package import modules, tree
 
-READERS = {"own_apply_entry"}
+READERS = {"own_writer"}
 """The functions that return a part of a packed field."""
 
 
@@ -46,7 +46,7 @@ def compared_by_identity(module: ast.AST) -> list[int]:
 
 def test_parts_of_packed_fields_are_compared_by_value() -> None:
     """And the law finds them: many modules read our own entry."""
-    assert sum(bool(names_of_parts(tree(module))) for module in modules()) >= 5
+    assert sum(bool(names_of_parts(tree(module))) for module in modules()) >= 3
     wrong = [
         f"{module}, line {line}"
         for module in modules()
@@ -57,7 +57,5 @@ def test_parts_of_packed_fields_are_compared_by_value() -> None:
 
 def test_law_sees_a_comparison_by_identity() -> None:
     """In either order, and not that with None."""
-    text = (
-        "ours = own_apply_entry(live, name)\nours is None\n{} is ours\nours is not {}\nours == {}"
-    )
+    text = "ours = own_writer(live, name)\nours is None\n{} is ours\nours is not {}\nours == {}"
     assert compared_by_identity(ast.parse(text)) == [3, 4]

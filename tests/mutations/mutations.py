@@ -101,7 +101,7 @@ MUTATIONS = (
     Mutation(
         "the proof on the object that its manifest has changed",
         ("digest-on-the-object",),
-        r" and owns.+",
+        r" and path in .+",
         "",
         f"{_ON_CHANGE}test_edited_inventory_recreates_nothing",
     ),

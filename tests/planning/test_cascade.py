@@ -127,10 +127,10 @@ def test_object_without_a_finalizer_waits_for_the_server() -> None:
             [owns("other", "example.com/other")],
             "owned by no field manager: its controller is unknown",
         ),
-        # Malformed: no owner, and no exception.
+        # Malformed: null is read as nothing below, and there is no exception.
         (
             [managed("x", fieldsV1={"f:metadata": {"f:finalizers": None}}), {"manager": "y"}],
-            "owned by no field manager: its controller is unknown",
+            "set by x: no workload with that name runs",
         ),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.model.fieldset import covers, extract
+from applyprune.model.fieldset import FieldSet
 
 ITEM = 'k:{"name":"web"}'
 PORT = 'k:{"port":80,"protocol":"TCP"}'
@@ -46,7 +46,7 @@ CASES: dict[str, tuple[dict[str, Any], Any, bool]] = {
 def test_covers_compares_field_by_field(name: str) -> None:
     """Fields and items of others do not count."""
     fields, value, owned = CASES[name]
-    assert covers(fields, value) is owned
+    assert FieldSet(fields).covers(value) is owned
 
 
 EXTRACTED: dict[str, tuple[dict[str, Any], Any, Any]] = {
@@ -72,4 +72,4 @@ EXTRACTED: dict[str, tuple[dict[str, Any], Any, Any]] = {
 def test_owned_part_of_a_value_is_extracted(name: str) -> None:
     """What a manager has applied, with the values that are there now."""
     fields, value, expected = EXTRACTED[name]
-    assert extract(fields, value) == expected
+    assert FieldSet(fields).part_of(value) == expected

@@ -9,18 +9,15 @@ import pytest
 
 from applyprune.model.fieldset import (
     MISSING,
+    FieldSet,
     ListItem,
     Path,
     SetMember,
     from_pointer,
     from_server,
-    is_split,
     is_under,
-    leaves,
-    owns,
     to_pointer,
     value_at,
-    whole_above,
     with_value,
     without_fields,
 )
@@ -205,37 +202,39 @@ def test_path_is_under_another(path: str, above: str, expected: bool) -> None:
     assert is_under(from_pointer(path), from_pointer(above)) is expected
 
 
-FIELDS: dict[str, Any] = {
-    "f:metadata": {
-        "f:annotations": {".": {}, "f:note": {}},
-        "f:finalizers": {".": {}, 'v:"x.io/hold"': {}},
-        "f:labels": {".": {}},
-    },
-    "f:spec": {
-        "f:replicas": {},
-        "f:selector": {},
-        "f:containers": {
-            'k:{"name":"web"}': {
-                ".": {},
-                "f:name": {},
-                "f:image": {},
-                "f:ports": {
-                    'k:{"containerPort":80,"protocol":"TCP"}': {
-                        ".": {},
-                        "f:containerPort": {},
-                        "f:protocol": {},
-                    }
-                },
-            }
+FIELDS = FieldSet(
+    {
+        "f:metadata": {
+            "f:annotations": {".": {}, "f:note": {}},
+            "f:finalizers": {".": {}, 'v:"x.io/hold"': {}},
+            "f:labels": {".": {}},
         },
-    },
-}
+        "f:spec": {
+            "f:replicas": {},
+            "f:selector": {},
+            "f:containers": {
+                'k:{"name":"web"}': {
+                    ".": {},
+                    "f:name": {},
+                    "f:image": {},
+                    "f:ports": {
+                        'k:{"containerPort":80,"protocol":"TCP"}': {
+                            ".": {},
+                            "f:containerPort": {},
+                            "f:protocol": {},
+                        }
+                    },
+                }
+            },
+        },
+    }
+)
 
 
 def test_owned_leaves_are_listed() -> None:
     """The keys of an item only where nothing else of it is owned; no holder by itself."""
     ports = '/spec/containers[name="web"]/ports[containerPort=80,protocol="TCP"]'
-    assert sorted(to_pointer(leaf) for leaf in leaves(FIELDS)) == sorted(
+    assert sorted(to_pointer(leaf) for leaf in FIELDS.leaves()) == sorted(
         [
             "/metadata/annotations/note",
             '/metadata/finalizers[="x.io/hold"]',
@@ -264,16 +263,16 @@ def test_owned_leaves_are_listed() -> None:
 def test_owned_fields_are_listed(pointer: str, owned: bool, whole: str) -> None:
     """By itself, or as a part of what is owned as a whole."""
     path = from_pointer(pointer)
-    assert owns(FIELDS, path) is owned
-    assert to_pointer(whole_above(FIELDS, path)) == whole
+    assert (path in FIELDS) is owned
+    assert to_pointer(FIELDS.whole_above(path)) == whole
 
 
 def test_owned_parts_are_listed() -> None:
     """Annotations are, a selector is not, and what is not owned is neither."""
-    assert is_split(FIELDS, ("metadata", "annotations"))
-    assert not is_split(FIELDS, ("metadata", "labels"))
-    assert not is_split(FIELDS, ("spec", "selector"))
-    assert not is_split(FIELDS, ("spec", "template"))
+    assert FIELDS.is_split(("metadata", "annotations"))
+    assert not FIELDS.is_split(("metadata", "labels"))
+    assert not FIELDS.is_split(("spec", "selector"))
+    assert not FIELDS.is_split(("spec", "template"))
 
 
 def test_item_with_all_keys_comes_before_one_with_a_default() -> None:

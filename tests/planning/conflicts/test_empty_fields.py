@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.fieldset import NO_FIELDS, FieldSet
 from applyprune.model.identity import Ref
 from applyprune.planning.conflicts import filled_by_others
 from applyprune.planning.managed_fields import dead_versions, version_patch
@@ -49,15 +50,15 @@ def test_empty_value_is_left_to_whoever_has_filled_it(
     empties: tuple[Any, ...] = ({}, [], None)
     for empty in empties:
         found = filled_by_others(
-            packed({"rules": empty}), state, TARGET.manager, {"leaving"}, owned={}
+            packed({"rules": empty}), state, TARGET.manager, {"leaving"}, owned=NO_FIELDS
         )
         assert [pointer for pointer, _ in found] == (["/rules"] if left else [])
         # What the set's last apply owned is drift, or a conflict.
         for owned in (WHOLE, KEYS):
             assert not filled_by_others(
-                packed({"rules": empty}), state, TARGET.manager, owned=owned
+                packed({"rules": empty}), state, TARGET.manager, owned=FieldSet(owned)
             )
-    assert filled_by_others(packed({"rules": [1]}), state, TARGET.manager, owned={}) == ()
+    assert filled_by_others(packed({"rules": [1]}), state, TARGET.manager, owned=NO_FIELDS) == ()
 
 
 def test_empty_value_in_an_item_of_a_list_is_found_by_its_name() -> None:
@@ -65,7 +66,7 @@ def test_empty_value_in_an_item_of_a_list_is_found_by_its_name() -> None:
     fields: dict[str, Any] = {"f:spec": {"f:containers": {ITEM: {"f:resources": {"f:limits": {}}}}}}
     state = live(ROLE, entries=[_entry("vpa-updater", fields)])
     spec = {"containers": [{"name": "c", "resources": {}}, {"name": "d", "resources": {}}]}
-    found = filled_by_others(packed({"spec": spec}), state, TARGET.manager, owned={})
+    found = filled_by_others(packed({"spec": spec}), state, TARGET.manager, owned=NO_FIELDS)
     assert found == (('/spec/containers[name="c"]/resources', "vpa-updater"),)
 
 

@@ -17,7 +17,7 @@ from applyprune.planning.managed_fields import (
     migrate_patch,
     orphan_patch,
     remove_manager_patch,
-    renamed_managers,
+    renamed_writers,
     settle_patch,
     transfer_patch,
     unlabel_patch,
@@ -51,9 +51,7 @@ def patched(before: LiveObject, operations: Operations) -> Metadata:
 
 def settled(before: LiveObject) -> Operations:
     """Return the second patch of a hand-over, on what the server makes of the first."""
-    return settle_patch(
-        _handed_over(before), renamed_managers(before.managed_fields, OURS, SHOP.manager)
-    )
+    return settle_patch(_handed_over(before), renamed_writers(before, OURS, SHOP.manager))
 
 
 def _handed_over(before: LiveObject) -> LiveObject:

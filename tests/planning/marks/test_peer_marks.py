@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from applyprune.model.fieldset import NO_FIELDS, FieldSet
 from applyprune.model.plan import ApplyRule
 from applyprune.planning.marks import (
     OWNER_MARKS,
@@ -83,15 +84,14 @@ def test_mark_on_a_live_object(
     live: dict[str, object], ours: dict[str, object], expected: str
 ) -> None:
     """It counts if it makes a run do less, and no text of the object is shown."""
-    assert left_alone(live, ours) == expected
+    assert left_alone(live, FieldSet(ours)) == expected
 
 
 def test_created_once_counts_only_by_our_own_apply() -> None:
     """Anybody may write an annotation, and hide a drift."""
     live = {"annotations": {APPLY: "once"}}
-    ours: dict[str, object] = {"f:metadata": {"f:annotations": {"f:applyprune.dev/apply": {}}}}
-    assert is_created_once(live, ours)
-    assert not is_created_once(live, {})
+    assert is_created_once(live, FieldSet.of(("metadata", "annotations", APPLY)))
+    assert not is_created_once(live, NO_FIELDS)
 
 
 @pytest.mark.parametrize(
