@@ -139,8 +139,6 @@ def _encode_holder(holder: LockHolder | None) -> dict[str, Any] | None:
     return {
         "run": holder.run,
         "who": holder.who,
-        "host": holder.host,
-        "process": holder.process,
         "leaseSeconds": holder.lease,
         "renewals": holder.renewals,
     }
@@ -253,8 +251,6 @@ def _decode_holder(raw: Mapping[str, Any] | None) -> LockHolder | None:
     return LockHolder(
         run=_typed(str, raw["run"]),
         who=one_line(_typed(str, raw["who"])),
-        host=_typed(str, raw["host"]),
-        process=_typed(str, raw["process"]),
         # A holder that does not renew blocks nobody for longer.
         lease=valid_lease(lease),  # guard: longest-lease
         renewals=_typed(int, raw["renewals"]),

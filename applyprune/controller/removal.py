@@ -55,7 +55,7 @@ from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, UsageError, problems_of
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import LONGEST_LEASE, SETTLE_SECONDS
+from applyprune.model.inventory import LONGEST_LEASE
 from applyprune.model.live import BUNDLES, LiveObject, deleted_at, mapping, text, whole_number
 from applyprune.model.options import Mode
 from applyprune.model.plan import Guard, GuardVerdict
@@ -383,7 +383,7 @@ class Finalizer:
 
     def _release(self, account_client: ServiceAccountClient, bundle: BundleSpec) -> None:
         # There is no second try: wait for a holder that has crashed.
-        options = replace(bundle.options(Mode.APPLY), lock_timeout=LONGEST_LEASE + SETTLE_SECONDS)
+        options = replace(bundle.options(Mode.APPLY), lock_timeout=LONGEST_LEASE + 2.0)
         done = release(
             bundle.target,
             options,

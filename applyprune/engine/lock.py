@@ -9,13 +9,10 @@ rest. After a pause of the process or the machine, the lease must be renewed fir
 from __future__ import annotations
 
 import math
-import os
 import platform
-import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
@@ -37,9 +34,8 @@ from applyprune.model.inventory import (
 from applyprune.model.options import Mode, Options
 from applyprune.model.text import visible
 from applyprune.planning.recovery import held_inventory, locked_error
-from applyprune.system.files import NO_LINKS, NO_WAITING, device_number, is_own, try_lock
 from applyprune.system.terminal import user_name
-from applyprune.values import dataclass, pattern, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cancellation, Store
@@ -117,8 +113,6 @@ class InventoryLock:
         self._lost: ApplypruneError | None = None
         # The last write that failed, and when: who waited for it does not try again.
         self._failure: tuple[float, ApplypruneError] | None = None
-        self._file: _LockFile | None = None
-        self._file_to_remove = ""
 
     @property
     def inventory(self) -> Inventory:
@@ -144,20 +138,18 @@ class InventoryLock:
 
         ``read`` replaces the store's own ``read``. ``observation`` is what an earlier run of this
         machine has seen of the holder. A holder that has not renewed for the length of its lease
-        has crashed. A holder that is known to have ended (by its lock file) gets two seconds.
-        Raises InventoryLocked, with what was seen, if it still has the lock after ``lock_timeout``
-        seconds; if that is 0, after one look. Call it again if ``take`` has failed.
+        has crashed. Raises InventoryLocked, with what was seen, if it still has the lock after
+        ``lock_timeout`` seconds; if that is 0, after one look. Call it again if ``take`` has
+        failed.
         """
         read = read or self._store.read
         self._lost = None
         began = asked = self._clock().boot
         self._stored = read()
-        at_first, seen = self._stored.generation, self._observe(observation)
+        at_first, seen = self._stored.generation, self._observed(observation)
         while seen is not None:
             # What was read may be as old as the request for it.
             if asked >= seen.over_at:  # guard: lease-observed
-                if seen.ended is not None:
-                    self._file_to_remove = seen.holder.process
                 return
             if asked - began >= self._timeout:
                 is_alive = seen.generation != at_first
@@ -168,16 +160,11 @@ class InventoryLock:
                 self._cancellation.check()
             asked = self._clock().boot
             self._stored = read()
-            seen = self._observe(seen)
+            seen = self._observed(seen)
 
-    def _observe(self, earlier: HolderObservation | None) -> HolderObservation | None:
+    def _observed(self, earlier: HolderObservation | None) -> HolderObservation | None:
         """Return what is known about the holder in the inventory that was just read."""
-        now = self._clock().boot
-        seen = observe(earlier, self._stored, now)
-        if seen is None or seen.ended is not None:
-            return seen
-        ended = has_ended(seen.holder.host, seen.holder.process)
-        return replace(seen, ended=now) if ended else seen
+        return observe(earlier, self._stored, self._clock().boot)
 
     def has_moved(self) -> bool:
         """Return whether another run has written the inventory since it was last read."""
@@ -192,16 +179,12 @@ class InventoryLock:
         """
         bound = AppliedPlan(plan) if plan else None
         with self._lock:
-            self._file = self._file or create_file()
-            if self._file is not None:
-                self._holder = replace(self._holder, process=self._file.name)
             begun = replace(inventory, holder=self._holder, plan=bound)
             if inventory.last is not None and inventory.last.run != self._holder.run:
                 # The record of the last run makes room for this one, which has no end yet.
                 begun = replace(begun, earlier=inventory.history)
             self._put(replace(begun, last=self._record()))
             self._taken = True
-            remove_file(self._file_to_remove)
             self._renewer = Thread(target=self._renew, name="applyprune-lease", daemon=True)
             self._renewer.start()
             return self._recorded(Phase.BEFORE_APPLY)
@@ -322,11 +305,6 @@ class InventoryLock:
                     self._put(replace(self._stored, holder=None))
             except ApplypruneError:
                 return
-            finally:
-                if self._file is not None:
-                    # Another run may ask for the file as long as the inventory names it.
-                    self._file.close(remove=self._stored.holder is None or self._lost is not None)
-                    self._file = None
 
     def _record(self) -> RunRecord:
         """Return the record of this run, as of now."""
@@ -350,11 +328,7 @@ class InventoryLock:
         return self._holder.lease - seconds_held(self._held_since, self._clock())
 
     def _put_renewal(self) -> None:
-        holder = self._holder
-        if self._seconds_left() == -math.inf:
-            # The machine was paused, and may have been cloned with the file.
-            holder = replace(holder, process="")
-        self._holder = replace(holder, renewals=holder.renewals + 1)
+        self._holder = replace(self._holder, renewals=self._holder.renewals + 1)
         within = self._holder.lease * _RENEWAL_TIMEOUT
         self._put(replace(self._stored, holder=self._holder), within=within)
 
@@ -398,117 +372,10 @@ class InventoryLock:
 _LONGEST_WHO = 300
 
 
-def new_holder(run: str, *, lease: float, who: str = "", process: str = "") -> LockHolder:
+def new_holder(run: str, *, lease: float, who: str = "") -> LockHolder:
     """Return this process as the lock holder of one run; ``lease`` is in seconds.
 
-    ``who`` is the name that other runs see; by default the user and the host. ``process`` is the
-    name of the run's lock file.
+    ``who`` is the name that other runs see; by default the user and the host.
     """
-    return LockHolder(
-        run=run,
-        who=visible(who or f"{user_name()}@{platform.node()}")[:_LONGEST_WHO],
-        host=host_id(),
-        process=process,
-        lease=valid_lease(lease),
-    )
-
-
-# A locked file in memory, by which a run on the same machine sees whether another has ended.
-#
-# The kernel releases the lock when the process has ended, however it ended, and not before. So no
-# process needs to see another one, which ``hidepid`` and PID namespaces prevent. A cloned virtual
-# machine has the same boot id, but not the file. Without it, nothing is known about another run.
-
-
-_FOLDER = Path("/dev/shm")  # noqa: S108 -- its type, and the owner of each file, are checked
-_PROC = Path("/proc")
-_NAME = pattern(r"applyprune-[0-9a-f]{32}")
-
-
-@dataclass(frozen=True, slots=True)
-class _LockFile:
-    """The file of one run that has not ended."""
-
-    name: str
-    _handle: int
-
-    def close(self, *, remove: bool) -> None:
-        """Release the lock: the run has ended; ``remove`` the file if nobody will ask for it."""
-        if remove:
-            remove_file(self.name)
-        os.close(self._handle)
-
-
-def create_file() -> _LockFile | None:
-    """Create a file and lock it; None if there is no place where it would prove anything."""
-    if not _is_memory(_FOLDER):  # guard: memory-only
-        return None
-
-    name = f"applyprune-{os.urandom(16).hex()}"
-    try:
-        handle = os.open(_FOLDER / name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-    except OSError:
-        return None
-    try:
-        is_ours = try_lock(handle)
-    except OSError:
-        is_ours = False
-    if not is_ours:
-        os.close(handle)
-        remove_file(name)
-        return None
-    return _LockFile(name, handle)
-
-
-def remove_file(name: str) -> None:
-    """Remove the file of a run that has ended."""
-    if _NAME.fullmatch(name):
-        with suppress(OSError):
-            (_FOLDER / name).unlink()
-
-
-def has_ended(host: str, name: str) -> bool:
-    """Return whether the run with that file has certainly ended; False if that is unknown.
-
-    A file of another user proves nothing: whoever can read the inventory knows its name.
-    """
-    if not host or host != host_id() or not _NAME.fullmatch(name):
-        return False
-    try:
-        handle = os.open(_FOLDER / name, os.O_RDONLY | NO_LINKS | NO_WAITING)
-    except OSError:
-        return False  # on another machine, or in another container
-    try:
-        found = os.fstat(handle)
-        ours = stat.S_ISREG(found.st_mode) and is_own(found)  # guard: own-lock-file
-        if not ours or not _is_memory(_FOLDER):
-            return False
-        if not try_lock(handle, is_shared=True):  # guard: seen-to-end
-            return False  # the run works
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
-    return True
-
-
-def host_id() -> str:
-    """Return the id of this boot; empty if the system has none. Cloned machines share it."""
-    try:
-        return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
-        return ""
-
-
-def _is_memory(folder: Path) -> bool:
-    """Return whether a folder is in this machine's memory only, by the list of mounts."""
-    try:
-        number = device_number(folder.stat())
-        mounts = (_PROC / "self/mountinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    for line in mounts.splitlines():
-        mount, _, source = line.partition(" - ")
-        if mount.split()[2:3] == [number]:
-            return source.split()[:1] == ["tmpfs"]
-    return False
+    who = visible(who or f"{user_name()}@{platform.node()}")[:_LONGEST_WHO]
+    return LockHolder(run, who, valid_lease(lease))

@@ -257,10 +257,6 @@ class LockHolder:
     """The ID of the run."""
     who: str
     """The user of the run."""
-    host: str
-    """The id of the machine's boot; cloned machines share it."""
-    process: str
-    """The name of the run's lock file on its machine; empty if it has none."""
     lease: float
     """Seconds without a renewal after which another run may take the lock."""
     renewals: int = 0
@@ -298,18 +294,11 @@ class HolderObservation:
     """The holder, with its number of renewals."""
     since: float
     """When the first reply that shows this state had arrived."""
-    ended: float | None = None
-    """When the end of the holder's process was seen; None if it was not."""
 
     @property
     def over_at(self) -> float:
         """Return when another run may take the lock; a look must be asked for after that."""
-        silent = self.since + self.holder.lease
-        return silent if self.ended is None else min(silent, self.ended + SETTLE_SECONDS)
-
-
-SETTLE_SECONDS = 2.0
-"""Seconds after the seen end of a run: its last request may still be on its way to the server."""
+        return self.since + self.holder.lease
 
 
 def observe(

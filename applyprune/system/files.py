@@ -47,7 +47,7 @@ def until_allowed(work: Callable[[], object], seconds: float = PATIENCE) -> None
             return
 
 
-# Open files: flags, locks, and what their status says.
+# Open files: flags and locks.
 
 
 if sys.platform == "win32":
@@ -60,16 +60,6 @@ if sys.platform == "win32":
         """Raise OSError: a lock of Windows ends with its process, also if others have the file."""
         del descriptor, is_shared
         raise OSError("Windows has no locks of open files")
-
-    def is_own(found: os.stat_result) -> bool:
-        """Return False: the status of a file does not name its owner."""
-        del found
-        return False
-
-    def device_number(found: os.stat_result) -> str:
-        """Return an empty text: a device has no such number."""
-        del found
-        return ""
 
 else:
     from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
@@ -90,14 +80,6 @@ else:
         except BlockingIOError:
             return False
         return True
-
-    def is_own(found: os.stat_result) -> bool:
-        """Return whether a file belongs to the user of this process."""
-        return found.st_uid == os.geteuid()
-
-    def device_number(found: os.stat_result) -> str:
-        """Return the number of the device that a file is on, as the list of mounts has it."""
-        return f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
 
 
 # Paths, also those whose parts are patterns.

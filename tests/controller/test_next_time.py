@@ -39,7 +39,7 @@ def test_looks_at_what_is_not_ready_come_less_often_until_the_end(case: str) -> 
 @pytest.mark.parametrize(("now", "expected"), [(1000.0, 15.0), (1013.0, 2.0), (1015.0, 1.0)])
 def test_locked_inventory_is_looked_at_when_its_lease_is_over(now: float, expected: float) -> None:
     """Or in a second."""
-    holder = LockHolder("run", "who", "host", "", lease=15.0)
+    holder = LockHolder("run", "who", lease=15.0)
     seen = HolderObservation("uid", 1, holder, since=1000.0)
     result = ReconcileResult(
         ConditionStatus.NOT_READY, Reason.INVENTORY_LOCKED, "m", retries=True, observation=seen

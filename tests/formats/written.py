@@ -155,7 +155,7 @@ _VARIES: Mapping[str, re.Pattern[str]] = {
     "TIME": re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"),
     "DIGEST": re.compile(r"\b[0-9a-f]{16,64}\b"),
 }
-_VARYING_KEYS = {"resourceVersion", "run", "who", "host", "process", "elapsed"}
+_VARYING_KEYS = {"resourceVersion", "run", "who", "elapsed"}
 
 
 def compared(path: Path) -> Any:

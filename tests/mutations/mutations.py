@@ -1672,13 +1672,6 @@ MUTATIONS = (
         "tests/api/sets/test_apply_set.py::test_time_of_a_question_does_not_count",
     ),
     Mutation(
-        "what sees that a run has ended",
-        ("seen-to-end",),
-        "if .*:",
-        "if False:",
-        f"{_INVENTORY}test_ended_run.py::test_own_run_is_not_taken_for_ended",
-    ),
-    Mutation(
         "the lease of a holder that may be alive",
         ("lease-observed",),
         "if .*:",
@@ -1705,20 +1698,6 @@ MUTATIONS = (
         "and .*",
         "",
         f"{_OBSERVATION}test_any_change_begins_the_observation_again[renewed]",
-    ),
-    Mutation(
-        "the disbelief in the file of another user",
-        ("own-lock-file",),
-        "and .*",
-        "",
-        f"{_INVENTORY}test_ended_run.py::test_file_of_another_user_proves_nothing[False]",
-    ),
-    Mutation(
-        "the disbelief in a file that is not in memory",
-        ("memory-only",),
-        "if .*:",
-        "if False:",
-        f"{_INVENTORY}test_ended_run.py::test_file_is_created_in_memory_only[False]",
     ),
     Mutation(
         "the proof that a first write is no copy",

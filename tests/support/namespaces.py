@@ -21,23 +21,11 @@ if TYPE_CHECKING:
 
 PROVED = (False, pytest.param(True, marks=pytest.mark.sweep))
 """The values of ``proof``: a machine without the rights skips a story, but fails its sweep."""
-HIDDEN = "mount -t proc -o hidepid=2 proc /proc"
-"""A shell command: processes of other users are not shown, as with ``ProtectProc=invisible``."""
-OTHER_MEMORY = "mount -t tmpfs tmpfs /dev/shm"
-"""A shell command: nothing in memory is shared with the rest of the machine."""
 OWN_PIDS = ("--pid", "--mount-proc")
 """Options of ``unshare``: no process of the rest of the machine is visible, nor this one to it."""
-NOBODY = (
-    *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
-    # It may still read the files of the test.
-    *("--inh-caps=+dac_override,+dac_read_search", "--ambient-caps=+dac_override,+dac_read_search"),
-)
-"""The beginning of a command that another user runs."""
 
 
-def own_namespaces(
-    *options: str, proof: bool, mounts: Sequence[str] = (), user: Sequence[str] = ()
-) -> Sequence[str]:
+def own_namespaces(*options: str, proof: bool, mounts: Sequence[str] = ()) -> Sequence[str]:
     """Return the beginning of a command that runs the rest in namespaces of its own.
 
     ``mounts`` are shell commands to run before it. If this machine cannot do it, skip the test, or
@@ -46,7 +34,7 @@ def own_namespaces(
     # Without a namespace of its own, a mount would change this machine.
     assert not mounts or {"--mount", "--mount-proc"} & {*options}, "mounts need --mount"
     script = " && ".join((*mounts, 'exec "$@"'))
-    command = (*_UNSHARE, *options, "sh", "-c", script, "sh", *user)
+    command = (*_UNSHARE, *options, "sh", "-c", script, "sh")
     why = _why_not(command)
     if why and proof:
         pytest.fail(f"this machine cannot prove it: {why}")
@@ -56,19 +44,13 @@ def own_namespaces(
 
 
 def pod(*, proof: bool) -> Sequence[str]:
-    """Return the beginning of a command that runs the rest as in a Pod of its own.
-
-    It shares neither processes nor memory with another one, so neither can see the other's end.
-    """
-    return own_namespaces(*OWN_PIDS, proof=proof, mounts=(OTHER_MEMORY,))
+    """Return the beginning of a command that runs the rest as in a Pod of its own."""
+    return own_namespaces(*OWN_PIDS, proof=proof)
 
 
 @cache
 def own_pids() -> Sequence[str]:
-    """Return the beginning of a command that runs the rest in a PID namespace; empty if impossible.
-
-    It shares its memory with the rest of the machine, as two containers of one Pod may.
-    """
+    """Return what begins a command that runs the rest in a PID namespace; empty if impossible."""
     command = (*_UNSHARE, *OWN_PIDS)
     return () if _why_not(command) else command
 

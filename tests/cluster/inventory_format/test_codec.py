@@ -69,7 +69,7 @@ ENTRIES = st.builds(
     orphaning=st.booleans(),
     job=st.none() | st.builds(JobRecord, NAMES, st.integers(0, 2**31), completed=st.booleans()),
 )
-HOLDER = LockHolder("r1", "me@here", "boot/1", "7@99", 15.0, 3)
+HOLDER = LockHolder("r1", "me@here", 15.0, 3)
 
 
 def _entry(number: int) -> InventoryEntry:

@@ -112,10 +112,6 @@ def test_first_request_after_a_pause_is_a_renewal(
         run.write()
         assert [one.method for one in proxy.exchanges[before:]] == ["PUT", "PATCH"]
         assert run.lock.left() > 0
-        holder = spoiled.inventory().holder
-        # A machine that was paused may have been cloned, with everything in its memory.
-        assert holder is not None
-        assert bool(holder.process) == (boot > 0)
 
 
 @pytest.mark.parametrize(("boot", "wall"), [SLEEP, PAUSE])

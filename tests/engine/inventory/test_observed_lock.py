@@ -9,6 +9,7 @@ import pytest
 
 from applyprune.engine.lock import inventory_lock
 from applyprune.errors import InventoryLocked
+from applyprune.model.inventory import LONGEST_LEASE
 from applyprune.model.options import Mode, Options
 from tests.support.clocks import MovedClock
 from tests.support.objects import config_map
@@ -71,6 +72,12 @@ def test_run_takes_the_lock_when_the_holder_was_silent_for_its_lease(
     assert held.inventory().holder is None
 
 
+def test_forged_lease_blocks_no_run_for_longer_than_a_real_one(held: Stage) -> None:
+    """An editor of the inventory asks for 31 years; how such a number is read is tested beside."""
+    take_from_elsewhere(held, replace(ELSEWHERE, lease=1e9))
+    assert max(wait_for_lock(held)) < LONGEST_LEASE
+
+
 def test_run_gives_up_at_its_timeout(held: Stage) -> None:
     with pytest.raises(InventoryLocked, match="is locked by another run"):
         wait_for_lock(held, timeout=LEASE - 1.0)
@@ -103,7 +110,7 @@ def test_sleep_counts_and_a_pause_of_a_virtual_machine_does_not(held: Stage) -> 
     [
         pytest.param(replace(ELSEWHERE, renewals=1), id="renewed"),
         pytest.param(replace(ELSEWHERE, run="r2"), id="another run"),
-        # The second part of a run, on a machine without a lock file: it has written since.
+        # By the second part of a run: it has written since.
         pytest.param(ELSEWHERE, id="taken again"),
     ],
 )

@@ -295,7 +295,7 @@ def test_repair_waits_for_the_run_with_the_lock(stage: Stage) -> None:
     _drop(stage, "b")
     transport = stage.transport()
     store = stage.store(transport)
-    holder = LockHolder("r", "ci@elsewhere", "another/boot", "1@1", lease=30.0)
+    holder = LockHolder("r", "ci@elsewhere", lease=30.0)
     store.write(replace(store.read(), holder=holder))
     transport.close()
     with pytest.raises(InventoryLocked, match="ci@elsewhere"):

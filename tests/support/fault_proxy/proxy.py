@@ -41,7 +41,7 @@ class FaultProxy:
 
     def __init__(self, plane: Plane, *others: Plane) -> None:
         """Listen on a free port of 127.0.0.1; with ``others``, take turns between the servers."""
-        self._plane = plane
+        self.plane = plane
         self._servers = [one.server for one in (plane, *others)]
         self._turns = itertools.count()
         layout = Layout(plane.folder)
@@ -79,7 +79,7 @@ class FaultProxy:
         """Write a kubeconfig that leads to the proxy; ``user`` replaces the admin's token."""
         cluster = {
             "server": self.server,
-            "certificate-authority-data": base64.b64encode(self._plane.ca_file.read_bytes()),
+            "certificate-authority-data": base64.b64encode(self.plane.ca_file.read_bytes()),
         }
         context = {"cluster": "proxied", "user": "admin", "namespace": namespace}
         config = {
@@ -87,7 +87,7 @@ class FaultProxy:
             "kind": "Config",
             "current-context": "proxied",
             "clusters": [{"name": "proxied", "cluster": cluster}],
-            "users": [{"name": "admin", "user": user or {"token": self._plane.token}}],
+            "users": [{"name": "admin", "user": user or {"token": self.plane.token}}],
             "contexts": [{"name": "proxied", "context": context}],
         }
         path = folder / "kubeconfig-through-proxy"
