@@ -53,6 +53,7 @@ from applyprune.model.text import Selector, visible
 from applyprune.output.report import RunReport, report_of
 from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
 from applyprune.planning.approval import PlanFile, plan_file_of, refuse_validity
+from applyprune.planning.digests import plan_digest
 from applyprune.sources import Input, Objects, Overlay, read, read_objects
 from applyprune.sources.inputs import options_for
 from applyprune.sources.load import with_excerpt
@@ -185,14 +186,17 @@ class ApplySet:
         """Return the file that binds an ``apply`` to a plan; ``write_plan`` writes it.
 
         ``options`` and ``prune`` are those of the plan. ``expires_in`` is in seconds, at least one
-        and at most a year. Reads the UIDs that identify the cluster; raises UsageError if there are
-        none.
+        and at most a year. Reads the UIDs that identify the cluster. Raises UsageError if there are
+        none, and for other options.
         """
         refuse_validity(expires_in)
+        decided = _valid(Options(Mode.APPLY, apply=options, prune=prune))
+        if plan.digest != plan_digest(plan, self.identity, decided):  # guard: options-of-the-plan
+            raise UsageError("the plan was made with other options, or for another set")
         return plan_file_of(
             plan,
             self.identity,
-            _valid(Options(Mode.APPLY, apply=options, prune=prune)),
+            decided,
             cluster=cluster_identity(self.cluster.client, self.namespace),
             now=datetime.now(UTC),
             valid_for=timedelta(seconds=expires_in),

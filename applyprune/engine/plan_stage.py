@@ -557,12 +557,11 @@ def check_plan(
     *,
     only: Collection[Ref] | None = None,
     reviewed: PlanFile | None = None,
-    continues: bool = False,
 ) -> Plan:
     """Return the plan with the fates that remain after every check; write nothing.
 
     The server checks it if the options say so: all of it, or ``only`` these objects. It has checked
-    a plan that was ``reviewed``, which this run may continue: then an approval is of the whole.
+    a plan that was ``reviewed``, of which this may be the rest: an approval is of the whole.
     """
     options = context.options
     plan = with_fields_checked(stage.plan, context, stage.snapshot)  # guard: field-check
@@ -576,7 +575,7 @@ def check_plan(
         # An approval covers every recreation, so each must be found.
         plan = dry_run.check_applies(plan, only=None if options.prune.approved else only)
     plan = _with_recreations_judged(plan, stage, context)
-    whole = reviewed.deletions if reviewed is not None and continues else ""
+    whole = reviewed.deletions if reviewed is not None else ""
     plan = with_approval(refuse_visible_conflicts(context, plan), options, deletions=whole)
     if options.dry_run is DryRun.CLIENT:
         plan = unchecked(plan)

@@ -54,23 +54,18 @@ from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import NAMESPACES, LiveObject, namespace_ref
 from applyprune.model.options import Approval, DryRun, Mode, WaitMode
 from applyprune.model.plan import Plan
-from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.problem import Problem
 from applyprune.planning.approval import (
     SYSTEM,
     Misfit,
     PlanFile,
-    gone_since,
-    input_misfits,
     is_blocked,
-    is_continued,
-    is_done,
     misfits,
     refuse_expired,
     refuse_other_cluster,
+    refuse_other_inventory,
     refuse_other_options,
-    refuse_other_plan,
     refuse_other_set,
-    refused_since,
     without_unapproved,
 )
 from applyprune.planning.decide import entry_of_untouched
@@ -82,7 +77,6 @@ from applyprune.planning.desired import (
     not_tried,
 )
 from applyprune.planning.own_namespace import not_applied_without, only_waits, step_before_inventory
-from applyprune.planning.ownership import has_witness
 from applyprune.planning.plan import apply_forecast, back_in_the_inventory, not_pruned, waiting
 from applyprune.planning.prune_waits import takes_time, unless_unready
 from applyprune.planning.recovery import ClusterSnapshot
@@ -121,23 +115,6 @@ def run(
     yield from _in_parts(request, cluster, store, cancellation, part)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    """Whether a plan that was made now fits a plan file."""
-
-    misfits: Sequence[ObjectDone] = ()
-    """A failure for each object that does not fit."""
-    continues: bool = False
-    """Whether this run continues an apply of the same file."""
-    is_done: bool = False
-    """Whether the file is applied already."""
-
-    @property
-    def ends_run(self) -> bool:
-        """Return whether nothing is applied."""
-        return self.is_done or bool(self.misfits)
-
-
 @dataclass(slots=True)
 class _Run:
     request: RunRequest
@@ -151,7 +128,8 @@ class _Run:
     """The Namespace that was created before the inventory, as the set's own; usually none."""
     leaves_inventory: bool = False
     """Whether the inventory is deleted with its Namespace, so that nothing more is written."""
-    fit: _Fit = field(default_factory=_Fit)
+    misfits: Sequence[ObjectDone] = ()
+    """A failure for each object for which the plan does more than its file shows."""
     all_applied: bool = False
     """Whether everything was applied; ready or not."""
     readiness_rules: ReadinessRules = field(init=False)
@@ -167,10 +145,10 @@ class _Run:
             stage = yield from self._read_and_plan()
             self._check(stage)
             # What a dry run was refused for may be the work of another run since the reads.
-            if (self.fit.misfits or self.plan.faults) and self._was_overtaken():
+            if (self.misfits or self.plan.faults) and self._was_overtaken():
                 continue
-            if self.fit.ends_run:  # guard: plan-fits
-                yield from self._not_applied(self.fit)
+            if self.misfits:  # guard: plan-fits
+                yield from self._not_applied()
                 return
             yield from map(WarningRaised, self.plan.warnings)
             yield from self._server_warnings()
@@ -245,6 +223,8 @@ class _Run:
         self.plan, self.inventory, self.snapshot = stage.plan, stage.inventory, stage.snapshot
         self.dependants = stage.dependants
         self.unknown, self.makes_namespace = stage.unknown, stage.makes_namespace
+        if self.request.plan_file is not None:
+            refuse_other_inventory(self.request.plan_file, self.inventory)
         self.readiness_rules = stage.readiness_rules
         self.dry_run = ServerDryRun(self.context)
         self.consequences = ConsequenceFinder(self.context, stage.resource_map)
@@ -264,40 +244,39 @@ class _Run:
     def _check(self, stage: PlanStage) -> None:
         """Check the plan as a whole, by the server if that was asked for; add its consequences.
 
-        If it does not fit the plan file, stop there.
+        If it does more than the plan file shows, stop there.
         """
         options, file = self.context.options, self.request.plan_file
-        if file is not None:
-            self.fit = _fit_of(file, stage, self.context)
-            if self.fit.ends_run:
-                return
-        plan = check_plan(
-            stage, self.context, self.dry_run, reviewed=file, continues=self.fit.continues
-        )
-        if file is not None and not self.fit.continues:
-            self.fit = _fit_of_checked(plan)
-            if self.fit.misfits:
-                return
-            refuse_other_plan(file, plan, self.inventory)  # guard: same-plan
+        if self._exceeds_file(stage.plan):
+            return
+        plan = check_plan(stage, self.context, self.dry_run, reviewed=file)
+        if self._exceeds_file(plan):
+            return
         if file is not None and options.dry_run is DryRun.SERVER:
             # It fits: show what the server says about it today.
             plan = check_plan(stage, self.context, self.dry_run)
-            if plan.deletions not in {"", file.deletions} and not self.fit.continues:
-                refuse_other_plan(file, plan, self.inventory)  # the apply would not recreate it
+            if plan.deletions not in {"", file.deletions} and self._exceeds_file(plan):
+                return  # the apply would not recreate it
         states = {ref: (each.before, each.body) for ref, each in self.dry_run.comparisons.items()}
         shown = options.check or options.dry_run is not DryRun.OFF
         snapshot = replace(self.snapshot, dependants=stage.dependants.found)
         plan = self.consequences.add_to(plan, snapshot, states, reads=shown)
         self.plan = without_unapproved(plan, options, takes_set=self._takes_set())
 
-    def _not_applied(self, fit: _Fit) -> Iterator[Event]:
-        """Report that the plan file is done already, or each object that does not fit it."""
+    def _not_applied(self) -> Iterator[Event]:
+        """Report each object for which the plan does more than its file shows."""
         summary = self.context.summary
-        if fit.is_done:
-            yield WarningRaised(already_applied(self.inventory))
-        summary.held = bool(fit.misfits)
-        yield from summary.counted(fit.misfits)
+        summary.held = True
+        yield from summary.counted(self.misfits)
         yield summary.finished()
+
+    def _exceeds_file(self, plan: Plan) -> bool:
+        """Return whether a plan does more than its file shows, if it has one."""
+        file = self.request.plan_file
+        unknown = {ref: problem.message for ref, problem in self.unknown}
+        found = misfits(file, plan, unknown) if file is not None else ()
+        self.misfits = tuple(map(failure_of, found))
+        return bool(self.misfits)
 
     def _refuse(self) -> Iterator[Event]:
         """Report everything that is wrong with the plan; write nothing."""
@@ -321,8 +300,7 @@ class _Run:
         # guard: leaving-inventory
         if self._has_work() and not only_waits(self.plan.removals, self.context.applyset):
             owned = replace(self.inventory, entries=self._union(), owner=self.request.owner)
-            file = self.request.plan_file
-            yield self.context.lock.take(owned, plan=file.checksum if file else "")
+            yield self.context.lock.take(owned)
 
     def _create_namespace(self) -> Problem | None:
         """Create the namespace of a new inventory, if it is missing; return why that failed.
@@ -360,8 +338,7 @@ class _Run:
     def _has_work(self) -> bool:
         removes_set = self.context.options.removes_set and not self.plan.no_prune
         writes = self.plan.writes or (self.inventory.exists and removes_set)
-        # The end of a continued plan is recorded even if nothing is left to do.
-        return writes or self._takes_set() or self.fit.continues
+        return writes or self._takes_set()
 
     def _takes_set(self) -> bool:
         other = self.inventory.owner != self.request.owner
@@ -693,24 +670,6 @@ def cluster_identity(cluster: Cluster, namespace: str) -> Mapping[str, str]:
     return found
 
 
-def _fit_of(file: PlanFile, stage: PlanStage, context: RunContext) -> _Fit:
-    """Compare what was read and planned now with the file."""
-    unknown = {ref: problem.message for ref, problem in stage.unknown}
-    if is_done(file, stage.inventory):
-        found = tuple(input_misfits(file, stage.plan, unknown))
-        found = found or tuple(gone_since(stage.plan))  # guard: gone-since
-        return _Fit(tuple(map(failure_of, found)), is_done=not found)
-    continues = is_continued(file, stage.inventory)
-    found = tuple(misfits(file, stage.plan, stage.inventory, continues=continues, unknown=unknown))
-    others = tuple(one for one in found if not _is_own_namespace(one, file, stage, context))
-    return _Fit(tuple(map(failure_of, others)), continues=continues or others != found)
-
-
-def _fit_of_checked(plan: Plan) -> _Fit:
-    """Return what no longer fits a file by the checks after the comparison."""
-    return _Fit(tuple(map(failure_of, refused_since(plan))))
-
-
 def failure_of(misfit: Misfit) -> ObjectDone:
     """Return the failure of an object that does not fit a plan file."""
     error = PlanOutdated(
@@ -719,32 +678,3 @@ def failure_of(misfit: Misfit) -> ObjectDone:
         reason=misfit.reason,
     )
     return ObjectDone(misfit.ref, Outcome.FAILED, misfit.origin, problem=error.problem)
-
-
-def _is_own_namespace(
-    misfit: Misfit, file: PlanFile, stage: PlanStage, context: RunContext
-) -> bool:
-    """Return whether a new set's namespace exists because an apply of the file was interrupted.
-
-    The namespace is created before the inventory, so only its own marks say so.
-    """
-    own = context.applyset.own_namespace
-    if misfit.ref != own or stage.inventory.exists:
-        return False
-    planned = {one.manifest for one in file.objects if one.ref == own and one.fate is Fate.CREATE}
-    return any(
-        step.desired.ref == own
-        and step.desired.digest in planned  # guard: own-namespace
-        and step.live is not None
-        and has_witness(step.live, context.applyset)
-        for step in stage.plan.applies
-    )
-
-
-def already_applied(inventory: Inventory) -> Problem:
-    """Return the warning that the plan of a file is applied already."""
-    last = inventory.last
-    told = "this plan was already applied"
-    if last is not None:
-        told = f"{last.who} already applied this plan at {last.at}"
-    return Problem(ProblemKind.ALREADY_APPLIED, f"{told}: nothing to do")

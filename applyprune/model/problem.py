@@ -122,7 +122,6 @@ class ProblemKind(StrEnum):
     NO_WAIT = "NoWait"
     HELD_INVENTORY = "HeldInventory"
     SERVER_WARNING = "ServerWarning"
-    ALREADY_APPLIED = "AlreadyApplied"
     MOVED = "Moved"
     REDIRECTED = "Redirected"
 

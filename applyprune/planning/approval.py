@@ -17,7 +17,7 @@ from applyprune._version import __version__
 from applyprune.errors import NotApproved, PlanOutdated, PruneRefused, UsageError
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.inventory import Inventory
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Approval, Mode, Options
 from applyprune.model.plan import (
@@ -361,18 +361,6 @@ def refuse_other_cluster(file: PlanFile, cluster: Mapping[str, str]) -> None:
         )
 
 
-def is_continued(file: PlanFile, inventory: Inventory) -> bool:
-    """Return whether an apply of this file was interrupted, or failed in part."""
-    plan = inventory.plan
-    return plan is not None and plan.checksum == file.checksum and not plan.done
-
-
-def is_done(file: PlanFile, inventory: Inventory) -> bool:
-    """Return whether this file is applied, and nothing has written the inventory since."""
-    plan = inventory.plan
-    return plan is not None and plan.checksum == file.checksum and plan.done
-
-
 def as_reviewed(plan: Plan, file: PlanFile) -> Plan:
     """Return a plan that fits the file, with the fates that the server had confirmed for it.
 
@@ -397,17 +385,14 @@ def _reviewed(step: ApplyStep, old: PlannedObject | None) -> ApplyStep:
     return replace(step, fate=Fate.RECREATE, reason=IN_PLACE)
 
 
-def refuse_other_plan(file: PlanFile, plan: Plan, inventory: Inventory) -> None:
-    """Refuse a plan with another digest although each of its objects fits the file."""
-    if plan.digest == file.digest:
-        return
-    reason = "the plan made now has another digest"
-    if (inventory.uid, inventory.generation) != (file.inventory_uid, file.generation):
-        last = inventory.last
-        by = f" by {last.who} at {last.at}" if last is not None else ""
-        reason = f"the inventory of the set was written meanwhile{by}"
-    message = "nothing was written, because the plan no longer fits"
-    raise PlanOutdated(message, reason=reason, hint=_AGAIN)
+def refuse_other_inventory(file: PlanFile, inventory: Inventory) -> None:
+    """Refuse a plan file of an inventory that was deleted and created again."""
+    if file.inventory_uid not in {"", inventory.uid}:  # guard: reviewed-inventory
+        raise PlanOutdated(
+            "nothing was written, because the plan no longer fits",
+            reason="the inventory of the set was deleted and created again",
+            hint=_AGAIN,
+        )
 
 
 # The format of a plan file: JSON whose first line has the checksum of all that follows, so a file
@@ -592,8 +577,8 @@ def _object_out(planned: PlannedObject) -> dict[str, Any]:
     return out
 
 
-# What no longer fits in a plan file. An interrupted apply of it is continued with the same file:
-# steps that are done fit too, and those whose request may have arrived before the interruption.
+# What no longer fits in a plan file: whatever does more than it shows. So an interrupted apply is
+# continued with the same file, and nothing says that it was interrupted.
 
 
 @dataclass(frozen=True, slots=True)
@@ -608,16 +593,10 @@ class Misfit:
 
 
 def misfits(
-    file: PlanFile,
-    plan: Plan,
-    inventory: Inventory,
-    *,
-    continues: bool,
-    unknown: Mapping[Ref, str] = MappingProxyType({}),
+    file: PlanFile, plan: Plan, unknown: Mapping[Ref, str] = MappingProxyType({})
 ) -> Iterator[Misfit]:
-    """Yield each object for which the file does not fit the plan that was made now.
+    """Yield each object for which the plan that was made now does more than the file shows.
 
-    ``continues`` says that an interrupted apply of this very file has written the inventory last.
     ``unknown`` are the objects of the input that could not be planned, each with the reason.
     """
     before = {one.ref: one for one in file.objects}
@@ -627,109 +606,72 @@ def misfits(
     }
     for ref in sorted({*before, *steps}):
         step, old = steps.get(ref), before.get(ref)
-        entry = inventory.entries.get(ref)
-        if reason := unknown.get(ref) or _reason(old, step, entry, continues=continues):
+        both = exceeds(old, step) if old is not None and step is not None else ""
+        if reason := unknown.get(ref) or both or _one_sided(old, step):
             if reason == _CHANGED and old is not None and step is not None and step.live:
                 reason = _changed_by(old, step.live, file)
             origin = step.desired.origin if isinstance(step, ApplyStep) else None
             yield Misfit(ref, reason, origin)
     recovered = {(entry.ref, entry.uid) for entry in plan.recovered}
-    if not continues:
-        for ref, _ in sorted({*file.recovered} ^ recovered):
-            yield Misfit(ref, "it has the set's label, and the inventory does not list it")
+    # guard: reviewed-recovery
+    for ref, _ in sorted(recovered.difference(file.recovered)):
+        yield Misfit(ref, "it has the set's label, and the inventory does not list it")
 
 
-def _reason(
-    old: PlannedObject | None,
-    step: ApplyStep | RemoveStep | None,
-    entry: InventoryEntry | None,
-    *,
-    continues: bool,
-) -> str:
-    """Return why one object does not fit; empty if it does."""
-    if step is None or old is None:
-        return _one_sided(old, step, continues=continues)
-    new = planned_object(step)
-    if new.manifest and not old.manifest:
+def exceeds(shown: PlannedObject, step: ApplyStep | RemoveStep) -> str:
+    """Return why a step does more than was shown of its object; empty if it does the same or less.
+
+    It does less if it leaves the object as it is, or only does what is left of a request that has
+    arrived already.
+    """
+    now = planned_object(step)
+    if now.manifest and not shown.manifest:
         return "the input has it again"
-    if reason := _input_reason(old.manifest, new.manifest):
+    if reason := _input_reason(shown.manifest, now.manifest):
         return reason
-    if continues and _is_under_way(old, step, entry):
+    if now.fate is Fate.LEAVE or _is_rest(shown, step, now):
         return ""
-    if step.problem is not None and new.fate is Fate.REFUSE:
-        return step.problem.message
-    is_awaited = _awaits_controller(old) and new.fate is Fate.ADOPT
-    return "" if is_awaited else _changed_state(old, new)
+    if step.problem is not None and now.fate is Fate.REFUSE:
+        return step.problem.message.removeprefix(f"{shown.ref}: ")
+    return _changed_state(shown, now)
 
 
-def _one_sided(
-    old: PlannedObject | None, step: ApplyStep | RemoveStep | None, *, continues: bool
-) -> str:
+def _is_rest(shown: PlannedObject, step: ApplyStep | RemoveStep, now: PlannedObject) -> bool:
+    """Return whether a step is what is left of the one that was shown, whoever did the rest."""
+    live = step.live
+    match now.fate:
+        case Fate.REMOVE_FROM_INVENTORY:
+            return shown.fate in {Fate.PRUNE, Fate.ORPHAN}
+        case Fate.PRUNE:
+            is_going = live is not None and live.terminating
+            return shown.fate is Fate.PRUNE and now.uid == shown.uid and is_going
+        case Fate.CREATE:
+            return shown.fate is Fate.RECREATE
+        case Fate.ADOPT if _awaits_controller(shown):
+            return True
+    if not isinstance(step, ApplyStep) or not (shown.fate.is_applied or shown.is_checked):
+        return False
+    is_new = now.uid != shown.uid if shown.fate is Fate.RECREATE else not shown.uid
+    is_same = is_new or now.uid == shown.uid
+    return is_same and _has_arrived(shown, step)  # guard: reviewed-apply
+
+
+def _one_sided(old: PlannedObject | None, step: ApplyStep | RemoveStep | None) -> str:
+    """Return why an object does not fit that only the file has, or only the plan."""
     if isinstance(step, ApplyStep):
-        return _input_reason("", step.desired.digest)
+        return "" if old else _input_reason("", step.desired.digest)
     if step is not None:
-        return f"it is no longer in the input: an apply would {planned_object(step).fate.action}"
-    if old is None or (continues and not old.manifest):
-        return ""  # it was removed, as planned
-    return "the input no longer has it" if old.manifest else "the inventory no longer lists it"
-
-
-def _is_under_way(
-    old: PlannedObject, step: ApplyStep | RemoveStep, entry: InventoryEntry | None
-) -> bool:
-    """Return whether an object is as an interrupted apply of the plan may have left it."""
-    if isinstance(step, RemoveStep):
-        return _is_being_removed(old, step, entry)
-    same = step.live is not None and step.live.uid == old.uid
-    changes = same and (old.is_checked or old.fate in {Fate.CHANGE, Fate.ADOPT})
-    if step.fate is Fate.LEAVE:
-        is_new = old.fate in {Fate.CREATE, Fate.RECREATE} or _awaits_controller(old)
-        return changes or is_new
-    if entry is None:
-        return False
-    if _awaits_controller(old):
-        return step.fate in {Fate.CHANGE, Fate.ADOPT}
-    if old.fate is Fate.RECREATE:
-        return _is_being_recreated(old, step, entry)
-    if old.fate is Fate.CREATE:
-        return step.fate is Fate.CHANGE and _has_arrived(old, step)
-    is_sent = step.fate in {Fate.CHANGE, Fate.ADOPT}
-    return (
-        changes and is_sent and (old.state == planned_object(step).state or _has_arrived(old, step))
-    )
-
-
-def _is_being_removed(old: PlannedObject, step: RemoveStep, entry: InventoryEntry | None) -> bool:
-    # The inventory says what a run will delete or orphan, before the first of these requests.
-    if entry is None:
-        return False
-    leaves = step.fate is Fate.REMOVE_FROM_INVENTORY
-    if old.fate is Fate.ORPHAN:
-        return entry.orphaning and leaves
-    if old.fate is not Fate.PRUNE or not entry.deleting:
-        return False
-    live = step.live
-    if live is None or live.uid != old.uid:
-        return leaves
-    return live.terminating and step.fate is Fate.PRUNE
-
-
-def _is_being_recreated(old: PlannedObject, step: ApplyStep, entry: InventoryEntry) -> bool:
-    live = step.live
-    # The inventory says first that the old object is being deleted, and then that none exists.
-    is_next = not entry.deleting and entry.uid_before_apply != old.uid
-    if live is None:
-        return step.fate is Fate.CREATE and (entry.deleting or is_next)
-    if live.uid == old.uid:
-        return entry.deleting and live.terminating
-    return is_next and step.fate is Fate.CHANGE and _has_arrived(old, step)
+        action = planned_object(step).fate.action
+        return "" if old else f"it is no longer in the input: an apply would {action}"
+    # What has left the set, and is not listed any more, was removed.
+    return "the input no longer has it" if old is not None and old.manifest else ""
 
 
 def _has_arrived(old: PlannedObject, step: ApplyStep) -> bool:
     """Return whether the set has applied an object since the plan, and nobody has undone it.
 
-    Another run of the set would have written the inventory. managedFields count in seconds: an
-    apply within the second of the one before the plan counts as none, so the plan is refused.
+    managedFields count in seconds: an apply within the second of the one before the plan counts as
+    none, so the plan is refused.
     """
     live, request = step.live, step.request
     if live is None or request is None or entry_times(live, request.manager) == old.applied:
@@ -750,19 +692,24 @@ def _changed_state(old: PlannedObject, new: PlannedObject) -> str:
         return "it was created meanwhile"
     if old.uid != new.uid:
         return "it was deleted and created again meanwhile"
-    is_left = old.decided is Fate.LEAVE and new.decided is Fate.LEAVE
-    if old.state != new.state and not is_left:
+    if old.state != new.state:  # guard: reviewed-state
         return _CHANGED
-    if old.decided is not new.decided and not (old.is_checked and new.fate is Fate.ADOPT):
-        if (old.decided, new.decided) == (Fate.LEAVE, Fate.CHANGE):
+    allowed = _SENT if old.is_checked else _NO_MORE.get(old.fate, {old.fate})
+    if new.fate not in allowed:  # guard: reviewed-fate
+        if (old.fate, new.fate) == (Fate.LEAVE, Fate.CHANGE):
             return "its live state differs from its manifest now"
         return f"the plan was to {old.fate.action}; now an apply would {new.fate.action}"
-    # What goes with a recreation is counted when the check has found it; the digest binds it.
-    if old.fate is not Fate.RECREATE and old.cascade != new.cascade:
+    if not {*new.cascade} <= {*old.cascade}:  # guard: reviewed-cascade
         return "its deletion would delete other objects now"
     return ""
 
 
+_SENT = frozenset({Fate.CHANGE, Fate.ADOPT})
+# The fates that do no more than another one to the same object in the same state.
+_NO_MORE: Mapping[Fate, frozenset[Fate]] = {
+    Fate.ADOPT: _SENT,
+    Fate.RECREATE: frozenset({Fate.RECREATE, Fate.CHANGE}),
+}
 _CHANGED = "it has been changed meanwhile"
 
 
@@ -778,30 +725,6 @@ def _changed_by(old: PlannedObject, live: LiveObject, file: PlanFile) -> str:
     return f"{_CHANGED}{by}; changing it back is not enough"
 
 
-def input_misfits(
-    file: PlanFile, plan: Plan, unknown: Mapping[Ref, str] = MappingProxyType({})
-) -> Iterator[Misfit]:
-    """Yield each object that the input has in another form than the file, whatever is live.
-
-    ``unknown`` is that of ``misfits``.
-    """
-    before = {one.ref: one.manifest for one in file.objects if one.manifest}
-    steps = {step.desired.ref: step for step in plan.applies}
-    for ref in sorted({*before, *steps}):
-        step, old = steps.get(ref), before.get(ref, "")
-        new = step.desired.digest if step else ""
-        if reason := unknown.get(ref) or _input_reason(old, new):
-            yield Misfit(ref, reason, step.desired.origin if step else None)
-
-
-def gone_since(plan: Plan) -> Iterator[Misfit]:
-    """Yield each object that a plan which is done has left, and that somebody has deleted since."""
-    for step in plan.applies:
-        if step.fate is Fate.CREATE:
-            reason = "somebody has deleted it since the plan was done"
-            yield Misfit(step.desired.ref, reason, step.desired.origin)
-
-
 def _input_reason(old: str, new: str) -> str:
     """Return how two manifests differ, by their digests; empty if they do not."""
     if old == new:
@@ -809,14 +732,3 @@ def _input_reason(old: str, new: str) -> str:
     if old and new:
         return "its manifest has changed"
     return "the input no longer has it" if old else "the input has it, and the plan does not"
-
-
-def refused_since(plan: Plan) -> Iterator[Misfit]:
-    """Yield each object that the checks after ``misfits`` refuse; no plan with one has a file.
-
-    The server's schema may have changed, for example.
-    """
-    for step in plan.faults:
-        ref = step.desired.ref
-        said = step.problem.message if step.problem else step.reason
-        yield Misfit(ref, said.removeprefix(f"{ref}: "), step.desired.origin)

@@ -63,6 +63,7 @@ _FOUND = f"{_STEPS}test_found_at_create.py::"
 _OWN = "tests/engine/operations/test_own.py::"
 _PARENT = "tests/engine/inventory/test_foreign_parent.py::"
 _MOMENT = "tests/sources/inputs/test_moment.py::"
+_FIT = "tests/planning/approval/test_plan_fit.py::"
 _PLAN_FILE = "tests/e2e/plans/test_apply_plan.py::"
 _WARNINGS = "tests/e2e/test_server_warnings.py::"
 _WEB = "tests/sources/web/test_web.py::"
@@ -1366,25 +1367,62 @@ MUTATIONS = (
         f"{_WAITING}test_unapproved_plan_writes_nothing",
     ),
     Mutation(
-        "what is gone since a plan was done",
-        ("gone-since",),
-        LINE,
-        "pass",
-        "tests/e2e/plans/test_apply_plan.py::test_plan_file_that_is_used_twice_is_already_done",
-    ),
-    Mutation(
         "the refusal of an object that does not fit the plan file",
         ("plan-fits",),
-        "ends_run",
-        "is_done",
+        "if .*:",
+        "if 0:",
         f"{_PLAN_FILE}test_changed_cluster_is_refused[to prune, and changed]",
     ),
     Mutation(
-        "the refusal of another plan than that of the file",
-        ("same-plan",),
-        LINE,
-        "pass",
-        f"{_PLAN_FILE}test_other_run_in_between_is_refused",
+        "the state of an object in which it was reviewed",
+        ("reviewed-state",),
+        "if .*:",
+        "if 0:",
+        f"{_FIT}test_plan_file_fits_only_the_same_plan[spec of an object to prune changed]",
+    ),
+    Mutation(
+        "the fate of an object with which it was reviewed",
+        ("reviewed-fate",),
+        "if .*:",
+        "if 0:",
+        f"{_FIT}test_plan_file_fits_only_the_same_plan[a recreation that the plan does not have]",
+    ),
+    Mutation(
+        "the cascade of a deletion with which it was reviewed",
+        ("reviewed-cascade",),
+        "if .*:",
+        "if 0:",
+        f"{_FIT}test_plan_file_fits_only_the_same_plan[another cascade of a recreation]",
+    ),
+    Mutation(
+        "the proof that the apply of a plan file has arrived",
+        ("reviewed-apply",),
+        "and .*",
+        "",
+        f"{_FIT}test_interrupted_plan_continues_with_what_is_done"
+        "[changed, not recorded, and changed by others]",
+    ),
+    Mutation(
+        "the recovered objects that were reviewed",
+        ("reviewed-recovery",),
+        "recovered.*",
+        "()):",
+        f"{_FIT}test_recovered_objects_must_have_been_shown",
+    ),
+    Mutation(
+        "the options of a plan that gets a file",
+        ("options-of-the-plan",),
+        "if .*:",
+        "if 0:",
+        "tests/api/test_plan_file_api.py::test_plan_file_of_something_else_is_raised",
+    ),
+    Mutation(
+        "the inventory of a plan file",
+        ("reviewed-inventory",),
+        "if .*:",
+        "if 0:",
+        "tests/planning/approval/test_plan_binding.py::"
+        "test_inventory_that_was_created_again_is_refused",
     ),
     Mutation(
         "the end of the process while a thread still reads",
@@ -1490,14 +1528,6 @@ MUTATIONS = (
         " and not .*:",
         ":",
         f"{_OWN_NAMESPACE}test_delete_of_a_namespace_that_hangs_continues",
-    ),
-    Mutation(
-        "the refusal of another Namespace than the plan creates",
-        ("own-namespace",),
-        "and .*",
-        "",
-        "tests/e2e/plans/test_new_namespaces.py::"
-        "test_plan_killed_after_its_namespace_was_created_goes_on[with its Namespace]",
     ),
     Mutation(
         "the refusal of a plan file that is written in another form",

@@ -7,6 +7,7 @@ manifest, to the entry, to the live object, or to all three. The seed decides ev
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
@@ -80,6 +81,11 @@ class World:
 def world(seed: int) -> World:
     """Return the world of a seed."""
     return _Maker(Random(seed)).world()  # noqa: S311 - a seed, not a secret
+
+
+def later(one: World, seed: int) -> World:
+    """Return a world some time later: a few of its objects and entries are not as they were."""
+    return _Maker(Random(seed)).later(one)  # noqa: S311 - a seed, not a secret
 
 
 _CONTAINER = {"name": "c", "image": "web:1"}
@@ -210,6 +216,36 @@ class _Maker:
             options,
         )
 
+    def later(self, one: World) -> World:
+        bodies = {
+            (body["kind"], body["metadata"]["name"]): body
+            for body in (manifest.body for manifest in one.manifests)
+        }
+        states = dict(one.snapshot.states)
+        for ref, state in one.snapshot.states.items():
+            body = bodies.get((ref.kind, ref.name))
+            if body is not None and self.maybe(0.15):
+                states[ref] = self.arrived(ref, body, state)
+            elif isinstance(state, LiveObject) and self.maybe(0.15):
+                states[ref] = self.changed_state(state)
+        entries = (
+            self.changed_entry(entry) if self.maybe(0.1) else entry
+            for entry in one.inventory.entries.values()
+        )
+        kept = {entry.ref: entry for entry in entries if entry is not None}
+        return replace(
+            one,
+            inventory=replace(one.inventory, entries=kept),
+            snapshot=replace(one.snapshot, states=states),
+        )
+
+    def arrived(self, ref: Ref, body: Mapping[str, Any], before: State) -> LiveObject:
+        """Return an object after an apply of its manifest; often the same one."""
+        made = self.applied_object(ref, dict(body), body["apiVersion"], time=LATER)
+        uid = before.uid if isinstance(before, LiveObject) and self.maybe(0.8) else "new"
+        metadata = {**made.whole_metadata, "uid": uid}
+        return LiveObject.of(ref, uid, made.resource_version, metadata, made.body)
+
     def member(self, kind: str) -> tuple[dict[str, Any] | None, InventoryEntry | None, Ref, State]:
         """Return an object of the world; it was applied, and something may have happened since."""
         version, name = kind.split()
@@ -244,7 +280,9 @@ class _Maker:
             manifest = None
         return manifest, entry, ref, state
 
-    def applied_object(self, ref: Ref, applied: dict[str, Any], version: str) -> LiveObject:
+    def applied_object(
+        self, ref: Ref, applied: dict[str, Any], version: str, time: str = EARLIER
+    ) -> LiveObject:
         body = copy.deepcopy(dict(normalize(applied, namespace=ref.namespace, set_id=SET.id)))
         metadata = body["metadata"]
         substance = {key: value for key, value in body.items() if key not in ("apiVersion", "kind")}
@@ -252,7 +290,7 @@ class _Maker:
             key: value for key, value in metadata.items() if key not in ("name", "namespace")
         }
         metadata["managedFields"] = [
-            _writer(SET.manager, "Apply", fields_set_by_all(substance), version=version)
+            _writer(SET.manager, "Apply", fields_set_by_all(substance), version=version, time=time)
         ]
         number = next(self.uids)
         metadata.update(

@@ -21,7 +21,7 @@ from applyprune.output.terminal import rendered
 from applyprune.planning.applyset import applyset_identity
 from tests.support.golden import FIXTURES
 from tests.support.output.parsers import JUNIT
-from tests.support.output.plan_file_streams import DONE, OUTDATED, WRONG
+from tests.support.output.plan_file_streams import OUTDATED, WRONG
 from tests.support.output.plan_streams import REFUSALS, STREAMS, ran
 from tests.support.output.plans import ALLOWED, DELETION, LIFTED, MISSING, REFUSED, REMOVALS
 from tests.support.output.plans import REFUSALS as REFUSED_GUARDS
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 WIDTH = 80
 STOPPED = {**REFUSALS, **WRONG, **OUTDATED}
 """Runs that stop for one reason."""
-EVERY = {**STREAMS, **STOPPED, "done": DONE}
+EVERY = {**STREAMS, **STOPPED}
 GOLDEN = {
     "allowed.plan.txt": ("plan", "allowed"),
     "allowed.diff.txt": ("diff", "allowed-diff"),
@@ -56,9 +56,6 @@ GOLDEN = {
     "refused.apply.md": ("markdown", "refused-apply"),
     "deletion.dry-run.txt": ("text", "deletion"),
     "deletion.delete.txt": ("text", "deletion-run"),
-    "done.apply.txt": ("text", "done"),
-    "done.json": ("json", "done"),
-    "done.md": ("markdown", "done"),
 }
 """The golden files of one stream each: the form and the stream."""
 APPROVAL = "applyprune.planning.approval"

@@ -10,19 +10,16 @@ import pytest
 
 from applyprune.errors import PlanOutdated, UsageError
 from applyprune.model.fate import Fate
-from applyprune.model.inventory import AppliedPlan, RunRecord
 from applyprune.model.options import Adopt, ApplyOptions, Options
 from applyprune.model.plan import ApplyStep, OnConflict, Plan
 from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.approval import (
     PlanFile,
     as_reviewed,
-    is_continued,
-    is_done,
     plan_file_of,
     refuse_other_cluster,
+    refuse_other_inventory,
     refuse_other_options,
-    refuse_other_plan,
     refuse_other_set,
 )
 from applyprune.planning.requests import apply_request
@@ -122,33 +119,9 @@ def test_plan_of_an_unknown_cluster_gets_no_file() -> None:
         plan_file_of(plan, TARGET, Options(), cluster={}, now=NOW, valid_for=timedelta(hours=1))
 
 
-def test_other_plan_is_refused_with_who_was_first() -> None:
-    """The digest covers what no object shows."""
-    file = _file()
-    last = RunRecord("r1", "apply", "ann@ci", "2026-11-22T11:00:00Z", 0)
-    moved = inventory(generation=4, last=last)
-    refuse_other_plan(file, Plan((), (), digest=file.digest), moved)
-    with pytest.raises(PlanOutdated, match="was written meanwhile by ann@ci at 2026-11-22T11:00"):
-        refuse_other_plan(file, Plan((), (), digest="sha256:b"), moved)
-    with pytest.raises(PlanOutdated, match="another digest"):
-        refuse_other_plan(file, Plan((), (), digest="sha256:b"), inventory())
-
-
-def test_only_the_last_run_of_this_very_file_counts() -> None:
-    """A run without it, or of another file, has cleared or replaced its checksum."""
-    file = _file()
-    begun = inventory(plan=AppliedPlan(file.checksum))
-    done = inventory(plan=AppliedPlan(file.checksum, done=True))
-    other = inventory(plan=AppliedPlan("sha256:other", done=True))
-    assert [is_continued(file, one) for one in (begun, done, other, inventory())] == [
-        True,
-        False,
-        False,
-        False,
-    ]
-    assert [is_done(file, one) for one in (begun, done, other, inventory())] == [
-        False,
-        True,
-        False,
-        False,
-    ]
+def test_inventory_that_was_created_again_is_refused() -> None:
+    """It may come from a backup; an inventory that did not exist then is the plan's own."""
+    refuse_other_inventory(_file(inventory_uid=inventory().uid), inventory(generation=4))
+    refuse_other_inventory(_file(inventory_uid=""), inventory())
+    with pytest.raises(PlanOutdated, match="was deleted and created again"):
+        refuse_other_inventory(_file(inventory_uid="other"), inventory())

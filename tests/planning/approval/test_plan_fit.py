@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from applyprune.model.fate import Fate
-from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Options
 from applyprune.model.plan import ApplyStep, Cascaded, Plan, RemoveStep
@@ -25,7 +25,6 @@ from tests.support.planning import (
     TARGET,
     body,
     desired,
-    inventory,
     live,
     managed,
     recorded,
@@ -69,14 +68,9 @@ def _file(plan: Plan) -> PlanFile:
 def _reasons(
     before: ApplyStep | RemoveStep | None,
     now: ApplyStep | RemoveStep | None,
-    entry: InventoryEntry | None = None,
-    *,
-    continues: bool = False,
 ) -> list[str]:
     """Return why a file of the first step does not fit the second one."""
-    stored: Inventory = inventory(*([entry] if entry else []))
-    found = misfits(_file(_plan(before)), _plan(now), stored, continues=continues)
-    return [misfit.reason for misfit in found]
+    return [misfit.reason for misfit in misfits(_file(_plan(before)), _plan(now))]
 
 
 MOVED = live(WEB.ref, uid="u1", generation=4, entries=[managed(time="2026-11-22T10:00:00Z")])
@@ -160,18 +154,36 @@ FITS: dict[str, tuple[ApplyStep | RemoveStep | None, ApplyStep | RemoveStep | No
         CHANGE,
         "its live state differs from its manifest now",
     ),
-    "another fate": (
+    "left as it is now": (CHANGE, LEAVE, ""),
+    "not pruned now": (PRUNE, _remove(Fate.LEAVE), ""),
+    "a recreation that the plan does not have": (
         CHANGE,
-        LEAVE,
-        "the plan was to apply it; now an apply would leave it as it is",
+        _apply(Fate.RECREATE),
+        "the plan was to apply it; now an apply would recreate it",
+    ),
+    "a prune that was refused": (
+        _remove(Fate.REFUSE, problem=UNREAD),
+        PRUNE,
+        "the plan was to refuse it; now an apply would prune it",
+    ),
+    "an adoption that the plan does not have": (
+        CHANGE,
+        _apply(Fate.ADOPT),
+        "the plan was to apply it; now an apply would adopt it",
     ),
     "pruned instead of orphaned": (
         ORPHAN,
         PRUNE,
         "the plan was to orphan it; now an apply would prune it",
     ),
-    "not pruned at all": (PRUNE, None, "the inventory no longer lists it"),
+    "not listed any more": (PRUNE, None, ""),
     "left the set since": (None, PRUNE, "it is no longer in the input: an apply would prune it"),
+    "a smaller cascade": (_remove(Fate.PRUNE, cascade=(POD,)), PRUNE, ""),
+    "another cascade of a recreation": (
+        _apply(Fate.RECREATE, cascade=(POD,)),
+        _apply(Fate.RECREATE, cascade=(POD, replace(POD, uid="u8"))),
+        "its deletion would delete other objects now",
+    ),
     "another cascade": (
         _remove(Fate.PRUNE, cascade=(POD,)),
         _remove(Fate.PRUNE, cascade=(replace(POD, uid="u8"),)),
@@ -187,8 +199,6 @@ def test_plan_file_fits_only_the_same_plan(name: str) -> None:
     assert _reasons(before, now) == ([reason] if reason else [])
 
 
-UNCONFIRMED = _entry(digest="", fingerprint=None)
-EXISTED = replace(UNCONFIRMED, uid_before_apply="u1")
 LATER = "2026-11-22T10:00:00Z"
 ALL_FIELDS = {"f:metadata": {"f:labels": {f"f:{PART_OF}": {}}}, "f:spec": {"f:replicas": {}}}
 APPLIED = managed(fieldsV1=ALL_FIELDS, time=LATER)
@@ -213,153 +223,78 @@ RECREATE = _apply(Fate.RECREATE)
 NEW = _apply(Fate.CHANGE, _state(APPLIED, uid="u2"))
 ENDING = live(WEB.ref, generation=3, deletionTimestamp=LATER)
 REFUSED = Problem(ProblemKind.RUN_FAILED, "it is being deleted")
-CONTINUED: dict[
-    str, tuple[ApplyStep | RemoveStep, ApplyStep | RemoveStep | None, InventoryEntry | None, bool]
-] = {
-    "not created yet": (CREATE, CREATE, UNCONFIRMED, True),
-    "created, and recorded": (CREATE, LEAVE, _entry(), True),
-    "created, and not recorded": (CREATE, ARRIVED, UNCONFIRMED, True),
+CONTINUED: dict[str, tuple[ApplyStep | RemoveStep, ApplyStep | RemoveStep | None, bool]] = {
+    "not created yet": (CREATE, CREATE, True),
+    "created, and recorded": (CREATE, LEAVE, True),
+    "created, and not recorded": (CREATE, ARRIVED, True),
     "created, not recorded, and extended": (
         CREATE,
         _apply(Fate.CHANGE, _state(APPLIED, EDIT)),
-        UNCONFIRMED,
         True,
     ),
-    "created, not recorded, and changed by others": (CREATE, TAKEN, UNCONFIRMED, False),
-    "created by somebody else": (CREATE, _apply(Fate.ADOPT), UNCONFIRMED, False),
-    "created, recorded, and changed by others": (CREATE, CHANGE, _entry(), False),
-    "not changed yet": (CHANGE, CHANGE, UNCONFIRMED, True),
-    "changed, and recorded": (CHANGE, _apply(Fate.LEAVE, MOVED), _entry(), True),
-    "changed, and not recorded": (CHANGE, ARRIVED, UNCONFIRMED, True),
-    "changed, recorded, and to apply in any case": (CHANGE, ARRIVED, _entry(), True),
-    "changed, recorded, and then by others": (CHANGE, TAKEN, _entry(), False),
-    "not changed yet, but by others": (CHANGE, EDITED, UNCONFIRMED, False),
-    "changed, not recorded, and changed by others": (CHANGE, TAKEN, UNCONFIRMED, False),
-    "left after a check, and not applied yet": (CHECKED, CHANGE, UNCONFIRMED, True),
-    "left after a check, and not recorded": (CHECKED, ARRIVED, UNCONFIRMED, True),
-    "left after a check, and recorded": (CHECKED, LEAVE, _entry(), True),
-    "left after a check, and changed by others": (CHECKED, EDITED, UNCONFIRMED, False),
-    "changed by others after the record": (CHANGE, _apply(Fate.CHANGE, MOVED), _entry(), False),
-    "replaced by others": (CHANGE, _apply(Fate.CHANGE, REPLACED), UNCONFIRMED, False),
-    "deleted by others": (CHANGE, CREATE, UNCONFIRMED, False),
-    "not adopted yet": (ADOPT, ADOPT, EXISTED, True),
-    "not adopted yet, and listed": (
-        ADOPT,
-        _apply(Fate.CHANGE, _state(EDIT)),
-        EXISTED,
-        True,
-    ),
+    "created, not recorded, and changed by others": (CREATE, TAKEN, False),
+    "created by somebody else": (CREATE, _apply(Fate.ADOPT), False),
+    "created, recorded, and changed by others": (CREATE, CHANGE, False),
+    "not changed yet": (CHANGE, CHANGE, True),
+    "changed, and recorded": (CHANGE, _apply(Fate.LEAVE, MOVED), True),
+    "changed, and not recorded": (CHANGE, ARRIVED, True),
+    "changed, recorded, and to apply in any case": (CHANGE, ARRIVED, True),
+    "changed, recorded, and then by others": (CHANGE, TAKEN, False),
+    "not changed yet, but by others": (CHANGE, EDITED, False),
+    "changed, not recorded, and changed by others": (CHANGE, TAKEN, False),
+    "left after a check, and not applied yet": (CHECKED, CHANGE, True),
+    "left after a check, and not recorded": (CHECKED, ARRIVED, True),
+    "left after a check, and recorded": (CHECKED, LEAVE, True),
+    "left after a check, and changed by others": (CHECKED, EDITED, False),
+    "changed by others after the record": (CHANGE, _apply(Fate.CHANGE, MOVED), False),
+    "replaced by others": (CHANGE, _apply(Fate.CHANGE, REPLACED), False),
+    "deleted by others": (CHANGE, CREATE, False),
+    "not adopted yet": (ADOPT, ADOPT, True),
+    "not adopted yet, and listed": (ADOPT, _apply(Fate.CHANGE, _state(EDIT)), True),
     "not adopted yet, and changed by others": (
         ADOPT,
         _apply(Fate.CHANGE, _state({**EDIT, "time": "2026-11-22T11:00:00Z"})),
-        EXISTED,
         False,
     ),
-    "half adopted": (ADOPT, PATCHED, EXISTED, True),
-    "adopted, and not recorded": (ADOPT, ARRIVED, EXISTED, True),
-    "recreated, and recorded": (RECREATE, _apply(Fate.LEAVE, REPLACED), _entry(), True),
-    "not recreated yet": (RECREATE, CHANGE, EXISTED, True),
-    "not recreated yet, and changed by others": (RECREATE, EDITED, EXISTED, False),
-    "not recreated yet, and deleted by others": (RECREATE, CREATE, EXISTED, False),
-    "being recreated": (
-        RECREATE,
-        _apply(Fate.REFUSE, ENDING, problem=REFUSED),
-        replace(EXISTED, deleting=True),
-        True,
-    ),
-    "not recreated yet, and being deleted by others": (
-        RECREATE,
-        _apply(Fate.REFUSE, ENDING, problem=REFUSED),
-        EXISTED,
-        False,
-    ),
-    "deleted to be recreated": (RECREATE, CREATE, replace(EXISTED, deleting=True), True),
-    "deleted to be recreated, and recorded": (RECREATE, CREATE, UNCONFIRMED, True),
-    "recreated, and not recorded": (RECREATE, NEW, UNCONFIRMED, True),
-    "recreated, and not recorded, twice": (
-        RECREATE,
-        NEW,
-        replace(UNCONFIRMED, uid_before_apply="u2"),
-        True,
-    ),
-    "recreated by others": (RECREATE, NEW, EXISTED, False),
-    "left, and changed by others": (LEAVE, _apply(Fate.CHANGE, MOVED), _entry(), False),
-    "pruned, and recorded": (PRUNE, None, None, True),
-    "pruned, and not recorded": (
+    "half adopted": (ADOPT, PATCHED, True),
+    "adopted, and not recorded": (ADOPT, ARRIVED, True),
+    "recreated, and recorded": (RECREATE, _apply(Fate.LEAVE, REPLACED), True),
+    "not recreated yet": (RECREATE, CHANGE, True),
+    "not recreated yet, and changed by others": (RECREATE, EDITED, False),
+    "not recreated yet, and deleted by others": (RECREATE, CREATE, True),
+    "being recreated": (RECREATE, _apply(Fate.REFUSE, ENDING, problem=REFUSED), False),
+    "left, and changed by others": (LEAVE, _apply(Fate.CHANGE, MOVED), False),
+    "pruned, and recorded": (PRUNE, None, True),
+    "being pruned": (PRUNE, _remove(Fate.PRUNE, ENDING), True),
+    "replaced, and being deleted by others": (
         PRUNE,
-        _remove(Fate.REMOVE_FROM_INVENTORY, None),
-        _entry(deleting=True),
-        True,
-    ),
-    "being pruned": (PRUNE, _remove(Fate.PRUNE, ENDING), _entry(deleting=True), True),
-    "to prune, recorded, and changed by others": (
-        PRUNE,
-        _remove(Fate.PRUNE, MOVED),
-        _entry(deleting=True),
+        _remove(Fate.PRUNE, live(WEB.ref, uid="u2", deletionTimestamp=LATER)),
         False,
     ),
-    "not pruned yet, and deleted by others": (
-        PRUNE,
-        _remove(Fate.REMOVE_FROM_INVENTORY, None),
-        _entry(),
-        False,
-    ),
+    "recreated, and only to be changed": (CHANGE, NEW, False),
+    "to prune, recorded, and changed by others": (PRUNE, _remove(Fate.PRUNE, MOVED), False),
+    "pruned, and not recorded": (PRUNE, _remove(Fate.REMOVE_FROM_INVENTORY, None), True),
     "not orphaned yet, and deleted by others": (
         ORPHAN,
         _remove(Fate.REMOVE_FROM_INVENTORY, None),
-        _entry(),
-        False,
-    ),
-    "to prune, and being deleted by others": (
-        PRUNE,
-        _remove(Fate.PRUNE, ENDING),
-        _entry(),
-        False,
-    ),
-    "not pruned yet, and changed by others": (PRUNE, _remove(Fate.PRUNE, MOVED), _entry(), False),
-    "orphaned, and recorded": (ORPHAN, None, None, True),
-    "orphaned, and not recorded": (
-        ORPHAN,
-        _remove(Fate.REMOVE_FROM_INVENTORY, LABELLED),
-        _entry(orphaning=True),
         True,
     ),
-    "not orphaned yet, and changed by others": (
-        ORPHAN,
-        _remove(Fate.ORPHAN, MOVED),
-        _entry(orphaning=True),
-        False,
-    ),
-    "pruned instead of orphaned": (
-        ORPHAN,
-        _remove(Fate.PRUNE, MOVED),
-        _entry(orphaning=True),
-        False,
-    ),
-    "one file fewer": (CREATE, None, None, False),
-    "another manifest": (CREATE, _apply(Fate.CREATE, None, desired=OTHER), UNCONFIRMED, False),
+    "to prune, and being deleted by others": (PRUNE, _remove(Fate.PRUNE, ENDING), True),
+    "not pruned yet, and changed by others": (PRUNE, _remove(Fate.PRUNE, MOVED), False),
+    "orphaned, and recorded": (ORPHAN, None, True),
+    "orphaned, and not recorded": (ORPHAN, _remove(Fate.REMOVE_FROM_INVENTORY, LABELLED), True),
+    "not orphaned yet, and changed by others": (ORPHAN, _remove(Fate.ORPHAN, MOVED), False),
+    "pruned instead of orphaned": (ORPHAN, _remove(Fate.PRUNE, MOVED), False),
+    "one file fewer": (CREATE, None, False),
+    "another manifest": (CREATE, _apply(Fate.CREATE, None, desired=OTHER), False),
 }
 
 
 @pytest.mark.parametrize("name", CONTINUED)
 def test_interrupted_plan_continues_with_what_is_done(name: str) -> None:
-    """And with requests that may have arrived; not with what others did meanwhile."""
-    before, now, entry, fits = CONTINUED[name]
-    assert (_reasons(before, now, entry, continues=True) == []) is fits
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
-        for name in CONTINUED
-        if ("recorded" in name and CONTINUED[name][3]) or name == "being pruned"
-    ],
-)
-def test_plan_that_was_not_interrupted_accepts_no_half_done_step(name: str) -> None:
-    """Without the record in the inventory, somebody else did it."""
-    before, now, entry, _ = CONTINUED[name]
-    assert _reasons(before, now, entry, continues=False) != []
+    """And with requests that may have arrived; not with what others have changed meanwhile."""
+    before, now, fits = CONTINUED[name]
+    assert (_reasons(before, now) == []) is fits
 
 
 def test_misfits_name_object_and_place() -> None:
@@ -367,7 +302,7 @@ def test_misfits_name_object_and_place() -> None:
     job = ApplyStep(desired(body("Job", "a"), JOBS), Fate.CREATE, _entry())
     leaving = RemoveStep(_entry(ref=STRANGER.ref), CONFIG_MAPS, Fate.PRUNE, live(STRANGER.ref))
     plan = Plan((CREATE, job), (leaving,))
-    found = list(misfits(_file(Plan((), ())), plan, inventory(), continues=False))
+    found = list(misfits(_file(Plan((), ())), plan))
     assert [misfit.ref for misfit in found] == sorted([STRANGER.ref, WEB.ref, job.desired.ref])
     assert {str(misfit.origin) for misfit in found} == {"None", str(WEB.origin)}
 
@@ -377,20 +312,16 @@ def test_object_that_could_not_be_planned_does_not_fit() -> None:
     found = misfits(
         _file(_plan(CHANGE)),
         _plan(None),
-        inventory(),
-        continues=False,
-        unknown={WEB.ref: "the server of the API group apps does not answer"},
+        {WEB.ref: "the server of the API group apps does not answer"},
     )
     assert [misfit.reason for misfit in found] == [
         "the server of the API group apps does not answer"
     ]
 
 
-def test_recovered_objects_must_be_the_same() -> None:
-    """With their UIDs, unless an interrupted apply has recorded them already."""
+def test_recovered_objects_must_have_been_shown() -> None:
+    """With their UIDs; an interrupted apply has recorded them already."""
     before, now = _plan(CHANGE, recovered=(_entry(ref=STRANGER.ref),)), _plan(CHANGE)
-    for first, second in ((before, now), (now, before)):
-        found = misfits(_file(first), second, inventory(), continues=False)
-        assert [misfit.ref for misfit in found] == [STRANGER.ref]
-    assert list(misfits(_file(before), before, inventory(), continues=False)) == []
-    assert list(misfits(_file(before), now, inventory(), continues=True)) == []
+    assert [misfit.ref for misfit in misfits(_file(now), before)] == [STRANGER.ref]
+    assert list(misfits(_file(before), before)) == []
+    assert list(misfits(_file(before), now)) == []

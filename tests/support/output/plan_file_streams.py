@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune._version import __version__
 from applyprune.engine.context import RunSummary
-from applyprune.engine.run import already_applied, failure_of
-from applyprune.model.events import ErrorRaised, WarningRaised
+from applyprune.engine.run import failure_of
+from applyprune.model.events import ErrorRaised
 from applyprune.model.fate import Fate
 from applyprune.model.inventory import RunRecord
 from applyprune.model.options import Adopt, Options
@@ -26,13 +26,12 @@ from applyprune.planning.approval import (
     LARGEST,
     PlanFile,
     encode_plan_file,
-    gone_since,
     misfits,
     plan_file_of,
     refuse_expired,
     refuse_other_cluster,
+    refuse_other_inventory,
     refuse_other_options,
-    refuse_other_plan,
     refuse_other_set,
     refuse_validity,
 )
@@ -161,12 +160,10 @@ _ELSEWHERE: Mapping[str, Callable[[], object]] = {
         refuse_other_cluster, replace(FILE, inventory_uid=""), {}
     ),
 }
-_OTHER = replace(ALLOWED, digest=f"sha256:{'f' * 64}")
 _LATER: Mapping[str, Callable[[], object]] = {
     "plan file expired": partial(refuse_expired, FILE, FILE.expires),
-    "plan file of another digest": partial(refuse_other_plan, FILE, _OTHER, inventory()),
-    "inventory written meanwhile": partial(
-        refuse_other_plan, FILE, _OTHER, inventory(generation=4, last=_LAST)
+    "plan file of another inventory": partial(
+        refuse_other_inventory, replace(FILE, inventory_uid="other"), inventory()
     ),
 }
 
@@ -227,27 +224,11 @@ def _outdated() -> Iterator[Event]:
     then, now = (_plan_of(steps) for steps in zip(*_THEN_AND_NOW, strict=True))
     labelled = wanted("labelled")
     now = replace(now, recovered=(recorded(labelled, live(labelled.ref)),))
-    found = misfits(_file_of(then), now, inventory(), continues=False)
+    found = misfits(_file_of(then), now)
     summary = RunSummary("run1", held=True)
     yield started()
     yield from summary.counted(map(failure_of, found))
     yield finished(summary)
-
-
-def _deleted_since() -> Iterator[Event]:
-    """Yield the events of an apply of a plan file that is applied, and no longer true."""
-    summary = RunSummary("run1", held=True)
-    yield started()
-    gone = gone_since(_plan_of([applied(Fate.CREATE, "deleted")]))
-    yield from summary.counted(map(failure_of, gone))
-    yield finished(summary)
-
-
-def _done() -> Iterator[Event]:
-    """Yield the events of an apply of a plan file that is applied already."""
-    yield started()
-    yield WarningRaised(already_applied(inventory(last=_LAST)))
-    yield finished(RunSummary("run1"))
 
 
 def _wrong() -> Iterator[tuple[str, Sequence[Event]]]:
@@ -265,8 +246,5 @@ WRONG: Mapping[str, Sequence[Event]] = dict(_wrong())
 OUTDATED: Mapping[str, Sequence[Event]] = {
     **{name: tuple(ended_by(refuse, started())) for name, refuse in _LATER.items()},
     "plan outdated": tuple(_outdated()),
-    "plan done, and an object deleted since": tuple(_deleted_since()),
 }
 """Runs that end because their plan file is not valid any more."""
-DONE: Sequence[Event] = tuple(_done())
-"""A run whose plan file is applied already."""
