@@ -27,6 +27,7 @@ from applyprune.model.kinds import CRD
 from applyprune.model.live import (
     AUTOSCALERS,
     NAMESPACES,
+    VOLUMES,
     LiveObject,
     Resource,
     ResourceMap,
@@ -45,13 +46,7 @@ from applyprune.planning.conflicts import (
     unrecorded_conflict,
     visible_conflict,
 )
-from applyprune.planning.consequences import (
-    ConsequenceReads,
-    Listing,
-    consequences,
-    facts_of,
-    listings,
-)
+from applyprune.planning.consequences import changes_of, consequences
 from applyprune.planning.decide import left_to_autoscaler, with_drift, with_lost_replicas
 from applyprune.planning.desired import labels_of
 from applyprune.planning.leave import left_entries, objects_to_prune
@@ -562,87 +557,32 @@ def reference_warnings(
     yield from missing_references(uses, states, plan, left_out)
 
 
-_DryRunStates: TypeAlias = "Mapping[Ref, tuple[LiveObject | None, Mapping[str, Any] | None]]"
+def with_consequences(
+    plan: Plan,
+    snapshot: ClusterSnapshot,
+    states: Mapping[Ref, tuple[LiveObject | None, Mapping[str, Any] | None]],
+    context: RunContext,
+    *,
+    reads: bool,
+) -> Plan:
+    """Return the plan with its consequences.
 
-
-_FEW = 4
-_SHOWN = 3
-
-
-@dataclass(frozen=True, slots=True)
-class ConsequenceFinder:
-    """Finds the consequences of one plan."""
-
-    context: RunContext
-    resource_map: ResourceMap
-
-    def add_to(
-        self, plan: Plan, snapshot: ClusterSnapshot, states: _DryRunStates, *, reads: bool
-    ) -> Plan:
-        """Return the plan with its consequences.
-
-        ``states`` are the states before and after of the objects that a dry run on the server has
-        checked. Unless it ``reads``, the plan gets only what is known without a request.
-        """
-        applyset, related = self.context.applyset, ConsequenceReads()
-        while True:
-            facts = facts_of(
-                plan,
-                manager=applyset.manager,
-                snapshot=snapshot,
-                kinds=self.resource_map.preferred,
-                propagation=self.context.options.prune.propagation,
-                states=states,
-                related=related,
-            )
-            more = listings(facts, applyset.id) if reads else ()
-            if not more:
-                return replace(plan, consequences=consequences(facts))
-            related = self._read(more, related)
-
-    def _read(self, more: Sequence[Listing], known: ConsequenceReads) -> ConsequenceReads:
-        """Return what is known after some more listings; one that fails is not repeated."""
-        objects: dict[GroupKind, list[LiveObject]] = {}
-        failures = dict(known.failures)
-        bodies = dict(known.bodies)
-        calls = [(listing, namespace) for listing in more for namespace in _places(listing)]
-        for listing, found, failure in self.context.workers.each(self._list, calls):
-            if listing.is_plan:
-                bodies |= {live.ref: live for live in found}
-                continue
-            objects.setdefault(listing.resource.group_kind, []).extend(found)
-            if failure:
-                failures[listing.resource.group_kind] = failure
-        self.context.workers.check()
-        return ConsequenceReads(
-            {**known.objects, **objects},
-            failures,
-            bodies,
-            known.full | {each.resource.group_kind for each in more if each.is_plan},
-        )
-
-    def _list(self, call: tuple[Listing, str]) -> tuple[Listing, Sequence[LiveObject], str]:
-        listing, namespace = call
-        resource = listing.resource
+    ``states`` are the states before and after of the objects that a dry run on the server has
+    checked. Unless it ``reads``, the plan gets only what is known without a request.
+    """
+    changes = changes_of(plan, snapshot, context.applyset.manager, states)
+    volumes: Sequence[LiveObject] | str | None = None
+    if reads and any(change.claims for change in changes):
         try:
-            found = self.context.cluster.list(
-                resource, namespace=namespace, selector=listing.selector, full=listing.full
-            )
+            # Only its body names the claim that it is bound to.
+            volumes = context.cluster.list(VOLUMES, full=True)
+        except Forbidden:
+            volumes = f"no right to list {VOLUMES.full_plural}"
         except ApplypruneError as error:
-            return listing, (), _failure(resource, error)
-        return listing, found, ""
-
-
-def _places(listing: Listing) -> Iterable[str]:
-    """Return the namespaces to list; an empty name lists all of them at once."""
-    few = listing.resource.namespaced and len(listing.namespaces) <= _FEW
-    return sorted(listing.namespaces) if few else ("",)
-
-
-def _failure(resource: Resource, error: ApplypruneError) -> str:
-    if isinstance(error, Forbidden):
-        return f"no right to list {resource.full_plural}"
-    return f"{resource.full_plural} cannot be listed: {error.message}"
+            volumes = f"{VOLUMES.full_plural} cannot be listed: {error.message}"
+    desired = [step.desired for step in plan.applies]
+    propagation = context.options.prune.propagation
+    return replace(plan, consequences=tuple(consequences(changes, desired, propagation, volumes)))
 
 
 def with_autoscalers(

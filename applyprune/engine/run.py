@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from applyprune.engine.apply import Applier
-from applyprune.engine.check import ConsequenceFinder
+from applyprune.engine.check import with_consequences
 from applyprune.engine.context import RunContext, RunSummary, run_context
 from applyprune.engine.dry_run import ServerDryRun
 from applyprune.engine.lock import inventory_lock
@@ -134,7 +134,6 @@ class _Run:
     """Whether everything was applied; ready or not."""
     readiness_rules: ReadinessRules = field(init=False)
     dry_run: ServerDryRun = field(init=False)
-    consequences: ConsequenceFinder = field(init=False)
     dependants: DependantCounter = field(init=False)
 
     def events(self) -> Iterator[Event]:
@@ -227,7 +226,6 @@ class _Run:
             refuse_other_inventory(self.request.plan_file, self.inventory)
         self.readiness_rules = stage.readiness_rules
         self.dry_run = ServerDryRun(self.context)
-        self.consequences = ConsequenceFinder(self.context, stage.resource_map)
         return stage
 
     def _may_wait(self) -> bool:
@@ -260,7 +258,7 @@ class _Run:
         states = {ref: (each.before, each.body) for ref, each in self.dry_run.comparisons.items()}
         shown = options.check or options.dry_run is not DryRun.OFF
         snapshot = replace(self.snapshot, dependants=stage.dependants.found)
-        plan = self.consequences.add_to(plan, snapshot, states, reads=shown)
+        plan = with_consequences(plan, snapshot, states, self.context, reads=shown)
         self.plan = without_unapproved(plan, options, takes_set=self._takes_set())
 
     def _not_applied(self) -> Iterator[Event]:

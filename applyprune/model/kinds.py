@@ -63,8 +63,6 @@ class Trait(StrEnum):
     BINDING = "binding"
     GENERATED = "generated"
     """Nobody counts its objects: Kubernetes makes them."""
-    HARDLY_OWNED = "hardly-owned"
-    """Custom resources hardly ever own one: not worth a list."""
     FIXED_GENERATION = "fixed-generation"
     """No change counts up its generation."""
     COUNTS_EMPTY = "counts-empty"
@@ -81,8 +79,6 @@ class KindRow:
     traits: frozenset[Trait] = frozenset()
     ready: str = ""
     """Its rule in ``planning/readiness.py``; empty if its conditions say when it is ready."""
-    makes: tuple[GroupKind, ...] = ()
-    """The kinds that its controller in Kubernetes creates for it."""
     template: tuple[str, ...] | None = None
     """The path of the Pod template, where it is another one than that of a Deployment."""
     strategy: str = ""
@@ -131,9 +127,7 @@ SERVICE = _kind(
     allocated=("clusterIP", "healthCheckNodePort", "nodePort"),
 )
 POD = _kind("Pod", ready="pod", template=())
-REPLICATION_CONTROLLER = _kind(
-    "ReplicationController", None, "keeps-pods", "replica-set", makes=(POD,)
-)
+REPLICATION_CONTROLLER = _kind("ReplicationController", None, "keeps-pods", "replica-set")
 _kind("Endpoints", None, "generated")
 _kind("Event", None, "generated")
 NODE = _kind("Node", None, "cluster")
@@ -157,16 +151,13 @@ API_SERVICE = _kind(
     "APIService.apiregistration.k8s.io", _ADMITTING, "cluster backend blocks", "api-service"
 )
 _kind("ControllerRevision.apps", None, "free-form")
-DAEMON_SET = _kind(
-    "DaemonSet.apps", None, "keeps-pods", "daemon-set", makes=(POD,), strategy="updateStrategy"
-)
-REPLICA_SET = _kind("ReplicaSet.apps", None, "keeps-pods", "replica-set", makes=(POD,))
+DAEMON_SET = _kind("DaemonSet.apps", None, "keeps-pods", "daemon-set", strategy="updateStrategy")
+REPLICA_SET = _kind("ReplicaSet.apps", None, "keeps-pods", "replica-set")
 DEPLOYMENT = _kind(
     "Deployment.apps",
     None,
     "keeps-pods",
     "deployment",
-    makes=(REPLICA_SET, POD),
     strategy="strategy",
 )
 STATEFUL_SET = _kind(
@@ -174,21 +165,18 @@ STATEFUL_SET = _kind(
     None,
     "keeps-pods guarded",
     "stateful-set",
-    makes=(POD, CLAIM),
     strategy="updateStrategy",
 )
 AUTOSCALER = _kind("HorizontalPodAutoscaler.autoscaling", ready="autoscaler")
-JOB = _kind("Job.batch", None, "runs-once", makes=(POD,))
+JOB = _kind("Job.batch", None, "runs-once")
 CRON_JOB = _kind(
     "CronJob.batch",
     None,
     "runs-once",
     "always",
-    makes=(JOB, POD),
     template=("spec", "jobTemplate", "spec", "template"),
 )
-_kind("Lease.coordination.k8s.io", None, "hardly-owned")
-ENDPOINT_SLICE = _kind("EndpointSlice.discovery.k8s.io", None, "hardly-owned")
+ENDPOINT_SLICE = _kind("EndpointSlice.discovery.k8s.io")
 _kind("Event.events.k8s.io", None, "generated")
 # No server has them any more, but kstatus does.
 _kind("DaemonSet.extensions", ready="daemon-set")

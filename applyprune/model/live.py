@@ -299,6 +299,7 @@ AUTOSCALERS = Resource(
 PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
 REPLICA_SETS = Resource("apps", "v1", "ReplicaSet", "replicasets", namespaced=True)
 CLAIMS = Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", namespaced=True)
+VOLUMES = Resource("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
 EVENTS = Resource("", "v1", "Event", "events", namespaced=True)
 BUNDLES = Resource("applyprune.dev", "v1alpha1", "Bundle", "bundles", namespaced=True)
 SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)

@@ -111,8 +111,7 @@ class SummaryPrinter:
 
     def _unchanged(self, event: ObjectDone) -> None:
         """Write the lines of an object without a diff; of an unchanged one only if requested."""
-        is_hidden = event.outcome is Outcome.UNCHANGED and not self._target.show_unchanged
-        if is_hidden and event.ref not in self._consequences:
+        if event.outcome is Outcome.UNCHANGED and not self._target.show_unchanged:
             return
         step = self._steps.get(event.ref)
         if step is None:

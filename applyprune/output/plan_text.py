@@ -189,7 +189,7 @@ def _rows(
         if mode is Mode.DELETE or tells or not stays:
             yield plan_row(removal, consequences, notes)
     for step in plan.applies:
-        tells = (full and bool(step.reason)) or unchanged or step.entry.ref in consequences
+        tells = (full and bool(step.reason)) or unchanged
         if step.fate.is_applied or (step.fate is Fate.LEAVE and tells):
             yield plan_row(step, consequences, notes)
 
@@ -399,10 +399,6 @@ class ConsequenceLines:
         for consequence in plan.consequences:
             line = consequence.message.replace("\n", "\\n")
             self._left.setdefault(consequence.ref, []).append(f"→ {line}")
-
-    def __contains__(self, ref: object) -> bool:
-        """Return whether there are lines about an object."""
-        return ref in self._left
 
     def pop(self, ref: Ref) -> list[str]:
         """Return the lines about one object, and forget them."""

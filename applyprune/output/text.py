@@ -216,8 +216,7 @@ class TextPrinter:
         consequences = self._consequences.pop(event.ref)
         # A change of the inventory names the one object that it is about.
         is_shown = self._target.show_unchanged or self._mode is Mode.REPAIR
-        hidden = not (is_shown or consequences)
-        if event.outcome is Outcome.UNCHANGED and hidden:
+        if event.outcome is Outcome.UNCHANGED and not is_shown:
             self._unchanged.add(event.ref)
             return
         if event.outcome is Outcome.ORPHANED:

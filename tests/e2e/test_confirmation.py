@@ -18,8 +18,6 @@ from tests.support.input_files import write_input
 from tests.support.objects import config_map
 from tests.support.pseudo_terminal import on_terminal
 from tests.support.stage import Stage
-from tests.support.waiting import eventually
-from tests.support.workloads import workload
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -458,33 +456,6 @@ def test_deletion_lists_the_fate_of_each_object(desk: Desk, audit: AuditTrail) -
         f"  kubectl delete -n {desk.namespace} configmap/found\n"
     )
     assert desk.names() == {"found"}
-
-
-@pytest.mark.parametrize("verb", ["delete", "prune"])
-def test_question_about_deletions_says_what_goes_with_them_and_what_stays(
-    desk: Desk, verb: str
-) -> None:
-    """As the dry run does; with ``--no-check``, nothing is read for it."""
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
-    template = {"metadata": {"name": "data"}, "spec": {**claim, "storageClassName": "none"}}
-    body = workload("StatefulSet", spec={"volumeClaimTemplates": [template]})
-    Stage(desk.plane.kubeconfig, desk.namespace).run(body, *map(config_map, "abc"))
-    pods, claims = (
-        f"/api/v1/namespaces/{desk.namespace}/{kind}" for kind in ("pods", "persistentvolumeclaims")
-    )
-    eventually(
-        lambda: desk.api.get(pods)["items"] and desk.api.get(claims)["items"],
-        lambda: "the Pod and its claim",
-    )
-    source = ("-f", desk.input("a", "b", "c"), "--allow-kind", "StatefulSet")
-    rest = source if verb == "prune" else ()
-    for how in ((), ("--no-check",)):
-        with desk.on_terminal(verb, *rest, *how, columns=120) as terminal:
-            shown = terminal.read_until(QUESTION if verb == "prune" else DELETION)
-            terminal.type("n\n")
-            assert terminal.ended() == 1
-        assert ("deleted with it: 1 Pod" in shown) is not bool(how), shown
-        assert ("its PersistentVolumeClaims stay: data-web-0" in shown) is not bool(how), shown
 
 
 def test_missing_set_is_not_asked_about(desk: Desk) -> None:

@@ -1,17 +1,18 @@
-"""Changes of a plan, and what was read beside it, for the tables of the tests."""
+"""Changes of a plan, and the volumes that were read, for the tables of the tests."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.fate import Fate
-from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, Resource
-from applyprune.planning.consequences import Change, ConsequenceReads, Facts, consequences
+from applyprune.model.options import Propagation
+from applyprune.planning.consequences import Change, consequences
 from tests.support.planning import TARGET, desired, managed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
 
     from applyprune.model.plan import Consequence
 
@@ -28,26 +29,12 @@ _GROUPS = {
     "StatefulSet": "apps",
 }
 _CLUSTER = {"CustomResourceDefinition", "Namespace", "PersistentVolume"}
-_KINDS = (
-    *_GROUPS,
-    *_CLUSTER,
-    "ConfigMap",
-    "Event",
-    "PersistentVolumeClaim",
-    "Pod",
-    "ReplicationController",
-    "Secret",
-    "Service",
-)
 
 
 def resource(kind: str) -> Resource:
     """Return the endpoint of a kind."""
     group = _GROUPS.get(kind, "")
     return Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=kind not in _CLUSTER)
-
-
-KINDS: Mapping[GroupKind, Resource] = {resource(kind).group_kind: resource(kind) for kind in _KINDS}
 
 
 def ref(kind: str, name: str, namespace: str = "home") -> Ref:
@@ -76,18 +63,19 @@ def change(
     before: Body | None = None,
     manifest: Body | None = None,
     after: Body | None = None,
-    owned: Body | None = None,
     taken: frozenset[str] = frozenset(),
+    cascade: Sequence[LiveObject] = (),
+    uncounted: str = "",
     **metadata: Any,
 ) -> Change:
     """Return a change; without ``after`` the server has not checked it.
 
-    ``owned`` are the fields that the set's manager owns, and ``taken`` whose it takes.
+    ``taken`` are the managers whose fields the set takes.
     """
     place = ref(kind, name)
     there: LiveObject | None = None
     if fate is not Fate.CREATE:
-        entries = [managed(fields="x", fieldsV1=owned or {})]
+        entries = [managed(fields="x", fieldsV1={})]
         known = {"name": name, "uid": name, "managedFields": entries, **metadata}
         body = None if before is None else {"metadata": known, **before}
         there = LiveObject.of(place, name, "5", known, body)
@@ -96,26 +84,19 @@ def change(
         endpoint = resource(kind)
         raw = {"apiVersion": endpoint.gvk.api_version, "kind": kind, "metadata": {"name": name}}
         wanted = desired({**raw, **(manifest or after or {})}, endpoint)
-    return Change(place, fate, wanted, there, after, taken | {TARGET.manager}, taken)
+    managers = taken | {TARGET.manager}
+    return Change(place, fate, wanted, there, after, managers, taken, cascade, uncounted)
 
 
 def found(
     *changes: Change,
-    read: Iterable[LiveObject] | None = None,
-    failed: Mapping[str, str] | None = None,
-    **facts: Any,
+    volumes: Sequence[LiveObject] | str | None = None,
+    propagation: Propagation = Propagation.BACKGROUND,
 ) -> list[Consequence]:
-    """Return the consequences of some changes; without ``read`` nothing else was read."""
-    objects: dict[GroupKind, list[LiveObject]] = {}
-    if read is not None:
-        objects = {kind: [] for kind in KINDS}
-        for each in read:
-            objects[each.ref.group_kind].append(each)
-    failures = {resource(kind).group_kind: why for kind, why in (failed or {}).items()}
-    for kind in failures:
-        objects.pop(kind, None)
-    related = ConsequenceReads(objects, failures)
-    return list(consequences(Facts(changes, kinds=KINDS, related=related, **facts)))
+    """Return the consequences of some changes; those with the fate LEAVE are only in the input."""
+    wanted = [change.desired for change in changes if change.desired is not None]
+    changed = [change for change in changes if change.fate is not Fate.LEAVE]
+    return list(consequences(changed, wanted, propagation, volumes))
 
 
 def told(consequences: Iterable[Consequence]) -> list[str]:

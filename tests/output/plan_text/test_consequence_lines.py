@@ -17,15 +17,15 @@ PLAN = Plan(
     (),
     consequences=(
         Consequence(ConsequenceKind.ROLLOUT, WEB, "rollout, 12 Pods", 12),
-        Consequence(ConsequenceKind.NO_PODS, SERVICE, "it selects no Pod\nnow"),
-        Consequence(ConsequenceKind.KEPT, WEB, "its claims stay"),
+        Consequence(ConsequenceKind.CASCADE, SERVICE, "deleted with it:\n1 Pod"),
+        Consequence(ConsequenceKind.SCALES, WEB, "scales from 5 to 1"),
     ),
 )
 HEAD = "deployment.apps/web -n shop"
 DIFF = ["--- live/shop/deployment.apps/web", "+++ merged/shop/deployment.apps/web"]
-LINES = ["→ rollout, 12 Pods", "→ its claims stay"]
-OF_SERVICE = "→ it selects no Pod\\nnow"
-UNCHANGED = ["service/web would not change", f"    {OF_SERVICE}"]
+LINES = ["→ rollout, 12 Pods", "→ scales from 5 to 1"]
+OF_SERVICE = "→ deleted with it:\\n1 Pod"
+PRUNED = ["service/web would be pruned", f"    {OF_SERVICE}"]
 
 
 def _printed(form: str, dry_run: DryRun = DryRun.SERVER) -> list[str]:
@@ -36,8 +36,8 @@ def _printed(form: str, dry_run: DryRun = DryRun.SERVER) -> list[str]:
         Planned(PLAN),
         ObjectDiff(WEB, Fate.CHANGE, {"a": 1}, {"a": 2}),
         ObjectDone(WEB, Outcome.UPDATED),
-        ObjectDone(SERVICE, Outcome.UNCHANGED),
-        Finished({Outcome.UPDATED: 1, Outcome.UNCHANGED: 1}, 0, 0.1),
+        ObjectDone(SERVICE, Outcome.PRUNED),
+        Finished({Outcome.UPDATED: 1, Outcome.PRUNED: 1}, 0, 0.1),
     ):
         one.show(event)
     one.close()
@@ -45,26 +45,26 @@ def _printed(form: str, dry_run: DryRun = DryRun.SERVER) -> list[str]:
 
 
 def test_diff_has_consequences_below_the_head_of_the_object() -> None:
-    """An unchanged object has no diff, and the same lines."""
+    """An object without a diff has the same lines."""
     lines = _printed("diff")
     below = [f"    {line}" for line in LINES]
     assert lines[:5] == [f"{HEAD} would be updated", *below, *DIFF]
-    assert lines[-3:] == [*UNCHANGED, "web: 1 to update, 1 unchanged"]
+    assert lines[-3:] == [*PRUNED, "web: 1 to update, 1 to prune"]
 
 
 def test_summary_has_all_consequences_before_the_counts() -> None:
     """An external program shows the diffs."""
     below = [f"  {line}" for line in LINES]
-    expected = [*UNCHANGED, HEAD, *below, "web: 1 to update, 1 unchanged"]
+    expected = [*PRUNED, HEAD, *below, "web: 1 to update, 1 to prune"]
     assert _printed("summary") == expected
 
 
 def test_dry_run_has_consequences_below_each_object() -> None:
-    """Also below an object that does not change itself."""
+    """Each message in one line."""
     assert _printed("text")[:-1] == [
         f"{HEAD} updated (server dry run)",
         *(f"  {line}" for line in LINES),
-        "service/web unchanged (server dry run)",
+        "service/web pruned (server dry run)",
         f"  {OF_SERVICE}",
     ]
 

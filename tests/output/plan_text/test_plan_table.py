@@ -69,10 +69,7 @@ PLAN = Plan(
         applied(Fate.RECREATE, "fixed", reason="it is immutable"),
     ),
     (removed(Fate.PRUNE, "old"), removed(Fate.PRUNE, "shop", CASCADE, kind="Namespace")),
-    consequences=(
-        Consequence(ConsequenceKind.ROLLOUT, WEB.ref, "rollout, 12 Pods"),
-        Consequence(ConsequenceKind.NO_PODS, desired(body(name="same")).ref, "nobody reads it"),
-    ),
+    consequences=(Consequence(ConsequenceKind.ROLLOUT, WEB.ref, "rollout, 12 Pods"),),
 )
 
 
@@ -93,8 +90,6 @@ def test_deletions_come_first_each_with_its_cascade() -> None:
         "    → rollout, 12 Pods",
         "configmap/forced      would be updated",
         "    takes fields from hpa",
-        "configmap/same        would not change",
-        "    → nobody reads it",
     ]
     wide = lines(PLAN, width=90)
     assert wide[0] == "OBJECT                PLAN                 DETAILS"

@@ -165,55 +165,6 @@ def test_recreated_workload_stops_and_starts() -> None:
     assert told(found(unread)) == ["restart: its Pods stop, then start"]
 
 
-NAMED: Body = {
-    "f:spec": {
-        "f:template": {
-            "f:spec": {
-                "f:containers": {
-                    'k:{"name":"main"}': {
-                        ".": {},
-                        "f:name": {},
-                        "f:image": {},
-                        "f:workingDir": {},
-                    }
-                }
-            }
-        }
-    }
-}
-SERVERS_OWN = _body()
-SERVERS_OWN["spec"]["template"]["spec"] |= {
-    "restartPolicy": "Always",
-    "containers": [{"name": "main", "image": "web:1", "imagePullPolicy": "Always"}],
-}
-UNCHECKED: dict[str, tuple[Body | None, Body, Body, list[str]]] = {
-    "another value": (SERVERS_OWN, _body("b"), {}, ["rollout: may roll out, 12 Pods"]),
-    "the same values": (SERVERS_OWN, _body(), {}, []),
-    "a field that the set owned": (SERVERS_OWN, _body(), NAMED, ["rollout: may roll out, 12 Pods"]),
-    "a field that is owned and set": (
-        SERVERS_OWN,
-        _body(),
-        {"f:spec": {"f:template": {"f:spec": {"f:containers": {'k:{"name":"main"}': {}}}}}},
-        [],
-    ),
-    "a part of a manifest": (SERVERS_OWN, {"spec": {"replicas": 3}}, {}, []),
-    "the strategy of the live object": (
-        {"spec": {**SERVERS_OWN["spec"], **RECREATE}},
-        _body("b"),
-        {},
-        ["restart: 12 Pods may stop, then start"],
-    ),
-    "not read": (None, _body("b"), NAMED, []),
-}
-
-
-@pytest.mark.parametrize(
-    ("before", "manifest", "owned", "expected"), UNCHECKED.values(), ids=UNCHECKED
-)
-def test_rollout_without_a_check_is_only_possible(
-    before: Body | None, manifest: Body, owned: Body, expected: list[str]
-) -> None:
-    """The manifest and the managed fields say what it sets and removes; the server may say more."""
-    caused = found(change("Deployment", before=before, manifest=manifest, owned=owned))
-    assert told(caused) == expected
-    assert not any(each.certain for each in caused)
+def test_nothing_is_said_of_a_change_that_the_server_has_not_checked() -> None:
+    """Only the server knows its defaults."""
+    assert found(change("Deployment", before=_body(), manifest=_body("b"))) == []

@@ -8,10 +8,10 @@ import pytest
 
 from applyprune.model.identity import Ref
 from applyprune.planning.normalize import targets
+from applyprune.values import replace
 from tests.support.consequences import change, found, told
 
 Body = dict[str, Any]
-OWNED: Body = {"f:spec": {"f:replicas": {}}}
 SCALES = "scales: scales from 5 to 1: its manifest does not set replicas"
 
 
@@ -47,15 +47,15 @@ def test_replicas_that_no_manifest_sets_fall_back(
     assert told(found(changed)) == expected
 
 
-@pytest.mark.parametrize(("owned", "expected"), [(OWNED, [SCALES]), (None, [])])
-def test_without_a_check_the_owner_of_the_replicas_decides(
-    owned: Body | None, expected: list[str]
-) -> None:
-    """Only what the set owns leaves with its manifest."""
-    changed = change("Deployment", before=_body(5), manifest=_body(None), owned=owned)
-    assert told(found(changed)) == [
-        one.replace("scales from", "may scale from") for one in expected
-    ]
+@pytest.mark.parametrize("loses", [True, False])
+def test_without_a_check_the_owner_of_the_replicas_decides(*, loses: bool) -> None:
+    """Only what the set owns leaves with its manifest; the live number may be unknown."""
+    for before, number in ((_body(5), " from 5"), (None, "")):
+        changed = change("Deployment", before=before, manifest=_body(None))
+        assert changed.desired is not None
+        one = replace(changed, desired=replace(changed.desired, loses_replicas=loses))
+        expected = f"scales: may scale{number} to 1: its manifest does not set replicas"
+        assert told(found(one)) == [expected] * loses
 
 
 @pytest.mark.parametrize(

@@ -158,21 +158,7 @@ def _caused(kind: ConsequenceKind, name: str, of: str, message: str, **more: Any
 
 
 _WEB = (_ref("web", "Deployment"),)
-_CRD_NAME = _CRD.desired.ref.name
 CONSEQUENCES = (
-    _caused(
-        ConsequenceKind.VERSION_NOT_SERVED,
-        _CRD_NAME,
-        "CustomResourceDefinition",
-        "objects may be stored in v1, no longer served: their objects are served in v2",
-    ),
-    _caused(
-        ConsequenceKind.VERSION_NOT_STORED,
-        _CRD_NAME,
-        "CustomResourceDefinition",
-        "objects stored in v1 stay in it until they are written again; new objects are stored in "
-        "v2",
-    ),
     _caused(
         ConsequenceKind.READ_BY,
         "settings",
@@ -213,50 +199,19 @@ CONSEQUENCES = (
         count=5,
     ),
     _caused(
-        ConsequenceKind.ROLLOUT,
-        "db",
-        "StatefulSet",
-        "may roll out, 2 Pods",
-        count=2,
-        certain=False,
-    ),
-    _caused(
-        ConsequenceKind.NO_PODS,
-        "front",
-        "Service",
-        "its selector app=web matches no Pod template of the set and no Pod in the cluster",
-        count=0,
-    ),
-    _caused(
         ConsequenceKind.CASCADE,
         "old",
         "StatefulSet",
-        "deleted with it: 2 Pods",
-        count=2,
-        refs=(_ref("old-0", "Pod"), _ref("old-1", "Pod")),
-    ),
-    _caused(
-        ConsequenceKind.KEPT,
-        "old",
-        "StatefulSet",
-        "its PersistentVolumeClaims stay: data-old-1",
+        "deleted with it: 1 PersistentVolumeClaim",
         count=1,
         refs=(_ref("data-old-1", "PersistentVolumeClaim"),),
     ),
     _caused(
-        ConsequenceKind.FIELDS_KEPT,
-        "front",
-        "Service",
-        "2 fields of kubectl-edit, which the manifest lacks, are kept: .metadata.labels.team, "
-        ".spec.type; --take-over kubectl-edit removes them",
-        count=2,
-    ),
-    _caused(
         ConsequenceKind.FIELDS_LOST,
-        "front",
-        "Service",
+        "found",
+        "ConfigMap",
         "1 field of kubectl-client-side-apply is removed, because the manifest lacks it: "
-        ".spec.sessionAffinity",
+        ".data.stale",
         count=1,
     ),
     _caused(
@@ -273,13 +228,6 @@ CONSEQUENCES = (
         "its volume pv-2 stays with its data (reclaim policy Retain)",
         count=1,
     ),
-)
-VERSION_REFUSED = _caused(
-    ConsequenceKind.VERSION_REFUSED,
-    _CRD_NAME,
-    "CustomResourceDefinition",
-    "the server rejects it: objects may be stored in v1, which it lacks; migrate them, then "
-    "remove the version from status.storedVersions",
 )
 MISSING = Problem(
     ProblemKind.MISSING_REFERENCE,
@@ -463,7 +411,6 @@ REFUSED = _settled(
         refused_by(*(result.guard for result in check_guards(WRONG))),
         applies=(*FAULTS, *APPLIES[2:]),
         removals=(*DOUBTS, *hinted(WRONG, refusal_of(WRONG, check_guards(WRONG)))),
-        consequences=(VERSION_REFUSED, *CONSEQUENCES[2:]),
         warnings=(MISSING,),
     )
 )
