@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunContext
@@ -11,7 +11,6 @@ from applyprune.engine.reader import (
     ContentCounter,
     KindProofs,
     SnapshotReader,
-    list_kinds,
     read_pod_use,
 )
 from applyprune.engine.waiting import DeletedObject, DeletionWait, Gone
@@ -31,9 +30,6 @@ from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.kinds import HOLDERS
 from applyprune.model.live import (
-    DAEMON_SETS,
-    DEPLOYMENTS,
-    STATEFUL_SETS,
     Absent,
     LiveObject,
     Resource,
@@ -109,12 +105,12 @@ class Pruner:
         self.planned_refs = frozenset(step.entry.ref for step in steps if step.fate is Fate.PRUNE)
         own = own_namespace_removal(steps, self.context.applyset)
         if own is not None:
-            yield from self._run([step for step in steps if step is not own], steps)
-            yield from self._delete_own_namespace(own, steps)
+            yield from self._run([step for step in steps if step is not own])
+            yield from self._delete_own_namespace(own)
         else:
-            yield from self._run(steps, steps)
+            yield from self._run(steps)
 
-    def _run(self, steps: Sequence[RemoveStep], all_steps: Sequence[RemoveStep]) -> Iterator[Event]:
+    def _run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
         """Process these steps, wave by wave."""
         remaining = Remaining(self.planned_refs)
         for step, body, unread in self._fields_of(self._staying(steps)):
@@ -143,7 +139,7 @@ class Pruner:
             free = self._recount(
                 [step for ref, step in batch.items() if ref not in {*blocked, *used}]
             )
-            for event in self._remove(free, all_steps):
+            for event in self._remove(free):
                 if isinstance(event, ObjectDone) and event.problem is not None:
                     failures[event.ref] = event.problem
                 yield event
@@ -161,9 +157,7 @@ class Pruner:
                     remaining.keep(step, body, unread, is_failure=was_planned)
             self.context.cancellation.check()
 
-    def _delete_own_namespace(
-        self, step: RemoveStep, steps: Sequence[RemoveStep]
-    ) -> Iterator[Event]:
+    def _delete_own_namespace(self, step: RemoveStep) -> Iterator[Event]:
         """Delete the Namespace of the inventory, and the inventory with it, after all the rest."""
         ref = step.entry.ref
         problem = refused_before_own_namespace(ref, self.listed, self.gone)
@@ -179,7 +173,7 @@ class Pruner:
             self.context.lock.ensure(DELETE_TIMEOUT)
         # From now on a renewal could meet a ConfigMap that is gone.
         self.context.lock.pause()
-        yield from self._remove([step], steps)
+        yield from self._remove([step])
         self.context.cancellation.check()
 
     def _in_use(self, batch: Sequence[RemoveStep]) -> Mapping[Ref, RemoveStep]:
@@ -233,7 +227,7 @@ class Pruner:
         # guard: left-alone-needs
         return [step for step in left if step.live is not None and step.live.uid not in doomed]
 
-    def _remove(self, batch: Sequence[RemoveStep], steps: Sequence[RemoveStep]) -> Iterator[Event]:
+    def _remove(self, batch: Sequence[RemoveStep]) -> Iterator[Event]:
         """Process one wave, and wait until what it deletes is gone."""
         deleted: list[DeletedObject] = []
         for done in self.context.workers.each(self._step, batch):
@@ -241,7 +235,7 @@ class Pruner:
                 deleted.append(done)
             else:
                 yield done
-        yield from self._await_gone(deleted, steps)
+        yield from self._await_gone(deleted)
 
     def _fields_of(
         self, steps: Sequence[RemoveStep]
@@ -445,9 +439,7 @@ class Pruner:
             self.kept_back[entry.ref] = again
         return again
 
-    def _await_gone(
-        self, deleted: Sequence[DeletedObject], steps: Sequence[RemoveStep]
-    ) -> Iterator[Event]:
+    def _await_gone(self, deleted: Sequence[DeletedObject]) -> Iterator[Event]:
         """Wait until each object is gone; yield a failure for each that is not at the timeout."""
         cancellation = self.context.cancellation
         options = self.context.options.wait
@@ -456,9 +448,8 @@ class Pruner:
             yield self._done(event.ref, self._deleted()) if isinstance(event, Gone) else event
         if cancellation.requested:
             return
-        pruning = {step.entry.ref for step in steps if step.fate is Fate.PRUNE}
         stuck = [wait.last[left.ref] for left in wait.pending if left.ref in wait.last]
-        reasons = _stuck_deletions(stuck, pruning, self.context.cluster, self.context.workers)
+        reasons = _stuck_deletions(stuck, self.context.cluster, self.context.workers)
         for left in wait.pending:
             error = NotReady(
                 f"{left.ref} is deleted but not gone yet",
@@ -497,34 +488,15 @@ _MOST_HOLDERS = 5
 
 
 def _stuck_deletions(
-    objects: Sequence[LiveObject], pruning: Collection[Ref], cluster: Cluster, workers: WorkerPool
+    objects: Sequence[LiveObject], cluster: Cluster, workers: WorkerPool
 ) -> Mapping[Ref, str]:
     """Return why each object is deleted but not gone; ``objects`` are as last read in full.
 
     Only the contents of the first few Namespaces and CRDs are read: each costs a LIST per kind.
     """
-    if not objects:
-        return {}
-    workloads = _workloads(cluster, workers)
     holders = [live for live in objects if live.ref.group_kind in HOLDERS][:_MOST_HOLDERS]
     remains = {live.ref: _remains(live.ref, cluster, workers) for live in holders}
-    return {
-        live.ref: diagnose(
-            live, workloads=workloads, pruning=pruning, remains=remains.get(live.ref)
-        )
-        for live in objects
-    }
-
-
-def _workloads(cluster: Cluster, workers: WorkerPool) -> CascadeContents:
-    try:
-        found, failures = list_kinds(
-            cluster, workers, (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS), full=True
-        )
-        workers.check()
-    except ApplypruneError as error:
-        return CascadeContents((), error.message)
-    return CascadeContents(tuple(found), "; ".join(failure.reason for failure in failures))
+    return {live.ref: diagnose(live, remains.get(live.ref)) for live in objects}
 
 
 def _remains(ref: Ref, cluster: Cluster, workers: WorkerPool) -> CascadeContents:

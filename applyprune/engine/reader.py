@@ -923,9 +923,21 @@ class ContentCounter:
         namespace: str = "",
     ) -> CascadeContents:
         cluster, workers = self.proofs.cluster, self.proofs.workers
-        contents, failures = list_kinds(
-            cluster, workers, kinds, namespace=namespace, in_full=IN_FULL if namespace else ()
-        )
+        contents: list[LiveObject] = []
+        failures: list[ListFailure] = []
+
+        def read(resource: Resource) -> tuple[Sequence[LiveObject], ListFailure | None]:
+            full = bool(namespace) and resource.group_kind in IN_FULL
+            try:
+                return cluster.list(resource, namespace=namespace, full=full), None
+            except ApplypruneError as error:
+                reason = f"{resource.full_plural}: {error.message}"
+                return (), ListFailure(reason, isinstance(error, Forbidden))
+
+        for found, failure in workers.each(read, kinds):
+            contents += found
+            if failure is not None:
+                failures.append(failure)
         if isinstance(proof, MissingKinds):  # guard: count-needs-kinds
             failures.insert(0, ListFailure(proof.reason, proof.is_forbidden))
         return CascadeContents(
@@ -963,38 +975,6 @@ def read_pod_use(
         {namespace: why for use in read_all for namespace, why in use.unread.items()},
         {uid: owner for use in read_all for uid, owner in use.controllers.items()},
     )
-
-
-def list_kinds(
-    cluster: Cluster,
-    workers: WorkerPool,
-    kinds: Iterable[Resource],
-    *,
-    namespace: str = "",
-    selector: str = "",
-    full: bool = False,
-    in_full: Collection[GroupKind] = (),
-) -> tuple[list[LiveObject], list[ListFailure]]:
-    """Return every object of some kinds, and the reason for each kind that cannot be read.
-
-    ``full`` reads the bodies too; ``in_full`` has the kinds of which the bodies are always read.
-    """
-    contents: list[LiveObject] = []
-    failures: list[ListFailure] = []
-
-    def read(resource: Resource) -> tuple[Sequence[LiveObject], ListFailure | None]:
-        bodies = full or resource.group_kind in in_full
-        try:
-            return cluster.list(resource, namespace=namespace, selector=selector, full=bodies), None
-        except ApplypruneError as error:
-            reason = f"{resource.full_plural}: {error.message}"
-            return (), ListFailure(reason, isinstance(error, Forbidden))
-
-    for found, failure in workers.each(read, kinds):
-        contents += found
-        if failure is not None:
-            failures.append(failure)
-    return contents, failures
 
 
 @dataclass(slots=True)

@@ -15,21 +15,16 @@ from applyprune.model.fieldset import Path, SetMember, value_at
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.kinds import (
-    DAEMON_SET,
-    DEPLOYMENT,
     ENDPOINT_SLICE,
     GUARDED_KINDS,
     IN_EACH_NAMESPACE,
     NAMESPACE,
     SERVICE_ACCOUNT,
-    STATEFUL_SET,
     Trait,
     kinds_with,
 )
 from applyprune.model.live import (
-    DAEMON_SETS,
     LiveObject,
-    count,
     items,
     mapping,
     text,
@@ -633,15 +628,11 @@ def refused_recreation_of(ref: Ref, cascades: Cascades, options: Options) -> Pro
     )
 
 
-# Why a deleted object still exists: its finalizers, their owners, and whether these run.
+# Why a deleted object still exists: its finalizers, and who has set them.
 #
 # Nothing here decides to remove a finalizer: its owner still has work to do.
 
 
-_CANDIDATES = 3
-_WORKLOADS = frozenset({DEPLOYMENT, STATEFUL_SET, DAEMON_SET})
-_PRUNED_TOO = "is also deleted by this prune"
-_UNRECORDED = "its controller is unknown"
 # The finalizers of Kubernetes itself, by the names in its source (1.36).
 _BUILT_IN: Mapping[str, str] = {
     "foregroundDeletion": "the garbage collector removes it once the object's dependents are gone",
@@ -674,9 +665,6 @@ _BUILT_IN: Mapping[str, str] = {
         "the API server removes it once every custom resource of the kind is gone"
     ),
 }
-_CONTROL_PLANE_MANAGERS = frozenset(
-    {"cloud-controller-manager", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
-)
 
 
 def has_foreign_finalizer(live: LiveObject) -> bool:
@@ -684,107 +672,42 @@ def has_foreign_finalizer(live: LiveObject) -> bool:
     return any(name not in _BUILT_IN for name in live.finalizers)
 
 
-def diagnose(
-    live: LiveObject,
-    *,
-    workloads: CascadeContents,
-    pruning: Collection[Ref],
-    remains: CascadeContents | None = None,
-) -> str:
+def diagnose(live: LiveObject, remains: CascadeContents | None = None) -> str:
     """Return what blocks a deletion, in clauses.
 
-    ``workloads`` are the Deployments, StatefulSets and DaemonSets of the cluster, read in full.
-    ``pruning`` are the objects that the current prune deletes. ``remains`` is the remaining content
-    of a Namespace or CRD.
+    ``remains`` is the remaining content of a Namespace or CRD.
     """
-    clauses = [*_finalizer_clauses(live, workloads, pruning), *_condition_clauses(live)]
+    clauses = [*_finalizer_clauses(live), *_condition_clauses(live)]
     if remains is not None:
         left = _remaining_objects(remains)
         clauses += _remaining_clauses(live, left, remains.uncounted)
         for member in left[:_SHOWN]:
-            clauses += _finalizer_clauses(member, workloads, pruning)
+            clauses += _finalizer_clauses(member)
     # A finalizer may block many objects of a namespace: explain it only once.
     return "; ".join(dict.fromkeys(clauses)) or "the server has not removed it yet"
 
 
-def _finalizer_clauses(
-    live: LiveObject, workloads: CascadeContents, pruning: Collection[Ref]
-) -> Iterator[str]:
+def _finalizer_clauses(live: LiveObject) -> Iterator[str]:
     for name in live.finalizers:
-        yield from _explained(name, _owners(live, name, "metadata"), workloads, pruning)
+        yield from _explained(name, _owners(live, name, "metadata"))
     if live.ref.group_kind == NAMESPACE:
         # A Namespace also has finalizers in its spec.
         for name in items(live.body or {}, "spec", "finalizers"):
             if name == "kubernetes":
                 yield f"finalizer {name}: the namespace controller removes it once nothing is left"
             else:
-                yield from _explained(name, _owners(live, name, "spec"), workloads, pruning)
+                yield from _explained(name, _owners(live, name, "spec"))
 
 
-def _explained(
-    name: str, managers: Sequence[str], workloads: CascadeContents, pruning: Collection[Ref]
-) -> Iterator[str]:
+def _explained(name: str, managers: Sequence[str]) -> Iterator[str]:
     if name in _BUILT_IN:
         yield f"finalizer {name}: {_BUILT_IN[name]}"
         return
     if not managers:
-        yield f"finalizer {name}, owned by no field manager: {_UNRECORDED}"
+        yield f"finalizer {name}, owned by no field manager"
     for manager in managers:
-        if manager.startswith(MANAGERS):
-            yield f"finalizer {name}, set by the manifest: {_UNRECORDED}"
-        else:
-            yield f"finalizer {name}, set by {manager}: {_running(manager, workloads, pruning)}"
-
-
-def _running(manager: str, workloads: CascadeContents, pruning: Collection[Ref]) -> str:
-    """Return, in words, whether the controller with a manager's name runs."""
-    objects = {workload.ref: workload for workload in workloads.objects}
-    named = [
-        ref for ref in {*objects, *pruning} if ref.name == manager and ref.group_kind in _WORKLOADS
-    ]
-    found = sorted(
-        named or (ref for ref, workload in objects.items() if manager in _programs(workload))
-    )
-    if found:
-        states = [f"{ref} {_workload_state(ref, objects.get(ref), pruning)}" for ref in found]
-        return and_more(states, _CANDIDATES, ", or ")
-    if manager in _CONTROL_PLANE_MANAGERS:
-        return "part of the control plane"
-    if manager == "kubectl" or manager.startswith("kubectl-"):
-        return _UNRECORDED
-    if workloads.uncounted:
-        return f"it is unknown whether it runs ({workloads.uncounted})"
-    return "no workload with that name runs"
-
-
-def _programs(live: LiveObject) -> Iterator[str]:
-    """Yield the names of a workload's containers, images and programs."""
-    for item in items(live.body or {}, "spec", "template", "spec", "containers"):
-        container = mapping(item)
-        yield str(container.get("name", ""))
-        image = str(container.get("image", "")).partition("@")[0].rpartition("/")[2]
-        yield image.partition(":")[0]
-        for program in items(container, "command")[:1]:
-            yield str(program).rpartition("/")[2]
-
-
-def _workload_state(ref: Ref, live: LiveObject | None, pruning: Collection[Ref]) -> str:
-    if live is None:
-        return _PRUNED_TOO
-    if live.terminating:
-        return _PRUNED_TOO if ref in pruning else "is being deleted"
-    ready, wanted = _replicas(live)
-    state = f"runs ({ready} of {wanted} ready)" if ready else "has no ready replica"
-    return f"{state} and {_PRUNED_TOO}" if ref in pruning else state
-
-
-def _replicas(live: LiveObject) -> tuple[int, int]:
-    """Return how many replicas are ready, and how many are desired."""
-    body = live.body or {}
-    if live.ref.group_kind == DAEMON_SETS.group_kind:
-        desired = count(body, "status", "desiredNumberScheduled")
-        return count(body, "status", "numberReady"), desired
-    return count(body, "status", "readyReplicas"), count(body, "spec", "replicas", default=1)
+        who = "the manifest" if manager.startswith(MANAGERS) else manager
+        yield f"finalizer {name}, set by {who}"
 
 
 def _owners(live: LiveObject, name: str, part: str) -> Sequence[str]:
