@@ -430,7 +430,7 @@ class Desired:
     left: tuple[str, ...] = ()
     """What the default rules leave to others, in words."""
     removed: tuple[str, ...] = ()
-    """The JSON pointers of fields that the manifest sets to null: they are removed, not sent."""
+    """The JSON pointers of what is removed: labels and annotations that are null."""
     excluding: tuple[str, ...] = ()
     """The JSON pointers of others' fields that drift has set, and that exclude the manifest's."""
     loses_replicas: bool = False

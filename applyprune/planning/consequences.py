@@ -259,7 +259,7 @@ def scaling(change: Change) -> Iterator[Consequence]:
     if certain:
         falls_back, after = isinstance(before, int), field(change.after or {}, "spec", "replicas")
     else:
-        falls_back = desired.loses_replicas or REPLICAS in desired.removed
+        falls_back = desired.loses_replicas
         after = 1 if change.kind in WORKLOADS else None
     if not falls_back or after == before:
         return

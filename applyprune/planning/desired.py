@@ -46,15 +46,14 @@ from applyprune.planning.marks import (
 from applyprune.planning.names import advice_for_kind, did_you_mean, is_applied_part
 from applyprune.planning.normalize import (
     IgnoreRule,
+    idle_nulls,
     manifest_digest,
     normalize,
     parse_rule,
     ruled_digest,
-    unnamed_nulls,
     with_manifest_digest,
     without_defaults,
     without_nulls,
-    without_status,
 )
 from applyprune.planning.order import annotated_wave, depends_on_refs, in_order, is_built_in
 from applyprune.planning.readiness import wait_word
@@ -330,8 +329,7 @@ def _desired_of(
     own_namespace = namespace if resource.namespaced else ""
     ref = Ref(resource.group, resource.kind, own_namespace, manifest.name)
     given, left = without_defaults(manifest.body, ref.group_kind, rules.off)
-    given, nulls = without_nulls(given, custom=not is_built_in(resource.group))
-    removed = without_status(nulls) if resource.has_status else nulls
+    given, removed = without_nulls(given, custom=not is_built_in(resource.group))
     body = normalize(
         given,
         namespace=own_namespace,
@@ -503,14 +501,14 @@ def unsent_parts(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
             field=("metadata", "namespace"),
             hint=f"Remove metadata.namespace {manifest.namespace!r} from the manifest.",
         )
-    if left := unnamed_nulls(manifest.body, custom=not is_built_in(desired.ref.group)):
+    if left := idle_nulls(manifest.body, custom=not is_built_in(desired.ref.group)):
         yield Problem(
             kind=ProblemKind.IGNORED_NULL,
             message=f"{desired.ref.short}: null is left out, and removes nothing, in "
             f"{and_more([dotted(place) for place in left], _SHOWN)}",
             location=str(manifest.origin),
             origin=manifest.origin,
-            reason="it is in an item of a list that has no name",
+            reason="only the null of a label or an annotation removes it",
             hint="Leave the field out. A field that the set has owned is removed then.",
             marks=tuple(map(Mark, left)),
             field=left[0],

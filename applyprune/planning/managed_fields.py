@@ -323,8 +323,6 @@ def loses_replicas(
     The set owns them, or they become its own before the apply.
     """
     path = from_pointer(REPLICAS)
-    if REPLICAS in desired.removed:
-        return False
     if desired.packed.mentions("replicas") and value_at(desired.body, path) is not MISSING:
         return False
     ours = {applyset.manager, manager_by_label(live)}
@@ -419,7 +417,7 @@ def _takeable(fields: FieldSet) -> FieldSet:
 # Server-side apply removes only what the set has owned. Two kinds of fields that nobody owns stand
 # in the way of a manifest:
 #
-# - A field that the manifest sets to null. If it has a default, the server sets that again.
+# - A label or annotation that the manifest sets to null.
 # - A default of the server that excludes what the manifest sets, as in kubectl's ``retainKeys``:
 #   the ``rollingUpdate`` of a Deployment that gets ``strategy: Recreate``, and the ``emptyDir`` of
 #   a volume that gets a source.
@@ -434,13 +432,13 @@ class FieldRemovals:
     """What an apply removes from an object once the set owns it."""
 
     nulls: tuple[Path, ...] = ()
-    """The fields that the manifest sets to null, and those of others that exclude its own."""
+    """What the manifest sets to null, and the fields of others that exclude its own."""
     defaults: tuple[Path, ...] = ()
     """The defaults that exclude what the manifest sets."""
     members: tuple[Path, ...] = ()
     """The fields of the manifest that are refused while these defaults are there."""
     contested: tuple[Path, ...] = ()
-    """The fields that the manifest sets to null, and that others own."""
+    """What the manifest sets to null, and others own."""
 
     def __bool__(self) -> bool:
         """Return whether anything is removed."""
@@ -472,15 +470,12 @@ def removals(
             members += excluded
     nulls: list[Path] = []
     contested: list[Path] = []
-    for pointed in removed_by_null(desired):
-        path = _as_owned(pointed, (own, *others), live.body)
+    for path in removed_by_null(desired):
         if (value := value_at(live.body, path)) is MISSING or path in defaults:
             continue
         if not is_free(path):
-            # The server finds no conflict in null for a map whose keys are owned one by one.
             owned = [leaf for fields in others for leaf in fields.leaves() if is_under(leaf, path)]
-            # The manifest names an item by its name only.
-            contested += [(*pointed, *leaf[len(path) :]) for leaf in owned] or [pointed]
+            contested += owned or [path]
         elif not _owns_all(own, path, value):  # what the set owns leaves with the apply
             nulls.append(path)
     for path in map(from_pointer, desired.excluding):  # drift has set it, so it goes like the drift
@@ -599,67 +594,15 @@ def _exclusions(desired: Desired) -> Iterator[tuple[Path, tuple[Path, ...]]]:
 
 
 def is_contested(desired: Desired, live: LiveObject, manager: str) -> bool:
-    """Return whether another manager owns a field that the manifest sets to null.
-
-    If ``live`` was not read in full, an item of a list may be any that does not have another name.
-    """
-    if not desired.removed:
-        return False
-    others = [one.fields for one in other_writers(live, manager)]
-    for path in removed_by_null(desired) if others else ():
-        if live.body is None:
-            if any(_may_have(fields, path) for fields in others):  # guard: null-in-unread-item
-                return True
-        else:
-            found = _as_owned(path, others, live.body)  # guard: null-in-keyed-item
-            if any(fields.names(found) for fields in others):
-                return True
-    return False
-
-
-def _may_have(fields: FieldSet, path: Path) -> bool:
-    """Return whether a field, or something in it, may be owned, whatever names the items."""
-    if not path:
-        return True
-    step, *rest = path
-    return any(
-        _may_have(inner, tuple(rest))
-        for one, inner in fields.below.items()
-        if one == step or (isinstance(step, ListItem) and _may_match(one, step))
-    )
-
-
-def _may_match(one: Step, named: ListItem) -> bool:
-    """Return whether the keys of an item do not contradict another name of it."""
-    if not isinstance(one, ListItem):
-        return False
-    keys = dict(one.keys)
-    return all(keys.get(key, value) == value for key, value in named.keys)
-
-
-def _as_owned(path: Path, owned: Iterable[FieldSet], body: Any) -> Path:
-    """Return a path with the keys by which managedFields names the items of lists.
-
-    A manifest's pointer names them by their name; the ports of a Service have other keys.
-    """
-    levels = list(owned)
-    found: list[Step] = []
-    for given in path:
-        below = [fields.below for fields in levels]
-        value, step = value_at(body, (given,)), given
-        if isinstance(given, ListItem) and not any(given in names for names in below):
-            keyed = (one for names in below for one in names if isinstance(one, ListItem))
-            step = next((one for one in keyed if is_at(value, one)), given)
-        found.append(step)
-        levels, body = [names[step] for names in below if step in names], value
-    return tuple(found)
+    """Return whether another manager owns what the manifest sets to null."""
+    paths = [*removed_by_null(desired)] if desired.removed else []
+    others = other_writers(live, manager) if paths else ()
+    return any(one.fields.names(path) for one in others for path in paths)
 
 
 def removed_by_null(desired: Desired) -> Iterator[Path]:
-    """Yield each field that a manifest sets to null, but for those that it leaves to others."""
+    """Yield what a manifest sets to null, but for what it leaves to others."""
     ignored = fields_left_to_others(desired)
-    if desired.is_scaling_unknown:
-        ignored.append(from_pointer(REPLICAS))
     for path in map(from_pointer, desired.removed):
         # guard: null-of-ignored-field
         if not any(is_under(path, one) or is_under(one, path) for one in ignored):

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import UsageError
 from applyprune.model.fieldset import (
-    ListItem,
     Path,
     from_pointer,
     is_under,
@@ -193,37 +192,52 @@ def may_be_secret(body: Mapping[str, Any]) -> bool:
     return is_secret(body) or "stringData" in body  # guard: mistyped-secret
 
 
-# The fields that are null in a manifest: they ask for a removal.
+# Null in a manifest.
 #
-# Server-side apply has no word for that: it stores the empty value of the field's type, owned by
-# the set, or refuses it. In custom resources null may be a value, as in the values of a Helm
-# release, so there it is sent as it is, except in the metadata.
+# Server-side apply has no word for a removal: it stores the empty value of the field's type, owned
+# by the set, or refuses it. So null is left out. A label or annotation that is null is removed;
+# anywhere else null says as much as a field that is not there. In custom resources null may be a
+# value, as in the values of a Helm release, so there it is sent as it is, except in the metadata.
 
 
-# Of the metadata, only these fields are the manifest's to remove.
-_REMOVABLE_METADATA = frozenset({"annotations", "labels"})
-_GENERATED = frozenset({"creationTimestamp", "status"})
+# The whole labels or annotations are never one manifest's to remove: the set has its own there.
+_REMOVABLE = frozenset({"annotations", "labels"})
 _FREE_FORM = kinds_with(Trait.FREE_FORM)
+# What generators write, what a default rule leaves to others, and the defaults that are removed
+# anyway where they exclude what a manifest sets.
+_WITHOUT_WARNING = frozenset(
+    {"creationTimestamp", "status", "caBundle", "rollingUpdate", "emptyDir"}
+)
 
 
 def without_nulls(
     body: Mapping[str, Any], *, custom: bool
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Return a body without fields that are null, and the JSON pointers of these fields.
+    """Return a body without fields that are null, and the JSON pointers of those it removes.
 
-    ``custom`` says that a CRD or an aggregated API defines the kind. An item of a list is named by
-    its name; null in any other item is left out, and that is all.
+    ``custom`` says that a CRD or an aggregated API defines the kind.
     """
-    parts = _parts(body, custom=custom)
-    places = [place for place, _ in _nulls_of(body, parts)]
-    if not places:
+    # To write the whole object is ten times as fast as to walk through it.
+    if b"null" not in canonical(body):
         return body, ()
+    parts = {"metadata"} if _may_be_value(body, custom=custom) else body.keys()
     left = {
         key: _stripped(value) if key in parts else value
         for key, value in body.items()
         if value is not None or key not in parts
     }
-    return left, tuple(to_pointer(place) for place in places if _is_removable(place))
+    removed = [
+        to_pointer(("metadata", part, key))
+        for part, values in mapping(body.get("metadata")).items()
+        if part in _REMOVABLE
+        for key, value in mapping(values).items()
+        if value is None and key
+    ]
+    return left, tuple(removed)
+
+
+def _may_be_value(body: Mapping[str, Any], *, custom: bool) -> bool:
+    return custom or _kind_of(body) in _FREE_FORM
 
 
 def _stripped(value: Any) -> Any:
@@ -234,63 +248,28 @@ def _stripped(value: Any) -> Any:
     return value
 
 
-def _is_removable(place: Path) -> bool:
-    if None in place or "" in place or place[-1] == "creationTimestamp":
-        return False
-    # All labels, or all annotations, are never one manifest's to remove: the set has its own there.
-    return place[0] != "metadata" or (len(place) > 2 and place[1] in _REMOVABLE_METADATA)
-
-
-def without_status(pointers: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the pointers without those into the status, which no manifest sets."""
-    return tuple(one for one in pointers if f"{one}/".split("/", 2)[1] != "status")
-
-
-def unnamed_nulls(body: Mapping[str, Any], *, custom: bool) -> tuple[Field, ...]:
-    """Return the nulls that are left out and remove nothing: those in items without a name.
-
-    What generators write there is not counted.
-    """
+def idle_nulls(body: Mapping[str, Any], *, custom: bool) -> tuple[Field, ...]:
+    """Return the nulls that are left out and remove nothing, as far as somebody may wonder."""
+    if _may_be_value(body, custom=custom) or b"null" not in canonical(body):
+        return ()
     return tuple(
-        where
-        for place, where in _nulls_of(body, _parts(body, custom=custom))
-        if None in place and where[-1] not in _GENERATED
+        place
+        for key, value in body.items()
+        if key not in {"metadata", "status"}
+        for place in _nulls(value, (key,))
     )
 
 
-def _nulls_of(
-    body: Mapping[str, Any], parts: Collection[str]
-) -> Iterator[tuple[tuple[Any, ...], Field]]:
-    # To write the whole object is ten times as fast as to walk through it.
-    if b"null" not in canonical(body):
-        return
-    for key in parts:
-        if key in body:
-            yield from _nulls(body[key], (key,), (key,))
-
-
-def _nulls(
-    value: object, above: tuple[object, ...], where: Field
-) -> Iterator[tuple[tuple[Any, ...], Field]]:
-    """Yield the place of each null, in which items of lists have their names, and with indices.
-
-    An item without a name is None in its place.
-    """
-    if value is None:
-        yield above, where
+def _nulls(value: object, above: Field) -> Iterator[Field]:
+    if value is None and above[-1] not in _WITHOUT_WARNING:
+        yield above
     elif isinstance(value, dict):
         for key, inner in value.items():
-            yield from _nulls(inner, (*above, key), (*where, key))
+            yield from _nulls(inner, (*above, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            if isinstance(item, dict):
-                name = item.get("name")
-                step = ListItem((("name", name),)) if isinstance(name, str) else None
-                yield from _nulls(item, (*above, step), (*where, index))
-
-
-def _parts(body: Mapping[str, Any], *, custom: bool) -> Collection[str]:
-    return {"metadata"} if custom or _kind_of(body) in _FREE_FORM else body.keys()
+            if item is not None:
+                yield from _nulls(item, (*above, index))
 
 
 # The default rules: fields that controllers set in everybody's objects, so no set claims them.
@@ -426,8 +405,6 @@ def may_be_autoscaled(desired: Desired, off: Collection[str]) -> bool:
     if DefaultRule.AUTOSCALED_REPLICAS in off or REPLICAS in desired.ignored:
         return False
     if desired.loses_replicas:  # guard: lost-replicas
-        return True
-    if REPLICAS in desired.removed:  # guard: null-replicas
         return True
     # Parsed only where it may be so: there may be 100,000 objects.
     is_mentioned = desired.packed.mentions("replicas")

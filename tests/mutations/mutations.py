@@ -178,13 +178,6 @@ MUTATIONS = (
         f"{_STEPS}test_removals.py::test_null_never_removes_what_is_left_to_others[annotation]",
     ),
     Mutation(
-        "leaving replicas that are null to their autoscaler",
-        ("null-replicas",),
-        r"if .+:",
-        "if False:",
-        f"{_STEPS}test_removals.py::test_null_never_removes_what_is_left_to_others[autoscaler]",
-    ),
-    Mutation(
         "giving the replicas that leave a manifest to their autoscaler",
         ("lost-replicas",),
         r"if .+:",
@@ -241,21 +234,6 @@ MUTATIONS = (
         f"{_AUTOSCALERS}test_replicas_are_not_set_back_where_no_autoscaler_can_be_read",
     ),
     Mutation(
-        "the conflict about null in an item of a list that was not read",
-        ("null-in-unread-item",),
-        r"if .+:",
-        "if False:",
-        "tests/planning/managed_fields/test_removed_fields.py::"
-        "test_null_in_an_unread_item_may_be_contested",
-    ),
-    Mutation(
-        "the keys of the item in which null conflicts with an owner",
-        ("null-in-keyed-item",),
-        r"= .+",
-        "= path",
-        f"{_STEPS}test_removals.py::test_null_in_an_item_with_other_keys_conflicts_with_an_owner",
-    ),
-    Mutation(
         "the ownership of what a resumed move moves",
         ("resumed-move-stays-owned",),
         r"if .+:",
@@ -282,7 +260,7 @@ MUTATIONS = (
         ("drift-beside-null",),
         r" and not [^)]+\)",
         ")",
-        f"{_STEPS}test_removals.py::test_null_over_a_field_of_another_manager_is_a_conflict",
+        f"{_STEPS}test_removals.py::test_null_over_a_label_of_another_manager_is_a_conflict",
     ),
     Mutation(
         "masking copies of a Secret's values that are not sent",
@@ -509,7 +487,7 @@ MUTATIONS = (
         ("removes-only-unowned",),
         r"return .+",
         "return True",
-        f"{_STEPS}test_removals.py::test_null_over_a_field_of_another_manager_is_a_conflict",
+        f"{_STEPS}test_removals.py::test_null_over_a_label_of_another_manager_is_a_conflict",
     ),
     Mutation(
         "sending an empty value that the set owns",

@@ -336,7 +336,8 @@ class _Maker:
             elif how == "removed":
                 del changed[part][key]
             elif how == "null":
-                changed[part][key] = None
+                # Of a field, null is left out: house.md, "null as a removal, in general".
+                changed["metadata"].setdefault("labels", {})[key] = None
             elif how == "value" and isinstance(changed[part][key], str | int):
                 changed[part][key] = "new" if isinstance(changed[part][key], str) else 8
         return changed

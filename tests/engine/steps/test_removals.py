@@ -11,9 +11,10 @@ import pytest
 from applyprune.model.events import ObjectDiff
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun
+from applyprune.planning.applyset import PART_OF
 from tests.support.command import applyprune
 from tests.support.kill import Moment, kill_at_first
-from tests.support.objects import DEPLOYMENT, SERVICE, config_map, text
+from tests.support.objects import DEPLOYMENT, config_map, text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,16 +59,14 @@ def _stateful_set(**spec: Any) -> dict[str, Any]:
 
 
 OLD = (
-    {**config_map("a"), "data": {"key": "v", "ours": "1"}},
-    _deployment(volume={}, revisionHistoryLimit=3),
+    config_map("a", labels={"ours": "1"}),
+    _deployment(volume={}),
     _stateful_set(),
 )
 NEW = (
-    {**config_map("a", annotations=None), "data": {"key": "v", "ours": None, "nobodys": None}},
+    config_map("a", annotations=None, labels={"ours": None, "nobodys": None}),
     _deployment(
         volume={"hostPath": {"path": "/x"}},
-        revisionHistoryLimit=None,
-        progressDeadlineSeconds=None,
         strategy={"type": "Recreate", "rollingUpdate": None},
     ),
     _stateful_set(updateStrategy={"type": "OnDelete"}),
@@ -75,23 +74,21 @@ NEW = (
 
 
 def _start(stage: Stage, api: Api) -> str:
-    """Apply the old manifests, and add a key that belongs to nobody."""
+    """Apply the old manifests, and add a label that belongs to nobody."""
     assert stage.run(*OLD).exit_code == 0
     path = _path(stage, "a", "configmaps")
-    _patch(api, path, {"data": {"nobodys": "1"}})
+    _patch(api, path, {"metadata": {"labels": {"nobodys": "1"}}})
     _disown(api, path, "alice")
     return path
 
 
 def _check_end(stage: Stage, api: Api) -> None:
-    assert api.get(_path(stage, "a", "configmaps"))["data"] == {"key": "v"}
+    assert api.get(_path(stage, "a", "configmaps"))["metadata"]["labels"].keys() == {PART_OF}
     spec = api.get(_path(stage, "web"))["spec"]
     assert spec["strategy"] == {"type": "Recreate"}
     assert spec["template"]["spec"]["volumes"] == [
         {"name": "v", "hostPath": {"path": "/x", "type": ""}}
     ]
-    # The server has set its default again.
-    assert spec["revisionHistoryLimit"] == 10
     update = api.get(_path(stage, "web", "statefulsets"))["spec"]["updateStrategy"]
     assert update == {"type": "OnDelete"}
 
@@ -102,7 +99,7 @@ def test_null_and_excluded_defaults_are_removed(stage: Stage, api: Api) -> None:
     story = stage.run(*NEW, dry_run=DryRun.SERVER, diff=True)
     assert story.exit_code == 0
     after = {one.ref.kind: one.after or {} for one in story.events if isinstance(one, ObjectDiff)}
-    assert after["ConfigMap"]["data"] == {"key": "v"}
+    assert after["ConfigMap"]["metadata"]["labels"].keys() == {PART_OF}
     assert after["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
     (volume,) = after["Deployment"]["spec"]["template"]["spec"]["volumes"]
     assert volume.keys() == {"name", "hostPath"}
@@ -142,34 +139,28 @@ def test_run_that_is_killed_before_the_removal_is_finished_by_the_next(
     options = ["--no-wait", "--no-prune"]
     kill_at_first(proxy, is_meant, Moment.AFTER, [*command, *options], proxy.kubeconfig(tmp_path))
     between = api.get(path)
-    claimed = "data" if kind == "configmaps" else "spec"
-    assert between[claimed] == before[claimed]
+    assert between["metadata"]["labels"] == before["metadata"]["labels"]
+    assert between.get("spec") == before.get("spec")
     names = {"configmaps": "f:nobodys", "deployments": "f:rollingUpdate"}
     assert names[kind] in json.dumps(between["metadata"]["managedFields"])
     assert stage.run(*NEW).exit_code == 0
     _check_end(stage, api)
 
 
-def test_null_over_a_field_of_another_manager_is_a_conflict(stage: Stage, api: Api) -> None:
+def test_null_over_a_label_of_another_manager_is_a_conflict(stage: Stage, api: Api) -> None:
     """Nothing is removed until the user forces it; to revert drift is no such word."""
     stage.run(*OLD[:1])
     path = _path(stage, "a", "configmaps")
-    _patch(api, path, {"data": {"nobodys": "1", "key": "edited"}})
+    _patch(api, path, {"metadata": {"labels": {"nobodys": "1"}}, "data": {"key": "edited"}})
     assert stage.run(*NEW[:1], conflicts=Conflicts.REVERT).exit_code == 4
-    assert api.get(path)["data"]["nobodys"] == "1"
+    assert api.get(path)["metadata"]["labels"]["nobodys"] == "1"
     _patch(api, path, {"data": {"key": "v"}})
     story = stage.run(*NEW[:1])
     assert story.exit_code == 4
-    assert ".data.nobodys" in story.problem("configmap/a")
-    assert api.get(path)["data"]["nobodys"] == "1"
-    whole = {**config_map("a"), "binaryData": None}
-    _patch(api, path, {"binaryData": {"blob": "MQ=="}})
-    story = stage.run(whole)
-    assert story.exit_code == 4
-    assert ".binaryData.blob" in story.problem("configmap/a")
-    assert stage.run({**NEW[0], "binaryData": None}, conflicts=Conflicts.FORCE).exit_code == 0
-    found = api.get(path)
-    assert (found["data"], "binaryData" in found) == ({"key": "v"}, False)
+    assert ".metadata.labels.nobodys" in story.problem("configmap/a")
+    assert api.get(path)["metadata"]["labels"]["nobodys"] == "1"
+    assert stage.run(*NEW[:1], conflicts=Conflicts.FORCE).exit_code == 0
+    assert api.get(path)["metadata"]["labels"].keys() == {PART_OF}
 
 
 def test_nothing_is_removed_before_an_apply_that_conflicts(stage: Stage, api: Api) -> None:
@@ -177,11 +168,11 @@ def test_nothing_is_removed_before_an_apply_that_conflicts(stage: Stage, api: Ap
     old = {**config_map("a"), "data": {"key": "1"}}
     stage.run(old)
     path = _path(stage, "a", "configmaps")
-    _patch(api, path, {"data": {"nobodys": "1"}})
+    _patch(api, path, {"metadata": {"labels": {"nobodys": "1"}}})
     _disown(api, path, "alice")
     _patch(api, path, {"data": {"key": "2"}})
     before = api.get(path)
-    new = {**old, "data": {"key": "1", "nobodys": None}}
+    new = {**config_map("a", labels={"nobodys": None}), "data": {"key": "1"}}
     assert stage.run(new).outcomes["configmap/a"] is Outcome.FAILED
     assert api.get(path) == before
 
@@ -200,98 +191,55 @@ def _managers(body: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 def test_null_that_is_added_alone_removes_what_nobody_owns(stage: Stage, api: Api) -> None:
-    """Whatever names the items of the list; no field manager stays behind to conflict with."""
-    service = copy.deepcopy(SERVICE)
-    service["spec"]["ports"][0]["name"] = "http"
-    old = ({**config_map("a"), "data": {"key": "v"}}, copy.deepcopy(DEPLOYMENT), service)
-    assert stage.run(*old).exit_code == 0
-    paths = [
-        _path(stage, "a", "configmaps"),
-        _path(stage, "web"),
-        f"/api/v1/namespaces/{stage.namespace}/services/web",
-    ]
-    before = [_managers(api.get(path)) for path in paths]
-    _patch(api, paths[0], {"data": {"nobodys": "1"}})
-    _patch(api, paths[1], {"spec": {"revisionHistoryLimit": 3}})
-    port = [{"op": "add", "path": "/spec/ports/0/appProtocol", "value": "http"}]
-    _patch(api, paths[2], port, "json-patch")
-    for path in paths:
-        _disown(api, path, "alice")
-    new = copy.deepcopy(old)
-    new[0]["data"] = None
-    new[1]["spec"]["revisionHistoryLimit"] = None
-    new[2]["spec"]["ports"][0]["appProtocol"] = None
-    assert set(stage.run(*new).outcomes.values()) == {Outcome.UPDATED}
+    """No field manager stays behind to conflict with."""
+    assert stage.run(config_map("a")).exit_code == 0
+    path = _path(stage, "a", "configmaps")
+    before = _managers(api.get(path))
+    _patch(api, path, {"metadata": {"annotations": {"nobodys": "1"}}})
+    _disown(api, path, "alice")
+    new = config_map("a", annotations={"nobodys": None})
+    assert set(stage.run(new).outcomes.values()) == {Outcome.UPDATED}
     assert stage.status(values=True, fail_on_drift=True).exit_code == 0
-    data, deployment, found = map(api.get, paths)
-    assert "data" not in data
-    assert deployment["spec"]["revisionHistoryLimit"] == 10
-    assert "appProtocol" not in found["spec"]["ports"][0]
-    # The Deployment's controller writes its status in the meantime.
-    status = {("kube-controller-manager", "Update")}
-    left = [_managers(api.get(path)) - status for path in paths]
-    assert left == [names - status for names in before]
+    found = api.get(path)
+    assert "nobodys" not in found["metadata"].get("annotations", {})
+    assert _managers(found) == before
     for options in ({}, {"reapply_all": True}):
-        assert set(stage.run(*new, **options).outcomes.values()) == {Outcome.UNCHANGED}
-    again = copy.deepcopy(new)
-    again[1]["metadata"]["labels"] = {"x": "y"}
-    assert stage.run(*again).exit_code == 0
+        assert set(stage.run(new, **options).outcomes.values()) == {Outcome.UNCHANGED}
 
 
 def test_null_that_is_added_alone_conflicts_with_an_owner(stage: Stage, api: Api) -> None:
-    """Also with one who sets the field again after it was removed."""
-    old = {**config_map("a"), "data": {"key": "v"}}
-    stage.run(old)
+    """Also with one who sets the label again after it was removed."""
+    stage.run(config_map("a"))
     path = _path(stage, "a", "configmaps")
-    new = {**old, "data": {"key": "v", "theirs": None}}
+    new = config_map("a", labels={"theirs": None})
     for _ in range(2):
-        _patch(api, path, {"data": {"theirs": "1"}})
+        _patch(api, path, {"metadata": {"labels": {"theirs": "1"}}})
         story = stage.run(new)
-        assert (story.exit_code, api.get(path)["data"]["theirs"]) == (4, "1")
-        assert ".data.theirs" in story.problem("configmap/a")
+        assert (story.exit_code, api.get(path)["metadata"]["labels"]["theirs"]) == (4, "1")
+        assert ".metadata.labels.theirs" in story.problem("configmap/a")
         assert stage.run(new, conflicts=Conflicts.FORCE).outcomes["configmap/a"] is Outcome.UPDATED
-        assert api.get(path)["data"] == {"key": "v"}
+        assert "theirs" not in api.get(path)["metadata"]["labels"]
         assert stage.run(new).outcomes["configmap/a"] is Outcome.UNCHANGED
-    # About the status, null says nothing.
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "p"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-        "status": None,
-    }
-    stage.run(new, claim)
-    stage.run(new, claim, reapply_all=True)
-    assert set(stage.run(new, claim).outcomes.values()) == {Outcome.UNCHANGED}
 
 
-def test_null_in_an_item_with_other_keys_conflicts_with_an_owner(stage: Stage, api: Api) -> None:
-    """The server names a port of a Service by its number; a later run is not unchanged."""
-    service = copy.deepcopy(SERVICE)
-    service["spec"]["ports"][0].update(name="http", appProtocol=None)
-    assert stage.run(service).exit_code == 0
-    assert set(stage.run(service).outcomes.values()) == {Outcome.UNCHANGED}
-    path = f"/api/v1/namespaces/{stage.namespace}/services/web"
-    port = [{"op": "add", "path": "/spec/ports/0/appProtocol", "value": "https"}]
-    status, reply = api(
-        "PATCH",
-        f"{path}?fieldManager=kubectl-edit",
-        port,
-        content_type="application/json-patch+json",
-    )
-    assert status == 200, reply
-    for options in ({"dry_run": DryRun.SERVER}, {"check": True}, {}):
-        story = stage.run(service, **options)
-        assert story.exit_code == 4, options
-        assert "appProtocol" in story.problem("service/web")
-    assert api.get(path)["spec"]["ports"][0]["appProtocol"] == "https"
-    assert stage.run(service, conflicts=Conflicts.FORCE).exit_code == 0
-    (found,) = api.get(path)["spec"]["ports"]
-    assert "appProtocol" not in found
-    assert set(stage.run(service).outcomes.values()) == {Outcome.UNCHANGED}
+def test_null_of_a_field_removes_as_little_as_no_field(stage: Stage, api: Api) -> None:
+    """Neither what nobody owns nor what somebody else has set, also by force."""
+    old = ({**config_map("a"), "data": {"key": "v", "ours": "1"}}, copy.deepcopy(DEPLOYMENT))
+    assert stage.run(*old).exit_code == 0
+    paths = [_path(stage, "a", "configmaps"), _path(stage, "web")]
+    _patch(api, paths[0], {"data": {"nobodys": "1"}})
+    _disown(api, paths[0], "alice")
+    _patch(api, paths[1], {"spec": {"revisionHistoryLimit": 3}})
+    new = copy.deepcopy(old)
+    new[0]["data"] |= {"ours": None, "nobodys": None}
+    new[1]["spec"]["revisionHistoryLimit"] = None
+    for conflicts in (Conflicts.FAIL, Conflicts.FORCE):
+        assert stage.run(*new, conflicts=conflicts).exit_code == 0
+        assert api.get(paths[0])["data"] == {"key": "v", "nobodys": "1"}
+        assert api.get(paths[1])["spec"]["revisionHistoryLimit"] == 3
 
 
-UNNAMED = """\
+WITH_NULL = """\
 apiVersion: v1
 kind: Service
 metadata:
@@ -307,56 +255,32 @@ spec:
 def test_null_that_removes_nothing_is_a_warning_with_its_line(
     plane: Plane, namespace: str, tmp_path: Path
 ) -> None:
-    """In an item of a list without a name."""
+    """Only that of a label or an annotation does."""
     file = tmp_path / "set.yaml"
-    file.write_text(UNNAMED)
+    file.write_text(WITH_NULL)
     ended = applyprune("apply", "web", "-n", namespace, "-f", file, kubeconfig=plane.kubeconfig)
     assert ended.code == 0, ended.err
     assert "null is left out, and removes nothing, in spec.ports[0].appProtocol" in ended.err
     assert f"{file}:9:" in ended.err
 
 
-def _scaler() -> dict[str, Any]:
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "web"},
-        "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 5},
-    }
-
-
-@pytest.mark.parametrize("left_by", ["annotation", "option", "autoscaler", "cluster"])
+@pytest.mark.parametrize("left_by", ["annotation", "option"])
 def test_null_never_removes_what_is_left_to_others(stage: Stage, api: Api, left_by: str) -> None:
-    """The server books a write of the scale of an object to nobody."""
-    old = copy.deepcopy(DEPLOYMENT)
-    del old["spec"]["replicas"]
-    assert stage.run(old).exit_code == 0
-    path = _path(stage, "web")
-    _patch(api, f"{path}/scale", {"spec": {"replicas": 4}})
-    new = copy.deepcopy(old)
-    new["spec"]["replicas"] = None
-    new["metadata"]["labels"] = {"x": "y"}
+    """Whoever has set it, and if it belongs to nobody."""
+    assert stage.run(config_map("a")).exit_code == 0
+    path = _path(stage, "a", "configmaps")
+    _patch(api, path, {"metadata": {"labels": {"theirs": "1"}}})
+    _disown(api, path, "alice")
+    new = config_map("a", labels={"theirs": None, "x": "y"})
     options: dict[str, Any] = {}
-    others: list[dict[str, Any]] = []
     if left_by == "annotation":
-        new["metadata"]["annotations"] = {"applyprune.dev/ignore-fields": "/spec/replicas"}
-    elif left_by == "option":
-        options["ignore"] = ("deployment.apps:/spec/replicas",)
-    elif left_by == "autoscaler":
-        others.append(_scaler())
+        marks = {"applyprune.dev/ignore-fields": "/metadata/labels/theirs"}
+        new["metadata"]["annotations"] = marks
     else:
-        scalers = f"/apis/autoscaling/v2/namespaces/{stage.namespace}/horizontalpodautoscalers"
-        assert api("POST", scalers, _scaler())[0] == 201
-    for forced in (False, True):
-        options["conflicts"] = Conflicts.FORCE if forced else Conflicts.FAIL
-        assert stage.run(new, *others, **options).exit_code == 0
-        assert api.get(path)["spec"]["replicas"] == 4
-    again = stage.run(new, *others, **options)
-    assert set(again.outcomes.values()) == {Outcome.UNCHANGED}
-    _patch(api, path, {"spec": {"replicas": 3}})
-    new["metadata"]["labels"] = {"x": "z"}
-    for forced in (False, True):
-        options["conflicts"] = Conflicts.FORCE if forced else Conflicts.FAIL
-        assert stage.run(new, *others, **options).exit_code == 0
-        assert api.get(path)["spec"]["replicas"] == 3
+        options["ignore"] = ("configmap:/metadata/labels/theirs",)
+    for value in ("1", "2"):
+        _patch(api, path, {"metadata": {"labels": {"theirs": value}}})
+        for conflicts in (Conflicts.FAIL, Conflicts.FORCE):
+            assert stage.run(new, **options, conflicts=conflicts).exit_code == 0
+            assert api.get(path)["metadata"]["labels"]["theirs"] == value
+        assert set(stage.run(new, **options).outcomes.values()) == {Outcome.UNCHANGED}

@@ -116,6 +116,7 @@ def test_object_under_two_groups_is_one_object(versions: tuple[str, str]) -> Non
     assert ["is defined twice" in str(error) for error in found.errors] == [True]
 
 
+WITHOUT = body(metadata={"labels": {"a": None}})
 EQUAL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "the same": (body(data={"a": "b"}), body(data={"a": "b"})),
     "another order": (body(data={"a": "b", "c": "d"}), body(data={"c": "d", "a": "b"})),
@@ -124,7 +125,7 @@ EQUAL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         body("Secret", stringData={"a": "b"}),
         body("Secret", data={"a": "Yg=="}),
     ),
-    "a field that both remove": (body(data={"a": None}), body(data={"a": None})),
+    "a label that both remove": (WITHOUT, WITHOUT),
 }
 
 
@@ -147,7 +148,7 @@ DIFFERENT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         body("Secret", stringData={"a": "b"}),
         body("Secret", stringData={"a": "c"}),
     ),
-    "a field that only one removes": (body(data={"b": "c"}), body(data={"a": None, "b": "c"})),
+    "a label that only one removes": (body(), WITHOUT),
     "what is left to others": (
         body(data={"a": "b"}),
         body(data={"a": "b"}, metadata={"annotations": {IGNORE_FIELDS: "/data/a"}}),

@@ -1,4 +1,4 @@
-"""Which fields of a manifest are null, and so are removed instead of sent."""
+"""What of a manifest is null, and so removed or left out instead of sent."""
 
 from __future__ import annotations
 
@@ -6,57 +6,46 @@ from typing import Any
 
 import pytest
 
-from applyprune.planning.normalize import unnamed_nulls, without_nulls, without_status
+from applyprune.planning.normalize import idle_nulls, without_nulls
 
 
 @pytest.mark.parametrize(
-    ("parts", "left", "removed"),
+    ("parts", "left", "idle"),
     [
-        ({"data": {"a": "1", "b": None}}, {"data": {"a": "1"}}, ("/data/b",)),
-        ({"data": None}, {}, ("/data",)),
-        ({"spec": {"a": {"x/y": None}}}, {"spec": {"a": {}}}, ("/spec/a/x~1y",)),
+        ({"data": {"a": "1", "b": None}}, {"data": {"a": "1"}}, (("data", "b"),)),
+        ({"data": None}, {}, (("data",),)),
         (
             {"spec": {"c": [{"name": "c", "probe": None}, {"port": 1, "host": None}]}},
             {"spec": {"c": [{"name": "c"}, {"port": 1}]}},
-            ('/spec/c[name="c"]/probe',),
+            (("spec", "c", 0, "probe"), ("spec", "c", 1, "host")),
         ),
         ({"spec": {"args": [None, "a"]}}, {"spec": {"args": [None, "a"]}}, ()),
         (
-            {"spec": {"template": {"metadata": {"creationTimestamp": None}}}},
+            {"spec": {"template": {"metadata": {"creationTimestamp": None}}, "status": None}},
             {"spec": {"template": {"metadata": {}}}},
+            (),
+        ),
+        ({"status": {"a": None}}, {"status": {}}, ()),
+        # The default goes anyway where it excludes what the manifest sets.
+        (
+            {"spec": {"strategy": {"type": "Recreate", "rollingUpdate": None}}},
+            {"spec": {"strategy": {"type": "Recreate"}}},
             (),
         ),
     ],
 )
 def test_null_is_left_out_and_named(
-    parts: dict[str, Any], left: dict[str, Any], removed: tuple[str, ...]
+    parts: dict[str, Any], left: dict[str, Any], idle: tuple[tuple[Any, ...], ...]
 ) -> None:
-    """An item of a list is named by its name; in a custom resource null may be a value."""
+    """Unless nobody would wonder; in a custom resource null may be a value."""
     head = {"apiVersion": "v1", "kind": "Foo", "metadata": {"name": "a"}}
-    assert without_nulls({**head, **parts}, custom=False) == ({**head, **left}, removed)
-    same = {**head, **parts}
-    assert without_nulls(same, custom=True) == (same, ())
+    given = {**head, **parts}
+    assert without_nulls(given, custom=False) == ({**head, **left}, ())
+    assert idle_nulls(given, custom=False) == idle
+    assert (without_nulls(given, custom=True), idle_nulls(given, custom=True)) == ((given, ()), ())
 
 
-def test_null_that_removes_nothing_is_named_by_indices() -> None:
-    """In an item without a name, unless generators write it there, or it is sent as a value."""
-    container = {"name": "c", "ports": [{"containerPort": 1}, {"hostIP": None}], "image": None}
-    template = {"metadata": {"creationTimestamp": None}, "status": None}
-    spec = {"containers": [container], "templates": [template], "args": [None]}
-    body = {"apiVersion": "v1", "kind": "Foo", "metadata": {"name": "a"}, "spec": spec}
-    assert unnamed_nulls(body, custom=False) == (("spec", "containers", 0, "ports", 1, "hostIP"),)
-    assert unnamed_nulls(body, custom=True) == ()
-
-
-def test_null_in_the_status_says_nothing() -> None:
-    """It is not part of what a manifest sets."""
-    assert without_status(("/status", "/status/a", "/statuses", "/a/status")) == (
-        "/statuses",
-        "/a/status",
-    )
-
-
-def test_of_the_metadata_only_single_labels_and_annotations_are_removed() -> None:
+def test_single_labels_and_annotations_are_removed() -> None:
     """Of any kind; the set's own label and annotation are among the others."""
     metadata = {
         "name": "a",
@@ -65,6 +54,9 @@ def test_of_the_metadata_only_single_labels_and_annotations_are_removed() -> Non
         "labels": {"a": None, "b": "1"},
         "annotations": None,
     }
-    body, removed = without_nulls({"kind": "Foo", "metadata": metadata}, custom=True)
-    assert body["metadata"] == {"name": "a", "labels": {"b": "1"}}
-    assert removed == ("/metadata/labels/a",)
+    given = {"kind": "Foo", "metadata": metadata}
+    for custom in (True, False):
+        body, removed = without_nulls(given, custom=custom)
+        assert body["metadata"] == {"name": "a", "labels": {"b": "1"}}
+        assert removed == ("/metadata/labels/a",)
+        assert idle_nulls(given, custom=custom) == ()
