@@ -10,7 +10,6 @@ from applyprune.engine.dry_run import (
     ServerDryRun,
     check_recreation,
     check_recreation_again,
-    check_replacement,
     with_exclusion_reverted,
 )
 from applyprune.engine.lock import WRITE_MARGIN
@@ -46,7 +45,7 @@ from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.kinds import CRD, HOLDERS
 from applyprune.model.live import LiveObject, namespace_ref
 from applyprune.model.options import Approval, WaitMode
-from applyprune.model.plan import IN_PLACE, ON_CHANGE, OUTSIDE, ApplyStep, Desired, OnConflict
+from applyprune.model.plan import IN_PLACE, OUTSIDE, ApplyStep, Desired, OnConflict
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.conflicts import is_unrecorded, rewritten_problem, skip_reason
 from applyprune.planning.order import SetNeeds
@@ -292,8 +291,6 @@ class Applier:
             )
 
     def _send(self, step: ApplyStep) -> ObjectDone:
-        if step.replaces and step.live is not None:
-            return self._replace(step, step.live)
         stopped = self._stopped_by_dry_run(step)
         if stopped is not None:  # guard: dry-run-before-skip
             return self._step(stopped)[1]
@@ -367,7 +364,9 @@ class Applier:
             self.recreator.refuse_cascade(live)  # guard: late-recreation-cascade
         judge_again = partial(check_recreation_again, self.context, step, error)
         done = self._send(self.recreator.delete(step, live, deletion, judge_again))
-        return self._recreated(done, IN_PLACE)
+        if done.outcome is not Outcome.CREATED:  # guard: recreated-by-others
+            return done
+        return replace(done, outcome=Outcome.RECREATED, reason=IN_PLACE)
 
     def _adopt_found(self, step: ApplyStep, live: LiveObject, error: ApplypruneError) -> ObjectDone:
         """Adopt an object that the plan was to create, if it may be adopted; record that first."""
@@ -388,18 +387,6 @@ class Applier:
             return self._done(step, outcome, reason=reason, problem=found.problem)
         context.lock.record_entry(found.entry)  # guard: found-recorded
         return self._send(found)
-
-    def _replace(self, step: ApplyStep, planned: LiveObject) -> ObjectDone:
-        """Recreate an object whose manifest has changed, after a dry run of its creation."""
-        judge = partial(check_replacement, self.context, step, planned)
-        done = self._send(self.recreator.delete(step, *judge(), judge))
-        return self._recreated(done, ON_CHANGE)
-
-    def _recreated(self, done: ObjectDone, reason: str) -> ObjectDone:
-        """Return the result of a recreation by that of its create: others may have been first."""
-        if done.outcome is not Outcome.CREATED:  # guard: recreated-by-others
-            return done
-        return replace(done, outcome=Outcome.RECREATED, reason=reason)
 
     def _confirm(self, step: ApplyStep, live: LiveObject, *, created: bool) -> ObjectDone:
         """Accept a reply only if it is about the expected object, and that is not being deleted."""

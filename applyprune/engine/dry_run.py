@@ -74,7 +74,6 @@ from applyprune.planning.plan import (
 )
 from applyprune.planning.replies import (
     dry_run_reply,
-    late_replacement,
     refused_guard,
     refused_recreation,
 )
@@ -246,7 +245,7 @@ class ServerDryRun:
         desired = step.desired
         if desired.ref.namespace in self._absent and desired.resource.gvk not in self._defined:
             return self._in_other_namespace(step)
-        if step.live and not step.replaces and dead_versions(step.live, desired.versions):
+        if step.live and dead_versions(step.live, desired.versions):
             return self._by_replacement(step, dry_run_request(step, context.applyset))
         try:
             step, after, created = self._tried(step)
@@ -269,8 +268,6 @@ class ServerDryRun:
                 return by_schema
             else:
                 return self._refused(step, error)
-        if step.replaces and step.live is not None:
-            return self._replaced(step)
         step = dry_run_reply(step, after, context.applyset)
         if created or step.live is None:
             fate = step.fate if step.is_new else Fate.CREATE
@@ -424,14 +421,6 @@ class ServerDryRun:
         deletion, body = check_recreation(context, step, live, error)
         self._compare(step, Fate.RECREATE, live, body, _OTHER_NAME)
         return replace(step, fate=Fate.RECREATE, reason=IN_PLACE, deletion=deletion)
-
-    def _replaced(self, step: ApplyStep) -> ApplyStep:
-        """Check an object that is recreated because its manifest has changed."""
-        desired, cluster = step.desired, self.context.cluster
-        body = _try_creation(cluster, self.context.applyset, desired)
-        live = cluster.get(desired.resource, desired.ref, full=True)
-        self._compare(step, step.fate, live, body, _OTHER_NAME)
-        return step
 
     def _in_new_kind_or_namespace(self, step: ApplyStep) -> ApplyStep:
         """Check an object whose namespace or kind the plan itself will create.
@@ -635,32 +624,6 @@ def check_recreation_again(
     if live is None:
         raise error
     deletion, _ = check_recreation(context, step, live, error)
-    return live, deletion
-
-
-def check_replacement(
-    context: RunContext, step: ApplyStep, planned: LiveObject
-) -> tuple[LiveObject, DeleteRequest]:
-    """Return an object that is to be re-created as it is now, and its delete.
-
-    ``planned`` is the object as the plan saw it. Raises RunFailed if it may not be deleted any
-    more, Conflict if other managers own its fields, and the errors of an apply if the server would
-    not create it again.
-    """
-    cluster, applyset, desired = context.cluster, context.applyset, step.desired
-    state = cluster.read(desired.resource, desired.ref, full=True)
-    live, deletion = late_replacement(step, planned, state, applyset, context.options)
-    request = dry_run_request(with_checked_request(step, live, applyset, context.options), applyset)
-    try:
-        cluster.apply(request, dry_run=True)  # guard: conflict-before-recreation
-    except Invalid:
-        pass  # it cannot be changed in place either
-    except Conflict as error:
-        if not error.causes or not conflicting_managers(error) <= migrated_first(
-            live, step.migration, applyset
-        ):
-            raise
-    _try_creation(cluster, applyset, desired)  # guard: trial-before-recreation
     return live, deletion
 
 

@@ -223,16 +223,9 @@ class ApplyStep:
         """Return whether it must exist, but does not belong to the set."""
         return self.desired.apply is ApplyRule.EXISTS
 
-    @property
-    def replaces(self) -> bool:
-        """Return whether its old object is deleted before the server has refused a change."""
-        return self.fate is Fate.RECREATE and self.desired.recreate is Recreate.ON_CHANGE
-
 
 IN_PLACE = "it cannot be changed in place"
 """The reason of RECREATE."""
-ON_CHANGE = "its manifest has changed, and is marked applyprune.dev/recreate: on-change"
-"""The reason of RECREATE for a manifest with ``Recreate.ON_CHANGE``."""
 OUTSIDE = "it must exist, and does not belong to the set"
 """The reason of LEAVE for a manifest with ``ApplyRule.EXISTS``."""
 
@@ -370,16 +363,6 @@ class ApplyRule(StrEnum):
     """Its object must exist, and does not belong to the set."""
 
 
-class Recreate(StrEnum):
-    """When a manifest allows to delete and recreate its object."""
-
-    NEVER = ""
-    ALLOWED = "allowed"
-    """If a field has changed that cannot be changed in place."""
-    ON_CHANGE = "on-change"
-    """Whenever the manifest has changed."""
-
-
 class OnConflict(StrEnum):
     """What a manifest asks for if other managers own its fields, whatever the options say."""
 
@@ -415,8 +398,8 @@ class Desired:
     """The objects of the set in its depends-on annotation."""
     needs: frozenset[Ref] = frozenset()
     """The objects of the set that its fields name."""
-    recreate: Recreate = Recreate.NEVER
-    """When its manifest allows to delete and recreate it."""
+    recreate: bool = False
+    """Whether its manifest allows to recreate it, if it cannot be changed in place."""
     apply: ApplyRule = ApplyRule.ALWAYS
     """Whether it is applied in each run."""
     apply_mark: str = ""

@@ -11,9 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from applyprune.errors import PruneRefused
 from applyprune.model.fate import Fate
-from applyprune.model.fieldset import Path, SetMember, value_at
+from applyprune.model.fieldset import Path, SetMember
 from applyprune.model.identity import GVK, Ref
-from applyprune.model.inventory import InventoryEntry
 from applyprune.model.kinds import (
     ENDPOINT_SLICE,
     GUARDED_KINDS,
@@ -31,22 +30,16 @@ from applyprune.model.live import (
 )
 from applyprune.model.options import Options, Propagation
 from applyprune.model.plan import (
-    ON_CHANGE,
     ApplyStep,
     Cascaded,
-    Desired,
     Plan,
-    Recreate,
     RemoveStep,
 )
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
-from applyprune.planning.applyset import MANAGERS, MANIFEST_DIGEST, ApplySetIdentity
-from applyprune.planning.comparison import not_recreated, recreation_obstacle
-from applyprune.planning.managed_fields import own_fields
+from applyprune.planning.applyset import MANAGERS, ApplySetIdentity
 from applyprune.planning.order import is_built_in
 from applyprune.planning.recovery import CascadeContents
-from applyprune.planning.requests import delete_request
 from applyprune.values import dataclass, field, replace
 
 NOTHING = CascadeContents(())
@@ -572,40 +565,6 @@ def with_recreations_judged(
         return replace(step, reason=reason, cascade=cascades.found[ref].roots)
 
     return replace(plan, applies=tuple(map(judged, plan.applies)))
-
-
-def recreated_on_change(
-    step: ApplyStep, entry: InventoryEntry, applyset: ApplySetIdentity, options: Options
-) -> ApplyStep:
-    """Return the step of a listed object; as RECREATE if its manifest asks for it and has changed.
-
-    The object itself must prove that: an inventory that somebody has edited recreates nothing. If
-    the last manifest is unknown, it counts as unchanged.
-    """
-    desired, live = step.desired, step.live
-    if live is None or desired.recreate is not Recreate.ON_CHANGE:
-        return step
-    if not _has_changed(desired, live, applyset.manager):
-        return step
-    # guard: recreation-on-change
-    if reason := recreation_obstacle(desired, entry, live, applyset, options):
-        problem = not_recreated(desired, reason)
-        return ApplyStep(desired, Fate.REFUSE, entry, live, problem=problem)
-    return replace(
-        step,
-        fate=Fate.RECREATE,
-        reason=ON_CHANGE,
-        deletion=delete_request(desired.resource, live, options.prune.propagation),
-    )
-
-
-def _has_changed(desired: Desired, live: LiveObject, manager: str) -> bool:
-    """Return whether an object was applied by another manifest than this one."""
-    path = ("metadata", "annotations", MANIFEST_DIGEST)
-    applied = live.annotations.get(MANIFEST_DIGEST, "")
-    # guard: digest-on-the-object
-    is_known = bool(applied) and path in own_fields(live, manager)
-    return is_known and applied != value_at(desired.body, path)
 
 
 def cascades_of(

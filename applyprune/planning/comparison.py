@@ -32,7 +32,7 @@ from applyprune.model.kinds import Trait, kinds_with
 from applyprune.model.live import LiveObject, mapping
 from applyprune.model.options import Options, PruneAlso
 from applyprune.model.plan import ApplyStep, Desired, RemoveStep
-from applyprune.model.problem import Field, Mark, Problem
+from applyprune.model.problem import Field, Mark
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import LAST_APPLIED, ApplySetIdentity
 from applyprune.planning.conflicts import (
@@ -591,15 +591,6 @@ def _mark_against(desired: Desired, live: LiveObject) -> str:
         return f"it is marked {rule}"
     unknown = unknown_mark(live.metadata, live.ref.group_kind)  # guard: mark-before-recreation
     return f"{unknown} is not understood" if unknown else ""
-
-
-def not_recreated(desired: Desired, obstacle: str) -> Problem:
-    """Return the problem of an object whose manifest asks to recreate it, which is not allowed."""
-    return RunFailed(
-        f"{desired.ref} was not recreated",
-        reason=obstacle,
-        hint=f"To change it in place, remove the annotation {RECREATE}.",
-    ).problem_at(desired.origin)
 
 
 def with_immutable_fields_named(

@@ -165,7 +165,7 @@ def is_unrecorded(step: ApplyStep) -> bool:
     It is not, if the user or the manifest says that such fields are taken.
     """
     live, request = step.live, step.request
-    if live is None or request is None or request.force or step.replaces:
+    if live is None or request is None or request.force:
         return False
     if step.desired.conflicts is OnConflict.FORCE:
         return False

@@ -20,7 +20,6 @@ from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Desired, Migrat
 from applyprune.model.problem import Problem
 from applyprune.model.text import time_of
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.cascade import recreated_on_change
 from applyprune.planning.conflicts import (
     DELETED,
     differs,
@@ -138,7 +137,7 @@ def existing_step(
         if kept:
             adopted = f"adopted, as owned; a later prune orphans it: {kept}"
     reasons = (*(() if known else (adopted,)), *desired.left)
-    step = ApplyStep(
+    return ApplyStep(
         desired,
         Fate.CHANGE if known else Fate.ADOPT,
         union,
@@ -160,9 +159,6 @@ def existing_step(
             tool=tool,
         ),
     )
-    if not known or entry is None:
-        return step
-    return recreated_on_change(step, entry, applyset, options)
 
 
 def _withheld(label: str, snapshot: ClusterSnapshot) -> str:

@@ -17,7 +17,7 @@ from applyprune.model.inventory import FIRST_WAVE
 from applyprune.model.kinds import CRD
 from applyprune.model.live import Resource, ResourceMap, mapping
 from applyprune.model.options import HelmHooks, Options
-from applyprune.model.plan import Desired, Recreate
+from applyprune.model.plan import Desired
 from applyprune.model.problem import (
     MOST_ERRORS,
     Field,
@@ -31,14 +31,13 @@ from applyprune.model.text import and_more
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.managed_fields import conflict_rule, ignored_fields, matching_pointers
 from applyprune.planning.marks import (
-    IGNORE_FIELDS,
     READY_WHEN,
+    RECREATE,
     annotation_errors,
     apply_rule,
     is_disabled,
     orphan_mark,
     peer_errors,
-    recreate_rule,
     texts_of,
     timeout_of,
     unread_marks,
@@ -51,7 +50,6 @@ from applyprune.planning.normalize import (
     normalize,
     parse_rule,
     ruled_digest,
-    with_manifest_digest,
     without_defaults,
     without_nulls,
 )
@@ -336,11 +334,6 @@ def _desired_of(
         set_id=applyset.id,
         has_status=resource.has_status,
     )
-    recreate = recreate_rule(body["metadata"])
-    if recreate is Recreate.ON_CHANGE:
-        # A Bundle writes its rules into this annotation: the manifest has not changed then.
-        # guard: rules-of-a-bundle
-        body = with_manifest_digest(body, manifest.body, but={IGNORE_FIELDS})
     spec = mapping(body.get("spec"))
     ruled = matching_pointers(rules.given, ref, body)
     rule, mark = apply_rule(body["metadata"])
@@ -356,7 +349,7 @@ def _desired_of(
         has_ttl=(ref.group, ref.kind) == ("batch", "Job")
         and spec.get("ttlSecondsAfterFinished") is not None,
         origin=manifest.origin,
-        recreate=recreate,
+        recreate=mapping(body["metadata"].get("annotations")).get(RECREATE) == "allowed",
         apply=rule,
         apply_mark=mark,
         timeout=timeout_of(body["metadata"], manifest.origin),

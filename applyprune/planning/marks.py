@@ -17,7 +17,7 @@ from applyprune.model.fieldset import NO_FIELDS, FieldSet
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import BUNDLES, mapping
 from applyprune.model.options import parse_duration
-from applyprune.model.plan import ApplyRule, OnConflict, Recreate
+from applyprune.model.plan import ApplyRule, OnConflict
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import MANIFEST_DIGEST, OWNED_BY, SHARD_OF, WANTED
@@ -69,7 +69,9 @@ class _KeyRule:
     """A key under our prefix."""
 
     words: tuple[str, ...] = ()
-    """All its values; empty if it has others."""
+    """All its values in a manifest; empty if it has others."""
+    old_words: tuple[str, ...] = ()
+    """What live objects may have besides, from earlier versions."""
     accepts: Callable[[str], bool] | None = None
     """Whether a text is one of its values; None if that is so for its words, or for every text."""
     in_manifests: bool = True
@@ -81,10 +83,10 @@ class _KeyRule:
         """Return whether a text is one of its values."""
         if self.accepts is not None:
             return self.accepts(value)
-        return not self.words or value in self.words
+        return not self.words or value in {*self.words, *self.old_words}
 
 
-_PRUNE = _KeyRule((DISABLED,), lambda value: plain(value) == DISABLED)
+_PRUNE = _KeyRule((DISABLED,), accepts=lambda value: plain(value) == DISABLED)
 
 
 def orphan_mark(metadata: Mapping[str, object]) -> str:
@@ -122,7 +124,7 @@ _ANNOTATIONS: Mapping[str, _KeyRule] = {
     PRUNE: _PRUNE,
     READY_WHEN: _KeyRule(),
     RECONCILE_NOW: _KeyRule(),
-    RECREATE: _KeyRule((Recreate.ALLOWED, Recreate.ON_CHANGE)),
+    RECREATE: _KeyRule(("allowed",), old_words=("on-change",)),
     TIMEOUT: _KeyRule(accepts=_is_duration),
     WAIT: _KeyRule(("skip", "started")),
     WANTED: _KeyRule(in_manifests=False),
@@ -170,7 +172,7 @@ def annotation_errors(
         elif known.for_bundles and kind != _BUNDLE:
             message = f"only a Bundle may have the {name} {key}"
             hint = f"To keep this object when it is no longer in the input: {PRUNE}: {DISABLED}"
-        elif known.words and not known.has(value):
+        elif known.words and (value in known.old_words or not known.has(value)):
             words = " or ".join(f'"{word}"' for word in known.words)
             meant = did_you_mean(value, known.words)
             message = f"invalid {key}: {value!r}"
@@ -220,13 +222,6 @@ def timeout_of(metadata: Mapping[str, object], origin: Origin) -> float | None:
             reason=f"it {error}",
             field=("metadata", "annotations", TIMEOUT),
         ) from None
-
-
-def recreate_rule(metadata: Mapping[str, object]) -> Recreate:
-    """Return when a manifest allows to delete and recreate its object."""
-    value = str(texts_of(metadata, "annotations").get(RECREATE, ""))
-    known = value in {Recreate.ALLOWED, Recreate.ON_CHANGE}
-    return Recreate(value) if known else Recreate.NEVER
 
 
 def wave_number(text: str) -> int | None:

@@ -134,24 +134,6 @@ def manifest_digest(body: Mapping[str, Any]) -> str:
     return digest(body)
 
 
-def with_manifest_digest(
-    body: Mapping[str, Any], manifest: Mapping[str, Any], *, but: Collection[str] = ()
-) -> JSONObject:
-    """Return a body with the annotation that has the digest of its manifest, as the user wrote it.
-
-    On the live object it proves what was applied last: no rule, option or record changes it, nor
-    the annotations ``but``.
-    """
-    metadata = manifest["metadata"]
-    annotations = metadata.get("annotations") or {}
-    hidden = _COPIED.union(but)
-    written = {key: value for key, value in annotations.items() if key not in hidden}
-    as_written = {**manifest, "metadata": {**metadata, "annotations": written}}
-    annotations = body["metadata"].get("annotations") or {}
-    marked = {**annotations, MANIFEST_DIGEST: manifest_digest(as_written)}
-    return {**body, "metadata": {**body["metadata"], "annotations": marked}}
-
-
 def ruled_digest(manifest: str, pointers: Sequence[str]) -> str:
     """Return the digest for a manifest of which rules leave fields to others.
 

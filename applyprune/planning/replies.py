@@ -45,7 +45,6 @@ from applyprune.planning.ownership import (
     values_match,
 )
 from applyprune.planning.prune_waits import takes_time
-from applyprune.planning.requests import delete_request
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import State
     from applyprune.model.options import Options
-    from applyprune.model.plan import DeleteRequest, Desired
+    from applyprune.model.plan import Desired
     from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.recovery import ClusterSnapshot
 
@@ -295,31 +294,6 @@ def created_by_others(desired: Desired) -> RunFailed:
 
 
 _DRIFT_ONLY = "its manifest has not changed, and reverting drift deletes nothing"
-
-
-def late_replacement(
-    step: ApplyStep,
-    planned: LiveObject,
-    state: State,
-    applyset: ApplySetIdentity,
-    options: Options,
-) -> tuple[LiveObject, DeleteRequest]:
-    """Return the object to recreate because its manifest has changed, and its delete.
-
-    ``planned`` is the object as the plan saw it, ``state`` as it is now. Raises RunFailed if it is
-    another one, or may not be deleted any more.
-    """
-    desired = step.desired
-    if not isinstance(state, LiveObject) or state.uid != planned.uid:
-        raise RunFailed(
-            f"{desired.ref} was deleted by somebody else during this run",
-            location=desired.origin,
-            hint="Run again.",
-        )
-    # guard: late-recreation-on-change
-    if reason := recreation_obstacle(desired, step.entry, state, applyset, options):
-        raise RunFailed(f"{desired.ref} was not recreated", location=desired.origin, reason=reason)
-    return state, delete_request(desired.resource, state, options.prune.propagation)
 
 
 def refused_recreation(

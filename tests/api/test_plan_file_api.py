@@ -96,7 +96,7 @@ def test_impossible_validity_is_refused(web: ApplySet) -> None:
 def test_marks_of_manifests_hold_for_a_plan_file(web: ApplySet, api: Api, tmp_path: Path) -> None:
     """An object that only must exist may come after the plan; the others are as reviewed."""
     recreate, apply = "applyprune.dev/recreate", "applyprune.dev/apply"
-    old = config_map("r", "1", annotations={recreate: "on-change"})
+    old = config_map("r", "1", annotations={recreate: "allowed"}) | {"immutable": True}
     web.apply(load(objects=[config_map("a"), config_map("b"), config_map("c"), old]))
     marked = load(
         objects=[
@@ -104,7 +104,7 @@ def test_marks_of_manifests_hold_for_a_plan_file(web: ApplySet, api: Api, tmp_pa
             config_map("b", annotations={apply: "exists"}),
             config_map("must", annotations={apply: "exists"}),
             config_map("o", annotations={apply: "once"}),
-            config_map("r", "2", annotations={recreate: "on-change"}),
+            {**old, "data": {"key": "2"}},
         ]
     )
     path = tmp_path / "web.plan"

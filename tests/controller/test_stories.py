@@ -415,18 +415,6 @@ def test_ignored_fields_are_left_to_others(tenant: Tenant) -> None:
     assert tenant.value("a") == "theirs"
 
 
-def test_new_rule_of_a_bundle_recreates_nothing(tenant: Tenant) -> None:
-    """The manifest has not changed."""
-    body = config_map("a", annotations={"applyprune.dev/recreate": "on-change"})
-    tenant.bundle("web", body)
-    tenant.ready("web")
-    before = tenant.get_map("a")["metadata"]
-    rules = [{"kind": "ConfigMap", "fields": ["/data/other"]}]
-    tenant.bundle("web", body, ignoreFields=rules)
-    eventually(lambda: "/data/other" in str(tenant.get_map("a")["metadata"]["annotations"]))
-    assert tenant.get_map("a")["metadata"]["uid"] == before["uid"]
-
-
 def _has_handled(tenant: Tenant, request: str) -> bool:
     return bool(tenant.get("web")["status"].get("lastHandledReconcileAt") == request)
 

@@ -195,19 +195,23 @@ def test_deletion_that_somebody_holds_up_is_waited_for(
     """
     assert usual.process.poll() is None
     tenant = new_tenant()
-    again = {"applyprune.dev/recreate": "on-change"}
     held: dict[str, Any] = {"finalizers": ["example.com/slow"]}
+
+    def again(name: str, value: str = "v", **metadata: Any) -> dict[str, Any]:
+        marks = {"applyprune.dev/recreate": "allowed"}
+        return {**config_map(name, value, annotations=marks, **metadata), "immutable": True}
+
     tenant.bundle(
         "web",
         config_map("stays"),
         config_map("more"),
         config_map("goes", **held),
-        config_map("anew", annotations=again, **held),
+        again("anew", **held),
         **WAITS,
     )
     tenant.ready("web")
     before = tenant.get_map("anew")["metadata"]["uid"]
-    changed = config_map("anew", "changed", annotations=again)
+    changed = again("anew", "changed")
     tenant.bundle("web", config_map("stays"), config_map("more"), changed, **WAITS)
     waiting(tenant, "web")
     assert tenant.condition("web")[2] == "waiting for configmap/anew"
@@ -220,9 +224,9 @@ def test_deletion_that_somebody_holds_up_is_waited_for(
     tenant.ready("web")
     assert tenant.get("web")["status"]["objects"] == {"total": 3, "failing": 0, "elsewhere": 0}
     assert tenant.get_map("anew")["metadata"]["uid"] != before
-    tenant.bundle("late", config_map("late", annotations=again, **held), **WAITS)
+    tenant.bundle("late", again("late", **held), **WAITS)
     tenant.ready("late")
-    changed = config_map("late", "changed", annotations=again)
+    changed = again("late", "changed")
     tenant.bundle("late", changed, wait=True, timeout="2s", retryInterval="1h")
     tenant.failed("late", "ApplyFailed")
     tenant.strip("late")

@@ -38,7 +38,6 @@ _RECORD = "tests/engine/guards/test_missing_record.py::"
 _WITNESS = "tests/engine/guards/test_witness.py::"
 _OTHER_OWNER = "tests/engine/guards/test_other_owner_stories.py::"
 _INVENTORY = "tests/engine/inventory/"
-_ON_CHANGE = "tests/engine/steps/test_recreate_on_change.py::"
 _DRIFT = "tests/engine/operations/test_drift_reports.py::"
 _KEPT = "tests/engine/steps/test_kept_drift.py::"
 _FOREIGN = "tests/engine/inventory/test_foreign_metadata.py::"
@@ -100,13 +99,6 @@ _WHEEL = "tests/localplane/wheel/"
 
 MUTATIONS = (
     Mutation(
-        "the proof on the object that its manifest has changed",
-        ("digest-on-the-object",),
-        r" and path in .+",
-        "",
-        f"{_ON_CHANGE}test_edited_inventory_recreates_nothing",
-    ),
-    Mutation(
         "the look at the name of another set before it stands in a command",
         ("named-set",),
         r"if .+:",
@@ -115,25 +107,19 @@ MUTATIONS = (
         "::test_name_of_a_set_that_cannot_exist_is_in_no_command",
     ),
     Mutation(
-        "leaving a Bundle's rules out of the digest of a manifest",
-        ("rules-of-a-bundle",),
-        ", but=.+",
-        ")",
-        "tests/controller/test_stories.py::test_new_rule_of_a_bundle_recreates_nothing",
-    ),
-    Mutation(
         "the second look at an object that changes before its recreation",
         ("recreation-judged-again",),
         r"except Conflict:",
         "except ZeroDivisionError:",
-        f"{_ON_CHANGE}test_object_that_changes_before_its_delete_is_judged_again",
+        f"{_STEPS}test_recreate.py::test_object_that_changes_before_its_delete_is_judged_again",
     ),
     Mutation(
         "the result of the create in a recreation",
         ("recreated-by-others",),
         r"if .+:",
         "if False:",
-        f"{_ON_CHANGE}test_recreation_that_others_were_faster_than_is_not_reported_as_done",
+        f"{_STEPS}test_recreate.py"
+        "::test_recreation_that_others_were_faster_than_is_not_reported_as_done",
     ),
     Mutation(
         "the check that no fields are in another API version",
@@ -2547,34 +2533,6 @@ MUTATIONS = (
         ":= .*:",
         ':= "":',
         f"{_MARKS}test_object_marked_after_the_plan_is_not_recreated",
-    ),
-    Mutation(
-        "the second look before a recreation on change",
-        ("late-recreation-on-change",),
-        ":= .*:",
-        ':= "":',
-        f"{_MARKS}test_object_marked_after_the_plan_is_not_recreated",
-    ),
-    Mutation(
-        "what refuses a recreation on change",
-        ("recreation-on-change",),
-        ":= .*:",
-        ':= "":',
-        f"{_MARKS}test_protected_object_is_not_recreated_on_change",
-    ),
-    Mutation(
-        "the search for conflicts before a recreation on change",
-        ("conflict-before-recreation",),
-        r"cluster\.apply\(.*\)",
-        "pass",
-        f"{_MARKS}test_object_that_could_not_be_created_again_is_not_recreated_on_change",
-    ),
-    Mutation(
-        "the dry run of a creation before its recreation on change",
-        ("trial-before-recreation",),
-        LINE,
-        "",
-        f"{_MARKS}test_object_that_could_not_be_created_again_is_not_recreated_on_change",
     ),
     Mutation(
         "what keeps an object out of the inventory that does not belong to the set",

@@ -52,6 +52,8 @@ def _twin(kind: type) -> Any:
 
 def plain(value: Any) -> Any:
     """Return a value as plain data with the names of its classes, which both planners share."""
+    if type(value).__name__ == "Recreate":
+        return bool(value)  # narrowed: whether it is allowed
     if isinstance(value, Enum):
         return f"{type(value).__name__}.{value.name}"
     if isinstance(value, msgspec.Struct):

@@ -128,7 +128,8 @@ _ANNOTATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("applyprune.dev/prune", ("disabled",)),
     ("applyprune.dev/apply", ("disabled", "once", "exists")),
     ("applyprune.dev/conflicts", ("fail", "skip", "revert", "force")),
-    ("applyprune.dev/recreate", ("allowed", "on-change")),
+    # Narrowed: "on-change" is an error.
+    ("applyprune.dev/recreate", ("allowed",)),
     ("applyprune.dev/ignore-fields", ("/data/key", "/spec/replicas")),
     ("applyprune.dev/wave", ("-1", "1", "2")),
     ("applyprune.dev/wait", ("skip", "started")),

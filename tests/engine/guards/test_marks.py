@@ -11,8 +11,8 @@ from applyprune.errors import InputError, InputErrors
 from applyprune.model.events import ObjectDone, Planned, ReadinessReported
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Adopt, DryRun, Mode, PruneAlso
-from applyprune.planning.applyset import OWNED_BY, PART_OF
+from applyprune.model.options import Adopt, DryRun, Mode
+from applyprune.planning.applyset import PART_OF
 from applyprune.planning.marks import OWNER_MARKS
 from tests.support.objects import SECRET, config_map
 
@@ -418,86 +418,20 @@ def test_own_object_with_marks_of_a_tool_stays_ours(stage: Stage, kubectl: Kubec
     assert stage.run(charted).outcomes["configmap/b"] is Outcome.UPDATED
 
 
-def _on_change(value: str, **metadata: Any) -> dict[str, Any]:
-    marks = {"applyprune.dev/recreate": "on-change"}
-    return config_map("r", value, annotations=marks | metadata.pop("annotations", {}), **metadata)
-
-
-def test_recreated_whenever_the_manifest_changes(stage: Stage, api: Api, kubectl: Kubectl) -> None:
-    """It is a deletion of the plan, with an approval; drift alone is repaired in place."""
-    stage.run(config_map("a"), _on_change("1"))
-    first = api.get(_path(stage, "r"))["metadata"]["uid"]
-    assert stage.run(config_map("a"), _on_change("1")).outcomes["configmap/r"] is Outcome.UNCHANGED
-    kubectl("patch", "configmap/r", "-n", stage.namespace, "-p", '{"data":{"other":"x"}}')
-    stage.run(config_map("a"), _on_change("1"), reapply_all=True)
-    assert api.get(_path(stage, "r"))["metadata"]["uid"] == first
-    planned = stage.run(config_map("a"), _on_change("2"), dry_run=DryRun.SERVER)
-    assert planned.outcomes["configmap/r"] is Outcome.RECREATED
-    assert planned.deletions
-    story = stage.run(config_map("a"), _on_change("2"))
-    assert story.deletions == planned.deletions
-    assert story.outcomes["configmap/r"] is Outcome.RECREATED
-    live = api.get(_path(stage, "r"))
-    assert live["metadata"]["uid"] != first
-    assert live["data"] == {"key": "2"}
-    assert OWNED_BY in live["metadata"]["annotations"]
-    again = stage.run(config_map("a"), _on_change("2"))
-    assert again.outcomes["configmap/r"] is Outcome.UNCHANGED
-
-
-def test_protected_object_is_not_recreated_on_change(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
-    """Adopted, kept, or refused by the server: it stays as it is, and says why."""
-    _create(kubectl, stage, config_map("r"))
-    kept = {"applyprune.dev/prune": "disabled"}
-    stage.run(_on_change("v"))
-    story = stage.run(_on_change("2"))
-    assert "it was adopted" in story.problem("configmap/r")
-    assert not story.deletions
-    story = stage.run(_on_change("2", annotations=kept), also=frozenset({PruneAlso.ADOPTED}))
-    assert "it is marked applyprune.dev/prune: disabled" in story.problem("configmap/r")
-    assert api.get(_path(stage, "r"))["data"] == {"key": "v"}
-
-
-def test_object_that_could_not_be_created_again_is_not_recreated_on_change(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
-    """The server tries it first, under another name; and a conflict stays a conflict."""
-    stage.run(_on_change("1"))
-    story = stage.run(_on_change("2", labels={"a": "not valid!"}))
-    assert story.outcomes["configmap/r"] is Outcome.FAILED
-    assert api.get(_path(stage, "r"))["data"] == {"key": "1"}
-    # A text that may be a quantity shows no conflict before the server is asked.
-    kubectl(
-        "patch", "configmap/r", "-n", stage.namespace, "-p", '{"data":{"cpu":"1"}}',
-        "--field-manager=them",
-    )  # fmt: skip
-    mine = _on_change("1")
-    mine["data"]["cpu"] = "2"
-    for check in (False, True):
-        story = stage.run(mine, check=check)
-        assert story.exit_code == 4
-        assert api.get(_path(stage, "r"))["data"] == {"key": "1", "cpu": "1"}
-
-
 def test_object_marked_after_the_plan_is_not_recreated(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
     """The live object is looked at again before it is deleted."""
     fixed = {**config_map("f"), "immutable": True}
-    stage.run(_on_change("1"), fixed)
+    stage.run(fixed)
 
     def mark(event: Event) -> None:
         if isinstance(event, Planned):
-            for name in "rf":
-                _annotate(kubectl, stage, name, "applyprune.dev/apply=disabled")
+            _annotate(kubectl, stage, "f", "applyprune.dev/apply=disabled")
 
     stage.seen = mark
-    story = stage.run(_on_change("2"), {**fixed, "data": {"key": "new"}}, recreate=True)
-    for name in "rf":
-        assert "it is marked applyprune.dev/apply: disabled" in story.problem(f"configmap/{name}")
-    assert api.get(_path(stage, "r"))["data"] == {"key": "1"}
+    story = stage.run({**fixed, "data": {"key": "new"}}, recreate=True)
+    assert "it is marked applyprune.dev/apply: disabled" in story.problem("configmap/f")
     assert api.get(_path(stage, "f"))["data"] == {"key": "v"}
 
 

@@ -7,6 +7,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, product
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -14,6 +15,7 @@ from applyprune.errors import InputError
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Conflicts, DryRun
+from applyprune.planning.applyset import MANIFEST_DIGEST
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.support.input_files import write_input
@@ -255,57 +257,82 @@ def test_recreation_killed_anywhere_recovers(
     assert len(killed_at) == 10, killed_at
 
 
-def test_recreation_on_change_that_fails_is_finished_by_the_next_run(
+def test_recreation_that_others_were_faster_than_is_not_reported_as_done(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
-    """The change is not forgotten: the old object never gets the new manifest."""
-    marks = {"applyprune.dev/recreate": "on-change"}
-    old, new = (config_map("c", value, annotations=marks) for value in "ab")
-    stage.run(old)
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/c"
-    uid = api.get(path)["metadata"]["uid"]
-    refused = faults.status(403, reason="Forbidden")
-    proxy.rule = always(refused, where=lambda seen: seen.method == "DELETE")
-    assert spoiled.run(new).exit_code == 3
-    assert api.get(path)["data"] == {"key": "a"}
-    assert stage.run(new).outcomes == {"configmap/c": Outcome.RECREATED}
-    assert api.get(path)["metadata"]["uid"] != uid
+    """Another tool takes the name between the delete and the create."""
+    stage.run(_immutable("a"))
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+
+    def before(seen: Exchange) -> None:
+        is_create = seen.method == "PATCH" and seen.path == f"{path}/fixed"
+        if is_create and not api.exists(seen.path):
+            marks = {"meta.helm.sh/release-name": "web"}
+            assert api("POST", path, config_map("fixed", "theirs", annotations=marks))[0] == 201
+
+    proxy.before_forward = before
+    story = spoiled.run(_immutable("b"), recreate=True)
+    assert (story.exit_code, story.outcomes) == (3, {"configmap/fixed": Outcome.FAILED})
+    assert api.get(f"{path}/fixed")["data"] == {"key": "theirs"}
 
 
-@pytest.mark.sweep
-def test_recreation_on_change_killed_anywhere_is_finished_by_the_next_run(
-    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
+@pytest.mark.parametrize("change", ["a value", "a mark", "always"])
+def test_object_that_changes_before_its_delete_is_judged_again(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, change: str
 ) -> None:
-    """The change is not forgotten: the old object never gets the new manifest."""
-    killed_at: list[str] = []
+    """A controller writes to it, somebody protects it, or it never stays as it is."""
+    stage.run(_immutable("a"))
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/fixed"
+    uid = api.get(path)["metadata"]["uid"]
+    deletes = count(1)
 
-    def recover(here: Stage, new: dict[str, Any], old_uid: str, where: str) -> None:
-        story = here.run(new)
-        assert story.exit_code == 0, (where, story.events)
-        live = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps/{new['metadata']['name']}")
-        assert live["data"] == {"key": "b"}, where
-        assert live["metadata"]["uid"] != old_uid, where
-        assert {one.ownership for one in here.inventory().entries.values()} == {Ownership.OWNED}
+    def before(seen: Exchange) -> None:
+        is_delete = seen.method == "DELETE" and seen.path == path and "dryRun" not in seen.query
+        if not is_delete or ((number := next(deletes)) > 1 and change != "always"):
+            return
+        marks = {"applyprune.dev/prune": "disabled"} if change == "a mark" else {"n": str(number)}
+        patch = {"metadata": {"annotations": marks}}
+        kind = "application/merge-patch+json"
+        assert (
+            api("PATCH", f"{path}?fieldManager=job-controller", patch, content_type=kind)[0] == 200
+        )
 
-    with ThreadPoolExecutor() as recoveries:
-        ends = []
-        for number in count(6):
-            here = Stage(stage.kubeconfig, stage.namespace, name=f"s{number}")
-            marks = {"applyprune.dev/recreate": "on-change"}
-            old, new = (config_map(f"c-{number}", value, annotations=marks) for value in "ab")
-            here.run(old)
-            path = f"/api/v1/namespaces/{stage.namespace}/configmaps/c-{number}"
-            uid = api.get(path)["metadata"]["uid"]
-            source = write_input(tmp_path / f"{number}.json", [new])
-            command: list[str | Path] = ["apply", here.name, "-n", stage.namespace, "-f", source]
-            killed = kill_at(proxy, number, Moment.AFTER, command, proxy.kubeconfig(tmp_path))
-            if killed is None:
-                break
-            killed_at.append(f"{killed.method} {killed.path.rpartition('/')[2]}")
-            ends.append(recoveries.submit(recover, here, new, uid, killed_at[-1]))
-        for end in ends:
-            end.result()
-    assert "DELETE" in " ".join(killed_at)
+    proxy.before_forward = before
+    story = spoiled.run(_immutable("b"), recreate=True)
+    if change == "a value":
+        assert story.outcomes == {"configmap/fixed": Outcome.RECREATED}, story.events
+        assert (api.get(path)["metadata"]["uid"] != uid, next(deletes)) == (True, 3)
+        return
+    expected = {
+        "a mark": "applyprune.dev/prune",
+        "always": "changes faster than it can be deleted",
+    }
+    assert (story.exit_code, story.outcomes) == (3, {"configmap/fixed": Outcome.FAILED})
+    assert expected[change] in story.problem("configmap/fixed")
+    assert (api.get(path)["metadata"]["uid"], api.get(path)["data"]) == (uid, {"key": "a"})
+
+
+def test_object_of_an_earlier_version_is_changed_in_place(stage: Stage, api: Api) -> None:
+    """It has ``recreate: on-change`` and the digest of its manifest: neither drift nor a doubt."""
+    recreate = "applyprune.dev/recreate"
+    with pytest.raises(InputError, match=r"invalid applyprune\.dev/recreate: 'on-change'") as wrong:
+        stage.run(config_map("a", annotations={recreate: "on-change"}))
+    assert 'Use "allowed"' in wrong.value.hint
+    allowed = [config_map(name, annotations={recreate: "allowed"}) for name in "ab"]
+    stage.run(*allowed)
+    for name in "ab":
+        path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+        live = api.get(path)["metadata"]
+        marks = {**live["annotations"], recreate: "on-change", MANIFEST_DIGEST: "0" * 32}
+        old = config_map(name, annotations=marks, labels=live["labels"])
+        query = f"fieldManager={quote(stage.target.manager, safe='')}&force=true"
+        applied = "application/apply-patch+yaml"
+        assert api("PATCH", f"{path}?{query}", old, content_type=applied)[0] == 200
+    first = stage.run(*allowed)
+    assert set(first.outcomes.values()) == {Outcome.UPDATED}
+    live = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps/a")["metadata"]
+    assert MANIFEST_DIGEST not in live["annotations"]
+    assert set(stage.run(*allowed).outcomes.values()) == {Outcome.UNCHANGED}
 
 
 def test_create_that_fails_after_the_delete_is_recovered(

@@ -269,11 +269,12 @@ def test_second_part_is_announced_and_a_no_says_what_stays(
     crd_stage: Stage, crds: Api, tmp_path: Path
 ) -> None:
     """No other run was first, and the first part has written."""
-    again = {"applyprune.dev/wave": "1", "applyprune.dev/recreate": "on-change"}
-    assert crd_stage.run(config_map("after", annotations=again)).exit_code == 0
+    again = {"applyprune.dev/wave": "1", "applyprune.dev/recreate": "allowed"}
+    after = {**config_map("after", annotations=again), "immutable": True}
+    assert crd_stage.run(after).exit_code == 0
     bodies = [
         config_map("operator"),
-        config_map("after", "new", annotations=again),
+        {**after, "data": {"key": "new"}},
         custom_resource("one", "LateAsked"),
     ]
     given = ("-f", write_input(tmp_path / "in.json", bodies), "--wait-for-kinds", "60s")

@@ -83,6 +83,15 @@ LIVE: dict[str, tuple[dict[str, dict[str, str]], str]] = {
         },
         "",
     ),
+    "marks of an earlier version": (
+        {
+            "annotations": {
+                "applyprune.dev/recreate": "on-change",
+                "applyprune.dev/manifest-digest": "0",
+            }
+        },
+        "",
+    ),
     "a mistyped key": (
         {"annotations": {"applyprune.dev/prun": "disabled"}},
         "the annotation applyprune.dev/prun",
@@ -176,6 +185,15 @@ IN_MANIFESTS: dict[str, tuple[dict[str, dict[str, str]], list[tuple[str, str]]]]
                     "To keep this object when it is no longer in the input: "
                     "applyprune.dev/prune: disabled"
                 ),
+            )
+        ],
+    ),
+    "a word of an earlier version": (
+        {"annotations": {"applyprune.dev/recreate": "on-change"}},
+        [
+            (
+                "invalid applyprune.dev/recreate: 'on-change'",
+                'Use "allowed", or remove the annotation.',
             )
         ],
     ),
