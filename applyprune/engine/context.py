@@ -32,8 +32,6 @@ from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cancellation, Cluster, Readable, Store
-    from applyprune.model.plan import Desired
-    from applyprune.planning.desired import LateObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +142,6 @@ class RunSummary:
     """Whether it is a dry run, which changes nothing in any case."""
     mode: Mode = Mode.APPLY
     """What the run does."""
-    late: tuple[LateObject, ...] = ()
-    """What the first part of the run has left to the second: its kinds are not served yet."""
-    after_late: tuple[Desired, ...] = ()
-    """What comes after these objects."""
     is_second_part: bool = False
     """Whether an earlier part of the run has ended."""
     server_warnings: ServerWarnings = field(default_factory=ServerWarnings)
@@ -208,15 +202,6 @@ class RunSummary:
     def exit_code(self) -> int:
         """Return the exit code for everything that has happened so far."""
         return self.finished().exit_code
-
-    @property
-    def recorded_exit_code(self) -> int | None:
-        """Return the exit code to record; None while a second part of the run is to follow.
-
-        If its kinds are not served in time, the run's exit code is recorded only then.
-        """
-        is_open = bool(self.late) and not self.is_second_part
-        return self.exit_code or (None if is_open else 0)
 
     @property
     def changes(self) -> Changes:

@@ -255,17 +255,6 @@ class InventoryLock:
             self._put(replace(inventory, holder=None))
             return self._recorded(Phase.FINAL)
 
-    def record_end(self, exit_code: int, changes: Changes) -> Iterator[InventoryWritten]:
-        """Store how this run has ended, in a single write, if no other run has begun since."""
-        stored = self._store.read()
-        if (
-            stored.holder is None
-            and stored.last is not None
-            and stored.last.run == self._holder.run
-        ):
-            last = replace(self._record(), exit_code=exit_code, **changes._asdict())
-            yield self.write_once(replace(stored, last=last))
-
     def remove(self) -> Iterator[InventoryWritten | WarningRaised]:
         """Delete the inventory, once no object of it is left; warn if other tools still hold it."""
         self._stop_renewing()

@@ -44,7 +44,7 @@ from applyprune.engine.waiting import ReadinessRules
 from applyprune.errors import ApplypruneError, Interrupted, UsageError, raise_all
 from applyprune.model.events import Event, ObjectDiff, ObjectDone, Readiness, WarningRaised
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.identity import Ref
+from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.live import CONFIG_MAPS, LiveObject, Resource, ResourceMap, State, Unknown
 from applyprune.model.options import Adopt, DryRun, Mode, Options
@@ -54,7 +54,12 @@ from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_
 from applyprune.planning.approval import as_reviewed, is_blocked, with_approval
 from applyprune.planning.cascade import deletions_of, with_recreations_judged
 from applyprune.planning.comparison import diff_of, removal_diff
-from applyprune.planning.desired import PRUNES_LATER, ChartHook, Resolved, before_late, resolve
+from applyprune.planning.desired import (
+    ChartHook,
+    Resolved,
+    UnknownObject,
+    resolve,
+)
 from applyprune.planning.explain import ExplainInput, explanation_of
 from applyprune.planning.leave import left_entries, objects_to_prune, with_ignored
 from applyprune.planning.names import (
@@ -109,6 +114,9 @@ if TYPE_CHECKING:
     from applyprune.planning.approval import PlanFile
 
 
+NOT_APPLIED = "not everything was applied"
+
+
 @dataclass(frozen=True, slots=True)
 class RunRequest:
     """The input of one run."""
@@ -133,8 +141,8 @@ class RunRequest:
     """The objects that ignore rules leave out of the input."""
     plan_file: PlanFile | None = None
     """The plan that the run is bound to; None for whatever it plans itself."""
-    allows_late: bool = False
-    """Whether objects whose kinds are not served yet are left to a second part."""
+    new_kinds: frozenset[GroupKind] = frozenset()
+    """The kinds that the first part of this run has waited for; empty in that."""
     keeps: str = ""
     """Why nothing is pruned in any case; empty if the run may prune."""
     observation: HolderObservation | None = None
@@ -160,7 +168,10 @@ def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, 
     )
     if inventory.exists:  # otherwise it may be lost: its objects are searched first
         refuse_unlisted(context.options.select, inventory.entries, context.applyset)
-    return (yield from _plan_with(inventory, resource_map, request, context))
+    stage = yield from _plan_with(inventory, resource_map, request, context)
+    # Only now: whether an object has left the set is decided by the whole input.
+    free = tuple(one for one in stage.plan.applies if one.desired.ref not in stage.blocked)
+    return replace(stage, plan=replace(stage.plan, applies=free))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +191,10 @@ class PlanStage:
     """The options of the run, with exact names."""
     readiness_rules: ReadinessRules
     """The rules by which its objects are ready."""
-    unknown: Sequence[tuple[Ref, Problem]] = ()
-    """The objects of API groups that do not answer."""
+    unknown: Sequence[UnknownObject] = ()
+    """The objects of kinds that the server does not know now."""
+    blocked: Mapping[Ref, Problem] = field(default_factory=dict, hash=False)
+    """What comes after these objects, and why it is not applied."""
     makes_namespace: bool = False
     """Whether the namespace of the inventory must be created first."""
     left_out: Mapping[Ref, ChartHook] = field(default_factory=dict, hash=False)
@@ -249,9 +262,8 @@ def _plan_with(
         namespace=request.namespace,
         options=options,
         elsewhere=inventory.entries.keys() if options.applies_part else (),
-        allows_late=request.allows_late,
     )
-    late, unknown = {ref for one in resolved.late for ref in one.refs}, resolved.unknown
+    late = {ref for one in resolved.unknown if one.may_come for ref in one.refs}
     yield from (WarningRaised(warning) for warning in resolved.warnings)
     applied = resolved.desired if options.mode is Mode.APPLY else ()
     rules = ReadinessRules(cluster, applied, options)
@@ -260,7 +272,7 @@ def _plan_with(
     refuse_run(inventory, resolved.manifests, context, request.owner, takes_over=request.takes_over)
     inventory, makes_namespace_of_inventory = _begun(inventory, resolved, request, context)
     known = yield from _part_to_read(
-        resolved, inventory, [*(ref for ref, _ in unknown), *late], context
+        resolved, inventory, [one.ref for one in resolved.unknown], context
     )
     lists = not options.corrects
     search = _partial_search(applyset, options)
@@ -299,8 +311,8 @@ def _plan_with(
     if keeps_autoscaler(plan, snapshot):  # guard: refused-prune-of-an-autoscaler
         snapshot = with_autoscalers(snapshot, resolved, known, context, reader, prunes=False)
         plan = planned(snapshot)
-    silent = {*(ref for ref, _ in unknown), *late}
-    removals = tuple(step for step in plan.removals if step.entry.ref not in silent)
+    unknown = {ref for one in resolved.unknown for ref in one.refs}
+    removals = tuple(step for step in plan.removals if step.entry.ref not in unknown)
     plan = replace(plan, removals=removals)
     inventory = replace(inventory, copied=plan.restored, hidden_kinds=snapshot.hidden_kinds)
     yield from _warnings_about(plan, resolved, known, inventory, snapshot, context)
@@ -308,12 +320,10 @@ def _plan_with(
         plan, snapshot, reader, resource_map, resolved.left_out, check=options.check
     )
     plan = replace(plan, warnings=(*plan.warnings, *unread_warning(snapshot), *missing))
-    # Only now: whether an object has left the set is decided by the whole input.
-    plan = _without_late(plan, resolved, context)
     override = options.apply.namespace_override
     plan = with_ignored(plan, request.ignored, request.namespace, override)
-    prunes_later = PRUNES_LATER if resolved.late and options.prune.enabled else ""
-    keeps = request.keeps or prunes_later  # guard: prune-after-late
+    not_all = NOT_APPLIED if resolved.unknown and options.prune.enabled else ""
+    keeps = request.keeps or not_all  # guard: prune-after-unknown
     return PlanStage(
         plan,
         inventory,
@@ -322,7 +332,8 @@ def _plan_with(
         resource_map,
         options,
         rules,
-        unknown,
+        resolved.unknown,
+        resolved.blocked,
         makes_namespace_of_inventory,
         resolved.left_out,
         keeps,
@@ -461,7 +472,7 @@ def _read(
     if options.mode is Mode.APPLY:
         refuse_leaving(snapshot.states.get(context.applyset.own_namespace), context.applyset)
         # guard: autoscaler-of-a-first-part
-        prunes = not resolved.late
+        prunes = not resolved.unknown
         snapshot = with_autoscalers(snapshot, resolved, inventory, context, reader, prunes=prunes)
     context.cancellation.check()
     return snapshot
@@ -479,16 +490,6 @@ def _deleted_part(
     refuse_needed(entries, inventory, snapshot.states)  # guard: part-dependents
     refs = [entry.ref for entry in entries]
     yield WarningRaised(partial_problem(options, refs, inventory.entries))
-
-
-def _without_late(plan: Plan, resolved: Resolved, context: RunContext) -> Plan:
-    """Return the plan without what is left to a second part, and note that; usually nothing."""
-    free = {member.ref for member in before_late(resolved.desired, resolved.late)}
-    summary = context.summary
-    summary.late = resolved.late
-    summary.after_late = tuple(one for one in resolved.desired if one.ref not in free)
-    applies = tuple(step for step in plan.applies if step.desired.ref in free)
-    return replace(plan, applies=applies)
 
 
 def _refuse_input(
@@ -520,7 +521,7 @@ def _refuse_input(
     else:
         yield from map(WarningRaised, missing_keys(plan, context.applyset.manager))
         yield from context.summary.counted(
-            (*unanswered(resolved.unknown), *map(apply_forecast, refused))
+            (*unanswered(silent(resolved.unknown)), *map(apply_forecast, refused))
         )
     raise_all(found)
 
@@ -545,9 +546,6 @@ def _plan_of_valid(
     plan = with_fields_checked(plan, context, snapshot)
     plan = with_drift_decided(context, plan, inventory.entries)
     return refuse_visible_conflicts(context, plan)
-
-
-NOT_APPLIED = "not everything was applied"
 
 
 def check_plan(
@@ -587,8 +585,6 @@ def check_plan(
     unready = unready_problem(plan, context.applyset, options, stage.state_of)
     if unready is not None:
         plan = replace(plan, warnings=(*plan.warnings, unready))
-    if stage.unknown and plan.removals and not plan.no_prune:
-        plan = replace(plan, no_prune=NOT_APPLIED)
     if asks_server and options.check:
         plan = with_permissions_checked(
             plan, context, stage.inventory, makes_namespace=stage.makes_namespace
@@ -629,6 +625,11 @@ def preview(
         if (diff := diffs.get(done.ref)) is not None:
             yield diff
         yield from context.summary.counted((done,))
+
+
+def silent(unknown: Iterable[UnknownObject]) -> Sequence[tuple[Ref, Problem]]:
+    """Return the objects of API groups that do not answer: no run waits for them."""
+    return [(one.ref, one.problem) for one in unknown if not one.may_come]
 
 
 def unanswered(unknown: Iterable[tuple[Ref, Problem]]) -> Iterator[ObjectDone]:
@@ -681,7 +682,9 @@ def explain(
     resource_map = cluster.resource_map()
     names = kind_names(resource_map, [inventory], asked.manifests)
     found = names.object(named)
-    options = replace(asked.options, dry_run=DryRun.SERVER, check=False)
+    # It waits for no kinds.
+    wait = replace(asked.options.wait, kinds=0.0)
+    options = replace(asked.options, dry_run=DryRun.SERVER, check=False, wait=wait)
     if not by_input:
         alone = replace(asked.options.prune, allow_empty=True)
         options = Options(Mode.PRUNE, DryRun.SERVER, check=False, prune=alone)
@@ -715,7 +718,7 @@ def explain(
                     schemas=stage.snapshot.schemas,
                     owner=_owner(state, applyset, cluster),
                     hook=stage.left_out.get(ref),
-                    silent=dict(stage.unknown).get(ref),
+                    silent=dict(silent(stage.unknown)).get(ref),
                     is_blocked=is_blocked(plan, options),
                 )
             )
@@ -723,7 +726,7 @@ def explain(
 
 def _states(stage: PlanStage, named: str) -> dict[Ref, State]:
     """Return the states of the objects of this name in the input and in the inventory."""
-    known: dict[Ref, State] = {ref: Unknown(problem) for ref, problem in stage.unknown}
+    known: dict[Ref, State] = {one.ref: Unknown(one.problem) for one in stage.unknown}
     refs = {step.desired.ref for step in stage.plan.applies} | stage.inventory.entries.keys()
     known |= {ref: stage.snapshot.states[ref] for ref in refs}
     return {ref: known[ref] for ref in sorted(known) if ref.is_among({named})}

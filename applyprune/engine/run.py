@@ -1,12 +1,12 @@
 """The run: the command line and the controller both call it and read its events.
 
-A plan file bounds what it may do; kinds that are served late make it a run in two parts.
+A plan file bounds what it may do; for kinds that are served late it runs twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,6 @@ from applyprune.engine.apply import Applier
 from applyprune.engine.check import with_consequences
 from applyprune.engine.context import RunContext, RunSummary, run_context
 from applyprune.engine.dry_run import ServerDryRun
-from applyprune.engine.lock import inventory_lock
 from applyprune.engine.plan_stage import (
     NOT_APPLIED,
     PlanStage,
@@ -22,34 +21,32 @@ from applyprune.engine.plan_stage import (
     check_plan,
     preview,
     read_and_plan,
+    silent,
     unanswered,
 )
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.prune import Pruner
 from applyprune.engine.reader import DependantCounter
 from applyprune.engine.send import Recreator, apply_problem, create_first
-from applyprune.engine.waiting import ReadinessRules
+from applyprune.engine.waiting import KindWaiter, ReadinessRules
 from applyprune.errors import (
     ApplypruneError,
     Forbidden,
     Interrupted,
     InventoryLocked,
     NotFound,
-    NotReady,
     PlanOutdated,
 )
 from applyprune.model.events import (
     Event,
-    Finished,
     ObjectDone,
     Phase,
     Planned,
     PruneBlocked,
-    Started,
     WarningRaised,
 )
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.identity import Ref
+from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import NAMESPACES, LiveObject, namespace_ref
 from applyprune.model.options import Approval, DryRun, Mode, WaitMode
@@ -71,21 +68,18 @@ from applyprune.planning.approval import (
 from applyprune.planning.decide import entry_of_untouched
 from applyprune.planning.desired import (
     PRUNES_LATER,
-    LateObject,
+    UnknownObject,
     not_planned,
     not_served_in_time,
-    not_tried,
 )
 from applyprune.planning.own_namespace import not_applied_without, only_waits, step_before_inventory
-from applyprune.planning.plan import apply_forecast, back_in_the_inventory, not_pruned, waiting
+from applyprune.planning.plan import apply_forecast, back_in_the_inventory, not_pruned
 from applyprune.planning.prune_waits import takes_time, unless_unready
 from applyprune.planning.recovery import ClusterSnapshot
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster, Store
-
-    Part = Callable[[RunRequest, RunSummary], Generator[Event, None, None]]
 
 
 def run(
@@ -97,29 +91,44 @@ def run(
     failure of the whole run is raised: InputError, AccessError, InventoryError, InventoryLocked,
     Interrupted.
     """
+    options = request.options
+    summary = RunSummary(
+        cluster.run,
+        dry=options.dry_run is not DryRun.OFF,
+        mode=options.mode,
+        clock=cancellation.clock,  # guard: summary-clock
+    )
 
-    def part(request: RunRequest, summary: RunSummary) -> Generator[Event, None, None]:
-        options, who = request.options, request.who
+    def part(request: RunRequest) -> Generator[Event, None, frozenset[GroupKind]]:
         with run_context(
             cluster,
             store,
             request.applyset,
-            options,
+            request.options,
             cancellation,
             mode=options.mode,
-            who=who,
+            who=request.who,
             summary=summary,
         ) as context:
-            yield from _Run(request, context).events()
+            return (yield from _Run(request, context).events())
 
-    yield from _in_parts(request, cluster, store, cancellation, part)
+    first = request
+    if not (new_kinds := (yield from part(first))):
+        return
+    summary.begin_part()
+    # The writes of the first part would hide a wrong input from the guards.
+    kept = replace(options, prune=replace(options.prune, enabled=False))
+    keeps = PRUNES_LATER if options.prune.enabled else ""
+    second = replace(first, new_kinds=new_kinds, keeps=keeps)
+    yield from part(replace(second, options=kept))  # guard: second-part-removes-nothing
 
 
 @dataclass(slots=True)
 class _Run:
     request: RunRequest
     context: RunContext
-    unknown: Sequence[tuple[Ref, Problem]] = ()
+    unknown: Sequence[UnknownObject] = ()
+    blocked: Mapping[Ref, Problem] = field(default_factory=dict)
     inventory: Inventory = field(default_factory=lambda: Inventory("", ""))
     plan: Plan = field(default_factory=lambda: Plan((), ()))
     snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
@@ -136,10 +145,17 @@ class _Run:
     dry_run: ServerDryRun = field(init=False)
     dependants: DependantCounter = field(init=False)
 
-    def events(self) -> Iterator[Event]:
-        """Run all phases, in order."""
+    def events(self) -> Generator[Event, None, frozenset[GroupKind]]:
+        """Run all phases, in order; return the new kinds for which the run must begin again."""
+        if not self.context.summary.is_second_part:
+            yield self.context.started(self.context.options.mode)
+        if not (yield from self._plan_and_record()):
+            return frozenset()
+        return (yield from self._apply_and_prune())
+
+    def _plan_and_record(self) -> Generator[Event, None, bool]:
+        """Plan, check, and write the inventory; return whether the plan is to be applied."""
         options, summary = self.context.options, self.context.summary
-        yield self.context.started(options.mode)
         while True:
             stage = yield from self._read_and_plan()
             self._check(stage)
@@ -148,7 +164,7 @@ class _Run:
                 continue
             if self.misfits:  # guard: plan-fits
                 yield from self._not_applied()
-                return
+                return False
             yield from map(WarningRaised, self.plan.warnings)
             yield from self._server_warnings()
             with summary.paused():
@@ -160,35 +176,39 @@ class _Run:
                     self.plan,
                     self.dry_run,
                     self.inventory.entries,
-                    (*self.unknown, *self.plan.forbidden),
+                    (*silent(self.unknown), *self.plan.forbidden),
                 )
+                if late := self._late():
+                    yield WarningRaised(not_planned(late))
                 yield from self._blocked()
                 yield summary.finished()
-                return
+                return False
             if is_blocked(self.plan, options):
                 yield from self._refuse()
-                return
+                return False
             try:
-                if not (yield from self._begin()):
-                    return
-                break
+                return (yield from self._begin())
             except InventoryLocked:
                 # Another run was first: wait for it to end, and plan again.
                 if not self._may_wait():
                     raise
-        if summary.late:
-            # The second part reports them.
-            self.plan = replace(self.plan, removals=())
-        entries = self._union()
+
+    def _apply_and_prune(self) -> Generator[Event, None, frozenset[GroupKind]]:
+        summary, entries = self.context.summary, self._union()
         try:
             applier = self._applier()
-            yield from summary.counted(unanswered(self.unknown))
             yield from summary.counted(applier.run(self.plan.applies))
             self._update_entries(entries, applier)
             yield from self._server_warnings()
-            yield from self._await_ready(entries, applier)
+            new_kinds = yield from self._await_kinds(entries)
+            if not new_kinds:
+                yield from summary.counted(self._unreached())
+                # What is applied first may need what comes later: the second part waits for all.
+                yield from self._await_ready(entries, applier)
             yield from self._record_ready(entries, applier)
-            yield from self._prune(entries, applier)
+            options, recovered = self.context.options, self.plan.recovered
+            yield from summary.counted(back_in_the_inventory(one, options) for one in recovered)
+            yield from self._blocked() if new_kinds else self._prune(entries, applier)
             yield from self._server_warnings()
         except InventoryLocked:
             raise
@@ -198,8 +218,42 @@ class _Run:
             yield from self._write_end(entries, error.exit_code)
             yield from self._server_warnings()
             raise self._with_rest(error) from error.__cause__
-        yield from self._write_end(entries, summary.recorded_exit_code)
-        yield summary.finished()
+        yield from self._write_end(entries, None if new_kinds else summary.exit_code)
+        if not new_kinds:
+            yield summary.finished()
+        return new_kinds
+
+    def _late(self) -> Sequence[UnknownObject]:
+        """Return the objects whose kinds may come: only the first part waits for them."""
+        return [one for one in self.unknown if one.may_come]
+
+    def _await_kinds(
+        self, entries: Mapping[Ref, InventoryEntry]
+    ) -> Generator[Event, None, frozenset[GroupKind]]:
+        """Wait for the kinds of late objects; return them if all of them are served now."""
+        context, late = self.context, self._late()
+        if not late or context.summary.problems or context.summary.is_second_part:
+            return frozenset()
+        if context.lock.taken:
+            # The wait may be long: record what is confirmed before it.
+            yield context.lock.record(entries, Phase.APPLIED)
+        waiter = KindWaiter(context, late)
+        yield from waiter.run()
+        if not waiter.pending:
+            return frozenset(one.gvk.group_kind for one in late)
+        seconds = context.options.wait.kinds
+        self.unknown = [
+            not_served_in_time(one, seconds, waiter.error) if one in waiter.pending else one
+            for one in self.unknown
+        ]
+        return frozenset()
+
+    def _unreached(self) -> Iterator[ObjectDone]:
+        """Yield the failures of the objects of unknown kinds, and what they block."""
+        for one in self.unknown:
+            yield ObjectDone(one.ref, Outcome.FAILED, one.origin, problem=one.problem)
+        for ref, problem in self.blocked.items():
+            yield ObjectDone(ref, Outcome.SKIPPED, problem.origin, problem=problem)
 
     def _with_rest(self, error: ApplypruneError) -> ApplypruneError:
         """Return the error that ends the run; an interruption says how much is left."""
@@ -221,7 +275,8 @@ class _Run:
         self.context = replace(self.context, options=stage.options)
         self.plan, self.inventory, self.snapshot = stage.plan, stage.inventory, stage.snapshot
         self.dependants = stage.dependants
-        self.unknown, self.makes_namespace = stage.unknown, stage.makes_namespace
+        self.unknown, self.blocked = stage.unknown, stage.blocked
+        self.makes_namespace = stage.makes_namespace
         if self.request.plan_file is not None:
             refuse_other_inventory(self.request.plan_file, self.inventory)
         self.readiness_rules = stage.readiness_rules
@@ -271,7 +326,7 @@ class _Run:
     def _exceeds_file(self, plan: Plan) -> bool:
         """Return whether a plan does more than its file shows, if it has one."""
         file = self.request.plan_file
-        unknown = {ref: problem.message for ref, problem in self.unknown}
+        unknown = {one.ref: one.problem.message for one in self.unknown}
         found = misfits(file, plan, unknown) if file is not None else ()
         self.misfits = tuple(map(failure_of, found))
         return bool(self.misfits)
@@ -280,7 +335,7 @@ class _Run:
         """Report everything that is wrong with the plan; write nothing."""
         summary = self.context.summary
         summary.held = True
-        yield from summary.counted(unanswered((*self.unknown, *self.plan.forbidden)))
+        yield from summary.counted(unanswered((*silent(self.unknown), *self.plan.forbidden)))
         refused = (step for step in self.plan.applies if step.problem is not None)
         yield from summary.counted(map(apply_forecast, refused))
         yield from self._report_not_pruned(self.plan.no_prune)
@@ -361,8 +416,7 @@ class _Run:
     def _await_ready(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> Iterator[Event]:
         """Wait for all objects if --wait says so, else for what must be ready before the prune."""
         lock, summary = self.context.lock, self.context.summary
-        # What is applied first may need what comes in the second part, which waits for all of it.
-        waits_for_all = self.context.options.wait.mode is WaitMode.ALL and not summary.late
+        waits_for_all = self.context.options.wait.mode is WaitMode.ALL
         needed = self.plan.waits_for  # guard: ready-before-prune
         self.all_applied = not summary.problems
         if (waits_for_all or needed) and self.all_applied:
@@ -426,15 +480,12 @@ class _Run:
             snapshot=self.snapshot,
             reviewed=self.request.plan_file is not None
             or self.context.options.approval is Approval.ALWAYS,
-            new_kinds={late.gvk.group_kind for late in self.context.summary.late},
+            new_kinds=set(self.request.new_kinds),
             made=self.made,
         )
 
     def _prune(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> Iterator[Event]:
         options, lock, summary = self.context.options, self.context.lock, self.context.summary
-        yield from summary.counted(
-            back_in_the_inventory(entry, options) for entry in self.plan.recovered
-        )
         steps = self.plan.removals
         if not steps:
             yield from self._blocked()
@@ -514,136 +565,6 @@ def _to_change(plan: Plan) -> Iterator[Ref]:
     for step in () if plan.no_prune else plan.removals:
         if step.fate in {Fate.PRUNE, Fate.ORPHAN}:
             yield step.entry.ref
-
-
-# Run a set in two parts if some kinds are served only after the first part is applied.
-#
-# An operator may install its CRDs when it runs. The first part applies what need not wait, and
-# records nothing about the other objects: their scope, and so their identity, is not known. It
-# judges the prune by the whole input, and writes nothing if that is refused. The second part plans
-# and checks everything. Neither part prunes: the next run does.
-
-
-def _in_parts(
-    whole: RunRequest, cluster: Cluster, store: Store, cancellation: Cancellation, part: Part
-) -> Iterator[Event]:
-    """Yield the events of a run by ``part``, in two parts if its options ask for that."""
-    options = whole.options
-    dry = options.dry_run is not DryRun.OFF
-    summary = RunSummary(
-        cluster.run,
-        dry=dry,
-        mode=options.mode,
-        clock=cancellation.clock,  # guard: summary-clock
-    )
-    seconds = options.wait.kinds
-    if not seconds or options.mode is not Mode.APPLY or whole.plan_file is not None:
-        yield from part(whole, summary)
-        return
-    first = replace(whole, allows_late=True)  # guard: prune-judged-first
-    # An end of this generator must end the part too: it holds the lock.
-    with closing(part(first, summary)) as events:
-        # Without late objects, it is the whole run.
-        yield from (one for one in events if not (summary.late and isinstance(one, Finished)))
-    if not summary.late:
-        return
-    late, after = summary.late, summary.after_late
-    if options.dry_run is not DryRun.OFF:
-        yield WarningRaised(not_planned(late))
-        yield summary.finished()
-        return
-    if summary.held:
-        yield summary.finished()
-        return
-    if summary.problems:
-        reason = "its kind, or that of an earlier object, is not served yet; something else failed"
-        yield from summary.counted(not_tried(late, after, reason))
-        yield summary.finished()
-        return
-    waiter = _KindWaiter(cluster, cancellation, seconds, late)
-    try:
-        yield from waiter.events()
-    except ApplypruneError as error:
-        yield from _record_end(whole, store, cancellation, summary, error.exit_code)
-        raise
-    if waiter.pending:
-        others = [one for one in late if one not in waiter.pending]
-        yield from summary.counted(not_served_in_time(waiter.pending, seconds, waiter.error))
-        reason = f"the kind {waiter.pending[0].gvk} is not served"
-        if waiter.error is not None:
-            reason = f"the served kinds could not be read: {waiter.error.message}"
-        yield from summary.counted(not_tried(others, after, reason, NotReady))
-        yield from _record_end(whole, store, cancellation, summary, summary.exit_code)
-        yield summary.finished()
-        return
-    summary.begin_part()
-    # The writes of the first part would hide a wrong input from the guards.
-    kept = replace(options, prune=replace(options.prune, enabled=False))
-    keeps = PRUNES_LATER if options.prune.enabled else ""
-    second = replace(whole, options=kept, keeps=keeps)  # guard: second-part-removes-nothing
-    with closing(part(second, summary)) as events:
-        yield from (event for event in events if not isinstance(event, Started))
-
-
-def _record_end(
-    whole: RunRequest,
-    store: Store,
-    cancellation: Cancellation,
-    summary: RunSummary,
-    exit_code: int,
-) -> Iterator[Event]:
-    """Record how a run has ended whose second part never begins; it is only for information."""
-    options = whole.options
-    lock = inventory_lock(
-        store, options, cancellation, run=summary.run, mode=options.mode, who=whole.who
-    )
-    with suppress(ApplypruneError), lock as held:
-        yield from held.record_end(exit_code, summary.changes)
-
-
-_PAUSE = 0.5
-_REPORT_EVERY = 2.0
-
-
-@dataclass(slots=True)
-class _KindWaiter:
-    cluster: Cluster
-    cancellation: Cancellation
-    timeout: float
-    pending: Sequence[LateObject]
-    """The objects whose kinds are not served."""
-    error: ApplypruneError | None = None
-    """Why the last read of the served kinds has failed; None if it has not."""
-
-    def events(self) -> Iterator[Event]:
-        """Yield what is waited for; return when all kinds are served, or at the timeout."""
-        began, reported = self.cancellation.now(), 0.0
-        while True:
-            self.pending = self._unserved()
-            elapsed = self.cancellation.now() - began
-            if not self.pending or elapsed > self.timeout:
-                return
-            if elapsed - reported > _REPORT_EVERY:
-                reported = elapsed
-                reasons = {one.ref: f"no server has its kind {one.gvk} yet" for one in self.pending}
-                yield waiting(reasons, "served", elapsed, self.timeout)
-            self.cancellation.wait(_PAUSE)
-            self.cancellation.check()
-
-    def _unserved(self) -> Sequence[LateObject]:
-        try:
-            resource_map = self.cluster.resource_map()
-            served = {
-                gvk
-                for gvk in {one.gvk for one in self.pending}
-                if (resource := resource_map.find(gvk)) is not None
-                and self.cluster.serves(resource)
-            }
-        except ApplypruneError as error:
-            self.error = error
-            return self.pending  # it may answer before the timeout
-        self.error = None
-        return [one for one in self.pending if one.gvk not in served]
 
 
 # Hold a run to a plan file: whatever the file does not say is refused before the first write.

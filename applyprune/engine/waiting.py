@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from applyprune.model.options import Options, WaitOptions
     from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.cel import Rule
+    from applyprune.planning.desired import UnknownObject
 
     Body = Mapping[str, Any]
 
@@ -931,6 +932,52 @@ class CrdWaiter:
     def _fail(self, crd: Desired, reason: str) -> None:
         error = NotReady(f"{crd.ref.name} is not served", reason=reason)
         self.failed[crd.ref] = error.problem_at(crd.origin)
+
+
+_KIND_PAUSE = 0.5
+_REPORT_KINDS_EVERY = 2.0
+
+
+@dataclass(slots=True)
+class KindWaiter:
+    """Waits for kinds that a controller installs."""
+
+    context: RunContext
+    pending: Sequence[UnknownObject]
+    """The objects whose kinds are not served."""
+    error: ApplypruneError | None = None
+    """Why the last read of the served kinds has failed; None if it has not."""
+
+    def run(self) -> Iterator[Event]:
+        """Yield what is waited for; return when all kinds are served, or at the timeout."""
+        cancellation, timeout = self.context.cancellation, self.context.options.wait.kinds
+        began, reported = cancellation.now(), 0.0
+        while True:
+            self.pending = self._unserved()
+            elapsed = cancellation.now() - began
+            if not self.pending or elapsed > timeout:
+                return
+            if elapsed - reported > _REPORT_KINDS_EVERY:
+                reported = elapsed
+                reasons = {one.ref: f"no server has its kind {one.gvk} yet" for one in self.pending}
+                yield waiting(reasons, "served", elapsed, timeout)
+            cancellation.wait(_KIND_PAUSE)
+            cancellation.check()
+
+    def _unserved(self) -> Sequence[UnknownObject]:
+        cluster = self.context.cluster
+        try:
+            resource_map = cluster.resource_map()
+            served = {
+                gvk
+                for gvk in {one.gvk for one in self.pending}
+                if (resource := resource_map.find(gvk)) is not None and cluster.serves(resource)
+            }
+        except ApplypruneError as error:
+            self.error = error
+            return self.pending  # it may answer before the timeout
+        self.error = None
+        return [one for one in self.pending if one.gvk not in served]
 
 
 def growing_pauses(first: float, *, longest: float) -> Iterator[float]:

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from applyprune.errors import ApplypruneError, InputError, NotReady, RunFailed
-from applyprune.model.events import ObjectDone
-from applyprune.model.fate import Outcome
+from applyprune.errors import ApplypruneError, InputError, NotReady
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import FIRST_WAVE
 from applyprune.model.kinds import CRD
@@ -70,14 +68,14 @@ class Resolved:
     warnings: tuple[Problem, ...]
     errors: tuple[InputError, ...] = ()
     """Everything that is wrong with the input; with any, nothing of it may be applied."""
-    unknown: tuple[tuple[Ref, Problem], ...] = ()
-    """The objects of an API group whose server does not answer: only these fail."""
+    unknown: tuple[UnknownObject, ...] = ()
+    """The selected objects of kinds that the server does not know now."""
+    blocked: Mapping[Ref, Problem] = field(default_factory=dict, hash=False)
+    """Why these ``desired`` objects cannot be applied: they come after unknown ones."""
     manifests: tuple[Manifest, ...] = ()
     """The manifests of the set: all but the chart hooks that are left out."""
     left_out: Mapping[Ref, ChartHook] = field(default_factory=dict, hash=False)
     """The chart hooks that do not belong to the set."""
-    late: tuple[LateObject, ...] = ()
-    """The selected objects whose kinds are not served yet, if that is allowed."""
     kinds: frozenset[GroupKind] = frozenset()
     """The kinds of all valid objects of the input, selected or not."""
 
@@ -92,8 +90,35 @@ class Rules:
     """The default rules that are switched off."""
 
 
+@dataclass(frozen=True, slots=True)
+class UnknownObject:
+    """An object of a kind that the server does not know now: it fails, with what it blocks."""
+
+    ref: Ref
+    """Only its probable ref: its scope is unknown. It is never written."""
+    gvk: GVK
+    origin: Origin
+    problem: Problem
+    """Why it is not applied."""
+    wave: int = 0
+    """The wave of its annotation."""
+    may_come: bool = False
+    """Whether a controller may install its kind; else the server of its group is silent."""
+    is_selected: bool = True
+    """Whether the options select it."""
+
+    @property
+    def refs(self) -> tuple[Ref, Ref]:
+        """Return both refs that it may have: with its namespace, and without."""
+        return self.ref, replace(self.ref, namespace="")
+
+
 class _GroupUnavailable(InputError):
     """The kind of an object is unknown: the server of its API group does not answer."""
+
+
+class KindNotServed(InputError):
+    """The kind of an object is neither served nor in the input; a controller may install it."""
 
 
 def resolve(
@@ -104,15 +129,13 @@ def resolve(
     namespace: str,
     options: Options = _PLAIN,
     elsewhere: Collection[Ref] = (),
-    allows_late: bool = False,
 ) -> Resolved:
     """Resolve every manifest, and return those that the options select.
 
     ``namespace`` is used for objects without a namespace. Only options.namespace_override replaces
     a namespace; it does not change namespaces in other fields of manifests. An object that is not
     selected must also be valid, because others may depend on it. Objects may also depend on refs in
-    ``elsewhere``. With ``allows_late``, a custom kind may be unknown: its objects are not resolved;
-    with options.wait.kinds, neither are such objects that are not selected.
+    ``elsewhere``. With options.wait.kinds, a custom kind may be unknown.
     An error is an unknown kind, a duplicate object, an ApplySet label in a manifest,
     the set's own inventory, an invalid annotation, a missing dependency, a chart hook that needs a
     decision, or a cycle.
@@ -126,18 +149,15 @@ def resolve(
     }
     versions = served_versions(catalogue, from_crds.values())
     rules = Rules(tuple(map(parse_rule, options.apply.ignore)), options.apply.no_default_ignore)
-    late = _split_late(
-        found.manifests, catalogue, from_crds, namespace, options, allows_selected=allows_late
-    )
-    errors: list[InputError] = [*found.errors, *late.errors]
-    wrong: set[Ref] = {ref for one in late.objects for ref in one.refs}
+    errors: list[InputError] = [*found.errors]
+    wrong: set[Ref] = set()
     warnings: list[Problem] = [*unread_marks(found.manifests)]
     desired: dict[Ref, Desired] = {}
-    unknown: list[tuple[Ref, Problem]] = []
+    unknown: list[UnknownObject] = []
     override = options.apply.namespace_override
     selected: set[Ref] = set()
     moved: dict[Ref, Ref] = {}
-    for manifest in late.others:
+    for manifest in found.manifests:
         own_namespace = override or manifest.namespace or namespace
         is_decided = not is_undecided(manifest, options.apply.helm_hooks)
         faults = _mark_errors(manifest)
@@ -149,13 +169,12 @@ def resolve(
                 warnings.append(_repeated(candidate, twin))
                 continue
             refuse_non_member(candidate, manifest, applyset, desired, override=override)
-        except _GroupUnavailable as error:
-            likely = _likely_ref(manifest, own_namespace)
-            if is_decided and is_applied_part(options, labels_of(manifest), likely):
-                unknown.append((likely, error.problem))
-            errors += faults
-            continue
         except InputError as error:
+            one = _unknown(manifest, own_namespace, error, options, faults)
+            if one is not None:
+                errors += faults
+                unknown.append(one)
+                continue
             faults.append(error)
         if faults:
             errors += faults
@@ -174,17 +193,20 @@ def resolve(
         for hook in found.hooks
     ]
     _judge_hooks(hooks, options, errors, warnings)
-    ordered, misplaced = in_order(desired, moved, {*elsewhere, *wrong})
+    # Nobody installs the kind of a silent group: what depends on its objects is an error.
+    may_come = {ref for one in unknown if one.may_come for ref in one.refs}
+    ordered, misplaced = in_order(desired, moved, {*elsewhere, *wrong, *may_come})
     errors += misplaced
     left_out = {ref: hook for hook, ref in hooks if hook.is_left_out(options.apply.helm_hooks)}
+    picked = tuple(one for one in unknown if one.is_selected)
     return Resolved(
-        tuple(candidate for candidate in ordered if candidate.ref in selected),
+        chosen := tuple(candidate for candidate in ordered if candidate.ref in selected),
         tuple(warnings),
         tuple(errors),
-        tuple(unknown),
+        picked,
+        _blocked_by(picked, chosen),
         found.manifests,
         left_out,
-        late.selected,
         frozenset(ref.group_kind for ref in desired),
     )
 
@@ -205,68 +227,77 @@ def _judge_hooks(
         warnings.append(left)
 
 
-@dataclass(slots=True)
-class _Late:
-    """The manifests of kinds that are not served yet, and the others."""
-
-    others: list[Manifest] = field(default_factory=list)
-    objects: list[LateObject] = field(default_factory=list)
-    selected: tuple[LateObject, ...] = ()
-    errors: list[InputError] = field(default_factory=list)
-
-
-def _split_late(
-    manifests: Sequence[Manifest],
-    catalogue: ResourceMap,
-    from_crds: Mapping[GVK, Resource],
+def _unknown(
+    manifest: Manifest,
     namespace: str,
+    error: InputError,
     options: Options,
-    *,
-    allows_selected: bool,
-) -> _Late:
-    """Part the manifests; of a late object, only its annotations can be checked."""
-    late = _Late()
-    for manifest in manifests:
-        hint = _hint_if_unserved(manifest, catalogue, from_crds) if options.wait.kinds else ""
-        own_namespace = options.apply.namespace_override or manifest.namespace or namespace
-        likely = _likely_ref(manifest, own_namespace)
-        is_selected = bool(hint) and any(
-            is_applied_part(options, labels_of(manifest), ref)
-            for ref in (likely, replace(likely, namespace=""))
-        )
-        if not hint or (is_selected and not allows_selected):
-            late.others.append(manifest)
-            continue
-        metadata, wave = manifest.body["metadata"], 0
-        late.errors += _mark_errors(manifest)
-        try:
-            wave = annotated_wave(metadata, manifest.origin)
-            depends_on_refs(metadata, manifest.origin)
-            timeout_of(metadata, manifest.origin)
-        except InputError as error:
-            late.errors.append(error)
-        one = LateObject(likely, manifest.gvk, manifest.origin, wave, hint)
-        late.objects.append(one)
-        if is_selected:
-            late.selected = (*late.selected, one)
-    return late
+    faults: list[InputError],
+) -> UnknownObject | None:
+    """Return an object by the error of its kind; None if that is an error of the input.
 
-
-class KindNotServed(InputError):
-    """The kind of an object is neither served nor in the input; a controller may install it."""
-
-
-def _hint_if_unserved(
-    manifest: Manifest, catalogue: ResourceMap, from_crds: Mapping[GVK, Resource]
-) -> str:
-    """Return what may be meant instead of a kind that may come; empty for any other kind."""
+    Only its annotations can be checked: add to ``faults`` what is wrong with them.
+    """
+    metadata, origin, wave = manifest.body["metadata"], manifest.origin, 0
+    ref, problem = _likely_ref(manifest, namespace), error.problem
+    may_come = isinstance(error, KindNotServed) and bool(options.wait.kinds)
+    if not (may_come or isinstance(error, _GroupUnavailable)):
+        return None
     try:
-        _resource(manifest, catalogue, from_crds)
-    except KindNotServed as error:
-        return error.hint
-    except InputError:
-        pass
-    return ""
+        wave = annotated_wave(metadata, origin)
+        depends_on_refs(metadata, origin)
+        timeout_of(metadata, origin)
+    except InputError as wrong:
+        faults.append(wrong)
+    if may_come:
+        problem = _not_applied(ref, origin, f"the kind {manifest.gvk} is not served", error.hint)
+    found = UnknownObject(ref, manifest.gvk, origin, problem, wave, may_come)
+    labels, is_decided = labels_of(manifest), not is_undecided(manifest, options.apply.helm_hooks)
+    is_picked = is_decided and any(is_applied_part(options, labels, one) for one in found.refs)
+    return replace(found, is_selected=is_picked)
+
+
+def _not_applied(ref: Ref, origin: Origin, reason: str, hint: str = "") -> Problem:
+    """Return the problem of an object for which only time was missing."""
+    message = f"{ref.short} was not applied"
+    return NotReady(message, location=origin, reason=reason, hint=hint).problem
+
+
+def not_served_in_time(
+    one: UnknownObject, seconds: float, unread: ApplypruneError | None
+) -> UnknownObject:
+    """Return an object whose kind was not served in time, with this as its problem.
+
+    ``unread`` is why the served kinds could not be read in the end.
+    """
+    reason = f"the kind {one.gvk} was not served within {seconds:g} s"
+    if unread is not None:
+        why = f"{unread.message}: {unread.reason}" if unread.reason else unread.message
+        reason = f"the served kinds could not be read within {seconds:g} s: {why}"
+    return replace(one, problem=replace(one.problem, reason=reason))
+
+
+def _blocked_by(
+    unknown: Sequence[UnknownObject], desired: Iterable[Desired]
+) -> Mapping[Ref, Problem]:
+    """Return the objects of later waves than unknown ones, and those that depend on one.
+
+    ``desired`` are in order.
+    """
+    found: dict[Ref, Problem] = {}
+    first = min(unknown, key=lambda one: one.wave, default=None)
+    if first is None:
+        return found
+    waiting = {ref for one in unknown for ref in one.refs}
+    for member in desired:
+        needed = sorted(waiting.intersection((*member.depends_on, *member.needs)))
+        reason = f"it depends on {needed[0]}, which was not applied" if needed else ""
+        if member.wave.wave > first.wave:  # guard: late-wave-order
+            reason = f"{first.ref}, of an earlier wave, was not applied"
+        if reason:
+            waiting.add(member.ref)
+            found[member.ref] = _not_applied(member.ref, member.origin, reason)
+    return found
 
 
 def _mark_errors(manifest: Manifest) -> list[InputError]:
@@ -572,90 +603,11 @@ def _placeholders(value: object, place: Field, *, is_free: bool) -> Iterator[Fie
             yield from _placeholders(inner, (*place, index), is_free=is_free)
 
 
-# Objects whose kinds are not served yet: what can be applied before, and what waits.
-
-
 PRUNES_LATER = "kinds are installed during this run; the next run prunes"
-"""Why a run in two parts prunes nothing."""
+"""Why a run that has waited for kinds prunes nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class LateObject:
-    """An object whose kind is neither served nor in the input."""
-
-    ref: Ref
-    """Only its probable ref: its scope is unknown. It is never written."""
-    gvk: GVK
-    origin: Origin
-    wave: int
-    """The wave of its annotation."""
-    hint: str
-    """What may be meant instead."""
-
-    @property
-    def refs(self) -> tuple[Ref, Ref]:
-        """Return both refs that it may have: with its namespace, and without."""
-        return self.ref, replace(self.ref, namespace="")
-
-
-def before_late(desired: Iterable[Desired], late: Sequence[LateObject]) -> tuple[Desired, ...]:
-    """Return the objects that do not have to wait for late ones; ``desired`` are in order.
-
-    An object of a later wave waits, and one that depends on a late object, itself or not.
-    """
-    if not late:
-        return tuple(desired)
-    first = min(one.wave for one in late)
-    waiting = {ref for one in late for ref in one.refs}
-    free = []
-    for member in desired:
-        needs = (*member.depends_on, *member.needs)
-        if member.wave.wave > first or not waiting.isdisjoint(needs):  # guard: late-wave-order
-            waiting.add(member.ref)
-        else:
-            free.append(member)
-    return tuple(free)
-
-
-def not_served_in_time(
-    late: Iterable[LateObject], seconds: float, unread: ApplypruneError | None
-) -> Iterator[ObjectDone]:
-    """Yield the failure of each object whose kind was not served in time.
-
-    ``unread`` is why the served kinds could not be read in the end.
-    """
-    for one in late:
-        reason = f"the kind {one.gvk} was not served within {seconds:g} s"
-        if unread is not None:
-            why = f"{unread.message}: {unread.reason}" if unread.reason else unread.message
-            reason = f"the served kinds could not be read within {seconds:g} s: {why}"
-        error = NotReady(
-            f"{one.ref.short} was not applied",
-            location=one.origin,
-            reason=reason,
-            hint=one.hint,
-        )
-        yield ObjectDone(one.ref, Outcome.FAILED, one.origin, problem=error.problem)
-
-
-def not_tried(
-    late: Iterable[LateObject],
-    waiting: Iterable[Desired],
-    reason: str,
-    kind: type[RunFailed] = RunFailed,
-) -> Iterator[ObjectDone]:
-    """Yield each object that was not tried: its kind is not served, or it comes after such ones.
-
-    ``kind`` is NotReady if only time was missing.
-    """
-    objects = [(one.ref, one.origin) for one in late]
-    objects += [(member.ref, member.origin) for member in waiting]
-    for ref, origin in objects:
-        error = kind(f"{ref.short} was not applied", location=origin, reason=reason)
-        yield ObjectDone(ref, Outcome.SKIPPED, origin, problem=error.problem)
-
-
-def not_planned(late: Sequence[LateObject]) -> Problem:
+def not_planned(late: Sequence[UnknownObject]) -> Problem:
     """Return the warning of a dry run about objects of kinds that are not served yet."""
     names = and_more([one.ref.short for one in late], _SHOWN)
     kinds = and_more(sorted({str(one.gvk) for one in late}), _SHOWN)

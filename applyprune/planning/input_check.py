@@ -21,7 +21,7 @@ from applyprune.model.plan import ApplyStep, Desired, Plan
 from applyprune.model.problem import Manifest, Problem
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.built_in_kinds import built_in_kinds
-from applyprune.planning.desired import LateObject, defined_twice, resolve
+from applyprune.planning.desired import UnknownObject, defined_twice, resolve
 from applyprune.planning.order import is_built_in, missing_keys, mistaken_references
 from applyprune.planning.server_errors import advice_on
 from applyprune.values import dataclass, pattern, replace
@@ -69,18 +69,17 @@ def check_input(
         namespace=applyset.namespace,
         # A controller may install every kind that is not built in.
         options=replace(options, wait=replace(options.wait, kinds=1.0)),
-        allows_late=True,
     )
     steps = tuple(ApplyStep(one, Fate.CREATE, _entry(one)) for one in resolved.desired)
     plan = Plan(steps, ())
     return InputCheck(
-        (*resolved.errors, *_duplicates(resolved.late), *_wrong_values(resolved.desired)),
+        (*resolved.errors, *_duplicates(resolved.unknown), *_wrong_values(resolved.desired)),
         (
             *resolved.warnings,
             *missing_keys(plan, applyset.manager),
             *mistaken_references(plan),
         ),
-        tuple(dict.fromkeys([*guessed, *(one.gvk for one in resolved.late)])),
+        tuple(dict.fromkeys([*guessed, *(one.gvk for one in resolved.unknown)])),
     )
 
 
@@ -105,10 +104,10 @@ def _entry(desired: Desired) -> InventoryEntry:
     return InventoryEntry(desired.ref, resource.plural, resource.version, None)
 
 
-def _duplicates(late: Iterable[LateObject]) -> Iterator[InputError]:
+def _duplicates(unknown: Iterable[UnknownObject]) -> Iterator[InputError]:
     """Yield an error for each object of an unknown kind that the input has already."""
-    seen: dict[Ref, LateObject] = {}
-    for one in late:
+    seen: dict[Ref, UnknownObject] = {}
+    for one in unknown:
         first = seen.setdefault(one.ref, one)
         if first is not one:
             yield defined_twice(one.ref, one.origin, first.origin)

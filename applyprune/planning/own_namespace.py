@@ -20,7 +20,7 @@ from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Plan, RemoveSte
 from applyprune.model.problem import Problem
 from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import SET_ID, SHARD_OF, ApplySetIdentity
-from applyprune.planning.desired import Resolved, before_late
+from applyprune.planning.desired import Resolved
 from applyprune.planning.marks import orphan_mark
 from applyprune.planning.order import wave_of
 from applyprune.planning.ownership import has_witness, is_marked
@@ -71,7 +71,7 @@ def _is_created(resolved: Resolved, applyset: ApplySetIdentity) -> bool:
     Of a manifest with an error, nobody knows: its own error is enough.
     """
     own, applied = applyset.own_namespace, {ApplyRule.ALWAYS, ApplyRule.ONCE}
-    now = before_late(resolved.desired, resolved.late)
+    now = (one for one in resolved.desired if one.ref not in resolved.blocked)
     if any(one.ref == own and one.apply in applied for one in now):
         return True
     named = ((one.gvk.group_kind, one.name) for one in resolved.manifests)

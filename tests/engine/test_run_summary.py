@@ -25,18 +25,3 @@ def test_run_summary_gives_problems_the_exit_code_of_the_run() -> None:
     assert first.problem.exit_code == summary.exit_code == 4
     assert others == [waiting, created]
     assert summary.finished().counts == {Outcome.FAILED: 1, Outcome.CREATED: 1}
-
-
-def test_second_part_reports_only_what_it_changes_or_what_fails() -> None:
-    """What the first part has left as it is was counted there, whatever it was called."""
-    others = [Ref("", "ConfigMap", "home", name) for name in ("b", "c")]
-    summary = RunSummary("r")
-    skipped = [ObjectDone(ref, Outcome.SKIPPED, reason="left alone") for ref in (REF, *others)]
-    assert list(summary.counted(skipped)) == skipped
-    summary.begin_part()
-    changed = ObjectDone(others[0], Outcome.UPDATED)
-    failed = ObjectDone(others[1], Outcome.FAILED, problem=Problem(ProblemKind.CONFLICT, "no"))
-    again = list(summary.counted((skipped[0], changed, failed)))
-    assert [event.ref for event in again if isinstance(event, ObjectDone)] == others
-    counts = summary.finished().counts
-    assert counts == {Outcome.SKIPPED: 3, Outcome.UPDATED: 1, Outcome.FAILED: 1}

@@ -1999,15 +1999,8 @@ MUTATIONS = (
         "test_object_beyond_the_present_quota_is_not_checked",
     ),
     Mutation(
-        "the guards of the prune before the first part of a run that waits for kinds",
-        ("prune-judged-first",),
-        r"whole, ",
-        "whole, options=replace(options, prune=replace(options.prune, enabled=False)), ",
-        f"{_STEPS}test_wait_kinds.py::test_wrong_folder_is_refused_before_any_write",
-    ),
-    Mutation(
-        "the prune that a run which waits for kinds leaves to the next one",
-        ("prune-after-late",),
+        "the prune that unknown kinds leave to a later run",
+        ("prune-after-unknown",),
         "= .*",
         '= ""',
         f"{_STEPS}test_wait_kinds.py::test_dry_run_says_which_objects_it_could_not_plan",
@@ -2015,18 +2008,18 @@ MUTATIONS = (
     Mutation(
         "the second part of a run that waits for kinds, which prunes nothing",
         ("second-part-removes-nothing",),
-        "= .*",
-        "= whole",
+        r"replace\(second, .*\)\)",
+        "first)",
         f"{_STEPS}test_wait_kinds.py::"
         "test_run_that_finds_the_inventory_lost_prunes_nothing_in_its_second_part",
     ),
     Mutation(
         "the later waves that wait until all kinds are served",
         ("late-wave-order",),
-        "member.wave.wave > first or ",
-        "",
-        f"{_STEPS}test_wait_kinds.py::"
-        "test_objects_of_kinds_that_an_operator_installs_are_applied_in_the_same_run",
+        "if .*:",
+        "if False:",
+        "tests/planning/desired/test_desired.py::"
+        "test_unknown_objects_block_later_waves_and_what_depends_on_them",
     ),
     Mutation(
         "the read after the deletion of an inventory",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.localplane import API_SERVER_ONLY, start
-from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun, Mode, PruneAlso, PruneLimit
 from tests.support.api import Api, temporary_namespace
@@ -207,20 +206,21 @@ def test_api_service_breaks_a_kind_of_the_set_between_runs(
 def test_api_service_breaks_a_kind_of_another_set(
     stage: Stage, poisoned: Api, names: Names
 ) -> None:
-    """Its scope is unknown then: that object fails, nothing is pruned, the others are applied."""
+    """Its scope is unknown then: it fails and blocks later waves, and nothing is pruned."""
     other = Stage(stage.kubeconfig, stage.namespace, name="other", budget=2.0)
     other.run(names.crd())
     stage.run(names.foo("f"), config_map("a"))
     _break(poisoned, names.group)
-    held = stage.run(names.foo("f"), config_map("a", "newer"))
+    later = config_map("later", annotations={"applyprune.dev/wave": "1"})
+    held = stage.run(names.foo("f"), config_map("a", "newer"), later)
     assert held.exit_code == 3
     assert held.outcomes == {
         "configmap/a": Outcome.UPDATED,
+        "configmap/later": Outcome.SKIPPED,
         f"foo.{names.group}/f": Outcome.FAILED,
     }
-    (told,) = {
-        str(one.problem) for one in held.events if isinstance(one, ObjectDone) and one.problem
-    }
+    assert "of an earlier wave, was not applied" in held.problem("configmap/later")
+    told = held.problem(f"foo.{names.group}/f")
     assert f"the kind {names.group}/v1 Foo is unknown" in told
     assert f"kubectl get apiservice v1.{names.group}" in told
     asked = stage.explain(f"foo.{names.group}/f", names.foo("f"), config_map("a", "newer"))

@@ -124,6 +124,7 @@ def test_kind_that_is_not_served_in_time_fails_its_objects_and_prunes_nothing(
         "configmap/stays": Outcome.UNCHANGED,
         "configmap/operator": Outcome.CREATED,
         "configmap/after": Outcome.SKIPPED,
+        "configmap/leaves": Outcome.NOT_PRUNED,
     }
     assert "was not served within 1 s" in story.problem("neverserved.x.example.com/one")
     inventory = crd_stage.inventory()

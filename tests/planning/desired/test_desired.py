@@ -13,7 +13,7 @@ from applyprune.planning.applyset import PART_OF
 from applyprune.planning.desired import HOOK, resolve
 from applyprune.planning.marks import IGNORE_FIELDS
 from applyprune.planning.order import DEPENDS_ON
-from tests.support.objects import manifest
+from tests.support.objects import config_map, manifest
 from tests.support.options import options_of
 from tests.support.planning import CATALOGUE, TARGET, body
 
@@ -176,13 +176,41 @@ def test_all_errors_are_reported_at_once() -> None:
 
 
 def test_unavailable_group_does_not_block_other_objects() -> None:
-    """Its scope cannot be known: it alone fails, under the name that it would have."""
+    """Its scope cannot be known: it fails, under the name that it would have."""
     silent = {"apiVersion": "metrics.k8s.io/v1", "kind": "PodMetrics", "metadata": {"name": "f"}}
     found = resolve([manifest(silent), manifest(body())], CATALOGUE, TARGET, namespace="home")
     assert [one.ref.kind for one in found.desired] == ["ConfigMap"]
-    ((ref, problem),) = found.unknown
-    assert ref == Ref("metrics.k8s.io", "PodMetrics", "home", "f")
-    assert "does not answer" in problem.reason
+    (one,) = found.unknown
+    assert (one.ref, one.may_come) == (Ref("metrics.k8s.io", "PodMetrics", "home", "f"), False)
+    assert "does not answer" in one.problem.reason
+    assert found.blocked == {}
+
+
+def test_unknown_objects_block_later_waves_and_what_depends_on_them() -> None:
+    """Also what depends on a blocked object; nothing else."""
+    wave, after = "applyprune.dev/wave", "config.kubernetes.io/depends-on"
+    late = {"apiVersion": "x.example.com/v1", "kind": "Late", "metadata": {"name": "one"}}
+    marks = {
+        "free": {},
+        "earlier": {wave: "-1"},
+        "later": {wave: "1"},
+        "names": {after: "x.example.com/namespaces/home/Late/one"},
+        "names-cluster": {after: "x.example.com/Late/one"},
+        "names-names": {after: "/namespaces/home/ConfigMap/names"},
+    }
+    given = [manifest(late), *(manifest(config_map(one, annotations=marks[one])) for one in marks)]
+    found = resolve(given, CATALOGUE, TARGET, namespace="home", options=options_of(kinds=1.0))
+    (unknown,) = found.unknown
+    assert (unknown.may_come, unknown.problem.exit_code) == (True, 5)
+    assert {one.ref.name for one in found.desired} == marks.keys()
+    assert {ref.name: problem.reason for ref, problem in found.blocked.items()} == {
+        "later": f"{unknown.ref}, of an earlier wave, was not applied",
+        "names": f"it depends on {unknown.ref}, which was not applied",
+        "names-cluster": f"it depends on {unknown.refs[1]}, which was not applied",
+        "names-names": "it depends on configmap/names in namespace home, which was not applied",
+    }
+    with pytest.raises(InputError, match="no matches for kind"):
+        raise_all(resolve(given, CATALOGUE, TARGET, namespace="home").errors)
 
 
 OVERRIDE = options_of(namespace_override="there")
