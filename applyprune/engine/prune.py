@@ -38,6 +38,7 @@ from applyprune.model.live import (
 )
 from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, DeleteRequest, PatchRequest, RemoveStep
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.cascade import cascade_of, diagnose, has_foreign_finalizer
 from applyprune.planning.leave import Remaining, remove_step
@@ -61,8 +62,6 @@ if TYPE_CHECKING:
     from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
     from applyprune.model.inventory import Wave
-    from applyprune.model.problem import Problem
-
 
 AGAIN_WHEN_UNUSED = "run the same command again when no Pod uses it"
 _SHOWN = 3
@@ -94,11 +93,11 @@ class Pruner:
     """Whether the Namespace of the inventory is being deleted, or is gone."""
     asked: set[Ref] = field(default_factory=set)
     """The objects for which a DELETE was sent, or may have been."""
-    kept_back: dict[Ref, RemoveStep] = field(default_factory=dict)
+    kept_back: set[Ref] = field(default_factory=set)
     """The objects that were to be deleted, and stay: somebody has changed them since the plan."""
 
     def run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
-        """Yield an event for each step; what a failed deletion still needs is not deleted."""
+        """Yield an event for each step; after a failed deletion, all later turns wait."""
         self.planned_uids = frozenset(
             step.live.uid for step in steps if step.fate is Fate.PRUNE and step.live
         )
@@ -111,50 +110,46 @@ class Pruner:
             yield from self._run(steps)
 
     def _run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
-        """Process these steps, wave by wave."""
+        """Process these steps, turn by turn."""
         remaining = Remaining(self.planned_refs)
         for step, body, unread in self._fields_of(self._staying(steps)):
-            remaining.keep(step, body, unread)
+            is_failure = step.fate is Fate.REFUSE
+            remaining.keep(step, body, unread, is_failure=is_failure)
         for order in sorted({_deletion_order(step) for step in steps}, reverse=True):
             batch = {step.entry.ref: step for step in steps if _deletion_order(step) == order}
-            blocked = {
-                ref: found
-                for ref, step in batch.items()
-                if (found := remaining.blocker(step)) is not None
-            }
             failures: dict[Ref, Problem] = {}
-            used = self._in_use([step for ref, step in batch.items() if ref not in blocked])
-            for ref, kept in used.items():
-                if kept.problem is not None:
-                    failures[ref] = kept.problem
-                    yield ObjectDone(ref, Outcome.FAILED, problem=kept.problem)
-                else:
-                    yield _left(kept)
-            for ref, found in blocked.items():
-                if found.is_failure:
+            kept: list[RemoveStep] = []
+            asked: list[RemoveStep] = []
+            for ref, step in batch.items():
+                if (found := remaining.blocker(step)) is None:
+                    asked.append(step)
+                elif found.is_failure:
                     failures[ref] = found.problem(ref)
                     yield ObjectDone(ref, Outcome.SKIPPED, problem=failures[ref])
                 else:
+                    kept.append(step)
                     yield ObjectDone(ref, Outcome.NOT_PRUNED, reason=found.reason)
-            free = self._recount(
-                [step for ref, step in batch.items() if ref not in {*blocked, *used}]
-            )
+            used = self._in_use(asked)
+            for ref, step in used.items():
+                if step.problem is not None:
+                    failures[ref] = step.problem
+                    yield ObjectDone(ref, Outcome.FAILED, problem=step.problem)
+                else:
+                    kept.append(step)
+                    yield _left(step)
+            free = self._recount([step for step in asked if step.entry.ref not in used])
             for event in self._remove(free):
                 if isinstance(event, ObjectDone) and event.problem is not None:
                     failures[event.ref] = event.problem
                 yield event
             self.context.cancellation.check()
-            changed = batch.keys() & self.kept_back.keys() - failures.keys()
-            keeping = [self.kept_back[ref] for ref in changed]  # guard: kept-since-the-plan
-            keeping += [kept for ref, kept in used.items() if ref not in failures]
-            remain = [batch[ref] for ref in {**blocked, **failures}]
-            for step, body, unread in self._fields_of([*remain, *keeping]):
-                if (problem := failures.get(step.entry.ref)) is not None:
-                    remaining.add(step, problem, body, unread)
-                else:
-                    # What it needs was announced to be deleted, and nobody has taken that back.
-                    was_planned = step.entry.ref in self.kept_back  # guard: kept-needs-fail
-                    remaining.keep(step, body, unread, is_failure=was_planned)
+            changed = batch.keys() & self.kept_back  # guard: kept-since-the-plan
+            if left := min({*failures, *changed}, default=None):
+                is_late = left in failures and failures[left].kind is ProblemKind.NOT_READY
+                remaining.wait(left, is_late=is_late)
+            else:
+                for step, body, unread in self._fields_of(kept):
+                    remaining.keep(step, body, unread, is_failure=False)
             self.context.cancellation.check()
 
     def _delete_own_namespace(self, step: RemoveStep) -> Iterator[Event]:
@@ -214,7 +209,7 @@ class Pruner:
         return found
 
     def _staying(self, steps: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
-        """Return what stays because of a mark; what an allowed cascade deletes does not stay."""
+        """Return what the plan keeps or refuses; what an allowed cascade deletes does not stay."""
         if not self.planned_uids:
             return ()
         doomed = {one.uid for step in steps if step.fate is Fate.PRUNE for one in step.cascade}
@@ -223,7 +218,7 @@ class Pruner:
             for step in self.applies
             if (step.is_left_alone and not step.is_unlisted) or step.keeps_drift
         )
-        left = [*wanted, *(step for step in steps if step.fate is Fate.LEAVE)]
+        left = [*wanted, *(step for step in steps if step.fate in {Fate.LEAVE, Fate.REFUSE})]
         # guard: left-alone-needs
         return [step for step in left if step.live is not None and step.live.uid not in doomed]
 
@@ -240,17 +235,15 @@ class Pruner:
     def _fields_of(
         self, steps: Sequence[RemoveStep]
     ) -> Iterable[tuple[RemoveStep, Mapping[str, Any] | None, str]]:
-        """Return the fields of objects that remain, if they name others; or why not."""
+        """Return the fields of objects that stay, if they name others; or why not."""
         return self.context.workers.each(self._fields, steps)
 
     def _fields(self, step: RemoveStep) -> tuple[RemoveStep, Mapping[str, Any] | None, str]:
         ref = step.entry.ref
         if is_built_in(ref.group) and not has_references(ref.group_kind):
             return step, None, ""
-        if step.live is None or step.resource is None:
-            problem = step.problem
-            # guard: unread-fields
-            return step, None, problem.message if problem is not None else ""
+        if step.resource is None:
+            return step, None, "its kind is not served"
         state = self._reader.read_object(step.resource, ref, full=True)
         if isinstance(state, Unknown):
             return step, None, state.problem.message
@@ -436,7 +429,7 @@ class Pruner:
         again = replace(again, entry=entry)
         uid = step.live.uid if step.live is not None and step.fate is Fate.PRUNE else ""
         if again.live is not None and again.live.uid == uid and again.fate is not Fate.PRUNE:
-            self.kept_back[entry.ref] = again
+            self.kept_back.add(entry.ref)
         return again
 
     def _await_gone(self, deleted: Sequence[DeletedObject]) -> Iterator[Event]:

@@ -33,14 +33,13 @@ from applyprune.model.live import (
 )
 from applyprune.model.options import Approval, Mode, Options, PruneAlso
 from applyprune.model.plan import ApplyRule, Desired, Kept, Plan, Removals, RemoveStep
-from applyprune.model.problem import IgnoredManifest, Problem, ProblemKind
+from applyprune.model.problem import IgnoredManifest, Problem
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.cascade import (
     NOTHING,
     Cascade,
     Cascades,
     cascade_of,
-    has_foreign_finalizer,
     owners_of,
 )
 from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refusal_of
@@ -64,7 +63,7 @@ from applyprune.planning.ownership import (
 )
 from applyprune.planning.prune_waits import is_workload, unless_used
 from applyprune.planning.recovery import ClusterSnapshot, why_gone
-from applyprune.planning.references import has_references, names_in, references
+from applyprune.planning.references import names_in, references
 from applyprune.planning.requests import delete_request, orphan_request
 from applyprune.planning.served_kinds import service_of
 from applyprune.values import dataclass, field, replace
@@ -778,7 +777,7 @@ def step_of_foreign(
     return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem)
 
 
-# What must stay because a prune could not delete something else: only what that needs.
+# What must stay because something else does.
 
 
 _RIGHTS = kinds_with(Trait.ROLE, Trait.BINDING) | {SERVICE_ACCOUNT}
@@ -787,14 +786,11 @@ _RIGHTS = kinds_with(Trait.ROLE, Trait.BINDING) | {SERVICE_ACCOUNT}
 
 @dataclass(slots=True)
 class Remaining:
-    """What one prune has not deleted so far: it has failed, or waits for what has failed.
+    """What one prune has not deleted so far.
 
-    Lower waves of the annotation ``applyprune.dev/wave`` wait for all of it. Within a wave, only
-    what one of these objects needs waits: its Namespace, its CRD or APIService, its dependencies,
-    its owners and what its fields name. If it may have a controller, the set's accounts and roles
-    wait too, and its workloads, which may run that controller.
-
-    What stays on purpose holds what it needs as well, without a failure.
+    If an object that was to be deleted is still there after its turn, all later turns wait. What
+    the plan keeps or refuses holds what it needs from the start: its Namespace, its CRD or
+    APIService, its dependencies, its owners and what its fields name.
     """
 
     deleting: Collection[Ref] = ()
@@ -802,122 +798,75 @@ class Remaining:
     _all: Blocker | None = None
     _needed: dict[Ref, Blocker] = field(default_factory=dict)
     _owners: dict[str, Blocker] = field(default_factory=dict)
-    _namespaces: dict[str, Blocker] = field(default_factory=dict)
-    _controllers: Blocker | None = None
+    _workloads: Blocker | None = None
     _rights: Blocker | None = None
-    _highest: tuple[int, Blocker] | None = None
 
-    def add(
-        self, step: RemoveStep, problem: Problem, body: Mapping[str, Any] | None, unread: str = ""
-    ) -> None:
-        """Take in an object that is still there; ``unread`` says why its fields are unknown."""
-        ref = step.entry.ref
-        is_late = problem.kind is ProblemKind.NOT_READY
-
-        def because(reason: str) -> Blocker:
-            return Blocker(ref, is_late, reason)
-
-        if problem.kind is ProblemKind.UNREACHABLE:
-            self._all = self._all or because(f"the server stopped responding: {problem.message}")
-        self._hold(step, body, unread, Blocker(ref, is_late, "is still there"))
-        # guard: foreign-finalizer
-        foreign = step.live is not None and has_foreign_finalizer(step.live)
-        if foreign or not is_built_in(ref.group):
-            needed = because(f"{ref.short} is still there, and its controller may need it")
-            self._controllers = self._controllers or needed
-            self._rights = self._rights or needed
-        if self._highest is None or self._highest[0] < step.entry.wave.wave:
-            later = because(f"{ref.short}, of a later wave, is still there")
-            self._highest = (step.entry.wave.wave, later)
+    def wait(self, ref: Ref, *, is_late: bool) -> None:
+        """Hold all later turns; ``ref`` is an object of this turn that is still there."""
+        reason = f"{ref.short}, which is deleted first, is not gone"
+        self._all = self._all or Blocker(reason, is_late=is_late)  # guard: later-turns-wait
 
     def keep(
-        self,
-        step: RemoveStep,
-        body: Mapping[str, Any] | None,
-        unread: str = "",
-        *,
-        is_failure: bool = False,
+        self, step: RemoveStep, body: Mapping[str, Any] | None, unread: str, *, is_failure: bool
     ) -> None:
-        """Take in an object that stays on purpose; ``unread`` says why its fields are unknown.
-
-        ``is_failure`` says whether the plan did not know: then what it needs has failed.
-        """
-        stays = Blocker(step.entry.ref, is_late=False, reason="stays", is_failure=is_failure)
-        self._hold(step, body, unread, stays)
-
-    def _hold(
-        self, step: RemoveStep, body: Mapping[str, Any] | None, unread: str, holder: Blocker
-    ) -> None:
-        """Hold what an object needs; the reason of ``holder`` says what that object does."""
+        """Hold what an object needs that stays; ``unread`` says why its fields are unknown."""
         entry, ref = step.entry, step.entry.ref
 
         def because(reason: str) -> Blocker:
-            return replace(holder, reason=reason)
+            return Blocker(reason, is_failure=is_failure)
 
-        is_custom = not is_built_in(ref.group)
-        unknown = because(
-            f"{ref.short} {holder.reason}, and what it needs could not be read: {unread}"
-        )
-        if unread and has_references(ref.group_kind):
-            self._all = self._all or unknown  # guard: unread-remains
-        needs = because(f"{ref.short} needs it, and {holder.reason}")
+        if unread:
+            reason = f"{ref.short} stays, and what it needs could not be read: {unread}"
+            self._all = self._all or because(reason)  # guard: unread-remains
+        needs = because(f"{ref.short} needs it, and stays")
         named = [] if body is None else [found.ref for found in references(ref, body)]
-        if is_custom:
-            fields = body if body is not None or unread else {}
-            named += names_in(ref, fields, self.deleting)  # guard: custom-remains
-            of_its_kind = because(f"{ref.short} is of its kind, and remains")
+        if is_custom := not is_built_in(ref.group):
+            named += names_in(ref, body or {}, self.deleting)  # guard: custom-remains
+            of_its_kind = because(f"{ref.short} is of its kind, and stays")
             crd = Ref(CRD.group, CRD.kind, "", entry.crd or f"{entry.plural}.{ref.group}")
             self._needed.setdefault(crd, of_its_kind)  # guard: crd-remains
             self._needed.setdefault(service_of(entry), of_its_kind)  # guard: api-service-remains
         for target in (*entry.depends_on, *named):
-            self._needed.setdefault(target, unknown if is_custom and unread else needs)
+            self._needed.setdefault(target, needs)
         if any(one.group_kind == SERVICE_ACCOUNT for one in named) and (
             is_custom or is_workload(ref.group_kind)
         ):
             self._rights = self._rights or needs  # guard: account-remains
         if ref.group_kind == API_SERVICES.group_kind and named:
-            self._controllers = self._controllers or needs  # guard: backend-remains
+            self._workloads = self._workloads or needs  # guard: backend-remains
             self._rights = self._rights or needs
         if step.live is not None:
             for uid in owners_of(step.live):
                 self._owners.setdefault(uid, needs)
         if ref.namespace:
+            home = Ref(NAMESPACE.group, NAMESPACE.kind, "", ref.namespace)
             inside = because(f"{ref.short} is still in it")
-            self._namespaces.setdefault(ref.namespace, inside)
+            self._needed.setdefault(home, inside)  # guard: namespace-remains
 
     def blocker(self, step: RemoveStep) -> Blocker | None:
         """Return why an object must not be deleted now; None if it may, or is not deleted."""
         ref = step.entry.ref
         if step.fate is not Fate.PRUNE:
             return None
-        found = [self._all]
-        if self._highest is not None and step.entry.wave.wave < self._highest[0]:
-            found.append(self._highest[1])  # guard: prune-wave-order
-        found.append(self._needed.get(ref))  # guard: needed-remains
+        found = [self._all, self._needed.get(ref)]  # guard: needed-remains
         if step.live is not None:
             found.append(self._owners.get(step.live.uid))  # guard: owner-remains
-        if ref.group_kind == NAMESPACE:
-            found.append(self._namespaces.get(ref.name))  # guard: namespace-remains
         if ref.group_kind in _RIGHTS:
             found.append(self._rights)  # guard: rights-remain
-        elif is_workload(ref.group_kind) or (ref.group_kind == SERVICE and self._has_workload):
-            found.append(self._controllers)  # guard: controller-remains
+        elif is_workload(ref.group_kind) or (
+            ref.group_kind == SERVICE and any(is_workload(one.group_kind) for one in self.deleting)
+        ):
+            found.append(self._workloads)
         return next((one for one in found if one is not None), None)
-
-    @property
-    def _has_workload(self) -> bool:
-        """Return whether a workload of the set may run the controller of what remains."""
-        return any(is_workload(ref.group_kind) for ref in self.deleting)
 
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
     """Why an object is not deleted now: another one is still there."""
 
-    ref: Ref
-    is_late: bool
-    """Whether only time is missing: that object, or what it waits for itself, is deleted."""
     reason: str
+    is_late: bool = False
+    """Whether only time is missing: that object, or what it waits for itself, is deleted."""
     is_failure: bool = True
     """Whether that object should be gone; if not, it stays on purpose."""
 

@@ -396,17 +396,13 @@ _NAMED_BY_CUSTOM = kinds_with(Trait.NAMED_BY_CUSTOM)
 _BETWEEN_NAMES = pattern("[/:]")
 
 
-def names_in(custom: Ref, body: Mapping[str, Any] | None, refs: Collection[Ref]) -> Iterator[Ref]:
-    """Yield those of ``refs`` that a custom resource may name, in a field that only it knows.
-
-    Without its fields, that is each that any custom resource may name.
-    """
-    words = None if body is None else frozenset(_words_in(body))
+def names_in(custom: Ref, body: Mapping[str, Any], refs: Collection[Ref]) -> Iterator[Ref]:
+    """Yield those of ``refs`` that a custom resource may name, in a field that only it knows."""
+    words = frozenset(_words_in(body))
     for ref in refs:
-        if ref.group_kind not in _NAMED_BY_CUSTOM:
-            continue
         near = not custom.namespace or ref.namespace == custom.namespace
-        if words is None or (ref.name in words and (near or ref.namespace in words)):
+        is_named = ref.name in words and (near or ref.namespace in words)
+        if is_named and ref.group_kind in _NAMED_BY_CUSTOM:
             yield ref
 
 

@@ -140,14 +140,15 @@ def test_missing_account_keeps_a_bundle_until_its_timeout(
 
 
 def test_missing_rights_keep_what_they_do_not_cover(tenant: Tenant, site: Plane) -> None:
-    """The rest is deleted, and the inventory is released with what is left."""
+    """What comes before it is deleted, and the inventory is released with what is left."""
+    first = {"applyprune.dev/wave": "1"}
     maps = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}
     services = {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list"]}
     for name, rules in (("some", [maps, services]), ("none", [services])):
         tenant.account(name)
         more = {"serviceAccountName": name, "timeout": "2s", "inventoryName": name}
         body = {**SERVICE, "metadata": {"name": name}}
-        tenant.bundle(name, config_map(f"of-{name}"), body, **more)
+        tenant.bundle(name, config_map(f"of-{name}", annotations=first), body, **more)
         tenant.ready(name)
         assert tenant.api("DELETE", tenant.path("rolebindings", name, RBAC))[0] == 200
         tenant.account(name, *rules)

@@ -14,7 +14,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from tests.support.api import Api
 from tests.support.clocks import AGES
-from tests.support.objects import DEPLOYMENT, SERVICE, config_map, crd, crd_name, custom_resource
+from tests.support.objects import DEPLOYMENT, config_map, crd, crd_name, custom_resource
 from tests.support.stage import Stage
 from tests.support.workloads import out_of_time
 
@@ -105,61 +105,15 @@ def _outcomes(story: Story, *names: str) -> list[Outcome]:
     return [story.outcomes[name] for name in names]
 
 
-def test_failed_deletion_holds_only_what_the_object_needs(
-    stage: Stage, api: Api, kubectl: Kubectl
+def test_later_turns_wait_for_an_object_that_is_not_gone(
+    stage: Stage, api: Api, hold: Callable[[str, str], None]
 ) -> None:
-    """Its Namespace, its dependency, what its Pods mount; once it is gone, these go too."""
-    other = f"{stage.namespace}-other"
-    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}}
-    user = _controller("user")
-    user["spec"]["template"]["spec"]["volumes"] = [{"name": "v", "configMap": {"name": "mounted"}}]
-    depends = {"config.kubernetes.io/depends-on": f"/namespaces/{other}/ConfigMap/asked-for"}
-    inside = config_map("inside", namespace=other, annotations=depends)
-    bodies = [
-        home,
-        user,
-        inside,
-        config_map("asked-for", namespace=other),
-        config_map("mounted"),
-        config_map("free"),
-        {**copy.deepcopy(SERVICE), "metadata": {"name": "free"}},
-    ]
-    assert stage.run(*bodies).exit_code == 0
-    held = {
-        f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/user": "holder",
-        f"/api/v1/namespaces/{other}/configmaps/inside": "holder",
-    }
-    for path, manager in held.items():
-        _finalize(api, path, HOLD, manager=manager)
-    out_of_time(stage, "held by")
-    story = stage.run(mode=Mode.DELETE, timeout=3600.0)
-    assert story.exit_code == 5
-    assert _outcomes(story, "deployment.apps/user", "configmap/inside") == [Outcome.FAILED] * 2
-    waiting = ("configmap/mounted", "configmap/asked-for", f"namespace/{other}")
-    assert _outcomes(story, *waiting) == [Outcome.SKIPPED] * 3
-    # A Service may be that of the finalizer's webhook.
-    assert _outcomes(story, "configmap/free", "service/free") == [Outcome.DELETED, Outcome.SKIPPED]
-    assert "deployment.apps/user needs it" in story.problem("configmap/mounted")
-    assert "configmap/inside needs it" in story.problem("configmap/asked-for")
-    assert "configmap/inside is still in it" in story.problem(f"namespace/{other}")
-    left = {"deployment.apps/user", "configmap/inside", "service/free", *waiting}
-    assert stage.listed() == left
-    for path, manager in held.items():
-        _finalize(api, path, manager=manager)
-    stage.stop, stage.seen = Cancellation(), lambda _: None
-    assert stage.run(mode=Mode.DELETE, timeout=AGES).exit_code == 0
-    assert not stage.inventory().exists
-
-
-def test_failed_deletion_holds_the_earlier_waves_of_the_annotation(
-    stage: Stage, hold: Callable[[str, str], None]
-) -> None:
-    """A wave is deleted when all later ones are gone: that is what the annotation asks for."""
+    """Within a wave, what a controller cleans up is deleted first; the next run continues."""
 
     def of_wave(name: str, wave: int) -> dict[str, Any]:
         return config_map(name, annotations={"applyprune.dev/wave": str(wave)})
 
-    stage.run(of_wave("held", 1), of_wave("beside", 1), of_wave("below", 0), of_wave("above", 2))
+    stage.run(of_wave("held", 1), of_wave("after", 1), of_wave("below", 0), of_wave("above", 2))
     hold("held", "holder")
     out_of_time(stage, "held by")
     story = stage.run(mode=Mode.DELETE, timeout=3600.0)
@@ -167,21 +121,28 @@ def test_failed_deletion_holds_the_earlier_waves_of_the_annotation(
     assert story.outcomes == {
         "configmap/above": Outcome.DELETED,
         "configmap/held": Outcome.FAILED,
-        "configmap/beside": Outcome.DELETED,
+        "configmap/after": Outcome.SKIPPED,
         "configmap/below": Outcome.SKIPPED,
     }
+    told = "configmap/held, which is deleted first, is not gone"
+    assert told in story.problem("configmap/below")
+    assert stage.listed() == {"configmap/held", "configmap/after", "configmap/below"}
+    _finalize(api, _path(stage, "held"), manager="holder")
+    stage.stop, stage.seen = Cancellation(), lambda _: None
+    assert stage.run(mode=Mode.DELETE, timeout=AGES).exit_code == 0
+    assert not stage.inventory().exists
 
 
 def test_custom_resource_holds_its_crd_and_what_may_be_its_controller(
     crds: Api, crd_stage: Stage
 ) -> None:
-    """Nobody could remove its finalizer any more; an unrelated ConfigMap goes."""
+    """Nobody could remove its finalizer any more."""
     name = crd_name("Kept")
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator"}}
     stuck = custom_resource("stuck", "Kept")
     operator = _controller("operator")
     operator["spec"]["replicas"] = 0
-    bodies = [crd("Kept"), stuck, operator, account, config_map("free")]
+    bodies = [crd("Kept"), stuck, operator, account]
     assert crd_stage.run(*bodies, wait=False).exit_code == 0
     path = f"/apis/x.example.com/v1/namespaces/{crd_stage.namespace}/kepts/stuck"
     _finalize(crds, path, HOLD, manager="operator")
@@ -189,39 +150,8 @@ def test_custom_resource_holds_its_crd_and_what_may_be_its_controller(
     assert story.exit_code == 5
     kept = (name, "deployment.apps/operator", "serviceaccount/operator")
     assert _outcomes(story, *kept) == [Outcome.SKIPPED] * 3
-    assert story.outcomes["configmap/free"] is Outcome.DELETED
-    assert "its controller may need it" in story.problem("deployment.apps/operator")
-    _finalize(crds, path, manager="operator")
-    assert crd_stage.run(mode=Mode.DELETE, timeout=AGES).exit_code == 0
-
-
-def test_custom_resource_holds_what_its_controller_elsewhere_needs(
-    crds: Api, crd_stage: Stage
-) -> None:
-    """As Flux needs the account and the Secret of a Kustomization; no Pod of the set does."""
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "deployer"}}
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
-    role = {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": {"name": "r"}, "rules": RULES}
-    binding = {
-        "apiVersion": f"{RBAC}/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "b"},
-        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "r"},
-        "subjects": [{"kind": "ServiceAccount", "name": "deployer"}],
-    }
-    stuck = custom_resource("stuck", "Needy")
-    stuck["spec"] = {"serviceAccountName": "deployer", "from": [{"secretRef": {"name": "s"}}]}
-    free = (config_map("free"), {**secret, "metadata": {"name": "free"}})
-    bodies = [crd("Needy"), stuck, account, role, binding, secret, *free]
-    assert crd_stage.run(*bodies, wait=False).exit_code == 0
-    path = f"/apis/x.example.com/v1/namespaces/{crd_stage.namespace}/needys/stuck"
-    _finalize(crds, path, HOLD, manager="operator")
-    story = crd_stage.run(mode=Mode.DELETE, timeout=1.0)
-    assert story.exit_code == 5
-    kept = ("serviceaccount/deployer", f"role.{RBAC}/r", f"rolebinding.{RBAC}/b", "secret/s")
-    assert _outcomes(story, *kept) == [Outcome.SKIPPED] * 4
-    assert "needs it" in story.problem("secret/s")
-    assert _outcomes(story, "configmap/free", "secret/free") == [Outcome.DELETED] * 2
+    told = "kept.x.example.com/stuck, which is deleted first, is not gone"
+    assert told in story.problem("deployment.apps/operator")
     _finalize(crds, path, manager="operator")
     assert crd_stage.run(mode=Mode.DELETE, timeout=AGES).exit_code == 0
 

@@ -1,21 +1,18 @@
-"""What must stay while another object could not be deleted, and why."""
+"""What must stay because another object does, and why."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import InventoryEntry, Wave
+from applyprune.model.inventory import InventoryEntry
 from applyprune.model.plan import RemoveStep
-from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.problem import ProblemKind
 from applyprune.planning.leave import Remaining
 from tests.support.planning import live
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 CONFIG_MAP = Ref("", "ConfigMap", "home", "a")
 OTHER = Ref("", "ConfigMap", "home", "b")
@@ -32,22 +29,15 @@ BACKEND = Ref("apiregistration.k8s.io", "APIService", "", "v1.x.io")
 TO_BACKEND = {"spec": {"service": {"namespace": "home", "name": "s"}}}
 NAMES = {"spec": {"serviceAccountName": "deployer", "from": [{"secretRef": {"name": "s"}}]}}
 ROLES = {"roleRef": {"apiGroup": ROLE.group, "kind": "Role", "name": "r"}}
-LATE = Problem(ProblemKind.NOT_READY, "is deleted but not gone yet")
-FAILED = Problem(ProblemKind.FORBIDDEN, "not allowed")
 
 
-def _step(
-    ref: Ref, *, wave: int = 0, owner: str = "", finalizers: Sequence[str] = (), **entry: Any
-) -> RemoveStep:
+def _step(ref: Ref, *, owner: str = "", **entry: Any) -> RemoveStep:
     owners: dict[str, Any] = {
         "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "uid": owner}]
     }
-    metadata = {**(owners if owner else {}), "finalizers": list(finalizers)}
-    state = live(ref, uid=f"uid-{ref.name}", **metadata)
+    state = live(ref, uid=f"uid-{ref.name}", **(owners if owner else {}))
     facts = {"plural": f"{ref.kind.lower()}s", "version": "v1", "uid_before_apply": None}
-    return RemoveStep(
-        InventoryEntry(ref, **{**facts, **entry}, wave=Wave(wave)), None, Fate.PRUNE, live=state
-    )
+    return RemoveStep(InventoryEntry(ref, **{**facts, **entry}), None, Fate.PRUNE, live=state)
 
 
 CASES: dict[str, tuple[RemoveStep, RemoveStep, dict[str, Any] | None, str]] = {
@@ -74,21 +64,7 @@ CASES: dict[str, tuple[RemoveStep, RemoveStep, dict[str, Any] | None, str]] = {
     ),
     "what its fields name": (_step(BINDING), _step(ROLE), ROLES, "rolebinding"),
     "its owner": (_step(CONFIG_MAP, owner="uid-b"), _step(OTHER), None, "configmap/a needs it"),
-    "an earlier wave": (_step(CONFIG_MAP, wave=1), _step(OTHER), None, "of a later wave"),
-    "its own wave": (_step(CONFIG_MAP, wave=1), _step(OTHER, wave=1), None, ""),
-    "a workload, of a custom resource": (
-        _step(CUSTOM),
-        _step(DEPLOYMENT),
-        None,
-        "its controller may need it",
-    ),
-    "a Service, of a custom resource": (
-        _step(CUSTOM),
-        _step(SERVICE),
-        None,
-        "its controller may need it",
-    ),
-    "a ConfigMap, of a custom resource": (_step(CUSTOM), _step(CONFIG_MAP), None, ""),
+    "a workload, of a custom resource": (_step(CUSTOM), _step(DEPLOYMENT), None, ""),
     "a Secret that a custom resource names": (_step(CUSTOM), _step(SECRET), NAMES, "needs it"),
     "a Secret that a cluster-scoped one names": (
         _step(Ref("x.io", "Widget", "", "a")),
@@ -114,12 +90,6 @@ CASES: dict[str, tuple[RemoveStep, RemoveStep, dict[str, Any] | None, str]] = {
         {"metadata": {"name": "a"}},
         "",
     ),
-    "a Service that a custom resource names": (
-        _step(CUSTOM),
-        _step(SERVICE),
-        {"spec": {"ref": "s"}},
-        "its controller may need it",
-    ),
     "the account of a custom resource": (_step(CUSTOM), _step(ACCOUNT), NAMES, "needs it"),
     "the binding of its account": (
         _step(CUSTOM),
@@ -137,99 +107,43 @@ CASES: dict[str, tuple[RemoveStep, RemoveStep, dict[str, Any] | None, str]] = {
         {"spec": {"template": {"spec": {"serviceAccountName": "deployer", "containers": []}}}},
         "deployment.apps/a needs it",
     ),
-    "a workload, of a foreign finalizer": (
-        _step(CONFIG_MAP, finalizers=("x.example.com/cleanup",)),
-        _step(DEPLOYMENT),
-        None,
-        "its controller may need it",
-    ),
-    "a workload, of a finalizer of Kubernetes": (
-        _step(CONFIG_MAP, finalizers=("foregroundDeletion",)),
-        _step(DEPLOYMENT),
-        None,
-        "",
-    ),
 }
 
 
+@pytest.mark.parametrize("is_failure", [True, False], ids=["refused", "kept"])
 @pytest.mark.parametrize("name", CASES)
-def test_only_what_is_needed_waits(name: str) -> None:
-    """The reason names the object that remains; a timeout gives a timeout."""
-    failed, step, body, reason = CASES[name]
-    for problem in (LATE, FAILED):
-        remaining = Remaining({failed.entry.ref, step.entry.ref, DEPLOYMENT, ACCOUNT})
-        remaining.add(failed, problem, body)
-        blocker = remaining.blocker(step)
-        assert (blocker is None) == (not reason)
-        if blocker is not None:
-            assert reason in blocker.reason
-            kind = ProblemKind.NOT_READY if problem is LATE else ProblemKind.RUN_FAILED
-            assert blocker.problem(step.entry.ref).kind is kind
+def test_only_what_it_needs_stays(name: str, is_failure: bool) -> None:
+    """The reason names the object that stays, and says whether that is a failure."""
+    kept, step, body, reason = CASES[name]
+    remaining = Remaining({kept.entry.ref, step.entry.ref, ACCOUNT})
+    remaining.keep(kept, body, "", is_failure=is_failure)
+    blocker = remaining.blocker(step)
+    assert (blocker is None) == (not reason)
+    if blocker is not None:
+        assert reason in blocker.reason
+        assert blocker.is_failure == is_failure
 
 
-def test_prune_without_a_workload_deletes_no_controller() -> None:
-    """Then a Service has nothing to do with the custom resource; a controller elsewhere has rights.
-
-    As the account of a Bundle, or the RoleBinding of an operator in another namespace.
-    """
-    remaining = Remaining({CUSTOM, SERVICE, BINDING, ROLE})
-    remaining.add(_step(CUSTOM), LATE, None)
-    assert remaining.blocker(_step(SERVICE)) is None
-    for right in (BINDING, ROLE, ACCOUNT):
-        blocker = remaining.blocker(_step(right))
-        assert blocker is not None
-        assert blocker.reason == "widget.x.io/a is still there, and its controller may need it"
-
-
-def test_custom_resource_that_cannot_be_read_holds_what_it_may_name() -> None:
-    """Any account, ConfigMap and Secret; nothing else."""
-    remaining = Remaining({SECRET, CONFIG_MAP, SERVICE})
-    remaining.add(_step(CUSTOM), FAILED, None, "forbidden")
-    for ref in (SECRET, CONFIG_MAP):
-        blocker = remaining.blocker(_step(ref))
-        assert blocker is not None
-        assert "what it needs could not be read: forbidden" in blocker.reason
-    assert remaining.blocker(_step(SERVICE)) is None
-
-
-def test_everything_waits_if_what_is_needed_is_unknown_or_the_server_is_gone() -> None:
+def test_everything_stays_if_what_is_needed_is_unknown() -> None:
     """Only deletions wait: what is only taken out of the inventory does not."""
-    for problem, unread in (
-        (FAILED, "forbidden"),
-        (Problem(ProblemKind.UNREACHABLE, "connection refused"), ""),
-    ):
-        remaining = Remaining()
-        remaining.add(_step(BINDING), problem, None, unread)
-        blocker = remaining.blocker(_step(OTHER))
-        assert blocker is not None
-        assert (unread or "connection refused") in blocker.reason
-        entry = _step(OTHER).entry
-        assert remaining.blocker(RemoveStep(entry, None, Fate.REMOVE_FROM_INVENTORY)) is None
-
-
-def test_object_that_stays_on_purpose_holds_what_it_needs() -> None:
-    """Neither a later wave nor a controller waits for it."""
-    remaining = Remaining({DEPLOYMENT, OTHER, ACCOUNT, BINDING})
-    remaining.keep(_step(CUSTOM, wave=1, depends_on=(OTHER,)), None)
-    assert remaining.blocker(_step(BINDING)) is None
+    remaining = Remaining()
+    remaining.keep(_step(BINDING), None, "forbidden", is_failure=False)
     blocker = remaining.blocker(_step(OTHER))
     assert blocker is not None
-    assert not blocker.is_failure
-    assert blocker.reason == "widget.x.io/a needs it, and stays"
-    assert remaining.blocker(_step(DEPLOYMENT)) is None
-    assert remaining.blocker(_step(CONFIG_MAP)) is None
-    remaining.keep(_step(CUSTOM), NAMES)
-    for right in (ACCOUNT, BINDING):
-        assert remaining.blocker(_step(right)) is not None
-    assert remaining.blocker(_step(DEPLOYMENT)) is None
+    assert blocker.reason == (
+        f"{BINDING.short} stays, and what it needs could not be read: forbidden"
+    )
+    entry = _step(OTHER).entry
+    assert remaining.blocker(RemoveStep(entry, None, Fate.REMOVE_FROM_INVENTORY)) is None
 
 
-def test_waiting_object_holds_what_it_needs_itself() -> None:
-    """It is still there too."""
+@pytest.mark.parametrize("is_late", [True, False])
+def test_later_turns_wait_for_what_is_not_gone(is_late: bool) -> None:
+    """A timeout gives a timeout."""
     remaining = Remaining()
-    remaining.add(_step(CONFIG_MAP, depends_on=(OTHER,)), LATE, None)
-    waiting = _step(OTHER, depends_on=(SERVICE,))
-    blocker = remaining.blocker(waiting)
+    remaining.wait(CONFIG_MAP, is_late=is_late)
+    blocker = remaining.blocker(_step(OTHER))
     assert blocker is not None
-    remaining.add(waiting, blocker.problem(OTHER), None)
-    assert remaining.blocker(_step(SERVICE)) is not None
+    problem = blocker.problem(OTHER)
+    assert problem.kind is (ProblemKind.NOT_READY if is_late else ProblemKind.RUN_FAILED)
+    assert problem.reason == "configmap/a, which is deleted first, is not gone"
