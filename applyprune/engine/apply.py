@@ -113,8 +113,8 @@ class Applier:
     """The objects that this run has created or changed."""
     made: Mapping[Ref, LiveObject] = field(default_factory=dict)
     """What the run has created before the inventory, as in the reply: it is not sent again."""
-    needs: SetNeeds = field(default_factory=SetNeeds)
-    """What the server may miss of the objects of this run."""
+    steps: Mapping[Ref, ApplyStep] = field(default_factory=dict)
+    """What this run sends."""
     connection_lost: Unreachable | None = None
     """Set once the server stopped responding."""
 
@@ -126,7 +126,7 @@ class Applier:
     def run(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Yield an event for each step; a failed step blocks only what depends on it."""
         sent = [step for step in steps if step.request is not None]
-        self.needs = SetNeeds({step.desired.ref: step for step in sent})
+        self.steps = {step.desired.ref: step for step in sent}
         self.recorded_complete = frozenset(
             step.desired.ref for step in steps if step.entry.job and step.entry.job.completed
         )
@@ -331,7 +331,8 @@ class Applier:
         """Send the request of a step; wait a moment for what this run itself has just written."""
 
         def is_settling(error: ApplypruneError) -> bool:
-            return self.needs.awaited(step.desired, error) in self.written
+            written = {ref: one for ref, one in self.steps.items() if ref in self.written}
+            return SetNeeds(written).awaited(step.desired, error) is not None
 
         if (live := self.made.get(step.desired.ref)) is not None:
             return live, True

@@ -129,7 +129,7 @@ class ServerDryRun:
     rules: Sequence[IgnoreRule] = field(init=False)
     """The rules for ignored fields."""
     _needs: SetNeeds = field(default_factory=SetNeeds)
-    _excused: dict[Ref, tuple[Ref, ApplypruneError]] = field(default_factory=dict)
+    _excused: dict[Ref, ApplypruneError] = field(default_factory=dict)
     _namespaces: frozenset[str] = frozenset()
     _absent: set[str] = field(default_factory=set)
     """The namespaces of which the server has said that they do not exist: it is asked once."""
@@ -157,9 +157,9 @@ class ServerDryRun:
         ]
         checked = {step.desired.ref: step for step in workers.each(self.check_apply, to_send)}
         workers.check()
-        for ref, (awaited, error) in self._excused.items():
-            # guard: excused-by-a-change
-            if awaited in checked and checked[awaited].fate is Fate.LEAVE:
+        needs = SetNeeds({**self._needs.steps, **checked})
+        for ref, error in self._excused.items():
+            if needs.awaited(checked[ref].desired, error) is None:  # guard: excused-by-a-change
                 checked[ref] = _refused(checked[ref], error, self.context)
         return replace(
             plan, applies=tuple(checked.get(step.desired.ref, step) for step in plan.applies)
@@ -205,7 +205,7 @@ class ServerDryRun:
             if reason := cannot_be_dry_run(error):
                 return replace(step, not_checked=reason)
             if (awaited := self._needs.awaited(step.desired, error)) is not None:
-                self._excused[step.desired.ref] = awaited, error
+                self._excused[step.desired.ref] = error
                 return replace(step, not_checked=self._needs.reason(awaited))
             return _refused(step, error, self.context)
 

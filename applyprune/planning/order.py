@@ -13,20 +13,25 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import ApplypruneError, InputError
+from applyprune.errors import ApplypruneError, Forbidden, InputError
 from applyprune.model.fate import Fate
-from applyprune.model.identity import GVK, GroupKind, Ref
+from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Wave
 from applyprune.model.kinds import (
     ADMISSION,
     CRD,
     IN_EACH_NAMESPACE,
     LIMITS,
+    MUTATING_WEBHOOKS,
     MUTATION,
+    MUTATION_BINDING,
+    NAMESPACE,
     POLICY,
+    POLICY_BINDING,
     QUOTA,
     RBAC,
     STORAGE_CLASS,
+    VALIDATING_WEBHOOKS,
     VOLUME,
     Rank,
     Trait,
@@ -48,7 +53,7 @@ from applyprune.planning.marks import FARTHEST_WAVE, WAVE, texts_of, wave_number
 from applyprune.planning.names import closest, did_you_mean
 from applyprune.planning.references import Reference, has_references, may_refer, references
 from applyprune.planning.served_kinds import defined_kinds
-from applyprune.planning.server_errors import is_about, said_missing
+from applyprune.planning.server_errors import cannot_be_dry_run, is_about, said_missing
 from applyprune.values import dataclass, pattern, replace
 from applyprune.values import field as dataclass_field
 
@@ -508,25 +513,18 @@ def _warning(message: str, uses: Sequence[Use], hint: str, path: Field = ()) -> 
     )
 
 
-# The object of the same plan for whose lack the server has refused a dry run.
+# The object of the same plan because of which a refused dry run says nothing yet.
 #
-# That object is applied earlier, but a dry run applies nothing. The server's words say what it is:
-# there is no code for it.
+# That object is applied earlier, but a dry run applies nothing.
 
 
-_ROLES = kinds_with(Trait.ROLE)
-_POLICIES = frozenset({POLICY, MUTATION})
-# The admission plugins ResourceQuota, PodSecurity, LimitRanger and PersistentVolumeClaimResize, and
-# the registries of RBAC and of admission policies.
-_OVER_QUOTA = pattern(r"(?:exceeded|failed) quota: (?P<name>[\w.-]+)")
-_POD_SECURITY = 'violates PodSecurity "'
-_OVER_LIMIT = pattern(r"(?:(?:minimum|maximum) \S+ usage|max limit to request ratio) per \w+ is")
-_ESCALATION = "is attempting to grant RBAC permissions not currently held"
-_NO_RESIZE = "the storageclass that provisions the pvc must support resize"
-_PARAMETER = pattern(
-    r"of the referenced paramKind|to determine minimum required permissions"
-    r"|on the object referenced by paramRef"
+_IN_ITS_NAMESPACE = frozenset({QUOTA, LIMITS})
+_IF_NAMED = kinds_with(Trait.ROLE) | {STORAGE_CLASS}
+_EVERYWHERE = frozenset(
+    {POLICY, POLICY_BINDING, MUTATION, MUTATION_BINDING, VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS}
 )
+_DECIDING = frozenset({NAMESPACE}) | _IN_ITS_NAMESPACE | _IF_NAMED | _EVERYWHERE
+"""The kinds that decide whether the server admits an object."""
 
 
 @dataclass(slots=True)
@@ -535,27 +533,20 @@ class SetNeeds:
 
     steps: Mapping[Ref, ApplyStep] = dataclass_field(default_factory=dict)
     _names: Mapping[str, Sequence[Ref]] = dataclass_field(init=False)
-    _places: Mapping[tuple[GroupKind, str], Sequence[Ref]] = dataclass_field(init=False)
-    _definitions: Mapping[GroupKind, Ref] = dataclass_field(init=False)
+    _deciding: Sequence[Ref] = dataclass_field(init=False)
 
     def __post_init__(self) -> None:
         """Index the objects that are sent."""
-        names, places = defaultdict(list), defaultdict(list)
-        for ref in (ref for ref, step in self.steps.items() if step.fate.is_applied):
+        names = defaultdict(list)
+        sent = [ref for ref, step in self.steps.items() if step.fate.is_applied]
+        for ref in sent:
             names[ref.name].append(ref)
-            if ref.group_kind == LIMITS:
-                places[ref.group_kind, ref.namespace].append(ref)
-        self._names, self._places = names, places
-        self._definitions = {
-            kind: ref
-            for ref, step in self.steps.items()
-            if ref.group_kind == CRD and step.fate.is_applied
-            for kind in defined_kinds(step.desired.body)
-        }
+        self._names = names
+        self._deciding = [ref for ref in sent if ref.group_kind in _DECIDING]
 
     def awaited(self, desired: Desired, error: ApplypruneError) -> Ref | None:
-        """Return the object that an object waits for, by the words of its refusal."""
-        found = (*self._missing(desired, error), *self._changing(desired, error.message))
+        """Return the object that an object waits for, after its refusal."""
+        found = (*self._missing(desired, error), *self._that_decide(desired, error))
         return next((ref for ref in found if self._is_earlier(ref, desired)), None)
 
     def reason(self, awaited: Ref) -> str:
@@ -565,14 +556,13 @@ class SetNeeds:
         return f"not checked: it needs {awaited.short}, which {how}"
 
     def _is_earlier(self, ref: Ref, desired: Desired) -> bool:
-        step = self.steps.get(ref)
-        return step is not None and step.fate.is_applied and step.desired.wave < desired.wave
+        return self.steps[ref].desired.wave < desired.wave
 
     def _missing(self, desired: Desired, error: ApplypruneError) -> Iterator[Ref]:
         """Yield the new objects that do not exist by the words of the error.
 
         The fields of some kinds say which objects they need. For others, as for a custom resource
-        that a webhook refuses, the words must do.
+        that a webhook refuses, the words must do: there is no code for it.
         """
         named = {found.ref for found in references(desired.ref, desired.body)}
         named |= {*desired.depends_on, *desired.needs}
@@ -585,28 +575,24 @@ class SetNeeds:
                 if is_named and self.steps[ref].is_new and is_about(said, ref):
                     yield ref
 
-    def _changing(self, desired: Desired, message: str) -> Iterator[Ref]:
-        """Yield the objects that decide whether the server admits this one."""
+    def _that_decide(self, desired: Desired, error: ApplypruneError) -> Iterator[Ref]:
+        """Yield the objects that decide whether the server admits this one, if it does not now.
+
+        A 400 or 422 about its own fields is its fault, whatever else the plan changes.
+        """
         ref = desired.ref
-        if over := _OVER_QUOTA.search(message):
-            yield Ref(QUOTA.group, QUOTA.kind, ref.namespace, over["name"])
-        if _POD_SECURITY in message:
-            yield namespace_ref(ref.namespace)
-        if _OVER_LIMIT.search(message):
-            yield from self._places.get((LIMITS, ref.namespace), ())
-        named = [found.ref for found in references(ref, desired.body)]
-        if _ESCALATION in message:
-            yield from (one for one in named if one.group_kind in _ROLES)
-        if _NO_RESIZE in message:
-            yield from (one for one in named if one.group_kind == STORAGE_CLASS)
-        if _PARAMETER.search(message):
-            policies = [one for one in named if one.group_kind in _POLICIES]
-            yield from policies
-            bodies = (self.steps[one].desired.body for one in policies if one in self.steps)
-            for body in (desired.body, *bodies):
-                kind = text(body, "spec", "paramKind", "kind")
-                version = text(body, "spec", "paramKind", "apiVersion")
-                if (
-                    found := self._definitions.get(GVK.parse(version, kind).group_kind)
-                ) is not None:
-                    yield found
+        # guard: refused-by-admission
+        if not isinstance(error, Forbidden) or cannot_be_dry_run(error):
+            return
+        named = {found.ref for found in references(ref, desired.body)}
+        home = namespace_ref(ref.namespace)
+        for one in self._deciding:
+            kind = one.group_kind
+            is_near = kind in _IN_ITS_NAMESPACE and one.namespace == ref.namespace
+            if (
+                one == home
+                or is_near
+                or (kind in _IF_NAMED and one in named)
+                or kind in _EVERYWHERE
+            ):
+                yield one

@@ -1963,6 +1963,14 @@ MUTATIONS = (
         "test_secrets_of_the_input_and_of_the_cluster_are_masked",
     ),
     Mutation(
+        "the failure of an object whose own fields are refused beside a changing quota",
+        ("refused-by-admission",),
+        "if .*:",
+        "if 0:",
+        "tests/planning/order/test_set_needs.py::"
+        "test_refusal_by_admission_is_excused_by_what_decides_it[a quota, and its own fields]",
+    ),
+    Mutation(
         "the refusal of an object that waits for one which does not change",
         ("excused-by-a-change",),
         "if .*:",
