@@ -512,6 +512,8 @@ class OneReconcile:
                 history, generation=now[0], revision=now[1], waiting_since=None, ready_checks=0
             )
         withholds = partial(withheld_sets, bundle, self.bundles)
+        asked = request_of(live)
+        is_new = status_of(live).get("lastHandledReconcileAt", "") != asked
         return run_request(
             live,
             bundle,
@@ -520,6 +522,7 @@ class OneReconcile:
             corrects,
             withholds,
             continues=self.history.waiting_since is not None,
+            is_asked=bool(asked) and is_new and self._handles(live),
         )
 
     def _run(
@@ -622,10 +625,12 @@ def run_request(
     withholds: Callable[[Mapping[str, LiveObject]], Mapping[str, str]] | None = None,
     *,
     continues: bool = False,
+    is_asked: bool = False,
 ) -> RunRequest:
     """Return the run that applies a Bundle; with ``corrects``, only the drift of these objects.
 
-    One that ``continues`` the wait of an earlier run is not checked again.
+    One that ``continues`` the wait of an earlier run is not checked again. ``is_asked`` says
+    whether it is the one that handles a new value of reconcile-now.
     """
     options = bundle.options(
         Mode.APPLY,
@@ -635,6 +640,7 @@ def run_request(
         corrects=corrects,
         continues=continues,
         tries_rewritten=tries_rewritten(live, bundle, source.revision),
+        reruns_jobs=is_asked and may_send_again(bundle),
     )
     return RunRequest(
         bundle.target,
@@ -655,10 +661,15 @@ def tries_rewritten(live: LiveObject, bundle: BundleSpec, revision: str) -> bool
 
     Once, because whoever has changed or asked for something may have removed the webhook too.
     """
+    is_rewritten = bool(status_of(live).get("rewritten"))
+    return may_send_again(bundle) and is_rewritten and is_new_attempt(live, revision)
+
+
+def may_send_again(bundle: BundleSpec) -> bool:
+    """Return whether one reconcile may send what the next one would leave alone."""
     spec = bundle.spec
     # A plan that waits for an approval would not be the same in the next reconcile.
-    may_send = spec.drift.policy is DriftPolicy.CORRECT and spec.approval is not Approval.ALWAYS
-    return may_send and bool(status_of(live).get("rewritten")) and is_new_attempt(live, revision)
+    return spec.drift.policy is DriftPolicy.CORRECT and spec.approval is not Approval.ALWAYS
 
 
 # The Bundles that a Bundle depends on.

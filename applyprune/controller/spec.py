@@ -241,6 +241,7 @@ class BundleSpec:
         corrects: frozenset[Ref] = frozenset(),
         continues: bool = False,
         tries_rewritten: bool = False,
+        reruns_jobs: bool = False,
     ) -> Options:
         """Return the options of a run.
 
@@ -248,7 +249,7 @@ class BundleSpec:
         ``contended`` are the managers that win if they have changed their fields again. With
         ``corrects``, the run is about the drift of these objects only. One that ``continues`` a
         wait applies what an earlier run has checked. With ``tries_rewritten``, it sends again what
-        admission has rewritten.
+        admission has rewritten, and with ``reruns_jobs`` it creates Jobs that are gone.
         """
         spec = self.spec
         approved = approved if is_digest(approved) else ""
@@ -269,6 +270,7 @@ class BundleSpec:
             contended=contended if spec.drift.policy is DriftPolicy.CORRECT else frozenset(),
             corrects=corrects,
             tries_rewritten=tries_rewritten,
+            reruns_jobs=reruns_jobs,
             apply=ApplyOptions(
                 adopt=spec.adopt,
                 conflicts=self._conflicts,

@@ -211,7 +211,6 @@ class SnapshotReader:
             marked=tuple(live for live in marked.objects if live.ref not in inventory.entries),
             unseen=marked.unseen,
             hidden_kinds=still_hidden,
-            now=self.cluster.server_time,
             others=self.other_sets(states[ref] for ref in inventory.entries),
             registered=proofs.registered,
             shown=shown,

@@ -167,7 +167,7 @@ class _StatusReader:
 
     def _warning(self, entry: InventoryEntry) -> Problem | None:
         state = self.states[entry.ref]
-        return status_warning(entry, state, self.applyset, self._now, self.snapshot.others)
+        return status_warning(entry, state, self.applyset, self.snapshot.others)
 
     def _read(self) -> None:
         """Read the inventory and every object that it lists."""

@@ -335,6 +335,8 @@ class Options:
     manifests. If more than their drift is to be decided, the run raises WholeSetNeeded."""
     tries_rewritten: bool = False
     """Send the objects again that the server has stored with other values than were sent."""
+    reruns_jobs: bool = False
+    """Create the Jobs with a TTL again that are gone, unless a run has seen them complete."""
     actor: Actor = Actor()
     """Who to record in the inventory as the author of the run."""
     apply: ApplyOptions = ApplyOptions()

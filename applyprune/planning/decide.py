@@ -6,7 +6,6 @@ What the inventory records before the apply is decided here as well.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
 
 from applyprune.errors import RunFailed
 from applyprune.model.fate import Fate
@@ -581,16 +580,12 @@ def entry_of_untouched(recorded: InventoryEntry, before: InventoryEntry) -> Inve
     return replace(recorded, orphan_reason=before.orphan_reason or recorded.orphan_reason)
 
 
-# Jobs with `ttlSecondsAfterFinished` that do not exist any more.
-#
-# The TTL of a Job starts when it ends: one that is gone before its creation plus the TTL was
-# deleted by somebody.
+# Jobs with `ttlSecondsAfterFinished` that do not exist any more: no run runs one again by itself.
 
 
 FINISHED = "finished, and removed by its TTL"
-LEAVING = "finished, and being removed by its TTL"
+LEAVING = "being removed, and not created again: it has a TTL"
 UNKNOWN_RESULT = "it is gone, and no run has recorded that it completed: its result is unknown"
-JOB_DELETED = "somebody deleted it: its TTL cannot have removed it yet"
 _TTL = ("spec", "ttlSecondsAfterFinished")
 
 
@@ -611,11 +606,3 @@ def job_record(
         return known
     completed = has_completed(live) or (known is not None and known.completed)
     return JobRecord(created, ttl, completed=completed)
-
-
-def was_deleted(record: JobRecord | None, at: datetime | None) -> bool:
-    """Return whether somebody has deleted a Job that is absent at a time of the server's clock."""
-    created = None if record is None else time_of(record.created)
-    if record is None or created is None or at is None:
-        return False
-    return at < created + timedelta(seconds=record.ttl)  # guard: before-ttl

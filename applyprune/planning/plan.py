@@ -25,7 +25,7 @@ from applyprune.model.fieldset import Path, Writer, to_pointer
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.kinds import CRD
-from applyprune.model.live import Absent, LiveObject, Missing, Unknown, deleted_at
+from applyprune.model.live import Absent, LiveObject, Missing, Unknown
 from applyprune.model.options import Mode, Options, WaitMode
 from applyprune.model.plan import (
     ApplyStep,
@@ -53,15 +53,12 @@ from applyprune.planning.conflicts import (
 )
 from applyprune.planning.decide import (
     FINISHED,
-    JOB_DELETED,
     LEAVING,
     UNKNOWN_RESULT,
     existing_step,
-    job_record,
     refused_step,
     step_of_deleted,
     step_of_unapplied,
-    was_deleted,
     with_controllers_objects,
 )
 from applyprune.planning.digests import plan_digest
@@ -284,14 +281,14 @@ def _apply_step(
         off = options.apply.no_default_ignore
         desired = with_autoscaler(desired, snapshot.autoscalers, off)
         request = apply_request(desired, None, applyset, options)
-        if entry is None or not isinstance(state, Absent) or not _may_have_finished(desired, entry):
+        completed = entry is not None and entry.job is not None and entry.job.completed
+        # guard: finished-job
+        again = (options.apply.reapply_all or options.reruns_jobs) and not completed
+        is_gone = isinstance(state, Absent)
+        if entry is None or again or not (is_gone and _may_have_finished(desired, entry)):
             left = "; ".join(desired.left)
             created = ApplyStep(desired, Fate.CREATE, fresh, reason=left, request=request)
             return step_of_deleted(created, entry, state, options)
-        if was_deleted(entry.job, snapshot.now):
-            created = ApplyStep(desired, Fate.CREATE, fresh, reason=JOB_DELETED, request=request)
-            return step_of_deleted(created, entry, state, options)
-        completed = entry.job is not None and entry.job.completed
         return ApplyStep(
             desired, Fate.LEAVE, entry, reason=FINISHED if completed else UNKNOWN_RESULT
         )
@@ -300,7 +297,6 @@ def _apply_step(
         and state.terminating
         and state.uid == entry.uid
         and _may_have_finished(desired, entry)
-        and not was_deleted(job_record(desired, state, entry), deleted_at(state))
     ):
         return ApplyStep(desired, Fate.LEAVE, entry, state, LEAVING)
     return existing_step(desired, entry, state, snapshot, applyset, options)

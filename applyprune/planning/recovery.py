@@ -83,8 +83,6 @@ from applyprune.planning.prune_waits import PodUse
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from applyprune.model.plan import ApplyStep, Plan
 
 
@@ -129,8 +127,6 @@ class ClusterSnapshot:
     dependants: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
     """What the garbage collector deletes with each deleted object, of the guarded kinds."""
     controller: ControllerUse = ControllerUse()
-    now: datetime | None = None
-    """The time of the server's last reply, by its own clock; None if it has given none."""
     marked: tuple[LiveObject, ...] = ()
     """Objects with the set's label and field manager; read only if there is no inventory."""
     unseen: tuple[str, ...] = ()

@@ -512,3 +512,21 @@ def test_server_says_in_words_what_it_refuses(tenant: Tenant) -> None:
         assert status == 422, (case, reply)
         assert why in reply["message"], case
         assert "should match" not in reply["message"], case
+
+
+def test_job_that_is_gone_is_created_again_by_a_request(
+    tenant: Tenant, running: Controller
+) -> None:
+    """Not by itself, and not by a change of the source: it may have finished."""
+    job = workload("Job", "once", spec={"ttlSecondsAfterFinished": 3600, "suspend": True})
+    path = tenant.path("jobs", "once", "batch/v1")
+    tenant.bundle("web", job, wait=False)
+    tenant.ready("web")
+    assert tenant.api("DELETE", f"{path}?propagationPolicy=Background")[0] == 200
+    eventually(lambda: not tenant.api.exists(path), lambda: "the end of the Job")
+    revision = tenant.get("web")["status"]["lastAppliedRevision"]
+    tenant.bundle("web", job, config_map("a"), wait=False)
+    eventually(lambda: tenant.get("web")["status"]["lastAppliedRevision"] != revision)
+    assert (tenant.exists("a"), tenant.api.exists(path)) == ([True], False)
+    tenant.reconciled("web", "again")
+    assert tenant.api.exists(path)

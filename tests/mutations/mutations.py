@@ -1268,18 +1268,19 @@ MUTATIONS = (
         f"{_CASCADES}test_recreation_counts_what_its_object_owns[False]",
     ),
     Mutation(
-        "the second run of a Job that somebody deleted before its TTL",
-        ("before-ttl",),
-        "return .*",
-        "return False",
-        f"{_STEPS}test_finished_jobs.py::test_job_deleted_before_its_ttl_is_created_again",
+        "the rest of a Job that has completed",
+        ("finished-job",),
+        " and not completed",
+        "",
+        "tests/planning/plan/test_plan.py::"
+        "test_job_of_unknown_result_is_created_again_only_if_asked[True]",
     ),
     Mutation(
         "the doubt about a Job that is gone without a recorded result",
         ("unknown-result",),
         "if .*:",
         "if 0:",
-        f"{_STEPS}test_finished_jobs.py::test_wait_for_a_job_of_unknown_result_fails_at_once",
+        f"{_STEPS}test_finished_jobs.py::test_job_of_unknown_result_is_created_again_only_if_asked",
     ),
     Mutation(
         "the refusal of the apply with its prune",

@@ -30,8 +30,11 @@ def frozen(value: Any) -> Any:
     if isinstance(value, Enum):
         return _twin(type(value))[value.name]
     if isinstance(value, msgspec.Struct):
-        parts = {name: getattr(value, name) for name in value.__struct_fields__}
-        return _twin(type(value))(
+        twin = _twin(type(value))
+        # What is new has no twin.
+        known = set(value.__struct_fields__) & set(twin.__struct_fields__)
+        parts = {name: getattr(value, name) for name in known}
+        return twin(
             **{name: frozen(part) for name, part in parts.items() if part is not msgspec.UNSET}
         )
     if isinstance(value, Mapping):

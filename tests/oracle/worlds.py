@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
@@ -61,7 +60,6 @@ SET = applyset_identity("web", "home")
 OTHER = applyset_identity("other", "home")
 WIDGET = Resource("example.com", "v1", "Widget", "widgets", namespaced=True)
 EARLIER, LATER = "2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z"
-NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 UNREADABLE = Unknown(Problem(ProblemKind.FORBIDDEN, "no", exit_code=7))
 HEALTHY = 0.6
 """How many objects of a world nothing has happened to."""
@@ -205,7 +203,6 @@ class _Maker:
                 occupied=self.occupied(entries),
                 contents=self.contents(states),
                 dependants=self.dependants(live),
-                now=NOW,
                 marked=tuple(one for one in live if not entries and self.maybe(0.5)),
                 unseen=("secrets: forbidden",) if not entries and self.maybe(0.1) else (),
                 hidden_kinds=frozenset({CRD}) if self.maybe(0.03) else frozenset(),

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.controller.drift import RevertCount, counts_before, drift_report, reverted_words
-from applyprune.controller.reconcile import tries_rewritten
+from applyprune.controller.reconcile import run_request, tries_rewritten
 from applyprune.controller.result import RunResult
+from applyprune.controller.sources import LoadedSource
 from applyprune.controller.spec import SPEC, BundleSpec
 from applyprune.controller.status import unwatched_in
 from applyprune.controller.task import Unwatched
@@ -277,6 +278,18 @@ def test_rewritten_objects_are_tried_again_for_a_reason(name: str) -> None:
     one = LiveObject.of(desired(body(name="web")).ref, "u", "1", metadata, body_)
     parsed = SPEC.validate_python({"source": INLINE, **spec})
     assert tries_rewritten(one, BundleSpec("home", "web", parsed, 1.0), "sha256:a") is expected
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+@pytest.mark.parametrize("name", ["a request", *list(TRIES)[3:]])
+def test_jobs_run_again_only_for_a_request(name: str, is_asked: bool) -> None:
+    """And only if the next reconcile would not plan it otherwise."""
+    expected, spec, _ = TRIES[name]
+    one = LiveObject.of(desired(body(name="web")).ref, "u", "1", {"generation": 1}, {})
+    parsed = SPEC.validate_python({"source": INLINE, **spec})
+    asked = BundleSpec("home", "web", parsed, 1.0)
+    request = run_request(one, asked, LoadedSource((), "sha256:a"), None, is_asked=is_asked)
+    assert request.options.reruns_jobs is (expected and is_asked)
 
 
 def test_event_says_what_was_set_back() -> None:

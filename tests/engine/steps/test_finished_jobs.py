@@ -1,4 +1,4 @@
-"""Jobs with a TTL that are gone: deleted by somebody, or removed by the TTL after they finished."""
+"""Jobs with a TTL that are gone: deleted by somebody, or removed after they have finished."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from applyprune.model.fate import Outcome
 from applyprune.model.inventory import JobRecord
 from tests.support.api import writes
 from tests.support.clocks import AGES
-from tests.support.fault_proxy import always, faults
 from tests.support.objects import config_map
 from tests.support.waiting import eventually
 from tests.support.workloads import PLAYED, Body, Puppets, complaints, meanwhile, workload
 
 if TYPE_CHECKING:
     from tests.support.api import Api, AuditTrail
-    from tests.support.fault_proxy import FaultProxy
     from tests.support.stage import Stage, Story
 
 JOB = "job.batch/once"
@@ -48,39 +46,12 @@ def _waited(stage: Stage, body: Body, **options: Any) -> Story:
     return stage.run(body, wait=True, timeout=AGES, **options)
 
 
-def test_job_deleted_before_its_ttl_is_created_again(stage: Stage, api: Api) -> None:
-    """Suspended, it cannot have finished; no TTL has passed since its creation."""
+def test_job_of_unknown_result_is_created_again_only_if_asked(stage: Stage, api: Api) -> None:
+    """Somebody may have deleted it, or its TTL: a wait fails at once, and no run runs it again."""
     body = _job(3600, suspend=True)
     assert _waited(stage, body).exit_code == 0
-    record = _record(stage)
     created = api.get(_path(stage))["metadata"]["creationTimestamp"]
-    assert record == JobRecord(created, 3600, completed=False)
-    _delete(stage, api)
-    story = _waited(stage, body)
-    assert story.outcomes == {JOB: Outcome.CREATED}
-    (step,) = story.plan.applies
-    assert step.reason == "somebody deleted it: its TTL cannot have removed it yet"
-    assert api.exists(_path(stage))
-
-
-def test_clock_of_the_server_decides(
-    spoiled: Stage, stage: Stage, api: Api, proxy: FaultProxy
-) -> None:
-    """Two hours later by the server's Date, the TTL may have removed it; here it is still now."""
-    body = _job(3600, suspend=True)
-    stage.run(body)
-    _delete(stage, api)
-    proxy.rule = always(faults.dated(7200))
-    assert spoiled.run(body).outcomes == {JOB: Outcome.UNCHANGED}
-    assert not api.exists(_path(stage))
-    proxy.rule = always(faults.dated(-7200))
-    assert spoiled.run(body).outcomes == {JOB: Outcome.CREATED}
-
-
-def test_wait_for_a_job_of_unknown_result_fails_at_once(stage: Stage, api: Api) -> None:
-    """With a TTL of 0 it may have finished before it was deleted: not created again, not ready."""
-    body = _job(0, suspend=True)
-    stage.run(body)
+    assert _record(stage) == JobRecord(created, 3600, completed=False)
     _delete(stage, api)
     assert stage.run(body).outcomes == {JOB: Outcome.UNCHANGED}
     story = _waited(stage, body)
@@ -88,6 +59,7 @@ def test_wait_for_a_job_of_unknown_result_fails_at_once(stage: Stage, api: Api) 
     assert UNKNOWN in complaints(story)[JOB]
     assert "will not become ready" in complaints(story)[JOB]
     assert not api.exists(_path(stage))
+    assert stage.run(body, reapply_all=True).outcomes == {JOB: Outcome.CREATED}
 
 
 def test_failed_job_that_its_ttl_removed_is_not_ready(stage: Stage, puppets: Puppets) -> None:
@@ -103,12 +75,7 @@ def test_failed_job_that_its_ttl_removed_is_not_ready(stage: Stage, puppets: Pup
 
 @pytest.mark.parametrize("later", [False, True])
 def test_completed_job_stays_ready_after_its_ttl(
-    spoiled: Stage,
-    stage: Stage,
-    puppets: Puppets,
-    proxy: FaultProxy,
-    audit: AuditTrail,
-    later: bool,
+    stage: Stage, puppets: Puppets, audit: AuditTrail, later: bool
 ) -> None:
     """The run that sees it complete records it, also one that changes nothing; once."""
     body = _job(3600)
@@ -128,8 +95,7 @@ def test_completed_job_stays_ready_after_its_ttl(
     assert _waited(stage, body).exit_code == 0
     assert writes(audit) == []
     _delete(stage, puppets.api)
-    proxy.rule = always(faults.dated(7200))
-    story = _waited(spoiled, body)
+    story = _waited(stage, body, reapply_all=True)
     assert (story.exit_code, story.outcomes) == (0, {JOB: Outcome.UNCHANGED})
     (step,) = story.plan.applies
     assert step.reason == "finished, and removed by its TTL"

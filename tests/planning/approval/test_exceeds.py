@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError
@@ -16,7 +16,7 @@ from applyprune.planning.digests import planned_objects, state_mark
 from applyprune.planning.managed_fields import own_fields
 from applyprune.planning.plan import completed, make_plan
 from applyprune.values import replace
-from tests.oracle.worlds import NOW, SET, later, world
+from tests.oracle.worlds import SET, later, world
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tests.oracle.worlds import World
 
 WORLDS = 1_000
+NOW = datetime(2026, 11, 27, tzinfo=UTC)
 
 
 def _plan(one: World) -> Plan:

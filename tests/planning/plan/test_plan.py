@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,11 +11,11 @@ from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, JobRecord, Ownership, Wave
 from applyprune.model.live import Absent, NotListed, State, Unknown
-from applyprune.model.options import Adopt, Mode, Options
+from applyprune.model.options import Adopt, ApplyOptions, Mode, Options
 from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
-from applyprune.planning.decide import FINISHED, JOB_DELETED, UNKNOWN_RESULT, entry_of_untouched
+from applyprune.planning.decide import FINISHED, UNKNOWN_RESULT, entry_of_untouched
 from applyprune.planning.plan import make_plan
 from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
 from tests.support.options import options_of
@@ -435,37 +434,18 @@ def test_finished_job_with_a_ttl_is_not_created_again() -> None:
     assert fate(replace(going, uid="u2"), entry) is Fate.REFUSE
 
 
-@pytest.mark.parametrize("seconds", [0, 59, 60, 3600, None])
+ASKED = (Options(apply=ApplyOptions(reapply_all=True)), Options(reruns_jobs=True))
+
+
 @pytest.mark.parametrize("completed", [False, True])
-def test_job_that_is_gone_before_its_ttl_is_created_again(
-    seconds: int | None, completed: bool
-) -> None:
-    """By the server's clock; without one it is not known, and nothing runs twice."""
+def test_job_of_unknown_result_is_created_again_only_if_asked(completed: bool) -> None:
+    """No run creates it by itself, and none if it has completed."""
     job = desired(body("Job", spec={"ttlSecondsAfterFinished": 60}), JOBS)
-    born = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
     record = JobRecord("2026-11-21T10:00:00Z", 60, completed=completed)
     entry = recorded(job, live(job.ref), job=record)
-    now = None if seconds is None else born + timedelta(seconds=seconds)
-    snapshot = ClusterSnapshot({job.ref: Absent()}, now=now)
-    (step,) = make_plan((job,), inventory(entry), snapshot, TARGET, Options()).applies
-    if seconds is not None and seconds < 60:
-        assert (step.fate, step.reason) == (Fate.CREATE, JOB_DELETED)
-        assert step.entry.job is None
-    else:
-        assert (step.fate, step.reason) == (Fate.LEAVE, FINISHED if completed else UNKNOWN_RESULT)
-
-
-@pytest.mark.parametrize(("deleted", "fate"), [("10:00:59", Fate.REFUSE), ("10:01:00", Fate.LEAVE)])
-def test_job_that_somebody_is_deleting_is_not_taken_for_finished(deleted: str, fate: Fate) -> None:
-    """Its deletionTimestamp says when: before its TTL, or perhaps by it."""
-    job = desired(body("Job", spec={"ttlSecondsAfterFinished": 60}), JOBS)
-    going = live(
-        job.ref,
-        creationTimestamp="2026-11-21T10:00:00Z",
-        deletionTimestamp=f"2026-11-21T{deleted}Z",
-        finalizers=["foregroundDeletion"],
-    )
-    snapshot = ClusterSnapshot({job.ref: going})
-    listed = inventory(recorded(job, going))
-    (step,) = make_plan((job,), listed, snapshot, TARGET, Options()).applies
-    assert step.fate is fate
+    left = (Fate.LEAVE, FINISHED if completed else UNKNOWN_RESULT)
+    for options in (Options(), *ASKED):
+        snapshot = ClusterSnapshot({job.ref: Absent()})
+        (step,) = make_plan((job,), inventory(entry), snapshot, TARGET, options).applies
+        may_create = options in ASKED and not completed
+        assert (step.fate, step.reason) == ((Fate.CREATE, "") if may_create else left)

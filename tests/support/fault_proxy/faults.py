@@ -6,8 +6,6 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
-from email.utils import format_datetime, parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from tests.support.fault_proxy.exchange import Fault, Headers, ServerReply, Wire
@@ -123,24 +121,6 @@ def shortened(size: int) -> Fault:
         wire.reply(ServerReply(reply.status, _bare(reply.headers), reply.body[:size]))
 
     return fault
-
-
-def dated(seconds: float) -> Fault:
-    """Let the server process it, then reply as if the server's clock were ahead."""
-
-    def fault(wire: Wire) -> None:
-        reply = wire.forward()
-        headers = [
-            (name, _later(value, seconds) if name.lower() == "date" else value)
-            for name, value in reply.headers
-        ]
-        wire.reply(ServerReply(reply.status, headers, reply.body))
-
-    return fault
-
-
-def _later(date: str, seconds: float) -> str:
-    return format_datetime(parsedate_to_datetime(date) + timedelta(seconds=seconds), usegmt=True)
 
 
 def hang(*, forward: bool = False) -> Fault:
