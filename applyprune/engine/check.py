@@ -49,7 +49,6 @@ from applyprune.planning.conflicts import (
 from applyprune.planning.consequences import changes_of, consequences
 from applyprune.planning.decide import left_to_autoscaler, with_drift, with_lost_replicas
 from applyprune.planning.desired import labels_of
-from applyprune.planning.leave import left_entries, objects_to_prune
 from applyprune.planning.names import unmatched_names
 from applyprune.planning.normalize import (
     autoscalers_in,
@@ -60,7 +59,7 @@ from applyprune.planning.normalize import (
 from applyprune.planning.order import missing_keys, missing_references, outside_references
 from applyprune.planning.ownership import foreign_label, is_last_applied
 from applyprune.planning.plan import with_new_request
-from applyprune.planning.recovery import is_restored, may_lose_objects
+from applyprune.planning.recovery import may_lose_objects
 from applyprune.planning.requests import needs_body
 from applyprune.planning.rights import needs_of, with_missing_rights
 from applyprune.planning.schemas import (
@@ -591,15 +590,12 @@ def with_autoscalers(
     inventory: Inventory,
     context: RunContext,
     reader: SnapshotReader,
-    *,
-    prunes: bool,
 ) -> ClusterSnapshot:
     """Return the snapshot with the autoscalers of the input and of the cluster.
 
     Only the namespaces are searched in which somebody has scaled an object of the input, or in
     which an apply may change its replicas. What is left to an autoscaler is read in full. One that
-    this run changes counts as in the input. One that has left the input does not count if the run
-    ``prunes``.
+    this run changes counts as in the input, and one that it prunes as it is: the apply comes first.
     """
     off, manager = context.options.apply.no_default_ignore, context.applyset.manager
     given = autoscalers_in(resolved.desired)
@@ -613,7 +609,6 @@ def with_autoscalers(
 
     desired = [with_losses(member) for member in resolved.desired]
     replaced = _replaced(snapshot, resolved)
-    pruned: frozenset[str] = frozenset()
 
     def is_open(member: Desired) -> bool:
         live, entry = snapshot.states[member.ref], inventory.entries.get(member.ref)
@@ -636,19 +631,14 @@ def with_autoscalers(
         except ApplypruneError as error:
             unread[namespace] = error.problem
             return ()
-        return [live.body for live in found if live.body is not None and live.uid not in passing]
+        return [live.body for live in found if live.body is not None and live.uid not in replaced]
 
     namespaces = sorted({member.ref.namespace for member in desired if is_open(member)})
-    if namespaces and prunes:
-        pruned = _pruned(snapshot, resolved, inventory, context)
-    passing = replaced | pruned
     scalers = (
         *given,
         *(one for found in context.workers.each(listed, namespaces) for one in found),
     )
-    snapshot = replace(
-        snapshot, autoscalers=scalers, unread_autoscalers=unread, pruned_autoscalers=pruned
-    )
+    snapshot = replace(snapshot, autoscalers=scalers, unread_autoscalers=unread)
     if not (scalers or unread):
         return snapshot
     states = dict(snapshot.states)
@@ -672,24 +662,6 @@ def _replaced(snapshot: ClusterSnapshot, resolved: Resolved) -> frozenset[str]:
     return frozenset(state.uid for state in states if isinstance(state, LiveObject))
 
 
-def _pruned(
-    snapshot: ClusterSnapshot, resolved: Resolved, inventory: Inventory, context: RunContext
-) -> frozenset[str]:
-    """Return the UIDs of the autoscalers that a prune would delete, before any guard."""
-    options, desired = context.options, resolved.desired
-    if is_restored(inventory, snapshot):
-        return frozenset()
-    leaving = [
-        entry
-        for entry in left_entries(desired, inventory, snapshot, options)
-        if entry.ref.group_kind == AUTOSCALERS.group_kind
-    ]
-    found = objects_to_prune(
-        leaving, snapshot, context.applyset, options, desired=desired, left_out=resolved.left_out
-    )
-    return frozenset(live.uid for live in found)
-
-
 _SHOWN = 3
 
 
@@ -704,13 +676,3 @@ def unread_warning(snapshot: ClusterSnapshot) -> Iterator[Problem]:
             "reverted. To see which does, allow: list horizontalpodautoscalers.autoscaling in "
             f"{namespace}",
         ).problem
-
-
-def keeps_autoscaler(plan: Plan, snapshot: ClusterSnapshot) -> bool:
-    """Return whether a plan does not prune an autoscaler that does not count for that reason."""
-    going = {
-        step.live.uid
-        for step in plan.removals
-        if step.fate is Fate.PRUNE and step.live is not None and not plan.no_prune
-    }
-    return not snapshot.pruned_autoscalers <= going

@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from applyprune.engine.check import (
-    keeps_autoscaler,
     no_such_set,
     read_own_namespace,
     reference_warnings,
@@ -308,9 +307,6 @@ def _plan_with(
     )
     snapshot = _with_pod_use(snapshot, resolved, known, context, kept)
     plan = planned(snapshot)
-    if keeps_autoscaler(plan, snapshot):  # guard: refused-prune-of-an-autoscaler
-        snapshot = with_autoscalers(snapshot, resolved, known, context, reader, prunes=False)
-        plan = planned(snapshot)
     unknown = {ref for one in resolved.unknown for ref in one.refs}
     removals = tuple(step for step in plan.removals if step.entry.ref not in unknown)
     plan = replace(plan, removals=removals)
@@ -471,9 +467,7 @@ def _read(
     )
     if options.mode is Mode.APPLY:
         refuse_leaving(snapshot.states.get(context.applyset.own_namespace), context.applyset)
-        # guard: autoscaler-of-a-first-part
-        prunes = not resolved.unknown
-        snapshot = with_autoscalers(snapshot, resolved, inventory, context, reader, prunes=prunes)
+        snapshot = with_autoscalers(snapshot, resolved, inventory, context, reader)
     context.cancellation.check()
     return snapshot
 

@@ -420,8 +420,6 @@ class Desired:
     """Whether the set owns its live replicas, and its manifest sets none: they would be reset."""
     is_scaling_unknown: bool = False
     """Whether an autoscaler may set its replicas: those of its namespace could not be read."""
-    pruned_autoscalers: frozenset[str] = frozenset()
-    """The UIDs of the autoscalers that the run prunes: they will not set its replicas again."""
     versions: frozenset[str] = frozenset()
     """The API versions of a custom kind: those of its CRD in the input, else those served."""
     wait: str = ""

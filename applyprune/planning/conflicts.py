@@ -76,6 +76,7 @@ _CAUSE = pattern(
     r"(?P<update> using \S+)?(?: at (?P<time>\S+))?"
 )
 _UNREAD = "its HorizontalPodAutoscalers could not be read: one may rewrite the field"
+_GONE = "the autoscaler that has written it is gone"
 _LINE = "\n    "
 _MOST_LINES = 20
 
@@ -282,27 +283,30 @@ def explain_conflict(
     """
     fields = owners_by_field(error)
     found = [scaler for scaler in autoscalers or () if targets(scaler, desired.ref)]
-    leaving = [one for one in found if _is_pruned(one, desired)]  # guard: autoscaler-that-leaves
-    staying = None if autoscalers is None else [one for one in found if one not in leaving]
+    scalers = None if autoscalers is None else found
     contested = {name: _contested(name, desired, live) for name in fields}
     pointers = [field.path for field in contested.values() if field.path is not None]
 
     excludes = any(cause.get("reason") == EXCLUDES for cause in error.causes)
     free = tuple(dict.fromkeys(filter(is_ignorable, pointers)))
     is_scale = all(map(_is_scale, fields, fields.values()))
+    owners = tuple(owner for owners in fields.values() for owner in owners)
+    # guard: autoscaler-that-is-gone
+    is_over = scalers == [] and all(map(_is_autoscaler, owners))
     contest = Contest(
-        tuple(owner for owners in fields.values() for owner in owners),
+        owners,
         free[:_MOST_LINES],
         leaves_all=0 < len(free) == len(fields) <= _MOST_LINES,
         must_own=bool(pointers) and not free,
         adopts=live is not None and PART_OF not in live.labels,
-        reverts=reverts and staying == [],
-        is_scaled=staying != [] and is_scale,
-        is_over=bool(leaving) and is_scale,
+        reverts=reverts and scalers == [],
+        is_scaled=scalers != [] and is_scale,
+        is_over=is_over,
         is_marked=desired.conflicts is not OnConflict.UNSET,
     )
-    notes = [_UNREAD] if staying is None else list(map(_scaler_words, staying))
-    reason = _reason(fields, contested, live, notes or list(map(_pruned_scaler_words, leaving)))
+    notes = [_UNREAD] if scalers is None else list(map(_scaler_words, scalers))
+    notes += [_GONE] if is_over else []
+    reason = _reason(fields, contested, live, notes)
     worded = Problem(
         error.kind,
         f"{desired.ref} was not applied",
@@ -324,10 +328,6 @@ def explain_conflict(
         ways=tuple(map(contest.words, (first, *others))),
         remedy=contest.words(first, of_bundle=True),
     )
-
-
-def _is_pruned(scaler: Mapping[str, Any], desired: Desired) -> bool:
-    return mapping(scaler.get("metadata")).get("uid") in desired.pruned_autoscalers
 
 
 def _scaler_words(scaler: Mapping[str, Any]) -> str:
@@ -380,11 +380,6 @@ def _who(owner: FieldOwner, live: LiveObject | None) -> str:
         how += f" of {owner.subresource}"
     detail = ", ".join(part for part in (how, owner.time or _time(owner, live)) if part)
     return f"{owner.manager} ({detail})" if detail else owner.manager
-
-
-def _pruned_scaler_words(scaler: Mapping[str, Any]) -> str:
-    name = mapping(scaler.get("metadata")).get("name")
-    return f"HorizontalPodAutoscaler {name} scales it, and is pruned once this object is applied"
 
 
 def _exclusion_hint(owners: Iterable[Sequence[FieldOwner]]) -> str:
@@ -443,10 +438,11 @@ def is_about_scale(error: Conflict) -> bool:
 
 
 def _is_scale(name: str, owners: Sequence[FieldOwner]) -> bool:
-    return name == ".spec.replicas" or any(
-        (owner.manager, owner.subresource) == ("kube-controller-manager", "scale")
-        for owner in owners
-    )
+    return name == ".spec.replicas" or any(map(_is_autoscaler, owners))
+
+
+def _is_autoscaler(owner: FieldOwner) -> bool:
+    return (owner.manager, owner.subresource) == ("kube-controller-manager", "scale")
 
 
 def owners_by_field(error: Conflict) -> Mapping[str, tuple[FieldOwner, ...]]:

@@ -205,8 +205,6 @@ def left_to_autoscaler(desired: Desired, snapshot: ClusterSnapshot, options: Opt
     desired = with_autoscaler(desired, snapshot.autoscalers, off)
     if desired.ref.namespace in snapshot.unread_autoscalers:
         desired = with_unknown_autoscaler(desired, off)
-    if snapshot.pruned_autoscalers:
-        desired = replace(desired, pruned_autoscalers=snapshot.pruned_autoscalers)
     return desired
 
 

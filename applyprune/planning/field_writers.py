@@ -190,7 +190,7 @@ class Contest:
     is_scaled: bool = False
     """Whether an autoscaler writes them, or may."""
     is_over: bool = False
-    """Whether they were written by an autoscaler that is pruned."""
+    """Whether they were written by an autoscaler that is gone."""
     is_marked: bool = False
     """Whether the object's own annotation says what to do, and no option changes it."""
 

@@ -142,8 +142,6 @@ class ClusterSnapshot:
     """
     autoscalers: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
     """The HorizontalPodAutoscalers that may target objects of the input, in full."""
-    pruned_autoscalers: frozenset[str] = frozenset()
-    """The UIDs of those that are not among them, because the run prunes them."""
     unread_autoscalers: Mapping[str, Problem] = field(default_factory=dict, hash=False)
     """Why they could not be read, by the namespace in which they may be."""
     pod_use: PodUse = PodUse()

@@ -108,7 +108,7 @@ FIRST: dict[str, tuple[Contest, Way]] = {
         replace(FREE, owners=(EDIT,), is_scaled=True),
         Way.LEAVE,
     ),
-    "drift by an autoscaler that is pruned": (
+    "drift by an autoscaler that is gone": (
         replace(FREE, owners=(HPA,), reverts=True, is_over=True),
         Way.REVERT,
     ),

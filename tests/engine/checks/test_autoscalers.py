@@ -13,7 +13,7 @@ from applyprune.model.plan import ConsequenceKind
 from applyprune.planning.approval import needed_consent
 from tests.support.accounts import WRITE, kubeconfig_as, rule
 from tests.support.api import writes
-from tests.support.objects import DEPLOYMENT, custom_resource
+from tests.support.objects import DEPLOYMENT
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _replicas(stage: Stage, api: Api) -> int:
 
 
 def test_autoscaler_that_will_not_be_there_does_not_count(stage: Stage, api: Api) -> None:
-    """Its manifest is disabled, gives it another target, or has left the set."""
+    """Its manifest is disabled, or gives it another target."""
     stage.run(_deployment(1), _scaler(annotations=DISABLED))
     stage.run(_deployment(2), _scaler(annotations=DISABLED))
     assert _replicas(stage, api) == 2
@@ -66,13 +66,6 @@ def test_autoscaler_that_will_not_be_there_does_not_count(stage: Stage, api: Api
     assert _replicas(stage, api) == 2
     assert stage.run(_deployment(3), _scaler("other")).exit_code == 0
     assert _replicas(stage, api) == 3
-    stage.run(_deployment(3), _scaler())
-    # A prune that does not run leaves the autoscaler there.
-    assert stage.run(_deployment(4), prune=False).exit_code == 0
-    assert _replicas(stage, api) == 3
-    story = stage.run(_deployment(4), max_prune=stage.most(1))
-    assert story.outcomes[SCALER] is Outcome.PRUNED
-    assert _replicas(stage, api) == 4
 
 
 def _scale(stage: Stage, api: Api, replicas: int) -> None:
@@ -82,38 +75,29 @@ def _scale(stage: Stage, api: Api, replicas: int) -> None:
     assert api("PATCH", path, patch, content_type="application/merge-patch+json")[0] == 200
 
 
-def test_autoscaler_leaves_a_set_whose_object_it_has_scaled(stage: Stage, api: Api) -> None:
-    """The conflict says that it will not write again, and what sets the replicas back."""
+def test_autoscaler_counts_in_the_run_that_prunes_it(stage: Stage, api: Api) -> None:
+    """It is there while the object is applied; the next run sends the replicas."""
+    stage.run(_deployment(2), _scaler())
+    story = stage.run(_deployment(4), max_prune=stage.most(1))
+    assert (story.outcomes[SCALER], _replicas(stage, api)) == (Outcome.PRUNED, 2)
+    assert stage.run(_deployment(4)).exit_code == 0
+    assert _replicas(stage, api) == 4
+
+
+def test_number_of_an_autoscaler_that_is_gone_stays(stage: Stage, api: Api) -> None:
+    """The conflict says what sets the replicas back, and that nobody writes them again."""
     stage.run(_deployment(1), _scaler())
     _scale(stage, api, 7)
     story = stage.run(_deployment(1), max_prune=stage.most(1))
+    assert (story.exit_code, story.outcomes[SCALER]) == (0, Outcome.PRUNED)
+    story = stage.run(_deployment(1))
     assert (story.exit_code, _replicas(stage, api)) == (4, 7)
     told = story.problem(NAME)
-    assert (
-        "HorizontalPodAutoscaler web scales it, and is pruned once this object is applied" in told
-    )
-    assert "will rewrite the field" not in told
-    assert "--conflicts revert" in told
-    story = stage.run(_deployment(1), max_prune=stage.most(1), conflicts=Conflicts.REVERT)
+    assert "the autoscaler that has written it is gone" in told
+    assert "rewrite the field" not in told
+    assert "--conflicts force" in told
+    story = stage.run(_deployment(1), conflicts=Conflicts.FORCE)
     assert (story.exit_code, _replicas(stage, api)) == (0, 1)
-    assert story.outcomes[SCALER] is Outcome.PRUNED
-
-
-def test_autoscaler_that_is_not_pruned_counts(stage: Stage, api: Api) -> None:
-    """A guard refuses its prune, or the first of two parts leaves the prune to the next run."""
-    stage.run(_deployment(1), _scaler())
-    _scale(stage, api, 7)
-    options: dict[str, Any] = {"conflicts": Conflicts.REVERT}
-    story = stage.run(_deployment(2), max_prune=stage.most(0), apply_anyway=True, **options)
-    assert (story.exit_code, story.outcomes[SCALER]) == (6, Outcome.NOT_PRUNED)
-    assert _replicas(stage, api) == 7
-    late = custom_resource("late", "NeverServedScale")
-    forced: dict[str, Any] = {"conflicts": Conflicts.FORCE, "max_prune": stage.most(1)}
-    story = stage.run(_deployment(3), late, kinds=0.5, **forced)
-    assert NAME in story.outcomes
-    assert _replicas(stage, api) == 7
-    story = stage.run(_deployment(4), **forced)
-    assert (story.outcomes[SCALER], _replicas(stage, api)) == (Outcome.PRUNED, 4)
 
 
 def test_second_run_with_an_autoscaler_writes_nothing(stage: Stage, audit: AuditTrail) -> None:

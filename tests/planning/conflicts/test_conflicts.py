@@ -119,7 +119,7 @@ LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
         (scaler(name="b"), scaler(kind="StatefulSet"), scaler(version="x.io/v1")),
         (
             "owned by kube-controller-manager (Update of scale, 2026-11-21T11:59:48Z); "
-            "Kubernetes: it may rewrite the field"
+            "the autoscaler that has written it is gone"
         ),
     ),
     "an autoscaler that has not written yet": (
