@@ -40,7 +40,7 @@ from applyprune.engine.reader import (
     with_cascades,
 )
 from applyprune.engine.waiting import ReadinessRules
-from applyprune.errors import ApplypruneError, Interrupted, UsageError, raise_all
+from applyprune.errors import ApplypruneError, UsageError, raise_all
 from applyprune.model.events import Event, ObjectDiff, ObjectDone, Readiness, WarningRaised
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import GroupKind, Ref
@@ -75,7 +75,6 @@ from applyprune.planning.names import (
     unmatched_selection,
     with_names_resolved,
 )
-from applyprune.planning.order import missing_keys
 from applyprune.planning.own_namespace import (
     makes_namespace,
     refuse_leaving,
@@ -83,7 +82,7 @@ from applyprune.planning.own_namespace import (
     with_own_namespace,
 )
 from applyprune.planning.ownership import foreign_label
-from applyprune.planning.plan import apply_forecast, completed, forecast, make_plan, unchecked
+from applyprune.planning.plan import completed, forecast, make_plan, unchecked
 from applyprune.planning.prune_waits import (
     heeds_pods,
     kinds_to_judge,
@@ -156,8 +155,7 @@ class RunRequest:
 def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, None, PlanStage]:
     """Wait for other runs, read everything, and return the plan; write nothing.
 
-    Yields the warnings about the input and the inventory. Raises what refuses the run as a whole;
-    if that is the input, yields what is wrong with its other objects first.
+    Yields the warnings about the input and the inventory. Raises what refuses the run as a whole.
     """
     yield from context.lock.wait(observation=request.observation)
     inventory = context.lock.inventory
@@ -266,8 +264,7 @@ def _plan_with(
     yield from (WarningRaised(warning) for warning in resolved.warnings)
     applied = resolved.desired if options.mode is Mode.APPLY else ()
     rules = ReadinessRules(cluster, applied, options)
-    if errors := [*resolved.errors, *rules.errors]:
-        yield from _refuse_input(errors, resolved, inventory, resource_map, request, context)
+    raise_all([*resolved.errors, *rules.errors])
     refuse_run(inventory, resolved.manifests, context, request.owner, takes_over=request.takes_over)
     inventory, makes_namespace_of_inventory = _begun(inventory, resolved, request, context)
     known = yield from _part_to_read(
@@ -484,62 +481,6 @@ def _deleted_part(
     refuse_needed(entries, inventory, snapshot.states)  # guard: part-dependents
     refs = [entry.ref for entry in entries]
     yield WarningRaised(partial_problem(options, refs, inventory.entries))
-
-
-def _refuse_input(
-    errors: Sequence[ApplypruneError],
-    resolved: Resolved,
-    inventory: Inventory,
-    resource_map: ResourceMap,
-    request: RunRequest,
-    context: RunContext,
-) -> Generator[Event, None, None]:
-    """Yield what is wrong with the valid objects of an input with errors, then raise the errors.
-
-    If the run as a whole would be refused, or these objects cannot be checked, that error is raised
-    with the others.
-    """
-    found = list(errors)
-    try:
-        refuse_run(
-            inventory, resolved.manifests, context, request.owner, takes_over=request.takes_over
-        )
-        inventory, _ = _begun(inventory, resolved, request, context)
-        plan = _plan_of_valid(resolved, inventory, resource_map, request, context)
-        # Never its removals: an object with an error would look as if it had left the set.
-        refused = [step for step in plan.applies if step.problem is not None]
-    except Interrupted:
-        raise
-    except ApplypruneError as error:
-        found.append(error)
-    else:
-        yield from map(WarningRaised, missing_keys(plan, context.applyset.manager))
-        yield from context.summary.counted(
-            (*unanswered(silent(resolved.unknown)), *map(apply_forecast, refused))
-        )
-    raise_all(found)
-
-
-def _plan_of_valid(
-    resolved: Resolved,
-    inventory: Inventory,
-    resource_map: ResourceMap,
-    request: RunRequest,
-    context: RunContext,
-) -> Plan:
-    """Plan the valid objects of an input with errors, and check what shows without a dry run."""
-    options, applyset = context.options, context.applyset
-    desired = resolved.desired if options.mode is Mode.APPLY else ()
-    if not desired:
-        return Plan((), ())
-    reader = SnapshotReader(context.cluster, context.workers, applyset, context.store)
-    snapshot = reader.read(desired, inventory, resource_map, prunes=False, searches=False)
-    _hide_secrets(request, snapshot.states, context)
-    context.cancellation.check()
-    plan = make_plan(desired, inventory, snapshot, applyset, options)
-    plan = with_fields_checked(plan, context, snapshot)
-    plan = with_drift_decided(context, plan, inventory.entries)
-    return refuse_visible_conflicts(context, plan)
 
 
 def check_plan(

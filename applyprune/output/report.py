@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from applyprune.errors import ApplypruneError, InputError, RunFailed
+from applyprune.errors import ApplypruneError, RunFailed
 from applyprune.model.events import (
     ApplySetListed,
     EntryListed,
@@ -255,17 +255,10 @@ class ObjectReport:
 
 
 def report_of(events: Iterable[Event]) -> RunReport:
-    """Return the report of a run.
-
-    The error of an invalid input gets a note for each other object that cannot be applied.
-    """
+    """Return the report of a run."""
     report = RunReport()
-    try:
-        for event in events:
-            report.take(event)
-    except InputError as error:
-        _add_notes(error, report)
-        raise
+    for event in events:
+        report.take(event)
     return report
 
 
