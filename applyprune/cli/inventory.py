@@ -139,8 +139,7 @@ def _with_exit_code(events: Iterable[Event]) -> Iterator[Event]:
     Option(
         "--allow-partial",
         is_flag=True,
-        help="Rebuild a lost inventory although not every kind could be listed; forget kinds "
-        "that only its annotation names and that cannot be searched.",
+        help="Rebuild a lost inventory although not every kind could be listed.",
     ),
     YES,
     of=inventory,

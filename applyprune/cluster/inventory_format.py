@@ -50,7 +50,6 @@ from applyprune.planning.applyset import (
     applyset_annotations,
     applyset_identity,
     foreign_parent,
-    hinted_kinds,
     hinted_namespaces,
     parent_faults,
     set_name,
@@ -108,7 +107,6 @@ def encode_root(inventory: Inventory, packed: PackedInventory, *, write: str) ->
         "annotations": dict(
             applyset_annotations(
                 inventory.entries,
-                inventory.hidden_kinds,  # guard: hidden-kinds-kept
                 namespace=inventory.namespace,
                 tooling=f"{TOOL}/v{__version__}",
             )
@@ -184,7 +182,6 @@ def decode_root(body: Mapping[str, Any]) -> Root:
             last=_decode_run(header["last"]),
             earlier=_decode_earlier(header.get("earlier")),
             owner=_typed(str, header["owner"]),
-            hidden_kinds=hinted_kinds(annotations),
             hinted_namespaces=hinted_namespaces(annotations),
             root=stored_root(body),
         )

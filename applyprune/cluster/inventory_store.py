@@ -50,7 +50,6 @@ from applyprune.planning.applyset import (
     WANTED,
     ApplySetIdentity,
     applyset_identity,
-    hinted_kinds,
     kinds_fault,
     set_name,
     shard_ref,
@@ -164,7 +163,6 @@ class ConfigMapStore:
                 self._applyset.namespace,
                 uid=metadata["uid"],
                 resource_version=metadata["resourceVersion"],
-                hidden_kinds=hinted_kinds(metadata.get("annotations") or {}),
                 root=stored_root(body),
             )
             return empty, (str(error.reason or error.message),)
@@ -358,12 +356,13 @@ class ConfigMapStore:
                 entries = entries_in(root, lines.parts)
                 annotations = body["metadata"].get("annotations") or {}
                 faults = (*root.faults, *kinds_fault(annotations, entries.keys()))
-                return _with_entries(root, entries), faults, ()
+                return replace(root.inventory, entries=entries), faults, ()
             # Another run may have replaced the root and then removed the shards of the old one.
             now = self._body()
             if now is not None and decode_root(now).write == root.write:
                 self._stored_shards = tuple(readable)
-                return _with_entries(root, entries_left(root, lines.parts)), root.faults, missing
+                left = entries_left(root, lines.parts)
+                return replace(root.inventory, entries=left), root.faults, missing
         raise InventoryLocked(f"{self._applyset.inventory} changes faster than it can be read")
 
     def _body(self, within: float | None = None) -> Mapping[str, Any] | None:
@@ -418,13 +417,6 @@ def _is_ours(body: Mapping[str, Any], write_id: str) -> bool:
         return decode_root(body).write == write_id
     except InventoryError:
         return False
-
-
-def _with_entries(root: Root, entries: Mapping[Ref, InventoryEntry]) -> Inventory:
-    """Return the inventory of a root; the kinds that the annotation names are its, minus theirs."""
-    listed = {ref.group_kind for ref in entries}
-    hidden = root.inventory.hidden_kinds - listed
-    return replace(root.inventory, entries=entries, hidden_kinds=hidden)
 
 
 # The shards, written before the root that names them. No run can lose one that it still needs:

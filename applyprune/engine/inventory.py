@@ -31,7 +31,7 @@ from applyprune.errors import (
 )
 from applyprune.model.events import Event, MismatchFound, ObjectDone, Phase, Started, WarningRaised
 from applyprune.model.fate import Outcome
-from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     Inventory,
     InventoryEntry,
@@ -47,7 +47,6 @@ from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
 from applyprune.planning.leave import kept_as_owned
 from applyprune.planning.managed_fields import is_applied
 from applyprune.planning.names import entries_named
-from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership import OtherSet, has_witness
 from applyprune.planning.recovery import (
     MOVED,
@@ -66,7 +65,6 @@ from applyprune.planning.recovery import (
 )
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.requests import mark_request, transfer_request
-from applyprune.planning.served_kinds import hidden_kind_problem
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
@@ -101,7 +99,6 @@ class _Repair:
     damage: Sequence[str] = ()
     unseen: Sequence[str] = ()
     unrelated: Sequence[str] = ()
-    hidden: frozenset[GroupKind] = frozenset()
 
     def events(self) -> Iterator[Event]:
         """Read, compare, report, write, restore the labels, write again."""
@@ -128,9 +125,7 @@ class _Repair:
     def _mismatches(self, inventory: Inventory) -> Sequence[Mismatch]:
         cluster, workers = self.context.cluster, self.context.workers
         applyset = self.context.applyset
-        # A damaged inventory may have lost entries, but its annotation still names their groups.
         groups = {ref.group for ref in inventory.entries}
-        groups |= {kind.group for kind in inventory.hidden_kinds}
         proofs = KindProofs(cluster, workers, cluster.resource_map(), cluster.patience)
         is_whole = inventory.exists and not self.damage
         marked, resource_map = all_labelled_objects(
@@ -153,11 +148,6 @@ class _Repair:
             resources={**resource_map.preferred, **snapshot.resources},
         )
         self.unseen = marked.unseen
-        unserved = self._unserved_kinds(inventory, proofs)
-        unlisted = {one.kind for one in marked.unlisted}
-        self.hidden = frozenset(
-            kind for kind in inventory.hidden_kinds if unserved.get(kind) or kind in unlisted
-        )
         return find_mismatches(
             inventory,
             self.damage,
@@ -165,32 +155,12 @@ class _Repair:
             snapshot,
             applyset,
             ownership=self.ownership,
-            unserved=unserved,
         )
-
-    def _unserved_kinds(self, inventory: Inventory, proofs: KindProofs) -> Mapping[GroupKind, str]:
-        """Return the kinds without an entry that are not served, and why they stay recorded."""
-        accepted = self.context.options.allow_partial
-        return {
-            kind: ""
-            if accepted
-            else hidden_kind_problem(
-                kind,
-                proofs.of({kind.group}),
-                proofs.registered,
-                built_in=is_built_in(kind.group),
-            )
-            for kind in sorted(inventory.hidden_kinds)
-            if proofs.resource_map.find_kind(kind) is None
-        }
 
     def _repair(self, inventory: Inventory, mismatches: Sequence[Mismatch]) -> Iterator[Event]:
         self._refuse_partial(mismatches)
         entries = repaired(inventory, mismatches)
-        hidden = frozenset() if self.context.options.allow_partial else self.hidden
-        yield self.context.lock.take(
-            replace(inventory, entries=entries, copied=False, hidden_kinds=hidden)
-        )
+        yield self.context.lock.take(replace(inventory, entries=entries, copied=False))
         for mismatch, problem in self.context.workers.each(self._mark, mismatches):
             yield from self._done(mismatch, problem)
         exit_code = self.context.cancellation.exit_code or self.context.summary.exit_code
@@ -520,7 +490,7 @@ class _Move:
         source_entries = {
             ref: entry for ref, entry in source_inventory.entries.items() if ref not in moved
         }
-        if source_entries or source_inventory.hidden_kinds or self.context.options.select:
+        if source_entries or self.context.options.select:
             lock = self.context.lock
             return first, lock.release(source_entries, exit_code=exit_code, changes=changes)
         self.context.lock.record(source_entries, Phase.BEFORE_APPLY)

@@ -307,7 +307,7 @@ def _plan_with(
     unknown = {ref for one in resolved.unknown for ref in one.refs}
     removals = tuple(step for step in plan.removals if step.entry.ref not in unknown)
     plan = replace(plan, removals=removals)
-    inventory = replace(inventory, copied=plan.restored, hidden_kinds=snapshot.hidden_kinds)
+    inventory = replace(inventory, copied=plan.restored)
     yield from _warnings_about(plan, resolved, known, inventory, snapshot, context)
     missing = reference_warnings(
         plan, snapshot, reader, resource_map, resolved.left_out, check=options.check

@@ -83,7 +83,6 @@ from applyprune.planning.served_kinds import (
     MissingKinds,
     cannot_count,
     definition_of,
-    not_served_reason,
     prove,
     service_of,
     silent_problem,
@@ -151,8 +150,8 @@ class SnapshotReader:
         with a GET each that missing listed objects are gone. ``full`` reads the listed objects with
         their bodies; those of some kinds only for ``ClusterSnapshot.shown``. If no inventory
         exists, ``searches`` finds the objects with the set's label and field manager, by ``kinds``
-        and those of the desired objects; if its annotations name kinds or namespaces of which it
-        lists nothing, those that are there.
+        and those of the desired objects; if its annotations name namespaces of which it lists
+        nothing, those that are there.
         """
         wanted = {manifest.ref: manifest for manifest in desired}
         resources = _resources(inventory, resource_map)
@@ -192,15 +191,6 @@ class SnapshotReader:
         no_record = searches and not inventory.exists
         kinds = {*kinds, *(member.ref.group_kind for member in desired)}
         marked = self._marked(kinds, states, proofs) if no_record else _LabelledObjects()
-        still_hidden = inventory.hidden_kinds
-        if searches and inventory.exists:
-            hidden_objects = _objects_of_hidden_kinds(proofs, inventory, self.applyset)
-            marked = replace(hidden_objects, objects=())
-            states = {**{live.ref: live for live in hidden_objects.objects}, **states}
-            still_hidden = frozenset(
-                [live.ref.group_kind for live in hidden_objects.objects]
-                + [one.kind for one in hidden_objects.unlisted]
-            )
         found = {live.ref.group_kind for live in marked.objects}
         preferred = proofs.resource_map.preferred
         return ClusterSnapshot(
@@ -210,7 +200,6 @@ class SnapshotReader:
             occupied=self.occupied(leaving),
             marked=tuple(live for live in marked.objects if live.ref not in inventory.entries),
             unseen=marked.unseen,
-            hidden_kinds=still_hidden,
             others=self.other_sets(states[ref] for ref in inventory.entries),
             registered=proofs.registered,
             shown=shown,
@@ -653,35 +642,6 @@ def _list_labelled(
 def _hidden_namespaces(inventory: Inventory) -> frozenset[str]:
     """Return the namespaces that the inventory's annotation names, and no entry."""
     return inventory.hinted_namespaces - {ref.namespace for ref in inventory.entries}
-
-
-def _objects_of_hidden_kinds(
-    proofs: KindProofs, inventory: Inventory, applyset: ApplySetIdentity
-) -> _LabelledObjects:
-    """Return the set's objects of the kinds that the inventory's annotation names, and no entry.
-
-    Somebody may have removed the entries by hand. A run never leaves such a kind. One that is not
-    served could not be listed.
-    """
-    places = {ref.namespace for ref in inventory.entries} | inventory.hinted_namespaces
-    places = (places | {applyset.namespace}) - {""}
-
-    def read(kind: GroupKind) -> tuple[Sequence[LiveObject], _Unlisted | None]:
-        if (resource := proofs.resource_map.find_kind(kind)) is None:
-            proof = proofs.of({kind.group})  # it gets time, and may be served then
-            if (resource := proofs.resource_map.find_kind(kind)) is None:
-                # guard: hidden-not-served
-                return (), _Unlisted(str(kind), not_served_reason(proof), kind)
-        try:
-            return _list_labelled(proofs.cluster, resource, applyset, places), None
-        except ApplypruneError as error:
-            return (), _unlisted(resource, error)
-
-    parts = list(proofs.workers.each(read, sorted(inventory.hidden_kinds)))
-    proofs.workers.check()
-    found = (live for objects, _ in parts for live in objects)
-    marked = (live for live in found if is_applied(live, applyset.manager))
-    return _LabelledObjects(tuple(marked), tuple(failure for _, failure in parts if failure))
 
 
 _PAUSE = 0.5

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, Resource
 from applyprune.values import dataclass, field
 
@@ -50,8 +50,6 @@ class Inventory:
     """The runs before the last one that changed an object, the newest first."""
     owner: str = ""
     """The Bundle that owns the set, as ``Bundle NAMESPACE/NAME``; empty for the command line."""
-    hidden_kinds: frozenset[GroupKind] = field(default=frozenset(), compare=False)
-    """The kinds that the annotation of the ConfigMap names, and no entry; writes keep them."""
     hinted_namespaces: frozenset[str] = field(default=frozenset(), compare=False)
     """The namespaces that the annotation of the ConfigMap names."""
     root: StoredRoot = field(default=StoredRoot(), compare=False, repr=False)

@@ -326,8 +326,8 @@ class Options:
     source: str = ""
     """What changes whenever the input does, if a digest may not show it: values of Secrets."""
     allow_partial: bool = False
-    """Let a repair rebuild a lost inventory, or forget unlisted kinds, by what it could list; let a
-    delete of a set without an inventory go on by that."""
+    """Let a repair rebuild a lost inventory by what it could list; let a delete of a set without an
+    inventory go on by that."""
     contended: frozenset[FieldWriter] = frozenset()
     """Who keeps changing a field back: an object with such a change is left as it is."""
     corrects: frozenset[Ref] = frozenset()

@@ -151,20 +151,17 @@ _HINT_LIMIT = 120 * 1024
 _KIND = pattern(r"[A-Za-z](?:[-A-Za-z0-9]*[A-Za-z0-9])?")
 
 
-def applyset_annotations(
-    refs: Iterable[Ref], hidden: Collection[GroupKind] = (), *, namespace: str, tooling: str
-) -> Mapping[str, str]:
+def applyset_annotations(refs: Iterable[Ref], *, namespace: str, tooling: str) -> Mapping[str, str]:
     """Return the ApplySet annotations of the inventory of a set with ``refs``; lists are sorted.
 
-    ``hidden`` are kinds of which the set may have objects that are not in ``refs``. By the
-    specification, both lists are hints. A list is omitted if it is too long for the 256 KiB that
-    all annotations of an object may have.
+    By the specification, both lists are hints. A list is omitted if it is too long for the 256 KiB
+    that all annotations of an object may have.
     """
     refs = tuple(refs)
     kinds = {(ref.group, ref.kind) for ref in refs}
     return {
         TOOLING: tooling,
-        GROUP_KINDS: _hint({*(str(GroupKind(*kind)) for kind in kinds), *map(str, hidden)}),
+        GROUP_KINDS: _hint({str(GroupKind(*kind)) for kind in kinds}),
         ADDITIONAL_NAMESPACES: _hint({ref.namespace for ref in refs} - {"", namespace}),
     }
 
@@ -172,13 +169,6 @@ def applyset_annotations(
 def _hint(names: Iterable[str]) -> str:
     text = ",".join(sorted(names))
     return text if len(text) <= _HINT_LIMIT else ""
-
-
-def hinted_kinds(annotations: Mapping[str, str]) -> frozenset[GroupKind]:
-    """Return the kinds in the annotations of an ApplySet parent; empty if there is no list."""
-    names = filter(is_group_kind, listed_kinds(annotations))
-    named = (name.partition(".") for name in names)
-    return frozenset(GroupKind(group, kind) for kind, _, group in named)
 
 
 def hinted_namespaces(annotations: Mapping[str, str]) -> frozenset[str]:

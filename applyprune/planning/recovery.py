@@ -46,7 +46,6 @@ from applyprune.model.plan import Desired
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import (
-    GROUP_KINDS,
     MANAGERS,
     OWNED_BY,
     PART_OF,
@@ -131,8 +130,6 @@ class ClusterSnapshot:
     """Objects with the set's label and field manager; read only if there is no inventory."""
     unseen: tuple[str, ...] = ()
     """What could not be read in the search for ``marked``, in words."""
-    hidden_kinds: frozenset[GroupKind] = frozenset()
-    """Kinds without an entry that the inventory's annotation names, unless none has an object."""
     others: Mapping[str, OtherSet] = field(default_factory=dict, hash=False)
     """The set of each foreign label that a listed object has, by the label."""
     withheld: Mapping[str, str] | None = field(default=None, hash=False)
@@ -305,12 +302,11 @@ def unlisted_problem(
     """
     strays = unlisted(desired, inventory, snapshot)
     unread = f"not searched: {'; '.join(snapshot.unseen[:_SHOWN])}" if snapshot.unseen else ""
-    if not (strays or (unread and inventory.exists)):
+    if not strays:
         return None
-    named = counted(len(strays), "object", "has", "have") if strays else "other objects may have"
     return InventoryError(
-        f"{named} the label and field manager of the set {inventory.name}, "
-        "but are not in its inventory",
+        f"{counted(len(strays), 'object', 'has', 'have')} the label and field manager of the set "
+        f"{inventory.name}, but are not in its inventory",
         reason="; ".join(part for part in (and_more(strays, _SHOWN), unread) if part),
         hint="To see how to repair this: applyprune inventory repair "
         f"{inventory.name} -n {inventory.namespace} --dry-run",
@@ -323,13 +319,12 @@ def may_lose_objects(
     """Return whether a removal of the whole set may lose unlisted objects that are its own.
 
     A run lists an object, and with it the namespace, before it creates the object. In a namespace
-    that the inventory does not name, anybody else may have made one that looks like the set's. It
-    counts only if the entries of its kind were removed from the inventory.
+    that the inventory does not name, anybody else may have made one that looks like the set's.
     """
     places = {ref.namespace for ref in inventory.entries} | inventory.hinted_namespaces
     places |= {inventory.namespace, ""}
     return bool(snapshot.unseen) or any(
-        ref.namespace in places or ref.group_kind in inventory.hidden_kinds  # guard: look-alike
+        ref.namespace in places  # guard: look-alike
         for ref in unlisted(desired, inventory, snapshot)
     )
 
@@ -390,15 +385,12 @@ def find_mismatches(
     applyset: ApplySetIdentity,
     *,
     ownership: Ownership,
-    unserved: Mapping[GroupKind, str],
 ) -> tuple[Mismatch, ...]:
     """Return every mismatch.
 
     ``snapshot.marked`` are all objects with the set's label and field manager. ``damage`` are the
     parts of the inventory that could not be read, in words. ``strays`` are shards that the
-    inventory does not name. ``ownership`` is how to record an unlisted object. ``unserved`` are
-    kinds that only the annotation names and the server does not serve, with the reason to keep
-    them there; empty for none.
+    inventory does not name. ``ownership`` is how to record an unlisted object.
     """
     restored = is_restored(inventory, snapshot)
     owns = ownership is Ownership.OWNED
@@ -429,7 +421,6 @@ def find_mismatches(
         Mismatch(MismatchType.UNKNOWN, Repair.NONE, f"could not be read: {message}")
         for message in snapshot.unseen
     )
-    found.extend(_of_unserved(unserved))
     return tuple(found)
 
 
@@ -640,18 +631,6 @@ def _recreated(ref: Ref, *, applied: bool) -> Mismatch:
     message = f"somebody else has recreated it, without the set's {kept}"
     repair = Repair.NONE if applied else Repair.UNLIST
     return Mismatch(MismatchType.OTHER_UID, repair, message, ref)
-
-
-def _of_unserved(unserved: Mapping[GroupKind, str]) -> Iterator[Mismatch]:
-    """Yield the mismatches of kinds that only the annotation of the inventory names."""
-    for kind, reason in unserved.items():
-        named = f"its annotation {GROUP_KINDS} names {kind}, and no entry has that kind"
-        if reason:
-            message = f"{named}: {reason}; --allow-partial removes it from the annotation"
-            yield Mismatch(MismatchType.UNKNOWN, Repair.NONE, message)
-        else:
-            message = f"{named}; it will be removed from the annotation"
-            yield Mismatch(MismatchType.KIND_GONE, Repair.REWRITE, message)
 
 
 # Which objects of a set become owned, so that a later prune may delete them.
@@ -918,7 +897,7 @@ def part_to_correct(
     WholeSetNeeded if one of them may be more than a listed object with drift.
     """
     entries = {ref: entry for ref, entry in inventory.entries.items() if ref in refs}
-    is_sound = inventory.exists and not (inventory.copied or inventory.hidden_kinds)
+    is_sound = inventory.exists and not inventory.copied
     # An autoscaler of the input counts even while it is missing, but it is not read here.
     is_scaled = AUTOSCALER in kinds
     applied = {member.ref for member in desired}

@@ -184,7 +184,6 @@ def has_all_kinds(
         all(found.find(manifest.gvk) is not None for manifest in manifests)
         and all(kind is not None and kind.plural == one.plural for kind, one in recorded)
         and not groups & found.stale
-        and not inventory.hidden_kinds
     )
 
 
@@ -239,31 +238,6 @@ def _unknown(entry: InventoryEntry, message: str) -> Unknown:
             hint="It stays in the inventory. See: kubectl api-resources",
         )
     )
-
-
-def hidden_kind_problem(
-    kind: GroupKind,
-    proof: CompleteResourceMap | MissingKinds,
-    registered: Registrations | None,
-    *,
-    built_in: bool,
-) -> str:
-    """Return why a kind without an entry that is not served may have objects; empty if proved.
-
-    Nothing records whether a CRD has defined the kind, so only a repair, which tells somebody,
-    takes this proof: the list of kinds is complete, and no CRD has such a kind, served or not.
-    A ``built_in`` group may have kinds that are switched off.
-    """
-    if isinstance(proof, MissingKinds) or registered is None:
-        return not_served_reason(proof)
-    if built_in:
-        return f"{not_served_reason(proof)}; the API server may have switched it off"
-    for live in registered.definitions:
-        spec = _spec(live)
-        defined = (spec.get("group"), mapping(spec.get("names")).get("kind"))
-        if defined == (kind.group, kind.kind):  # guard: repair-forgets
-            return f"the CRD {live.ref.name} defines it, and no version of it is served"
-    return ""
 
 
 def not_served_reason(proof: CompleteResourceMap | MissingKinds) -> str:

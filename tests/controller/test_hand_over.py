@@ -11,7 +11,7 @@ from applyprune.planning.marks import ORPHAN
 from tests.support.command import Ended, applyprune
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.forged import remove_entries
-from tests.support.objects import SERVICE, config_map, text
+from tests.support.objects import config_map, text
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
@@ -167,18 +167,18 @@ def test_object_with_a_forged_label_keeps_its_bundle(tenant: Tenant) -> None:
 
 def test_bundle_with_a_removed_entry_is_kept(tenant: Tenant) -> None:
     """Its inventory does not list everything: nothing is removed, not even the inventory."""
-    tenant.bundle("web", config_map("a"), SERVICE)
+    tenant.bundle("web", config_map("a"), config_map("b"))
     tenant.ready("web")
     stage = Stage(Path(), tenant.namespace)
     tenant.patch("web", suspend=True)
     eventually(lambda: tenant.condition("web", "Reconciling")[1] == "Suspended")
-    remove_entries(stage, tenant.api, "web")
+    remove_entries(stage, tenant.api, "b")
     # In this order, no other reconcile comes before the removal.
     tenant.delete("web")
     tenant.patch("web", suspend=False)
-    assert "service/web" in tenant.failed("web", "InventoryUnreadable")
+    assert "configmap/b" in tenant.failed("web", "InventoryUnreadable")
     assert tenant.exists("a", "applyprune-web") == [True, True]
-    assert tenant.api("DELETE", tenant.path("services", "web"))[0] == 200
+    assert tenant.api("DELETE", tenant.path("configmaps", "b"))[0] == 200
     tenant.gone("web")
 
 

@@ -10,10 +10,8 @@ from tests.support.api import Api
 from tests.support.controller import controller
 from tests.support.fault_proxy import FaultProxy, always, faults, first
 from tests.support.fault_proxy.exchange import ServerReply
-from tests.support.forged import remove_entries
 from tests.support.objects import api_service, config_map, crd, custom_resource
 from tests.support.second_server import SecondServer
-from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -180,33 +178,6 @@ def test_finalizer_stays_while_a_kind_cannot_be_listed(
         lambda: "the search",
     )
     assert site_api("DELETE", f"{turners}/t")[0] == 200
-    tenant.annotate("web", reconcile_now="1")
-    tenant.gone("web")
-
-
-def test_finalizer_stays_while_an_unlisted_kind_is_not_served(
-    running: Controller, site: Plane, site_api: Api, tenant: Tenant
-) -> None:
-    """Only the annotation of the inventory still names it."""
-    assert running.process.poll() is None
-    definition = f"{DEFINITIONS}/leavers.x.example.com"
-    assert site_api("POST", DEFINITIONS, crd("Leaver"))[0] == 201
-    leavers = f"/apis/x.example.com/v1/namespaces/{tenant.namespace}/leavers"
-    eventually(lambda: site_api("GET", leavers)[0] == 200, lambda: "the kind")
-    tenant.bundle("web", config_map("a"), custom_resource("l", "Leaver"))
-    tenant.ready("web")
-    remove_entries(Stage(site.kubeconfig, tenant.namespace), site_api, "l")
-    (version,) = crd("Leaver")["spec"]["versions"]
-    _patch(site_api, definition, {"spec": {"versions": [{**version, "served": False}]}})
-    eventually(lambda: site_api("GET", leavers)[0] == 404, lambda: "the end of the kind")
-    tenant.delete("web")
-    message = tenant.failed("web", "InventoryUnreadable")
-    assert "the set web was not removed" in message
-    assert "Leaver.x.example.com: the server does not serve its kind" in message
-    assert tenant.exists("a", "applyprune-web") == [True, True]
-    _patch(site_api, definition, {"spec": {"versions": [version]}})
-    eventually(lambda: site_api("GET", leavers)[0] == 200, lambda: "the kind")
-    assert site_api("DELETE", f"{leavers}/l")[0] == 200
     tenant.annotate("web", reconcile_now="1")
     tenant.gone("web")
 

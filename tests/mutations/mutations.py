@@ -52,7 +52,6 @@ _GUARDS = "tests/engine/guards/test_guards_hold.py::"
 _ESCAPE = (
     "tests/controller/test_tenants_cannot_escape.py::test_no_tenant_escapes_from_its_namespace"
 )
-_HIDDEN = "tests/engine/guards/test_hidden_kinds.py::"
 _HOOKS = "tests/engine/checks/test_chart_hooks.py::"
 _OWNERSHIP = "tests/engine/guards/test_ownership.py::"
 _LEASE = "tests/cluster/client/test_lease.py::"
@@ -2051,27 +2050,6 @@ MUTATIONS = (
         "= .*",
         "= ()",
         "tests/controller/test_search.py::test_finalizer_stays_while_a_kind_cannot_be_listed",
-    ),
-    Mutation(
-        "the unlisted kind that is not served",
-        ("hidden-not-served",),
-        "return .*",
-        "return (), None",
-        f"{_HIDDEN}test_kind_that_is_stored_and_not_served",
-    ),
-    Mutation(
-        "the unlisted kinds in a new annotation",
-        ("hidden-kinds-kept",),
-        "inventory.*,",
-        "(),",
-        f"{_HIDDEN}test_runs_and_a_move_keep_the_annotation",
-    ),
-    Mutation(
-        "the CRD of a kind that a repair forgets",
-        ("repair-forgets",),
-        "if .*:",
-        "if 0:",
-        f"{_HIDDEN}test_kind_that_is_stored_and_not_served",
     ),
     Mutation(
         "the refusal of writes for a Bundle that was not read",

@@ -205,7 +205,6 @@ class _Maker:
                 dependants=self.dependants(live),
                 marked=tuple(one for one in live if not entries and self.maybe(0.5)),
                 unseen=("secrets: forbidden",) if not entries and self.maybe(0.1) else (),
-                hidden_kinds=frozenset({CRD}) if self.maybe(0.03) else frozenset(),
                 others=self.others(),
                 withheld=self.random.choice((None, None, {}, {OTHER.id: ""}, {OTHER.id: "no"})),
                 autoscalers=self.autoscalers(),

@@ -12,7 +12,6 @@ from applyprune.model.identity import Ref
 from applyprune.planning.applyset import (
     applyset_annotations,
     applyset_identity,
-    hinted_kinds,
     hinted_namespaces,
 )
 
@@ -68,10 +67,8 @@ def test_parent_annotations_are_sorted_without_its_own_namespace() -> None:
 
 
 def test_parent_annotations_are_read_back() -> None:
-    """They are a second record of the kinds and namespaces; a list that was too long is empty."""
+    """They are a second record of the namespaces; a list that was too long is empty."""
     refs = [Ref("apps", "Deployment", "shop", "a"), Ref("", "ConfigMap", "home", "a")]
     found = applyset_annotations(refs, namespace="home", tooling="applyprune/v1")
-    assert hinted_kinds(found) == {ref.group_kind for ref in refs}
     assert hinted_namespaces(found) == {"shop"}
-    assert not hinted_kinds({})
     assert not hinted_namespaces({})

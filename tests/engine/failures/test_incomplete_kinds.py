@@ -15,7 +15,7 @@ from applyprune.localplane import API_SERVER_ONLY, start
 from applyprune.model.events import MismatchFound
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
-from applyprune.planning.applyset import GROUP_KINDS, PART_OF
+from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api
 from tests.support.fault_proxy import FaultProxy, always, faults, first
 from tests.support.objects import config_map, crd, custom_resource
@@ -147,20 +147,6 @@ def test_check_needs_the_kinds_of_the_inventory(
     assert not story.found
     assert any("x.example.com" in warning for warning in story.warnings), story.warnings
     assert not other.check().found
-
-
-def test_check_needs_the_kinds_that_the_annotation_names(
-    stage: Stage, cut: Stage, api: Api
-) -> None:
-    """Somebody may have removed the entries."""
-    stage.run(config_map("a"))
-    patch = {"metadata": {"annotations": {GROUP_KINDS: "ConfigMap,Foo.x.example.com"}}}
-    assert (
-        api("PATCH", _inventory(stage), patch, content_type="application/merge-patch+json")[0]
-        == 200
-    )
-    with pytest.raises(Unavailable, match="cannot count yet"):
-        cut.check()
 
 
 def test_list_that_becomes_complete_is_waited_for(

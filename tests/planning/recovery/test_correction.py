@@ -41,7 +41,6 @@ def test_only_the_entries_of_the_objects_are_read() -> None:
 REFUSED: dict[str, tuple[Inventory, Any, set[GroupKind]]] = {
     "no inventory": (replace(WHOLE, uid=""), ONE, {MAPS}),
     "a copy": (replace(WHOLE, copied=True), ONE, {MAPS}),
-    "hidden kinds": (replace(WHOLE, hidden_kinds=frozenset({MAPS})), ONE, {MAPS}),
     "an object that is not listed": (inventory(entry(OTHER)), ONE, {MAPS}),
     "an apply that nobody has confirmed": (inventory(entry(uid="")), ONE, {MAPS}),
     "a Namespace": (inventory(entry(SPACE)), SPACE, {MAPS}),

@@ -28,13 +28,6 @@ def test_unlisted_object_holds_up_a_removal_where_the_set_has_been(name: str) ->
     assert may_lose_objects((), found, ClusterSnapshot(states)) is holds
 
 
-def test_unlisted_object_of_a_kind_without_entries_holds_up_a_removal() -> None:
-    """Its entry was removed: the kind is still named."""
-    stray = live(Ref("", "ConfigMap", "elsewhere", "stray"), uid="u2")
-    found = inventory(LISTED, hidden_kinds=frozenset({stray.ref.group_kind}))
-    assert may_lose_objects((), found, ClusterSnapshot({stray.ref: stray}))
-
-
 def test_listed_objects_hold_up_nothing_and_unread_ones_do() -> None:
     """What could not be searched may be anywhere."""
     states = {ONE.ref: live(ONE.ref)}
