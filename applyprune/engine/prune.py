@@ -38,10 +38,9 @@ from applyprune.model.live import (
 )
 from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, DeleteRequest, PatchRequest, RemoveStep
-from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.cascade import cascade_of, diagnose, has_foreign_finalizer
-from applyprune.planning.leave import Remaining, remove_step
+from applyprune.planning.leave import Blocker, Remaining, remove_step
 from applyprune.planning.order import is_built_in
 from applyprune.planning.own_namespace import (
     OwnRecords,
@@ -62,6 +61,8 @@ if TYPE_CHECKING:
     from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
     from applyprune.model.inventory import Wave
+    from applyprune.model.problem import Problem
+
 
 AGAIN_WHEN_UNUSED = "run the same command again when no Pod uses it"
 _SHOWN = 3
@@ -97,7 +98,7 @@ class Pruner:
     """The objects that were to be deleted, and stay: somebody has changed them since the plan."""
 
     def run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
-        """Yield an event for each step; after a failed deletion, all later turns wait."""
+        """Yield an event for each step; if something of a turn remains, all later turns wait."""
         self.planned_uids = frozenset(
             step.live.uid for step in steps if step.fate is Fate.PRUNE and step.live
         )
@@ -110,47 +111,47 @@ class Pruner:
             yield from self._run(steps)
 
     def _run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
-        """Process these steps, turn by turn."""
+        """Process these steps in their order."""
         remaining = Remaining(self.planned_refs)
-        for step, body, unread in self._fields_of(self._staying(steps)):
-            is_failure = step.fate is Fate.REFUSE
-            remaining.keep(step, body, unread, is_failure=is_failure)
+        staying = {step.entry.ref: step for step in self._staying(steps)}
+        for step, body, unread in self._fields_of(staying.values()):
+            remaining.keep(step, body, unread, step.problem)
         for order in sorted({_deletion_order(step) for step in steps}, reverse=True):
             batch = {step.entry.ref: step for step in steps if _deletion_order(step) == order}
+            found = {ref: remaining.blocker(step) for ref, step in batch.items()}
+            blocked = {ref: blocker for ref, blocker in found.items() if blocker is not None}
+            used = self._in_use([step for ref, step in batch.items() if ref not in blocked])
+            free = [step for ref, step in batch.items() if ref not in {*blocked, *used}]
             failures: dict[Ref, Problem] = {}
-            kept: list[RemoveStep] = []
-            asked: list[RemoveStep] = []
-            for ref, step in batch.items():
-                if (found := remaining.blocker(step)) is None:
-                    asked.append(step)
-                elif found.is_failure:
-                    failures[ref] = found.problem(ref)
-                    yield ObjectDone(ref, Outcome.SKIPPED, problem=failures[ref])
-                else:
-                    kept.append(step)
-                    yield ObjectDone(ref, Outcome.NOT_PRUNED, reason=found.reason)
-            used = self._in_use(asked)
-            for ref, step in used.items():
-                if step.problem is not None:
-                    failures[ref] = step.problem
-                    yield ObjectDone(ref, Outcome.FAILED, problem=step.problem)
-                else:
-                    kept.append(step)
-                    yield _left(step)
-            free = self._recount([step for step in asked if step.entry.ref not in used])
-            for event in self._remove(free):
+            for event in self._prune(blocked, used, free):
                 if isinstance(event, ObjectDone) and event.problem is not None:
                     failures[event.ref] = event.problem
                 yield event
             self.context.cancellation.check()
-            changed = batch.keys() & self.kept_back  # guard: kept-since-the-plan
-            if left := min({*failures, *changed}, default=None):
-                is_late = left in failures and failures[left].kind is ProblemKind.NOT_READY
-                remaining.wait(left, is_late=is_late)
-            else:
-                for step, body, unread in self._fields_of(kept):
-                    remaining.keep(step, body, unread, is_failure=False)
+            for ref in batch.keys() & self.kept_back - failures.keys():
+                # Its deletion was announced, and nobody has taken that back.
+                changed = RunFailed(f"{ref} has changed since the plan")
+                failures[ref] = changed.problem  # guard: kept-since-the-plan
+            if not remaining.waits(order[0]):
+                left = sorted({*blocked, *used, *failures} - staying.keys())
+                for step, body, unread in self._fields_of(batch[ref] for ref in left):
+                    remaining.keep(step, body, unread, failures.get(step.entry.ref))
             self.context.cancellation.check()
+
+    def _prune(
+        self,
+        blocked: Mapping[Ref, Blocker],
+        used: Mapping[Ref, RemoveStep],
+        free: Sequence[RemoveStep],
+    ) -> Iterator[Event]:
+        """Report what is blocked and what Pods use; delete the rest."""
+        for ref, found in blocked.items():
+            if found.is_failure:
+                yield ObjectDone(ref, Outcome.SKIPPED, problem=found.problem(ref))
+            else:
+                yield ObjectDone(ref, Outcome.NOT_PRUNED, reason=found.reason)
+        yield from map(_left, used.values())
+        yield from self._remove(self._recount(free))
 
     def _delete_own_namespace(self, step: RemoveStep) -> Iterator[Event]:
         """Delete the Namespace of the inventory, and the inventory with it, after all the rest."""
@@ -233,10 +234,10 @@ class Pruner:
         yield from self._await_gone(deleted)
 
     def _fields_of(
-        self, steps: Sequence[RemoveStep]
+        self, steps: Iterable[RemoveStep]
     ) -> Iterable[tuple[RemoveStep, Mapping[str, Any] | None, str]]:
         """Return the fields of objects that stay, if they name others; or why not."""
-        return self.context.workers.each(self._fields, steps)
+        return self.context.workers.each(self._fields, steps, in_order=True)
 
     def _fields(self, step: RemoveStep) -> tuple[RemoveStep, Mapping[str, Any] | None, str]:
         ref = step.entry.ref
@@ -270,9 +271,7 @@ class Pruner:
 
     def _try_step(self, step: RemoveStep) -> ObjectDone | DeletedObject:
         entry, live = step.entry, step.live
-        if step.fate is Fate.REFUSE:
-            return ObjectDone(entry.ref, Outcome.FAILED, problem=step.problem)
-        if step.fate is Fate.LEAVE:
+        if step.fate in {Fate.REFUSE, Fate.LEAVE}:
             return _left(step)
         if live is not None and live.uid in self.applied:
             return self._done(
@@ -464,6 +463,8 @@ class Pruner:
 
 def _left(step: RemoveStep) -> ObjectDone:
     """Return the outcome of an object that stays in the set; if Pods use it, with what to do."""
+    if step.problem is not None:
+        return ObjectDone(step.entry.ref, Outcome.FAILED, problem=step.problem)
     reason = f"{step.reason}; {AGAIN_WHEN_UNUSED}" if step.in_use else step.reason
     return ObjectDone(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)
 

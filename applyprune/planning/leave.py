@@ -5,14 +5,14 @@ The fate LEAVE, of an object of the input, is another subject: ``decide.py`` has
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from applyprune.errors import NotReady, RunFailed
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
+from applyprune.model.inventory import Inventory, InventoryEntry, Ownership, Wave
 from applyprune.model.kinds import (
     CRD,
     GUARDED_KINDS,
@@ -33,13 +33,14 @@ from applyprune.model.live import (
 )
 from applyprune.model.options import Approval, Mode, Options, PruneAlso
 from applyprune.model.plan import ApplyRule, Desired, Kept, Plan, Removals, RemoveStep
-from applyprune.model.problem import IgnoredManifest, Problem
+from applyprune.model.problem import IgnoredManifest, Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.cascade import (
     NOTHING,
     Cascade,
     Cascades,
     cascade_of,
+    has_foreign_finalizer,
     owners_of,
 )
 from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refusal_of
@@ -788,9 +789,12 @@ _RIGHTS = kinds_with(Trait.ROLE, Trait.BINDING) | {SERVICE_ACCOUNT}
 class Remaining:
     """What one prune has not deleted so far.
 
-    If an object that was to be deleted is still there after its turn, all later turns wait. What
-    the plan keeps or refuses holds what it needs from the start: its Namespace, its CRD or
-    APIService, its dependencies, its owners and what its fields name.
+    If something of a turn remains, all later turns wait; a turn is what was applied together.
+    Within a turn, what the object needs waits: its Namespace, its CRD or APIService, its
+    dependencies, its owners and what its fields name. If it may have a controller, the set's
+    accounts and roles wait too, and its workloads, which may run that controller.
+
+    What stays on purpose holds what it needs as well, without a failure.
     """
 
     deleting: Collection[Ref] = ()
@@ -800,29 +804,38 @@ class Remaining:
     _owners: dict[str, Blocker] = field(default_factory=dict)
     _workloads: Blocker | None = None
     _rights: Blocker | None = None
-
-    def wait(self, ref: Ref, *, is_late: bool) -> None:
-        """Hold all later turns; ``ref`` is an object of this turn that is still there."""
-        reason = f"{ref.short}, which is deleted first, is not gone"
-        self._all = self._all or Blocker(reason, is_late=is_late)  # guard: later-turns-wait
+    _turn: tuple[Wave, Blocker] | None = None
+    """The first turn of which something remains."""
 
     def keep(
-        self, step: RemoveStep, body: Mapping[str, Any] | None, unread: str, *, is_failure: bool
+        self,
+        step: RemoveStep,
+        body: Mapping[str, Any] | None,
+        unread: str = "",
+        failure: Problem | None = None,
     ) -> None:
-        """Hold what an object needs that stays; ``unread`` says why its fields are unknown."""
+        """Hold what an object needs; ``unread`` says why its fields are unknown.
+
+        ``failure`` says why it is not gone; None if it stays on purpose.
+        """
         entry, ref = step.entry, step.entry.ref
+        stays = "stays" if failure is None else "is not gone"
+        is_late = failure is not None and failure.kind is ProblemKind.NOT_READY
 
         def because(reason: str) -> Blocker:
-            return Blocker(reason, is_failure=is_failure)
+            return Blocker(f"{ref.short} {reason}", is_late, is_failure=failure is not None)
 
+        if failure is not None:
+            self._fail(step, because)
+            unread = failure.message if failure.kind is ProblemKind.UNREACHABLE else unread
         if unread:
-            reason = f"{ref.short} stays, and what it needs could not be read: {unread}"
-            self._all = self._all or because(reason)  # guard: unread-remains
-        needs = because(f"{ref.short} needs it, and stays")
+            unknown = because(f"{stays}, and what it needs could not be read: {unread}")
+            self._all = self._all or unknown  # guard: unread-remains
+        needs = because(f"needs it, and {stays}")
         named = [] if body is None else [found.ref for found in references(ref, body)]
         if is_custom := not is_built_in(ref.group):
             named += names_in(ref, body or {}, self.deleting)  # guard: custom-remains
-            of_its_kind = because(f"{ref.short} is of its kind, and stays")
+            of_its_kind = because(f"is of its kind, and {stays}")
             crd = Ref(CRD.group, CRD.kind, "", entry.crd or f"{entry.plural}.{ref.group}")
             self._needed.setdefault(crd, of_its_kind)  # guard: crd-remains
             self._needed.setdefault(service_of(entry), of_its_kind)  # guard: api-service-remains
@@ -840,8 +853,23 @@ class Remaining:
                 self._owners.setdefault(uid, needs)
         if ref.namespace:
             home = Ref(NAMESPACE.group, NAMESPACE.kind, "", ref.namespace)
-            inside = because(f"{ref.short} is still in it")
+            inside = because("is still in it")
             self._needed.setdefault(home, inside)  # guard: namespace-remains
+
+    def _fail(self, step: RemoveStep, because: Callable[[str], Blocker]) -> None:
+        """Hold all later turns, and what may be the controller of an object that is not gone."""
+        if self._turn is None or self._turn[0] < step.entry.wave:
+            self._turn = step.entry.wave, because("is deleted first, and is not gone")
+        # guard: foreign-finalizer
+        foreign = step.live is not None and has_foreign_finalizer(step.live)
+        if foreign or not is_built_in(step.entry.ref.group):
+            needed = because("is not gone, and its controller may need it")
+            self._workloads = self._workloads or needed
+            self._rights = self._rights or needed
+
+    def waits(self, wave: Wave) -> bool:
+        """Return whether a turn waits for an earlier one."""
+        return self._turn is not None and wave < self._turn[0]  # guard: later-turns-wait
 
     def blocker(self, step: RemoveStep) -> Blocker | None:
         """Return why an object must not be deleted now; None if it may, or is not deleted."""
@@ -856,7 +884,9 @@ class Remaining:
         elif is_workload(ref.group_kind) or (
             ref.group_kind == SERVICE and any(is_workload(one.group_kind) for one in self.deleting)
         ):
-            found.append(self._workloads)
+            found.append(self._workloads)  # guard: controller-remains
+        if self._turn is not None and self.waits(step.entry.wave):
+            found.append(self._turn[1])
         return next((one for one in found if one is not None), None)
 
 

@@ -376,8 +376,7 @@ def test_namespace_stays_while_an_object_of_the_set_is_left(
     home: Stage, api: Api, name: str, namespace: str
 ) -> None:
     """Even one elsewhere, of a later place in the order; the next delete continues."""
-    first = config_map("a", annotations={"applyprune.dev/wave": "1"})
-    home.run(own(name), first, config_map("held", namespace=namespace))
+    home.run(own(name), config_map("a"), config_map("held", namespace=namespace))
     path = f"/api/v1/namespaces/{namespace}/configmaps/held"
     held = {"metadata": {"finalizers": [HOLD]}}
     assert api("PATCH", path, held, content_type="application/merge-patch+json")[0] == 200

@@ -47,17 +47,6 @@ BODIES: Mapping[str, dict[str, Any]] = {
 }
 
 
-ENDS = (
-    *["goes"] * 6,
-    "fails",
-    "times out",
-    "is marked",
-    "fails, unread",
-    "is marked, unread",
-    "goes, but unread",
-)
-
-
 def _ref(rng: random.Random) -> Ref:
     group, kind = rng.choice(KINDS)
     name = FIXED.get(kind) or rng.choice("ab")
@@ -87,35 +76,49 @@ def _kept(steps: Mapping[Ref, RemoveStep], ends: Mapping[Ref, str], *, old: bool
     now = Remaining(deleting)
     before = module("planning.leave").Remaining(frozen(deleting))
 
-    def keep(ref: Ref, *, is_failure: bool) -> None:
+    def keep(ref: Ref, failure: Problem | None, *, is_changed: bool = False) -> None:
         body, unread = _fields(ref, ends)
-        if old:
-            before.keep(frozen(steps[ref]), body, unread, is_failure=is_failure)
+        if not old:
+            now.keep(steps[ref], body, unread, failure)
+        elif failure is None or is_changed:
+            before.keep(frozen(steps[ref]), body, unread, is_failure=is_changed)
         else:
-            now.keep(steps[ref], body, unread, is_failure=is_failure)
+            before.add(frozen(steps[ref]), frozen(failure), body, unread)
 
     kept = set(steps) - deleting
     for ref in sorted(kept):
-        keep(ref, is_failure=False)
-    for order in sorted({step.entry.wave for step in steps.values()}, reverse=True):
-        failed, changed, stays = set[Ref](), set[Ref](), set[Ref]()
-        for ref in sorted(one for one in deleting if steps[one].entry.wave == order):
+        keep(ref, None)
+    orders = {
+        ref: (step.entry.wave, bool(step.live.finalizers))
+        for ref, step in steps.items()
+        if step.live
+    }
+    for order in sorted(set(orders.values()), reverse=True):
+        left: dict[Ref, Problem | None] = {}
+        for ref in sorted(one for one in deleting if orders[one] == order):
             found: Any = before.blocker(frozen(steps[ref])) if old else now.blocker(steps[ref])
             if found is not None:
-                (failed if found.is_failure else stays).add(ref)
-            elif ends[ref] in {"fails", "times out", "fails, unread"}:
-                failed.add(ref)
-            elif ends[ref].startswith("is marked"):
-                changed.add(ref)
-        kept |= failed | changed | stays
-        for ref in sorted(failed) if old else ():
-            kind = ProblemKind.NOT_READY if ends[ref] == "times out" else ProblemKind.UNREACHABLE
-            before.add(frozen(steps[ref]), frozen(Problem(kind, "no")), *_fields(ref, ends))
-        if not old and failed | changed:
-            now.wait(min(failed | changed), is_late=False)
-        for ref in sorted(changed | stays):
-            keep(ref, is_failure=ref in changed)
+                left[ref] = _WAITS if found.is_failure else None
+            elif ends[ref] in _PROBLEMS:
+                left[ref] = _PROBLEMS[ends[ref]]
+        kept |= left.keys()
+        for ref, failure in left.items() if old or not now.waits(order[0]) else ():
+            keep(ref, failure, is_changed=failure is _CHANGED)
     return kept
+
+
+_WAITS, _CHANGED = (Problem(ProblemKind.RUN_FAILED, text) for text in ("it waits", "it is marked"))
+_PROBLEMS = {
+    "fails": Problem(ProblemKind.FORBIDDEN, "no"),
+    "fails, unread": Problem(ProblemKind.FORBIDDEN, "no"),
+    "ends with the server": Problem(ProblemKind.UNREACHABLE, "no"),
+    "times out": Problem(ProblemKind.NOT_READY, "no"),
+    "is marked": _CHANGED,
+    "is marked, unread": _CHANGED,
+}
+
+
+ENDS = (*["goes"] * 8, "goes, but unread", *_PROBLEMS)
 
 
 def _fields(ref: Ref, ends: Mapping[Ref, str]) -> tuple[dict[str, Any] | None, str]:

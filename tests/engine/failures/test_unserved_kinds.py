@@ -108,7 +108,7 @@ def test_objects_of_an_aggregated_api_are_deleted_before_it(
             name: Outcome.SKIPPED,
             "service/backend": Outcome.SKIPPED,
         }
-        assert "foo.x.example.com/f, which is deleted first, is not gone" in stuck.problem(name)
+        assert "foo.x.example.com/f is of its kind" in stuck.problem(name)
         free = {"metadata": {"finalizers": None}}
         assert behind("PATCH", foo, free, content_type=patch)[0] == 200
         gone = stage.run(mode=Mode.DELETE)

@@ -8,9 +8,9 @@ import pytest
 
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import InventoryEntry
+from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.plan import RemoveStep
-from applyprune.model.problem import ProblemKind
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.leave import Remaining
 from tests.support.planning import live
 
@@ -31,13 +31,15 @@ NAMES = {"spec": {"serviceAccountName": "deployer", "from": [{"secretRef": {"nam
 ROLES = {"roleRef": {"apiGroup": ROLE.group, "kind": "Role", "name": "r"}}
 
 
-def _step(ref: Ref, *, owner: str = "", **entry: Any) -> RemoveStep:
-    owners: dict[str, Any] = {
-        "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "uid": owner}]
-    }
-    state = live(ref, uid=f"uid-{ref.name}", **(owners if owner else {}))
+def _step(
+    ref: Ref, *, wave: int = 0, owner: str = "", finalizer: str = "", **entry: Any
+) -> RemoveStep:
+    owners = [{"apiVersion": "v1", "kind": "ConfigMap", "uid": owner}] if owner else []
+    finalizers = [finalizer] if finalizer else []
+    state = live(ref, uid=f"uid-{ref.name}", ownerReferences=owners, finalizers=finalizers)
     facts = {"plural": f"{ref.kind.lower()}s", "version": "v1", "uid_before_apply": None}
-    return RemoveStep(InventoryEntry(ref, **{**facts, **entry}), None, Fate.PRUNE, live=state)
+    listed = InventoryEntry(ref, **{**facts, **entry}, wave=Wave(wave))
+    return RemoveStep(listed, None, Fate.PRUNE, live=state)
 
 
 CASES: dict[str, tuple[RemoveStep, RemoveStep, dict[str, Any] | None, str]] = {
@@ -64,7 +66,6 @@ CASES: dict[str, tuple[RemoveStep, RemoveStep, dict[str, Any] | None, str]] = {
     ),
     "what its fields name": (_step(BINDING), _step(ROLE), ROLES, "rolebinding"),
     "its owner": (_step(CONFIG_MAP, owner="uid-b"), _step(OTHER), None, "configmap/a needs it"),
-    "a workload, of a custom resource": (_step(CUSTOM), _step(DEPLOYMENT), None, ""),
     "a Secret that a custom resource names": (_step(CUSTOM), _step(SECRET), NAMES, "needs it"),
     "a Secret that a cluster-scoped one names": (
         _step(Ref("x.io", "Widget", "", "a")),
@@ -95,7 +96,7 @@ CASES: dict[str, tuple[RemoveStep, RemoveStep, dict[str, Any] | None, str]] = {
         _step(CUSTOM),
         _step(BINDING),
         NAMES,
-        "needs it",
+        "need",
     ),
     "its APIService": (_step(CUSTOM), _step(BACKEND), None, "is of its kind"),
     "another APIService": (_step(CUSTOM, version="v2"), _step(BACKEND), None, ""),
@@ -110,28 +111,54 @@ CASES: dict[str, tuple[RemoveStep, RemoveStep, dict[str, Any] | None, str]] = {
 }
 
 
-@pytest.mark.parametrize("is_failure", [True, False], ids=["refused", "kept"])
-@pytest.mark.parametrize("name", CASES)
-def test_only_what_it_needs_stays(name: str, is_failure: bool) -> None:
-    """The reason names the object that stays, and says whether that is a failure."""
-    kept, step, body, reason = CASES[name]
-    remaining = Remaining({kept.entry.ref, step.entry.ref, ACCOUNT})
-    remaining.keep(kept, body, "", is_failure=is_failure)
+CONTROLLERS = {
+    "a workload, of a custom resource": (_step(CUSTOM), _step(DEPLOYMENT)),
+    "a Service, of a custom resource": (_step(CUSTOM), _step(SERVICE)),
+    "the account of a controller elsewhere": (_step(CUSTOM), _step(BINDING)),
+    "a workload, of a foreign finalizer": (
+        _step(CONFIG_MAP, finalizer="x.example.com/cleanup"),
+        _step(DEPLOYMENT),
+    ),
+}
+LATE = Problem(ProblemKind.NOT_READY, "is deleted but not gone yet")
+FAILED = Problem(ProblemKind.FORBIDDEN, "not allowed")
+
+
+@pytest.mark.parametrize("failure", [FAILED, None], ids=["fails", "stays"])
+@pytest.mark.parametrize("name", [*CASES, *CONTROLLERS])
+def test_only_what_it_needs_stays(name: str, failure: Problem | None) -> None:
+    """In its own turn; only what was to be deleted holds its controller, and is a failure."""
+    if name in CASES:
+        kept, step, body, reason = CASES[name]
+    else:
+        (kept, step), body = CONTROLLERS[name], None
+        reason = "its controller may need it" if failure is not None else ""
+    remaining = Remaining({kept.entry.ref, step.entry.ref, DEPLOYMENT, ACCOUNT})
+    remaining.keep(kept, body, failure=failure)
     blocker = remaining.blocker(step)
     assert (blocker is None) == (not reason)
     if blocker is not None:
         assert reason in blocker.reason
-        assert blocker.is_failure == is_failure
+        assert blocker.is_failure == (failure is not None)
 
 
-def test_everything_stays_if_what_is_needed_is_unknown() -> None:
-    """Only deletions wait: what is only taken out of the inventory does not."""
+def test_prune_without_a_workload_deletes_no_controller() -> None:
+    """Then a Service has nothing to do with the custom resource."""
+    remaining = Remaining({CUSTOM, SERVICE})
+    remaining.keep(_step(CUSTOM), None, failure=LATE)
+    assert remaining.blocker(_step(SERVICE)) is None
+
+
+@pytest.mark.parametrize("unread", ["", "forbidden"])
+def test_everything_stays_if_what_is_needed_is_unknown(unread: str) -> None:
+    """Or the server is gone. Only deletions wait, not what is only taken out of the inventory."""
     remaining = Remaining()
-    remaining.keep(_step(BINDING), None, "forbidden", is_failure=False)
+    gone = None if unread else Problem(ProblemKind.UNREACHABLE, "connection refused")
+    remaining.keep(_step(BINDING), None, unread, gone)
     blocker = remaining.blocker(_step(OTHER))
     assert blocker is not None
-    assert blocker.reason == (
-        f"{BINDING.short} stays, and what it needs could not be read: forbidden"
+    assert blocker.reason.endswith(
+        f"what it needs could not be read: {unread or 'connection refused'}"
     )
     entry = _step(OTHER).entry
     assert remaining.blocker(RemoveStep(entry, None, Fate.REMOVE_FROM_INVENTORY)) is None
@@ -139,11 +166,14 @@ def test_everything_stays_if_what_is_needed_is_unknown() -> None:
 
 @pytest.mark.parametrize("is_late", [True, False])
 def test_later_turns_wait_for_what_is_not_gone(is_late: bool) -> None:
-    """A timeout gives a timeout."""
+    """A timeout gives a timeout; its own turn does not wait, nor any for what stays on purpose."""
     remaining = Remaining()
-    remaining.wait(CONFIG_MAP, is_late=is_late)
+    remaining.keep(_step(SECRET, wave=1), None)
+    assert remaining.blocker(_step(OTHER)) is None
+    remaining.keep(_step(CONFIG_MAP, wave=1), None, failure=LATE if is_late else FAILED)
+    assert remaining.blocker(_step(OTHER, wave=1)) is None
     blocker = remaining.blocker(_step(OTHER))
     assert blocker is not None
     problem = blocker.problem(OTHER)
     assert problem.kind is (ProblemKind.NOT_READY if is_late else ProblemKind.RUN_FAILED)
-    assert problem.reason == "configmap/a, which is deleted first, is not gone"
+    assert problem.reason == "configmap/a is deleted first, and is not gone"
