@@ -327,6 +327,7 @@ class _Run:
         """Return whether a plan does more than its file shows, if it has one."""
         file = self.request.plan_file
         unknown = {one.ref: one.problem.message for one in self.unknown}
+        unknown |= {ref: problem.reason for ref, problem in self.blocked.items()}
         found = misfits(file, plan, unknown) if file is not None else ()
         self.misfits = tuple(map(failure_of, found))
         return bool(self.misfits)
