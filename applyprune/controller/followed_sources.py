@@ -30,6 +30,8 @@ _FIRST_RETRY = 5.0
 """Seconds after which a check or a fetch that has failed is tried again, at first."""
 _SILENT_AFTER = 2
 """After how many intervals without a success a Bundle with a good content says so."""
+_SECOND = 1.0
+"""The times of checks count in seconds: after it, a check is newer than the last one."""
 _SHORTEST_SILENCE = 60.0
 """Seconds without a success, at least, before it says so."""
 
@@ -232,7 +234,10 @@ class FollowedSources:
         elif needs_fetch:
             check_in = None
         else:
-            check_in = max(0.0, found.succeeded + found.pace * found.interval - now)
+            seconds = found.pace * found.interval
+            if found.is_late:  # guard: check-of-the-same-second
+                seconds = min(seconds, _SECOND)
+            check_in = max(0.0, found.succeeded + seconds - now)
         return NextWork(check_in, fetches=needs_fetch and found.fetching is None)
 
     def _state(self, key: Key, request: SourceRequest) -> SourceState:
@@ -408,6 +413,11 @@ class _Followed:
     @property
     def is_paused(self) -> bool:
         return not self._looking
+
+    @property
+    def is_late(self) -> bool:
+        """Return whether somebody waits for a check that begins later than the newest one."""
+        return any(_is_late(self, request) for request in self._looking)
 
     @property
     def _looking(self) -> list[SourceRequest]:

@@ -354,6 +354,9 @@ def test_check_that_another_replica_has_overtaken_is_made_again(
     assert state(sources).checked == "001010"
     older = replace(request("web", interval=60.0), older_than="001010")
     assert sources.follow(WEB, older) == NextWork(0.0)
+    # One that has begun in the same second is not.
+    same = checking(sources)
+    assert sources.checked(CHECK, same, CheckResult(b"tip 1")) == (set(), NextWork(1.0))
     clock.advance(1.0)
     assert check(sources, b"tip 1") == {WEB}
     assert state(sources).checked == "001011"

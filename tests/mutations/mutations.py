@@ -1367,6 +1367,14 @@ MUTATIONS = (
         "tests/api/test_plan_file_api.py::test_plan_file_of_something_else_is_raised",
     ),
     Mutation(
+        "the check after one that has begun in the same second as that of another replica",
+        ("check-of-the-same-second",),
+        "if .*:",
+        "if 0:",
+        "tests/controller/test_followed_sources.py::"
+        "test_check_that_another_replica_has_overtaken_is_made_again",
+    ),
+    Mutation(
         "the inventory of a plan file",
         ("reviewed-inventory",),
         "if .*:",
