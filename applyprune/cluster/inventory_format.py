@@ -27,6 +27,7 @@ from applyprune.errors import InventoryError, InventoryTooNew
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     MOST_RUNS,
+    AppliedPlan,
     ApplyFingerprint,
     Inventory,
     InventoryEntry,
@@ -100,6 +101,8 @@ def encode_root(inventory: Inventory, packed: PackedInventory, *, write: str) ->
         "earlier": _encode_earlier(inventory.earlier),
         "owner": inventory.owner,
     }
+    if inventory.plan is not None:
+        header["plan"] = {"checksum": inventory.plan.checksum, "done": inventory.plan.done}
     metadata: dict[str, Any] = {
         "name": applyset.inventory.name,
         "namespace": inventory.namespace,
@@ -182,6 +185,7 @@ def decode_root(body: Mapping[str, Any]) -> Root:
             last=_decode_run(header["last"]),
             earlier=_decode_earlier(header.get("earlier")),
             owner=_typed(str, header["owner"]),
+            plan=_decode_plan(header.get("plan")),
             hinted_namespaces=hinted_namespaces(annotations),
             root=stored_root(body),
         )
@@ -276,6 +280,12 @@ def _is_copy(recorded: object, metadata: Mapping[str, Any]) -> bool:
         for entry in metadata.get("managedFields") or ()
     )
     return not is_ours  # guard: first-write-copied
+
+
+def _decode_plan(raw: Mapping[str, Any] | None) -> AppliedPlan | None:
+    if raw is None:
+        return None
+    return AppliedPlan(checksum=_typed(str, raw["checksum"]), done=_typed(bool, raw["done"]))
 
 
 def _decode_count(raw: object) -> int:

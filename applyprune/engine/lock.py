@@ -21,6 +21,7 @@ from applyprune.errors import ApplypruneError, InventoryLocked
 from applyprune.model.events import InventoryWritten, Phase, Waiting, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
+    AppliedPlan,
     Changes,
     HolderObservation,
     Inventory,
@@ -170,13 +171,15 @@ class InventoryLock:
         now, then = self._store.read(), self._stored
         return (now.uid, now.generation) != (then.uid, then.generation)
 
-    def take(self, inventory: Inventory) -> InventoryWritten:
+    def take(self, inventory: Inventory, *, plan: str = "") -> InventoryWritten:
         """Store ``inventory`` and hold the lock from now on.
 
-        Raises InventoryLocked if another run has written the inventory since it was read.
+        ``plan`` is the checksum of the plan file that this run is bound to. Raises InventoryLocked
+        if another run has written the inventory since it was read.
         """
         with self._lock:
-            begun = replace(inventory, holder=self._holder)
+            bound = AppliedPlan(plan) if plan else None
+            begun = replace(inventory, holder=self._holder, plan=bound)
             if inventory.last is not None and inventory.last.run != self._holder.run:
                 # The record of the last run makes room for this one, which has no end yet.
                 begun = replace(begun, earlier=inventory.history)
@@ -245,14 +248,15 @@ class InventoryLock:
         with self._lock:
             self._check()
             last = replace(self._record(), exit_code=exit_code, **changes._asdict())
-            ended = replace(self._stored, holder=None, last=last)
+            plan = self._stored.plan and replace(self._stored.plan, done=exit_code == 0)
+            ended = replace(self._stored, holder=None, last=last, plan=plan)
             self._put(replace(ended, entries=dict(entries)))
             return self._recorded(Phase.FINAL)
 
     def write_once(self, inventory: Inventory) -> InventoryWritten:
         """Store ``inventory`` in a single write, without holding the lock before or after."""
         with self._lock:
-            self._put(replace(inventory, holder=None))
+            self._put(replace(inventory, holder=None, plan=None))
             return self._recorded(Phase.FINAL)
 
     def remove(self) -> Iterator[InventoryWritten | WarningRaised]:

@@ -328,7 +328,7 @@ class _Run:
         file = self.request.plan_file
         unknown = {one.ref: one.problem.message for one in self.unknown}
         unknown |= {ref: problem.reason for ref, problem in self.blocked.items()}
-        found = misfits(file, plan, unknown) if file is not None else ()
+        found = misfits(file, plan, self.inventory, unknown) if file is not None else ()
         self.misfits = tuple(map(failure_of, found))
         return bool(self.misfits)
 
@@ -354,7 +354,8 @@ class _Run:
         # guard: leaving-inventory
         if self._has_work() and not only_waits(self.plan.removals, self.context.applyset):
             owned = replace(self.inventory, entries=self._union(), owner=self.request.owner)
-            yield self.context.lock.take(owned)
+            file = self.request.plan_file
+            yield self.context.lock.take(owned, plan=file.checksum if file else "")
 
     def _create_namespace(self) -> Problem | None:
         """Create the namespace of a new inventory, if it is missing; return why that failed.

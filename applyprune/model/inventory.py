@@ -50,6 +50,8 @@ class Inventory:
     """The runs before the last one that changed an object, the newest first."""
     owner: str = ""
     """The Bundle that owns the set, as ``Bundle NAMESPACE/NAME``; empty for the command line."""
+    plan: AppliedPlan | None = None
+    """The plan file of the last run that wrote the inventory; None if it had none."""
     hinted_namespaces: frozenset[str] = field(default=frozenset(), compare=False)
     """The namespaces that the annotation of the ConfigMap names."""
     root: StoredRoot = field(default=StoredRoot(), compare=False, repr=False)
@@ -221,6 +223,16 @@ class Changes(NamedTuple):
     created: int = 0
     changed: int = 0
     pruned: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedPlan:
+    """The plan file that the last run was bound to."""
+
+    checksum: str
+    """The checksum of the file."""
+    done: bool = False
+    """Whether all of it was done."""
 
 
 OF_CLUSTER = " of cluster "

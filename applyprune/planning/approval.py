@@ -578,7 +578,7 @@ def _object_out(planned: PlannedObject) -> dict[str, Any]:
 
 
 # What no longer fits in a plan file: whatever does more than it shows. So an interrupted apply is
-# continued with the same file, and nothing says that it was interrupted.
+# continued with the same file.
 
 
 @dataclass(frozen=True, slots=True)
@@ -593,12 +593,18 @@ class Misfit:
 
 
 def misfits(
-    file: PlanFile, plan: Plan, unknown: Mapping[Ref, str] = MappingProxyType({})
+    file: PlanFile,
+    plan: Plan,
+    inventory: Inventory,
+    unknown: Mapping[Ref, str] = MappingProxyType({}),
 ) -> Iterator[Misfit]:
     """Yield each object for which the plan that was made now does more than the file shows.
 
     ``unknown`` are the objects of the input that could not be planned, each with the reason.
     """
+    last = inventory.plan
+    is_new = not (inventory.exists or file.inventory_uid)  # its Namespace may be made already
+    is_last = is_new or (last is not None and last.checksum == file.checksum)
     before = {one.ref: one for one in file.objects}
     steps: dict[Ref, ApplyStep | RemoveStep] = {
         **{step.entry.ref: step for step in plan.removals},
@@ -606,7 +612,7 @@ def misfits(
     }
     for ref in sorted({*before, *steps}):
         step, old = steps.get(ref), before.get(ref)
-        both = exceeds(old, step) if old is not None and step is not None else ""
+        both = exceeds(old, step, is_last=is_last) if old and step else ""
         if reason := unknown.get(ref) or both or _one_sided(old, step):
             if reason == _CHANGED and old is not None and step is not None and step.live:
                 reason = _changed_by(old, step.live, file)
@@ -618,25 +624,28 @@ def misfits(
         yield Misfit(ref, "it has the set's label, and the inventory does not list it")
 
 
-def exceeds(shown: PlannedObject, step: ApplyStep | RemoveStep) -> str:
+def exceeds(shown: PlannedObject, step: ApplyStep | RemoveStep, *, is_last: bool = False) -> str:
     """Return why a step does more than was shown of its object; empty if it does the same or less.
 
     It does less if it leaves the object as it is, or only does what is left of a request that has
-    arrived already.
+    arrived already. ``is_last`` says whether no other run of the set has begun since what was shown
+    was last applied: managedFields have no values, so an apply of another run looks the same.
     """
     now = planned_object(step)
     if now.manifest and not shown.manifest:
         return "the input has it again"
     if reason := _input_reason(shown.manifest, now.manifest):
         return reason
-    if now.fate is Fate.LEAVE or _is_rest(shown, step, now):
+    if now.fate is Fate.LEAVE or _is_rest(shown, step, now, is_last=is_last):
         return ""
     if step.problem is not None and now.fate is Fate.REFUSE:
         return step.problem.message.removeprefix(f"{shown.ref}: ")
     return _changed_state(shown, now)
 
 
-def _is_rest(shown: PlannedObject, step: ApplyStep | RemoveStep, now: PlannedObject) -> bool:
+def _is_rest(
+    shown: PlannedObject, step: ApplyStep | RemoveStep, now: PlannedObject, *, is_last: bool
+) -> bool:
     """Return whether a step is what is left of the one that was shown, whoever did the rest."""
     live = step.live
     match now.fate:
@@ -649,7 +658,9 @@ def _is_rest(shown: PlannedObject, step: ApplyStep | RemoveStep, now: PlannedObj
             return shown.fate is Fate.RECREATE
         case Fate.ADOPT if _awaits_controller(shown):
             return True
-    if not isinstance(step, ApplyStep) or not (shown.fate.is_applied or shown.is_checked):
+    if not isinstance(step, ApplyStep) or not is_last:  # guard: reviewed-run
+        return False
+    if not (shown.fate.is_applied or shown.is_checked):
         return False
     is_new = now.uid != shown.uid if shown.fate is Fate.RECREATE else not shown.uid
     is_same = is_new or now.uid == shown.uid

@@ -1353,6 +1353,13 @@ MUTATIONS = (
         "[changed, not recorded, and changed by others]",
     ),
     Mutation(
+        "the run by which an apply may have arrived",
+        ("reviewed-run",),
+        " or not is_last:",
+        ":",
+        f"{_FIT}test_apply_of_another_run_is_not_that_of_the_plan",
+    ),
+    Mutation(
         "the recovered objects that were reviewed",
         ("reviewed-recovery",),
         "recovered.*",

@@ -27,6 +27,7 @@ from applyprune.errors import InventoryError
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     LONGEST_LEASE,
+    AppliedPlan,
     ApplyFingerprint,
     Inventory,
     InventoryEntry,
@@ -107,13 +108,14 @@ def test_inventory_round_trips(entries: list[InventoryEntry], holder: LockHolder
     assert decode_root(body).write == "w"
 
 
-def test_plan_file_that_an_older_version_recorded_is_no_fault() -> None:
-    """What a run was bound to says nothing about the set."""
-    inventory = _inventory(_entry(1))
-    body = _stored(inventory)
-    plan = {"checksum": "sha256:ab", "done": False}
-    body["data"]["header"] = json.dumps({**json.loads(body["data"]["header"]), "plan": plan})
-    assert _read(body) == inventory
+@pytest.mark.parametrize("done", [True, False])
+def test_plan_file_of_the_last_run_round_trips(done: bool) -> None:
+    """An inventory without one is read as before."""
+    inventory = _inventory(_entry(1), plan=AppliedPlan("sha256:ab", done=done))
+    assert _read(_stored(inventory)) == inventory
+    plain = _stored(_inventory(_entry(1)))
+    assert "plan" not in json.loads(plain["data"]["header"])
+    assert _read(plain).plan is None
 
 
 RUNS = tuple(RunRecord(f"r{n}", "apply", "me@here", "then", 0, pruned=n) for n in range(1, 10))
@@ -165,6 +167,15 @@ def test_history_leaves_room_for_the_entries() -> None:
     assert len(body["data"]["header"]) < 20_000
     many = _stored(_inventory(_entry(1), earlier=RUNS * 3))
     assert len(_read(many).earlier) == 10
+
+
+@pytest.mark.parametrize("plan", ["sha256:ab", {"checksum": "sha256:ab"}, {"checksum": 1}])
+def test_unreadable_plan_makes_the_inventory_unreadable(plan: object) -> None:
+    """Nothing that an inventory holds is guessed."""
+    body = _stored(_inventory(_entry(1)))
+    body["data"]["header"] = json.dumps({**json.loads(body["data"]["header"]), "plan": plan})
+    with pytest.raises(InventoryError):
+        decode_root(body)
 
 
 @pytest.mark.parametrize(

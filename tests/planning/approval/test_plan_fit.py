@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from applyprune.model.fate import Fate
-from applyprune.model.inventory import InventoryEntry
+from applyprune.model.inventory import AppliedPlan, InventoryEntry
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Options
 from applyprune.model.plan import ApplyStep, Cascaded, Plan, RemoveStep
@@ -25,6 +25,7 @@ from tests.support.planning import (
     TARGET,
     body,
     desired,
+    inventory,
     live,
     managed,
     recorded,
@@ -68,9 +69,13 @@ def _file(plan: Plan) -> PlanFile:
 def _reasons(
     before: ApplyStep | RemoveStep | None,
     now: ApplyStep | RemoveStep | None,
+    *,
+    is_last: bool = False,
 ) -> list[str]:
     """Return why a file of the first step does not fit the second one."""
-    return [misfit.reason for misfit in misfits(_file(_plan(before)), _plan(now))]
+    file = _file(_plan(before))
+    stored = inventory(plan=AppliedPlan(file.checksum if is_last else "another"))
+    return [misfit.reason for misfit in misfits(file, _plan(now), stored)]
 
 
 MOVED = live(WEB.ref, uid="u1", generation=4, entries=[managed(time="2026-11-22T10:00:00Z")])
@@ -294,7 +299,14 @@ CONTINUED: dict[str, tuple[ApplyStep | RemoveStep, ApplyStep | RemoveStep | None
 def test_interrupted_plan_continues_with_what_is_done(name: str) -> None:
     """And with requests that may have arrived; not with what others have changed meanwhile."""
     before, now, fits = CONTINUED[name]
-    assert (_reasons(before, now) == []) is fits
+    assert (_reasons(before, now, is_last=True) == []) is fits
+
+
+def test_apply_of_another_run_is_not_that_of_the_plan() -> None:
+    """managedFields have no values: it may be another manifest that has arrived."""
+    assert _reasons(CHANGE, ARRIVED, is_last=True) == []
+    (reason,) = _reasons(CHANGE, ARRIVED)
+    assert reason.startswith("it has been changed meanwhile")
 
 
 def test_misfits_name_object_and_place() -> None:
@@ -302,7 +314,7 @@ def test_misfits_name_object_and_place() -> None:
     job = ApplyStep(desired(body("Job", "a"), JOBS), Fate.CREATE, _entry())
     leaving = RemoveStep(_entry(ref=STRANGER.ref), CONFIG_MAPS, Fate.PRUNE, live(STRANGER.ref))
     plan = Plan((CREATE, job), (leaving,))
-    found = list(misfits(_file(Plan((), ())), plan))
+    found = list(misfits(_file(Plan((), ())), plan, inventory()))
     assert [misfit.ref for misfit in found] == sorted([STRANGER.ref, WEB.ref, job.desired.ref])
     assert {str(misfit.origin) for misfit in found} == {"None", str(WEB.origin)}
 
@@ -312,6 +324,7 @@ def test_object_that_could_not_be_planned_does_not_fit() -> None:
     found = misfits(
         _file(_plan(CHANGE)),
         _plan(None),
+        inventory(),
         {WEB.ref: "the server of the API group apps does not answer"},
     )
     assert [misfit.reason for misfit in found] == [
@@ -322,6 +335,6 @@ def test_object_that_could_not_be_planned_does_not_fit() -> None:
 def test_recovered_objects_must_have_been_shown() -> None:
     """With their UIDs; an interrupted apply has recorded them already."""
     before, now = _plan(CHANGE, recovered=(_entry(ref=STRANGER.ref),)), _plan(CHANGE)
-    assert [misfit.ref for misfit in misfits(_file(now), before)] == [STRANGER.ref]
-    assert list(misfits(_file(before), before)) == []
-    assert list(misfits(_file(before), now)) == []
+    assert [misfit.ref for misfit in misfits(_file(now), before, inventory())] == [STRANGER.ref]
+    assert list(misfits(_file(before), before, inventory())) == []
+    assert list(misfits(_file(before), now, inventory())) == []

@@ -224,7 +224,7 @@ def _outdated() -> Iterator[Event]:
     then, now = (_plan_of(steps) for steps in zip(*_THEN_AND_NOW, strict=True))
     labelled = wanted("labelled")
     now = replace(now, recovered=(recorded(labelled, live(labelled.ref)),))
-    found = misfits(_file_of(then), now)
+    found = misfits(_file_of(then), now, inventory())
     summary = RunSummary("run1", held=True)
     yield started()
     yield from summary.counted(map(failure_of, found))
