@@ -662,8 +662,9 @@ def _is_rest(
         return False
     if not (shown.fate.is_applied or shown.is_checked):
         return False
-    is_new = now.uid != shown.uid if shown.fate is Fate.RECREATE else not shown.uid
-    is_same = is_new or now.uid == shown.uid
+    # Of a recreation, the new object: the old one is still to be deleted.
+    recreates = shown.fate is Fate.RECREATE
+    is_same = now.uid != shown.uid if recreates else shown.uid in {"", now.uid}
     return is_same and _has_arrived(shown, step)  # guard: reviewed-apply
 
 

@@ -282,8 +282,9 @@ def explain_conflict(
     whether the fields would be reverted as drift.
     """
     fields = owners_by_field(error)
-    found = [scaler for scaler in autoscalers or () if targets(scaler, desired.ref)]
-    scalers = None if autoscalers is None else found
+    scalers = None
+    if autoscalers is not None:
+        scalers = [one for one in autoscalers if targets(one, desired.ref)]
     contested = {name: _contested(name, desired, live) for name in fields}
     pointers = [field.path for field in contested.values() if field.path is not None]
 

@@ -873,7 +873,7 @@ def guarded_patch(
     before = {
         "labels": dict(live.labels),
         "annotations": dict(live.annotations),
-        "managedFields": list(live.managed_fields),
+        "managedFields": [one.entry for one in live.writers],
     }
     kept = live.annotations if annotations is None else annotations
     after = {

@@ -277,6 +277,7 @@ CONTINUED: dict[str, tuple[ApplyStep | RemoveStep, ApplyStep | RemoveStep | None
         False,
     ),
     "recreated, and only to be changed": (CHANGE, NEW, False),
+    "to recreate, and changed in place": (RECREATE, ARRIVED, False),
     "to prune, recorded, and changed by others": (PRUNE, _remove(Fate.PRUNE, MOVED), False),
     "pruned, and not recorded": (PRUNE, _remove(Fate.REMOVE_FROM_INVENTORY, None), True),
     "not orphaned yet, and deleted by others": (
