@@ -51,7 +51,6 @@ from applyprune.planning.conflicts import is_unrecorded, rewritten_problem, skip
 from applyprune.planning.order import SetNeeds
 from applyprune.planning.plan import with_follow_up
 from applyprune.planning.readiness import Applied, Wait
-from applyprune.planning.recovery import ClusterSnapshot
 from applyprune.planning.replies import (
     confirmed,
     found_at_create,
@@ -59,6 +58,7 @@ from applyprune.planning.replies import (
     refused_guard,
 )
 from applyprune.planning.served_kinds import defined_kinds
+from applyprune.planning.world import World
 from applyprune.values import dataclass, field, replace
 
 _UNREADY = "is not ready"
@@ -77,8 +77,8 @@ class Applier:
     recreator: Recreator
     readiness_rules: ReadinessRules
     dry_run: ServerDryRun
-    snapshot: ClusterSnapshot
-    """The cluster as the plan saw it."""
+    world: World
+    """What the plan was made from."""
     reviewed: bool
     """Whether somebody has approved this very plan."""
     confirmed: dict[Ref, InventoryEntry] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class Applier:
                 if done.problem is not None:
                     self._block_dependents(step, done.problem)
                 else:
-                    if not step.is_outside:
+                    if not step.desired.is_outside:
                         self._note_applied(step, done)
                     if done.outcome in _WRITTEN:
                         changed.append(step)
@@ -372,15 +372,7 @@ class Applier:
     def _adopt_found(self, step: ApplyStep, live: LiveObject, error: ApplypruneError) -> ObjectDone:
         """Adopt an object that the plan was to create, if it may be adopted; record that first."""
         context, desired = self.context, step.desired
-        found = found_at_create(
-            step,
-            live,
-            error,
-            self.snapshot,
-            context.applyset,
-            context.options,
-            reviewed=self.reviewed,
-        )
+        found = found_at_create(step, live, error, self.world, reviewed=self.reviewed)
         if found.problem is not None or found.is_left_alone:
             self.skipped.add(desired.ref)  # it is not ours: it needs no entry
             outcome = Outcome.FAILED if found.problem is not None else Outcome.SKIPPED

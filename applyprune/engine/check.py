@@ -30,7 +30,6 @@ from applyprune.model.live import (
     VOLUMES,
     LiveObject,
     Resource,
-    ResourceMap,
     State,
 )
 from applyprune.model.options import DryRun, Mode, Options
@@ -78,10 +77,8 @@ if TYPE_CHECKING:
     from applyprune.engine.context import RunContext, WorkerPool
     from applyprune.engine.ports import Cluster
     from applyprune.engine.reader import SnapshotReader
-    from applyprune.model.inventory import InventoryEntry
     from applyprune.model.problem import Manifest
-    from applyprune.planning.desired import Resolved
-    from applyprune.planning.recovery import ClusterSnapshot
+    from applyprune.planning.world import World
 
 
 def refuse_run(
@@ -173,16 +170,15 @@ def refuse_unlisted(
         )
 
 
-def refuse_without_inventory(
-    snapshot: ClusterSnapshot, applyset: ApplySetIdentity, mode: Mode
-) -> None:
+def refuse_without_inventory(world: World) -> None:
     """Refuse to remove objects without an inventory, and to prune a set that does not exist."""
+    applyset, mode = world.applyset, world.options.mode
     if mode is Mode.APPLY:
         return
-    if snapshot.marked:
+    if world.marked:
         raise InventoryError(
             f"the set {applyset.name} has no inventory, but "
-            f"{counted(len(snapshot.marked), 'object', 'has', 'have')} "
+            f"{counted(len(world.marked), 'object', 'has', 'have')} "
             "its label and field manager",
             reason="without an inventory, it is impossible to know which of them the set created",
             hint="Rebuild it, with a dry run first: "
@@ -192,20 +188,14 @@ def refuse_without_inventory(
         raise no_such_set(applyset)
 
 
-def refuse_removal_of_set(
-    unlisted: Problem,
-    desired: Sequence[Desired],
-    inventory: Inventory,
-    snapshot: ClusterSnapshot,
-    options: Options,
-) -> None:
+def refuse_removal_of_set(unlisted: Problem, world: World) -> None:
     """Refuse to remove a whole set while it has, or may have, objects that are not listed.
 
     Nothing else names them.
     """
-    if options.removes_set and may_lose_objects(desired, inventory, snapshot):
+    if world.options.removes_set and may_lose_objects(world):
         raise InventoryError(
-            f"the set {inventory.name} was not removed: {unlisted.message}",
+            f"the set {world.applyset.name} was not removed: {unlisted.message}",
             reason=unlisted.reason,
             hint=unlisted.hint,
         )
@@ -251,14 +241,14 @@ _NO_SCHEMA = "its fields are not checked: the server publishes no schema of its 
 _OPEN = "its fields are not checked: its CRD is in the same input, without a schema"
 
 
-def with_fields_checked(plan: Plan, context: RunContext, snapshot: ClusterSnapshot) -> Plan:
+def with_fields_checked(plan: Plan, context: RunContext, world: World) -> Plan:
     """Return a plan that refuses every object with an unknown field or a value of a wrong type.
 
     A client dry run checks nothing.
     """
     if context.options.dry_run is DryRun.CLIENT:
         return plan
-    custom = {kind for kind, generation in snapshot.schemas.items() if generation is not None}
+    custom = {kind for kind, generation in world.schemas.items() if generation is not None}
     found = _field_check(context.cluster, context.workers, plan.applies, custom)
     applies = (_with_field_check(step, found) for step in plan.applies)
     return replace(plan, applies=tuple(applies))
@@ -363,13 +353,11 @@ _Schemas: TypeAlias = "Mapping[str, Any] | str"
 # Fields that others own: drift, and conflicts that show without a dry run.
 
 
-def with_drift_decided(
-    context: RunContext, plan: Plan, entries: Mapping[Ref, InventoryEntry]
-) -> Plan:
+def with_drift_decided(context: RunContext, plan: Plan, inventory: Inventory) -> Plan:
     """Return the plan with the drift of its steps, and forced requests where only drift is forced.
 
     An object is read in full if it may have drifted, or if another manager owns a field that its
-    manifest sets. ``entries`` are those of the inventory as read.
+    manifest sets.
     """
     applyset, options = context.applyset, context.options
 
@@ -389,7 +377,8 @@ def with_drift_decided(
         fresh = replace(step, live=live)
         if step.request is not None:
             fresh = with_new_request(step, live, applyset, options)
-        return with_drift(fresh, entries.get(step.desired.ref), applyset.manager, options)
+        entry = inventory.entries.get(step.desired.ref)
+        return with_drift(fresh, entry, applyset.manager, options)
 
     drifting = [
         step
@@ -535,30 +524,24 @@ class _Reviewer:
 
 
 def reference_warnings(
-    plan: Plan,
-    snapshot: ClusterSnapshot,
-    reader: SnapshotReader,
-    resource_map: ResourceMap,
-    left_out: Collection[Ref],
-    *,
-    check: bool,
+    plan: Plan, world: World, reader: SnapshotReader, hooks: Collection[Ref]
 ) -> Iterator[Problem]:
-    """Yield a warning for each missing object and key; ``left_out`` are chart hooks.
+    """Yield a warning for each missing object and key; ``hooks`` are left-out chart hooks.
 
-    Without ``check``, send no request: only what the set itself shows is found.
+    Without a check, send no request: only what the set itself shows is found.
     """
-    yield from missing_keys(plan, reader.applyset.manager)
-    if not check:
+    yield from missing_keys(plan, world.manager)
+    if not world.options.check:
         return
     uses = outside_references(plan)
-    unread = [ref for ref in uses if ref not in snapshot.states]
-    states = {**snapshot.states, **reader.look_up(unread, resource_map)}
-    yield from missing_references(uses, states, plan, left_out)
+    unread = [ref for ref in uses if ref not in world.states]
+    states = {**world.states, **reader.look_up(unread, world.resource_map)}
+    yield from missing_references(uses, states, plan, hooks)
 
 
 def with_consequences(
     plan: Plan,
-    snapshot: ClusterSnapshot,
+    world: World,
     states: Mapping[Ref, tuple[LiveObject | None, Mapping[str, Any] | None]],
     context: RunContext,
     *,
@@ -569,7 +552,7 @@ def with_consequences(
     ``states`` are the states before and after of the objects that a dry run on the server has
     checked. Unless it ``reads``, the plan gets only what is known without a request.
     """
-    changes = changes_of(plan, snapshot, context.applyset.manager, states)
+    changes = changes_of(plan, world, states)
     volumes: Sequence[LiveObject] | str | None = None
     if reads and any(change.claims for change in changes):
         try:
@@ -584,42 +567,34 @@ def with_consequences(
     return replace(plan, consequences=tuple(consequences(changes, desired, propagation, volumes)))
 
 
-def with_autoscalers(
-    snapshot: ClusterSnapshot,
-    resolved: Resolved,
-    inventory: Inventory,
-    context: RunContext,
-    reader: SnapshotReader,
-) -> ClusterSnapshot:
-    """Return the snapshot with the autoscalers of the input and of the cluster.
+def with_autoscalers(world: World, context: RunContext, reader: SnapshotReader) -> World:
+    """Return the world with the autoscalers of the input and of the cluster.
 
     Only the namespaces are searched in which somebody has scaled an object of the input, or in
     which an apply may change its replicas. What is left to an autoscaler is read in full. One that
     this run changes counts as in the input, and one that it prunes as it is: the apply comes first.
     """
-    off, manager = context.options.apply.no_default_ignore, context.applyset.manager
-    given = autoscalers_in(resolved.desired)
+    off, entries = world.options.apply.no_default_ignore, world.inventory.entries
+    given = autoscalers_in(world.desired)
     unread: dict[str, Problem] = {}
 
     def with_losses(member: Desired) -> Desired:
-        live, entry = snapshot.states[member.ref], inventory.entries.get(member.ref)
-        if not isinstance(live, LiveObject):
-            return member
-        return with_lost_replicas(member, entry, live, context.applyset, context.options.apply)
+        live, entry = world.live(member.ref), entries.get(member.ref)
+        return member if live is None else with_lost_replicas(member, entry, live, world)
 
-    desired = [with_losses(member) for member in resolved.desired]
-    replaced = _replaced(snapshot, resolved)
+    desired = [with_losses(member) for member in world.desired]
+    replaced = _replaced(world)
 
     def is_open(member: Desired) -> bool:
-        live, entry = snapshot.states[member.ref], inventory.entries.get(member.ref)
+        live, entry = world.live(member.ref), entries.get(member.ref)
         return (
-            isinstance(live, LiveObject)
+            live is not None
             and may_be_autoscaled(member, off)
             and with_autoscaler(member, given, off) is member
             and (
                 is_scaled(live)
                 or entry is None
-                or not is_last_applied(member, entry, live, manager)
+                or not is_last_applied(member, entry, live, world.manager)
             )
         )
 
@@ -638,36 +613,36 @@ def with_autoscalers(
         *given,
         *(one for found in context.workers.each(listed, namespaces) for one in found),
     )
-    snapshot = replace(snapshot, autoscalers=scalers, unread_autoscalers=unread)
+    world = replace(world, autoscalers=scalers, unread_autoscalers=unread)
     if not (scalers or unread):
-        return snapshot
-    states = dict(snapshot.states)
+        return world
+    states: dict[Ref, State] = {}
     for member in desired:
-        scaled, live = left_to_autoscaler(member, snapshot, context.options), states[member.ref]
+        scaled, live = left_to_autoscaler(member, world), world.live(member.ref)
         is_left = scaled.ignored != member.ignored
-        if not is_left or not isinstance(live, LiveObject) or live.body is not None:
+        if not is_left or live is None or live.body is not None:
             continue
-        if needs_body(scaled, live, context.applyset):
+        if needs_body(scaled, live, world.applyset):
             states[member.ref] = reader.read_object(member.resource, member.ref, full=True)
-    return replace(snapshot, states=states)
+    return world.with_states(states)
 
 
-def _replaced(snapshot: ClusterSnapshot, resolved: Resolved) -> frozenset[str]:
+def _replaced(world: World) -> frozenset[str]:
     """Return the UIDs of the autoscalers of the input: its manifests count instead."""
-    states = (
-        snapshot.states[one.ref]
-        for one in resolved.desired
+    lives = (
+        world.live(one.ref)
+        for one in world.desired
         if one.ref.group_kind == AUTOSCALERS.group_kind and one.apply is ApplyRule.ALWAYS
     )
-    return frozenset(state.uid for state in states if isinstance(state, LiveObject))
+    return frozenset(live.uid for live in lives if live is not None)
 
 
 _SHOWN = 3
 
 
-def unread_warning(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+def unread_warning(world: World) -> Iterator[Problem]:
     """Yield one warning for all namespaces whose autoscalers could not be read."""
-    if unread := snapshot.unread_autoscalers:
+    if unread := world.unread_autoscalers:
         namespace, cause = min(unread.items())
         yield AccessError(
             f"the HorizontalPodAutoscalers of {and_more(sorted(unread), _SHOWN)} could not be read",

@@ -65,6 +65,7 @@ from applyprune.planning.recovery import (
 )
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.requests import mark_request, transfer_request
+from applyprune.planning.world import World
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
@@ -133,9 +134,7 @@ class _Repair:
         )
         reader = SnapshotReader(cluster, workers, applyset, self.store)
         # Nothing leaves the inventory because it is missing, so a list is enough.
-        snapshot = reader.read(
-            (), inventory, resource_map, prunes=False, proves=False, searches=False
-        )
+        snapshot = reader.read(World(applyset, inventory, resource_map=resource_map), proves=False)
         self.context.cancellation.check()
         if not (inventory.exists or marked.objects):
             raise no_such_set(applyset)
@@ -279,13 +278,9 @@ class _Own:
             entry.ref: entry
             for entry in entries_named(context.options.select, inventory.entries.values())
         }
-        snapshot = self._reader.read(
-            (),
-            replace(inventory, entries=entries),
-            context.cluster.resource_map(),
-            prunes=False,
-            searches=False,
-        )
+        listed = replace(inventory, entries=entries)
+        resource_map = context.cluster.resource_map()
+        snapshot = self._reader.read(World(context.applyset, listed, resource_map=resource_map))
         context.cancellation.check()
         return [
             own_step(
@@ -526,9 +521,9 @@ class _Move:
         entries = {
             entry.ref: entry for entry in entries_named(select, source_inventory.entries.values())
         }
-        resource_map = self.context.cluster.resource_map()
-        listed = replace(source_inventory, entries=entries)
-        snapshot = self._reader.read((), listed, resource_map, prunes=False, searches=False)
+        context, listed = self.context, replace(source_inventory, entries=entries)
+        resource_map = context.cluster.resource_map()
+        snapshot = self._reader.read(World(context.applyset, listed, resource_map=resource_map))
         return [
             self._step(
                 entry, snapshot.resources.get(ref.group_kind), snapshot.states[ref], snapshot.others

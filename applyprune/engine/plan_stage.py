@@ -60,7 +60,7 @@ from applyprune.planning.desired import (
     resolve,
 )
 from applyprune.planning.explain import ExplainInput, explanation_of
-from applyprune.planning.leave import left_entries, objects_to_prune, with_ignored
+from applyprune.planning.leave import objects_to_prune, with_ignored
 from applyprune.planning.names import (
     NamedObject,
     Resolver,
@@ -90,7 +90,6 @@ from applyprune.planning.prune_waits import (
     unready_problem,
 )
 from applyprune.planning.recovery import (
-    ClusterSnapshot,
     is_restored,
     part_to_correct,
     recovered_problem,
@@ -102,13 +101,13 @@ from applyprune.planning.recovery import (
 from applyprune.planning.rights import Member, RoleText, roles
 from applyprune.planning.served_kinds import has_all_kinds
 from applyprune.planning.server_errors import known_secrets
+from applyprune.planning.world import World
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster, Store
     from applyprune.model.inventory import HolderObservation, InventoryEntry
-    from applyprune.model.plan import Desired
     from applyprune.planning.approval import PlanFile
 
 
@@ -176,16 +175,12 @@ class PlanStage:
     """A plan, and what it was made from; the server has not checked it yet."""
 
     plan: Plan
+    world: World
+    """What it was made from; its options have exact names."""
     inventory: Inventory
-    """The inventory as read."""
-    snapshot: ClusterSnapshot
-    """The cluster as read."""
+    """The whole inventory as read."""
     dependants: DependantCounter
     """What the garbage collector would delete with it."""
-    resource_map: ResourceMap
-    """What the server serves."""
-    options: Options
-    """The options of the run, with exact names."""
     readiness_rules: ReadinessRules
     """The rules by which its objects are ready."""
     unknown: Sequence[UnknownObject] = ()
@@ -201,7 +196,7 @@ class PlanStage:
 
     def state_of(self, step: ApplyStep) -> Readiness | None:
         """Return the readiness of an object of the input, as it was read; None if unknown."""
-        live = self.snapshot.shown.get(step.desired.ref, step.live)
+        live = self.world.shown.get(step.desired.ref, step.live)
         return self.readiness_rules.state(step.desired, live) if live is not None else None
 
 
@@ -270,60 +265,52 @@ def _plan_with(
     known = yield from _part_to_read(
         resolved, inventory, [one.ref for one in resolved.unknown], context
     )
-    lists = not options.corrects
     search = _partial_search(applyset, options)
-    reader = SnapshotReader(cluster, context.workers, applyset, context.store, lists, search)
-    snapshot = _read(resolved, known, resource_map, reader, context)
-    snapshot = replace(
-        snapshot, keeps_own_namespace=why_own_namespace_stays(options, request.owner)
+    reader = SnapshotReader(
+        cluster, context.workers, applyset, context.store, not options.corrects, search
     )
-    snapshot = _with_withheld(snapshot, resolved.desired, request, context)
-    _hide_secrets(request, snapshot.states, context)
-    dependants = DependantCounter(
-        cluster, context.workers, resource_map, tuple(snapshot.live_objects)
-    )
-    kept = {*resolved.left_out, *late}
-    snapshot = with_cascades(snapshot, dependants, resolved, known, context, kept)
-    if not inventory.exists:
-        refuse_without_inventory(snapshot, applyset, options.mode)
-    if options.mode is Mode.DELETE and options.is_part:
-        yield from _deleted_part(inventory, snapshot, context)
-    elif not (inventory.exists or inventory.entries) and options.mode is Mode.DELETE:
-        # To delete a set twice is not a failure, but a mistyped name must be visible.
-        unseen = snapshot.unseen if options.allow_partial else ()
-        yield WarningRaised(no_such_set(applyset, unseen).problem)
-    planned = partial(
-        make_plan,
-        resolved.desired,
+    world = World(
+        applyset,
         known,
-        applyset=applyset,
-        options=options,
+        options,
+        resolved.desired,
+        left_out={*resolved.left_out, *late},
         empty_inputs=request.empty_inputs,
         new_namespace=applyset.namespace if makes_namespace_of_inventory else "",
-        left_out=kept,
+        resource_map=resource_map,
+        keeps_own_namespace=why_own_namespace_stays(options, request.owner),
     )
-    snapshot = _with_pod_use(snapshot, resolved, known, context, kept)
-    plan = planned(snapshot)
+    world = _read(world, resolved.kinds, reader, context)
+    world = _with_withheld(world, request)
+    _hide_secrets(request, world.states, context)
+    dependants = DependantCounter(cluster, context.workers, resource_map, tuple(world.live_objects))
+    world = with_cascades(world, dependants, context)
+    if not inventory.exists:
+        refuse_without_inventory(world)
+    if options.mode is Mode.DELETE and options.is_part:
+        yield from _deleted_part(world)
+    elif not (inventory.exists or inventory.entries) and options.mode is Mode.DELETE:
+        # To delete a set twice is not a failure, but a mistyped name must be visible.
+        unseen = world.unseen if options.allow_partial else ()
+        yield WarningRaised(no_such_set(applyset, unseen).problem)
+    world = _with_pod_use(world, context)
+    plan = make_plan(world)
     unknown = {ref for one in resolved.unknown for ref in one.refs}
     removals = tuple(step for step in plan.removals if step.entry.ref not in unknown)
     plan = replace(plan, removals=removals)
     inventory = replace(inventory, copied=plan.restored)
-    yield from _warnings_about(plan, resolved, known, inventory, snapshot, context)
-    missing = reference_warnings(
-        plan, snapshot, reader, resource_map, resolved.left_out, check=options.check
-    )
-    plan = replace(plan, warnings=(*plan.warnings, *unread_warning(snapshot), *missing))
+    yield from _warnings_about(plan, world)
+    missing = reference_warnings(plan, world, reader, resolved.left_out)
+    plan = replace(plan, warnings=(*plan.warnings, *unread_warning(world), *missing))
     override = options.apply.namespace_override
     plan = with_ignored(plan, request.ignored, request.namespace, override)
     not_all = NOT_APPLIED if resolved.unknown and options.prune.enabled else ""
     keeps = request.keeps or not_all  # guard: prune-after-unknown
     return PlanStage(
         plan,
+        world,
         inventory,
-        snapshot,
         dependants,
-        resource_map,
-        options,
         rules,
         resolved.unknown,
         resolved.blocked,
@@ -346,55 +333,27 @@ def _begun(
     return with_own_namespace(inventory, own, applyset), creates
 
 
-def _warnings_about(
-    plan: Plan,
-    resolved: Resolved,
-    known: Inventory,
-    inventory: Inventory,
-    snapshot: ClusterSnapshot,
-    context: RunContext,
-) -> Iterator[Event]:
+def _warnings_about(plan: Plan, world: World) -> Iterator[Event]:
     """Yield what the user should know of the inventory; raise if a set may not be deleted so."""
-    options = context.options
-    if (stray := unlisted_problem(resolved.desired, known, snapshot)) is not None:
-        # guard: unlisted-at-delete
-        refuse_removal_of_set(stray, resolved.desired, inventory, snapshot, options)
+    if (stray := unlisted_problem(world)) is not None:
+        refuse_removal_of_set(stray, world)  # guard: unlisted-at-delete
         yield WarningRaised(stray)
-    applied = resolved.desired if options.mode is Mode.APPLY else ()
-    if options.mode is not Mode.ORPHAN and (
-        marked := to_orphan_problem(applied, known, snapshot, context.applyset)
-    ):
+    if world.options.mode is not Mode.ORPHAN and (marked := to_orphan_problem(world)):
         yield WarningRaised(marked)
     if plan.restored:
-        yield WarningRaised(restored_problem(inventory))
+        yield WarningRaised(restored_problem(world.inventory))
     if plan.recovered:
-        wanted = {member.ref for member in resolved.desired}
+        wanted = {member.ref for member in world.desired}
         left = [entry for entry in plan.recovered if entry.ref not in wanted]
-        yield WarningRaised(recovered_problem(left, snapshot, inventory))
+        yield WarningRaised(recovered_problem(left, world))
 
 
-def _with_pod_use(
-    snapshot: ClusterSnapshot,
-    resolved: Resolved,
-    inventory: Inventory,
-    context: RunContext,
-    left_out: Collection[Ref],
-) -> ClusterSnapshot:
-    """Return the snapshot with the Pods of each namespace where a prune may take what they use."""
-    options, desired = context.options, resolved.desired
-    if not heeds_pods(options) or is_restored(inventory, snapshot):
-        return snapshot
-    found = objects_to_prune(
-        left_entries(desired, inventory, snapshot, options),
-        snapshot,
-        context.applyset,
-        options,
-        desired=desired,
-        left_out=left_out,
-    )
-    refs = [live.ref for live in found if needs_pods(live.ref)]
-    use = read_pod_use(refs, context.cluster, context.workers)
-    return replace(snapshot, pod_use=use)
+def _with_pod_use(world: World, context: RunContext) -> World:
+    """Return the world with the Pods of each namespace where a prune may take what they use."""
+    if not heeds_pods(world.options) or is_restored(world):
+        return world
+    refs = [live.ref for live in objects_to_prune(world) if needs_pods(live.ref)]
+    return replace(world, pod_use=read_pod_use(refs, context.cluster, context.workers))
 
 
 def _hide_secrets(request: RunRequest, states: Mapping[Ref, State], context: RunContext) -> None:
@@ -427,58 +386,44 @@ def _partial_search(applyset: ApplySetIdentity, options: Options) -> PartialSear
     return PartialSearch(command, options.allow_partial)
 
 
-def _with_withheld(
-    snapshot: ClusterSnapshot,
-    desired: Sequence[Desired],
-    request: RunRequest,
-    context: RunContext,
-) -> ClusterSnapshot:
-    """Return the snapshot with the sets from which nothing may be adopted, if anything would be."""
-    if request.withholds is None or context.options.apply.adopt is not Adopt.ALL:
-        return snapshot
-    states = (snapshot.states.get(one.ref) for one in desired)
-    objects = (state for state in states if isinstance(state, LiveObject))
-    owners = {label: live for live in objects if (label := foreign_label(live, context.applyset))}
-    return replace(snapshot, withheld=request.withholds(owners) if owners else {})
+def _with_withheld(world: World, request: RunRequest) -> World:
+    """Return the world with the sets from which nothing may be adopted, if anything would be."""
+    if request.withholds is None or world.options.apply.adopt is not Adopt.ALL:
+        return world
+    objects = (live for one in world.desired if (live := world.live(one.ref)) is not None)
+    owners = {label: live for live in objects if (label := foreign_label(live, world.applyset))}
+    return replace(world, withheld=request.withholds(owners) if owners else {})
 
 
 def _read(
-    resolved: Resolved,
-    inventory: Inventory,
-    resource_map: ResourceMap,
-    reader: SnapshotReader,
-    context: RunContext,
-) -> ClusterSnapshot:
+    world: World, kinds: Collection[GroupKind], reader: SnapshotReader, context: RunContext
+) -> World:
     """Read everything that the plan depends on, but for what would be deleted with it."""
-    options = context.options
-    snapshot = reader.read(
-        resolved.desired,
-        inventory,
-        resource_map,
-        prunes=options.prune.enabled
-        and not options.applies_part
-        and options.mode is not Mode.ORPHAN,
-        full=bool(options.corrects) or kinds_to_judge(resolved.desired, inventory, options),
+    options, own = world.options, world.applyset.own_namespace
+    world = reader.read(
+        world,
+        full=bool(options.corrects) or kinds_to_judge(world.desired, world.inventory, options),
         searches=not options.corrects,
-        kinds=resolved.kinds,
+        kinds=kinds,
     )
+    if options.prune.enabled and not options.applies_part and options.mode is not Mode.ORPHAN:
+        leaving = world.inventory.entries.keys() - {member.ref for member in world.desired}
+        world = replace(world, occupied=reader.occupied(leaving))
     if options.mode is Mode.APPLY:
-        refuse_leaving(snapshot.states.get(context.applyset.own_namespace), context.applyset)
-        snapshot = with_autoscalers(snapshot, resolved, inventory, context, reader)
+        refuse_leaving(world.states.get(own), world.applyset)
+        world = with_autoscalers(world, context, reader)
     context.cancellation.check()
-    return snapshot
+    return world
 
 
-def _deleted_part(
-    inventory: Inventory, snapshot: ClusterSnapshot, context: RunContext
-) -> Generator[Event, None, None]:
+def _deleted_part(world: World) -> Iterator[Event]:
     """Yield that a part of the set is deleted; raise if it is empty, or if the rest needs it."""
-    options, applyset = context.options, context.applyset
+    applyset, options, inventory = world.applyset, world.options, world.inventory
     if not inventory.entries:
         raise no_such_set(applyset)
-    if not (entries := selected(inventory, snapshot.states, options)):
+    if not (entries := selected(inventory, world.states, options)):
         raise unmatched_selection(options, inventory.entries)
-    refuse_needed(entries, inventory, snapshot.states)  # guard: part-dependents
+    refuse_needed(entries, inventory, world.states)  # guard: part-dependents
     refs = [entry.ref for entry in entries]
     yield WarningRaised(partial_problem(options, refs, inventory.entries))
 
@@ -497,11 +442,11 @@ def check_plan(
     a plan that was ``reviewed``, of which this may be the rest: an approval is of the whole.
     """
     options = context.options
-    plan = with_fields_checked(stage.plan, context, stage.snapshot)  # guard: field-check
+    plan = with_fields_checked(stage.plan, context, stage.world)  # guard: field-check
     asks_server = reviewed is None and (
         options.dry_run is DryRun.SERVER or (options.check and options.dry_run is DryRun.OFF)
     )
-    plan = with_drift_decided(context, plan, stage.inventory.entries)
+    plan = with_drift_decided(context, plan, stage.inventory)
     if reviewed is not None:
         plan = as_reviewed(plan, reviewed)
     if asks_server:
@@ -650,7 +595,7 @@ def explain(
                     inventory=inventory,
                     applyset=applyset,
                     by_input=by_input,
-                    schemas=stage.snapshot.schemas,
+                    schemas=stage.world.schemas,
                     owner=_owner(state, applyset, cluster),
                     hook=stage.left_out.get(ref),
                     silent=dict(silent(stage.unknown)).get(ref),
@@ -663,7 +608,7 @@ def _states(stage: PlanStage, named: str) -> dict[Ref, State]:
     """Return the states of the objects of this name in the input and in the inventory."""
     known: dict[Ref, State] = {one.ref: Unknown(one.problem) for one in stage.unknown}
     refs = {step.desired.ref for step in stage.plan.applies} | stage.inventory.entries.keys()
-    known |= {ref: stage.snapshot.states[ref] for ref in refs}
+    known |= {ref: stage.world.states[ref] for ref in refs}
     return {ref: known[ref] for ref in sorted(known) if ref.is_among({named})}
 
 

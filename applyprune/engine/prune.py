@@ -49,10 +49,11 @@ from applyprune.planning.own_namespace import (
     refused_before_own_namespace,
 )
 from applyprune.planning.prune_waits import is_named_by_pods, keeps_used, unless_used
-from applyprune.planning.recovery import GONE, CascadeContents, ClusterSnapshot
+from applyprune.planning.recovery import GONE
 from applyprune.planning.references import has_references
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.served_kinds import still_registered
+from applyprune.planning.world import CascadeContents, World
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ class Pruner:
     """Executes the removals of one plan."""
 
     context: RunContext
-    snapshot: ClusterSnapshot
-    """The cluster as the plan saw it."""
+    world: World
+    """What the plan was made from."""
     applied: frozenset[str]
     """The UIDs of all objects that this run applied: an object may be served under two groups."""
     applies: Sequence[ApplyStep] = ()
@@ -189,7 +190,7 @@ class Pruner:
             and not step.pods_unread
         ]
         refs = [step.entry.ref for step in asked]
-        use = read_pod_use(refs, context.cluster, context.workers, self.snapshot.pod_use)
+        use = read_pod_use(refs, context.cluster, context.workers, self.world.pod_use)
         desired = [step.desired for step in self.applies]
         judged = unless_used(asked, use, desired, context.options, self.planned_uids)
         found: dict[Ref, RemoveStep] = {}
@@ -371,7 +372,7 @@ class Pruner:
         The CRDs and APIServices are those of the plan, without what this run has deleted.
         """
         cluster, workers = self.context.cluster, self.context.workers
-        registered = self.snapshot.registered
+        registered = self.world.registered
         gone = self.gone & self.planned_refs  # what was orphaned is still there
         known = still_registered(registered, gone) if registered is not None else None
         proofs = KindProofs(cluster, workers, cluster.resource_map(), patience=0, known=known)
@@ -380,7 +381,7 @@ class Pruner:
 
     def _refuse_if_grown(self, step: RemoveStep, contents: CascadeContents) -> RemoveStep:
         ref = step.entry.ref
-        before = self.snapshot.contents.get(ref, CascadeContents(()))
+        before = self.world.contents.get(ref, CascadeContents(()))
         # The plan has checked the earlier contents.
         known = self.planned_uids | {live.uid for live in before.objects}
         cascade = cascade_of(contents, known, self.context.applyset.manager)
@@ -409,16 +410,13 @@ class Pruner:
         if step.resource is None:
             return step
         state = self._reader.read_object(step.resource, step.entry.ref)
-        snapshot = replace(
-            self.snapshot,
-            states={**self.snapshot.states, step.entry.ref: state},
-            others={**self.snapshot.others, **self._reader.other_sets([state])},
-        )
+        others = {**self.world.others, **self._reader.other_sets([state])}
+        world = replace(self.world, others=others).with_states({step.entry.ref: state})
         # Bind an entry without a confirmed UID to the object that the plan saw.
         entry = step.entry
         if not entry.uid and step.live is not None:
             entry = replace(entry, uid=step.live.uid)
-        again = remove_step(entry, snapshot, self.context.applyset, self.context.options)
+        again = remove_step(entry, world)
         if again.fate is Fate.PRUNE and step.fate is not Fate.PRUNE:
             # Only the plan as a whole may decide a delete.
             raise RunFailed(

@@ -58,7 +58,7 @@ from applyprune.planning.cascade import (
     owner_references,
 )
 from applyprune.planning.guards import controller_parts
-from applyprune.planning.leave import left_entries, objects_to_prune
+from applyprune.planning.leave import objects_to_prune
 from applyprune.planning.managed_fields import is_applied
 from applyprune.planning.marks import FINALIZER
 from applyprune.planning.order import is_built_in
@@ -72,12 +72,7 @@ from applyprune.planning.ownership import (
     other_set_in,
 )
 from applyprune.planning.prune_waits import NO_PODS, PodUse, controllers_of, pod_users
-from applyprune.planning.recovery import (
-    CascadeContents,
-    ClusterSnapshot,
-    ControllerUse,
-    is_restored,
-)
+from applyprune.planning.recovery import is_restored
 from applyprune.planning.requests import needs_body
 from applyprune.planning.served_kinds import (
     MissingKinds,
@@ -88,6 +83,7 @@ from applyprune.planning.served_kinds import (
     silent_problem,
     unserved_state,
 )
+from applyprune.planning.world import CascadeContents, ControllerUse, World
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -95,7 +91,6 @@ if TYPE_CHECKING:
 
     from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster, Readable
-    from applyprune.planning.desired import Resolved
 
     _T = TypeVar("_T")
     _R = TypeVar("_R")
@@ -134,25 +129,22 @@ class SnapshotReader:
 
     def read(
         self,
-        desired: Sequence[Desired],
-        inventory: Inventory,
-        resource_map: ResourceMap,
+        world: World,
         *,
-        prunes: bool,
         proves: bool = True,
         full: bool | Collection[GroupKind] = False,
-        searches: bool = True,
+        searches: bool = False,
         kinds: Collection[GroupKind] = (),
-    ) -> ClusterSnapshot:
-        """Return the state of every desired object and of every entry.
+    ) -> World:
+        """Return the world with the state of every desired object and of every entry.
 
-        ``prunes`` finds the inventories in Namespaces that have left the set. ``proves`` proves
-        with a GET each that missing listed objects are gone. ``full`` reads the listed objects with
-        their bodies; those of some kinds only for ``ClusterSnapshot.shown``. If no inventory
-        exists, ``searches`` finds the objects with the set's label and field manager, by ``kinds``
-        and those of the desired objects; if its annotations name namespaces of which it lists
-        nothing, those that are there.
+        ``proves`` proves with a GET each that missing listed objects are gone. ``full`` reads the
+        listed objects with their bodies; those of some kinds only for ``World.shown``. If no
+        inventory exists, ``searches`` finds the objects with the set's label and field manager, by
+        ``kinds`` and those of the desired objects; if its annotations name namespaces of which it
+        lists nothing, those that are there.
         """
+        desired, inventory, resource_map = world.desired, world.inventory, world.resource_map
         wanted = {manifest.ref: manifest for manifest in desired}
         resources = _resources(inventory, resource_map)
         tasks: list[Callable[[], States]] = []
@@ -187,17 +179,16 @@ class SnapshotReader:
         shown = {} if isinstance(full, bool) else _take_bodies(states, full)
         states.update(_other_names(states))
         self._values(wanted, inventory, resources, states)
-        leaving = frozenset(set(inventory.entries) - set(wanted) if prunes else ())
         no_record = searches and not inventory.exists
         kinds = {*kinds, *(member.ref.group_kind for member in desired)}
         marked = self._marked(kinds, states, proofs) if no_record else _LabelledObjects()
         found = {live.ref.group_kind for live in marked.objects}
         preferred = proofs.resource_map.preferred
-        return ClusterSnapshot(
+        return replace(
+            world,
             states=states,
             schemas=self._schemas(desired),
             resources={**resources, **{kind: preferred[kind] for kind in found}},
-            occupied=self.occupied(leaving),
             marked=tuple(live for live in marked.objects if live.ref not in inventory.entries),
             unseen=marked.unseen,
             others=self.other_sets(states[ref] for ref in inventory.entries),
@@ -763,43 +754,29 @@ class KindProofs:
 # GET for each distinct owner of what these contain.
 
 
-def with_cascades(
-    snapshot: ClusterSnapshot,
-    counted: DependantCounter,
-    resolved: Resolved,
-    inventory: Inventory,
-    context: RunContext,
-    kept: Collection[Ref],
-) -> ClusterSnapshot:
-    """Return the snapshot with what would be deleted with the objects to prune; not with ``kept``.
+def with_cascades(world: World, counted: DependantCounter, context: RunContext) -> World:
+    """Return the world with what would be deleted with the objects to prune.
 
     That is the contents of Namespaces and CRDs, and what the garbage collector would delete.
     """
-    options, cluster, workers = context.options, context.cluster, context.workers
-    if options.mode is Mode.ORPHAN:
-        return snapshot
-    to_prune = objects_to_prune(
-        left_entries(resolved.desired, inventory, snapshot, options),
-        snapshot,
-        context.applyset,
-        options,
-        desired=resolved.desired,
-        left_out=kept,
+    cluster, workers = context.cluster, context.workers
+    if world.options.mode is Mode.ORPHAN:
+        return world
+    to_prune = objects_to_prune(world)
+    if not to_prune or is_restored(world):
+        return world
+    proofs = KindProofs(
+        cluster, workers, counted.resource_map, cluster.patience, known=world.registered
     )
-    if not to_prune or is_restored(inventory, snapshot):
-        return snapshot
-    known = snapshot.registered
-    resource_map = counted.resource_map
-    proofs = KindProofs(cluster, workers, resource_map, cluster.patience, known=known)
     # What somebody has deleted already cascade-deletes the same, whatever this run decides.
     staying = [live for live in to_prune if not live.terminating]
-    records = OwnRecords(context.applyset, inventory.uid)
+    records = OwnRecords(world.applyset, world.inventory.uid)
     counter = ContentCounter(proofs, frozenset(live.ref for live in to_prune), records)
     contents = counter.contents_of_deleted(live.ref for live in staying)
-    deletions = deletions_of(staying, contents, options.prune.propagation)
-    parts = controller_parts(staying, contents, resolved.desired)
+    deletions = deletions_of(staying, contents, world.options.prune.propagation)
+    parts = controller_parts(staying, contents, world.desired)
     return replace(
-        snapshot,
+        world,
         contents=contents,
         controller=_controller_use(parts, cluster) if parts else ControllerUse(),
         dependants=counted.count(deletions),

@@ -26,9 +26,8 @@ from applyprune.engine.plan_stage import (
 )
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.prune import Pruner
-from applyprune.engine.reader import DependantCounter
 from applyprune.engine.send import Recreator, apply_problem, create_first
-from applyprune.engine.waiting import KindWaiter, ReadinessRules
+from applyprune.engine.waiting import KindWaiter
 from applyprune.errors import (
     ApplypruneError,
     Forbidden,
@@ -47,7 +46,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import NAMESPACES, LiveObject, namespace_ref
 from applyprune.model.options import Approval, DryRun, Mode, WaitMode
 from applyprune.model.plan import Plan
@@ -75,7 +74,6 @@ from applyprune.planning.desired import (
 from applyprune.planning.own_namespace import not_applied_without, only_waits, step_before_inventory
 from applyprune.planning.plan import apply_forecast, back_in_the_inventory, not_pruned
 from applyprune.planning.prune_waits import takes_time, unless_unready
-from applyprune.planning.recovery import ClusterSnapshot
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -127,12 +125,9 @@ def run(
 class _Run:
     request: RunRequest
     context: RunContext
+    stage: PlanStage = field(init=False)
+    plan: Plan = field(init=False)
     unknown: Sequence[UnknownObject] = ()
-    blocked: Mapping[Ref, Problem] = field(default_factory=dict)
-    inventory: Inventory = field(default_factory=lambda: Inventory("", ""))
-    plan: Plan = field(default_factory=lambda: Plan((), ()))
-    snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
-    makes_namespace: bool = False
     made: Mapping[Ref, LiveObject] = field(default_factory=dict)
     """The Namespace that was created before the inventory, as the set's own; usually none."""
     leaves_inventory: bool = False
@@ -141,9 +136,7 @@ class _Run:
     """A failure for each object for which the plan does more than its file shows."""
     all_applied: bool = False
     """Whether everything was applied; ready or not."""
-    readiness_rules: ReadinessRules = field(init=False)
     dry_run: ServerDryRun = field(init=False)
-    dependants: DependantCounter = field(init=False)
 
     def events(self) -> Generator[Event, None, frozenset[GroupKind]]:
         """Run all phases, in order; return the new kinds for which the run must begin again."""
@@ -175,7 +168,7 @@ class _Run:
                     self.context,
                     self.plan,
                     self.dry_run,
-                    self.inventory.entries,
+                    self.stage.inventory.entries,
                     (*silent(self.unknown), *self.plan.forbidden),
                 )
                 if late := self._late():
@@ -252,7 +245,7 @@ class _Run:
         """Yield the failures of the objects of unknown kinds, and what they block."""
         for one in self.unknown:
             yield ObjectDone(one.ref, Outcome.FAILED, one.origin, problem=one.problem)
-        for ref, problem in self.blocked.items():
+        for ref, problem in self.stage.blocked.items():
             yield ObjectDone(ref, Outcome.SKIPPED, problem.origin, problem=problem)
 
     def _with_rest(self, error: ApplypruneError) -> ApplypruneError:
@@ -272,14 +265,10 @@ class _Run:
         if self.request.plan_file is not None:
             _refuse_elsewhere(self.request.plan_file, self.context)
         stage = yield from read_and_plan(self.request, self.context)
-        self.context = replace(self.context, options=stage.options)
-        self.plan, self.inventory, self.snapshot = stage.plan, stage.inventory, stage.snapshot
-        self.dependants = stage.dependants
-        self.unknown, self.blocked = stage.unknown, stage.blocked
-        self.makes_namespace = stage.makes_namespace
+        self.context = replace(self.context, options=stage.world.options)
+        self.stage, self.plan, self.unknown = stage, stage.plan, stage.unknown
         if self.request.plan_file is not None:
-            refuse_other_inventory(self.request.plan_file, self.inventory)
-        self.readiness_rules = stage.readiness_rules
+            refuse_other_inventory(self.request.plan_file, stage.inventory)
         self.dry_run = ServerDryRun(self.context)
         return stage
 
@@ -312,8 +301,8 @@ class _Run:
                 return  # the apply would not recreate it
         states = {ref: (each.before, each.body) for ref, each in self.dry_run.comparisons.items()}
         shown = options.check or options.dry_run is not DryRun.OFF
-        snapshot = replace(self.snapshot, dependants=stage.dependants.found)
-        plan = with_consequences(plan, snapshot, states, self.context, reads=shown)
+        world = replace(stage.world, dependants=stage.dependants.found)
+        plan = with_consequences(plan, world, states, self.context, reads=shown)
         self.plan = without_unapproved(plan, options, takes_set=self._takes_set())
 
     def _not_applied(self) -> Iterator[Event]:
@@ -327,8 +316,8 @@ class _Run:
         """Return whether a plan does more than its file shows, if it has one."""
         file = self.request.plan_file
         unknown = {one.ref: one.problem.message for one in self.unknown}
-        unknown |= {ref: problem.reason for ref, problem in self.blocked.items()}
-        found = misfits(file, plan, self.inventory, unknown) if file is not None else ()
+        unknown |= {ref: problem.reason for ref, problem in self.stage.blocked.items()}
+        found = misfits(file, plan, self.stage.inventory, unknown) if file is not None else ()
         self.misfits = tuple(map(failure_of, found))
         return bool(self.misfits)
 
@@ -353,7 +342,7 @@ class _Run:
     def _write_union(self) -> Iterator[Event]:
         # guard: leaving-inventory
         if self._has_work() and not only_waits(self.plan.removals, self.context.applyset):
-            owned = replace(self.inventory, entries=self._union(), owner=self.request.owner)
+            owned = replace(self.stage.inventory, entries=self._union(), owner=self.request.owner)
             file = self.request.plan_file
             yield self.context.lock.take(owned, plan=file.checksum if file else "")
 
@@ -364,9 +353,9 @@ class _Run:
         """
         context = self.context
         self.made = {}
-        if self.makes_namespace:
+        if self.stage.makes_namespace:
             context.cluster.create_namespace(context.applyset.namespace)
-        step = step_before_inventory(self.plan, self.inventory, context.applyset)
+        step = step_before_inventory(self.plan, self.stage.inventory, context.applyset)
         if step is None:
             return None
         try:
@@ -392,12 +381,12 @@ class _Run:
 
     def _has_work(self) -> bool:
         removes_set = self.context.options.removes_set and not self.plan.no_prune
-        writes = self.plan.writes or (self.inventory.exists and removes_set)
+        writes = self.plan.writes or (self.stage.inventory.exists and removes_set)
         return writes or self._takes_set()
 
     def _takes_set(self) -> bool:
-        other = self.inventory.owner != self.request.owner
-        return self.inventory.exists and other and self.context.options.mode is Mode.APPLY
+        other = self.stage.inventory.owner != self.request.owner
+        return self.stage.inventory.exists and other and self.context.options.mode is Mode.APPLY
 
     def _union(self) -> dict[Ref, InventoryEntry]:
         """Return the recorded entries and those of all steps to send; no refused ones."""
@@ -410,7 +399,7 @@ class _Run:
         }
         recovered = {entry.ref: entry for entry in self.plan.recovered}
         return {
-            **self.inventory.entries,
+            **self.stage.inventory.entries,
             **recovered,
             **sent,  # guard: write-ahead
         }
@@ -437,12 +426,12 @@ class _Run:
         """
         for step in self.plan.applies:
             ref = step.desired.ref
-            recorded = self.inventory.entries.get(ref)
+            recorded = self.stage.inventory.entries.get(ref)
             if recorded is None or step.request is None or ref in applier.sent:
                 continue
             entries[ref] = entry_of_untouched(recorded, step.entry)
         entries.update({**self.context.lock.recorded_entries, **applier.confirmed})
-        for ref in applier.skipped - self.inventory.entries.keys():
+        for ref in applier.skipped - self.stage.inventory.entries.keys():
             # One that is served by another group now was listed before.
             if ref in entries and not entries[ref].uid:
                 del entries[ref]
@@ -470,16 +459,17 @@ class _Run:
         if fresh and not self.context.lock.taken:
             # Without the record, a later wait does not know the result; this run is not wrong.
             with suppress(ApplypruneError):
-                yield self.context.lock.write_once(replace(self.inventory, entries=entries))
+                yield self.context.lock.write_once(replace(self.stage.inventory, entries=entries))
 
     def _applier(self) -> Applier:
+        stage = self.stage
         return Applier(
             self.context,
-            schemas=dict(self.snapshot.schemas),
-            recreator=Recreator(self.context, self.dependants, self.inventory.entries.keys()),
-            readiness_rules=self.readiness_rules,
+            schemas=dict(stage.world.schemas),
+            recreator=Recreator(self.context, stage.dependants, stage.inventory.entries.keys()),
+            readiness_rules=stage.readiness_rules,
             dry_run=self.dry_run,
-            snapshot=self.snapshot,
+            world=stage.world,
             reviewed=self.request.plan_file is not None
             or self.context.options.approval is Approval.ALWAYS,
             new_kinds=set(self.request.new_kinds),
@@ -519,7 +509,7 @@ class _Run:
             yield lock.record(entries, Phase.BEFORE_DELETE)
         pruner = Pruner(
             self.context,
-            snapshot=self.snapshot,
+            world=self.stage.world,
             applied=frozenset(entry.uid for entry in applier.confirmed.values()),
             applies=self.plan.applies,
             listed=frozenset(entries),

@@ -75,7 +75,6 @@ from applyprune.planning.object_status import (
 )
 from applyprune.planning.readiness import Related, current_pods_of, masked_readiness
 from applyprune.planning.recovery import (
-    ClusterSnapshot,
     is_restored,
     restored_problem,
     to_orphan_problem,
@@ -83,6 +82,7 @@ from applyprune.planning.recovery import (
 )
 from applyprune.planning.secrets import KnownSecrets
 from applyprune.planning.server_errors import known_secrets
+from applyprune.planning.world import World
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class _StatusReader:
     informer: Informer
     secrets: KnownSecrets
     inventory: Inventory = field(init=False)
-    snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
+    world: World = field(init=False)
     related: RelatedObjects = field(default_factory=RelatedObjects)
     states: dict[Ref, State] = field(default_factory=dict)
     statuses: dict[Ref, ObjectStatus] = field(default_factory=dict)
@@ -141,14 +141,14 @@ class _StatusReader:
     def events(self) -> Iterator[Event]:
         began = self.cancellation.now()
         self._read()
-        if is_restored(self.inventory, self.snapshot):
+        if is_restored(self.world):
             yield WarningRaised(restored_problem(self.inventory))
         for entry in self.inventory.entries.values():
             if (problem := self._warning(entry)) is not None:
                 yield WarningRaised(problem)
-        if (stray := unlisted_problem((), self.inventory, self.snapshot)) is not None:
+        if (stray := unlisted_problem(self.world)) is not None:
             yield WarningRaised(stray)
-        marked = to_orphan_problem((), self.inventory, self.snapshot, self.applyset)
+        marked = to_orphan_problem(self.world)
         if marked is not None:
             yield WarningRaised(marked)
         statuses = list(self._changed())
@@ -167,7 +167,7 @@ class _StatusReader:
 
     def _warning(self, entry: InventoryEntry) -> Problem | None:
         state = self.states[entry.ref]
-        return status_warning(entry, state, self.applyset, self.snapshot.others)
+        return status_warning(entry, state, self.applyset, self.world.others)
 
     def _read(self) -> None:
         """Read the inventory and every object that it lists."""
@@ -175,12 +175,13 @@ class _StatusReader:
         if not self.inventory.exists:
             raise no_such_set(self.applyset)
         resource_map = self.cluster.resource_map()
-        self.snapshot = self._reader.read((), self.inventory, resource_map, prunes=False, full=True)
+        world = World(self.applyset, self.inventory, resource_map=resource_map)
+        self.world = self._reader.read(world, full=True, searches=True)
         self.cancellation.check()
         listed = self.inventory.entries
         homes = {ref.namespace for ref in listed}
         self.leaving = leaving_namespaces(homes, self.cluster, self.workers)
-        self.states = {ref: self.snapshot.states[ref] for ref in listed}
+        self.states = {ref: self.world.states[ref] for ref in listed}
         self.statuses = {ref: status for ref, status in self.statuses.items() if ref in listed}
 
     @property
@@ -215,7 +216,7 @@ class _StatusReader:
                 state,
                 self.applyset,
                 now,
-                self.snapshot.others,
+                self.world.others,
                 options=self.options,
                 related=self.related.of(live) if live else Related(),
             )
@@ -289,7 +290,7 @@ class _StatusReader:
                     self.informer.open(scope)
 
     def _open(self) -> None:
-        resources = self.snapshot.resources
+        resources = self.world.resources
         wanted = [
             (resources[ref.group_kind], ref)
             for ref in self.inventory.entries
@@ -341,8 +342,7 @@ class _StatusReader:
                     source.resource, ref, full=True
                 )
             others = self._reader.other_sets(self.states[ref] for ref in concerned)
-            known = {**self.snapshot.others, **others}
-            self.snapshot = replace(self.snapshot, others=known)
+            self.world = replace(self.world, others={**self.world.others, **others})
             return
         for scope in namespace_scopes(change, concerned):
             self.informer.open(scope, refs_in(scope, concerned))
@@ -525,13 +525,12 @@ def _remaining(
 
     What has lost the set's label, or is now another object, does not belong to the set.
     """
-    snapshot = reader.read(
-        (), inventory, cluster.resource_map(), prunes=False, proves=False, searches=False
-    )
+    world = World(applyset, inventory, resource_map=cluster.resource_map())
+    world = reader.read(world, proves=False)
     remaining: list[DeletedObject] = []
     unknown: list[Ref] = []
     for ref, entry in inventory.entries.items():
-        state, resource = snapshot.states[ref], snapshot.resources.get(ref.group_kind)
+        state, resource = world.states[ref], world.resources.get(ref.group_kind)
         if isinstance(state, LiveObject) and resource is not None:
             is_same = state.uid == entry.uid or not entry.uid
             if is_same and state.labels.get(PART_OF) == applyset.id:

@@ -218,11 +218,6 @@ class ApplyStep:
         """Return whether it is left although it differs from its manifest."""
         return self.is_contended or self.awaits_approval or self.is_left_alone or self.keeps_drift
 
-    @property
-    def is_outside(self) -> bool:
-        """Return whether it must exist, but does not belong to the set."""
-        return self.desired.apply is ApplyRule.EXISTS
-
 
 IN_PLACE = "it cannot be changed in place"
 """The reason of RECREATE."""
@@ -432,6 +427,11 @@ class Desired:
         """Return the body to send, without preconditions."""
         found: Mapping[str, Any] = self.packed.value
         return found
+
+    @property
+    def is_outside(self) -> bool:
+        """Return whether it must exist, but does not belong to the set."""
+        return self.apply is ApplyRule.EXISTS
 
 
 # The requests: exactly what is sent for an object, and the rights that this needs.

@@ -39,7 +39,7 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import MANAGERS, ApplySetIdentity
 from applyprune.planning.order import is_built_in
-from applyprune.planning.recovery import CascadeContents
+from applyprune.planning.world import CascadeContents
 from applyprune.values import dataclass, field, replace
 
 NOTHING = CascadeContents(())

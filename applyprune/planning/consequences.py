@@ -32,8 +32,8 @@ from applyprune.planning.cascade import NOTHING, is_generated
 from applyprune.planning.field_writers import is_kubernetes
 from applyprune.planning.managed_fields import FORMER, manager_by_label
 from applyprune.planning.normalize import REPLICAS
-from applyprune.planning.recovery import ClusterSnapshot
 from applyprune.planning.references import Reading, Way, pod_template, readings
+from applyprune.planning.world import World
 from applyprune.values import dataclass
 from applyprune.values import field as dataclass_field
 
@@ -94,8 +94,7 @@ class Change:
 
 def changes_of(
     plan: Plan,
-    snapshot: ClusterSnapshot,
-    manager: str,
+    world: World,
     states: Mapping[Ref, tuple[LiveObject | None, Mapping[str, Any] | None]],
 ) -> Sequence[Change]:
     """Return what does not stay as it is, in the order of the plan.
@@ -115,8 +114,8 @@ def changes_of(
             desired, taken = step.desired, step.migration.whole_managers
             if live is not None and step.fate is Fate.ADOPT:
                 taken |= {manager_by_label(live)}  # the set that has it until now
-            taken -= {"", manager}
-        parts = [found.get(ref, NOTHING) for found in (snapshot.contents, snapshot.dependants)]
+            taken -= {"", world.manager}
+        parts = [found.get(ref, NOTHING) for found in (world.contents, world.dependants)]
         unique = {live.uid: live for part in parts for live in part.objects}
         cascade = [
             live for uid, live in unique.items() if uid not in gone and not is_generated(live)
@@ -127,7 +126,7 @@ def changes_of(
             desired,
             live,
             after,
-            taken | {manager},
+            taken | {world.manager},
             taken,
             sorted(cascade, key=lambda live: live.ref),
             "; ".join(part.uncounted for part in parts if part.uncounted),

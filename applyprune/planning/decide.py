@@ -10,11 +10,10 @@ from collections.abc import Collection, Sequence
 from applyprune.errors import RunFailed
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import FieldWriter
-from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, JobRecord, Ownership
 from applyprune.model.kinds import IN_EACH_NAMESPACE, NAMESPACE
 from applyprune.model.live import LiveObject, Missing, NotListed, State, Unknown, text, whole_number
-from applyprune.model.options import Adopt, ApplyOptions, Options
+from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Desired, Migration
 from applyprune.model.problem import Problem
 from applyprune.model.text import time_of
@@ -59,36 +58,33 @@ from applyprune.planning.ownership import (
     unproven_label,
 )
 from applyprune.planning.readiness import has_completed
-from applyprune.planning.recovery import CHANGING, ClusterSnapshot
+from applyprune.planning.recovery import CHANGING
 from applyprune.planning.requests import apply_request, takes_over
+from applyprune.planning.world import World
 from applyprune.values import replace
 
 
 def existing_step(
-    desired: Desired,
-    entry: InventoryEntry | None,
-    live: LiveObject,
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-    options: Options,
+    desired: Desired, entry: InventoryEntry | None, live: LiveObject, world: World
 ) -> ApplyStep:
     """Decide about an object of the input that exists; ``entry`` is its entry, if it has one."""
+    applyset, options = world.applyset, world.options
     fresh = entry_before_apply(desired, live, None, applyset)
     if (left := step_of_unapplied(desired, entry, fresh, live, applyset)) is not None:
         return left
     judged = owner_to_apply(live, entry, applyset)
-    owner, migration = _owner_and_migration(entry, live, applyset, options.apply)
+    owner, migration = _owner_and_migration(entry, live, world)
     known = owner is Owner.RECORDED and entry is not None
-    desired = with_lost_replicas(desired, entry, live, applyset, options.apply)
-    desired = left_to_autoscaler(desired, snapshot, options)
+    desired = with_lost_replicas(desired, entry, live, world)
+    desired = left_to_autoscaler(desired, world)
     fence = known and entry is not None and entry.deleting
     union = entry_before_apply(desired, live, entry if known else None, applyset)
-    lost = entry is not None and is_label_unproven(entry, live, snapshot.others, applyset)
-    unproven = unproven_label(desired.ref, live, snapshot.others, applyset) if lost else None
+    lost = entry is not None and is_label_unproven(entry, live, world.others, applyset)
+    unproven = unproven_label(desired.ref, live, world.others, applyset) if lost else None
     # The record of an interrupted adoption does not say that it was meant.
     is_free = judged in {Owner.NOBODY, Owner.CLAIMED}
     tool = owned_by_tool(live, applyset) if is_free else ""
-    withheld = _withheld(foreign_label(live, applyset), snapshot)
+    withheld = _withheld(foreign_label(live, applyset), world)
     problem = obstacle(desired, live, judged, options, unproven, tool, withheld, applyset)
     if problem is not None:
         # An existing entry stays; an object that is not ours gets no entry.
@@ -98,7 +94,7 @@ def existing_step(
     leaving = {applyset.yielded, *migration.managers, manager_by_label(live)}
     desired = _without_filled(desired, live, union, applyset, leaving)
     takes = takes_over(desired, live, applyset, migration)
-    schema = snapshot.schemas.get(desired.ref.group_kind)
+    schema = world.schemas.get(desired.ref.group_kind)
     if (
         known
         and entry is not None
@@ -106,7 +102,7 @@ def existing_step(
         and not (options.tries_rewritten and entry.stored)  # guard: tried-again
         and entry.orphan_reason == desired.orphan_reason
     ):
-        knows_schema = desired.ref.group_kind not in snapshot.schemas or schema is not None
+        knows_schema = desired.ref.group_kind not in world.schemas or schema is not None
         if knows_schema and unchanged(
             desired, entry, live, manager=applyset.manager, schema=schema
         ):
@@ -120,12 +116,10 @@ def existing_step(
             )
             return ApplyStep(desired, Fate.LEAVE, listed, live)
     changing = schema == CHANGING
-    drifted = step_of_drifted(
-        desired, entry, live, applyset.manager, options, schema_changes=changing
-    )
+    drifted = _step_of_drifted(desired, entry, live, world, schema_changes=changing)
     if drifted is not None:
         return drifted
-    owns = not known and may_own(desired.ref, live, owner, migration, applyset, options.apply)
+    owns = not known and _may_own(live, owner, migration, world)
     request = apply_request(
         desired, live, applyset, options, migration=migration, fence=fence, owns=owns or None
     )
@@ -160,50 +154,44 @@ def existing_step(
     )
 
 
-def _withheld(label: str, snapshot: ClusterSnapshot) -> str:
+def _withheld(label: str, world: World) -> str:
     """Return why no object may be adopted from the set with a label; empty if it may."""
-    if not label or snapshot.withheld is None:
+    if not label or world.withheld is None:
         return ""
     # The object has got the label since the sets were asked about.
-    return snapshot.withheld.get(label, "it was taken by that set during this run")
+    return world.withheld.get(label, "it was taken by that set during this run")
 
 
 def _owner_and_migration(
-    entry: InventoryEntry | None,
-    live: LiveObject,
-    applyset: ApplySetIdentity,
-    options: ApplyOptions,
+    entry: InventoryEntry | None, live: LiveObject, world: World
 ) -> tuple[Owner, Migration]:
     """Return whose an object of the input is, and which fields of it become the set's own."""
     # An interrupted adoption has not marked the object yet.
     is_confirmed = entry is None or bool(entry.uid)
-    owner = (owner_to_apply if is_confirmed else owner_of)(live, entry, applyset)
+    owner = (owner_to_apply if is_confirmed else owner_of)(live, entry, world.applyset)
     known = entry if owner is Owner.RECORDED else None
     # An adoption is not complete until a response has confirmed it.
     adopts = known is None or (not known.uid and known.uid_before_apply is not None)
-    return owner, migration_of(live, known, options, manager=applyset.manager, adopts=adopts)
+    options, manager = world.options.apply, world.manager
+    return owner, migration_of(live, known, options, manager=manager, adopts=adopts)
 
 
 def with_lost_replicas(
-    desired: Desired,
-    entry: InventoryEntry | None,
-    live: LiveObject,
-    applyset: ApplySetIdentity,
-    options: ApplyOptions,
+    desired: Desired, entry: InventoryEntry | None, live: LiveObject, world: World
 ) -> Desired:
     """Return an object of the input that knows whether its apply would remove the replicas."""
     if not live.packed_managers.mentions("f:replicas"):  # nothing is parsed for most objects
         return desired
-    _, migration = _owner_and_migration(entry, live, applyset, options)
-    loses = loses_replicas(desired, live, migration, applyset)
+    _, migration = _owner_and_migration(entry, live, world)
+    loses = loses_replicas(desired, live, migration, world.applyset)
     return replace(desired, loses_replicas=True) if loses else desired
 
 
-def left_to_autoscaler(desired: Desired, snapshot: ClusterSnapshot, options: Options) -> Desired:
+def left_to_autoscaler(desired: Desired, world: World) -> Desired:
     """Return an object of the input whose replicas an autoscaler sets, or may set."""
-    off = options.apply.no_default_ignore
-    desired = with_autoscaler(desired, snapshot.autoscalers, off)
-    if desired.ref.namespace in snapshot.unread_autoscalers:
+    off = world.options.apply.no_default_ignore
+    desired = with_autoscaler(desired, world.autoscalers, off)
+    if desired.ref.namespace in world.unread_autoscalers:
         desired = with_unknown_autoscaler(desired, off)
     return desired
 
@@ -320,12 +308,11 @@ def _left_alone(
     return replace(step, is_unlisted=True) if entry is None else _listed(step, entry)
 
 
-def step_of_drifted(
+def _step_of_drifted(
     desired: Desired,
     entry: InventoryEntry | None,
     live: LiveObject,
-    manager: str,
-    options: Options,
+    world: World,
     *,
     schema_changes: bool,
 ) -> ApplyStep | None:
@@ -335,11 +322,12 @@ def step_of_drifted(
     """
     if entry is None or live.terminating:
         return None
-    if not options.apply.keep_drift:  # guard: kept-drift
+    options = world.options.apply
+    if not options.keep_drift:  # guard: kept-drift
         return None
-    if schema_changes or options.apply.reapply_all or not was_applied(desired, entry):
+    if schema_changes or options.reapply_all or not was_applied(desired, entry):
         return None
-    if _has_new_values(desired, entry, live, manager):  # guard: changed-secret
+    if _has_new_values(desired, entry, live, world.manager):  # guard: changed-secret
         return None
     return _kept_with_drift(
         ApplyStep(desired, Fate.LEAVE, entry, live, is_reapplied=True), entry, DRIFTED
@@ -429,18 +417,12 @@ def was_applied(desired: Desired, entry: InventoryEntry | None) -> bool:
 # Adopted objects that become owned, with `--adopt-as owned`: a later prune deletes them.
 
 
-def may_own(
-    ref: Ref,
-    live: LiveObject,
-    owner: Owner,
-    migration: Migration,
-    applyset: ApplySetIdentity,
-    options: ApplyOptions,
-) -> bool:
+def _may_own(live: LiveObject, owner: Owner, migration: Migration, world: World) -> bool:
     """Return whether an adopted object becomes owned.
 
     ``migration`` are the fields that become the set's own, so their managers no longer count.
     """
+    ref, applyset, options = live.ref, world.applyset, world.options.apply
     if options.adopt_as is not Ownership.OWNED:
         return False
     if (ref.group_kind, ref.name) in IN_EACH_NAMESPACE:
@@ -468,18 +450,9 @@ def _other_tool(live: LiveObject, migration: Migration, applyset: ApplySetIdenti
 _BY_CONTROLLER = "a controller creates it in a new Namespace"
 
 
-def with_controllers_objects(
-    steps: Sequence[ApplyStep],
-    applyset: ApplySetIdentity,
-    options: Options,
-    *,
-    new_namespace: str,
-) -> tuple[ApplyStep, ...]:
-    """Return steps that adopt what controllers create in the Namespaces that the run creates.
-
-    ``new_namespace`` is one that it creates besides; empty for none.
-    """
-    creates = {new_namespace} - {""}
+def with_controllers_objects(steps: Sequence[ApplyStep], world: World) -> tuple[ApplyStep, ...]:
+    """Return steps that adopt what controllers create in the Namespaces that the run creates."""
+    creates = {world.new_namespace} - {""}
     creates |= {
         step.desired.ref.name
         for step in steps
@@ -488,7 +461,7 @@ def with_controllers_objects(
     if not creates:
         return tuple(steps)
     return tuple(
-        _adopted_from_controller(step, applyset, options)
+        _adopted_from_controller(step, world)
         if step.fate is Fate.CREATE
         and step.desired.apply is ApplyRule.ALWAYS  # what is only created once is never adopted
         and (step.desired.ref.group_kind, step.desired.ref.name) in IN_EACH_NAMESPACE
@@ -498,11 +471,9 @@ def with_controllers_objects(
     )
 
 
-def _adopted_from_controller(
-    step: ApplyStep, applyset: ApplySetIdentity, options: Options
-) -> ApplyStep:
+def _adopted_from_controller(step: ApplyStep, world: World) -> ApplyStep:
     desired = step.desired
-    if options.apply.adopt is Adopt.NONE:
+    if world.options.apply.adopt is Adopt.NONE:
         error = RunFailed(
             f"{desired.ref} would exist already, and belong to no set",
             reason=_BY_CONTROLLER,
@@ -515,7 +486,7 @@ def _adopted_from_controller(
         entry=replace(step.entry, ownership=Ownership.ADOPTED),
         reason=f"adopted: {_BY_CONTROLLER}",
         # The request creates the object if the controller is slow.
-        request=apply_request(desired, None, applyset, options, owns=False),
+        request=apply_request(desired, None, world.applyset, world.options, owns=False),
     )
 
 

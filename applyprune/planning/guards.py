@@ -23,7 +23,7 @@ from applyprune.model.text import and_more, counted
 from applyprune.planning.cascade import Cascades, owners_of
 from applyprune.planning.marks import ORPHAN
 from applyprune.planning.names import unmatched_names
-from applyprune.planning.recovery import CascadeContents, ControllerUse
+from applyprune.planning.world import CascadeContents, ControllerUse
 from applyprune.values import dataclass, field, replace
 
 APPROVAL = "the approved digest"

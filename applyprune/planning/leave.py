@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from applyprune.errors import NotReady, RunFailed
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Inventory, InventoryEntry, Ownership, Wave
+from applyprune.model.inventory import InventoryEntry, Ownership, Wave
 from applyprune.model.kinds import (
     CRD,
     GUARDED_KINDS,
@@ -32,7 +32,7 @@ from applyprune.model.live import (
     Unknown,
 )
 from applyprune.model.options import Approval, Mode, Options, PruneAlso
-from applyprune.model.plan import ApplyRule, Desired, Kept, Plan, Removals, RemoveStep
+from applyprune.model.plan import Desired, Kept, Plan, Removals, RemoveStep
 from applyprune.model.problem import IgnoredManifest, Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.cascade import (
@@ -63,52 +63,33 @@ from applyprune.planning.ownership import (
     unproven_label,
 )
 from applyprune.planning.prune_waits import is_workload, unless_used
-from applyprune.planning.recovery import ClusterSnapshot, why_gone
+from applyprune.planning.recovery import why_gone
 from applyprune.planning.references import names_in, references
 from applyprune.planning.requests import delete_request, orphan_request
 from applyprune.planning.served_kinds import service_of
+from applyprune.planning.world import World
 from applyprune.values import dataclass, field, replace
 
 
 def remove_steps(
-    entries: Iterable[InventoryEntry],
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-    options: Options,
-    *,
-    desired: Sequence[Desired],
-    listed: Mapping[Ref, InventoryEntry],
-    empty_inputs: Sequence[str] = (),
-    left_out: Collection[Ref] = (),
+    entries: Iterable[InventoryEntry], world: World
 ) -> tuple[Removals, Removals | None]:
     """Decide about the entries that have left the set, and about the prune as a whole.
 
-    A refused prune comes with what it becomes if exactly its deletions are approved; else None.
-    ``desired`` are the objects of the input: two groups may serve the same object, and a desired
-    object must not be deleted with its Namespace or CRD. ``listed`` are all entries of the
-    inventory. ``empty_inputs`` are the parts of the input without an object, and ``left_out`` its
-    chart hooks: nothing is done with them. A Namespace or CRD is refused if it contains objects
-    that this prune does not delete itself.
+    A refused prune comes with what it becomes if exactly its deletions are approved; else None. Two
+    groups may serve the same object, and a desired object must not be deleted with its Namespace or
+    CRD: these are refused if they contain objects that this prune does not delete itself.
     """
-    wanted, released = _desired_uids(desired, snapshot), _released(desired)
-    members = [member for member in desired if member.ref not in released]
-    kept = _decided(
-        entries,
-        snapshot,
-        applyset,
-        options,
-        wanted=wanted,
-        left_out=left_out,
-        released=released,
-    )
-    kept = unless_used(kept, snapshot.pod_use, desired, options)
+    listed, options, desired = world.inventory.entries, world.options, world.desired
+    wanted = _desired_uids(desired, world)
+    kept = unless_used(_decided(entries, world), world.pod_use, desired, options)
     deleting = {step.live.uid for step in kept if step.fate is Fate.PRUNE and step.live is not None}
     going = {step.live.uid for step in kept if step.live is not None and step.is_going}
     # guard: listed-stays
-    staying = (_recorded_uids(listed, snapshot, applyset) | wanted) - deleting
-    found = _cascades(snapshot, deleting, staying, applyset.manager)
+    staying = (_recorded_uids(world) | wanted) - deleting
+    found = _cascades(world, deleting, staying)
     stays = {step.entry.ref: step.reason for step in kept if step.fate is not Fate.PRUNE}
-    cascades = Cascades(found, listed, _desired_within(desired, kept, snapshot, wanted), stays)
+    cascades = Cascades(found, listed, _desired_within(kept, world, wanted), stays)
     steps = [
         replace(step, cascade=cascades.roots(step), unlisted=cascades.unlisted(step.entry.ref))
         for step in kept
@@ -117,10 +98,9 @@ def remove_steps(
     # Nothing has left a set of which only a part is applied, whatever that part is.
     if not options.prune.enabled or options.applies_part:
         return Removals(tuple(steps)), None
-    refs = {member.ref for member in members}
-    own = _own_objects(listed, snapshot, applyset) if deleting > going else {}
-    own_uids = {live.uid for live in own.values()}
-    shares = not (refs.isdisjoint(listed) and _desired_uids(members, snapshot).isdisjoint(own_uids))
+    members = [member for member in desired if not member.is_outside]
+    own = _own_objects(world) if deleting > going else {}
+    shares = not _desired_uids(members, world).isdisjoint(live.uid for live in own.values())
     passing = {member.ref for member in desired if member.has_ttl}
     prune = GuardedPrune(
         steps=steps,
@@ -130,13 +110,14 @@ def remove_steps(
             ref: live.uid
             for ref, live in own.items()
             if live.uid in deleting - going
-            or (ref not in passing and _counts_as_member(live, applyset))
+            or (ref not in passing and _counts_as_member(live, world.applyset))
         },
         desired={member.ref for member in desired},
-        shares=shares or any(ref in listed for ref in left_out),
-        empty=empty_inputs if desired else ("the input",),
+        shares=shares
+        or any(ref in listed for ref in (*world.left_out, *(member.ref for member in members))),
+        empty=world.empty_inputs if desired else ("the input",),
         options=options,
-        controller=snapshot.controller,
+        controller=world.controller,
     )
     return _guarded(prune)
 
@@ -172,30 +153,26 @@ def _ignored_objects(
     return found
 
 
-def _recorded_uids(
-    entries: Mapping[Ref, InventoryEntry], snapshot: ClusterSnapshot, applyset: ApplySetIdentity
-) -> set[str]:
+def _recorded_uids(world: World) -> set[str]:
     """Return the UIDs of the listed objects, but for those that somebody else has recreated.
 
     Their owners may make these, so they count like what nobody lists.
     """
-    states = ((entry, snapshot.states[ref]) for ref, entry in entries.items())
     return {
-        state.uid
-        for entry, state in states
-        if isinstance(state, LiveObject)
-        and owner_of(state, entry, applyset) in {Owner.RECORDED, Owner.OTHER}
+        live.uid
+        for entry, live in world.recorded
+        if owner_of(live, entry, world.applyset) in {Owner.RECORDED, Owner.OTHER}
     }
 
 
 def _cascades(
-    snapshot: ClusterSnapshot, deleting: Collection[str], staying: Collection[str], manager: str
+    world: World, deleting: Collection[str], staying: Collection[str]
 ) -> Mapping[Ref, Cascade]:
     """Return the cascade of each object that has any.
 
     ``deleting`` and ``staying`` have UIDs. What must stay counts, whatever owns it.
     """
-    contents = snapshot.contents
+    contents = world.contents
     dependants = {
         ref: replace(
             owned,
@@ -205,13 +182,13 @@ def _cascades(
                 if live.uid in staying or live.ref.group_kind in GUARDED_KINDS
             ),
         )
-        for ref, owned in snapshot.dependants.items()
+        for ref, owned in world.dependants.items()
     }
     return {
         ref: cascade_of(
             contents.get(ref, NOTHING),
             deleting,
-            manager,
+            world.manager,
             dependants.get(ref, NOTHING),
             staying,
         )
@@ -220,10 +197,7 @@ def _cascades(
 
 
 def _desired_within(
-    desired: Iterable[Desired],
-    steps: Iterable[RemoveStep],
-    snapshot: ClusterSnapshot,
-    wanted: Collection[str],
+    steps: Iterable[RemoveStep], world: World, wanted: Collection[str]
 ) -> Mapping[Ref, frozenset[Ref]]:
     """Return the desired objects that would be deleted with each Namespace, CRD and owner.
 
@@ -233,25 +207,22 @@ def _desired_within(
     namespaces = {ref.name: ref for ref in deleting if ref.group_kind == NAMESPACE}
     kinds = {ref.name: ref for ref in deleting if ref.group_kind == CRD}
     found: dict[Ref, set[Ref]] = {}
-    for member in desired if namespaces or kinds else ():
+    for member in world.desired if namespaces or kinds else ():
         for place in (namespaces.get(member.ref.namespace), kinds.get(member.resource.full_plural)):
             if place is not None:
                 found.setdefault(place, set()).add(member.ref)
-    for ref in deleting & snapshot.dependants.keys():
-        owned = {live.ref for live in snapshot.dependants[ref].objects if live.uid in wanted}
+    for ref in deleting & world.dependants.keys():
+        owned = {live.ref for live in world.dependants[ref].objects if live.uid in wanted}
         if owned:
             found.setdefault(ref, set()).update(owned)
     return {ref: frozenset(inside) for ref, inside in found.items()}
 
 
-def _own_objects(
-    entries: Mapping[Ref, InventoryEntry], snapshot: ClusterSnapshot, applyset: ApplySetIdentity
-) -> Mapping[Ref, LiveObject]:
-    states = ((entry, snapshot.states[ref]) for ref, entry in entries.items())
+def _own_objects(world: World) -> Mapping[Ref, LiveObject]:
     return {
-        entry.ref: state
-        for entry, state in states
-        if isinstance(state, LiveObject) and owner_of(state, entry, applyset) is Owner.RECORDED
+        entry.ref: live
+        for entry, live in world.recorded
+        if owner_of(live, entry, world.applyset) is Owner.RECORDED
     }
 
 
@@ -298,56 +269,35 @@ def _with_cascade(step: RemoveStep, cascades: Cascades, allowed: Collection[str]
     return replace(step, reason=cascades.described(step.entry.ref))
 
 
-def left_entries(
-    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot, options: Options
-) -> list[InventoryEntry]:
+def left_entries(world: World) -> list[InventoryEntry]:
     """Return the entries that have left the set: none if the input is only a part of the set.
 
     An object that must exist, but does not belong to the set, leaves it too: it is orphaned.
     """
-    if options.applies_part:  # guard: part-of-input
+    if world.options.applies_part:  # guard: part-of-input
         return []
-    wanted = {member.ref: member for member in desired}
+    wanted = {member.ref: member for member in world.desired}
     left: list[InventoryEntry] = []
-    for entry in selected(inventory, snapshot.states, options):
+    for entry in selected(world.inventory, world.states, world.options):
         member = wanted.get(entry.ref)
         if member is None:
             left.append(entry)
-        elif member.apply is ApplyRule.EXISTS and isinstance(
-            snapshot.states[entry.ref], LiveObject
-        ):
+        elif member.is_outside and world.live(entry.ref) is not None:
             # guard: released-is-orphaned
             left.append(replace(entry, orphan_reason=member.apply_mark))
     return left
 
 
-def objects_to_prune(
-    entries: Iterable[InventoryEntry],
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-    options: Options,
-    *,
-    desired: Sequence[Desired],
-    left_out: Collection[Ref],
-) -> Sequence[LiveObject]:
+def objects_to_prune(world: World) -> Sequence[LiveObject]:
     """Return the objects that a prune would delete, before any guard; none if it may not run."""
-    if not options.prune.enabled:
+    if not world.options.prune.enabled:
         return ()
-    wanted, released = _desired_uids(desired, snapshot), _released(desired)
-    steps = _decided(
-        entries, snapshot, applyset, options, wanted=wanted, left_out=left_out, released=released
-    )
+    steps = _decided(left_entries(world), world)
     return [step.live for step in steps if step.fate is Fate.PRUNE and step.live is not None]
 
 
-def _desired_uids(desired: Iterable[Desired], snapshot: ClusterSnapshot) -> set[str]:
-    states = (snapshot.states[member.ref] for member in desired)
-    return {state.uid for state in states if isinstance(state, LiveObject)}
-
-
-def _released(desired: Iterable[Desired]) -> frozenset[Ref]:
-    """Return the objects of the input that do not belong to the set."""
-    return frozenset(member.ref for member in desired if member.apply is ApplyRule.EXISTS)
+def _desired_uids(desired: Iterable[Desired], world: World) -> set[str]:
+    return {live.uid for member in desired if (live := world.live(member.ref)) is not None}
 
 
 def without_other_uid(step: RemoveStep) -> RemoveStep:
@@ -357,28 +307,18 @@ def without_other_uid(step: RemoveStep) -> RemoveStep:
     return replace(step, fate=Fate.LEAVE, reason="it was restored", problem=None)
 
 
-def _decided(
-    entries: Iterable[InventoryEntry],
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-    options: Options,
-    *,
-    wanted: Collection[str],
-    left_out: Collection[Ref],
-    released: Collection[Ref],
-) -> Sequence[RemoveStep]:
-    """Decide about each entry that has left the set, before any guard.
-
-    ``released`` are the objects of the input that do not belong to the set.
-    """
+def _decided(entries: Iterable[InventoryEntry], world: World) -> Sequence[RemoveStep]:
+    """Decide about each entry that has left the set, before any guard."""
+    wanted = _desired_uids(world.desired, world)
+    outside = {member.ref for member in world.desired if member.is_outside}
     # Only an apply lists the object under its new group; until then the old entry must stay.
-    fate = Fate.REMOVE_FROM_INVENTORY if options.mode is Mode.APPLY else Fate.LEAVE
-    decided = (remove_step(entry, snapshot, applyset, options) for entry in entries)
+    lists = world.options.mode is Mode.APPLY
+    fate = Fate.REMOVE_FROM_INVENTORY if lists else Fate.LEAVE
     settled = [
         step
-        if step.entry.ref in released
-        else _unless_hook(_unless_wanted(step, wanted, fate), left_out)
-        for step in decided
+        if step.entry.ref in outside
+        else _unless_hook(_unless_wanted(step, wanted, fate), world.left_out)
+        for step in (remove_step(entry, world) for entry in entries)
     ]
     return _each_once(sorted(settled, key=lambda step: step.entry.ref))  # guard: object-once
 
@@ -424,12 +364,10 @@ NO_WITNESS = f"it has lost the annotation {OWNED_BY}, so it counts as adopted"
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
 
-def remove_step(
-    entry: InventoryEntry, snapshot: ClusterSnapshot, applyset: ApplySetIdentity, options: Options
-) -> RemoveStep:
+def remove_step(entry: InventoryEntry, world: World) -> RemoveStep:
     """Decide about one entry, independent of the other entries."""
-    state = snapshot.states[entry.ref]
-    resource = snapshot.resources.get(entry.ref.group_kind)
+    state = world.states[entry.ref]
+    resource = world.resources.get(entry.ref.group_kind)
     if isinstance(state, Unknown):
         return RemoveStep(entry, resource, Fate.REFUSE, problem=state.problem)
     if isinstance(state, Absent):
@@ -443,12 +381,14 @@ def remove_step(
             hint="Run again.",
         )
         return RemoveStep(entry, resource, Fate.REFUSE, problem=doubt.problem)
-    selector = options.select_labels
+    selector = world.options.select_labels
     if selector is not None and not selector.matches(state.labels):  # guard: selected-labels
         return RemoveStep(entry, resource, Fate.LEAVE, state, "it has lost the selected labels")
-    if options.mode is Mode.ORPHAN:
-        return _orphan(entry, resource, state, snapshot, applyset)
-    return _step_of_existing(entry, resource, state, snapshot, applyset, options)
+    if (step := _step_of_foreign(entry, resource, state, world)) is not None:
+        return step
+    if world.options.mode is Mode.ORPHAN:
+        return _orphan(entry, resource, state, world.applyset)
+    return _step_of_existing(entry, resource, state, world)
 
 
 class _OrphanReason(NamedTuple):
@@ -462,12 +402,9 @@ def _orphan(
     entry: InventoryEntry,
     resource: Resource | None,
     live: LiveObject,
-    snapshot: ClusterSnapshot,
     applyset: ApplySetIdentity,
 ) -> RemoveStep:
     """Orphan an object with our label or field manager; else only remove it from the inventory."""
-    if (step := step_of_foreign(entry, resource, live, snapshot, applyset)) is not None:
-        return step
     if not (live.labels.get(PART_OF) == applyset.id or is_applied(live, applyset.manager)):
         reason = "it has neither this set's label nor its field manager"
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
@@ -475,15 +412,9 @@ def _orphan(
 
 
 def _step_of_existing(
-    entry: InventoryEntry,
-    resource: Resource | None,
-    live: LiveObject,
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-    options: Options,
+    entry: InventoryEntry, resource: Resource | None, live: LiveObject, world: World
 ) -> RemoveStep:
-    if (step := step_of_foreign(entry, resource, live, snapshot, applyset)) is not None:
-        return step
+    applyset, options = world.applyset, world.options
     recorded = owner_of(live, entry, applyset) is Owner.RECORDED
     labelled = live.labels.get(PART_OF) == applyset.id
     applied = is_applied(live, applyset.manager)
@@ -499,21 +430,21 @@ def _step_of_existing(
         reason = "somebody else has recreated it" if entry.uid else "this set did not create it"
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
     if not labelled:
-        return _unlabelled(entry, resource, live, snapshot, applyset, options)
+        return _unlabelled(entry, resource, live, world)
     if (alone := _left_alone(entry, resource, live, applyset, options)) is not None:
         return alone
-    why = _why_orphaned(entry, live, snapshot, applyset, options)
+    why = _why_orphaned(entry, live, world)
     asked = applied and entry.ref.is_among(options.prune.orphan)
     if why is None and asked:
         why = _OrphanReason("--orphan")
-    refused = _protected_in_part(entry.ref, snapshot, applyset, options)
+    refused = _protected_in_part(entry.ref, world)
     if refused is None and why is not None and why.kept is Kept.SHARED and not asked:
         refused = _applied_by_others(entry.ref, live, applyset)
     if refused is None and why is not None:
         return _orphaned(entry, resource, live, why, applyset)
     refused = refused or _why_refused(entry, live, applyset)
     if refused is None and not live.terminating:
-        refused = _unread_namespace(entry.ref, snapshot.occupied)
+        refused = _unread_namespace(entry.ref, world.occupied)
     if refused is not None:
         return RemoveStep(entry, resource, Fate.REFUSE, live, problem=refused)
     # What is being deleted already needs no request, only a wait.
@@ -526,13 +457,9 @@ def _step_of_existing(
 
 
 def _unlabelled(
-    entry: InventoryEntry,
-    resource: Resource | None,
-    live: LiveObject,
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-    options: Options,
+    entry: InventoryEntry, resource: Resource | None, live: LiveObject, world: World
 ) -> RemoveStep:
+    applyset, options = world.applyset, world.options
     applied = is_applied(live, applyset.manager)
     adopted = entry.ownership is Ownership.ADOPTED
     # An interrupted run may have orphaned it without recording that: that removes both marks.
@@ -545,7 +472,7 @@ def _unlabelled(
     if recorded and (
         (adopted and PruneAlso.ADOPTED not in options.prune.also) or entry.orphan_reason
     ):
-        why = _why_orphaned(entry, live, snapshot, applyset, options) or _OrphanReason("")
+        why = _why_orphaned(entry, live, world) or _OrphanReason("")
         return _orphaned(entry, resource, live, why, applyset)
     # A forged entry can name any object: nobody must be told to label that.
     problem = _not_applied(entry, live, applyset)  # guard: label-hint
@@ -555,7 +482,7 @@ def _unlabelled(
             f"{entry.ref} has lost the set's label",
             reason="without the label, only the inventory shows that this set owns it",
             hint=_to_orphan(entry.ref, applyset)
-            if _why_orphaned(entry, live, snapshot, applyset, options)
+            if _why_orphaned(entry, live, world)
             else f"{hint}{PART_OF}={applyset.id}",
         )
         problem = lost.problem
@@ -585,14 +512,8 @@ def _left_alone(
     return RemoveStep(entry, resource, Fate.LEAVE, live, f"marked {mark}", is_left_alone=True)
 
 
-def _why_orphaned(
-    entry: InventoryEntry,
-    live: LiveObject,
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-    options: Options,
-) -> _OrphanReason | None:
-    also = options.prune.also
+def _why_orphaned(entry: InventoryEntry, live: LiveObject, world: World) -> _OrphanReason | None:
+    applyset, also = world.applyset, world.options.prune.also
     if entry.ref == applyset.own_namespace:
         # No option widens what is deleted with the inventory and everything around it.
         also = frozenset()  # guard: own-namespace-owned
@@ -609,20 +530,18 @@ def _why_orphaned(
         return _OrphanReason(f"it belongs to {owner} now, by its ownerReferences")
     if PruneAlso.SHARED not in also and (other := other_owner(entry, live, applyset)):
         return _OrphanReason(other, Kept.SHARED)  # guard: other-owner
-    protected = _why_protected(entry.ref, applyset, snapshot.keeps_own_namespace, snapshot.occupied)
+    protected = _why_protected(entry.ref, applyset, world.keeps_own_namespace, world.occupied)
     return _OrphanReason(protected) if protected else None
 
 
-def _protected_in_part(
-    ref: Ref, snapshot: ClusterSnapshot, applyset: ApplySetIdentity, options: Options
-) -> Problem | None:
+def _protected_in_part(ref: Ref, world: World) -> Problem | None:
     """Return why a Namespace stays listed though a part of the set is deleted, and names it.
 
     Only a delete of the whole set orphans it by itself.
     """
-    protected = ""
+    applyset, options, protected = world.applyset, world.options, ""
     if options.is_part:
-        protected = _why_protected(ref, applyset, snapshot.keeps_own_namespace, snapshot.occupied)
+        protected = _why_protected(ref, applyset, world.keeps_own_namespace, world.occupied)
     if not protected or ref.is_among(options.prune.orphan):  # guard: protected-in-part
         return None
     return RunFailed(
@@ -759,22 +678,19 @@ def _unread_namespace(ref: Ref, occupied: Mapping[str, Problem | None]) -> Probl
 # Another set's label.
 
 
-def step_of_foreign(
-    entry: InventoryEntry,
-    resource: Resource | None,
-    live: LiveObject,
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
+def _step_of_foreign(
+    entry: InventoryEntry, resource: Resource | None, live: LiveObject, world: World
 ) -> RemoveStep | None:
     """Decide about an object of ours with another set's label; None for any other object."""
+    applyset, others = world.applyset, world.others
     if not foreign_label(live, applyset):
         return None
-    if is_listed_elsewhere(live, snapshot.others):
+    if is_listed_elsewhere(live, others):
         reason = "it belongs to another set now"
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
-    if not is_label_unproven(entry, live, snapshot.others, applyset):
+    if not is_label_unproven(entry, live, others, applyset):
         return None
-    problem = unproven_label(entry.ref, live, snapshot.others, applyset).problem
+    problem = unproven_label(entry.ref, live, others, applyset).problem
     return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem)
 
 

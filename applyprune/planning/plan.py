@@ -23,7 +23,7 @@ from applyprune.model.events import Finished, ObjectDone, Pending, Waiting
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.fieldset import Path, Writer, to_pointer
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.inventory import InventoryEntry
 from applyprune.model.kinds import CRD
 from applyprune.model.live import Absent, LiveObject, Missing, Unknown
 from applyprune.model.options import Mode, Options, WaitMode
@@ -74,7 +74,6 @@ from applyprune.planning.ownership import foreign_label, takes_no_more
 from applyprune.planning.prune_waits import no_wait_warning, with_waits
 from applyprune.planning.recovery import (
     CHANGING,
-    ClusterSnapshot,
     current_entries,
     is_restored,
     recovered_entries,
@@ -83,53 +82,28 @@ from applyprune.planning.recovery import (
 from applyprune.planning.requests import apply_request
 from applyprune.planning.served_kinds import defined_kinds
 from applyprune.planning.server_errors import undeclared_elsewhere
+from applyprune.planning.world import World
 from applyprune.values import replace
 
 _Step = TypeVar("_Step", ApplyStep, RemoveStep)
 
 
-def make_plan(
-    desired: Sequence[Desired],
-    inventory: Inventory,
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-    options: Options,
-    *,
-    empty_inputs: Sequence[str] = (),
-    new_namespace: str = "",
-    left_out: Collection[Ref] = (),
-) -> Plan:
+def make_plan(world: World) -> Plan:
     """Decide about every object of the input and every entry of the inventory.
 
     If the options select a part of the input, nothing has left the set.
-    ``empty_inputs`` are the parts of the input without an object, and ``left_out`` its chart hooks
-    that do not belong to the set. ``new_namespace`` is the one that the run creates for the
-    inventory; empty if it exists.
     """
-    restored = is_restored(inventory, snapshot)
-    entries = current_entries(desired, inventory, snapshot, applyset, restored=restored)
-    leaving = left_entries(desired, inventory, snapshot, options)
+    inventory, options = world.inventory, world.options
+    restored = is_restored(world)
+    entries = current_entries(world, restored=restored)
+    leaving = left_entries(world)
     released = {entry.ref for entry in leaving}
-    members = [member for member in desired if member.ref not in released]
-    applies = with_controllers_objects(
-        _apply_steps(members, entries, snapshot, applyset, options),
-        applyset,
-        options,
-        new_namespace=new_namespace,
-    )
+    members = [member for member in world.desired if member.ref not in released]
+    applies = with_controllers_objects(_apply_steps(members, entries, world), world)
     # What is left alone and gets no entry of its own must not be lost either.
     unlisted = {step.desired.ref for step in applies if step.is_unlisted}
-    listed = {member.ref for member in desired} - unlisted  # guard: left-alone-recovered
-    removed, if_approved = remove_steps(
-        leaving,
-        snapshot,
-        applyset,
-        options,
-        desired=desired,
-        listed=inventory.entries,
-        empty_inputs=empty_inputs,
-        left_out=left_out,
-    )
+    listed = {member.ref for member in world.desired} - unlisted  # guard: left-alone-recovered
+    removed, if_approved = remove_steps(leaving, world)
     removals, guards, refusal = removed.steps, removed.guards, removed.refusal
     prunes = options.prune.enabled and options.mode is not Mode.ORPHAN
     if removals and restored and prunes:
@@ -143,9 +117,9 @@ def make_plan(
         guards=guards,
         refusal=refusal,
         if_approved=if_approved,
-        recovered=tuple(recovered_entries(snapshot.marked, snapshot.resources, but=listed)),
+        recovered=tuple(recovered_entries(world.marked, world.resources, but=listed)),
         restored=restored,
-        new_set=not (inventory.exists or snapshot.marked),
+        new_set=not (inventory.exists or world.marked),
         inventory=f"{inventory.uid}/{inventory.generation}",
     )
     return settled(plan, options)
@@ -224,16 +198,12 @@ def _step_with_exit_code(step: _Step) -> _Step:
 
 
 def _apply_steps(
-    desired: Sequence[Desired],
-    entries: Mapping[Ref, InventoryEntry],
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-    options: Options,
+    desired: Sequence[Desired], entries: Mapping[Ref, InventoryEntry], world: World
 ) -> tuple[ApplyStep, ...]:
-    if options.mode is not Mode.APPLY:
+    if world.options.mode is not Mode.APPLY:
         return ()
     definitions = {
-        member.ref: _apply_step(member, entries.get(member.ref), snapshot, applyset, options)
+        member.ref: _apply_step(member, entries.get(member.ref), world)
         for member in desired
         if member.ref.group_kind == CRD
     }
@@ -244,22 +214,16 @@ def _apply_steps(
         if step.fate is not Fate.LEAVE
         for kind in defined_kinds(step.desired.body)
     }
-    snapshot = replace(snapshot, schemas={**snapshot.schemas, **moving})
+    world = replace(world, schemas={**world.schemas, **moving})
     return tuple(
-        definitions.get(member.ref)
-        or _apply_step(member, entries.get(member.ref), snapshot, applyset, options)
+        definitions.get(member.ref) or _apply_step(member, entries.get(member.ref), world)
         for member in desired
     )
 
 
-def _apply_step(
-    desired: Desired,
-    entry: InventoryEntry | None,
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-    options: Options,
-) -> ApplyStep:
-    state = snapshot.states[desired.ref]
+def _apply_step(desired: Desired, entry: InventoryEntry | None, world: World) -> ApplyStep:
+    applyset, options = world.applyset, world.options
+    state = world.states[desired.ref]
     if not isinstance(state, LiveObject):
         fresh = InventoryEntry(
             ref=desired.ref,
@@ -279,7 +243,7 @@ def _apply_step(
     if isinstance(state, Missing):
         # The replicas are sent, but the same manifest has the same digest in the next run.
         off = options.apply.no_default_ignore
-        desired = with_autoscaler(desired, snapshot.autoscalers, off)
+        desired = with_autoscaler(desired, world.autoscalers, off)
         request = apply_request(desired, None, applyset, options)
         completed = entry is not None and entry.job is not None and entry.job.completed
         # guard: finished-job
@@ -299,7 +263,7 @@ def _apply_step(
         and _may_have_finished(desired, entry)
     ):
         return ApplyStep(desired, Fate.LEAVE, entry, state, LEAVING)
-    return existing_step(desired, entry, state, snapshot, applyset, options)
+    return existing_step(desired, entry, state, world)
 
 
 def _may_have_finished(desired: Desired, entry: InventoryEntry) -> bool:

@@ -482,7 +482,7 @@ def unready_problem(
         return None
     found = []
     for step in plan.applies:
-        is_member = not (step.fate.is_applied or step.is_left_alone or step.is_outside)
+        is_member = not (step.fate.is_applied or step.is_left_alone or step.desired.is_outside)
         if not is_member or step.desired.ref in plan.waits_for:
             continue
         state = state_of(step)

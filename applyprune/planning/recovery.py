@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from applyprune.errors import (
     ApplypruneError,
@@ -36,7 +36,6 @@ from applyprune.model.live import (
     LiveObject,
     Missing,
     NotListed,
-    Registrations,
     Resource,
     State,
     Unknown,
@@ -78,8 +77,8 @@ from applyprune.planning.ownership import (
     unproven_label,
     what_is_known,
 )
-from applyprune.planning.prune_waits import PodUse
-from applyprune.values import dataclass, field, replace
+from applyprune.planning.world import World
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.model.plan import ApplyStep, Plan
@@ -92,101 +91,19 @@ _SHOWN = 3
 _FEWEST = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerUse:
-    """Who still needs the controller, if a prune would take it away."""
-
-    parts: frozenset[Ref] = frozenset()
-    """What would be deleted that the controller needs, or that contains such an object."""
-    bundles: tuple[Ref, ...] = ()
-    """The Bundles with the controller's finalizer: nobody else can end them."""
-    unread: str = ""
-    """Why the Bundles could not be read; empty if they were."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterSnapshot:
-    """The state of the cluster, read before the plan."""
-
-    states: Mapping[Ref, State] = field(hash=False)
-    """The state of every desired object and every entry.
-
-    Also of other objects of a recorded kind with the set's label and field manager.
-    """
-    schemas: Mapping[GroupKind, int | None] = field(default_factory=dict, hash=False)
-    """The generation of the CRD of each custom kind; None where it could not be read."""
-    resources: Mapping[GroupKind, Resource] = field(default_factory=dict, hash=False)
-    """The endpoint of each recorded kind that is still served."""
-    occupied: Mapping[str, Problem | None] = field(default_factory=dict, hash=False)
-    """The namespaces that contain another set's inventory, or may: then why it is unknown."""
-    keeps_own_namespace: str = HOLDS_INVENTORY
-    """Why this run never deletes the Namespace of the set's inventory; empty if it may."""
-    contents: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
-    """The contents of each Namespace and CRD that has left the set."""
-    dependants: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
-    """What the garbage collector deletes with each deleted object, of the guarded kinds."""
-    controller: ControllerUse = ControllerUse()
-    marked: tuple[LiveObject, ...] = ()
-    """Objects with the set's label and field manager; read only if there is no inventory."""
-    unseen: tuple[str, ...] = ()
-    """What could not be read in the search for ``marked``, in words."""
-    others: Mapping[str, OtherSet] = field(default_factory=dict, hash=False)
-    """The set of each foreign label that a listed object has, by the label."""
-    withheld: Mapping[str, str] | None = field(default=None, hash=False)
-    """Why no object may be adopted from a set, by its label; empty for a set that gives objects.
-
-    None if every set does.
-    """
-    autoscalers: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
-    """The HorizontalPodAutoscalers that may target objects of the input, in full."""
-    unread_autoscalers: Mapping[str, Problem] = field(default_factory=dict, hash=False)
-    """Why they could not be read, by the namespace in which they may be."""
-    pod_use: PodUse = PodUse()
-    """The live Pods where an object has left the set that Pods may use."""
-    registered: Registrations | None = field(default=None, hash=False)
-    """The CRDs and APIServices; None if nothing needed them, or they could not be read."""
-    shown: Mapping[Ref, LiveObject] = field(default_factory=dict, hash=False)
-    """Objects in full that are so only to say how they are: no decision depends on that."""
-
-    @property
-    def live_objects(self) -> Iterator[LiveObject]:
-        """Return the objects of the plan that exist."""
-        return (state for state in self.states.values() if isinstance(state, LiveObject))
-
-
-@dataclass(frozen=True, slots=True)
-class CascadeContents:
-    """The contents of a Namespace or a CRD, or what an object owns."""
-
-    objects: tuple[LiveObject, ...]
-    uncounted: str = ""
-    """What could not be read, and why; empty if all was read."""
-    lacks_rights: bool = False
-    """Whether only missing rights keep it from being counted."""
-    unlisted: tuple[str, ...] = ()
-    """The kinds that the account may not list, where that refuses nothing."""
-
-
-def current_entries(
-    desired: Sequence[Desired],
-    inventory: Inventory,
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-    *,
-    restored: bool,
-) -> Mapping[Ref, InventoryEntry]:
+def current_entries(world: World, *, restored: bool) -> Mapping[Ref, InventoryEntry]:
     """Return the current entry of each desired object.
 
     With a restored inventory, an object with the set's label is the listed object with a new UID:
     a restore removes our managedFields. An object that is listed with the same UID under another
     group is the same object.
     """
-    twins = {entry.uid: entry for entry in inventory.entries.values() if entry.uid}
+    listed = world.inventory.entries
+    twins = {entry.uid: entry for entry in listed.values() if entry.uid}
     found: dict[Ref, InventoryEntry] = {}
-    for member in desired:
-        entry = inventory.entries.get(member.ref)
-        live = snapshot.states[member.ref]
-        if isinstance(live, LiveObject):
+    for member in world.desired:
+        entry = listed.get(member.ref)
+        if (live := world.live(member.ref)) is not None:
             if entry is None and (twin := twins.get(live.uid)) is not None:
                 plural, version = member.resource.plural, member.resource.version
                 entry = replace(
@@ -197,7 +114,7 @@ def current_entries(
                     fingerprint=None,
                     digest="",
                 )
-            elif entry is not None and restored and live.labels.get(PART_OF) == applyset.id:
+            elif entry is not None and restored and live.labels.get(PART_OF) == world.applyset.id:
                 entry = replace(entry, uid=live.uid, fingerprint=None)
         if entry is not None:
             found[member.ref] = entry
@@ -228,17 +145,15 @@ def recovered_entries(
         )
 
 
-def recovered_problem(
-    entries: Sequence[InventoryEntry], snapshot: ClusterSnapshot, inventory: Inventory
-) -> Problem:
+def recovered_problem(entries: Sequence[InventoryEntry], world: World) -> Problem:
     """Return the warning about objects that are recorded in a new inventory.
 
     ``entries`` are those that are not in the input.
     """
     seen = ""
-    if snapshot.unseen:
-        seen = f"; some could not be read: {'; '.join(snapshot.unseen[:_SHOWN])}"
-    applyset = ApplySetIdentity(inventory.name, inventory.namespace)
+    if world.unseen:
+        seen = f"; some could not be read: {'; '.join(world.unseen[:_SHOWN])}"
+    applyset = world.applyset
     hints = [f"To make these prunable again: applyprune inventory own {applyset.arguments} --every"]
     if entries:
         hints.append(
@@ -246,26 +161,22 @@ def recovered_problem(
             "deletes them with --prune-also adopted."
         )
     return InventoryError(
-        f"the inventory of the set {inventory.name} was lost, and {len(snapshot.marked)} "
+        f"the inventory of the set {applyset.name} was lost, and {len(world.marked)} "
         "objects have its label and field manager",
         reason=f"they are recorded again as adopted, and this run prunes nothing{seen}",
         hint="\n  ".join(hints),
     ).problem
 
 
-def is_restored(inventory: Inventory, snapshot: ClusterSnapshot) -> bool:
+def is_restored(world: World) -> bool:
     """Return whether the inventory lists other objects than the live ones.
 
     This happens after a restore from a backup, or in a clone of the cluster. Then the UID in the
     ConfigMap's header is wrong, or every listed object has another UID.
     """
-    if inventory.copied:
+    if world.inventory.copied:
         return True
-    uids = [
-        (entry.uid, state.uid)
-        for ref, entry in inventory.entries.items()
-        if entry.uid and isinstance(state := snapshot.states[ref], LiveObject)
-    ]
+    uids = [(entry.uid, live.uid) for entry, live in world.recorded if entry.uid]
     return len(uids) >= _FEWEST and all(ours != theirs for ours, theirs in uids)
 
 
@@ -279,78 +190,69 @@ def restored_problem(inventory: Inventory, mode: Mode = Mode.APPLY) -> Problem:
     ).problem
 
 
-def unlisted(
-    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot
-) -> Sequence[Ref]:
+def unlisted(world: World) -> Sequence[Ref]:
     """Return the objects with the set's label and field manager that are not listed."""
-    known = {member.ref for member in desired} | inventory.entries.keys()
-    uids = {entry.uid for entry in inventory.entries.values()}
+    listed = world.inventory.entries
+    known = {member.ref for member in world.desired} | listed.keys()
+    uids = {entry.uid for entry in listed.values()}
     return sorted(
         ref
-        for ref, state in snapshot.states.items()
+        for ref, state in world.states.items()
         if ref not in known and isinstance(state, LiveObject) and state.uid not in uids
     )
 
 
-def unlisted_problem(
-    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot
-) -> Problem | None:
+def unlisted_problem(world: World) -> Problem | None:
     """Return a warning about unlisted objects with the set's label and field manager.
 
     For example, a create request may reach the server after its run was killed, or somebody may
     have removed entries from the inventory.
     """
-    strays = unlisted(desired, inventory, snapshot)
-    unread = f"not searched: {'; '.join(snapshot.unseen[:_SHOWN])}" if snapshot.unseen else ""
+    strays = unlisted(world)
+    unread = f"not searched: {'; '.join(world.unseen[:_SHOWN])}" if world.unseen else ""
     if not strays:
         return None
+    applyset = world.applyset
     return InventoryError(
         f"{counted(len(strays), 'object', 'has', 'have')} the label and field manager of the set "
-        f"{inventory.name}, but are not in its inventory",
+        f"{applyset.name}, but are not in its inventory",
         reason="; ".join(part for part in (and_more(strays, _SHOWN), unread) if part),
         hint="To see how to repair this: applyprune inventory repair "
-        f"{inventory.name} -n {inventory.namespace} --dry-run",
+        f"{applyset.arguments} --dry-run",
     ).problem
 
 
-def may_lose_objects(
-    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot
-) -> bool:
+def may_lose_objects(world: World) -> bool:
     """Return whether a removal of the whole set may lose unlisted objects that are its own.
 
     A run lists an object, and with it the namespace, before it creates the object. In a namespace
     that the inventory does not name, anybody else may have made one that looks like the set's.
     """
+    inventory = world.inventory
     places = {ref.namespace for ref in inventory.entries} | inventory.hinted_namespaces
     places |= {inventory.namespace, ""}
-    return bool(snapshot.unseen) or any(
+    return bool(world.unseen) or any(
         ref.namespace in places  # guard: look-alike
-        for ref in unlisted(desired, inventory, snapshot)
+        for ref in unlisted(world)
     )
 
 
-def to_orphan_problem(
-    desired: Sequence[Desired],
-    inventory: Inventory,
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-) -> Problem | None:
+def to_orphan_problem(world: World) -> Problem | None:
     """Return a warning about entries that only the inventory marks to be orphaned.
 
-    An apply of the ``desired`` objects removes the marks of their entries.
+    An apply removes the marks of what it applies.
     """
-    applied = {member.ref for member in desired}
+    applies = world.options.mode is Mode.APPLY
+    applied = {member.ref for member in world.desired if applies}
     marked = sorted(
-        ref
-        for ref, entry in inventory.entries.items()
-        if ref not in applied
-        and isinstance(live := snapshot.states[ref], LiveObject)
-        and unfounded_orphan_mark(entry, live, applyset)
+        entry.ref
+        for entry, live in world.recorded
+        if entry.ref not in applied and unfounded_orphan_mark(entry, live, world.applyset)
     )
     if not marked:
         return None
     return InventoryError(
-        f"the inventory of the set {inventory.name} says that "
+        f"the inventory of the set {world.applyset.name} says that "
         f"{counted(len(marked), 'object', 'is', 'are')} to be "
         "orphaned, and nothing on the objects says so",
         reason=and_more(marked, _SHOWN),
@@ -381,7 +283,7 @@ def find_mismatches(
     inventory: Inventory,
     damage: Sequence[str],
     strays: Sequence[str],
-    snapshot: ClusterSnapshot,
+    snapshot: World,
     applyset: ApplySetIdentity,
     *,
     ownership: Ownership,
@@ -392,7 +294,7 @@ def find_mismatches(
     parts of the inventory that could not be read, in words. ``strays`` are shards that the
     inventory does not name. ``ownership`` is how to record an unlisted object.
     """
-    restored = is_restored(inventory, snapshot)
+    restored = is_restored(snapshot)
     owns = ownership is Ownership.OWNED
     found: list[Mismatch] = [*_of_inventory(inventory, damage, strays, snapshot, restored=restored)]
     for _, entry in sorted(inventory.entries.items()):
@@ -453,7 +355,7 @@ def _of_inventory(
     inventory: Inventory,
     damage: Sequence[str],
     strays: Sequence[str],
-    snapshot: ClusterSnapshot,
+    snapshot: World,
     *,
     restored: bool,
 ) -> Iterator[Mismatch]:
@@ -474,7 +376,7 @@ def _of_inventory(
 
 def _of_entry(
     entry: InventoryEntry,
-    snapshot: ClusterSnapshot,
+    snapshot: World,
     applyset: ApplySetIdentity,
     *,
     restored: bool,
@@ -501,7 +403,7 @@ def _of_entry(
 def _of_live(
     entry: InventoryEntry,
     live: LiveObject,
-    snapshot: ClusterSnapshot,
+    snapshot: World,
     applyset: ApplySetIdentity,
     *,
     restored: bool,

@@ -45,6 +45,7 @@ from applyprune.planning.ownership import (
     values_match,
 )
 from applyprune.planning.prune_waits import takes_time
+from applyprune.planning.world import World
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from applyprune.model.options import Options
     from applyprune.model.plan import Desired
     from applyprune.planning.applyset import ApplySetIdentity
-    from applyprune.planning.recovery import ClusterSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,9 +361,7 @@ def found_at_create(
     step: ApplyStep,
     live: LiveObject,
     error: ApplypruneError,
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-    options: Options,
+    world: World,
     *,
     reviewed: bool,
 ) -> ApplyStep:
@@ -376,11 +374,12 @@ def found_at_create(
     if reviewed and not adopts:  # guard: reviewed-create
         raise created_by_others(step.desired) from error
     # Only a plan that has shown the object may make it the set's own.
-    adopts_only = replace(options, apply=replace(options.apply, adopt_as=Ownership.ADOPTED))
-    found = existing_step(step.desired, None, live, snapshot, applyset, adopts_only)
+    options = replace(world.options.apply, adopt_as=Ownership.ADOPTED)
+    adopts_only = replace(world, options=replace(world.options, apply=options))
+    found = existing_step(step.desired, None, live, adopts_only)
     if found.problem is not None or found.is_left_alone:
         return found
-    if foreign_label(live, applyset) or _is_somebodys(live):  # guard: found-from-controller
+    if foreign_label(live, world.applyset) or _is_somebodys(live):  # guard: found-from-controller
         raise created_by_others(step.desired) from error
     late = "adopted: a controller has created it during this run"
     return replace(found, reason=step.reason if adopts else late)

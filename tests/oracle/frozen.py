@@ -16,6 +16,7 @@ import msgspec
 from tests.oracle.freeze import ARCHIVE, NAME
 
 _TODAY = "applyprune"
+_MOVED = {"planning.world": "planning.recovery"}
 NARROWED = {"pruned_autoscalers"}
 """Fields of values that are gone, each with a row of house.md §5."""
 
@@ -52,6 +53,7 @@ def frozen(value: Any) -> Any:
 @cache
 def _twin(kind: type) -> Any:
     home = kind.__module__.removeprefix(f"{_TODAY}.")
+    home = _MOVED.get(home, home)
     return getattr(module(home), kind.__qualname__)
 
 

@@ -13,7 +13,7 @@ from applyprune.planning.approval import with_approval
 from applyprune.planning.desired import resolve
 from applyprune.planning.plan import completed, forecast, make_plan
 from tests.oracle.frozen import frozen, module, plain
-from tests.oracle.worlds import SET, World, world
+from tests.oracle.worlds import SET, Generated, world
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,25 +34,28 @@ class Decisions(NamedTuple):
     forecast: tuple[Any, ...]
 
 
-def _planned(one: World) -> Decisions:
+def _planned(one: Generated) -> Decisions:
     """Return what today's planner makes of a world."""
+    read, options = one.read, one.read.options
     resolved = resolve(
-        one.manifests, one.catalogue, SET, namespace=SET.namespace, options=one.options
+        one.manifests, read.resource_map, SET, namespace=SET.namespace, options=options
     )
-    plan = make_plan(resolved.desired, one.inventory, one.snapshot, SET, one.options)
-    plan = completed(with_approval(plan, one.options), SET, one.options)
-    return Decisions(resolved, plan, tuple(forecast(plan, one.options)))
+    plan = make_plan(one.planned_from(resolved.desired))
+    plan = completed(with_approval(plan, options), SET, options)
+    return Decisions(resolved, plan, tuple(forecast(plan, options)))
 
 
-def _as_frozen(one: World) -> Decisions:
+def _as_frozen(one: Generated) -> Decisions:
     """Return what the frozen planner makes of it."""
-    given = frozen(tuple(one.manifests))
-    applyset, options, inventory = frozen(SET), frozen(one.options), frozen(one.inventory)
+    read, given = one.read, frozen(tuple(one.manifests))
+    applyset, options, inventory = frozen(SET), frozen(read.options), frozen(read.inventory)
     resolved = module("planning.desired").resolve(
-        given, frozen(one.catalogue), applyset, namespace=SET.namespace, options=options
+        given, frozen(read.resource_map), applyset, namespace=SET.namespace, options=options
     )
-    planner = module("planning.plan")
-    plan = planner.make_plan(resolved.desired, inventory, frozen(one.snapshot), applyset, options)
+    planner, snapshot = module("planning.plan"), module("planning.recovery").ClusterSnapshot
+    known = (name for name in snapshot.__struct_fields__ if hasattr(read, name))
+    parts = {name: frozen(getattr(read, name)) for name in known}
+    plan = planner.make_plan(resolved.desired, inventory, snapshot(**parts), applyset, options)
     plan = module("planning.approval").with_approval(plan, options)
     plan = planner.completed(plan, applyset, options)
     return Decisions(resolved, plan, tuple(planner.forecast(plan, options)))

@@ -7,7 +7,7 @@ manifest, to the entry, to the live object, or to all three. The seed decides ev
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -47,12 +47,13 @@ from applyprune.model.options import (
     WaitMode,
     WaitOptions,
 )
+from applyprune.model.plan import Desired
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, PART_OF, applyset_identity
 from applyprune.planning.built_in_kinds import built_in_kinds
 from applyprune.planning.normalize import manifest_digest, normalize
 from applyprune.planning.ownership import UNREAD, OtherSet, fingerprint_of, owned_fields_of
-from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
+from applyprune.planning.world import CascadeContents, World
 from applyprune.sources import Input, read_objects
 from applyprune.values import replace
 
@@ -66,22 +67,23 @@ HEALTHY = 0.6
 
 
 @dataclass(frozen=True)
-class World:
-    """What a plan is made of."""
+class Generated:
+    """What a plan is made of: the input, and what was read."""
 
     manifests: Input
-    catalogue: ResourceMap
-    inventory: Inventory
-    snapshot: ClusterSnapshot
-    options: Options
+    read: World
+
+    def planned_from(self, desired: Sequence[Desired]) -> World:
+        """Return the world with the objects of the input."""
+        return replace(self.read, desired=desired)
 
 
-def world(seed: int) -> World:
+def world(seed: int) -> Generated:
     """Return the world of a seed."""
     return _Maker(Random(seed)).world()  # noqa: S311 - a seed, not a secret
 
 
-def later(one: World, seed: int) -> World:
+def later(one: Generated, seed: int) -> Generated:
     """Return a world some time later: a few of its objects and entries are not as they were."""
     return _Maker(Random(seed)).later(one)  # noqa: S311 - a seed, not a secret
 
@@ -170,7 +172,7 @@ class _Maker:
     def maybe(self, chance: float) -> bool:
         return self.random.random() < chance
 
-    def world(self) -> World:
+    def world(self) -> Generated:
         kinds = self.random.sample(sorted(BODIES), self.random.randint(1, 4))
         wanted: list[dict[str, Any]] = []
         entries: list[InventoryEntry] = []
@@ -192,12 +194,14 @@ class _Maker:
             known.stale,
         )
         live = [one for one in states.values() if isinstance(one, LiveObject)]
-        return World(
+        return Generated(
             Input(read_objects(wanted)),
-            catalogue,
-            self.inventory(entries),
-            ClusterSnapshot(
-                states,
+            World(
+                SET,
+                self.inventory(entries),
+                options,
+                resource_map=catalogue,
+                states=states,
                 schemas={WIDGET.group_kind: self.random.choice((None, 1, 2))},
                 resources=self.resources(entries, states, catalogue),
                 occupied=self.occupied(entries),
@@ -210,16 +214,15 @@ class _Maker:
                 autoscalers=self.autoscalers(),
                 keeps_own_namespace=self.random.choice(("", "it holds the inventory")),
             ),
-            options,
         )
 
-    def later(self, one: World) -> World:
+    def later(self, one: Generated) -> Generated:
         bodies = {
             (body["kind"], body["metadata"]["name"]): body
             for body in (manifest.body for manifest in one.manifests)
         }
-        states = dict(one.snapshot.states)
-        for ref, state in one.snapshot.states.items():
+        states = dict(one.read.states)
+        for ref, state in one.read.states.items():
             body = bodies.get((ref.kind, ref.name))
             if body is not None and self.maybe(0.15):
                 states[ref] = self.arrived(ref, body, state)
@@ -227,14 +230,11 @@ class _Maker:
                 states[ref] = self.changed_state(state)
         entries = (
             self.changed_entry(entry) if self.maybe(0.1) else entry
-            for entry in one.inventory.entries.values()
+            for entry in one.read.inventory.entries.values()
         )
         kept = {entry.ref: entry for entry in entries if entry is not None}
-        return replace(
-            one,
-            inventory=replace(one.inventory, entries=kept),
-            snapshot=replace(one.snapshot, states=states),
-        )
+        inventory = replace(one.read.inventory, entries=kept)
+        return replace(one, read=replace(one.read, inventory=inventory, states=states))
 
     def arrived(self, ref: Ref, body: Mapping[str, Any], before: State) -> LiveObject:
         """Return an object after an apply of its manifest; often the same one."""

@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.model.identity import Ref
 from applyprune.planning.cascade import cascade_of, diagnose, may_own_data
-from applyprune.planning.recovery import CascadeContents
+from applyprune.planning.world import CascadeContents
 from tests.support.planning import TARGET, TIME, live, managed
 
 if TYPE_CHECKING:

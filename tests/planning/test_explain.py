@@ -13,9 +13,18 @@ from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.explain import ExplainInput, explanation_of
 from applyprune.planning.plan import make_plan
-from applyprune.planning.recovery import ClusterSnapshot
 from tests.support.options import options_of
-from tests.support.planning import CONFIG_MAPS, TARGET, body, desired, inventory, live, recorded
+from tests.support.planning import (
+    CONFIG_MAPS,
+    TARGET,
+    body,
+    cluster,
+    desired,
+    inventory,
+    live,
+    recorded,
+    world,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -30,8 +39,8 @@ ENTRY = recorded(ONE, THERE)
 
 def _reasons(entry: InventoryEntry | None) -> str:
     entries = (entry,) if entry else ()
-    snapshot = ClusterSnapshot({ONE.ref: THERE}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
-    plan = make_plan((ONE,), inventory(*entries), snapshot, TARGET, Options())
+    snapshot = cluster({ONE.ref: THERE}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    plan = make_plan(world((ONE,), inventory(*entries), snapshot, Options()))
     case = ExplainInput(ONE.ref, THERE, plan, inventory(*entries), TARGET, by_input=True)
     return "\n".join(explanation_of(case).reasons)
 
@@ -68,9 +77,9 @@ def test_explanation_says_what_the_inventory_records(
 @pytest.mark.parametrize("by_input", [True, False])
 def test_explanation_has_each_guard_of_a_deletion(by_input: bool) -> None:
     """Those that passed or were lifted, each with what it found; not that no input was given."""
-    snapshot = ClusterSnapshot({ONE.ref: THERE}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    snapshot = cluster({ONE.ref: THERE}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
     options = options_of(mode=Mode.PRUNE, allow_empty=True)
-    plan = make_plan((), inventory(ENTRY), snapshot, TARGET, options)
+    plan = make_plan(world((), inventory(ENTRY), snapshot, options))
     case = ExplainInput(ONE.ref, THERE, plan, inventory(ENTRY), TARGET, by_input=by_input)
     told = explanation_of(case)
     assert "guard max-prune passed: 1 deletion is not more than 5" in told.passed
@@ -87,9 +96,9 @@ def _verdict(plan: Plan, listed: Inventory, **more: Any) -> Explanation:
 
 def test_explanation_of_a_held_run_names_what_holds_it() -> None:
     """An object that another one, or the prune, keeps from being applied is not told to be."""
-    snapshot = ClusterSnapshot({ONE.ref: THERE}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    snapshot = cluster({ONE.ref: THERE}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
     changed = recorded(ONE, THERE, digest="x")
-    plan = make_plan((ONE,), inventory(changed), snapshot, TARGET, Options())
+    plan = make_plan(world((ONE,), inventory(changed), snapshot, Options()))
     free = _verdict(plan, inventory(changed))
     assert free.verdict == "It would be applied: its manifest has changed."
     (step,) = plan.applies
@@ -104,7 +113,7 @@ def test_explanation_of_a_held_run_names_what_holds_it() -> None:
     refusal = Problem(ProblemKind.PRUNE_REFUSED, "too much")
     refused = _verdict(replace(plan, refusal=refusal), inventory(changed), is_blocked=True)
     assert (refused.verdict, refused.reasons[0]) == (prevented, "too much")
-    same = make_plan((ONE,), inventory(ENTRY), snapshot, TARGET, Options())
+    same = make_plan(world((ONE,), inventory(ENTRY), snapshot, Options()))
     assert _verdict(same, inventory(ENTRY), is_blocked=True).verdict.startswith("Nothing would be")
 
 
@@ -119,8 +128,8 @@ def test_explanation_of_a_removal_names_what_prevents_it(
     orphan: Collection[str], verdict: str
 ) -> None:
     """Whatever would happen to the object, nothing happens in a run that may not prune."""
-    snapshot = ClusterSnapshot({ONE.ref: THERE}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
-    plan = make_plan((), inventory(ENTRY), snapshot, TARGET, options_of(prune=False, orphan=orphan))
+    snapshot = cluster({ONE.ref: THERE}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    plan = make_plan(world((), inventory(ENTRY), snapshot, options_of(prune=False, orphan=orphan)))
     told = _verdict(plan, inventory(ENTRY))
     assert told.verdict == verdict
     assert told.reasons[-1] == "nothing is pruned in this run: --no-prune"

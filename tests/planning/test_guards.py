@@ -17,7 +17,7 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.approval import with_approval
 from applyprune.planning.guards import APPROVAL, controller_parts
 from applyprune.planning.plan import completed, make_plan
-from applyprune.planning.recovery import CascadeContents, ClusterSnapshot, ControllerUse
+from applyprune.planning.world import CascadeContents, ControllerUse
 from tests.support.options import options_of
 from tests.support.planning import (
     CONFIG_MAPS,
@@ -25,10 +25,12 @@ from tests.support.planning import (
     NAMESPACES,
     TARGET,
     body,
+    cluster,
     desired,
     inventory,
     live,
     recorded,
+    world,
 )
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ class Scene:
 
     def plan(self, *wanted: Desired, empty: tuple[str, ...] = (), **options: Any) -> Plan:
         """Return the plan for an input."""
-        snapshot = ClusterSnapshot(
+        snapshot = cluster(
             {**{one.ref: NotListed() for one in wanted}, **self.states},
             resources={one.group_kind: one for one in (CONFIG_MAPS, NAMESPACES)},
             contents=self.contents,
@@ -81,7 +83,7 @@ class Scene:
         )
         given = options_of(**options)
         listed = inventory(*self.entries)
-        plan = make_plan(wanted, listed, snapshot, TARGET, given, empty_inputs=empty)
+        plan = make_plan(world(wanted, listed, snapshot, given, empty_inputs=empty))
         return completed(with_approval(plan, given), TARGET, given)
 
 

@@ -28,7 +28,6 @@ from applyprune.planning.own_namespace import (
 )
 from applyprune.planning.ownership import Owner, owner_of
 from applyprune.planning.plan import make_plan
-from applyprune.planning.recovery import ClusterSnapshot
 from applyprune.values import replace
 from tests.support.options import options_of
 from tests.support.planning import (
@@ -36,11 +35,13 @@ from tests.support.planning import (
     TARGET,
     TIME,
     body,
+    cluster,
     desired,
     inventory,
     live,
     managed,
     recorded,
+    world,
 )
 
 if TYPE_CHECKING:
@@ -138,14 +139,14 @@ def test_namespace_that_is_being_deleted_refuses_the_apply() -> None:
 
 def test_only_a_new_inventory_has_a_step_before_it() -> None:
     """Not one that exists, and not the step of another Namespace."""
-    snapshot = ClusterSnapshot({HOME: Absent()})
-    plan = make_plan([OWN], NEW, snapshot, TARGET, Options())
+    snapshot = cluster({HOME: Absent()})
+    plan = make_plan(world([OWN], NEW, snapshot, Options()))
     step = step_before_inventory(plan, NEW, TARGET)
     assert step is not None
     assert (step.fate, step.desired) == (Fate.CREATE, OWN)
     assert step_before_inventory(plan, inventory(), TARGET) is None
     other = desired(body("Namespace", "other"), NAMESPACES)
-    plan = make_plan([other], NEW, ClusterSnapshot({other.ref: Absent()}), TARGET, Options())
+    plan = make_plan(world([other], NEW, cluster({other.ref: Absent()}), Options()))
     assert step_before_inventory(plan, NEW, TARGET) is None
 
 
@@ -198,20 +199,22 @@ def test_only_an_owned_namespace_is_deleted(
 ) -> None:
     """Whatever --prune-also says of other objects."""
     listed = recorded(OWN, live(HOME), **entry)
-    snapshot = ClusterSnapshot(
+    snapshot = cluster(
         {HOME: live(HOME, **state)},
         resources={HOME.group_kind: NAMESPACES},
         keeps_own_namespace=keeps,
     )
-    step = remove_step(listed, snapshot, TARGET, replace(WHOLE, prune=EVERYTHING))
+    step = remove_step(
+        listed, world((), inventory(listed), snapshot, replace(WHOLE, prune=EVERYTHING))
+    )
     assert step.fate is fate, step
 
 
 def test_snapshot_keeps_it_by_default() -> None:
     """Whoever forgets to ask deletes nothing."""
     listed = recorded(OWN, live(HOME))
-    snapshot = ClusterSnapshot({HOME: live(HOME)}, resources={HOME.group_kind: NAMESPACES})
-    assert remove_step(listed, snapshot, TARGET, WHOLE).fate is Fate.ORPHAN
+    snapshot = cluster({HOME: live(HOME)}, resources={HOME.group_kind: NAMESPACES})
+    assert remove_step(listed, world((), inventory(listed), snapshot, WHOLE)).fate is Fate.ORPHAN
 
 
 def test_everything_else_must_be_gone() -> None:

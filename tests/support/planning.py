@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApplyFingerprint, Inventory, InventoryEntry
-from applyprune.model.live import LiveObject, Resource, ResourceMap
+from applyprune.model.live import LiveObject, Resource, ResourceMap, State
+from applyprune.model.options import Options
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Origin
 from applyprune.planning.applyset import OWNED_BY, PART_OF, applyset_identity, set_of
 from applyprune.planning.normalize import manifest_digest, normalize
 from applyprune.planning.order import wave_of
 from applyprune.planning.ownership import fingerprint_of
+from applyprune.planning.world import World
 from applyprune.values import packed
 
 TARGET = applyset_identity("web", "home")
@@ -120,3 +123,19 @@ def inventory(*entries: InventoryEntry, **changes: Any) -> Inventory:
 
 
 EVIDENCE = ApplyFingerprint("5", None, "digest", TIME)
+
+
+def cluster(states: Mapping[Ref, State], **parts: Any) -> dict[str, Any]:
+    """Return what was read of the cluster: the fields of a World."""
+    return {"states": states, **parts}
+
+
+def world(
+    members: Sequence[Desired],
+    listed: Inventory,
+    read: Mapping[str, Any],
+    options: Options | None = None,
+    **parts: Any,
+) -> World:
+    """Return what a plan for these objects of the input is made from."""
+    return World(TARGET, listed, options or Options(), tuple(members), **{**read, **parts})

@@ -15,17 +15,19 @@ from applyprune.planning.approval import is_blocked, with_approval
 from applyprune.planning.digests import deletions_digest
 from applyprune.planning.guards import APPROVAL
 from applyprune.planning.plan import completed, make_plan
-from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
+from applyprune.planning.world import CascadeContents
 from tests.support.options import options_of
 from tests.support.planning import (
     CONFIG_MAPS,
     NAMESPACES,
     TARGET,
     body,
+    cluster,
     desired,
     inventory,
     live,
     recorded,
+    world,
 )
 
 OTHER = "sha256:" + "0" * 64
@@ -36,9 +38,9 @@ LISTED = inventory(*(recorded(one, THERE[one.ref]) for one in ALL))
 
 def made(*names: str, **options: Any) -> Plan:
     """Return the plan of a set of four objects whose input has these; no approval is judged."""
-    snapshot = ClusterSnapshot(THERE, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    snapshot = cluster(THERE, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
     wanted = [one for one in ALL if one.ref.name in names]
-    return make_plan(wanted, LISTED, snapshot, TARGET, options_of(**options))
+    return make_plan(world(wanted, LISTED, snapshot, options_of(**options)))
 
 
 def recreating(plan: Plan) -> Plan:
@@ -200,13 +202,13 @@ def test_approval_lets_a_cascade_happen(mode: Mode) -> None:
     home = desired(body("Namespace", "gone"), NAMESPACES)
     there = live(home.ref, uid="u")
     inside = live(desired(body(name="x", namespace="gone")).ref, uid="x")
-    snapshot = ClusterSnapshot(
+    snapshot = cluster(
         {home.ref: there},
         resources={one.group_kind: one for one in (CONFIG_MAPS, NAMESPACES)},
         contents={home.ref: CascadeContents((inside,))},
     )
     options = options_of(mode=mode)
-    plan = make_plan((), inventory(recorded(home, there)), snapshot, TARGET, options)
+    plan = make_plan(world((), inventory(recorded(home, there)), snapshot, options))
     refused = with_approval(plan, options)
     (step,) = refused.removals
     assert (step.fate, step.request, refused.no_prune) == (

@@ -25,38 +25,40 @@ if TYPE_CHECKING:
     from applyprune.model.identity import Ref
     from applyprune.model.plan import ApplyStep, Plan
     from applyprune.planning.approval import PlanFile
-    from tests.oracle.worlds import World
+    from tests.oracle.worlds import Generated
 
 WORLDS = 1_000
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 
 
-def _plan(one: World) -> Plan:
+def _plan(one: Generated) -> Plan:
+    read, options = one.read, one.read.options
     resolved = resolve(
-        one.manifests, one.catalogue, SET, namespace=SET.namespace, options=one.options
+        one.manifests, read.resource_map, SET, namespace=SET.namespace, options=options
     )
-    plan = make_plan(resolved.desired, one.inventory, one.snapshot, SET, one.options)
-    return completed(with_approval(plan, one.options), SET, one.options)
+    plan = make_plan(one.planned_from(resolved.desired))
+    return completed(with_approval(plan, options), SET, options)
 
 
-def _file(one: World) -> PlanFile:
+def _file(one: Generated) -> PlanFile:
     plan = _plan(one)
     cluster = {"kube-system": "k1"}
     return plan_file_of(
-        plan, SET, one.options, cluster=cluster, now=NOW, valid_for=timedelta(hours=1)
+        plan, SET, one.read.options, cluster=cluster, now=NOW, valid_for=timedelta(hours=1)
     )
 
 
-def _pairs() -> Iterator[tuple[World, PlanFile, World, Plan]]:
+def _pairs() -> Iterator[tuple[Generated, PlanFile, Generated, Plan]]:
     """Yield worlds with the plan files of them, and what they have become since."""
     for seed in range(WORLDS):
         one = world(seed)
-        one = replace(one, options=replace(one.options, mode=Mode.APPLY))
+        options = replace(one.read.options, mode=Mode.APPLY)
+        one = replace(one, read=replace(one.read, options=options))
         try:
             file = _file(one)
             now = later(one, seed)
-            begun = replace(now.inventory, plan=AppliedPlan(file.checksum))
-            now = replace(now, inventory=begun)
+            begun = replace(now.read.inventory, plan=AppliedPlan(file.checksum))
+            now = replace(now, read=replace(now.read, inventory=begun))
             yield one, file, now, _plan(now)
         except (ApplypruneError, KeyError):
             continue  # an input that is refused, or a world without a kind that it lists
@@ -98,7 +100,7 @@ def test_no_decision_that_exceeds_the_shown_one_is_sent() -> None:
     """Nothing else is deleted, created, written or taken than the file shows."""
     seen: Counter[str] = Counter()
     for one, file, now, plan in _pairs():
-        if any(misfits(file, plan, now.inventory)):
+        if any(misfits(file, plan, now.read.inventory)):
             seen["refused"] += 1
             continue
         shown = {each.ref: each for each in file.objects}
@@ -119,10 +121,10 @@ def test_no_decision_that_exceeds_the_shown_one_is_sent() -> None:
             assert shown[ref].manifest == step.desired.digest
             if fate is Fate.CREATE:
                 assert shown[ref].fate in {Fate.CREATE, Fate.RECREATE}
-            state = one.snapshot.states.get(ref)
+            state = one.read.states.get(ref)
             assert not _loses(step, state if isinstance(state, LiveObject) else None)
         orphaned = {step.entry.ref for step in plan.removals if step.fate is Fate.ORPHAN}
         assert all(shown[ref].fate is Fate.ORPHAN for ref in orphaned)
-        moved = now.snapshot.states != one.snapshot.states
+        moved = now.read.states != one.read.states
         seen["moved and written" if moved and writes else "fits"] += 1
     assert min(seen["refused"], seen["moved and written"], seen["fits"]) > WORLDS // 50, seen

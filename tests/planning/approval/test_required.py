@@ -22,9 +22,18 @@ from applyprune.planning.approval import (
     without_unapproved,
 )
 from applyprune.planning.plan import completed, make_plan
-from applyprune.planning.recovery import ClusterSnapshot
 from tests.support.options import options_of
-from tests.support.planning import CONFIG_MAPS, TARGET, body, desired, inventory, live, recorded
+from tests.support.planning import (
+    CONFIG_MAPS,
+    TARGET,
+    body,
+    cluster,
+    desired,
+    inventory,
+    live,
+    recorded,
+    world,
+)
 
 DELETIONS, WHOLE = "sha256:" + "d" * 64, "sha256:" + "f" * 64
 OTHER = "sha256:" + "0" * 64
@@ -92,10 +101,10 @@ LISTED = inventory(*(recorded(one, THERE[one.ref]) for one in (A, B)))
 def plan_of(*names: str, **options: Any) -> Plan:
     """Return the plan of a set of two objects whose input has these."""
     options = {"max_prune": PruneLimit(9), "allow_empty": True, **options}
-    snapshot = ClusterSnapshot(THERE, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    snapshot = cluster(THERE, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
     wanted = [one for one in (A, B) if one.ref.name in names]
     chosen = options_of(**options)
-    plan = with_approval(make_plan(wanted, LISTED, snapshot, TARGET, chosen), chosen)
+    plan = with_approval(make_plan(world(wanted, LISTED, snapshot, chosen)), chosen)
     return without_unapproved(completed(plan, TARGET, chosen), chosen, takes_set=False)
 
 

@@ -10,10 +10,10 @@ from applyprune.model.fate import Fate
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import Plan, RemoveStep
 from applyprune.planning.consequences import Change, changes_of
-from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
+from applyprune.planning.world import CascadeContents
 from applyprune.values import replace
 from tests.support.consequences import found, live, told
-from tests.support.planning import TARGET, desired, recorded
+from tests.support.planning import cluster, desired, inventory, recorded, world
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,8 +53,8 @@ def _pruned(fate: Fate, contents: CascadeContents, no_prune: str = "") -> Sequen
 
     place = live("Namespace", "old")
     removals = (step(place, fate), step(live("Pod", "mine"), Fate.PRUNE))
-    snapshot = ClusterSnapshot({}, contents={place.ref: contents})
-    return changes_of(Plan((), removals, no_prune), snapshot, TARGET.manager, {})
+    one = world((), inventory(), cluster({}, contents={place.ref: contents}))
+    return changes_of(Plan((), removals, no_prune), one, {})
 
 
 @pytest.mark.parametrize(("contents", "expected"), CONTENTS.values(), ids=CONTENTS)

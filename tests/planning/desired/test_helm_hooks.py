@@ -15,7 +15,6 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import parse_selector
 from applyprune.planning.desired import HOOK, Resolved, find_hooks, resolve
 from applyprune.planning.plan import make_plan
-from applyprune.planning.recovery import ClusterSnapshot
 from tests.support.objects import manifest
 from tests.support.options import options_of
 from tests.support.planning import (
@@ -24,10 +23,12 @@ from tests.support.planning import (
     DEFINITIONS,
     TARGET,
     body,
+    cluster,
     desired,
     inventory,
     live,
     recorded,
+    world,
 )
 
 REFUSE, SKIP, APPLY = HelmHooks.REFUSE, HelmHooks.SKIP, HelmHooks.APPLY
@@ -240,15 +241,16 @@ def test_recorded_object_that_is_a_left_out_hook_now_is_kept(name: str) -> None:
     state, fate = STATES[name]
     found = _resolved(body(name="b"), _hook("pre-delete"))
     plan = make_plan(
-        found.desired,
-        inventory(recorded(ONE, THERE), recorded(OTHER, live(OTHER.ref, uid="u9"))),
-        ClusterSnapshot(
-            {ONE.ref: state, OTHER.ref: live(OTHER.ref, uid="u9")},
-            resources={one.group_kind: one for one in (CONFIG_MAPS, DEFINITIONS)},
-        ),
-        TARGET,
-        options_of(),
-        left_out=found.left_out,
+        world(
+            found.desired,
+            inventory(recorded(ONE, THERE), recorded(OTHER, live(OTHER.ref, uid="u9"))),
+            cluster(
+                {ONE.ref: state, OTHER.ref: live(OTHER.ref, uid="u9")},
+                resources={one.group_kind: one for one in (CONFIG_MAPS, DEFINITIONS)},
+            ),
+            options_of(),
+            left_out=found.left_out,
+        )
     )
     (step,) = plan.removals
     assert (step.fate, step.problem, plan.refusal, plan.no_prune) == (fate, None, None, "")

@@ -7,16 +7,16 @@ import pytest
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.plan import make_plan
-from applyprune.planning.recovery import ClusterSnapshot
 from tests.support.options import options_of
 from tests.support.planning import (
     CONFIG_MAPS,
-    TARGET,
     body,
+    cluster,
     desired,
     inventory,
     live,
     managed,
+    world,
 )
 
 ONE = desired(body())
@@ -25,8 +25,8 @@ ONE = desired(body())
 def problem_of(other: ApplySetIdentity, manager: str = "") -> Problem:
     """Return why an object with the label of another set is refused."""
     theirs = live(ONE.ref, label=other.id, entries=[managed(manager or other.manager)])
-    snapshot = ClusterSnapshot({ONE.ref: theirs}, resources={ONE.ref.group_kind: CONFIG_MAPS})
-    plan = make_plan((ONE,), inventory(), snapshot, TARGET, options_of())
+    snapshot = cluster({ONE.ref: theirs}, resources={ONE.ref.group_kind: CONFIG_MAPS})
+    plan = make_plan(world((ONE,), inventory(), snapshot, options_of()))
     (step,) = plan.applies
     assert step.problem is not None
     return step.problem

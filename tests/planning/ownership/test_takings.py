@@ -12,17 +12,18 @@ from applyprune.model.plan import OnConflict
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.ownership import confirmed_takings
 from applyprune.planning.plan import make_plan
-from applyprune.planning.recovery import ClusterSnapshot
 from tests.support.options import options_of
 from tests.support.planning import (
     CONFIG_MAPS,
     TARGET,
     body,
+    cluster,
     desired,
     inventory,
     live,
     managed,
     recorded,
+    world,
 )
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ RECORDED: dict[str, tuple[LiveObject, dict[str, Any], tuple[str, ...]]] = {
 def test_adoption_names_who_loses_the_object(name: str) -> None:
     """The field managers, and a set by its own name."""
     state, options, expected = NOT_OURS[name]
-    snapshot = ClusterSnapshot({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
-    (step,) = make_plan((ONE,), inventory(), snapshot, TARGET, options_of(**options)).applies
+    snapshot = cluster({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    (step,) = make_plan(world((ONE,), inventory(), snapshot, options_of(**options))).applies
     assert step.taken_from == expected
 
 
@@ -88,11 +89,11 @@ def test_forced_change_names_who_loses_fields(name: str) -> None:
     """As far as the read state shows it; the manifest's annotation counts like the option."""
     state, options, expected = RECORDED[name]
     entry = replace(recorded(ONE, state), digest="old")
-    snapshot = ClusterSnapshot({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
-    (step,) = make_plan((ONE,), inventory(entry), snapshot, TARGET, options_of(**options)).applies
+    snapshot = cluster({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    (step,) = make_plan(world((ONE,), inventory(entry), snapshot, options_of(**options))).applies
     assert step.taken_from == expected
     if options == FORCE:
-        (step,) = make_plan((FORCING,), inventory(entry), snapshot, TARGET, options_of()).applies
+        (step,) = make_plan(world((FORCING,), inventory(entry), snapshot, options_of())).applies
         assert step.taken_from == expected
 
 
@@ -142,14 +143,14 @@ def test_dry_run_confirms_who_loses_fields(name: str) -> None:
     """The managedFields of the server's reply have the last word about a change."""
     state, reply, options, expected = CONFIRMED[name]
     entry = replace(recorded(ONE, state), digest="old")
-    snapshot = ClusterSnapshot({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
-    (step,) = make_plan((ONE,), inventory(entry), snapshot, TARGET, options_of(**options)).applies
+    snapshot = cluster({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    (step,) = make_plan(world((ONE,), inventory(entry), snapshot, options_of(**options))).applies
     assert confirmed_takings(step, state, reply, TARGET) == expected
 
 
 def test_adoption_takes_the_object_whatever_the_reply() -> None:
     """Its tool loses it, even if that tool keeps its fields."""
     state, options, expected = NOT_OURS["a tool's"]
-    snapshot = ClusterSnapshot({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
-    (step,) = make_plan((ONE,), inventory(), snapshot, TARGET, options_of(**options)).applies
+    snapshot = cluster({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    (step,) = make_plan(world((ONE,), inventory(), snapshot, options_of(**options))).applies
     assert confirmed_takings(step, state, state, TARGET) == expected

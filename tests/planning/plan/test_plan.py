@@ -17,7 +17,7 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
 from applyprune.planning.decide import FINISHED, UNKNOWN_RESULT, entry_of_untouched
 from applyprune.planning.plan import make_plan
-from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
+from applyprune.planning.world import CascadeContents
 from tests.support.options import options_of
 from tests.support.planning import (
     CONFIG_MAPS,
@@ -26,11 +26,13 @@ from tests.support.planning import (
     NAMESPACES,
     TARGET,
     body,
+    cluster,
     desired,
     inventory,
     live,
     managed,
     recorded,
+    world,
 )
 
 ONE = desired(body(data={"k": "v"}))
@@ -46,9 +48,9 @@ COPIED_LABEL = live(ONE.ref, entries=[managed("kube-controller-manager", operati
 
 def _plan(state: State, entry: InventoryEntry | None = None, **options: Any) -> Plan:
     entries = (entry,) if entry else ()
-    snapshot = ClusterSnapshot({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    snapshot = cluster({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
     wanted = () if options.get("mode") is Mode.DELETE else (ONE,)
-    return make_plan(wanted, inventory(*entries), snapshot, TARGET, options_of(**options))
+    return make_plan(world(wanted, inventory(*entries), snapshot, options_of(**options)))
 
 
 def _apply(state: State, entry: InventoryEntry | None = None, **options: Any) -> ApplyStep:
@@ -105,9 +107,9 @@ def test_object_of_a_set_with_an_approval_is_refused(name: str) -> None:
     """With --adopt=all too."""
     withheld, state, why = WITHHELD[name]
     known = inventory(*((ENTRY,) if state is THERE else ()))
-    snapshot = ClusterSnapshot({ONE.ref: state}, withheld=withheld)
+    snapshot = cluster({ONE.ref: state}, withheld=withheld)
     options = options_of(adopt=Adopt.ALL)
-    (step,) = make_plan([ONE], known, snapshot, TARGET, options).applies
+    (step,) = make_plan(world([ONE], known, snapshot, options)).applies
     assert (step.problem.reason if step.problem is not None else "") == why
 
 
@@ -289,13 +291,13 @@ def test_namespace_that_must_stay_is_orphaned(name: str) -> None:
     """The system's, the inventory's own, and one that holds another inventory."""
     one = desired(body("Namespace", name), NAMESPACES)
     state = live(one.ref)
-    snapshot = ClusterSnapshot(
+    snapshot = cluster(
         {one.ref: state},
         resources={NAMESPACES.group_kind: NAMESPACES},
         occupied={"another": None},
     )
     options = Options(mode=Mode.DELETE)
-    plan = make_plan((), inventory(recorded(one, state)), snapshot, TARGET, options)
+    plan = make_plan(world((), inventory(recorded(one, state)), snapshot, options))
     assert plan.removals[0].fate is Fate.ORPHAN
 
 
@@ -303,21 +305,21 @@ def test_namespace_that_could_not_be_read_stays_listed() -> None:
     """It may contain another inventory: orphaned, no set would know it any more."""
     one = desired(body("Namespace", "shop"), NAMESPACES)
     state = live(one.ref)
-    snapshot = ClusterSnapshot(
+    snapshot = cluster(
         {one.ref: state},
         resources={NAMESPACES.group_kind: NAMESPACES},
         occupied={"shop": Problem(ProblemKind.NOT_SERVED, "the server answered 404")},
     )
     for mode in (Mode.DELETE, Mode.APPLY):
         options = options_of(mode=mode, allow_kinds=frozenset({"namespace"}))
-        plan = make_plan((), inventory(recorded(one, state)), snapshot, TARGET, options)
+        plan = make_plan(world((), inventory(recorded(one, state)), snapshot, options))
         (step,) = plan.removals
         assert step.fate is Fate.REFUSE
         assert step.problem is not None
         assert step.problem.reason.endswith("another set's inventory: the server answered 404")
     # What is being deleted already, or stays for another reason, needs no answer.
-    going = replace(snapshot, states={one.ref: replace(state, terminating=True)})
-    plan = make_plan((), inventory(recorded(one, state)), going, TARGET, Options(mode=Mode.DELETE))
+    going = {**snapshot, "states": {one.ref: replace(state, terminating=True)}}
+    plan = make_plan(world((), inventory(recorded(one, state)), going, Options(mode=Mode.DELETE)))
     assert plan.removals[0].fate is Fate.PRUNE
 
 
@@ -340,30 +342,30 @@ def test_namespace_is_pruned_only_with_pruned_contents(name: str) -> None:
     inside = live(INSIDE, **{"uid": "u2", **marks})
     outside = live(HOME.ref, uid="u-ns")
     entry = InventoryEntry(INSIDE, "configmaps", "v1", None, uid="u2", wave=Wave(0, 2), **changes)
-    snapshot = ClusterSnapshot(
+    snapshot = cluster(
         {INSIDE: inside, HOME.ref: outside},
         resources={NAMESPACES.group_kind: NAMESPACES, CONFIG_MAPS.group_kind: CONFIG_MAPS},
         contents={HOME.ref: CascadeContents((inside,))},
     )
     listed = inventory(recorded(HOME, outside), entry)
-    plan = make_plan((), listed, snapshot, TARGET, Options(mode=Mode.DELETE))
+    plan = make_plan(world((), listed, snapshot, Options(mode=Mode.DELETE)))
     step = next(step for step in plan.removals if step.entry.ref == HOME.ref)
     assert step.fate is (Fate.PRUNE if goes else Fate.REFUSE)
     allowed = options_of(mode=Mode.DELETE, allow_cascade=frozenset({"namespace/shop"}))
-    plan = make_plan((), listed, snapshot, TARGET, allowed)
+    plan = make_plan(world((), listed, snapshot, allowed))
     assert plan.removals[-1].fate is Fate.PRUNE
 
 
 def test_namespace_with_uncountable_contents_stays() -> None:
     """Safety rule 7: not knowing is no permission."""
     state = live(HOME.ref)
-    snapshot = ClusterSnapshot(
+    snapshot = cluster(
         {HOME.ref: state},
         resources={NAMESPACES.group_kind: NAMESPACES},
         contents={HOME.ref: CascadeContents((), "secrets: forbidden")},
     )
     plan = make_plan(
-        (), inventory(recorded(HOME, state)), snapshot, TARGET, Options(mode=Mode.DELETE)
+        world((), inventory(recorded(HOME, state)), snapshot, Options(mode=Mode.DELETE))
     )
     assert plan.removals[0].fate is Fate.REFUSE
     assert "cannot be counted: secrets: forbidden" in str(plan.removals[0].problem)
@@ -379,9 +381,7 @@ def test_removal_reverses_the_waves() -> None:
     ]
     states = {one.ref: live(one.ref, uid=one.ref.name) for one in many}
     entries = [recorded(one, states[one.ref]) for one in many]
-    plan = make_plan(
-        (), inventory(*entries), ClusterSnapshot(states), TARGET, Options(mode=Mode.DELETE)
-    )
+    plan = make_plan(world((), inventory(*entries), cluster(states), Options(mode=Mode.DELETE)))
     assert [step.entry.ref.kind for step in plan.removals] == [
         "Deployment",
         "ConfigMap",
@@ -394,11 +394,7 @@ def test_unknown_desired_object_blocks_the_prune() -> None:
     gone = desired(body(name="gone"))
     states: dict[Any, State] = {ONE.ref: UNREADABLE, gone.ref: live(gone.ref)}
     plan = make_plan(
-        (ONE,),
-        inventory(recorded(gone, live(gone.ref))),
-        ClusterSnapshot(states),
-        TARGET,
-        Options(),
+        world((ONE,), inventory(recorded(gone, live(gone.ref))), cluster(states), Options())
     )
     assert plan.no_prune
     assert not plan.writes
@@ -408,7 +404,7 @@ def test_copied_inventory_prunes_nothing() -> None:
     """A restored backup lists what may belong to somebody else by now."""
     gone = desired(body(name="gone"))
     listed = replace(inventory(recorded(gone, live(gone.ref))), copied=True)
-    plan = make_plan((), listed, ClusterSnapshot({gone.ref: live(gone.ref)}), TARGET, Options())
+    plan = make_plan(world((), listed, cluster({gone.ref: live(gone.ref)}), Options()))
     assert plan.no_prune
     assert plan.restored
     assert plan.refusal is not None
@@ -421,8 +417,8 @@ def test_finished_job_with_a_ttl_is_not_created_again() -> None:
     entry = recorded(job, live(job.ref))
 
     def fate(state: State, entry: InventoryEntry) -> Fate:
-        snapshot = ClusterSnapshot({job.ref: state})
-        return make_plan((job,), inventory(entry), snapshot, TARGET, Options()).applies[0].fate
+        snapshot = cluster({job.ref: state})
+        return make_plan(world((job,), inventory(entry), snapshot, Options())).applies[0].fate
 
     assert fate(Absent(), entry) is Fate.LEAVE
     assert fate(NotListed(), entry) is Fate.CREATE
@@ -445,7 +441,7 @@ def test_job_of_unknown_result_is_created_again_only_if_asked(completed: bool) -
     entry = recorded(job, live(job.ref), job=record)
     left = (Fate.LEAVE, FINISHED if completed else UNKNOWN_RESULT)
     for options in (Options(), *ASKED):
-        snapshot = ClusterSnapshot({job.ref: Absent()})
-        (step,) = make_plan((job,), inventory(entry), snapshot, TARGET, options).applies
+        snapshot = cluster({job.ref: Absent()})
+        (step,) = make_plan(world((job,), inventory(entry), snapshot, options)).applies
         may_create = options in ASKED and not completed
         assert (step.fate, step.reason) == ((Fate.CREATE, "") if may_create else left)

@@ -35,17 +35,18 @@ from applyprune.planning.prune_waits import (
     with_waits,
 )
 from applyprune.planning.readiness import assess
-from applyprune.planning.recovery import ClusterSnapshot
 from tests.support.planning import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     JOBS,
     TARGET,
     body,
+    cluster,
     desired,
     inventory,
     live,
     recorded,
+    world,
 )
 
 SERVICES = Resource("", "v1", "Service", "services", namespaced=True)
@@ -458,9 +459,9 @@ def _plan(**options: Any) -> Plan:
     old, web = desired(body("Deployment", "old"), DEPLOYMENTS), _workload()
     states = {one.ref: live(one.ref, uid=one.ref.name) for one in (old, web)}
     before = inventory(recorded(old, states[old.ref]), recorded(web, states[web.ref], digest=""))
-    snapshot = ClusterSnapshot(states, resources={web.ref.group_kind: DEPLOYMENTS})
+    snapshot = cluster(states, resources={web.ref.group_kind: DEPLOYMENTS})
     given = replace(Options(), **options)
-    return completed(make_plan((web,), before, snapshot, TARGET, given), TARGET, given)
+    return completed(make_plan(world((web,), before, snapshot, given)), TARGET, given)
 
 
 @pytest.mark.parametrize("mode", WaitMode)

@@ -37,11 +37,12 @@ from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refus
 from applyprune.planning.leave import ADOPTED, remove_step
 from applyprune.planning.plan import completed, make_plan
 from applyprune.planning.prune_waits import no_wait_warning, with_waits
-from applyprune.planning.recovery import ClusterSnapshot, ControllerUse, restored_problem
+from applyprune.planning.recovery import restored_problem
 from applyprune.planning.schemas import UNKNOWN, FieldFault, fields_problem
 from applyprune.planning.server_errors import cannot_be_dry_run
+from applyprune.planning.world import ControllerUse
 from tests.support.options import options_of
-from tests.support.planning import TARGET, body, inventory, live, managed, recorded
+from tests.support.planning import TARGET, body, cluster, inventory, live, managed, recorded, world
 from tests.support.planning import desired as settled
 
 if TYPE_CHECKING:
@@ -347,8 +348,8 @@ def _refused(one: Desired, problem: Problem, **parts: Any) -> ApplyStep:
 
 def _planned(one: Desired, state: State) -> ApplyStep:
     """Return what is decided about an object of the input."""
-    snapshot = ClusterSnapshot({one.ref: state})
-    (step,) = make_plan([one], inventory(), snapshot, TARGET, Options()).applies
+    snapshot = cluster({one.ref: state})
+    (step,) = make_plan(world([one], inventory(), snapshot, Options())).applies
     return step
 
 
@@ -356,8 +357,8 @@ def _left(name: str, kind: str, state: State) -> RemoveStep:
     """Return what is decided about an entry that has left the set."""
     one = wanted(name, kind)
     entry = recorded(one, live(one.ref), ownership=Ownership.OWNED)
-    snapshot = ClusterSnapshot({one.ref: state}, resources={one.ref.group_kind: one.resource})
-    return remove_step(entry, snapshot, TARGET, options_of(mode=Mode.APPLY))
+    snapshot = cluster({one.ref: state}, resources={one.ref.group_kind: one.resource})
+    return remove_step(entry, world((), inventory(entry), snapshot, options_of(mode=Mode.APPLY)))
 
 
 _SCALED = wanted("scaled", "Deployment", line=40, spec={"replicas": 3})

@@ -1,0 +1,133 @@
+"""What a plan is made from: the set, what was asked, the input, the inventory and the cluster.
+
+A run reads it once. After a reply or a refusal, the new state of an object takes the place of the
+old one, and the same functions decide again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.live import LiveObject, Registrations, Resource, ResourceMap, State
+from applyprune.model.options import Options
+from applyprune.model.plan import Desired
+from applyprune.model.problem import Problem
+from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.own_namespace import HOLDS_INVENTORY
+from applyprune.planning.ownership import OtherSet
+from applyprune.planning.prune_waits import PodUse
+from applyprune.values import dataclass, field, replace
+
+_NO_KINDS = ResourceMap({}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerUse:
+    """Who still needs the controller, if a prune would take it away."""
+
+    parts: frozenset[Ref] = frozenset()
+    """What would be deleted that the controller needs, or that contains such an object."""
+    bundles: tuple[Ref, ...] = ()
+    """The Bundles with the controller's finalizer: nobody else can end them."""
+    unread: str = ""
+    """Why the Bundles could not be read; empty if they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeContents:
+    """The contents of a Namespace or a CRD, or what an object owns."""
+
+    objects: tuple[LiveObject, ...]
+    uncounted: str = ""
+    """What could not be read, and why; empty if all was read."""
+    lacks_rights: bool = False
+    """Whether only missing rights keep it from being counted."""
+    unlisted: tuple[str, ...] = ()
+    """The kinds that the account may not list, where that refuses nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The set, what was asked, and all that was read before the plan."""
+
+    applyset: ApplySetIdentity
+    inventory: Inventory = field(hash=False)
+    """The inventory, or the part of it that the run is about."""
+    options: Options = Options()
+    desired: Sequence[Desired] = field(default=(), hash=False)
+    """The objects of the input, in the order of the apply."""
+    left_out: Collection[Ref] = field(default=(), hash=False)
+    """The objects of the input with which nothing is done: chart hooks, and those of late kinds."""
+    empty_inputs: Sequence[str] = field(default=(), hash=False)
+    """The parts of the input without an object."""
+    new_namespace: str = ""
+    """The Namespace that the run creates for the inventory; empty if it exists."""
+    resource_map: ResourceMap = field(default=_NO_KINDS, hash=False)
+    """What the server serves."""
+    states: Mapping[Ref, State] = field(default_factory=dict, hash=False)
+    """The state of every desired object and every entry.
+
+    Also of other objects of a recorded kind with the set's label and field manager.
+    """
+    schemas: Mapping[GroupKind, int | None] = field(default_factory=dict, hash=False)
+    """The generation of the CRD of each custom kind; None where it could not be read."""
+    resources: Mapping[GroupKind, Resource] = field(default_factory=dict, hash=False)
+    """The endpoint of each recorded kind that is still served."""
+    occupied: Mapping[str, Problem | None] = field(default_factory=dict, hash=False)
+    """The namespaces that contain another set's inventory, or may: then why it is unknown."""
+    keeps_own_namespace: str = HOLDS_INVENTORY
+    """Why this run never deletes the Namespace of the set's inventory; empty if it may."""
+    contents: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
+    """The contents of each Namespace and CRD that has left the set."""
+    dependants: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
+    """What the garbage collector deletes with each deleted object, of the guarded kinds."""
+    controller: ControllerUse = ControllerUse()
+    marked: tuple[LiveObject, ...] = ()
+    """Objects with the set's label and field manager; read only if there is no inventory."""
+    unseen: tuple[str, ...] = ()
+    """What could not be read in the search for ``marked``, in words."""
+    others: Mapping[str, OtherSet] = field(default_factory=dict, hash=False)
+    """The set of each foreign label that a listed object has, by the label."""
+    withheld: Mapping[str, str] | None = field(default=None, hash=False)
+    """Why no object may be adopted from a set, by its label; empty for a set that gives objects.
+
+    None if every set does.
+    """
+    autoscalers: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+    """The HorizontalPodAutoscalers that may target objects of the input, in full."""
+    unread_autoscalers: Mapping[str, Problem] = field(default_factory=dict, hash=False)
+    """Why they could not be read, by the namespace in which they may be."""
+    pod_use: PodUse = PodUse()
+    """The live Pods where an object has left the set that Pods may use."""
+    registered: Registrations | None = field(default=None, hash=False)
+    """The CRDs and APIServices; None if nothing needed them, or they could not be read."""
+    shown: Mapping[Ref, LiveObject] = field(default_factory=dict, hash=False)
+    """Objects in full that are so only to say how they are: no decision depends on that."""
+
+    @property
+    def manager(self) -> str:
+        """Return the name of the set's field manager."""
+        return self.applyset.manager
+
+    @property
+    def live_objects(self) -> Iterator[LiveObject]:
+        """Return the objects of the plan that exist."""
+        return (state for state in self.states.values() if isinstance(state, LiveObject))
+
+    @property
+    def recorded(self) -> Iterator[tuple[InventoryEntry, LiveObject]]:
+        """Return each entry of the inventory whose object exists, with that."""
+        entries = self.inventory.entries.items()
+        return ((entry, live) for ref, entry in entries if (live := self.live(ref)) is not None)
+
+    def live(self, ref: Ref) -> LiveObject | None:
+        """Return an object of the plan, if it exists."""
+        state = self.states[ref]
+        return state if isinstance(state, LiveObject) else None
+
+    def with_states(self, states: Mapping[Ref, State]) -> World:
+        """Return the world in which some objects have another state."""
+        return replace(self, states={**self.states, **states})
