@@ -33,7 +33,15 @@ from applyprune.model.live import (
     State,
 )
 from applyprune.model.options import DryRun, Mode, Options
-from applyprune.model.plan import Access, AccessRule, ApplyRule, ApplyStep, Desired, Plan
+from applyprune.model.plan import (
+    Access,
+    AccessRule,
+    ApplyRule,
+    ApplyStep,
+    Consequence,
+    Desired,
+    Plan,
+)
 from applyprune.model.problem import MOST_ERRORS, Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import ApplySetIdentity
@@ -241,17 +249,18 @@ _NO_SCHEMA = "its fields are not checked: the server publishes no schema of its 
 _OPEN = "its fields are not checked: its CRD is in the same input, without a schema"
 
 
-def with_fields_checked(plan: Plan, context: RunContext, world: World) -> Plan:
-    """Return a plan that refuses every object with an unknown field or a value of a wrong type.
+def fields_checked(
+    steps: Sequence[ApplyStep], context: RunContext, world: World
+) -> Sequence[ApplyStep]:
+    """Return steps that refuse every object with an unknown field or a value of a wrong type.
 
     A client dry run checks nothing.
     """
     if context.options.dry_run is DryRun.CLIENT:
-        return plan
+        return steps
     custom = {kind for kind, generation in world.schemas.items() if generation is not None}
-    found = _field_check(context.cluster, context.workers, plan.applies, custom)
-    applies = (_with_field_check(step, found) for step in plan.applies)
-    return replace(plan, applies=tuple(applies))
+    found = _field_check(context.cluster, context.workers, steps, custom)
+    return [_with_field_check(step, found) for step in steps]
 
 
 def _with_field_check(step: ApplyStep, found: _FieldCheck) -> ApplyStep:
@@ -353,8 +362,10 @@ _Schemas: TypeAlias = "Mapping[str, Any] | str"
 # Fields that others own: drift, and conflicts that show without a dry run.
 
 
-def with_drift_decided(context: RunContext, plan: Plan, inventory: Inventory) -> Plan:
-    """Return the plan with the drift of its steps, and forced requests where only drift is forced.
+def drift_decided(
+    steps: Sequence[ApplyStep], context: RunContext, inventory: Inventory
+) -> Sequence[ApplyStep]:
+    """Return the steps with their drift, and forced requests where only drift is forced.
 
     An object is read in full if it may have drifted, or if another manager owns a field that its
     manifest sets.
@@ -382,15 +393,17 @@ def with_drift_decided(context: RunContext, plan: Plan, inventory: Inventory) ->
 
     drifting = [
         step
-        for step in plan.applies
+        for step in steps
         if not own_options(step.desired, options).apply.fails_on_drift
         and (may_have_drifted(step, applyset.manager) or shares_fields(step, applyset))
     ]
-    return _with_each(context, plan, drifting, decided)
+    return _with_each(context, steps, drifting, decided)
 
 
-def refuse_visible_conflicts(context: RunContext, plan: Plan) -> Plan:
-    """Return the plan with the steps refused that conflict with another field manager.
+def visible_conflicts_refused(
+    steps: Sequence[ApplyStep], context: RunContext
+) -> Sequence[ApplyStep]:
+    """Return the steps, those refused that conflict with another field manager.
 
     An object is read in full if another manager owns a field that its manifest sets. What the
     server has checked is not judged again.
@@ -419,21 +432,21 @@ def refuse_visible_conflicts(context: RunContext, plan: Plan) -> Plan:
 
     shared = [
         step
-        for step in plan.applies
+        for step in steps
         if not step.is_checked and (shares_fields(step, context.applyset) or is_in_doubt(step))
     ]
-    return _with_each(context, plan, shared, checked)
+    return _with_each(context, steps, shared, checked)
 
 
 def _with_each(
     context: RunContext,
-    plan: Plan,
     steps: Sequence[ApplyStep],
+    some: Sequence[ApplyStep],
     decide: Callable[[ApplyStep], ApplyStep],
-) -> Plan:
-    """Return the plan with these of its steps decided, in parallel."""
-    found = {step.desired.ref: step for step in context.workers.each(decide, steps)}
-    return replace(plan, applies=tuple(found.get(step.desired.ref, step) for step in plan.applies))
+) -> Sequence[ApplyStep]:
+    """Return the steps with some of them decided, in parallel."""
+    found = {step.desired.ref: step for step in context.workers.each(decide, some)}
+    return [found.get(step.desired.ref, step) for step in steps]
 
 
 # Rights.
@@ -539,15 +552,15 @@ def reference_warnings(
     yield from missing_references(uses, states, plan, hooks)
 
 
-def with_consequences(
+def consequences_of(
     plan: Plan,
     world: World,
     states: Mapping[Ref, tuple[LiveObject | None, Mapping[str, Any] | None]],
     context: RunContext,
     *,
     reads: bool,
-) -> Plan:
-    """Return the plan with its consequences.
+) -> tuple[Consequence, ...]:
+    """Return the consequences of a plan.
 
     ``states`` are the states before and after of the objects that a dry run on the server has
     checked. Unless it ``reads``, the plan gets only what is known without a request.
@@ -564,7 +577,7 @@ def with_consequences(
             volumes = f"{VOLUMES.full_plural} cannot be listed: {error.message}"
     desired = [step.desired for step in plan.applies]
     propagation = context.options.prune.propagation
-    return replace(plan, consequences=tuple(consequences(changes, desired, propagation, volumes)))
+    return tuple(consequences(changes, desired, propagation, volumes))
 
 
 def with_autoscalers(world: World, context: RunContext, reader: SnapshotReader) -> World:

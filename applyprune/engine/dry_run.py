@@ -9,7 +9,7 @@ example because the account may not write, is not a failure.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ from applyprune.model.fieldset import is_under, to_server, without_fields
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.kinds import CRD, NAMESPACE
 from applyprune.model.live import NAMESPACES, LiveObject, Resource, namespace_ref
-from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest, Plan
+from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.comparison import (
     Comparison,
@@ -143,16 +143,18 @@ class ServerDryRun:
         """Parse the rules for ignored fields; raise UsageError for an invalid one."""
         self.rules = [parse_rule(text) for text in self.context.options.apply.ignore]
 
-    def check_applies(self, plan: Plan, *, only: Collection[Ref] | None = None) -> Plan:
-        """Return the plan with the fates that the server confirms for the input; write nothing.
+    def checked(
+        self, steps: Sequence[ApplyStep], *, only: Collection[Ref] | None = None
+    ) -> Sequence[ApplyStep]:
+        """Return the steps with the fates that the server confirms; write nothing.
 
         With ``only``, check only these objects. Raises Unreachable if the server stops answering.
         """
-        self._set_plan(plan.applies)
+        self._set_plan(steps)
         workers = self.context.workers
         to_send = [
             step
-            for step in plan.applies
+            for step in steps
             if step.request is not None and (only is None or step.desired.ref in only)
         ]
         checked = {step.desired.ref: step for step in workers.each(self.check_apply, to_send)}
@@ -161,13 +163,11 @@ class ServerDryRun:
         for ref, error in self._excused.items():
             if needs.awaited(checked[ref].desired, error) is None:  # guard: excused-by-a-change
                 checked[ref] = _refused(checked[ref], error, self.context)
-        return replace(
-            plan, applies=tuple(checked.get(step.desired.ref, step) for step in plan.applies)
-        )
+        return [checked.get(step.desired.ref, step) for step in steps]
 
-    def compare_locally(self, plan: Plan) -> None:
+    def compare_locally(self, steps: Iterable[ApplyStep]) -> None:
         """Compare what would be sent with the live objects; ask the server to try nothing."""
-        sent = [step for step in plan.applies if step.request is not None]
+        sent = [step for step in steps if step.request is not None]
         for comparison in filter(None, self.context.workers.each(self._compared_locally, sent)):
             self.comparisons[comparison.step.desired.ref] = comparison
 

@@ -15,18 +15,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from applyprune.engine.check import (
+    drift_decided,
+    fields_checked,
     no_such_set,
     read_own_namespace,
     reference_warnings,
     refuse_removal_of_set,
     refuse_run,
     refuse_unlisted,
-    refuse_visible_conflicts,
     refuse_without_inventory,
     unread_warning,
+    visible_conflicts_refused,
     with_autoscalers,
-    with_drift_decided,
-    with_fields_checked,
     with_permissions_checked,
 )
 from applyprune.engine.context import run_context
@@ -51,7 +51,7 @@ from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.model.problem import IgnoredManifest, Manifest, Problem
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_name
 from applyprune.planning.approval import as_reviewed, is_blocked, with_approval
-from applyprune.planning.cascade import deletions_of, with_recreations_judged
+from applyprune.planning.cascade import deletions_of, recreations_judged
 from applyprune.planning.comparison import diff_of, removal_diff
 from applyprune.planning.desired import (
     ChartHook,
@@ -60,7 +60,7 @@ from applyprune.planning.desired import (
     resolve,
 )
 from applyprune.planning.explain import ExplainInput, explanation_of
-from applyprune.planning.leave import objects_to_prune, with_ignored
+from applyprune.planning.leave import ignored_objects, objects_to_prune
 from applyprune.planning.names import (
     NamedObject,
     Resolver,
@@ -82,7 +82,7 @@ from applyprune.planning.own_namespace import (
     with_own_namespace,
 )
 from applyprune.planning.ownership import foreign_label
-from applyprune.planning.plan import completed, forecast, make_plan, unchecked
+from applyprune.planning.plan import forecast, make_plan
 from applyprune.planning.prune_waits import (
     heeds_pods,
     kinds_to_judge,
@@ -275,6 +275,9 @@ def _plan_with(
         options,
         resolved.desired,
         left_out={*resolved.left_out, *late},
+        ignored=ignored_objects(
+            request.ignored, request.namespace, options.apply.namespace_override
+        ),
         empty_inputs=request.empty_inputs,
         new_namespace=applyset.namespace if makes_namespace_of_inventory else "",
         resource_map=resource_map,
@@ -302,8 +305,6 @@ def _plan_with(
     yield from _warnings_about(plan, world)
     missing = reference_warnings(plan, world, reader, resolved.left_out)
     plan = replace(plan, warnings=(*plan.warnings, *unread_warning(world), *missing))
-    override = options.apply.namespace_override
-    plan = with_ignored(plan, request.ignored, request.namespace, override)
     not_all = NOT_APPLIED if resolved.unknown and options.prune.enabled else ""
     keeps = request.keeps or not_all  # guard: prune-after-unknown
     return PlanStage(
@@ -441,28 +442,31 @@ def check_plan(
     The server checks it if the options say so: all of it, or ``only`` these objects. It has checked
     a plan that was ``reviewed``, of which this may be the rest: an approval is of the whole.
     """
-    options = context.options
-    plan = with_fields_checked(stage.plan, context, stage.world)  # guard: field-check
+    options, applyset = context.options, context.applyset
+    steps = fields_checked(stage.plan.applies, context, stage.world)  # guard: field-check
     asks_server = reviewed is None and (
         options.dry_run is DryRun.SERVER or (options.check and options.dry_run is DryRun.OFF)
     )
-    plan = with_drift_decided(context, plan, stage.inventory)
+    steps = drift_decided(steps, context, stage.inventory)
     if reviewed is not None:
-        plan = as_reviewed(plan, reviewed)
+        steps = as_reviewed(steps, reviewed)
     if asks_server:
         # An approval covers every recreation, so each must be found.
-        plan = dry_run.check_applies(plan, only=None if options.prune.approved else only)
-    plan = _with_recreations_judged(plan, stage, context)
-    whole = reviewed.deletions if reviewed is not None else ""
-    plan = with_approval(refuse_visible_conflicts(context, plan), options, deletions=whole)
-    if options.dry_run is DryRun.CLIENT:
-        plan = unchecked(plan)
-        if options.diff.enabled:
-            dry_run.compare_locally(plan)
+        steps = dry_run.checked(steps, only=None if options.prune.approved else only)
+    steps = _recreations_judged(replace(stage.plan, applies=tuple(steps)), stage, options)
+    steps = visible_conflicts_refused(steps, context)
+    plan = with_approval(
+        replace(stage.plan, applies=tuple(steps)),
+        applyset,
+        options,
+        deletions=reviewed.deletions if reviewed is not None else "",
+        keeps=stage.keeps,
+    )
+    if options.dry_run is DryRun.CLIENT and options.diff.enabled:
+        dry_run.compare_locally(plan.applies)
     if options.corrects:
         refuse_beyond_drift(plan)
-    plan = completed(plan, context.applyset, options, keeps=stage.keeps)
-    unready = unready_problem(plan, context.applyset, options, stage.state_of)
+    unready = unready_problem(plan, applyset, options, stage.state_of)
     if unready is not None:
         plan = replace(plan, warnings=(*plan.warnings, unready))
     if asks_server and options.check:
@@ -472,17 +476,16 @@ def check_plan(
     return plan
 
 
-def _with_recreations_judged(plan: Plan, stage: PlanStage, context: RunContext) -> Plan:
-    """Return a plan whose recreations are refused if they would delete what must stay."""
-    options = context.options
+def _recreations_judged(plan: Plan, stage: PlanStage, options: Options) -> Sequence[ApplyStep]:
+    """Return the applies; recreations are refused if they would delete what must stay."""
     to_recreate = [
         step.live for step in plan.applies if step.fate is Fate.RECREATE and step.live is not None
     ]
     if not to_recreate:
-        return plan
+        return plan.applies
     deletions = deletions_of(to_recreate, {}, options.prune.propagation)
     found = stage.dependants.count(deletions)
-    return with_recreations_judged(plan, found, stage.inventory.entries.keys(), options)
+    return recreations_judged(plan, found, stage.inventory.entries.keys(), options)
 
 
 def preview(

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from applyprune.engine.apply import Applier
-from applyprune.engine.check import with_consequences
+from applyprune.engine.check import consequences_of
 from applyprune.engine.context import RunContext, RunSummary, run_context
 from applyprune.engine.dry_run import ServerDryRun
 from applyprune.engine.plan_stage import (
@@ -302,7 +302,8 @@ class _Run:
         states = {ref: (each.before, each.body) for ref, each in self.dry_run.comparisons.items()}
         shown = options.check or options.dry_run is not DryRun.OFF
         world = replace(stage.world, dependants=stage.dependants.found)
-        plan = with_consequences(plan, world, states, self.context, reads=shown)
+        caused = consequences_of(plan, world, states, self.context, reads=shown)
+        plan = replace(plan, consequences=caused)
         self.plan = without_unapproved(plan, options, takes_set=self._takes_set())
 
     def _not_applied(self) -> Iterator[Event]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
@@ -19,7 +19,7 @@ from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.live import LiveObject
-from applyprune.model.options import Approval, Mode, Options
+from applyprune.model.options import Approval, DryRun, Mode, Options
 from applyprune.model.plan import (
     IN_PLACE,
     ApplyStep,
@@ -32,7 +32,7 @@ from applyprune.model.plan import (
     Plan,
     RemoveStep,
 )
-from applyprune.model.problem import Origin, ProblemKind
+from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.digests import (
@@ -41,6 +41,7 @@ from applyprune.planning.digests import (
     changed_options,
     deletions_digest,
     is_digest,
+    plan_digest,
     planned_object,
     planned_objects,
     ref_parts,
@@ -49,30 +50,8 @@ from applyprune.planning.digests import (
 from applyprune.planning.field_writers import writers_since
 from applyprune.planning.guards import with_digest
 from applyprune.planning.managed_fields import entry_times, owns_all
-from applyprune.planning.plan import settled
+from applyprune.planning.plan import settled, unchecked, warnings_of
 from applyprune.values import dataclass, field, pattern, replace
-
-
-def _without_others(plan: Plan, options: Options) -> Plan:
-    """Return a plan that no guard refuses, and whose deletions are not the approved ones."""
-    # What waits for an approval by a policy is left out later.
-    if options.approval is not Approval.AUTOMATIC or not options.prune.only_approved:
-        return plan
-    what = f"the {options.mode.removal} was refused"
-    error = PruneRefused(what, reason="what it would delete is not approved")
-    refusal = with_digest(error.problem, options.prune.approved, plan.deletions, allows=True)
-    result = GuardResult(Guard.APPROVED_DELETIONS, GuardVerdict.REFUSED, refusal.reason)
-    applies = tuple(map(_not_recreated, plan.applies))
-    return settled(
-        replace(
-            plan,
-            # Where the apply goes on without the prune, nothing is recreated either.
-            applies=applies if options.prune.apply_anyway else plan.applies,
-            guards=(*plan.guards, result),
-            refusal=refusal,
-        ),
-        options,
-    )
 
 
 def without_unapproved(plan: Plan, options: Options, *, takes_set: bool) -> Plan:
@@ -147,37 +126,65 @@ def is_blocked(plan: Plan, options: Options) -> bool:
     return is_wrong or is_unapproved  # guard: unapproved-plan
 
 
-def with_approval(plan: Plan, options: Options, *, deletions: str = "") -> Plan:
-    """Return a plan with the digest of its deletions, and a refused prune lifted if it is approved.
+def with_approval(
+    plan: Plan,
+    applyset: ApplySetIdentity,
+    options: Options,
+    *,
+    deletions: str = "",
+    keeps: str = "",
+) -> Plan:
+    """Return a plan after all checks of its steps: with its digests, and with what follows.
 
-    Call it after the check of the applies, which finds the recreations, and before the check of the
-    removals: one that the server refuses stays in the digest. ``deletions`` replaces the digest if
-    the plan is the rest of an earlier one, which was interrupted.
+    A refused prune is lifted if exactly its deletions are approved. ``deletions`` replaces their
+    digest if the plan is the rest of an earlier one, which was interrupted. ``keeps`` says why
+    nothing is pruned in any case; empty if it may be.
     """
     prunes = options.prune.enabled and not plan.restored
     found = deletions or deletions_digest(plan.applies, plan.removals if prunes else ())
     plan = replace(plan, deletions=found)
-    lifted, approved = plan.if_approved, options.prune.approved
-    exactly = found == approved  # guard: one-approval
-    if plan.refusal is None and found and approved and not exactly:
-        return _without_others(plan, options)  # guard: only-approved
-    if plan.refusal is None or lifted is None or not found:
-        return plan
-    if not exactly:
-        allows = lifted.refusal is None
-        return replace(plan, refusal=with_digest(plan.refusal, approved, found, allows=allows))
-    # Some steps may have been left out since: objects of an API group that does not answer.
-    steps = {step.entry.ref: step for step in lifted.steps}
-    return settled(
-        replace(
-            plan,
-            removals=tuple(steps[step.entry.ref] for step in plan.removals),
-            guards=lifted.guards,
-            refusal=lifted.refusal,
-            if_approved=None,
-        ),
-        options,
+    applies, removals, guards, refusal = plan.applies, plan.removals, plan.guards, plan.refusal
+    lifted, given = plan.if_approved, options.prune.approved
+    exactly = found == given  # guard: one-approval
+    # guard: only-approved
+    if refusal is None and found and given and not exactly and _only_approved(options):
+        refusal, guard = _not_these(plan, options), Guard.APPROVED_DELETIONS
+        guards = (*guards, GuardResult(guard, GuardVerdict.REFUSED, refusal.reason))
+        # Where the apply goes on without the prune, nothing is recreated either.
+        applies = tuple(map(_not_recreated, applies)) if options.prune.apply_anyway else applies
+    elif refusal is not None and lifted is not None and found and not exactly:
+        refusal = with_digest(refusal, given, found, allows=lifted.refusal is None)
+    elif refusal is not None and lifted is not None and found:
+        # Some steps may have been left out since: objects of an API group that does not answer.
+        steps = {step.entry.ref: step for step in lifted.steps}
+        removals = tuple(steps[step.entry.ref] for step in removals)
+        guards, refusal, lifted = lifted.guards, lifted.refusal, None
+    if options.dry_run is DryRun.CLIENT:
+        applies, removals = tuple(map(unchecked, applies)), tuple(map(unchecked, removals))
+    no_prune, applies, removals = settled(applies, removals, refusal, options, keeps)
+    plan = replace(
+        plan,
+        applies=applies,
+        removals=removals,
+        no_prune=no_prune,
+        guards=guards,
+        refusal=refusal,
+        if_approved=lifted,
     )
+    warnings = (*plan.warnings, *warnings_of(plan, applyset, options))
+    return replace(plan, warnings=warnings, digest=plan_digest(plan, applyset, options))
+
+
+def _only_approved(options: Options) -> bool:
+    # What waits for an approval by a policy is left out later.
+    return options.approval is Approval.AUTOMATIC and options.prune.only_approved
+
+
+def _not_these(plan: Plan, options: Options) -> Problem:
+    """Return the problem of a plan that no guard refuses, and whose deletions are not approved."""
+    what = f"the {options.mode.removal} was refused"
+    error = PruneRefused(what, reason="what it would delete is not approved")
+    return with_digest(error.problem, options.prune.approved, plan.deletions, allows=True)
 
 
 # What a person must agree to. Creations and changes need no question: another apply undoes them.
@@ -361,14 +368,13 @@ def refuse_other_cluster(file: PlanFile, cluster: Mapping[str, str]) -> None:
         )
 
 
-def as_reviewed(plan: Plan, file: PlanFile) -> Plan:
-    """Return a plan that fits the file, with the fates that the server had confirmed for it.
+def as_reviewed(steps: Iterable[ApplyStep], file: PlanFile) -> Sequence[ApplyStep]:
+    """Return steps that fit the file, with the fates that the server had confirmed for them.
 
     An object is only recreated if the file says so.
     """
     before = {one.ref: one for one in file.objects}
-    applies = (_reviewed(step, before.get(step.desired.ref)) for step in plan.applies)
-    return replace(plan, applies=tuple(applies))
+    return [_reviewed(step, before.get(step.desired.ref)) for step in steps]
 
 
 def _reviewed(step: ApplyStep, old: PlannedObject | None) -> ApplyStep:

@@ -534,13 +534,13 @@ def uncounted_problem(plan: Plan, applyset: ApplySetIdentity) -> Problem | None:
 # Recreations, judged by what the garbage collector would delete with the old object.
 
 
-def with_recreations_judged(
+def recreations_judged(
     plan: Plan,
     dependants: Mapping[Ref, CascadeContents],
     listed: Collection[Ref],
     options: Options,
-) -> Plan:
-    """Return a plan whose recreations have their cascades; one that harms others is refused.
+) -> tuple[ApplyStep, ...]:
+    """Return the applies of a plan with the cascades of recreations; what harms others is refused.
 
     ``dependants`` is what is deleted with each deleted object, ``listed`` are all refs in the
     inventory.
@@ -564,7 +564,7 @@ def with_recreations_judged(
         reason = "; ".join(part for part in (step.reason, words) if part)
         return replace(step, reason=reason, cascade=cascades.found[ref].roots)
 
-    return replace(plan, applies=tuple(map(judged, plan.applies)))
+    return tuple(map(judged, plan.applies))
 
 
 def cascades_of(

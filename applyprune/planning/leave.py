@@ -32,7 +32,7 @@ from applyprune.model.live import (
     Unknown,
 )
 from applyprune.model.options import Approval, Mode, Options, PruneAlso
-from applyprune.model.plan import Desired, Kept, Plan, Removals, RemoveStep
+from applyprune.model.plan import Desired, Kept, Removals, RemoveStep
 from applyprune.model.problem import IgnoredManifest, Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.cascade import (
@@ -91,7 +91,12 @@ def remove_steps(
     stays = {step.entry.ref: step.reason for step in kept if step.fate is not Fate.PRUNE}
     cascades = Cascades(found, listed, _desired_within(kept, world, wanted), stays)
     steps = [
-        replace(step, cascade=cascades.roots(step), unlisted=cascades.unlisted(step.entry.ref))
+        replace(
+            step,
+            cascade=cascades.roots(step),
+            unlisted=cascades.unlisted(step.entry.ref),
+            ignored=world.ignored.get(step.entry.ref, ""),
+        )
         for step in kept
     ]
     steps.sort(key=lambda step: step.entry.wave, reverse=True)
@@ -122,28 +127,13 @@ def remove_steps(
     return _guarded(prune)
 
 
-def with_ignored(
-    plan: Plan, manifests: Sequence[IgnoredManifest], namespace: str, override: str
-) -> Plan:
-    """Return a plan that says of what has left the set which ignore rule leaves out its manifest.
+def ignored_objects(
+    manifests: Iterable[IgnoredManifest], namespace: str, override: str
+) -> Mapping[Ref, str]:
+    """Return which ignore rule leaves out the manifest of each object, and where that is.
 
     ``namespace`` is that of manifests that name none, and ``override`` that of all, if it is given.
     """
-    if not manifests:
-        return plan
-    found = _ignored_objects(manifests, namespace, override)
-
-    def said(steps: Iterable[RemoveStep]) -> tuple[RemoveStep, ...]:
-        return tuple(replace(step, ignored=found.get(step.entry.ref, "")) for step in steps)
-
-    lifted = plan.if_approved
-    lifted = None if lifted is None else replace(lifted, steps=said(lifted.steps))
-    return replace(plan, removals=said(plan.removals), if_approved=lifted)
-
-
-def _ignored_objects(
-    manifests: Iterable[IgnoredManifest], namespace: str, override: str
-) -> Mapping[Ref, str]:
     # Whether a kind has namespaces is not asked: a Ref without one names such an object only.
     found: dict[Ref, str] = {}
     for one in manifests:

@@ -61,7 +61,6 @@ from applyprune.planning.decide import (
     step_of_unapplied,
     with_controllers_objects,
 )
-from applyprune.planning.digests import plan_digest
 from applyprune.planning.leave import (
     left_entries,
     remove_steps,
@@ -111,9 +110,11 @@ def make_plan(world: World) -> Plan:
         refused = GuardResult(Guard.RESTORED_INVENTORY, GuardVerdict.REFUSED, refusal.reason)
         guards, if_approved = (*guards, refused), None
         removals = tuple(map(without_other_uid, removals))
-    plan = Plan(
+    no_prune, applies, removals = settled(applies, removals, refusal, options)
+    return Plan(
         applies,
         removals,
+        no_prune,
         guards=guards,
         refusal=refusal,
         if_approved=if_approved,
@@ -122,23 +123,9 @@ def make_plan(world: World) -> Plan:
         new_set=not (inventory.exists or world.marked),
         inventory=f"{inventory.uid}/{inventory.generation}",
     )
-    return settled(plan, options)
 
 
-def completed(plan: Plan, applyset: ApplySetIdentity, options: Options, *, keeps: str = "") -> Plan:
-    """Return a plan, after all checks of its steps, with what follows from them, and its digest.
-
-    The digest reads every object, so it is computed once. See ``settled`` for ``keeps``.
-    """
-    plan = settled(plan, options, keeps=keeps)
-    return replace(
-        plan,
-        warnings=(*plan.warnings, *_warnings(plan, applyset, options)),
-        digest=plan_digest(plan, applyset, options),
-    )
-
-
-def _warnings(plan: Plan, applyset: ApplySetIdentity, options: Options) -> Iterator[Problem]:
+def warnings_of(plan: Plan, applyset: ApplySetIdentity, options: Options) -> Iterator[Problem]:
     """Yield what only the fates of a whole plan show."""
     waits = options.wait.mode is not WaitMode.NONE
     if not (waits or plan.no_prune):
@@ -154,21 +141,26 @@ def _warnings(plan: Plan, applyset: ApplySetIdentity, options: Options) -> Itera
         yield unowned
 
 
-def settled(plan: Plan, options: Options, *, keeps: str = "") -> Plan:
-    """Return a plan with what follows from its steps: exit codes, and whether it prunes.
+def settled(
+    applies: Sequence[ApplyStep],
+    removals: Sequence[RemoveStep],
+    refusal: Problem | None,
+    options: Options,
+    keeps: str = "",
+) -> tuple[str, tuple[ApplyStep, ...], tuple[RemoveStep, ...]]:
+    """Return why nothing is pruned, if so, and the steps with what follows from all of them.
 
-    ``keeps`` says why it prunes nothing in any case; empty if it may prune.
+    ``keeps`` says why nothing is pruned in any case; empty if it may be.
     """
-    refused = f"{options.mode.removal} refused" if plan.refusal is not None else ""
-    kept = (refused or keeps) if plan.removals and keeps else ""
-    no_prune = kept or _no_prune(plan.applies, plan.removals, plan.refusal, options)
+    refused = f"{options.mode.removal} refused" if refusal is not None else ""
+    kept = (refused or keeps) if removals and keeps else ""
+    no_prune = kept or _no_prune(applies, removals, refusal, options)
     waits = options.wait.mode is not WaitMode.NONE and not no_prune
-    removals = with_waits(plan.removals, plan.applies if waits else ())
-    return replace(
-        plan,
-        no_prune=no_prune,
-        applies=tuple(_step_with_exit_code(step) for step in plan.applies),
-        removals=tuple(map(_step_with_exit_code, removals)),
+    removals = with_waits(removals, applies if waits else ())
+    return (
+        no_prune,
+        tuple(map(_step_with_exit_code, applies)),
+        tuple(map(_step_with_exit_code, removals)),
     )
 
 
@@ -494,22 +486,18 @@ _IF_CHANGED = "if it has changed: this account may not read it"
 _NOT_READ = "not checked: this account may not read it"
 
 
-def unchecked(plan: Plan) -> Plan:
-    """Return a plan that says of everything that would be sent that no server has checked it.
+def unchecked(step: _Step) -> _Step:
+    """Return a step that says, if it would send something, that no server has checked it.
 
     What this account may not read, such as the Secrets for one with the role ``view``, may change:
     the account of the run will know.
     """
-    applies, removals = [], []
-    for step in plan.applies:
-        sent = replace(step, not_checked=NOT_CHECKED) if step.request is not None else step
-        unread = replace(step, fate=Fate.CHANGE, problem=None, not_checked=_IF_CHANGED)
-        applies.append(unread if _is_unread(step) else sent)
-    for removal in plan.removals:
-        gone = replace(removal, not_checked=NOT_CHECKED) if removal.fate is Fate.PRUNE else removal
-        left = replace(removal, fate=Fate.PRUNE, problem=None, not_checked=_NOT_READ)
-        removals.append(left if _is_unread(removal) else gone)
-    return replace(plan, applies=tuple(applies), removals=tuple(removals))
+    applies = isinstance(step, ApplyStep)
+    if _is_unread(step):
+        fate, reason = (Fate.CHANGE, _IF_CHANGED) if applies else (Fate.PRUNE, _NOT_READ)
+        return replace(step, fate=fate, problem=None, not_checked=reason)
+    sends = step.request is not None if applies else step.fate is Fate.PRUNE
+    return replace(step, not_checked=NOT_CHECKED) if sends else step
 
 
 def _is_unread(step: ApplyStep | RemoveStep) -> bool:

@@ -61,6 +61,8 @@ class World:
     """The objects of the input, in the order of the apply."""
     left_out: Collection[Ref] = field(default=(), hash=False)
     """The objects of the input with which nothing is done: chart hooks, and those of late kinds."""
+    ignored: Mapping[Ref, str] = field(default_factory=dict, hash=False)
+    """Which ignore rule leaves out the manifest of an object, and where that is."""
     empty_inputs: Sequence[str] = field(default=(), hash=False)
     """The parts of the input without an object."""
     new_namespace: str = ""

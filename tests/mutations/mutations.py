@@ -554,8 +554,8 @@ MUTATIONS = (
     Mutation(
         "the check of fields before the first write",
         ("field-check",),
-        r"= with_fields_checked\(.*?\)",
-        "= stage.plan",
+        r"= fields_checked\(.*?\)",
+        "= stage.plan.applies",
         f"{_FIELDS}test_typo_in_one_object_leaves_the_whole_set_unwritten",
     ),
     Mutation(
@@ -1284,8 +1284,8 @@ MUTATIONS = (
     Mutation(
         "deletions beside the approved ones that no guard refuses",
         ("only-approved",),
-        "return .*",
-        "return plan",
+        "if .*:",
+        "if False:",
         "tests/planning/approval/test_deletions.py::test_approval_binds_where_no_guard_refuses",
     ),
     Mutation(

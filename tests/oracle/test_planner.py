@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from applyprune.model.fate import Fate
+from applyprune.model.options import DryRun
 from applyprune.model.plan import Guard
 from applyprune.planning.approval import with_approval
 from applyprune.planning.desired import resolve
-from applyprune.planning.plan import completed, forecast, make_plan
+from applyprune.planning.plan import forecast, make_plan
 from tests.oracle.frozen import frozen, module, plain
 from tests.oracle.worlds import SET, Generated, world
 
@@ -41,7 +42,7 @@ def _planned(one: Generated) -> Decisions:
         one.manifests, read.resource_map, SET, namespace=SET.namespace, options=options
     )
     plan = make_plan(one.planned_from(resolved.desired))
-    plan = completed(with_approval(plan, options), SET, options)
+    plan = with_approval(plan, SET, options)
     return Decisions(resolved, plan, tuple(forecast(plan, options)))
 
 
@@ -57,6 +58,8 @@ def _as_frozen(one: Generated) -> Decisions:
     parts = {name: frozen(getattr(read, name)) for name in known}
     plan = planner.make_plan(resolved.desired, inventory, snapshot(**parts), applyset, options)
     plan = module("planning.approval").with_approval(plan, options)
+    if read.options.dry_run is DryRun.CLIENT:
+        plan = planner.unchecked(plan)
     plan = planner.completed(plan, applyset, options)
     return Decisions(resolved, plan, tuple(planner.forecast(plan, options)))
 

@@ -16,7 +16,7 @@ from applyprune.model.plan import Guard, GuardResult, GuardVerdict
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.approval import with_approval
 from applyprune.planning.guards import APPROVAL, controller_parts
-from applyprune.planning.plan import completed, make_plan
+from applyprune.planning.plan import make_plan
 from applyprune.planning.world import CascadeContents, ControllerUse
 from tests.support.options import options_of
 from tests.support.planning import (
@@ -84,7 +84,7 @@ class Scene:
         given = options_of(**options)
         listed = inventory(*self.entries)
         plan = make_plan(world(wanted, listed, snapshot, given, empty_inputs=empty))
-        return completed(with_approval(plan, given), TARGET, given)
+        return with_approval(plan, TARGET, given)
 
 
 def _set(size: int) -> tuple[Scene, list[Desired]]:

@@ -14,7 +14,7 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.approval import is_blocked, with_approval
 from applyprune.planning.digests import deletions_digest
 from applyprune.planning.guards import APPROVAL
-from applyprune.planning.plan import completed, make_plan
+from applyprune.planning.plan import make_plan
 from applyprune.planning.world import CascadeContents
 from tests.support.options import options_of
 from tests.support.planning import (
@@ -51,7 +51,7 @@ def recreating(plan: Plan) -> Plan:
 
 def judged(plan: Plan, approved: str = "", **options: Any) -> Plan:
     """Return the plan after the approval is judged."""
-    return with_approval(plan, options_of(approved=approved, **options))
+    return with_approval(plan, TARGET, options_of(approved=approved, **options))
 
 
 REFUSED = made("a")
@@ -79,7 +79,7 @@ def test_approval_is_of_prunes_and_recreations(name: str) -> None:
     assert (plan.refusal is None, plan.no_prune == "") == (prunes, prunes)
     lifted = {one.verdict for one in plan.guards if one.lifted_by == APPROVAL}
     assert lifted == ({GuardVerdict.LIFTED} if prunes else set())
-    assert completed(plan, TARGET, options_of(approved=approved)).deletions == plan.deletions
+    assert with_approval(plan, TARGET, options_of(approved=approved)).deletions == plan.deletions
 
 
 def test_refusal_names_both_digests() -> None:
@@ -99,13 +99,13 @@ def test_refusal_names_both_digests() -> None:
 
 
 def test_plan_that_nothing_refuses_stays_as_it_is() -> None:
-    """It only gets the digest of its deletions."""
+    """It only gets its digests."""
     plan = made("a", "b", "c")
     assert plan.refusal is None
     for approved in ("", FEW_DIGEST):
         found = judged(plan, approved)
         assert found.deletions
-        assert replace(found, deletions="") == plan
+        assert replace(found, deletions="", digest="") == plan
 
 
 def test_approval_binds_where_no_guard_refuses() -> None:
@@ -124,7 +124,7 @@ def test_approval_binds_where_no_guard_refuses() -> None:
     assert is_blocked(refused, options_of(approved=OTHER))
     # Nothing to delete is nothing to approve, and a policy has its own approval.
     nothing = made("a", "b", "c", "d")
-    assert judged(nothing, OTHER) == nothing
+    assert replace(judged(nothing, OTHER), digest="") == nothing
     for free in ({"only_approved": False}, {"approval": Approval.PRUNE}):
         assert judged(FEW, OTHER, **free).refusal is None
 
@@ -141,10 +141,10 @@ def test_unapproved_recreation_is_no_way_around() -> None:
 
 def test_rest_of_an_approved_plan_is_approved() -> None:
     """Some of it is done: the digest of the whole is given, and that one counts."""
-    rest = with_approval(REFUSED, options_of(approved=OTHER), deletions=OTHER)
+    rest = with_approval(REFUSED, TARGET, options_of(approved=OTHER), deletions=OTHER)
     assert (rest.deletions, rest.refusal, rest.no_prune) == (OTHER, None, "")
     assert judged(REFUSED).deletions != OTHER
-    wrong = with_approval(REFUSED, options_of(approved=PRUNES), deletions=OTHER)
+    wrong = with_approval(REFUSED, TARGET, options_of(approved=PRUNES), deletions=OTHER)
     assert wrong.refusal is not None
 
 
@@ -209,7 +209,7 @@ def test_approval_lets_a_cascade_happen(mode: Mode) -> None:
     )
     options = options_of(mode=mode)
     plan = make_plan(world((), inventory(recorded(home, there)), snapshot, options))
-    refused = with_approval(plan, options)
+    refused = with_approval(plan, TARGET, options)
     (step,) = refused.removals
     assert (step.fate, step.request, refused.no_prune) == (
         Fate.REFUSE,

@@ -15,7 +15,7 @@ from applyprune.planning.approval import misfits, plan_file_of, with_approval
 from applyprune.planning.desired import resolve
 from applyprune.planning.digests import planned_objects, state_mark
 from applyprune.planning.managed_fields import own_fields
-from applyprune.planning.plan import completed, make_plan
+from applyprune.planning.plan import make_plan
 from applyprune.values import replace
 from tests.oracle.worlds import SET, later, world
 
@@ -37,7 +37,7 @@ def _plan(one: Generated) -> Plan:
         one.manifests, read.resource_map, SET, namespace=SET.namespace, options=options
     )
     plan = make_plan(one.planned_from(resolved.desired))
-    return completed(with_approval(plan, options), SET, options)
+    return with_approval(plan, SET, options)
 
 
 def _file(one: Generated) -> PlanFile:

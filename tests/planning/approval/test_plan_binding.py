@@ -47,7 +47,7 @@ def _file(*steps: ApplyStep, **changes: Any) -> PlanFile:
 
 
 def _reviewed(before: ApplyStep, now: ApplyStep) -> ApplyStep:
-    (step,) = as_reviewed(Plan((now,), ()), _file(before)).applies
+    (step,) = as_reviewed((now,), _file(before))
     return step
 
 

@@ -21,7 +21,7 @@ from applyprune.planning.approval import (
     with_approval,
     without_unapproved,
 )
-from applyprune.planning.plan import completed, make_plan
+from applyprune.planning.plan import make_plan
 from tests.support.options import options_of
 from tests.support.planning import (
     CONFIG_MAPS,
@@ -104,8 +104,8 @@ def plan_of(*names: str, **options: Any) -> Plan:
     snapshot = cluster(THERE, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
     wanted = [one for one in (A, B) if one.ref.name in names]
     chosen = options_of(**options)
-    plan = with_approval(make_plan(world(wanted, LISTED, snapshot, chosen)), chosen)
-    return without_unapproved(completed(plan, TARGET, chosen), chosen, takes_set=False)
+    plan = with_approval(make_plan(world(wanted, LISTED, snapshot, chosen)), TARGET, chosen)
+    return without_unapproved(plan, chosen, takes_set=False)
 
 
 def test_deletions_wait_without_the_rest() -> None:

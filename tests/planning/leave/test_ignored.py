@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.model.fate import Fate
 from applyprune.model.identity import GVK, Ref
-from applyprune.model.inventory import InventoryEntry
-from applyprune.model.plan import Plan, Removals, RemoveStep
 from applyprune.model.problem import IgnoredManifest
-from applyprune.planning.leave import with_ignored
+from applyprune.planning.leave import ignored_objects
+from applyprune.planning.plan import make_plan
+from tests.support.options import options_of
+from tests.support.planning import CONFIG_MAPS, cluster, desired, inventory, live, recorded, world
 
 SAID = "its manifest in web/b.yaml is ignored, by the rule b.yaml in .sourceignore"
 
@@ -32,23 +32,27 @@ def ignored(kind: str, name: str, namespace: str = "") -> IgnoredManifest:
         (ignored("Secret", "a"), "", False),
     ],
 )
-def test_plan_says_of_an_object_which_rule_leaves_out_its_manifest(
+def test_ignored_manifest_names_its_object(
     manifest: IgnoredManifest, override: str, expected: bool
 ) -> None:
-    """By kind, name and the namespace that it would have; also of what an approval would prune."""
-    entry = InventoryEntry(Ref("", "ConfigMap", "home", "a"), "configmaps", "v1", "u")
-    step = RemoveStep(entry, None, Fate.PRUNE)
-    plan = Plan(applies=(), removals=(step,), if_approved=Removals((step,)))
-    found = with_ignored(plan, [manifest], "home", override)
-    assert found.if_approved is not None
-    for (one,) in (found.removals, found.if_approved.steps):
-        assert one.ignored == (SAID if expected else "")
-    assert with_ignored(plan, [], "home", override) is plan
+    """By kind, name and the namespace that it would have."""
+    found = ignored_objects([manifest], "home", override)
+    assert found.get(Ref("", "ConfigMap", "home", "a")) == (SAID if expected else None)
 
 
 def test_object_without_a_namespace_is_known_by_its_name() -> None:
     """Whatever namespace its manifest names, and the command line."""
-    entry = InventoryEntry(Ref("", "Namespace", "", "a"), "namespaces", "v1", "u")
-    plan = Plan(applies=(), removals=(RemoveStep(entry, None, Fate.PRUNE),))
-    (step,) = with_ignored(plan, [ignored("Namespace", "a", "x")], "home", "other").removals
-    assert step.ignored == SAID
+    found = ignored_objects([ignored("Namespace", "a", "x")], "home", "other")
+    assert found[Ref("", "Namespace", "", "a")] == SAID
+
+
+@pytest.mark.parametrize("prune", [True, False])
+def test_plan_says_of_an_object_which_rule_leaves_out_its_manifest(prune: bool) -> None:
+    """Also of what an approval of a refused prune would delete."""
+    one = desired()
+    state = live(one.ref)
+    read = cluster({one.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    listed = inventory(recorded(one, state))
+    found = make_plan(world((), listed, read, options_of(prune=prune), ignored={one.ref: SAID}))
+    lifted = found.if_approved.steps if found.if_approved is not None else found.removals
+    assert {step.ignored for step in (*found.removals, *lifted)} == {SAID}

@@ -23,7 +23,8 @@ from applyprune.model.plan import (
     wait_reason,
 )
 from applyprune.model.problem import ProblemKind
-from applyprune.planning.plan import completed, make_plan
+from applyprune.planning.approval import with_approval
+from applyprune.planning.plan import make_plan
 from applyprune.planning.prune_waits import (
     PodUse,
     controllers_of,
@@ -461,7 +462,7 @@ def _plan(**options: Any) -> Plan:
     before = inventory(recorded(old, states[old.ref]), recorded(web, states[web.ref], digest=""))
     snapshot = cluster(states, resources={web.ref.group_kind: DEPLOYMENTS})
     given = replace(Options(), **options)
-    return completed(make_plan(world((web,), before, snapshot, given)), TARGET, given)
+    return with_approval(make_plan(world((web,), before, snapshot, given)), TARGET, given)
 
 
 @pytest.mark.parametrize("mode", WaitMode)

@@ -30,6 +30,7 @@ from applyprune.planning.desired import find_hooks, hooks_refusal
 from applyprune.planning.plan import apply_forecast, forecast, not_pruned
 from tests.support.options import options_of
 from tests.support.output.plans import ALLOWED, DELETION, REFUSED, applied, refused_by, wanted
+from tests.support.planning import TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -155,7 +156,9 @@ def _approved_otherwise() -> Iterator[Event]:
     approved = f"sha256:{'e' * 64}"
     lifted = Removals(ALLOWED.removals, ALLOWED.guards, None)
     plan = replace(_few(Guard.MAX_PRUNE), if_approved=lifted)
-    return ran(with_approval(plan, options_of(approved=approved)), approved=approved)
+    refused = with_approval(plan, TARGET, options_of(approved=approved))
+    refused = replace(refused, digest=plan.digest, warnings=plan.warnings)
+    return ran(refused, approved=approved)
 
 
 def _few(guard: Guard) -> Plan:

@@ -35,7 +35,7 @@ from applyprune.planning.cascade import Cascade, Cascades
 from applyprune.planning.conflicts import explain_conflict
 from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refusal_of
 from applyprune.planning.leave import ADOPTED, remove_step
-from applyprune.planning.plan import completed, make_plan
+from applyprune.planning.plan import make_plan, settled
 from applyprune.planning.prune_waits import no_wait_warning, with_waits
 from applyprune.planning.recovery import restored_problem
 from applyprune.planning.schemas import UNKNOWN, FieldFault, fields_problem
@@ -43,7 +43,7 @@ from applyprune.planning.server_errors import cannot_be_dry_run
 from applyprune.planning.world import ControllerUse
 from tests.support.options import options_of
 from tests.support.planning import TARGET, body, cluster, inventory, live, managed, recorded, world
-from tests.support.planning import desired as settled
+from tests.support.planning import desired as resolved
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -65,7 +65,7 @@ def wanted(name: str, kind: str = "ConfigMap", line: int = 1, **parts: Any) -> D
     """Return an object of the input, which has a place in a file of its kind."""
     group = _GROUPS.get(kind, "")
     resource = Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=kind not in _CLUSTER)
-    one = settled(body(kind, name, **parts), resource)
+    one = resolved(body(kind, name, **parts), resource)
     return replace(one, origin=Origin(f"manifests/{kind.lower()}.yaml", 1, line))
 
 
@@ -291,6 +291,7 @@ WRONG = _guarded(
 _RESTORED = restored_problem(inventory())
 _UNAPPROVED = with_approval(
     Plan((), REMOVALS),
+    TARGET,
     options_of(approved=f"sha256:{'e' * 64}"),
     deletions=f"sha256:{'d' * 64}",
 )
@@ -402,9 +403,9 @@ DOUBTS = (
 
 
 def _settled(plan: Plan) -> Plan:
-    """Return a plan as the engine completes it, with short digests."""
-    done = completed(plan, TARGET, Options())
-    return replace(done, deletions=plan.deletions, digest=plan.digest, warnings=plan.warnings)
+    """Return a plan with what follows from its steps."""
+    found = settled(plan.applies, plan.removals, plan.refusal, Options())
+    return replace(plan, no_prune=found[0], applies=found[1], removals=found[2])
 
 
 REFUSED = _settled(
