@@ -18,9 +18,9 @@ from applyprune.controller.task import NO_DRIFT_THEN
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import FieldWriter
 from applyprune.model.identity import kubectl_name
+from applyprune.model.plan import Why
 from applyprune.model.text import and_more, time_of
 from applyprune.planning.conflicts import drifted_fields
-from applyprune.planning.decide import CONTENDED
 from applyprune.planning.marks import CONFLICTS
 from applyprune.values import dataclass, replace
 
@@ -134,7 +134,7 @@ class _DriftedField:
     @property
     def is_contended(self) -> bool:
         """Return whether it was left because its manager has won."""
-        return self.step.keeps_drift and self.step.reason == CONTENDED
+        return self.step.why is Why.CONTENDED
 
     @property
     def is_conflict(self) -> bool:

@@ -41,6 +41,7 @@ from applyprune.model.plan import (
     Consequence,
     Desired,
     Plan,
+    Why,
 )
 from applyprune.model.problem import MOST_ERRORS, Problem, ProblemKind
 from applyprune.model.text import and_more, counted
@@ -484,7 +485,7 @@ def with_permissions_checked(
 def _may_not_be_read(step: ApplyStep) -> bool:
     """Return whether an object is refused already because the account may not even read it."""
     problem = step.problem
-    return step.is_unread and problem is not None and problem.kind is ProblemKind.FORBIDDEN
+    return step.why is Why.UNREAD and problem is not None and problem.kind is ProblemKind.FORBIDDEN
 
 
 def _not_checked(error: ApplypruneError) -> Problem:

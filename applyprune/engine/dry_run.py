@@ -31,7 +31,7 @@ from applyprune.model.fieldset import is_under, to_server, without_fields
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.kinds import CRD, NAMESPACE
 from applyprune.model.live import NAMESPACES, LiveObject, Resource, namespace_ref
-from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest
+from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest, Why
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.comparison import (
     Comparison,
@@ -200,7 +200,7 @@ class ServerDryRun:
                     request=None,
                     reason=reason,
                     is_checked=True,
-                    is_contended=True,
+                    why=Why.CONFLICT_SKIPPED,
                 )
             if reason := cannot_be_dry_run(error):
                 return replace(step, not_checked=reason)
@@ -226,7 +226,7 @@ class ServerDryRun:
             for step in steps
             if step.desired.ref.group_kind == CRD
             and step.fate is not Fate.REFUSE
-            and not step.is_left_alone
+            and step.why is not Why.LEFT_ALONE
         ]
         self._defined = frozenset(
             resource.gvk

@@ -37,7 +37,7 @@ from applyprune.model.live import (
     Unknown,
 )
 from applyprune.model.options import Mode
-from applyprune.model.plan import ApplyStep, DeleteRequest, PatchRequest, RemoveStep
+from applyprune.model.plan import ApplyStep, DeleteRequest, PatchRequest, RemoveStep, Why
 from applyprune.model.text import and_more
 from applyprune.planning.cascade import cascade_of, diagnose, has_foreign_finalizer
 from applyprune.planning.leave import Blocker, Remaining, remove_step
@@ -203,11 +203,13 @@ class Pruner:
                     hint="Run again.",
                 )
                 found[ref] = replace(step, fate=Fate.REFUSE, problem=unknown.problem)
-            elif step.in_use or step.rollouts:  # guard: used-when-deleted
+            elif step.why is Why.IN_USE or step.rollouts:  # guard: used-when-deleted
                 names = and_more([root.short for root in step.rollouts], _SHOWN)
-                reason = step.reason if step.in_use else f"old Pods of {names} still use it"
+                reason = (
+                    step.reason if step.why is Why.IN_USE else f"old Pods of {names} still use it"
+                )
                 kept = replace(step, fate=Fate.LEAVE, reason=reason, request=None)
-                found[ref] = replace(kept, in_use=True)
+                found[ref] = replace(kept, why=Why.IN_USE)
         return found
 
     def _staying(self, steps: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
@@ -218,7 +220,7 @@ class Pruner:
         wanted = (
             RemoveStep(step.entry, step.desired.resource, Fate.LEAVE, step.live)
             for step in self.applies
-            if (step.is_left_alone and not step.is_unlisted) or step.keeps_drift
+            if (step.why is Why.LEFT_ALONE and not step.is_unlisted) or step.keeps_drift
         )
         left = [*wanted, *(step for step in steps if step.fate in {Fate.LEAVE, Fate.REFUSE})]
         # guard: left-alone-needs
@@ -463,7 +465,7 @@ def _left(step: RemoveStep) -> ObjectDone:
     """Return the outcome of an object that stays in the set; if Pods use it, with what to do."""
     if step.problem is not None:
         return ObjectDone(step.entry.ref, Outcome.FAILED, problem=step.problem)
-    reason = f"{step.reason}; {AGAIN_WHEN_UNUSED}" if step.in_use else step.reason
+    reason = f"{step.reason}; {AGAIN_WHEN_UNUSED}" if step.why is Why.IN_USE else step.reason
     return ObjectDone(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import Any, TypeAlias
 
 from applyprune.model.fate import Fate
@@ -78,7 +78,7 @@ class Plan:
         An object that could not be read is none of them: it fails alone.
         """
         return tuple(
-            step for step in self.applies if step.fate is Fate.REFUSE and not step.is_unread
+            step for step in self.applies if step.fate is Fate.REFUSE and step.why is not Why.UNREAD
         )
 
     @property
@@ -101,6 +101,37 @@ class Plan:
 
 
 # The steps of a plan.
+
+
+class Why(Enum):
+    """What has led to a fate, where something else depends on it; the reason has the words."""
+
+    ORDINARY = auto()
+    UNREAD = auto()
+    """Its state could not be read: only this object fails."""
+    LEFT_ALONE = auto()
+    """An annotation of its manifest or of the object says so."""
+    CONFLICT_SKIPPED = auto()
+    """Other managers own its fields, and its manifest says to skip it then."""
+    NOT_APPROVED = auto()
+    """It must be recreated, and that is not approved."""
+    DRIFT_KEPT = auto()
+    """The options keep its drift."""
+    CONTENDED = auto()
+    """Another manager keeps changing it back."""
+    ADOPTED = auto()
+    """The set has not created it, so it is orphaned."""
+    MARKED = auto()
+    """Its manifest, or somebody in the cluster, has annotated it to be orphaned."""
+    SHARED = auto()
+    """Another tool or another applier manages it now, so it is orphaned."""
+    IN_USE = auto()
+    """Live Pods use it, and no rollout of this set ends that."""
+    NO_RIGHT_TO_COUNT = auto()
+    """Only a right is missing to count what it owns."""
+
+
+_SKIPPED = {Why.LEFT_ALONE, Why.CONFLICT_SKIPPED, Why.NOT_APPROVED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +177,7 @@ class ApplyStep:
     """The live object; None if it does not exist or could not be read."""
     reason: str = ""
     """Why this is its fate, in words; may be empty."""
+    why: Why = Why.ORDINARY
     problem: Problem | None = None
     """Why the object is refused."""
     fence: bool = False
@@ -173,18 +205,10 @@ class ApplyStep:
     """The fields that the server would store with another value, according to a dry run."""
     claimed_from: LiveObject | None = None
     """The object before this run made fields the set's own that the apply removes."""
-    is_unread: bool = False
-    """Whether its state could not be read: then only this object fails."""
-    is_contended: bool = False
-    """Whether it is left because other managers own its fields and its manifest says so."""
     cascade: tuple[Cascaded, ...] = ()
     """The objects outside this plan that its recreation would delete."""
     unlisted: tuple[str, ...] = ()
     """The kinds that may not be listed, so that what of them it owns is not counted."""
-    awaits_approval: bool = False
-    """Whether it is left because it must be recreated, and that is not approved."""
-    is_left_alone: bool = False
-    """Whether it is left because an annotation of its manifest or of the object says so."""
     is_unlisted: bool = False
     """Whether it gets no entry, because it does not belong to the set."""
     is_awaited: bool = False
@@ -193,8 +217,6 @@ class ApplyStep:
     """Whether its entry must be written although nothing is sent."""
     is_reapplied: bool = False
     """Whether the last confirmed apply has sent the same manifest."""
-    keeps_drift: bool = False
-    """Whether it is left although it may have drifted, because the options say so."""
     drift: tuple[Drift, ...] = ()
     """What others have changed since the last apply and the manifest sets to another value.
 
@@ -216,7 +238,12 @@ class ApplyStep:
     @property
     def is_skipped(self) -> bool:
         """Return whether it is left although it differs from its manifest."""
-        return self.is_contended or self.awaits_approval or self.is_left_alone or self.keeps_drift
+        return self.keeps_drift or self.why in _SKIPPED
+
+    @property
+    def keeps_drift(self) -> bool:
+        """Return whether it is left although it may have drifted."""
+        return self.why in {Why.DRIFT_KEPT, Why.CONTENDED}
 
 
 IN_PLACE = "it cannot be changed in place"
@@ -240,12 +267,9 @@ class RemoveStep:
     """The live object; None if it does not exist or could not be read."""
     reason: str = ""
     """Why this is its fate, in words; may be empty."""
+    why: Why = Why.ORDINARY
     problem: Problem | None = None
     """Why the object is refused."""
-    kept: Kept | None = None
-    """Why it is orphaned; None if it is not, or for any other reason."""
-    is_left_alone: bool = False
-    """Whether it is left because an annotation of the object says so."""
     request: DeleteRequest | PatchRequest | None = None
     """What to send; None to send nothing."""
     not_checked: str = ""
@@ -258,10 +282,6 @@ class RemoveStep:
     """
     unlisted: tuple[str, ...] = ()
     """The kinds that may not be listed, so that what of them it owns is not counted."""
-    lacks_rights: bool = False
-    """Whether it is refused only because a right is missing to count what it owns."""
-    in_use: bool = False
-    """Whether it is left because live Pods use it, and no rollout of this set ends that."""
     rollouts: tuple[Ref, ...] = ()
     """The workloads of the input whose old Pods use it."""
     pod_labels: tuple[Mapping[str, str], ...] = field(default=(), hash=False, repr=False)
@@ -311,16 +331,6 @@ def waits_in_words(step: RemoveStep) -> str:
     for wait in step.waits_for:
         found.setdefault(wait.reason, []).append(wait.ref.short)
     return ", ".join(f"{and_more(refs, _SHOWN)} ({why})" for why, refs in found.items())
-
-
-class Kept(StrEnum):
-    """Why an object is orphaned, where somebody can change that."""
-
-    ADOPTED = "adopted"
-    MARKED = "marked"
-    """Its manifest, or somebody in the cluster, has annotated it."""
-    SHARED = "shared"
-    """Another tool or another applier now manages it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.options import Mode
-from applyprune.model.plan import ApplyStep, GuardVerdict, Kept, Plan, RemoveStep, waits_in_words
+from applyprune.model.plan import ApplyStep, GuardVerdict, Plan, RemoveStep, Why, waits_in_words
 from applyprune.model.text import and_more, counted
 from applyprune.output.problem_text import escaped_line, some_names, wrapped_line
 from applyprune.output.terminal import Colour, styled, table, wrapped
@@ -110,9 +110,9 @@ def _none_pruned(plan: Plan, namespace: str) -> str:
 
 
 _KEPT = {
-    Kept.ADOPTED: ("was adopted and stays", "were adopted and stay"),
-    Kept.MARKED: ("is marked and stays", "are marked and stay"),
-    Kept.SHARED: ("is managed by another tool and stays", "are managed by another tool and stay"),
+    Why.ADOPTED: ("was adopted and stays", "were adopted and stay"),
+    Why.MARKED: ("is marked and stays", "are marked and stay"),
+    Why.SHARED: ("is managed by another tool and stays", "are managed by another tool and stay"),
 }
 
 
@@ -122,7 +122,7 @@ def deletion_summary(plan: Plan, applyset: ApplySetIdentity, width: int | None) 
     Also say how to delete those that stay. ``width`` are the columns of the terminal.
     """
     steps = plan.removals
-    kept = Counter(step.kept for step in steps if step.kept is not None)
+    kept = Counter(step.why for step in steps if step.why in _KEPT)
     counts = Counter(step.fate for step in steps)
     parts = [f"{counts[Fate.PRUNE]} would be deleted"]
     for fate, words in (
@@ -145,15 +145,15 @@ _NAMED = 3
 
 def _how_to_delete(steps: Sequence[RemoveStep], applyset: ApplySetIdentity) -> Iterator[str]:
     """Yield how to delete the objects that stay; a command is never wrapped."""
-    kept = {step.kept for step in steps}
-    if Kept.ADOPTED in kept:
-        refs = [step.entry.ref.short for step in steps if step.kept is Kept.ADOPTED]
+    kept = {step.why for step in steps}
+    if Why.ADOPTED in kept:
+        refs = [step.entry.ref.short for step in steps if step.why is Why.ADOPTED]
         named = " ".join(refs) if len(refs) <= _NAMED else "--every"
         yield "To delete what was adopted: --prune-also adopted, or make it owned first:"
         yield f"  applyprune inventory own {applyset.arguments} {named}"
-    if Kept.MARKED in kept:
+    if Why.MARKED in kept:
         yield "To delete what is marked: remove the annotation or label first."
-    if Kept.SHARED in kept:
+    if Why.SHARED in kept:
         yield "To delete what another tool manages: --prune-also shared"
 
 
@@ -184,7 +184,7 @@ def _rows(
     ``unchanged`` what has none.
     """
     for removal in () if plan.no_prune else plan.removals:
-        stays = removal.fate in {Fate.LEAVE, Fate.REFUSE} and not removal.in_use
+        stays = removal.fate in {Fate.LEAVE, Fate.REFUSE} and removal.why is not Why.IN_USE
         tells = full and removal.fate is Fate.LEAVE
         if mode is Mode.DELETE or tells or not stays:
             yield plan_row(removal, consequences, notes)
@@ -201,7 +201,7 @@ def plan_row(
     ref, words = step.entry.ref, ""
     if isinstance(step, ApplyStep):
         words = Outcome.SKIPPED.forecast if step.is_skipped else ""
-    elif step.in_use or step.fate is Fate.LEAVE:
+    elif step.why is Why.IN_USE or step.fate is Fate.LEAVE:
         words = Outcome.NOT_PRUNED.forecast
     return Row(step.fate, ref, (*step_details(step, but=notes), *consequences.pop(ref)), words)
 

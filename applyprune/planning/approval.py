@@ -31,6 +31,7 @@ from applyprune.model.plan import (
     OnConflict,
     Plan,
     RemoveStep,
+    Why,
 )
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.model.text import and_more
@@ -84,7 +85,7 @@ def _not_recreated(step: ApplyStep) -> ApplyStep:
         reason="it must be recreated, and that is not approved",
         request=None,
         deletion=None,
-        awaits_approval=True,
+        why=Why.NOT_APPROVED,
     )
 
 

@@ -14,7 +14,7 @@ from applyprune.model.inventory import InventoryEntry, JobRecord, Ownership
 from applyprune.model.kinds import IN_EACH_NAMESPACE, NAMESPACE
 from applyprune.model.live import LiveObject, Missing, NotListed, State, Unknown, text, whole_number
 from applyprune.model.options import Adopt, Options
-from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Desired, Migration
+from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Desired, Migration, Why
 from applyprune.model.problem import Problem
 from applyprune.model.text import time_of
 from applyprune.planning.applyset import ApplySetIdentity
@@ -235,8 +235,8 @@ def refused_step(
 # Nothing is sent for such an object, so its entry keeps the record of the last apply.
 
 
-DRIFTED = "its manifest has not changed, so its drift stays"
-CONTENDED = "somebody keeps changing it back"
+_DRIFTED = "its manifest has not changed, so its drift stays"
+_CONTENDED = "somebody keeps changing it back"
 
 
 def step_of_unapplied(
@@ -304,7 +304,7 @@ def _left_alone(
     live: LiveObject | None,
     reason: str,
 ) -> ApplyStep:
-    step = ApplyStep(desired, Fate.LEAVE, fresh, live, reason, is_left_alone=True)
+    step = ApplyStep(desired, Fate.LEAVE, fresh, live, reason, Why.LEFT_ALONE)
     return replace(step, is_unlisted=True) if entry is None else _listed(step, entry)
 
 
@@ -330,7 +330,7 @@ def _step_of_drifted(
     if _has_new_values(desired, entry, live, world.manager):  # guard: changed-secret
         return None
     return _kept_with_drift(
-        ApplyStep(desired, Fate.LEAVE, entry, live, is_reapplied=True), entry, DRIFTED
+        ApplyStep(desired, Fate.LEAVE, entry, live, is_reapplied=True), entry, Why.DRIFT_KEPT
     )
 
 
@@ -362,7 +362,7 @@ def step_of_deleted(
         return step
     step = replace(step, drift=(DELETED,), is_reapplied=True)
     if options.apply.keep_drift and not options.apply.reapply_all:  # guard: kept-deletion
-        return _kept_with_drift(step, entry, DRIFTED)
+        return _kept_with_drift(step, entry, Why.DRIFT_KEPT)
     return without_contended(step, entry, options)
 
 
@@ -384,11 +384,12 @@ def without_contended(step: ApplyStep, entry: InventoryEntry, options: Options) 
     found = any(known.covers(writer) for known in options.contended for writer in writers)
     if not found:  # guard: contended-object
         return step
-    return _kept_with_drift(step, entry, CONTENDED)
+    return _kept_with_drift(step, entry, Why.CONTENDED)
 
 
-def _kept_with_drift(step: ApplyStep, entry: InventoryEntry, reason: str) -> ApplyStep:
-    left = replace(step, fate=Fate.LEAVE, reason=reason, request=None, reverts=(), keeps_drift=True)
+def _kept_with_drift(step: ApplyStep, entry: InventoryEntry, why: Why) -> ApplyStep:
+    reason = _CONTENDED if why is Why.CONTENDED else _DRIFTED
+    left = replace(step, fate=Fate.LEAVE, reason=reason, why=why, request=None, reverts=())
     return _listed(left, entry)
 
 

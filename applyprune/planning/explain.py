@@ -17,12 +17,12 @@ from applyprune.model.plan import (
     GuardVerdict,
     Plan,
     RemoveStep,
+    Why,
 )
 from applyprune.model.problem import Problem
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity
 from applyprune.planning.desired import ChartHook
-from applyprune.planning.leave import ADOPTED, NO_WITNESS
 from applyprune.planning.managed_fields import own_writer
 from applyprune.planning.marks import DISABLED, PRUNE, orphan_mark, unknown_mark
 from applyprune.planning.ownership import fingerprint_of, foreign_owner, has_witness, owned_by_tool
@@ -322,9 +322,9 @@ def _of_apply(step: ApplyStep, entry: InventoryEntry | None) -> str:
 def _of_left(step: ApplyStep) -> str:
     if step.request is not None:
         return "It would be applied, and nothing would change."
-    if step.is_contended:
+    if step.why is Why.CONFLICT_SKIPPED:
         return f"It would be skipped: {step.reason}."
-    if step.is_left_alone:
+    if step.why is Why.LEFT_ALONE:
         return f"It would be left alone: {step.reason}."
     if step.desired.apply is not ApplyRule.ALWAYS:
         return f"Nothing would be sent: {step.reason}."
@@ -339,7 +339,7 @@ def _of_removal(step: RemoveStep, plan: Plan) -> str:
         case Fate.PRUNE:
             orphan = f"--orphan {step.entry.ref.short}, or the annotation {ORPHAN_MARK}"
             return f"It would be deleted. To orphan it instead: {orphan}."
-        case Fate.ORPHAN if step.reason in {ADOPTED, NO_WITNESS}:
+        case Fate.ORPHAN if step.why is Why.ADOPTED:
             return f"It would be orphaned: {step.reason}. --prune-also adopted would delete it."
         case Fate.ORPHAN:
             return f"It would be orphaned: {step.reason}."

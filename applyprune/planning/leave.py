@@ -32,7 +32,7 @@ from applyprune.model.live import (
     Unknown,
 )
 from applyprune.model.options import Approval, Mode, Options, PruneAlso
-from applyprune.model.plan import Desired, Kept, Removals, RemoveStep
+from applyprune.model.plan import Desired, Removals, RemoveStep, Why
 from applyprune.model.problem import IgnoredManifest, Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.cascade import (
@@ -253,9 +253,8 @@ def _with_cascade(step: RemoveStep, cascades: Cascades, allowed: Collection[str]
         return step
     if problem := cascades.refusal(step.entry.ref, allowed):
         lacks_rights = cascades.lacks_rights(step.entry.ref)
-        return replace(
-            step, fate=Fate.REFUSE, problem=problem, request=None, lacks_rights=lacks_rights
-        )
+        why = Why.NO_RIGHT_TO_COUNT if lacks_rights else step.why
+        return replace(step, fate=Fate.REFUSE, why=why, problem=problem, request=None)
     return replace(step, reason=cascades.described(step.entry.ref))
 
 
@@ -385,7 +384,7 @@ class _OrphanReason(NamedTuple):
     """Why an object is orphaned."""
 
     reason: str
-    kept: Kept | None = None
+    why: Why = Why.ORDINARY
 
 
 def _orphan(
@@ -428,7 +427,7 @@ def _step_of_existing(
     if why is None and asked:
         why = _OrphanReason("--orphan")
     refused = _protected_in_part(entry.ref, world)
-    if refused is None and why is not None and why.kept is Kept.SHARED and not asked:
+    if refused is None and why is not None and why.why is Why.SHARED and not asked:
         refused = _applied_by_others(entry.ref, live, applyset)
     if refused is None and why is not None:
         return _orphaned(entry, resource, live, why, applyset)
@@ -497,9 +496,9 @@ def _left_alone(
         return None
     if options.removes_set:  # guard: left-alone-in-part
         return _orphaned(
-            entry, resource, live, _OrphanReason(f"marked {mark}", Kept.MARKED), applyset
+            entry, resource, live, _OrphanReason(f"marked {mark}", Why.MARKED), applyset
         )
-    return RemoveStep(entry, resource, Fate.LEAVE, live, f"marked {mark}", is_left_alone=True)
+    return RemoveStep(entry, resource, Fate.LEAVE, live, f"marked {mark}", Why.LEFT_ALONE)
 
 
 def _why_orphaned(entry: InventoryEntry, live: LiveObject, world: World) -> _OrphanReason | None:
@@ -508,18 +507,18 @@ def _why_orphaned(entry: InventoryEntry, live: LiveObject, world: World) -> _Orp
         # No option widens what is deleted with the inventory and everything around it.
         also = frozenset()  # guard: own-namespace-owned
     if rule := entry.orphan_reason or orphan_mark(live.metadata):
-        return _OrphanReason(f"marked {rule}", Kept.MARKED)
+        return _OrphanReason(f"marked {rule}", Why.MARKED)
     if entry.ownership is Ownership.ADOPTED and PruneAlso.ADOPTED not in also:
-        return _OrphanReason(ADOPTED, Kept.ADOPTED)
+        return _OrphanReason(ADOPTED, Why.ADOPTED)
     applied = is_applied(live, applyset.manager)
     if applied and not (has_witness(live, applyset) or PruneAlso.ADOPTED in also):
-        return _OrphanReason(NO_WITNESS, Kept.ADOPTED)  # guard: witness
+        return _OrphanReason(NO_WITNESS, Why.ADOPTED)  # guard: witness
     if SET_ID in live.labels or SHARD_OF in live.labels:
         return _OrphanReason("it is the inventory of a set")
     if owner := foreign_owner(live, applyset.manager):
         return _OrphanReason(f"it belongs to {owner} now, by its ownerReferences")
     if PruneAlso.SHARED not in also and (other := other_owner(entry, live, applyset)):
-        return _OrphanReason(other, Kept.SHARED)  # guard: other-owner
+        return _OrphanReason(other, Why.SHARED)  # guard: other-owner
     protected = _why_protected(entry.ref, applyset, world.keeps_own_namespace, world.occupied)
     return _OrphanReason(protected) if protected else None
 
@@ -568,9 +567,7 @@ def _orphaned(
     applyset: ApplySetIdentity,
 ) -> RemoveStep:
     request = None if resource is None else orphan_request(resource, live, applyset)
-    return RemoveStep(
-        entry, resource, Fate.ORPHAN, live, why.reason, kept=why.kept, request=request
-    )
+    return RemoveStep(entry, resource, Fate.ORPHAN, live, why.reason, why=why.why, request=request)
 
 
 def _why_refused(

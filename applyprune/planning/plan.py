@@ -36,6 +36,7 @@ from applyprune.model.plan import (
     PatchRequest,
     Plan,
     RemoveStep,
+    Why,
     wait_reason,
 )
 from applyprune.model.problem import Problem, ProblemKind
@@ -231,7 +232,7 @@ def _apply_step(desired: Desired, entry: InventoryEntry | None, world: World) ->
             return untouched
     if isinstance(state, Unknown):
         refused = refused_step(desired, entry or fresh, state.problem, None)
-        return replace(refused, is_unread=True)
+        return replace(refused, why=Why.UNREAD)
     if isinstance(state, Missing):
         # The replicas are sent, but the same manifest has the same digest in the next run.
         off = options.apply.no_default_ignore

@@ -31,7 +31,7 @@ from applyprune.model.live import (
     text,
 )
 from applyprune.model.options import Mode, Options, WaitMode
-from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Plan, PruneWait, RemoveStep
+from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Plan, PruneWait, RemoveStep, Why
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.order import is_built_in
@@ -275,7 +275,7 @@ def kept_in_use(step: RemoveStep, users: Sequence[PodUser]) -> RemoveStep:
     pods = [user for user in users if user.ref.group_kind == POD] or users
     verb = "uses" if len(pods) == 1 else "use"
     reason = f"{and_more([user.ref.short for user in pods], _SHOWN)} still {verb} it"
-    return replace(step, fate=Fate.LEAVE, reason=reason, request=None, in_use=True)
+    return replace(step, fate=Fate.LEAVE, reason=reason, why=Why.IN_USE, request=None)
 
 
 def _rolls_out(member: Desired) -> bool:
@@ -482,7 +482,9 @@ def unready_problem(
         return None
     found = []
     for step in plan.applies:
-        is_member = not (step.fate.is_applied or step.is_left_alone or step.desired.is_outside)
+        is_member = not (
+            step.fate.is_applied or step.why is Why.LEFT_ALONE or step.desired.is_outside
+        )
         if not is_member or step.desired.ref in plan.waits_for:
             continue
         state = state_of(step)

@@ -15,7 +15,7 @@ from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import Ownership
 from applyprune.model.kinds import row_of
 from applyprune.model.live import Absent, LiveObject, Unknown
-from applyprune.model.plan import ApplyStep
+from applyprune.model.plan import ApplyStep, Why
 from applyprune.planning.applyset import OWNED_BY
 from applyprune.planning.comparison import (
     NOT_ALLOWED,
@@ -377,7 +377,7 @@ def found_at_create(
     options = replace(world.options.apply, adopt_as=Ownership.ADOPTED)
     adopts_only = replace(world, options=replace(world.options, apply=options))
     found = existing_step(step.desired, None, live, adopts_only)
-    if found.problem is not None or found.is_left_alone:
+    if found.problem is not None or found.why is Why.LEFT_ALONE:
         return found
     if foreign_label(live, world.applyset) or _is_somebodys(live):  # guard: found-from-controller
         raise created_by_others(step.desired) from error

@@ -13,7 +13,7 @@ from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.options import Approval
-from applyprune.model.plan import ApplyStep, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Plan, RemoveStep, Why
 from applyprune.model.problem import Problem, ProblemKind
 from tests.support.planning import body, desired, live, recorded
 
@@ -116,7 +116,7 @@ def test_waiting_plan_is_listed_whole() -> None:
 def test_recreation_waits_as_a_deletion() -> None:
     """The plan leaves it for now, and the approval is about what it would do."""
     plan = Plan(
-        (replace(applied("web", Fate.LEAVE), awaits_approval=True), applied("x", Fate.LEAVE)),
+        (replace(applied("web", Fate.LEAVE), why=Why.NOT_APPROVED), applied("x", Fate.LEAVE)),
         (),
         deletions=DELETIONS,
         needs_approval=DELETIONS,

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from applyprune.model.plan import ApplyStep, RemoveStep, Why
 from tests.oracle.freeze import ARCHIVE, NAME
 
 _TODAY = "applyprune"
@@ -57,6 +58,22 @@ def _twin(kind: type) -> Any:
     return getattr(module(home), kind.__qualname__)
 
 
+def _by_field(step: Any) -> dict[str, Any]:
+    """Return the fields that said of a step of the frozen planner what its ``why`` says."""
+    kept = f"Kept.{step.why.name}" if step.why in {Why.ADOPTED, Why.MARKED, Why.SHARED} else None
+    left = {"is_left_alone": step.why is Why.LEFT_ALONE}
+    if isinstance(step, RemoveStep):
+        lacks, used = step.why is Why.NO_RIGHT_TO_COUNT, step.why is Why.IN_USE
+        return {**left, "kept": kept, "lacks_rights": lacks, "in_use": used}
+    return {
+        **left,
+        "is_unread": step.why is Why.UNREAD,
+        "is_contended": step.why is Why.CONFLICT_SKIPPED,
+        "awaits_approval": step.why is Why.NOT_APPROVED,
+        "keeps_drift": step.keeps_drift,
+    }
+
+
 def plain(value: Any) -> Any:
     """Return a value as plain data with the names of its classes, which both planners share."""
     if type(value).__name__ == "Recreate":
@@ -67,8 +84,10 @@ def plain(value: Any) -> Any:
         if type(value).__name__ == "Packed":
             kept: Any = value
             return kept.value  # of either planner
-        names = set(value.__struct_fields__) - NARROWED
-        return {"": type(value).__name__, **{name: plain(getattr(value, name)) for name in names}}
+        names = set(value.__struct_fields__) - NARROWED - {"why"}
+        said = _by_field(value) if type(value) in {ApplyStep, RemoveStep} else {}
+        known = {name: plain(getattr(value, name)) for name in names}
+        return {"": type(value).__name__, **known, **said}
     if isinstance(value, Mapping):
         return {repr(plain(key)): plain(part) for key, part in value.items()}
     if isinstance(value, AbstractSet):

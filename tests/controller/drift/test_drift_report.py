@@ -18,8 +18,7 @@ from applyprune.controller.task import Unwatched
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import Drift, FieldWriter
 from applyprune.model.live import LiveObject
-from applyprune.model.plan import ApplyStep, Plan
-from applyprune.planning.decide import CONTENDED, DRIFTED
+from applyprune.model.plan import ApplyStep, Plan, Why
 from tests.support.planning import body, desired, live, recorded
 
 if TYPE_CHECKING:
@@ -45,13 +44,13 @@ def drift(
     return Drift(path, '"canary-ours"', found, manager, "Update", TIME if manager else "")
 
 
-def step(name: str, *found: Drift, reason: str = "") -> ApplyStep:
-    """Return a step with drift; with a reason, one that is left."""
+def step(name: str, *found: Drift, why: Why = Why.ORDINARY) -> ApplyStep:
+    """Return a step with drift; one that is left, if something keeps it."""
     one = desired(body(name=name))
     made = ApplyStep(one, Fate.CHANGE, recorded(one, live(one.ref)), drift=found)
-    if not reason:
+    if why is Why.ORDINARY:
         return made
-    return replace(made, fate=Fate.LEAVE, keeps_drift=True, reason=reason)
+    return replace(made, fate=Fate.LEAVE, why=why)
 
 
 def run(*steps: ApplyStep, written: Sequence[ApplyStep] = ()) -> RunResult:
@@ -71,10 +70,10 @@ def condition(
 
 def test_first_ten_fields_are_named_with_who_and_when() -> None:
     """What was deleted or removed has nobody."""
-    gone = step("z", Drift("", "", "none"), reason=DRIFTED)
+    gone = step("z", Drift("", "", "none"), why=Why.DRIFT_KEPT)
     fields = [drift(f"/data/k{number}") for number in range(9)]
     removed = drift("/data/x", found="none", manager="")
-    status, reason, message = condition(run(gone, step("a", *fields, removed, reason=DRIFTED)))
+    status, reason, message = condition(run(gone, step("a", *fields, removed, why=Why.DRIFT_KEPT)))
     assert (status, reason) == ("True", "DriftDetected")
     parts = message.split("; ")
     assert parts[0] == "configmap/z was deleted"
@@ -106,7 +105,7 @@ def test_conflict_is_no_drift_that_could_be_set_back() -> None:
     """Where nothing is reverted, nothing else would name it."""
     applied = replace(drift(), operation="Apply")
     assert condition(run(step("a", applied)))[:2] == ("False", "NoDrift")
-    assert condition(run(step("a", applied, reason=DRIFTED)), bundle("Report"))[0] == "True"
+    assert condition(run(step("a", applied, why=Why.DRIFT_KEPT)), bundle("Report"))[0] == "True"
 
 
 @pytest.mark.parametrize("why", list(Unwatched))
@@ -114,8 +113,8 @@ def test_nothing_that_has_drifted_is_unknown_where_nobody_watches(why: Unwatched
     """What a run has found is known; and the status keeps the reason across a restart."""
     for steps, expected in (
         ([step("a")], "Unknown"),
-        ([step("a", drift(), reason=DRIFTED)], "True"),
-        ([step("a", drift(), reason=CONTENDED)], "True"),
+        ([step("a", drift(), why=Why.DRIFT_KEPT)], "True"),
+        ([step("a", drift(), why=Why.CONTENDED)], "True"),
     ):
         report = drift_report(bundle(), (), {}, run(*steps), NOW, unwatched=why)
         assert report.condition is not None
@@ -127,13 +126,13 @@ def test_nothing_that_has_drifted_is_unknown_where_nobody_watches(why: Unwatched
 
 def test_ignored_drift_is_unknown() -> None:
     """Whatever the run has seen."""
-    found = condition(run(step("a", drift(), reason=DRIFTED)), bundle("Ignore"))
+    found = condition(run(step("a", drift(), why=Why.DRIFT_KEPT)), bundle("Ignore"))
     assert found[:2] == ("Unknown", "DriftIgnored")
 
 
 def test_contended_field_comes_with_values_and_what_resolves_it() -> None:
     """It is counted, and holds up the Bundle until its manager is quiet."""
-    left = step("a", drift(), reason=CONTENDED)
+    left = step("a", drift(), why=Why.CONTENDED)
     report = drift_report(bundle(), (), {}, run(left), NOW)
     assert report.condition is not None
     message = report.condition[2]
@@ -150,8 +149,8 @@ def test_contended_field_comes_with_values_and_what_resolves_it() -> None:
 def test_nothing_of_a_secret_source_is_shown_but_names() -> None:
     """Neither a value nor the key of a map or of a list's item."""
     about = bundle(source=SECRET)
-    for reason in (CONTENDED, DRIFTED):
-        found = run(step("a", drift(KEYED), reason=reason))
+    for why in (Why.CONTENDED, Why.DRIFT_KEPT):
+        found = run(step("a", drift(KEYED), why=why))
         fields = ('.spec.containers[name="canary"].image', ".data.canary")
         found.rewritten = {step("a").desired.ref: fields}
         report = drift_report(about, (), {}, found, NOW)
@@ -252,7 +251,7 @@ def test_value_that_admission_rewrites_again_is_no_drift() -> None:
 def test_field_that_another_applier_wins_is_contended_in_a_part_too() -> None:
     """Else the Bundle would not be ready because of what its condition does not say."""
     one = step("a", replace(drift(manager="applyprune/home/other"), operation="Apply"))
-    left = replace(one, fate=Fate.LEAVE, keeps_drift=True, reason=CONTENDED)
+    left = replace(one, fate=Fate.LEAVE, why=Why.CONTENDED)
     report = drift_report(bundle(), (), {}, run(left), NOW, is_part=True)
     assert report.condition is not None
     assert report.condition[:2] == ("True", "Contended")

@@ -12,9 +12,9 @@ from applyprune.model.plan import (
     ApplyStep,
     Consequence,
     ConsequenceKind,
-    Kept,
     Plan,
     RemoveStep,
+    Why,
 )
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.plan_text import plan_table
@@ -46,8 +46,8 @@ def removed(
     one = desired(body(kind, name), **resource)
     entry = recorded(one, live(one.ref), ownership=Ownership.OWNED)
     refused = Problem(ProblemKind.RUN_FAILED, problem) if problem else None
-    kept = Kept.ADOPTED if reason == ADOPTED else None
-    return RemoveStep(entry, None, fate, live(one.ref), reason, refused, kept)
+    why = Why.ADOPTED if reason == ADOPTED else Why.ORDINARY
+    return RemoveStep(entry, None, fate, live(one.ref), reason, why, refused)
 
 
 def lines(
@@ -150,8 +150,8 @@ def test_deletion_of_a_set_lists_the_fate_of_each_object() -> None:
     ]
     mixed = (
         removed(Fate.PRUNE, "ours"),
-        replace(removed(Fate.ORPHAN, "marked", "marked keep"), kept=Kept.MARKED),
-        replace(removed(Fate.ORPHAN, "flux", "Flux has written it"), kept=Kept.SHARED),
+        replace(removed(Fate.ORPHAN, "marked", "marked keep"), why=Why.MARKED),
+        replace(removed(Fate.ORPHAN, "flux", "Flux has written it"), why=Why.SHARED),
         removed(Fate.ORPHAN, "theirs", "it belongs to Foo/x"),
         removed(Fate.REMOVE_FROM_INVENTORY, "gone", "it is gone"),
         removed(Fate.REFUSE, "doubt", problem="it is unknown whether it exists"),
