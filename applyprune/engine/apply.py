@@ -215,18 +215,9 @@ class Applier:
             self.recorded_complete | self.completed.keys(),
             ready,
         )
-        context, options = self.context, self.context.options.wait
-        waiter = ReadinessWaiter(
-            context.cluster,
-            context.cancellation,
-            context.applyset,
-            options.timeout,
-            options.turn,
-            fail_fast=options.fail_fast,
-            patient=patient,
-        )
+        waiter = ReadinessWaiter(self.context, patient)
         yield from waiter.run(waiting)
-        self.awaited.update(desired.ref for desired in waiting)
+        self.awaited.update(awaited.desired.ref for awaited in waiting)
         self.unready.update(waiter.problems)
         self.completed.update(waiter.completed)
         self.failed.update(dict.fromkeys(waiter.not_ready, _UNREADY))

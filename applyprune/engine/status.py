@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -15,16 +15,13 @@ from applyprune.engine.waiting import (
     DeletionWait,
     Informer,
     Listed,
-    Read,
     RelatedObjects,
     Upserted,
     WatchChange,
     WatchFailed,
     WatchScope,
     leaving_namespaces,
-    namespace_scopes,
     refs_in,
-    watch_scopes,
 )
 from applyprune.errors import ApplypruneError, Forbidden, NotReady, RunFailed
 from applyprune.model.events import (
@@ -39,7 +36,7 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.inventory import Inventory
 from applyprune.model.live import (
     CONFIG_MAPS,
     DAEMON_SETS,
@@ -59,7 +56,6 @@ from applyprune.model.text import and_more
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.object_status import (
     LINES,
-    ContainerInstance,
     by_owner,
     failing_instances,
     is_waited_for,
@@ -92,6 +88,7 @@ if TYPE_CHECKING:
 
 
 _POLL_SECONDS = 0.5
+_SHOWN = 5
 
 
 def status(
@@ -120,6 +117,11 @@ def status(
         ).events()
 
 
+# What leads from an object to its Pods; more kinds would be more lists.
+_OWNED = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, PODS)
+_LOG_BYTES = 64 * 1024
+
+
 @dataclass(slots=True)
 class _StatusReader:
     applyset: ApplySetIdentity
@@ -141,33 +143,28 @@ class _StatusReader:
     def events(self) -> Iterator[Event]:
         began = self.cancellation.now()
         self._read()
-        if is_restored(self.world):
-            yield WarningRaised(restored_problem(self.inventory))
-        for entry in self.inventory.entries.values():
-            if (problem := self._warning(entry)) is not None:
-                yield WarningRaised(problem)
-        if (stray := unlisted_problem(self.world)) is not None:
-            yield WarningRaised(stray)
-        marked = to_orphan_problem(self.world)
-        if marked is not None:
-            yield WarningRaised(marked)
-        statuses = list(self._changed())
-        for status in statuses if self.options.drift else ():
-            if (problem := unattributed_drift(status)) is not None:
-                yield WarningRaised(problem)
-        if self.options.values and (unproven := unproven_values(statuses, self.applyset)):
-            yield WarningRaised(unproven)
-        elif self.options.fail_on_drift and (unknown := unknown_drift(statuses)):
-            yield WarningRaised(unknown)
+        world = self.world
+        yield from _warnings(
+            restored_problem(world.inventory) if is_restored(world) else None,
+            *(
+                status_warning(entry, self.states[ref], self.applyset, world.others)
+                for ref, entry in world.inventory.entries.items()
+            ),
+            unlisted_problem(world),
+            to_orphan_problem(world),
+        )
+        statuses = self._changed()
+        if self.options.drift:
+            yield from _warnings(*map(unattributed_drift, statuses))
+        if self.options.values:
+            yield from _warnings(unproven_values(statuses, self.applyset))
+        elif self.options.fail_on_drift:
+            yield from _warnings(unknown_drift(statuses))
         yield from statuses
         yield self._applyset_listed()
         if self.options.watch or self.options.wait:
             yield from self._follow(began)
         yield self._finished(began)
-
-    def _warning(self, entry: InventoryEntry) -> Problem | None:
-        state = self.states[entry.ref]
-        return status_warning(entry, state, self.applyset, self.world.others)
 
     def _read(self) -> None:
         """Read the inventory and every object that it lists."""
@@ -185,29 +182,24 @@ class _StatusReader:
         self.statuses = {ref: status for ref, status in self.statuses.items() if ref in listed}
 
     @property
-    def _now(self) -> datetime:
-        return self.cluster.server_time or datetime.now(UTC)
-
-    @property
     def _reader(self) -> SnapshotReader:
         return SnapshotReader(self.cluster, self.workers, self.applyset, self.store)
 
-    def _changed(self) -> Iterator[ObjectStatus]:
-        """Yield the status of each object whose status has changed since the last report."""
-        changed: Sequence[ObjectStatus] = list(self._fresh())
-        details = _DetailReader(self.cluster, self.workers, self.related)
+    def _changed(self) -> Sequence[ObjectStatus]:
+        """Return the status of each object whose status has changed since the last report."""
+        now = self.cluster.server_time or datetime.now(UTC)
+        changed: Sequence[ObjectStatus] = list(self._fresh(now))
         if self.options.logs:
-            changed = details.with_logs(changed, self.states)
+            changed = [self._with_logs(status) for status in changed]
         if self.options.tree:
-            changed = details.with_trees(changed, self.states, self._now)
-        yield from changed
+            changed = self._with_trees(changed, now)
+        return changed
 
-    def _fresh(self) -> Iterator[ObjectStatus]:
-        entries, now = self.inventory.entries, self._now
+    def _fresh(self, now: datetime) -> Iterator[ObjectStatus]:
+        entries, masked = self.inventory.entries, self.cluster.masked
         known = tuple(self.states.values())
         self.secrets.know(lambda: known_secrets((), known))
-        unready = unready_objects(self.states.values(), now)
-        self.related.read(unready, self.cluster, self.workers)
+        self.related.read(unready_objects(known, now), self.cluster, self.workers)
         for ref in sorted(entries, key=lambda ref: (entries[ref].wave, ref.namespace, ref)):
             state = self.states[ref]
             live = state if isinstance(state, LiveObject) else None
@@ -220,8 +212,11 @@ class _StatusReader:
                 options=self.options,
                 related=self.related.of(live) if live else Related(),
             )
+            # Controllers and nodes may quote any Secret.
             fresh = replace(
-                _masked(fresh, self.cluster.masked),
+                fresh,
+                readiness=masked_readiness(fresh.readiness, masked),  # guard: secret-in-status
+                events=tuple(replace(one, message=masked(one.message)) for one in fresh.events),
                 name=self.applyset.name,
                 namespace=self.applyset.namespace,
             )
@@ -234,6 +229,58 @@ class _StatusReader:
             self.statuses[ref] = fresh
             if last is None or _without_repeats(last) != _without_repeats(fresh):
                 yield fresh
+
+    def _with_logs(self, status: ObjectStatus) -> ObjectStatus:
+        """Add the last log lines of the failing containers of an object that is not ready."""
+        live = self.states.get(status.ref)
+        if status.readiness.status is Status.CURRENT or not isinstance(live, LiveObject):
+            return status
+        is_pod = live.ref.group_kind == PODS.group_kind
+        pods = (live.body or {},) if is_pod else current_pods_of(live, self.related.of(live))
+        found = self.workers.each(self._with_lines, failing_instances(pods), in_order=True)
+        return replace(status, logs=tuple(found))
+
+    def _with_lines(self, one: ContainerLog) -> ContainerLog:
+        try:
+            log = self.cluster.log(
+                one.pod, one.container, previous=one.previous, lines=LINES, size=_LOG_BYTES
+            )
+        except ApplypruneError as error:
+            return replace(one, problem=error.message)
+        return replace(one, lines=log_lines(log))
+
+    def _with_trees(
+        self, statuses: Sequence[ObjectStatus], now: datetime
+    ) -> Sequence[ObjectStatus]:
+        """Add to each object what it owns, by one list for each kind and namespace."""
+
+        def listed(scope: tuple[Resource, str]) -> tuple[str, Sequence[Body], str]:
+            resource, namespace = scope
+            try:
+                found = self.cluster.list(resource, namespace=namespace, full=True)
+            except ApplypruneError as error:
+                return namespace, (), f"{resource.plural}: {error.message}"
+            return namespace, [_named(live, resource.version) for live in found], ""
+
+        namespaces = sorted({status.ref.namespace for status in statuses} - {""})
+        scopes = [(resource, name) for name in namespaces for resource in _OWNED]
+        bodies: list[Body] = []
+        unread: dict[str, list[str]] = {}
+        for namespace, found, why in self.workers.each(listed, scopes):
+            bodies += found
+            if why:
+                unread.setdefault(namespace, []).append(why)
+        owned = by_owner(bodies)
+        with_trees = []
+        for status in statuses:
+            if isinstance(live := self.states.get(status.ref), LiveObject):
+                parts = (status.not_read, *sorted(unread.get(status.ref.namespace, ())))
+                not_read = "; ".join(filter(None, parts))
+                tree = tree_of(_named(live), owned, now)
+                with_trees.append(replace(status, tree=tree, not_read=not_read))
+            else:
+                with_trees.append(status)
+        return with_trees
 
     def _applyset_listed(self) -> ApplySetListed:
         ready = sum(status.readiness.status is Status.CURRENT for status in self.statuses.values())
@@ -258,9 +305,7 @@ class _StatusReader:
         root = WatchScope(CONFIG_MAPS, self.applyset.namespace, f"{SET_ID}={self.applyset.id}")
         self.informer.open(root)
         self._open()
-        while not self.cancellation.requested and not self._is_over(
-            self.cancellation.now() - began
-        ):
+        while not (self.cancellation.requested or self._is_over(began)):
             for change in self.informer.changes(_POLL_SECONDS):
                 if change.source == root:
                     self._update_inventory(change)
@@ -268,36 +313,31 @@ class _StatusReader:
                     self.related.update(change)
                 else:
                     self._update(change)
-            self._watch_related()
-            changed = list(self._changed())
+            for ref, status in self.statuses.items():
+                live = self.states.get(ref)
+                if isinstance(live, LiveObject) and status.readiness.status is not Status.CURRENT:
+                    for scope in self.related.scopes(ref, live):
+                        self.informer.open(scope)
+            changed = self._changed()
             yield from changed
             if changed:
                 yield self._applyset_listed()
 
-    def _is_over(self, elapsed: float) -> bool:
+    def _is_over(self, began: float) -> bool:
         if not self.options.wait:
             return False
         states = {status.readiness.status for status in self._counted()}
-        return (
-            states <= {Status.CURRENT} or Status.FAILED in states or elapsed > self.options.timeout
-        )
-
-    def _watch_related(self) -> None:
-        for ref, status in self.statuses.items():
-            live = self.states.get(ref)
-            if isinstance(live, LiveObject) and status.readiness.status is not Status.CURRENT:
-                for scope in self.related.scopes(ref, live):
-                    self.informer.open(scope)
+        is_late = self.cancellation.now() - began > self.options.timeout
+        return states <= {Status.CURRENT} or Status.FAILED in states or is_late
 
     def _open(self) -> None:
         resources = self.world.resources
-        wanted = [
-            (resources[ref.group_kind], ref)
+        wanted = {
+            ref: resources[ref.group_kind]
             for ref in self.inventory.entries
             if ref.group_kind in resources
-        ]
-        for source in watch_scopes(wanted, f"{PART_OF}={self.applyset.id}"):
-            self.informer.open(source, refs_in(source, self.inventory.entries))
+        }
+        self.informer.open_each(wanted, f"{PART_OF}={self.applyset.id}")
 
     def _update_inventory(self, change: WatchChange) -> None:
         """Read everything again if another run has changed the inventory."""
@@ -309,9 +349,8 @@ class _StatusReader:
             else change.objects.get(self.applyset.inventory)
         )
         if live is None or live.resource_version != self.inventory.resource_version:
-            before = self.inventory
             fresh = self.store.read()
-            if fresh.exists and fresh.entries == before.entries:
+            if fresh.exists and fresh.entries == self.inventory.entries:
                 self.inventory = fresh  # only the lock has changed: the objects are the same
                 return
             self._read()
@@ -319,49 +358,41 @@ class _StatusReader:
 
     def _update(self, change: WatchChange) -> None:
         source, entries = change.source, self.inventory.entries
+        concerned = refs_in(source, entries)
+
+        def seen(ref: Ref, live: LiveObject | None) -> State:
+            return live or self._reader.read_object(source.resource, ref, full=True)
+
         if isinstance(change, Upserted):
             if change.ref in entries:
-                self.states[change.ref] = change.live or self._reader.read_object(
-                    source.resource, change.ref, full=True
-                )
-            return
-        if isinstance(change, WatchFailed) and change.ref is not None:
-            if change.ref in entries:
-                self.states[change.ref] = Unknown(change.error.problem)
-            return
-        concerned = [
-            ref
-            for ref in entries
-            if ref.group_kind == source.resource.group_kind
-            and source.namespace in {"", ref.namespace}
-        ]
-        if isinstance(change, Listed):
-            for ref in concerned:
-                found = change.objects.get(ref)
-                self.states[ref] = found or self._reader.read_object(
-                    source.resource, ref, full=True
-                )
+                self.states[change.ref] = seen(change.ref, change.live)
+        elif isinstance(change, Listed):
+            self.states.update((ref, seen(ref, change.objects.get(ref))) for ref in concerned)
             others = self._reader.other_sets(self.states[ref] for ref in concerned)
             self.world = replace(self.world, others={**self.world.others, **others})
-            return
-        for scope in namespace_scopes(change, concerned):
-            self.informer.open(scope, refs_in(scope, concerned))
-        if not isinstance(change.error, Forbidden):  # then each object is read by itself
-            self.states.update(dict.fromkeys(concerned, Unknown(change.error.problem)))
+        elif change.ref is not None:
+            if change.ref in entries:
+                self.states[change.ref] = Unknown(change.error.problem)
+        else:
+            self.informer.open_namespaces(change, concerned)
+            if not isinstance(change.error, Forbidden):  # then each object is read by itself
+                self.states.update(dict.fromkeys(concerned, Unknown(change.error.problem)))
 
 
-def _masked(status: ObjectStatus, masked: Callable[[str], str]) -> ObjectStatus:
-    """Hide values of Secrets in what controllers and nodes say."""
-    return replace(
-        status,
-        readiness=masked_readiness(status.readiness, masked),  # guard: secret-in-status
-        events=tuple(replace(event, message=masked(event.message)) for event in status.events),
-    )
+def _warnings(*problems: Problem | None) -> Iterator[WarningRaised]:
+    yield from map(WarningRaised, filter(None, problems))
 
 
 def _without_repeats(status: ObjectStatus) -> ObjectStatus:
     """Return what counts as a change: an event that only repeats does not."""
     return replace(status, age=None, events=(), not_read="")
+
+
+def _named(live: LiveObject, version: str = "") -> Body:
+    """Return the body with its kind, which the items of a list may lack."""
+    ref, body = live.ref, live.body or {"metadata": live.metadata}
+    named = f"{ref.group}/{version}" if ref.group else version
+    return {"apiVersion": named, "kind": ref.kind, **body}
 
 
 def applyset_listed(
@@ -379,91 +410,7 @@ def applyset_listed(
     )
 
 
-# What leads from an object to its Pods; more kinds would be more lists.
-_OWNED = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, PODS)
-_LOG_BYTES = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class _DetailReader:
-    """Reads the details of the objects of one set."""
-
-    cluster: Cluster
-    workers: WorkerPool
-    related: RelatedObjects
-
-    def with_trees(
-        self, statuses: Iterable[ObjectStatus], states: Mapping[Ref, State], now: datetime
-    ) -> Sequence[ObjectStatus]:
-        """Add to each object what it owns, by one list for each kind and namespace."""
-        statuses = list(statuses)
-        namespaces = sorted({status.ref.namespace for status in statuses} - {""})
-        scopes = [(resource, name) for name in namespaces for resource in _OWNED]
-        found: list[Body] = []
-        unread: dict[str, list[str]] = {}
-        for (resource, namespace), bodies, why in self.workers.each(self._listed, scopes):
-            found += bodies
-            if why:
-                unread.setdefault(namespace, []).append(f"{resource.plural}: {why}")
-        owned = by_owner(iter(found))
-        return [
-            replace(
-                status,
-                tree=tree_of(_named(status.ref, live), owned, now),
-                not_read="; ".join(
-                    part
-                    for part in (status.not_read, *sorted(unread.get(status.ref.namespace, ())))
-                    if part
-                ),
-            )
-            if isinstance(live := states.get(status.ref), LiveObject)
-            else status
-            for status in statuses
-        ]
-
-    def with_logs(
-        self, statuses: Iterable[ObjectStatus], states: Mapping[Ref, State]
-    ) -> Sequence[ObjectStatus]:
-        """Add the last log lines of failing containers to each object that is not ready."""
-        return [self._with_logs(status, states.get(status.ref)) for status in statuses]
-
-    def _with_logs(self, status: ObjectStatus, live: State | None) -> ObjectStatus:
-        if status.readiness.status is Status.CURRENT or not isinstance(live, LiveObject):
-            return status
-        is_pod = live.ref.group_kind == PODS.group_kind
-        pods = (live.body or {},) if is_pod else current_pods_of(live, self.related.of(live))
-        instances = list(failing_instances(pods))
-        return replace(status, logs=tuple(self.workers.each(self._log, instances, in_order=True)))
-
-    def _log(self, instance: ContainerInstance) -> ContainerLog:
-        pod = Ref(PODS.group, PODS.kind, instance.namespace, instance.pod)
-        lines: tuple[str, ...] = ()
-        problem = ""
-        try:
-            log = self.cluster.log(
-                pod, instance.container, previous=instance.previous, lines=LINES, size=_LOG_BYTES
-            )
-            lines = log_lines(log)
-        except ApplypruneError as error:
-            problem = error.message
-        return ContainerLog(pod, instance.container, instance.previous, lines, problem)
-
-    def _listed(
-        self, scope: tuple[Resource, str]
-    ) -> tuple[tuple[Resource, str], Sequence[Body], str]:
-        resource, namespace = scope
-        try:
-            found = self.cluster.list(resource, namespace=namespace, full=True)
-        except ApplypruneError as error:
-            return scope, (), error.message
-        return scope, [_named(live.ref, live, resource.version) for live in found], ""
-
-
-def _named(ref: Ref, live: LiveObject, version: str = "") -> Body:
-    """Return the body with its kind, which the items of a list may lack."""
-    body = live.body or {"metadata": live.metadata}
-    named = f"{ref.group}/{version}" if ref.group else version
-    return {"apiVersion": named, "kind": ref.kind, **body}
+# Until a set is gone.
 
 
 def _until_deleted(
@@ -494,21 +441,22 @@ def _until_deleted(
 
         root = DeletedObject(CONFIG_MAPS, applyset.inventory, inventory.uid)
         wait = DeletionWait([root], options.timeout, cancellation)
-        yield from _waiting(wait, read)
+        yield from (event for event in wait.events(read) if isinstance(event, Waiting))
         unknown: list[Ref] = []
         if not wait.pending and not cancellation.requested:
             rest = max(0.0, options.timeout - (cancellation.now() - began))
             remaining, unknown = _remaining(inventory, reader, cluster, applyset)
             wait = DeletionWait(remaining, rest, cancellation)
-            yield from _waiting(wait, read)
+            yield from (event for event in wait.events(read) if isinstance(event, Waiting))
     elapsed = cancellation.now() - began
     # Whatever was never read may be gone, or not.
     unknown += [one.ref for one in wait.pending if one.ref not in wait.last]
     error: RunFailed | None = None
     if unknown:
-        error = RunFailed(f"it is unknown whether {_names(unknown)} still exists")
+        names = and_more([ref.short for ref in unknown], _SHOWN)
+        error = RunFailed(f"it is unknown whether {names} still exists")
     elif wait.pending:
-        names = _names([one.ref for one in wait.pending])
+        names = and_more([one.ref.short for one in wait.pending], _SHOWN)
         error = NotReady(f"the set {applyset.name} is not gone: {names} still exists")
     if cancellation.requested:
         yield Finished({}, cancellation.exit_code, elapsed)
@@ -538,15 +486,3 @@ def _remaining(
         elif isinstance(state, Unknown):  # guard: unknown-is-not-gone
             unknown.append(ref)
     return remaining, unknown
-
-
-def _waiting(wait: DeletionWait, read: Read) -> Iterator[Event]:
-    """Wait until everything that is pending is gone; yield what it waits for."""
-    yield from (event for event in wait.events(read) if isinstance(event, Waiting))
-
-
-_SHOWN = 5
-
-
-def _names(refs: Sequence[Ref]) -> str:
-    return and_more([ref.short for ref in refs], _SHOWN)

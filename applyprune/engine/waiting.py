@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from itertools import repeat
 from math import inf
 from queue import Empty, SimpleQueue
 from threading import Event as Flag
@@ -25,6 +26,7 @@ from applyprune.errors import (
     InputError,
     NotFound,
     NotReady,
+    RunFailed,
     UsageError,
 )
 from applyprune.model.events import (
@@ -35,9 +37,11 @@ from applyprune.model.events import (
     Status,
     Waiting,
     WarningRaised,
+    current,
+    failed,
 )
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.kinds import CRD
+from applyprune.model.kinds import CRD, Trait, kinds_with
 from applyprune.model.live import (
     CLAIMS,
     DEFINITIONS,
@@ -71,12 +75,10 @@ from applyprune.planning.readiness import (
     Wait,
     assess,
     for_wait,
-    is_awaited,
     is_complete,
     masked_readiness,
     mounts_claims,
     outdated_read,
-    ready_with_warning,
     warnings_about,
     with_pods_explained,
 )
@@ -94,7 +96,6 @@ if TYPE_CHECKING:
     from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
     from applyprune.model.options import Options, WaitOptions
-    from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.cel import Rule
     from applyprune.planning.desired import UnknownObject
 
@@ -107,7 +108,6 @@ class RelatedObjects:
 
     _objects: dict[WatchScope, dict[Ref, LiveObject]] = field(default_factory=dict)
     _by_uid: dict[WatchScope, dict[str, list[Body]]] = field(default_factory=dict)
-    _claims: dict[str, dict[str, Body]] = field(default_factory=dict)
     _unread: dict[WatchScope, Problem] = field(default_factory=dict)
 
     def scopes(self, ref: Ref, live: LiveObject | None) -> Iterator[WatchScope]:
@@ -137,7 +137,8 @@ class RelatedObjects:
         # Only the Pods show whether the claims are needed.
         for _ in range(2):
             scopes = {scope for live in wanted for scope in self.scopes(live.ref, live)}
-            for change in workers.each(listed, self._unknown(scopes)):
+            unknown = scopes - self._objects.keys() - self._unread.keys()
+            for change in workers.each(listed, unknown):
                 self.update(change)
 
     def update(self, change: WatchChange) -> None:
@@ -156,10 +157,6 @@ class RelatedObjects:
             known.pop(change.ref, None)
         else:
             known[change.ref] = change.live
-        if scope.resource == CLAIMS:
-            self._claims[scope.namespace] = {
-                ref.name: claim.body or {} for ref, claim in known.items()
-            }
 
     def of(self, live: LiveObject) -> Related:
         """Return what is known about an object."""
@@ -171,7 +168,7 @@ class RelatedObjects:
             pods=[pod for owner in owners for pod in pods.get(owner, ())],
             replica_sets=replica_sets,
             events=self._index(EVENTS, namespace),
-            claims=self._claims.get(namespace),
+            claims=self._objects.get(WatchScope(CLAIMS, namespace)),
         )
 
     def not_read(self, ref: Ref, live: LiveObject | None) -> str:
@@ -182,11 +179,6 @@ class RelatedObjects:
             if (problem := self._unread.get(scope)) is not None
         ]
         return "; ".join(f"its {plural} cannot be read: {why}" for plural, why in unread)
-
-    def _unknown(self, scopes: Iterable[WatchScope]) -> Sequence[WatchScope]:
-        return [
-            scope for scope in scopes if scope not in self._objects and scope not in self._unread
-        ]
 
     def _index(self, resource: Resource, namespace: str) -> Mapping[str, Sequence[Body]]:
         """Return the objects by the UID of their controller; events by that of their object."""
@@ -211,12 +203,56 @@ def _subject(body: Body) -> str:
     )
 
 
+@dataclass(slots=True)
+class Looks:
+    """The looks of one wait: it says now and then what it waits for, and pauses before the next."""
+
+    cancellation: Cancellation
+    what: str
+    """The state that it waits for."""
+    timeout: float
+    """Seconds."""
+    pauses: Iterator[float] = iter(())
+    """The seconds between two looks; none if the look itself waits for something."""
+    every: float = 1.0
+    """More seconds than this lie between two reports."""
+    _began: float = field(init=False)
+    _said: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._began = self.cancellation.now()
+
+    @property
+    def elapsed(self) -> float:
+        """Return the seconds since the wait began."""
+        return self.cancellation.now() - self._began
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether it is time to say what is waited for."""
+        return self.elapsed - self._said > self.every
+
+    def again(self, reasons: Mapping[Ref, str]) -> Iterator[Waiting]:
+        """Say what is waited for, if that is due, and why; then pause until the next look."""
+        if self.is_due:
+            self._said = self.elapsed
+            yield waiting(reasons, self.what, self._said, self.timeout)
+        if pause := next(self.pauses, 0.0):
+            self.cancellation.wait(pause)
+
+
+def growing_pauses(first: float, *, longest: float) -> Iterator[float]:
+    """Yield pauses in seconds, each half as long again as the one before."""
+    while True:
+        yield first
+        first = min(first * 1.5, longest)
+
+
 # Until objects are ready.
 
 
 _POLL_SECONDS = 0.5
 _WATCH_RELATED_AFTER = 2.0
-_REPORT_EVERY = 1.0
 _SHOWN = 5
 
 
@@ -224,15 +260,7 @@ _SHOWN = 5
 class ReadinessWaiter:
     """Waits for a number of objects."""
 
-    cluster: Cluster
-    cancellation: Cancellation
-    applyset: ApplySetIdentity
-    timeout: float
-    """Seconds."""
-    turn: float = inf
-    """The seconds of the wait that this run may spend."""
-    fail_fast: bool = False
-    """Whether an object that is stuck counts as failed."""
+    context: RunContext
     patient: bool = False
     """Whether to wait for the other objects after one has failed."""
     problems: dict[Ref, Problem] = field(default_factory=dict)
@@ -253,34 +281,38 @@ class ReadinessWaiter:
 
     def run(self, objects: Sequence[Awaited]) -> Iterator[Event]:
         """Yield progress; return when all objects are ready, or one cannot become ready."""
-        pending = {awaited.ref: awaited for awaited in objects}
+        pending = {awaited.desired.ref: awaited for awaited in objects}
         self.not_ready.update(pending)
         if not pending:
             return
+        context = self.context
         # guard: clock-of-readiness
-        informer = Informer(self.cluster, clock=self.cancellation.clock)
-        try:
-            wanted = [(awaited.resource, awaited.ref) for awaited in objects]
-            for source in watch_scopes(wanted, f"{PART_OF}={self.applyset.id}"):
-                informer.open(source, refs_in(source, pending))
+        with closing(Informer(context.cluster, clock=context.cancellation.clock)) as informer:
+            wanted = {ref: awaited.desired.resource for ref, awaited in pending.items()}
+            informer.open_each(wanted, self._selector)
             yield from self._watch(pending, informer)
-        finally:
-            informer.close()
+
+    @property
+    def _selector(self) -> str:
+        return f"{PART_OF}={self.context.applyset.id}"
 
     def _watch(self, pending: dict[Ref, Awaited], informer: Informer) -> Iterator[Event]:
-        began = self.cancellation.now()
-        reported_at = 0.0
+        cancellation, options = self.context.cancellation, self.context.options.wait
+        looks = Looks(cancellation, "ready", options.timeout)
         while pending:
             for change in informer.changes(_POLL_SECONDS):
                 self._update(change)
-                for source in namespace_scopes(change, pending):
-                    informer.open(source, refs_in(source, pending))
-            self.cancellation.check()
-            elapsed = self.cancellation.now() - began
+                informer.open_namespaces(change, pending)
+            cancellation.check()
+            elapsed = looks.elapsed
             states = {ref: self._state(awaited) for ref, awaited in pending.items()}
             yield from self._report(states, pending, elapsed)
             failed = [ref for ref in pending if states[ref].status is Status.FAILED]
-            late = [ref for ref in pending if elapsed > self._limit(pending[ref])]
+            late = [
+                ref
+                for ref, awaited in pending.items()
+                if elapsed > min(awaited.desired.timeout or options.timeout, options.turn)
+            ]
             unreadable = [ref for ref in pending if ref in self._forbidden]
             if ended := failed or late or unreadable:
                 yield from self._report_not_ready(ended, pending, states, elapsed)
@@ -288,13 +320,13 @@ class ReadinessWaiter:
                     return
                 for ref in ended:
                     del pending[ref]
-            if elapsed > min(_WATCH_RELATED_AFTER, self.turn / 2):
-                self._watch_related(pending, informer)
-            if pending and elapsed - reported_at > _REPORT_EVERY:
-                reported_at = elapsed
-                reasons = {ref: states[ref].message for ref in pending}
-                yield waiting(reasons, "ready", elapsed, self.timeout)
-            if not pending and not self.problems:
+            if elapsed > min(_WATCH_RELATED_AFTER, options.turn / 2):
+                for ref in pending:
+                    for scope in self._related.scopes(ref, self._live.get(ref)):
+                        informer.open(scope)
+            if pending:
+                yield from looks.again({ref: states[ref].message for ref in pending})
+            elif not self.problems:
                 pending.update(self._lost())  # guard: gone-at-the-end
                 self.not_ready.update(pending)
 
@@ -312,33 +344,21 @@ class ReadinessWaiter:
         """Report what is ready, which ends its wait, and what has got stuck for another reason."""
         for ref, state in states.items():
             if state.status is Status.CURRENT:
-                awaited = pending.pop(ref)
-                self._note_completed(awaited)
+                awaited, last = pending.pop(ref), self._last.get(ref)
+                if awaited.desired.has_ttl and last and is_complete(last.body or {}):
+                    self.completed[ref] = last.uid
                 self.not_ready.discard(ref)
                 self._ready[ref] = replace(awaited, was_ready=True)
                 if awaited.was_ready:
                     continue
                 if state.warning:
-                    yield WarningRaised(ready_with_warning(ref, state))
+                    told = RunFailed(f"{ref} is ready, with a warning", reason=state.warning)
+                    yield WarningRaised(told.problem)
                 yield ReadinessReported(ref, state, elapsed)
             elif state.stuck:
-                last, self._stuck[ref] = self._stuck.get(ref), state
-                if last is None or last.fact != state.fact:
+                before, self._stuck[ref] = self._stuck.get(ref), state
+                if before is None or before.fact != state.fact:
                     yield ObjectStuck(ref, state, elapsed)
-
-    def _limit(self, awaited: Awaited) -> float:
-        return min(awaited.timeout or self.timeout, self.turn)
-
-    def _note_completed(self, awaited: Awaited) -> None:
-        last = self._last.get(awaited.ref)
-        if awaited.has_ttl and last is not None and is_complete(last.body or {}):
-            self.completed[awaited.ref] = last.uid
-
-    def _watch_related(self, pending: Mapping[Ref, Awaited], informer: Informer) -> None:
-        """Watch the Pods, ReplicaSets, claims and events of what is not ready yet."""
-        for ref in pending:
-            for scope in self._related.scopes(ref, self._live.get(ref)):
-                informer.open(scope)
 
     def _update(self, change: WatchChange) -> None:
         source = change.source
@@ -357,10 +377,7 @@ class ReadinessWaiter:
             if change.live is not None:
                 self._last[change.ref] = change.live
             return
-        here = (source.resource.group_kind, source.namespace)
-        for ref in list(self._live):
-            if (ref.group_kind, source.namespace and ref.namespace) == here:
-                self._live[ref] = None
+        self._live.update(dict.fromkeys(refs_in(source, self._live)))
         self._live.update(change.objects)
         self._last.update(change.objects)
         # From now on, an object that is not in the list is known to be gone.
@@ -368,74 +385,74 @@ class ReadinessWaiter:
 
     def _state(self, awaited: Awaited, *, waited: float | None = None) -> Readiness:
         """Return the readiness; ``waited`` replaces the time since the apply of this run."""
-        live = self._live.get(awaited.ref)
-        waited = self.cancellation.now() - awaited.since if waited is None else waited
+        desired, applied, context = awaited.desired, awaited.applied, self.context
+        live = self._live.get(desired.ref)
+        waited = context.cancellation.now() - applied.at if waited is None else waited
         if live is None or live.body is None:
             return self._absent(awaited)
-        outdated = outdated_read(live, awaited.applied)
+        outdated = outdated_read(live, applied)
         if outdated is not None:  # guard: outdated-read
             return outdated
-        applied = awaited.applied.uid if awaited.applied else ""
-        if live.uid != self._uids.setdefault(awaited.ref, applied or live.uid):
-            return Readiness(Status.FAILED, "somebody has deleted and re-created it")
-        if live.labels.get(PART_OF) != self.applyset.id:
+        if live.uid != self._uids.setdefault(desired.ref, applied.uid or live.uid):
+            return failed("somebody has deleted and re-created it")
+        if live.labels.get(PART_OF) != context.applyset.id:
             # The watches of the set's objects no longer include it.
-            return Readiness(Status.FAILED, "somebody has removed the set's label")
+            return failed("somebody has removed the set's label")
         if awaited.was_ready and not live.terminating:
-            return Readiness(Status.CURRENT, "it was ready")
+            return current("it was ready")
         state = assess(
             live.body,
             waited=waited,
             has_status=awaited.has_status,
             rule=awaited.rule,
-            job_started=awaited.job_started,
+            job_started=desired.wait == Wait.STARTED,
         )
         if state.status is Status.IN_PROGRESS:
-            related, manager = self._related.of(live), self.applyset.manager
+            related, manager = self._related.of(live), context.applyset.manager
             state = with_pods_explained(state, live, related, manager=manager, waited=waited)
-        state = masked_readiness(state, self.cluster.masked)  # guard: secret-in-readiness
-        return for_wait(state, fail_fast=self.fail_fast)
+        state = masked_readiness(state, context.cluster.masked)  # guard: secret-in-readiness
+        return for_wait(state, fail_fast=context.options.wait.fail_fast)
 
     def _absent(self, awaited: Awaited) -> Readiness:
-        sources = [
-            WatchScope(awaited.resource, namespace, f"{PART_OF}={self.applyset.id}")
-            for namespace in (awaited.ref.namespace, "")
-        ]
-        is_known = awaited.ref in self._live or any(
-            source in self._listed and source not in self._unread for source in sources
-        )
-        if (error := self._forbidden.get(awaited.ref)) is not None:
+        ref = awaited.desired.ref
+        if (error := self._forbidden.get(ref)) is not None:
             return Readiness(Status.UNKNOWN, f"it may not be read: {error.message}")
-        if not is_known:
-            unread = [self._unread[source] for source in sources if source in self._unread]
-            return Readiness(Status.UNKNOWN, (unread or ["it has not been read yet"])[0])
-        if awaited.has_ttl and awaited.was_ready:
-            return Readiness(Status.CURRENT, "it was ready, and its TTL removed it")
-        if awaited.has_ttl:
-            last = self._last.get(awaited.ref)
-            state = assess(last.body, rule=awaited.rule) if last and last.body else None
-            if state is not None and state.status is Status.FAILED:
-                # The TTL removes failed objects too.
-                return masked_readiness(state, self.cluster.masked)
-            seen = bool(last and last.body and is_complete(last.body))
-            if not (seen or awaited.completed):  # guard: unknown-result
-                return Readiness(Status.FAILED, UNKNOWN_RESULT)
-            return Readiness(Status.CURRENT, "it has finished, and its TTL removed it")
-        return Readiness(Status.FAILED, "it is gone: somebody has deleted it, or removed its label")
+        sources = [
+            WatchScope(awaited.desired.resource, namespace, self._selector)
+            for namespace in (ref.namespace, "")
+        ]
+        if ref not in self._live and not any(
+            source in self._listed and source not in self._unread for source in sources
+        ):
+            unread = (self._unread[source] for source in sources if source in self._unread)
+            return Readiness(Status.UNKNOWN, next(unread, "it has not been read yet"))
+        if not awaited.desired.has_ttl:
+            return failed("it is gone: somebody has deleted it, or removed its label")
+        if awaited.was_ready:
+            return current("it was ready, and its TTL removed it")
+        last = self._last.get(ref)
+        body = last.body or {} if last else {}
+        state = assess(body, rule=awaited.rule) if body else None
+        if state is not None and state.status is Status.FAILED:
+            # The TTL removes failed objects too.
+            return masked_readiness(state, self.context.cluster.masked)
+        if not (is_complete(body) or awaited.completed):  # guard: unknown-result
+            return failed(UNKNOWN_RESULT)
+        return current("it has finished, and its TTL removed it")
 
     def _report_not_ready(
         self,
-        failed: Sequence[Ref],
+        ended: Sequence[Ref],
         pending: Mapping[Ref, Awaited],
         states: Mapping[Ref, Readiness],
         elapsed: float,
     ) -> Iterator[Event]:
-        """Report why each of ``failed`` is not ready, with its last warnings; name the others."""
-        others = sorted(set(pending) - set(failed))
-        for ref in sorted(failed):
-            state, awaited = states[ref], pending[ref]
+        """Report why each of ``ended`` is not ready, with its last warnings; name the others."""
+        others = sorted(set(pending) - set(ended))
+        for ref in sorted(ended):
+            state, desired = states[ref], pending[ref].desired
             message = f"timed out waiting for {ref}"
-            if elapsed <= (awaited.timeout or self.timeout):
+            if elapsed <= (desired.timeout or self.context.options.wait.timeout):
                 message = f"{ref} is not ready yet"
             if state.status is Status.FAILED:
                 message = f"{ref} will not become ready"
@@ -445,9 +462,9 @@ class ReadinessWaiter:
             reasons = (state.message, *self._more_reasons(ref, state.message))
             error = NotReady(
                 message,
-                location=awaited.origin,
+                location=desired.origin,
                 reason="; ".join(part for part in reasons if part),
-                lasting_reason=self._fact(state, awaited),
+                lasting_reason=self._fact(state, pending[ref]),
                 hint=hint,
             )
             self.problems[ref] = error.problem
@@ -462,11 +479,11 @@ class ReadinessWaiter:
         if state.status is not Status.IN_PROGRESS:
             return state.fact
         last = self._state(awaited, waited=inf)
-        return self._stuck.get(awaited.ref, last if last.stuck else state).fact
+        return self._stuck.get(awaited.desired.ref, last if last.stuck else state).fact
 
     def _more_reasons(self, ref: Ref, message: str) -> Iterator[str]:
         """Yield the last problem and the newest warnings that ``message`` lacks."""
-        stuck = self._stuck.get(ref)
+        stuck, masked = self._stuck.get(ref), self.context.cluster.masked
         last = stuck.message if stuck is not None else ""
         if last and last != message:
             yield f"before that: {last}"
@@ -474,9 +491,11 @@ class ReadinessWaiter:
         if live is not None:
             yield self._related.not_read(ref, live)
             for warning in warnings_about(live, self._related.of(live)):
-                text = self.cluster.masked(warning.text)
-                if self.cluster.masked(warning.message) not in f"{message}; {last}":
-                    yield text
+                if masked(warning.message) not in f"{message}; {last}":
+                    yield masked(warning.text)
+
+
+_AT_ONCE = kinds_with(Trait.AT_ONCE)
 
 
 @dataclass(slots=True)
@@ -505,7 +524,9 @@ class ReadinessRules:
         for desired in self.desired:
             if desired.ready_when and desired.ready_when not in self._texts:
                 try:
-                    rule = compile_rule(desired.ready_when, where=str(desired.origin))
+                    self._texts[desired.ready_when] = compile_rule(
+                        desired.ready_when, where=str(desired.origin)
+                    )
                 except InputError as error:
                     error.problem = replace(
                         error.problem,
@@ -513,8 +534,6 @@ class ReadinessRules:
                         field=("metadata", "annotations", READY_WHEN),
                     )
                     self.errors.append(error)
-                else:
-                    self._texts[desired.ready_when] = rule
             if desired.ref.group_kind == CRD:
                 for kind in defined_kinds(desired.body):
                     self._statuses[kind] = has_status(desired.body)
@@ -533,27 +552,22 @@ class ReadinessRules:
         """
         return [
             Awaited(
-                ref=desired.ref,
-                resource=desired.resource,
-                since=applied[desired.ref].at,
-                applied=applied[desired.ref],
-                was_ready=desired.ref in ready,
-                origin=desired.origin,
-                has_ttl=desired.has_ttl,
-                completed=desired.ref in completed,
+                desired,
+                applied[desired.ref],
+                self._rule(desired),
                 has_status=self._has_status(desired),
-                job_started=desired.wait == Wait.STARTED,
-                timeout=desired.timeout,
-                rule=self._rule(desired),
+                completed=desired.ref in completed,
+                was_ready=desired.ref in ready,
             )
             for desired in candidates
             if self.is_awaited(desired) or desired.ref in ready
         ]
 
     def is_awaited(self, desired: Desired) -> bool:
-        """Return whether a run waits for the readiness of an object."""
-        has_rule = bool(desired.ready_when) or self._key(desired) in self._kinds
-        return is_awaited(desired, has_rule=has_rule)
+        """Return whether a run waits for an object; it always waits if the user gave a rule."""
+        if desired.wait == Wait.SKIP:
+            return False
+        return self._rule(desired) is not None or desired.ref.group_kind not in _AT_ONCE
 
     def state(self, desired: Desired, live: LiveObject) -> Readiness | None:
         """Return the readiness of an object as it was read.
@@ -566,11 +580,8 @@ class ReadinessRules:
         return assess(live.body, waited=inf, rule=self._rule(desired), job_started=started)
 
     def _rule(self, desired: Desired) -> Rule | None:
-        return self._texts.get(desired.ready_when) or self._kinds.get(self._key(desired))
-
-    def _key(self, desired: Desired) -> GroupKind:
-        kind = desired.ref.group_kind
-        return GroupKind(kind.group, kind.kind.lower())
+        kind = GroupKind(desired.ref.group, desired.ref.kind.lower())
+        return self._texts.get(desired.ready_when) or self._kinds.get(kind)
 
     def _has_status(self, desired: Desired) -> bool:
         kind = desired.ref.group_kind
@@ -600,6 +611,7 @@ _WATCH_SECONDS = 300.0
 _RETRY_PAUSE = 1.0
 _BETWEEN_WATCHES = 0.2
 _CLOSE_TIMEOUT = 1.0
+_FEW_NAMESPACES = 3
 
 
 @dataclass(slots=True)
@@ -631,6 +643,30 @@ class Informer:
         thread = Thread(target=self._run, args=(source,), name="applyprune-watch", daemon=True)
         self._threads[source] = thread
         thread.start()
+
+    def open_each(self, wanted: Mapping[Ref, Resource], selector: str) -> None:
+        """Open one source for each kind, or one for each of its namespaces if these are few.
+
+        With a ``selector`` for the set's label, other objects are not watched.
+        """
+        by_resource: dict[Resource, set[str]] = {}
+        for ref, resource in wanted.items():
+            by_resource.setdefault(resource, set()).add(ref.namespace)
+        for resource, namespaces in by_resource.items():
+            for namespace in sorted(namespaces) if len(namespaces) <= _FEW_NAMESPACES else [""]:
+                source = WatchScope(resource, namespace, selector)
+                self.open(source, refs_in(source, wanted))
+
+    def open_namespaces(self, change: WatchChange, wanted: Iterable[Ref]) -> None:
+        """Open one source for each namespace, if watching all of them is forbidden."""
+        source = change.source
+        if not isinstance(change, WatchFailed) or not isinstance(change.error, Forbidden):
+            return
+        if source.is_everywhere:
+            refs = refs_in(source, wanted)
+            for namespace in sorted({ref.namespace for ref in refs}):
+                narrow = replace(source, namespace=namespace)
+                self.open(narrow, refs_in(narrow, refs))
 
     def changes(self, seconds: float) -> Iterator[WatchChange]:
         """Wait up to ``seconds`` for a change, then yield all changes in the queue."""
@@ -801,39 +837,12 @@ class WatchFailed:
 WatchChange: TypeAlias = Listed | Upserted | WatchFailed
 
 
-_FEW_NAMESPACES = 3
-
-
-def watch_scopes(wanted: Iterable[tuple[Resource, Ref]], selector: str) -> Iterator[WatchScope]:
-    """Yield one source for each kind, or one for each of its namespaces if these are few.
-
-    With a ``selector`` for the set's label, other objects are not watched.
-    """
-    by_resource: dict[Resource, set[str]] = {}
-    for resource, ref in wanted:
-        by_resource.setdefault(resource, set()).add(ref.namespace)
-    for resource, namespaces in by_resource.items():
-        for namespace in sorted(namespaces) if len(namespaces) <= _FEW_NAMESPACES else [""]:
-            yield WatchScope(resource, namespace, selector)
-
-
 def refs_in(source: WatchScope, refs: Iterable[Ref]) -> tuple[Ref, ...]:
     """Return those of ``refs`` that a source covers."""
     kind = source.resource.group_kind
     return tuple(
         ref for ref in refs if ref.group_kind == kind and source.namespace in {"", ref.namespace}
     )
-
-
-def namespace_scopes(change: WatchChange, refs: Iterable[Ref]) -> Iterator[WatchScope]:
-    """Yield one source for each namespace if watching all namespaces is forbidden."""
-    if not isinstance(change, WatchFailed) or not isinstance(change.error, Forbidden):
-        return
-    source = change.source
-    if source.is_everywhere:
-        kind = source.resource.group_kind
-        for namespace in sorted({ref.namespace for ref in refs if ref.group_kind == kind}):
-            yield replace(source, namespace=namespace)
 
 
 def leaving_namespaces(
@@ -858,7 +867,7 @@ def leaving_namespaces(
 # be 700 kB large, so it is read only then, or if the wait takes long, to find out why.
 
 
-_REPORT_CRDS_AFTER = 2.0
+_REPORT_KINDS_AFTER = 2.0
 _CRD_TURNS = 10
 """A kind is served within seconds; nothing of the run can go on before."""
 
@@ -880,33 +889,28 @@ class CrdWaiter:
 
     def run(self, crds: Sequence[Desired]) -> Iterator[Event]:
         """Yield what is waited for; return when all are served or at the timeout."""
-        began = self.context.cancellation.now()
-        pending, pauses = list(crds), growing_pauses(0.02, longest=1.0)
-        options = self.context.options.wait
-        reported_at = 0.0
+        cancellation, options = self.context.cancellation, self.context.options.wait
+        pauses = growing_pauses(0.02, longest=1.0)
+        looks = Looks(cancellation, "served", options.timeout, pauses, _REPORT_KINDS_AFTER)
+        pending = crds
         while pending:
             reasons = dict(self.context.workers.each(self._why_not, pending))
-            self.context.cancellation.check()
+            cancellation.check()
             pending = [
                 crd
                 for crd in pending
                 if reasons[crd.ref] is not None and crd.ref not in self.failed
             ]
-            if not pending:
-                break
-            elapsed = self.context.cancellation.now() - began
+            elapsed = looks.elapsed
             late = [crd for crd in pending if elapsed > longest_for_kinds(options, crd.timeout)]
             for crd in late:
                 told = f"; {reasons[crd.ref]}" if reasons[crd.ref] else ""
                 self._fail(crd, f"it was not Established and served before the timeout{told}")
             if len(late) == len(pending):
                 break
-            if elapsed - reported_at > _REPORT_CRDS_AFTER:
-                reported_at = elapsed
+            if looks.is_due:
                 self._find_refused(pending)
-                left = {crd.ref: reasons[crd.ref] or "" for crd in pending}
-                yield waiting(left, "served", elapsed, options.timeout)
-            self.context.cancellation.wait(next(pauses))
+            yield from looks.again({crd.ref: reasons[crd.ref] or "" for crd in pending})
         for problem in self.failed.values():
             yield WarningRaised(problem)
 
@@ -935,7 +939,6 @@ class CrdWaiter:
 
 
 _KIND_PAUSE = 0.5
-_REPORT_KINDS_EVERY = 2.0
 
 
 @dataclass(slots=True)
@@ -951,17 +954,13 @@ class KindWaiter:
     def run(self) -> Iterator[Event]:
         """Yield what is waited for; return when all kinds are served, or at the timeout."""
         cancellation, timeout = self.context.cancellation, self.context.options.wait.kinds
-        began, reported = cancellation.now(), 0.0
+        looks = Looks(cancellation, "served", timeout, repeat(_KIND_PAUSE), _REPORT_KINDS_AFTER)
         while True:
             self.pending = self._unserved()
-            elapsed = cancellation.now() - began
-            if not self.pending or elapsed > timeout:
+            if not self.pending or looks.elapsed > timeout:
                 return
-            if elapsed - reported > _REPORT_KINDS_EVERY:
-                reported = elapsed
-                reasons = {one.ref: f"no server has its kind {one.gvk} yet" for one in self.pending}
-                yield waiting(reasons, "served", elapsed, timeout)
-            cancellation.wait(_KIND_PAUSE)
+            reasons = {one.ref: f"no server has its kind {one.gvk} yet" for one in self.pending}
+            yield from looks.again(reasons)
             cancellation.check()
 
     def _unserved(self) -> Sequence[UnknownObject]:
@@ -980,13 +979,6 @@ class KindWaiter:
         return [one for one in self.pending if one.gvk not in served]
 
 
-def growing_pauses(first: float, *, longest: float) -> Iterator[float]:
-    """Yield pauses in seconds, each half as long again as the one before."""
-    while True:
-        yield first
-        first = min(first * 1.5, longest)
-
-
 @dataclass(slots=True)
 class ExistenceWaiter:
     """Waits for a number of objects; ``missing`` has those that do not exist in time."""
@@ -996,30 +988,24 @@ class ExistenceWaiter:
 
     def run(self, objects: Sequence[Desired]) -> Iterator[Event]:
         """Yield what is waited for; return when each object exists or its time is over."""
-        began, reported = self.context.cancellation.now(), 0.0
-        longest, turn = self.context.options.wait.timeout, self.context.options.wait.turn
-        pending, pauses = list(objects), growing_pauses(0.1, longest=2.0)
+        cancellation, options = self.context.cancellation, self.context.options.wait
+        pauses = growing_pauses(0.1, longest=2.0)
+        looks = Looks(cancellation, "created", options.timeout, pauses)
+        pending = objects
         while pending:
             reasons = dict(self.context.workers.each(self._why_not, pending))
-            self.context.cancellation.check()
-            elapsed = self.context.cancellation.now() - began
-            pending = [desired for desired in pending if reasons[desired.ref]]
-            late = [
-                desired for desired in pending if elapsed > min(desired.timeout or longest, turn)
-            ]
-            for desired in late:
-                timed_out = elapsed > (desired.timeout or longest)
-                self.missing[desired.ref] = _problem(
-                    desired, reasons[desired.ref], timed_out=timed_out
-                )
-            pending = [desired for desired in pending if desired.ref not in self.missing]
-            if not pending:
-                return
-            if elapsed - reported > _REPORT_EVERY:
-                reported = elapsed
-                left = {desired.ref: reasons[desired.ref] for desired in pending}
-                yield waiting(left, "created", elapsed, longest)
-            self.context.cancellation.wait(next(pauses))
+            cancellation.check()
+            elapsed, left = looks.elapsed, []
+            for desired in pending:
+                longest = desired.timeout or options.timeout
+                if (reason := reasons[desired.ref]) and elapsed > min(longest, options.turn):
+                    problem = _not_created(desired, reason, timed_out=elapsed > longest)
+                    self.missing[desired.ref] = problem
+                elif reason:
+                    left.append(desired)
+            pending = left
+            if pending:
+                yield from looks.again({desired.ref: reasons[desired.ref] for desired in pending})
 
     def _why_not(self, desired: Desired) -> tuple[Ref, str]:
         """Return why an object does not exist, in words; empty if it does."""
@@ -1034,7 +1020,7 @@ class ExistenceWaiter:
         return desired.ref, "nobody has created it"
 
 
-def _problem(desired: Desired, reason: str, *, timed_out: bool) -> Problem:
+def _not_created(desired: Desired, reason: str, *, timed_out: bool) -> Problem:
     ref = desired.ref
     error = NotReady(
         f"timed out waiting for {ref} to be created" if timed_out else f"{ref} does not exist yet",
@@ -1084,8 +1070,8 @@ class DeletionWait:
 
     def events(self, read: Read) -> Iterator[Gone | Waiting]:
         """Yield each object that is gone, and every second what the others wait for."""
-        began = self.cancellation.now()
-        pauses, reported = growing_pauses(0.05, longest=2.0), 0.0
+        pauses = growing_pauses(0.05, longest=2.0)
+        looks = Looks(self.cancellation, "gone", self.timeout, pauses)
         while self.pending:
             gone: set[Ref] = set()
             for deleted, state in read(self.pending):
@@ -1095,21 +1081,11 @@ class DeletionWait:
                     gone.add(deleted.ref)
                     yield Gone(deleted.ref, replaced=isinstance(state, LiveObject))
             self.pending = [deleted for deleted in self.pending if deleted.ref not in gone]
-            elapsed = self.cancellation.now() - began
-            if self.cancellation.requested or elapsed > self.timeout:
+            if self.cancellation.requested or looks.elapsed > self.timeout:
                 return
-            if self.pending and elapsed - reported > _REPORT_EVERY:
-                reported = elapsed
-                yield waiting(self._reasons(), "gone", elapsed, self.timeout)
             if self.pending:
-                self.cancellation.wait(next(pauses))
+                yield from looks.again({one.ref: self._held(one.ref) for one in self.pending})
 
-    def _reasons(self) -> dict[Ref, str]:
-        """Return the finalizers that each object waits for, empty where none is known."""
-        reasons = {}
-        for deleted in self.pending:
-            live = self.last.get(deleted.ref)
-            reasons[deleted.ref] = (
-                f"held by {', '.join(live.finalizers)}" if live and live.finalizers else ""
-            )
-        return reasons
+    def _held(self, ref: Ref) -> str:
+        live = self.last.get(ref)
+        return f"held by {', '.join(live.finalizers)}" if live and live.finalizers else ""

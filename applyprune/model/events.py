@@ -425,7 +425,7 @@ class ContainerLog:
     container: str
     previous: bool
     """Whether they are of the instance that ran before the present one."""
-    lines: tuple[str, ...]
+    lines: tuple[str, ...] = ()
     problem: str = ""
     """Why they could not be read; empty if they could."""
 

@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import ApplypruneError, NotReady, RunFailed
-from applyprune.model.events import ObjectStatus, Readiness, Status, TreeNode
+from applyprune.model.events import ContainerLog, ObjectStatus, Readiness, Status, TreeNode
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.inventory import InventoryEntry
-from applyprune.model.kinds import JOB
+from applyprune.model.kinds import JOB, POD
 from applyprune.model.live import (
     KindDeleted,
     LiveObject,
@@ -51,7 +51,7 @@ from applyprune.planning.readiness import (
     warnings_about,
     with_pods_explained,
 )
-from applyprune.values import dataclass, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -164,17 +164,14 @@ def is_waited_for(state: State) -> bool:
 
 def status_error(counted: Collection[ObjectStatus]) -> ApplypruneError | None:
     """Return the error for the counted objects: RunFailed, NotReady, or None if all are ready."""
-    unknown = [status for status in counted if status.readiness.status is Status.UNKNOWN]
+    unready = [one for one in counted if one.readiness.status is not Status.CURRENT]
+    unknown = [one for one in unready if one.readiness.status is Status.UNKNOWN]
+    if not (found := unknown or unready):
+        return None
+    are = f"{len(found)} of the set's {len(counted)} objects {'is' if len(found) == 1 else 'are'}"
     if unknown:
-        return RunFailed(f"{_count(unknown, counted)} unknown: {_names(unknown)}")
-    unready = [status for status in counted if status.readiness.status is not Status.CURRENT]
-    if unready:
-        return NotReady(f"{_count(unready, counted)} not ready: {_names(unready)}")
-    return None
-
-
-def _count(statuses: Sequence[ObjectStatus], of: Collection[ObjectStatus]) -> str:
-    return f"{len(statuses)} of the set's {len(of)} objects {'is' if len(statuses) == 1 else 'are'}"
+        return RunFailed(f"{are} unknown: {_names(unknown)}")
+    return NotReady(f"{are} not ready: {_names(unready)}")
 
 
 def status_warning(
@@ -194,9 +191,9 @@ def status_warning(
         if readiness.status is Status.CURRENT:
             return None
         return RunFailed(f"{entry.ref} does not exist", reason=readiness.message).problem
-    owner = owner_of(state, entry, applyset)
     if is_label_unproven(entry, state, others, applyset):
         return unproven_label(entry.ref, state, others, applyset).problem
+    owner = owner_of(state, entry, applyset)
     if owner is Owner.OTHER:
         return RunFailed(f"{entry.ref} belongs to another set now").problem
     if owner is not Owner.RECORDED and entry.uid:
@@ -234,25 +231,25 @@ def unattributed_drift(status: ObjectStatus) -> Problem | None:
     ).problem
 
 
-def unknown_drift(statuses: Collection[ObjectStatus]) -> Problem | None:
+def _unknown(statuses: Iterable[ObjectStatus]) -> Sequence[ObjectStatus]:
+    """Return the live objects of which nobody knows whether they have drifted."""
+    return [one for one in statuses if one.drifted is None and one.age is not None]
+
+
+def unknown_drift(statuses: Iterable[ObjectStatus]) -> Problem | None:
     """Return a warning about live objects of which nobody knows whether they have drifted."""
-    unknown = [one for one in statuses if one.drifted is None and one.age is not None]
-    if not unknown:
+    if not (unknown := _unknown(statuses)):
         return None
     return RunFailed(
-        f"it is unknown whether {and_more([one.ref.short for one in unknown], _SHOWN)} "
-        f"{'has' if len(unknown) == 1 else 'have'} drifted",
+        f"it is unknown whether {_names(unknown)} {'has' if len(unknown) == 1 else 'have'} drifted",
         reason="no apply was confirmed since a run began to apply it",
         hint="Apply again.",
     ).problem
 
 
-def unproven_values(
-    statuses: Collection[ObjectStatus], applyset: ApplySetIdentity
-) -> Problem | None:
+def unproven_values(statuses: Iterable[ObjectStatus], applyset: ApplySetIdentity) -> Problem | None:
     """Return a warning about objects whose values differ from those that the set has applied."""
-    unknown = [status for status in statuses if status.drifted is None and status.age is not None]
-    if not unknown:
+    if not (unknown := _unknown(statuses)):
         return None
     return RunFailed(
         f"{counted(len(unknown), 'object')} may not have the values that the set has applied: "
@@ -325,7 +322,7 @@ def _restarts(pod: Body) -> int:
     return sum(count(mapping(one), "restartCount") for one in statuses)
 
 
-def by_owner(bodies: Iterator[Body]) -> Owned:
+def by_owner(bodies: Iterable[Body]) -> Owned:
     """Return the objects by the UID of each of their owners."""
     found: dict[str, list[Body]] = {}
     for body in bodies:
@@ -391,8 +388,8 @@ LINES = 10
 _LONGEST = 400
 
 
-def failing_instances(pods: Sequence[Body]) -> Iterator[ContainerInstance]:
-    """Yield the failing containers of the first few failing Pods.
+def failing_instances(pods: Iterable[Body]) -> Iterator[ContainerLog]:
+    """Yield the logs to read: of the failing containers of the first few failing Pods.
 
     A container that crashed and was restarted is asked for its previous instance too; one that
     never started has no log.
@@ -402,8 +399,9 @@ def failing_instances(pods: Sequence[Body]) -> Iterator[ContainerInstance]:
         yield from instances
 
 
-def _failing_in(pod: Body) -> Iterator[ContainerInstance]:
-    namespace, name = text(pod, "metadata", "namespace"), text(pod, "metadata", "name")
+def _failing_in(pod: Body) -> Iterator[ContainerLog]:
+    name = text(pod, "metadata", "name")
+    ref = Ref(POD.group, POD.kind, text(pod, "metadata", "namespace"), name)
     for kind in ("initContainerStatuses", "containerStatuses"):
         for status in map(mapping, items(pod, "status", kind)):
             state, container = mapping(status.get("state")), text(status, "name")
@@ -412,20 +410,9 @@ def _failing_in(pod: Body) -> Iterator[ContainerInstance]:
             failed = bool(count(ended, "exitCode")) or bool(count(ended, "signal"))
             unready = "running" in state and status.get("ready") is False
             if failed or (unready and (crashed or kind == "containerStatuses")):
-                yield ContainerInstance(namespace, name, container, previous=False)
+                yield ContainerLog(ref, container, previous=False)
             if crashed and not (ended and not failed) and status.get("ready") is not True:
-                yield ContainerInstance(namespace, name, container, previous=True)
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerInstance:
-    """One instance of a container, whose log is wanted."""
-
-    namespace: str
-    pod: str
-    container: str
-    previous: bool
-    """Whether it ran before the present instance."""
+                yield ContainerLog(ref, container, previous=True)
 
 
 def log_lines(log: str) -> tuple[str, ...]:

@@ -22,7 +22,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import RunFailed
 from applyprune.model.events import (
     Readiness,
     Status,
@@ -33,9 +32,8 @@ from applyprune.model.events import (
     stuck,
 )
 from applyprune.model.identity import GVK, Ref
-from applyprune.model.kinds import JOB, Trait, kinds_with, row_of
+from applyprune.model.kinds import CLAIM, JOB, Trait, kinds_with, row_of
 from applyprune.model.live import (
-    Resource,
     condition,
     conditions,
     count,
@@ -56,7 +54,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from applyprune.model.live import LiveObject
-    from applyprune.model.problem import Origin, Problem
     from applyprune.planning.cel import Rule
 
     Body = Mapping[str, Any]
@@ -655,8 +652,8 @@ class Related:
     """The ReplicaSets that it controls."""
     events: Mapping[str, Sequence[Body]] = dataclass_field(default_factory=dict)
     """The events in its namespace, by the UID of their object."""
-    claims: Mapping[str, Body] | None = None
-    """The claims of its namespace by name; None if they were not read."""
+    claims: Mapping[Ref, LiveObject] | None = None
+    """The claims of its namespace; None if they were not read."""
 
     def about(self, live: LiveObject) -> Sequence[Body]:
         """Return the events about an object alone, as StatefulSets and Jobs have them."""
@@ -688,7 +685,7 @@ def with_pods_explained(
                 lasting_message=f"its Pods are rejected: {lasting}",
             )
     found = problem or readiness
-    missing = "; ".join(_missing_claims((live.body, *pods), related))
+    missing = "; ".join(_missing_claims(live.ref.namespace, (live.body, *pods), related))
     if not missing:
         return found
     return replace(
@@ -708,16 +705,16 @@ def _applied_at(live: LiveObject, manager: str) -> str:
     )
 
 
-def _missing_claims(bodies: Sequence[Body], related: Related) -> Iterator[str]:
+def _missing_claims(namespace: str, bodies: Sequence[Body], related: Related) -> Iterator[str]:
     """Yield what is wrong with each claim that a pending Pod mounts."""
     if related.claims is None:
         return
     for name in sorted(mounts_claims(bodies)):
-        claim = related.claims.get(name)
-        if claim is None:
-            yield f"persistentvolumeclaim/{name} does not exist"
-        elif (phase := text(claim, "status", "phase") or "Pending") != "Bound":
-            yield f"persistentvolumeclaim/{name} is {phase}"
+        ref = Ref(CLAIM.group, CLAIM.kind, namespace, name)
+        if (claim := related.claims.get(ref)) is None:
+            yield f"{ref.short} does not exist"
+        elif (phase := text(claim.body or {}, "status", "phase") or "Pending") != "Bound":
+            yield f"{ref.short} is {phase}"
 
 
 def current_pods_of(live: LiveObject, related: Related) -> Sequence[Body]:
@@ -889,47 +886,25 @@ class Applied:
 class Awaited:
     """An object that a run waits for until it is ready."""
 
-    ref: Ref
-    resource: Resource
-    since: float
-    """When it was applied, on the clock of the run's waits."""
-    origin: Origin
-    has_ttl: bool = False
-    """Whether this is a Job that its TTL may already have removed."""
-    completed: bool = False
-    """Whether an earlier run has recorded that such a Job completed."""
+    desired: Desired
+    applied: Applied
+    """How this run has left it."""
+    rule: Rule | None = None
+    """The user's ready-when rule; None for the rule of the kind."""
     has_status: bool = False
     """Whether the kind is a custom kind whose CRD has a status."""
-    job_started: bool = False
-    """Whether a Job only needs to start."""
-    timeout: float | None = None
-    """How many seconds the wait may take; None for that of the run."""
-    rule: Rule | None = dataclass_field(default=None, hash=False)
-    """The user's ready-when rule; None for the rule of the kind."""
-    applied: Applied | None = None
-    """How this run has left it; None if unknown."""
+    completed: bool = False
+    """Whether an earlier run has recorded that a Job with a TTL has completed."""
     was_ready: bool = False
     """Whether it was ready before in this run: then it only needs to be there still."""
 
 
-_AT_ONCE = kinds_with(Trait.AT_ONCE)
-
-
-def is_awaited(desired: Desired, *, has_rule: bool) -> bool:
-    """Return whether a run waits for an object; it always waits if the user gave a rule."""
-    if desired.wait == Wait.SKIP:
-        return False
-    return has_rule or desired.ref.group_kind not in _AT_ONCE
-
-
-def outdated_read(live: LiveObject, applied: Applied | None) -> Readiness | None:
+def outdated_read(live: LiveObject, applied: Applied) -> Readiness | None:
     """Return that a read is older than the reply to this run; None if it is not.
 
     Another API server, or a cache in between, may lag. What has no generation has a
     resourceVersion, and a lower number of that is older.
     """
-    if applied is None:
-        return None
     if applied.replaced and live.uid == applied.replaced:
         return in_progress("the server still shows the object that this run has replaced")
     if live.uid != applied.uid:
@@ -962,11 +937,6 @@ def masked_readiness(readiness: Readiness, masked: Callable[[str], str]) -> Read
         warning=masked(readiness.warning),
         lasting_message=masked(readiness.lasting_message),
     )
-
-
-def ready_with_warning(ref: Ref, readiness: Readiness) -> Problem:
-    """Return the warning about an object that is ready, although something is wrong with it."""
-    return RunFailed(f"{ref} is ready, with a warning", reason=readiness.warning).problem
 
 
 # Whether a Job has completed.

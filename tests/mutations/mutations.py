@@ -664,8 +664,8 @@ MUTATIONS = (
     Mutation(
         "the clock of a wait for readiness",
         ("clock-of-readiness",),
-        ", clock=.*",
-        ")",
+        ", clock=[^)]*",
+        "",
         f"{_STEPS}test_wait_times.py::test_changes_are_waited_for_by_the_clock_of_the_run",
     ),
     Mutation(
@@ -1943,7 +1943,7 @@ MUTATIONS = (
         "the mask of the set's Secrets in its status",
         ("secret-in-status",),
         r"readiness=.*",
-        "readiness=status.readiness,",
+        "readiness=fresh.readiness,",
         "tests/engine/failures/test_foreign_texts.py::test_message_of_a_pod_shows_no_value",
     ),
     Mutation(

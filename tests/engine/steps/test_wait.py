@@ -6,6 +6,7 @@ The test itself plays each Pod that names a missing scheduler: nobody else write
 from __future__ import annotations
 
 import secrets
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,9 +19,8 @@ from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, Resource
 from applyprune.model.options import DryRun
-from applyprune.model.problem import Origin
 from applyprune.planning.applyset import PART_OF, applyset_identity
-from applyprune.planning.readiness import STATUS_GRACE, Awaited
+from applyprune.planning.readiness import STATUS_GRACE, Applied, Awaited
 from tests.support.clocks import AGES, MOMENT, QuickClock
 from tests.support.objects import config_map
 from tests.support.stage import Stage
@@ -174,10 +174,12 @@ def test_job_that_failed_and_was_removed_at_once_fails() -> None:
     )
     source = WatchScope(resource, "n", f"{PART_OF}={target.id}")
     cluster: Any = ToldCluster()
-    waiter = ReadinessWaiter(cluster, Cancellation(), target, 60.0)
+    context: Any = SimpleNamespace(cluster=cluster, cancellation=Cancellation(), applyset=target)
+    waiter = ReadinessWaiter(context)
     for news in (Listed(source, {}), Upserted(source, ref, live), Upserted(source, ref, None)):
         waiter._update(news)
-    state = waiter._state(Awaited(ref, resource, 0.0, Origin("a.yaml", 1, 1), has_ttl=True))
+    desired: Any = SimpleNamespace(ref=ref, resource=resource, has_ttl=True)
+    state = waiter._state(Awaited(desired, Applied(0.0)))
     assert (state.status, state.message) == (Status.FAILED, "the Job has failed: too often")
 
 

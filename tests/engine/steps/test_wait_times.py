@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,9 +12,10 @@ from applyprune.engine.waiting import ReadinessWaiter
 from applyprune.model.events import Event, ObjectStuck, ReadinessReported, Waiting
 from applyprune.model.identity import Ref
 from applyprune.model.live import PODS, LiveObject, Resource
+from applyprune.model.options import WaitOptions
 from applyprune.model.problem import Origin
 from applyprune.planning.applyset import PART_OF, applyset_identity
-from applyprune.planning.readiness import Awaited
+from applyprune.planning.readiness import Applied, Awaited
 from tests.support.clocks import ManualClock, QuickClock
 from tests.support.told_cluster import ToldCluster
 from tests.support.workloads import Body, ready, stuck
@@ -37,6 +39,30 @@ def live(ref: Ref, status: Body) -> LiveObject:
     return LiveObject.of(ref, "u", "2", metadata, body=body)
 
 
+def waiting_by(cluster: Any, stop: Cancellation, timeout: float, **options: Any) -> ReadinessWaiter:
+    """Return a wait of a run with these options."""
+    wait = WaitOptions(timeout=timeout, **options)
+    context: Any = SimpleNamespace(
+        cluster=cluster, cancellation=stop, applyset=TARGET, options=SimpleNamespace(wait=wait)
+    )
+    return ReadinessWaiter(context)
+
+
+def awaited(
+    ref: Ref, resource: Resource, at: float, *, timeout: float | None = None, **more: Any
+) -> Awaited:
+    """Return an object that was applied at a second."""
+    desired: Any = SimpleNamespace(
+        ref=ref,
+        resource=resource,
+        origin=Origin("a.yaml", 1, 1),
+        has_ttl=False,
+        wait="",
+        timeout=timeout,
+    )
+    return Awaited(desired, Applied(at), **more)
+
+
 def wait_for(
     states: Mapping[float, Body], timeout: float, *, own: float | None = None, **options: Any
 ) -> list[Event]:
@@ -50,9 +76,8 @@ def wait_for(
             cluster.tell("pods", live(POD, status))
 
     clock = ManualClock(meanwhile)
-    waiter = ReadinessWaiter(cluster, Cancellation(clock=clock), TARGET, timeout, **options)
-    awaited = Awaited(POD, PODS, clock.now(), Origin("a.yaml", 1, 1), timeout=own)
-    return list(waiter.run([awaited]))
+    waiter = waiting_by(cluster, Cancellation(clock=clock), timeout, **options)
+    return list(waiter.run([awaited(POD, PODS, clock.now(), timeout=own)]))
 
 
 def times(events: list[Event]) -> list[tuple[str, float]]:
@@ -127,8 +152,8 @@ def test_warnings_are_watched_only_if_the_wait_takes_long(turn: float, after: fl
             seen.append(passed)
 
     clock = ManualClock(meanwhile)
-    waiter = ReadinessWaiter(cluster, Cancellation(clock=clock), TARGET, 60.0, turn)
-    list(waiter.run([Awaited(POD, PODS, clock.now(), Origin("a.yaml", 1, 1), timeout=3.0)]))
+    waiter = waiting_by(cluster, Cancellation(clock=clock), 60.0, turn=turn)
+    list(waiter.run([awaited(POD, PODS, clock.now(), timeout=3.0)]))
     assert seen[0] == after
 
 
@@ -143,8 +168,8 @@ def test_timeout_names_the_last_warnings() -> None:
     def meanwhile(passed: float) -> None:
         cluster.await_watch("events" if passed > 2.0 else "pods")
 
-    waiter = ReadinessWaiter(cluster, Cancellation(clock=ManualClock(meanwhile)), TARGET, 3.0)
-    list(waiter.run([Awaited(POD, PODS, 0.0, Origin("a.yaml", 1, 1))]))
+    waiter = waiting_by(cluster, Cancellation(clock=ManualClock(meanwhile)), 3.0)
+    list(waiter.run([awaited(POD, PODS, 0.0)]))
     assert "Failed: no such volume" in waiter.problems[POD].reason
 
 
@@ -154,18 +179,18 @@ def test_custom_resource_without_a_status_is_ready_after_five_seconds_from_its_a
     clock = ManualClock(lambda _: cluster.await_watch("widgets"))
     since = clock.now()
     clock.advance(2.0)
-    waiter = ReadinessWaiter(cluster, Cancellation(clock=clock), TARGET, 60.0)
-    awaited = Awaited(WIDGET, WIDGETS, since, Origin("a.yaml", 1, 1), has_status=True)
-    assert times(list(waiter.run([awaited]))) == [("ready", 3.0)]
+    waiter = waiting_by(cluster, Cancellation(clock=clock), 60.0)
+    one = awaited(WIDGET, WIDGETS, since, has_status=True)
+    assert times(list(waiter.run([one]))) == [("ready", 3.0)]
 
 
 def test_changes_are_waited_for_by_the_clock_of_the_run() -> None:
     cluster: Any = ToldCluster([live(POD, NOT_READY)])
     stop = Cancellation(clock=QuickClock(asks=40))
-    waiter = ReadinessWaiter(cluster, stop, TARGET, 5.0)
+    waiter = waiting_by(cluster, stop, 5.0)
     (problem,) = [
         one.problem
-        for one in waiter.run([Awaited(POD, PODS, 1000.0, Origin("a.yaml", 1, 1))])
+        for one in waiter.run([awaited(POD, PODS, 1000.0)])
         if isinstance(one, ReadinessReported)
     ]
     assert problem is not None

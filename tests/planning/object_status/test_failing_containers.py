@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.identity import Ref
 from applyprune.planning.object_status import failing_instances, log_lines
 
 Body = dict[str, Any]
@@ -44,7 +45,7 @@ def test_failing_instances_have_logs(status: Body, previous: list[bool]) -> None
     """The present one if it has written something, and the one that crashed."""
     found = list(failing_instances([pod(status)]))
     assert [one.previous for one in found] == previous
-    assert {(one.namespace, one.pod, one.container) for one in found} <= {("home", "p", "main")}
+    assert {(one.pod, one.container) for one in found} <= {(Ref("", "Pod", "home", "p"), "main")}
 
 
 def test_init_container_that_runs_is_not_failing() -> None:
@@ -57,7 +58,8 @@ def test_few_pods_are_asked() -> None:
     """A thousand Pods of one workload crash for the same reason."""
     pods = [pod(container(DIED), name=f"p{number}") for number in range(1000)]
     healthy = pod(container({"running": {}}, ready=True))
-    assert {one.pod for one in failing_instances([healthy, *pods])} == {"p0", "p1", "p2"}
+    asked = {one.pod.name for one in failing_instances([healthy, *pods])}
+    assert asked == {"p0", "p1", "p2"}
 
 
 def test_log_is_cut_and_escaped() -> None:

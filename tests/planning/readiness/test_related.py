@@ -8,6 +8,7 @@ import pytest
 
 from applyprune.model.events import Readiness, Status, current, in_progress, stuck
 from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject
 from applyprune.planning.readiness import Related, for_wait, with_pods_explained
 from tests.support.planning import live
 
@@ -73,16 +74,18 @@ def test_only_the_newest_replica_set_counts_once_its_generation_is_seen(observed
     assert with_pods_explained(told, found, older, manager=MANAGER, waited=60.0) == told
 
 
+def _claim(phase: str) -> dict[Ref, LiveObject]:
+    ref = Ref("", "PersistentVolumeClaim", "home", "data")
+    return {ref: live(ref, full={"status": {"phase": phase}})}
+
+
 @pytest.mark.parametrize(
     ("claims", "told"),
     [
         (None, "the Pod is pending"),
         ({}, "the Pod is pending; persistentvolumeclaim/data does not exist"),
-        (
-            {"data": {"status": {"phase": "Lost"}}},
-            "the Pod is pending; persistentvolumeclaim/data is Lost",
-        ),
-        ({"data": {"status": {"phase": "Bound"}}}, "the Pod is pending"),
+        (_claim("Lost"), "the Pod is pending; persistentvolumeclaim/data is Lost"),
+        (_claim("Bound"), "the Pod is pending"),
     ],
     ids=["not read", "missing", "lost", "bound"],
 )
