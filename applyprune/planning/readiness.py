@@ -34,6 +34,7 @@ from applyprune.model.events import (
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.kinds import CLAIM, JOB, Trait, kinds_with, row_of
 from applyprune.model.live import (
+    Condition,
     condition,
     conditions,
     count,
@@ -79,39 +80,37 @@ def assess(
     """
     if text(body, "metadata", "deletionTimestamp"):
         return Readiness(Status.TERMINATING, "the object is being deleted")
-    stale = _not_observed(body)
-    if stale is not None:
-        return stale
+    if lag := _lag(body):
+        return in_progress(lag)
+    standard = _standard_conditions(body)
     if rule is not None:
         judged = rule.judge(body)
         # A rule is only true or false; the conditions show whether the controller has given up.
-        return _stalled(body) or judged if judged.status is Status.IN_PROGRESS else judged
-    standard = _standard_conditions(body)
+        gave_up = standard if standard and standard.status is Status.FAILED else None
+        return gave_up or judged if judged.status is Status.IN_PROGRESS else judged
     if standard is not None:
         return standard
     kind = GVK.parse(text(body, "apiVersion"), text(body, "kind")).group_kind
     if kind == JOB:
-        return assess_job(body, job_started=job_started)
+        return _job(body, job_started=job_started)
     word = row_of(kind).ready
     if word in _WITH_PATIENCE:
-        return _WITH_PATIENCE[word](body, waited=waited)
+        return _WITH_PATIENCE[word](body, waited)
     if word:
         return _RULES[word](body)
     return _by_ready_condition(body) or _without_conditions(body, has_status, waited)
 
 
-def _not_observed(body: Body) -> Readiness | None:
-    """Return InProgress if the controller lags behind the generation (kstatus checkGeneration)."""
+def _lag(body: Body) -> str:
+    """Return that the controller has not seen the generation yet; empty if it has, or is unknown.
+
+    See checkGeneration of kstatus.
+    """
     generation = whole_number(body, "metadata", "generation")
     observed = whole_number(body, "status", "observedGeneration")
     if generation is None or observed is None or generation == observed:
-        return None
-    return in_progress(f"its controller has seen generation {observed}, not yet {generation}")
-
-
-def _stalled(body: Body) -> Readiness | None:
-    standard = _standard_conditions(body)
-    return standard if standard and standard.status is Status.FAILED else None
+        return ""
+    return f"its controller has seen generation {observed}, not yet {generation}"
 
 
 def _standard_conditions(body: Body) -> Readiness | None:
@@ -145,11 +144,49 @@ def _without_conditions(body: Body, has_status: bool, waited: float) -> Readines
 # Workloads: the numbers of kstatus (core.go), in its order. Each function states its differences.
 
 
+# A word, the number in the status, and the one that it must reach; without that, the wanted one.
+# Without a word, the number may not be greater.
+_TOO_MANY = ("", "replicas", "")
+_DEPLOYMENT = (
+    ("replicas", "replicas", ""),
+    ("updated", "updatedReplicas", ""),
+    _TOO_MANY,
+    ("available", "availableReplicas", "updatedReplicas"),
+    ("ready", "readyReplicas", ""),
+)
+_REPLICA_SET = (
+    ("labelled", "fullyLabeledReplicas", ""),
+    ("available", "availableReplicas", ""),
+    ("ready", "readyReplicas", ""),
+    _TOO_MANY,
+)
+_STATEFUL_SET = (("replicas", "replicas", ""), ("ready", "readyReplicas", ""), _TOO_MANY)
+_PARTITION = (("updated above the partition", "updatedReplicas", ""),)
+_ROLLED_OUT = (("current", "currentReplicas", ""),)
+_DAEMON_SET = (
+    ("scheduled", "currentNumberScheduled", ""),
+    ("updated", "updatedNumberScheduled", ""),
+    ("available", "numberAvailable", ""),
+    ("ready", "numberReady", ""),
+)
 # The Deployment controller reads this as "no deadline", and then sets no Progressing condition.
 _NO_DEADLINE = 2**31 - 1
+_ON_DELETE = "the update strategy is OnDelete: Pods are replaced manually"
 
 
-def assess_deployment(body: Body) -> Readiness:
+def _short(body: Body, wanted: int, rows: Sequence[tuple[str, str, str]]) -> str:
+    """Return the first number that is not as it must be; empty if all are."""
+    for word, name, limit in rows:
+        have = count(body, "status", name)
+        want = count(body, "status", limit) if limit else wanted
+        if not word and have > want:
+            return f"Pods to remove: {have - want}"
+        if word and have < want:
+            return f"{word}: {have} of {want}"
+    return ""
+
+
+def _deployment(body: Body) -> Readiness:
     """Return the readiness of a Deployment (kstatus deploymentConditions).
 
     Unlike in kstatus, the reason names what the API server rejects (ReplicaFailure). As in kstatus,
@@ -158,118 +195,88 @@ def assess_deployment(body: Body) -> Readiness:
     for item in conditions(body):
         if item.type == "Progressing" and item.reason == "ProgressDeadlineExceeded":
             return failed(f"the progress deadline is exceeded: {item.message or item.reason}")
-    wanted = count(body, "spec", "replicas", default=1)
-    there = count(body, "status", "replicas")
-    updated = count(body, "status", "updatedReplicas")
-    available = count(body, "status", "availableReplicas")
-    ready = count(body, "status", "readyReplicas")
-    short = _first(
-        _less("replicas", there, wanted),
-        _less("updated", updated, wanted),
-        _extra(there, wanted),
-        _less("available", available, updated),
-        _less("ready", ready, wanted),
-    )
-    if short:
+    if short := _short(body, count(body, "spec", "replicas", default=1), _DEPLOYMENT):
         paused = ", paused" if field(body, "spec", "paused") is True else ""
-        failure = condition(body, "ReplicaFailure")
-        rejected = failure is not None and failure.status == "True"
-        missing = f"; Pods are missing: {failure.told}" if failure and rejected else ""
+        failure = _replica_failure(body)
+        missing = f"; Pods are missing: {failure.told}" if failure else ""
         return in_progress(f"{short}{paused}{missing}")
-    return _complete(body) or current(f"the Deployment is available, replicas: {there}")
-
-
-def _complete(body: Body) -> Readiness | None:
-    """Return InProgress if the numbers of a Deployment match, but not its conditions."""
     deadline = whole_number(body, "spec", "progressDeadlineSeconds")
-    progressing = condition(body, "Progressing")
+    progressing, available = condition(body, "Progressing"), condition(body, "Available")
     done = progressing is not None and (progressing.status, progressing.reason) == (
         "True",
         "NewReplicaSetAvailable",
     )
     if not done and deadline is not None and deadline != _NO_DEADLINE:
-        detail = f" ({progressing.told})" if progressing and progressing.told else ""
-        return in_progress(f"the new ReplicaSet is not available{detail}")
-    available = condition(body, "Available")
+        return in_progress(f"the new ReplicaSet is not available{_detail(progressing)}")
     if available is None or available.status != "True":
-        detail = f" ({available.told})" if available and available.told else ""
-        return in_progress(f"the Deployment is not available{detail}")
-    return None
+        return in_progress(f"the Deployment is not available{_detail(available)}")
+    return current(f"the Deployment is available, replicas: {count(body, 'status', 'replicas')}")
 
 
-def assess_replica_set(body: Body, *, waited: float) -> Readiness:
+def _detail(found: Condition | None) -> str:
+    return f" ({found.told})" if found and found.told else ""
+
+
+def _replica_failure(body: Body) -> Condition | None:
+    """Return the condition that Pods are missing, because the API server rejects them."""
+    failure = condition(body, "ReplicaFailure")
+    return failure if failure is not None and failure.status == "True" else None
+
+
+def _replica_set(body: Body, waited: float) -> Readiness:
     """Return the readiness of a ReplicaSet or ReplicationController (kstatus replicasetConditions).
 
     As in kstatus, a ReplicaFailure is in progress, regardless of the numbers. It is stuck if the
     API server rejects the Pods.
     """
-    failure = condition(body, "ReplicaFailure")
-    if failure is not None and failure.status == "True":
+    if failure := _replica_failure(body):
         if is_refusal(failure.message, waited=waited):
             return stuck(f"its Pods are rejected: {failure.message}")
         return in_progress(f"Pods are missing: {failure.told or 'ReplicaFailure'}")
-    wanted = count(body, "spec", "replicas", default=1)
-    there = count(body, "status", "replicas")
-    short = _first(
-        _less("labelled", count(body, "status", "fullyLabeledReplicas"), wanted),
-        _less("available", count(body, "status", "availableReplicas"), wanted),
-        _less("ready", count(body, "status", "readyReplicas"), wanted),
-        _extra(there, wanted),
-    )
-    return in_progress(short) if short else current(f"all Pods are available: {there}")
+    if short := _short(body, count(body, "spec", "replicas", default=1), _REPLICA_SET):
+        return in_progress(short)
+    return current(f"all Pods are available: {count(body, 'status', 'replicas')}")
 
 
-def assess_stateful_set(body: Body) -> Readiness:
+def _stateful_set(body: Body) -> Readiness:
     """Return the readiness of a StatefulSet (kstatus stsConditions): by numbers, never Failed."""
     if text(body, "spec", "updateStrategy", "type") == "OnDelete":
-        return current("the update strategy is OnDelete: Pods are replaced manually")
+        return current(_ON_DELETE)
     wanted = count(body, "spec", "replicas", default=1)
-    there = count(body, "status", "replicas")
-    updated = count(body, "status", "updatedReplicas")
-    short = _first(
-        _less("replicas", there, wanted),
-        _less("ready", count(body, "status", "readyReplicas"), wanted),
-        _extra(there, wanted),
-    )
-    if short:
+    if short := _short(body, wanted, _STATEFUL_SET):
         return in_progress(short)
     partition = whole_number(body, "spec", "updateStrategy", "rollingUpdate", "partition")
     if partition is not None and partition != -1:
-        short = _less("updated above the partition", updated, wanted - partition)
-        return in_progress(short) if short else current(f"the partition is rolled out: {updated}")
-    short = _less("current", count(body, "status", "currentReplicas"), wanted)
-    if short:
+        if short := _short(body, wanted - partition, _PARTITION):
+            return in_progress(short)
+        return current(f"the partition is rolled out: {count(body, 'status', 'updatedReplicas')}")
+    if short := _short(body, wanted, _ROLLED_OUT):
         return in_progress(short)
     old, new = text(body, "status", "currentRevision"), text(body, "status", "updateRevision")
     if old != new:
         return in_progress(f"the revision is {old}, to be {new}")
-    return current(f"all replicas are ready: {there}")
+    return current(f"all replicas are ready: {count(body, 'status', 'replicas')}")
 
 
-def assess_daemon_set(body: Body) -> Readiness:
+def _daemon_set(body: Body) -> Readiness:
     """Return the readiness of a DaemonSet (kstatus daemonsetConditions and checkGenerationSet).
 
     Unlike in kstatus, one with OnDelete is Current, as a StatefulSet is: somebody replaces its Pods
     at a time of their own.
     """
     if text(body, "spec", "updateStrategy", "type") == "OnDelete":
-        return current("the update strategy is OnDelete: Pods are replaced manually")
+        return current(_ON_DELETE)
     for path in (("metadata", "generation"), ("status", "observedGeneration")):
         if whole_number(body, *path) is None:
             return in_progress(f"the DaemonSet has no {'.'.join(path)} yet")
     wanted = whole_number(body, "status", "desiredNumberScheduled")
     if wanted is None or wanted == -1:
         return in_progress("the DaemonSet has no status.desiredNumberScheduled yet")
-    short = _first(
-        _less("scheduled", count(body, "status", "currentNumberScheduled"), wanted),
-        _less("updated", count(body, "status", "updatedNumberScheduled"), wanted),
-        _less("available", count(body, "status", "numberAvailable"), wanted),
-        _less("ready", count(body, "status", "numberReady"), wanted),
-    )
+    short = _short(body, wanted, _DAEMON_SET)
     return in_progress(short) if short else current(f"all Pods are ready: {wanted}")
 
 
-def assess_job(body: Body, *, job_started: bool) -> Readiness:
+def _job(body: Body, *, job_started: bool) -> Readiness:
     """Return the readiness of a Job (kstatus jobConditions).
 
     Unlike in kstatus, a started Job is Current only with ``job_started``; by default it must
@@ -297,18 +304,6 @@ def assess_job(body: Body, *, job_started: bool) -> Readiness:
     return current(f"the Job has started: {message}") if job_started else in_progress(message)
 
 
-def _first(*shortfalls: str) -> str:
-    return next(filter(None, shortfalls), "")
-
-
-def _less(what: str, have: int, want: int) -> str:
-    return f"{what}: {have} of {want}" if have < want else ""
-
-
-def _extra(have: int, want: int) -> str:
-    return f"Pods to remove: {have - want}" if have > want else ""
-
-
 # Pods, and what the Pods of a workload show about it.
 #
 # Based on kstatus (core.go), with additions: a failed Pod is Failed, init containers count, and
@@ -320,11 +315,27 @@ def _extra(have: int, want: int) -> str:
 _NEVER = "InvalidImageName"
 _CRASHING = "CrashLoopBackOff"
 # The kubelet alternates between the two while an image cannot be pulled.
-_PULLING = frozenset({"ErrImagePull", "ImagePullBackOff"})
+_PULLING = ("ErrImagePull", "ImagePullBackOff")
+# Reasons for which a container waits in vain, the worst one first. Those after a crash are stuck
+# after a grace period in which a registry may answer again, or a ConfigMap of the same run may
+# arrive. As in kstatus, a crash has priority; in kstatus only while the Pod is Running.
+_IN_VAIN = {
+    _NEVER: 0,
+    _CRASHING: 1,
+    **dict.fromkeys(_PULLING, 2),
+    "CreateContainerConfigError": 2,
+    "CreateContainerError": 2,
+    "ErrImageNeverPull": 2,
+    "ImageInspectError": 2,
+    "PreCreateHookError": 2,
+    "RegistryUnavailable": 2,
+    "RunContainerError": 2,
+    "SignatureValidationFailed": 2,
+}
 _DEPLOYMENT_REVISION = "deployment.kubernetes.io/revision"
 
 
-def assess_pod(body: Body, *, waited: float) -> Readiness:
+def _pod(body: Body, waited: float) -> Readiness:
     """Return the readiness of a Pod by its phase and its containers.
 
     Unlike in kstatus, phase Failed is Failed, and the 15 seconds count from the apply (``waited``),
@@ -335,14 +346,24 @@ def assess_pod(body: Body, *, waited: float) -> Readiness:
         return current("the Pod has completed")
     if phase == "Failed":
         return failed(_failure(body))
+    if not phase:
+        return in_progress("the Pod has no phase yet")
+    if phase not in {"Running", "Pending"}:
+        return Readiness(Status.UNKNOWN, f"the Pod's phase is {phase}")
     ready = condition(body, "Ready")
     if phase == "Running" and ready is not None and ready.status == "True":
         return current("the Pod is ready")
-    if phase in {"Running", "Pending"}:
-        return _waiting(body, waited=waited) or in_progress(_unready(body, phase))
-    if not phase:
-        return in_progress("the Pod has no phase yet")
-    return Readiness(Status.UNKNOWN, f"the Pod's phase is {phase}")
+    if (problem := _waiting(body, waited)) is not None:
+        return problem
+    if phase == "Pending":
+        return in_progress("the Pod is pending")
+    unready = [
+        name
+        for name, status in _containers(body)
+        if status.get("ready") is False and not field(status, "state", "terminated")
+    ]
+    named = f": {', '.join(unready)}" if unready else ""
+    return in_progress(f"the Pod runs but is not ready{named}")
 
 
 def _failure(pod: Body) -> str:
@@ -353,19 +374,6 @@ def _failure(pod: Body) -> str:
         if count(terminated, "exitCode"):
             parts.append(f"container {name}: {_ended(terminated)}")
     return f"the Pod has failed: {'; '.join(filter(None, parts)) or 'no reason is given'}"
-
-
-def _unready(pod: Body, phase: str) -> str:
-    names = [name for name, status in _containers(pod) if _is_awaited(status)]
-    if phase == "Pending":
-        return "the Pod is pending"
-    if names:
-        return f"the Pod runs but is not ready: {', '.join(names)}"
-    return "the Pod runs but is not ready"
-
-
-def _is_awaited(status: Body) -> bool:
-    return status.get("ready") is False and not field(status, "state", "terminated")
 
 
 def pods_problem(pods: Sequence[Body], *, waited: float) -> Readiness | None:
@@ -382,7 +390,7 @@ def pods_problem(pods: Sequence[Body], *, waited: float) -> Readiness | None:
             "Pending",
         }:
             continue
-        problem = _waiting(pod, waited=waited)
+        problem = _waiting(pod, waited)
         if problem is None:
             continue
         readiness = replace(
@@ -398,47 +406,26 @@ def pods_problem(pods: Sequence[Body], *, waited: float) -> Readiness | None:
     return found
 
 
-# Reasons for which a container waits in vain: it is stuck after a grace period in which a registry
-# may answer again, or a ConfigMap of the same run may arrive.
-_LASTING = frozenset(
-    {
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "ErrImageNeverPull",
-        "ErrImagePull",
-        "ImageInspectError",
-        "ImagePullBackOff",
-        "PreCreateHookError",
-        "RegistryUnavailable",
-        "RunContainerError",
-        "SignatureValidationFailed",
-    }
-)
-
-
-def _waiting(pod: Body, *, waited: float) -> Readiness | None:
+def _waiting(pod: Body, waited: float) -> Readiness | None:
     """Return the problem of a Pod that waits for something that probably will not happen."""
-    scheduled = condition(pod, "PodScheduled")
-    in_a_job = _controller(pod).get("kind") == "Job"
-    # As in kstatus, a crash has priority; in kstatus only while the Pod is Running.
-    for name, status in _containers(pod):
-        reason = text(status, "state", "waiting", "reason")
+    waiting = [
+        (_IN_VAIN[reason], name, reason, status)
+        for name, status in _containers(pod)
+        if (reason := text(status, "state", "waiting", "reason")) in _IN_VAIN
+    ]
+    if waiting:
+        _, name, reason, status = min(waiting, key=lambda one: one[0])
+        message = _container(name, reason, status)
         if reason == _NEVER:
-            return failed(_container(name, reason, status))
-    for name, status in _containers(pod):
-        reason = text(status, "state", "waiting", "reason")
-        if reason == _CRASHING:
-            message = _container(name, reason, status)
-            found = in_progress(message) if in_a_job else stuck(message)
-            return replace(found, lasting_message=_lasting_container(name, reason, status))
-    for name, status in _containers(pod):
-        reason = text(status, "state", "waiting", "reason")
-        if reason in _LASTING:
-            found = _lasting(_container(name, reason, status), waited)
-            return replace(found, lasting_message=_lasting_container(name, reason, status))
+            return failed(message)
+        in_a_job = _controller(pod).get("kind") == "Job"
+        lasts = not in_a_job if reason == _CRASHING else waited > GRACE
+        found = stuck(message) if lasts else in_progress(message)
+        return replace(found, lasting_message=_lasting_container(name, reason, status))
+    scheduled = condition(pod, "PodScheduled")
     if text(pod, "status", "phase") == "Pending" and scheduled and scheduled.status == "False":
         if scheduled.reason == "Unschedulable":
-            return _lasting(scheduled.told, waited)
+            return stuck(scheduled.told) if waited > GRACE else in_progress(scheduled.told)
         if scheduled.reason == "SchedulingGated":
             return in_progress(scheduled.told)
     return None
@@ -478,10 +465,6 @@ def _ended(terminated: Body) -> str:
     return f"{code}, {reason}" if reason and reason != "Error" else code
 
 
-def _lasting(message: str, waited: float) -> Readiness:
-    return stuck(message) if waited > GRACE else in_progress(message)
-
-
 def current_pods(
     workload: Body, pods: Sequence[Body], replica_sets: Sequence[Body] = ()
 ) -> Sequence[Body]:
@@ -490,7 +473,7 @@ def current_pods(
     Pods of an earlier template show nothing about the current template, which may repair them. The
     Pods of a Deployment are found through its ReplicaSets.
     """
-    if not is_observed(workload):
+    if _lag(workload):
         return ()
     if workload.get("kind") == "Deployment":
         newest = _newest(workload, replica_sets)
@@ -507,23 +490,15 @@ def current_pods(
     return [pod for pod in owned if not wanted or text(pod, "metadata", "labels", label) == wanted]
 
 
-def is_observed(workload: Body) -> bool:
-    """Return whether the controller has seen the present generation, as far as is known."""
-    generation = whole_number(workload, "metadata", "generation")
-    observed = whole_number(workload, "status", "observedGeneration")
-    return None in {generation, observed} or observed == generation
-
-
 def rejected_pods(workload: Body, replica_sets: Sequence[Body], *, waited: float) -> str:
     """Return why the API server rejects the Pods of a Deployment's newest ReplicaSet, else "".
 
     The Deployment's own condition also tells of older ReplicaSets, which may be what it repairs.
     """
-    for replica_set in _newest(workload, replica_sets):
-        failure = condition(replica_set, "ReplicaFailure")
-        if failure is not None and failure.status == "True":
-            return failure.message if is_refusal(failure.message, waited=waited) else ""
-    return ""
+    found = map(_replica_failure, _newest(workload, replica_sets))
+    failure = next(filter(None, found), None)
+    refused = failure is not None and is_refusal(failure.message, waited=waited)
+    return failure.message if failure and refused else ""
 
 
 def _newest(deployment: Body, replica_sets: Sequence[Body]) -> Sequence[Body]:
@@ -615,27 +590,23 @@ def _autoscaler(body: Body) -> Readiness:
     return current("the autoscaler can scale")
 
 
-def _always(_body: Body) -> Readiness:
-    return current("there is nothing to wait for")
-
-
 # The rules by their names in the table of kinds. Those with patience are sure of a failure only
 # after some time. Not in kstatus: that of an APIService, an autoscaler and a Namespace.
-_WITH_PATIENCE: Mapping[str, Callable[..., Readiness]] = {
-    "pod": assess_pod,
-    "replica-set": assess_replica_set,
+_WITH_PATIENCE: Mapping[str, Callable[[Body, float], Readiness]] = {
+    "pod": _pod,
+    "replica-set": _replica_set,
 }
 _RULES: Mapping[str, Callable[[Body], Readiness]] = {
-    "always": _always,
+    "always": lambda _: current("there is nothing to wait for"),
     "api-service": _api_service,
     "autoscaler": _autoscaler,
     "claim": _volume_claim,
-    "daemon-set": assess_daemon_set,
+    "daemon-set": _daemon_set,
     "definition": _definition,
-    "deployment": assess_deployment,
+    "deployment": _deployment,
     "namespace": _namespace,
     "service": _service,
-    "stateful-set": assess_stateful_set,
+    "stateful-set": _stateful_set,
 }
 
 
@@ -669,7 +640,7 @@ def with_pods_explained(
     """
     if readiness.status is not Status.IN_PROGRESS or live.body is None:
         return readiness
-    if not is_observed(live.body):
+    if _lag(live.body):
         return readiness  # what is around it is of the earlier generation
     pods = current_pods_of(live, related)
     problem = pods_problem(pods, waited=waited)
@@ -764,7 +735,12 @@ def last_warnings(events: Events) -> tuple[WarningEvent, ...]:
         if event.get("type") != "Warning":
             continue
         key = (visible(text(event, "reason")) or "Warning", one_line(_message(event)))
-        fresh = WarningEvent(_about(event), *key, _times(event), _time(event))
+        times = (
+            count(event, "count"),
+            count(event, "deprecatedCount"),
+            count(event, "series", "count"),
+        )
+        fresh = WarningEvent(_about(event), *key, max(1, *times), _time(event))
         last = found.get(key)
         found[key] = replace(last, count=last.count + fresh.count) if last else fresh
     return tuple(found.values())[:_SHOWN]
@@ -776,12 +752,6 @@ def _about(event: Mapping[str, Any]) -> str:
     return Ref(group, text(subject, "kind"), "", text(subject, "name")).short
 
 
-def _times(event: Mapping[str, Any]) -> int:
-    return max(
-        count(event, "count"), count(event, "deprecatedCount"), count(event, "series", "count"), 1
-    )
-
-
 def refused_creation(events: Events, *, waited: float = math.inf, since: str = "") -> str:
     """Return the server's message if the newest creation of a Pod was rejected, else "".
 
@@ -789,9 +759,8 @@ def refused_creation(events: Events, *, waited: float = math.inf, since: str = "
     from before ``since``, the RFC 3339 time of the last apply, are about what it may have repaired.
     """
     for event in _newest_first(events):
-        if _time(event)[:_SECONDS] < since[:_SECONDS]:
-            return ""
-        if event.get("reason") == "SuccessfulCreate":
+        is_older = _time(event)[:_SECONDS] < since[:_SECONDS]
+        if is_older or event.get("reason") == "SuccessfulCreate":
             return ""
         if event.get("reason") == "FailedCreate":
             message = one_line(_message(event))
