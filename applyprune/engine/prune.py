@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunContext
@@ -33,7 +34,6 @@ from applyprune.model.live import (
     Absent,
     LiveObject,
     Resource,
-    State,
     Unknown,
 )
 from applyprune.model.options import Mode
@@ -435,8 +435,10 @@ class Pruner:
         """Wait until each object is gone; yield a failure for each that is not at the timeout."""
         cancellation = self.context.cancellation
         options = self.context.options.wait
-        wait = DeletionWait(deleted, min(options.timeout, options.turn), cancellation)
-        for event in wait.events(lambda left: self.context.workers.each(self._read_state, left)):
+        read = partial(self._reader.read_object, full=True)
+        longest = min(options.timeout, options.turn)
+        wait = DeletionWait(deleted, longest, cancellation, read, self.context.workers)
+        for event in wait.run():
             yield self._done(event.ref, self._deleted()) if isinstance(event, Gone) else event
         if cancellation.requested:
             return
@@ -449,9 +451,6 @@ class Pruner:
                 hint="It stays in the inventory. Run again to continue.",
             )
             yield ObjectDone(left.ref, Outcome.FAILED, problem=error.problem)
-
-    def _read_state(self, deleted: DeletedObject) -> tuple[DeletedObject, State]:
-        return deleted, self._reader.read_object(deleted.resource, deleted.ref, full=True)
 
     def _deleted(self) -> Outcome:
         return Outcome.DELETED if self.context.options.mode is Mode.DELETE else Outcome.PRUNED

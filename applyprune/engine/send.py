@@ -30,7 +30,7 @@ from applyprune.errors import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
-from applyprune.model.live import AUTOSCALERS, LiveObject, State
+from applyprune.model.live import AUTOSCALERS, LiveObject
 from applyprune.model.plan import (
     NO_MIGRATION,
     ApplyRequest,
@@ -285,9 +285,9 @@ class Recreator:
         options = self.context.options.wait
         # What is gone later is created by a later run, as after a crash.
         longest = min(desired.timeout or options.timeout, options.turn)
-        wait = DeletionWait(deleted, longest, cancellation)
         # This thread is a worker already.
-        for event in wait.events(lambda left: map(self._read_state, left)):
+        wait = DeletionWait(deleted, longest, cancellation, self.context.cluster.read)
+        for event in wait.run():
             if isinstance(event, Gone) and event.replaced:
                 raise created_by_others(desired)
         if not wait.pending:
@@ -300,9 +300,6 @@ class Recreator:
             reason=f"its finalizers have not finished: {held}" if held else "",
             hint="Run again when it is gone.",
         )
-
-    def _read_state(self, deleted: DeletedObject) -> tuple[DeletedObject, State]:
-        return deleted, self.context.cluster.read(deleted.resource, deleted.ref)
 
 
 # Why an apply has failed; if a read fails, explain less.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -433,21 +433,16 @@ def _until_deleted(
         return
     with WorkerPool(16, cancellation) as workers:
         reader = SnapshotReader(cluster, workers, applyset, store)
-
-        def read(pending: Sequence[DeletedObject]) -> Iterable[tuple[DeletedObject, State]]:
-            return workers.each(
-                lambda one: (one, reader.read_object(one.resource, one.ref)), pending
-            )
-
+        read = reader.read_object
         root = DeletedObject(CONFIG_MAPS, applyset.inventory, inventory.uid)
-        wait = DeletionWait([root], options.timeout, cancellation)
-        yield from (event for event in wait.events(read) if isinstance(event, Waiting))
+        wait = DeletionWait([root], options.timeout, cancellation, read, workers)
+        yield from (event for event in wait.run() if isinstance(event, Waiting))
         unknown: list[Ref] = []
         if not wait.pending and not cancellation.requested:
             rest = max(0.0, options.timeout - (cancellation.now() - began))
             remaining, unknown = _remaining(inventory, reader, cluster, applyset)
-            wait = DeletionWait(remaining, rest, cancellation)
-            yield from (event for event in wait.events(read) if isinstance(event, Waiting))
+            wait = DeletionWait(remaining, rest, cancellation, read, workers)
+            yield from (event for event in wait.run() if isinstance(event, Waiting))
     elapsed = cancellation.now() - began
     # Whatever was never read may be gone, or not.
     unknown += [one.ref for one in wait.pending if one.ref not in wait.last]

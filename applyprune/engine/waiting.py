@@ -56,7 +56,9 @@ from applyprune.model.live import (
     State,
     Unknown,
     WatchEventType,
+    mapping,
     namespace_ref,
+    text,
 )
 from applyprune.model.plan import OUTSIDE, Desired
 from applyprune.model.problem import Problem
@@ -74,6 +76,7 @@ from applyprune.planning.readiness import (
     Related,
     Wait,
     assess,
+    controller_of,
     for_wait,
     is_complete,
     masked_readiness,
@@ -187,20 +190,10 @@ class RelatedObjects:
         if found is None:
             found = self._by_uid[scope] = {}
             for live in self._objects.get(scope, {}).values():
-                if live.body is not None:
-                    found.setdefault(_subject(live.body), []).append(live.body)
+                if (body := live.body) is not None:
+                    subject = mapping(body.get("involvedObject")) or controller_of(body)
+                    found.setdefault(text(subject, "uid"), []).append(body)
         return found
-
-
-def _subject(body: Body) -> str:
-    """Return the UID of an event's object, or of an object's controller; empty if none."""
-    about = body.get("involvedObject")
-    if isinstance(about, dict):
-        return str(about.get("uid", ""))
-    owners = body["metadata"].get("ownerReferences") or ()
-    return next(
-        (str(owner.get("uid", "")) for owner in owners if owner.get("controller") is True), ""
-    )
 
 
 @dataclass(slots=True)
@@ -516,9 +509,9 @@ class ReadinessRules:
     _statuses: dict[GroupKind, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, text in self.options.wait.ready_when:
+        for name, rule in self.options.wait.ready_when:
             try:
-                self._kinds[_kind_of(name)] = compile_rule(text, where=f"--ready-when {name}")
+                self._kinds[_kind_of(name)] = compile_rule(rule, where=f"--ready-when {name}")
             except UsageError as error:
                 self.errors.append(error)
         for desired in self.desired:
@@ -1052,10 +1045,6 @@ class Gone:
     """Whether another object has its name now."""
 
 
-Read = Callable[[Sequence[DeletedObject]], Iterable[tuple[DeletedObject, State]]]
-"""Reads the state of each object; may skip some, once the run is asked to end."""
-
-
 @dataclass(slots=True)
 class DeletionWait:
     """A wait for deleted objects, until all are gone, the timeout, or the end of the run."""
@@ -1065,16 +1054,26 @@ class DeletionWait:
     timeout: float
     """Seconds."""
     cancellation: Cancellation
+    read: Callable[[Resource, Ref], State]
+    """Reads an object."""
+    workers: WorkerPool | None = None
+    """The threads that read, which read nothing more at the end of the run; None for this one."""
     last: dict[Ref, LiveObject] = field(default_factory=dict)
     """Each object as it was last read."""
 
-    def events(self, read: Read) -> Iterator[Gone | Waiting]:
+    def run(self) -> Iterator[Gone | Waiting]:
         """Yield each object that is gone, and every second what the others wait for."""
+
+        def read(deleted: DeletedObject) -> tuple[DeletedObject, State]:
+            return deleted, self.read(deleted.resource, deleted.ref)
+
         pauses = growing_pauses(0.05, longest=2.0)
         looks = Looks(self.cancellation, "gone", self.timeout, pauses)
         while self.pending:
             gone: set[Ref] = set()
-            for deleted, state in read(self.pending):
+            pending, workers = self.pending, self.workers
+            states = workers.each(read, pending) if workers else map(read, pending)
+            for deleted, state in states:
                 if isinstance(state, LiveObject) and state.uid == deleted.uid:
                     self.last[deleted.ref] = state
                 elif isinstance(state, LiveObject | Absent):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.model.events import Status
 from applyprune.model.fate import Fate
-from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.kinds import (
     DAEMON_SET,
     DEPLOYMENT,
@@ -25,18 +25,14 @@ from applyprune.model.kinds import (
     Trait,
     kinds_with,
 )
-from applyprune.model.live import (
-    field,
-    mapping,
-    text,
-)
+from applyprune.model.live import field, mapping, text
 from applyprune.model.options import Mode, Options, WaitMode
 from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Plan, PruneWait, RemoveStep, Why
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.order import is_built_in
-from applyprune.planning.readiness import Wait, has_completed
-from applyprune.planning.references import names_in, pod_template, references
+from applyprune.planning.readiness import Wait, controller_of, has_completed
+from applyprune.planning.references import names_in, pod_template, references, texts_in
 from applyprune.values import dataclass, pattern, replace
 from applyprune.values import field as dataclass_field
 
@@ -51,13 +47,15 @@ if TYPE_CHECKING:
     Labels = Mapping[str, str]
     Controllers = Mapping[str, tuple[Ref, str] | None]
     """By the UID of a ReplicaSet: its controller, with its UID; None if it has none."""
+    _Route = tuple[Ref, Sequence[tuple[str, Labels]]]
+    """A Service or a route, with the namespaces and selectors of the Services behind it."""
 
 _SHOWN = 3
 _NAMED = 10
 _WORKLOAD_GROUPS = frozenset({"apps", "batch"})
 _NAMED_BY_PODS = kinds_with(Trait.NAMED_BY_PODS)
 """The kinds that Pods name in their own namespace."""
-_NAMED_BY_ALL_PODS = kinds_with(Trait.NAMED_BY_ALL_PODS)
+_MAY_BE_USED = _NAMED_BY_PODS | kinds_with(Trait.NAMED_BY_ALL_PODS) | HOLDERS
 _WITH_BACKENDS = kinds_with(Trait.HAS_BACKEND)
 
 
@@ -122,10 +120,6 @@ class PodUse:
     controllers: Controllers = dataclass_field(default_factory=dict, hash=False)
     """The controller of each ReplicaSet."""
 
-    def of(self, ref: Ref, *, but: Collection[str]) -> Sequence[PodUser]:
-        """Return who uses an object, without what goes: ``but`` has the UIDs of that."""
-        return [user for user in self.users if ref in user.names and user.uids.isdisjoint(but)]
-
 
 NO_PODS = PodUse()
 
@@ -136,7 +130,7 @@ def controllers_of(replica_sets: Iterable[LiveObject], earlier: Controllers) -> 
     When a workload is deleted, its ReplicaSets go before their Pods.
     """
     # guard: orphaned-replica-set
-    return {**earlier, **{live.uid: controller_of(live) for live in replica_sets}}
+    return {**earlier, **{live.uid: _controller(live) for live in replica_sets}}
 
 
 def pod_users(
@@ -149,17 +143,16 @@ def pod_users(
 
     ``leaving`` has the names of what leaves the set, and ``owners`` the ReplicaSets' controllers.
     """
-    sets = [live for live in replica_sets if live.body is not None]
-    wanting = [
+    wanting = (
         live
-        for live in sets
-        if not live.terminating and field(live.body or {}, "spec", "replicas") != 0
-    ]
+        for live in replica_sets
+        if live.body is not None and field(live.body, "spec", "replicas") != 0
+    )
     for live in (*pods, *wanting):
         body = live.body or {}
         if live.terminating or text(body, "status", "phase") in {"Succeeded", "Failed"}:
             continue
-        root, uids, owner = live.ref, {live.uid}, controller_of(live)
+        root, uids, owner = live.ref, {live.uid}, _controller(live)
         while owner is not None and owner[1] not in uids:
             root = owner[0]
             uids.add(owner[1])
@@ -167,35 +160,23 @@ def pod_users(
         template = body if live.ref.group_kind == POD else pod_template(live.ref.group_kind, body)
         labels = mapping(field(template, "metadata", "labels"))
         names = frozenset(one.ref for one in references(live.ref, body))
-        words = frozenset(words_in(template.get("spec"))) & frozenset(leaving)
+        words = _words_in(template.get("spec")) & frozenset(leaving)
         yield PodUser(live.ref, frozenset(uids), root, names, words, labels)
 
 
 _BETWEEN_WORDS = pattern(r"[\s/:=,;\"']+")
 
 
-def words_in(value: object) -> Iterator[str]:
-    """Yield the words of all texts in a value."""
-    todo = [value]
-    while todo:
-        one = todo.pop()
-        if isinstance(one, str):
-            yield from _BETWEEN_WORDS.split(one)
-        elif isinstance(one, Mapping):
-            todo.extend(one.values())
-        elif isinstance(one, list):
-            todo.extend(one)
+def _words_in(value: object) -> frozenset[str]:
+    return frozenset(word for one in texts_in(value) for word in _BETWEEN_WORDS.split(one))
 
 
-def controller_of(live: LiveObject) -> tuple[Ref, str] | None:
+def _controller(live: LiveObject) -> tuple[Ref, str] | None:
     """Return the controller of an object, with its UID; None if it has none."""
-    for owner in live.metadata.get("ownerReferences") or ():
-        if owner.get("controller") is True:
-            group = str(owner.get("apiVersion", "")).rpartition("/")[0]
-            name = str(owner.get("name", ""))
-            ref = Ref(group, str(owner.get("kind", "")), live.ref.namespace, name)
-            return ref, str(owner.get("uid", ""))
-    return None
+    if not (owner := controller_of({"metadata": live.metadata})):
+        return None
+    kind = GVK.parse(text(owner, "apiVersion"), text(owner, "kind")).group_kind
+    return Ref(kind.group, kind.kind, live.ref.namespace, text(owner, "name")), text(owner, "uid")
 
 
 # What is kept because a live Pod uses it.
@@ -229,8 +210,7 @@ def unless_used(
     )
     rolls = options.mode is Mode.APPLY
     members = {member.ref: member for member in desired} if rolls else {}
-    keeps = keeps_used(options)
-    return [_unless_used(step, use, members, going, keeps=keeps) for step in steps]
+    return [_unless_used(one, use, members, going, keeps=keeps_used(options)) for one in steps]
 
 
 def _unless_used(
@@ -250,27 +230,28 @@ def _unless_used(
         uid = step.live.uid if step.live is not None else ""
         own = [user.labels for user in use.users if uid in user.uids]
         return replace(step, pod_labels=tuple(own))
+    users = [user for user in use.users if ref in user.names and user.uids.isdisjoint(going)]
     rollouts: dict[Ref, None] = {}
-    for user in use.of(ref, but=going):
+    for user in users:
         member = members.get(user.root)
         ends = member is not None and _rolls_out(member) and ref not in _names_of(member, ref)
         if keeps and not ends:  # guard: used-by-a-live-pod
-            return kept_in_use(step, use.of(ref, but=going))
+            return _kept_in_use(step, users)
         rollouts[user.root] = None
     for user in use.users:
         # It may read the object by the API. A name may be there by chance, but then it stays there.
         member = members.get(user.root) if ref.name in user.words else None
         if member is None or user.ref.namespace != ref.namespace or ref in user.names:
             continue
-        if not user.uids.isdisjoint(going) or ref.name in set(words_in(member.body)):
+        if not user.uids.isdisjoint(going) or ref.name in _words_in(member.body):
             continue
         if keeps and not _rolls_out(member):
-            return kept_in_use(step, [user])
+            return _kept_in_use(step, [user])
         rollouts[user.root] = None  # guard: named-in-a-text
     return replace(step, rollouts=tuple(rollouts))
 
 
-def kept_in_use(step: RemoveStep, users: Sequence[PodUser]) -> RemoveStep:
+def _kept_in_use(step: RemoveStep, users: Sequence[PodUser]) -> RemoveStep:
     """Return the step of an object that is not deleted, because live Pods use it."""
     pods = [user for user in users if user.ref.group_kind == POD] or users
     verb = "uses" if len(pods) == 1 else "use"
@@ -312,36 +293,21 @@ def with_waits(
     if not any(step.waits_for or step.fate is Fate.PRUNE for step in removals):
         return tuple(removals)
     changed = [step for step in applies if _may_be_unready(step)]
-    routes = _Routes(applies)
-    return tuple(
-        replace(step, waits_for=tuple(_waits(step, applies, changed, routes)))
-        if applies and step.fate is Fate.PRUNE and not step.is_going
-        else replace(step, waits_for=())
-        if step.waits_for
-        else step
-        for step in removals
-    )
+    members = [step.desired for step in applies]
+    routes = _routes(members) if any(step.pod_labels for step in removals) else ()
 
-
-def _waits(
-    step: RemoveStep,
-    applies: Sequence[ApplyStep],
-    changed: Sequence[ApplyStep],
-    routes: _Routes,
-) -> Iterator[PruneWait]:
-    ref = step.entry.ref
-    told = set(step.rollouts)
-    for root in step.rollouts:
-        yield PruneWait(root, "old Pods use it")
-    for one in _candidates(step, changed):
-        if one.desired.ref not in told:
-            told.add(one.desired.ref)
+    def waits(step: RemoveStep) -> tuple[PruneWait, ...]:
+        if not applies or step.fate is not Fate.PRUNE or step.is_going:
+            return ()
+        found = dict.fromkeys(step.rollouts, "old Pods use it")
+        for one in _candidates(step, changed):
             why = "new" if one.fate is Fate.CREATE else "changed since last ready"
-            yield PruneWait(one.desired.ref, why)
-    for other, why in _related(ref, step.pod_labels, applies, routes):
-        if other not in told:
-            told.add(other)
-            yield PruneWait(other, why)
+            found.setdefault(one.desired.ref, why)
+        for ref, why in _related(step, members, routes):
+            found.setdefault(ref, why)
+        return tuple(PruneWait(ref, why) for ref, why in found.items())
+
+    return tuple(replace(step, waits_for=waits(step)) for step in removals)
 
 
 def _candidates(step: RemoveStep, changed: Sequence[ApplyStep]) -> Iterable[ApplyStep]:
@@ -354,14 +320,13 @@ def _candidates(step: RemoveStep, changed: Sequence[ApplyStep]) -> Iterable[Appl
         return [one for one in changed if not is_built_in(one.desired.ref.group)]
     if kind == SERVICE:
         return changed
-    is_used = (
-        kind in _NAMED_BY_PODS
-        or kind in _NAMED_BY_ALL_PODS
-        or kind in HOLDERS
-        or is_workload(kind)
-        or not is_built_in(kind.group)
-    )
-    return [one for one in changed if _runs(one)] if is_used else ()
+    if kind not in _MAY_BE_USED and not is_workload(kind) and is_built_in(kind.group):
+        return ()
+    return [
+        one
+        for one in changed
+        if one.desired.ref.group_kind != SERVICE or bool(one.desired.ready_when)
+    ]
 
 
 def _may_be_unready(step: ApplyStep) -> bool:
@@ -372,73 +337,54 @@ def _may_be_unready(step: ApplyStep) -> bool:
     return step.entry.changed and step.live is not None
 
 
-def _runs(step: ApplyStep) -> bool:
-    return step.desired.ref.group_kind != SERVICE or bool(step.desired.ready_when)
-
-
 def _related(
-    ref: Ref, labels: Sequence[Labels], applies: Sequence[ApplyStep], routes: _Routes
+    step: RemoveStep, members: Sequence[Desired], routes: Sequence[_Route]
 ) -> Iterator[tuple[Ref, str]]:
     """Yield what serves the same clients as a workload, or names what Pods may name."""
+    ref = step.entry.ref
     if is_named_by_pods(ref):
-        for step in applies:
-            member = step.desired
-            if not is_built_in(member.ref.group) and ref in names_in(
-                member.ref, member.body, (ref,)
-            ):
+        for member in members:
+            custom = not is_built_in(member.ref.group)
+            if custom and ref in names_in(member.ref, member.body, (ref,)):
                 yield member.ref, "names it"
         return
-    for step in applies if labels else ():
-        member = step.desired
-        if member.ref.namespace == ref.namespace and is_workload(member.ref.group_kind):
-            how = routes.between(member, labels)
-            if how:
-                yield member.ref, how
+    for member in members if step.pod_labels else ():
+        near = member.ref.namespace == ref.namespace and is_workload(member.ref.group_kind)
+        if near and (why := _stands_for(member, step.pod_labels, routes)):
+            yield member.ref, why
 
 
-class _Routes:
-    """The Services of an input, with the routes that lead to several of them."""
-
-    def __init__(self, applies: Sequence[ApplyStep]) -> None:
-        self._applies = applies
-        self._groups: list[tuple[Ref, list[tuple[str, Labels]]]] | None = None
-
-    def between(self, member: Desired, others: Sequence[Labels]) -> str:
-        """Return why a workload stands for Pods with other labels; empty if it does not."""
-        own = _labels_of(member)
-        selector = mapping(field(member.body, "spec", "selector", "matchLabels"))
-        if selector and any(selector.items() <= labels.items() for labels in others):
-            return "selects its Pods"
-        for route, selectors in self._all():
-            here = [one for place, one in selectors if place == member.ref.namespace]
-            if any(one.items() <= own.items() for one in here) and any(
-                one.items() <= labels.items() for one in here for labels in others
-            ):
-                return f"{route.short} leads to both"
-        return ""
-
-    def _all(self) -> Sequence[tuple[Ref, list[tuple[str, Labels]]]]:
-        if self._groups is None:
-            bodies = [(step.desired.ref, step.desired) for step in self._applies]
-            services = {
-                ref: (ref.namespace, mapping(field(one.body, "spec", "selector")))
-                for ref, one in bodies
-                if ref.group_kind == SERVICE
-            }
-            services = {ref: found for ref, found in services.items() if found[1]}
-            self._groups = [(ref, [found]) for ref, found in services.items()]
-            for ref, one in bodies if services else ():
-                if ref.group_kind == SERVICE or is_workload(ref.group_kind):
-                    continue
-                named = {each.ref for each in references(ref, one.body)} & services.keys()
-                if len(named) > 1:
-                    self._groups.append((ref, [services[each] for each in sorted(named)]))
-        return self._groups
-
-
-def _labels_of(member: Desired) -> Labels:
+def _stands_for(member: Desired, others: Sequence[Labels], routes: Sequence[_Route]) -> str:
+    """Return why a workload stands for Pods with other labels; empty if it does not."""
     template = pod_template(member.ref.group_kind, member.body)
-    return mapping(field(template, "metadata", "labels"))
+    own = mapping(field(template, "metadata", "labels"))
+    selector = mapping(field(member.body, "spec", "selector", "matchLabels"))
+    if selector and any(selector.items() <= labels.items() for labels in others):
+        return "selects its Pods"
+    for route, services in routes:
+        here = [one for place, one in services if place == member.ref.namespace]
+        if any(one.items() <= own.items() for one in here) and any(
+            one.items() <= labels.items() for one in here for labels in others
+        ):
+            return f"{route.short} leads to both"
+    return ""
+
+
+def _routes(members: Sequence[Desired]) -> Sequence[_Route]:
+    """Return the Services of an input, then the routes that lead to several of them."""
+    services = {
+        one.ref: (one.ref.namespace, selector)
+        for one in members
+        if one.ref.group_kind == SERVICE
+        and (selector := mapping(field(one.body, "spec", "selector")))
+    }
+    routes = [(ref, [found]) for ref, found in services.items()]
+    for one in members if services else ():
+        if one.ref.group_kind != SERVICE and not is_workload(one.ref.group_kind):
+            named = {found.ref for found in references(one.ref, one.body)} & services.keys()
+            if len(named) > 1:
+                routes.append((one.ref, [services[ref] for ref in sorted(named)]))
+    return routes
 
 
 def unless_unready(step: RemoveStep, unready: Collection[Ref]) -> RemoveStep:
@@ -480,16 +426,15 @@ def unready_problem(
     prunes = any(step.fate is Fate.PRUNE and not step.is_going for step in plan.removals)
     if not prunes or plan.no_prune or not _names_unready(options):
         return None
-    found = []
-    for step in plan.applies:
-        is_member = not (
-            step.fate.is_applied or step.why is Why.LEFT_ALONE or step.desired.is_outside
-        )
-        if not is_member or step.desired.ref in plan.waits_for:
-            continue
-        state = state_of(step)
-        if state is not None and state.status is not Status.CURRENT:
-            found.append(step.desired.ref.short)
+    found = [
+        step.desired.ref.short
+        for step in plan.applies
+        if not (step.fate.is_applied or step.desired.is_outside)
+        and step.why is not Why.LEFT_ALONE
+        and step.desired.ref not in plan.waits_for
+        and (state := state_of(step)) is not None
+        and state.status is not Status.CURRENT
+    ]
     if not found:
         return None
     them = "it" if len(found) == 1 else "them"

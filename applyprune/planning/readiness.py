@@ -418,7 +418,7 @@ def _waiting(pod: Body, waited: float) -> Readiness | None:
         message = _container(name, reason, status)
         if reason == _NEVER:
             return failed(message)
-        in_a_job = _controller(pod).get("kind") == "Job"
+        in_a_job = controller_of(pod).get("kind") == "Job"
         lasts = not in_a_job if reason == _CRASHING else waited > GRACE
         found = stuck(message) if lasts else in_progress(message)
         return replace(found, lasting_message=_lasting_container(name, reason, status))
@@ -513,10 +513,11 @@ def _newest(deployment: Body, replica_sets: Sequence[Body]) -> Sequence[Body]:
 
 def _owned(owner: Body, bodies: Sequence[Body]) -> Sequence[Body]:
     uid = field(owner, "metadata", "uid")
-    return [body for body in bodies if mapping(_controller(body)).get("uid") == uid]
+    return [body for body in bodies if controller_of(body).get("uid") == uid]
 
 
-def _controller(body: Body) -> Body:
+def controller_of(body: Body) -> Body:
+    """Return the reference of an object to its controller; empty if it has none."""
     owners = (mapping(owner) for owner in items(body, "metadata", "ownerReferences"))
     return next((owner for owner in owners if owner.get("controller") is True), {})
 

@@ -398,7 +398,10 @@ _BETWEEN_NAMES = pattern("[/:]")
 
 def names_in(custom: Ref, body: Mapping[str, Any], refs: Collection[Ref]) -> Iterator[Ref]:
     """Yield those of ``refs`` that a custom resource may name, in a field that only it knows."""
-    words = frozenset(_words_in(body))
+    annotations = mapping(body.get("metadata")).get("annotations")
+    fields = [annotations, *(value for key, value in body.items() if key != "metadata")]
+    # A field may hold a name alone, or NAMESPACE/NAME.
+    words = {word for one in texts_in(fields) for word in (one, *_BETWEEN_NAMES.split(one))}
     for ref in refs:
         near = not custom.namespace or ref.namespace == custom.namespace
         is_named = ref.name in words and (near or ref.namespace in words)
@@ -406,16 +409,14 @@ def names_in(custom: Ref, body: Mapping[str, Any], refs: Collection[Ref]) -> Ite
             yield ref
 
 
-def _words_in(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield every name that a field may hold, whole or as in ``NAMESPACE/NAME``."""
-    annotations = mapping(body.get("metadata")).get("annotations")
-    todo = [annotations, *(value for key, value in body.items() if key != "metadata")]
+def texts_in(value: object) -> Iterator[str]:
+    """Yield all texts in a value."""
+    todo = [value]
     while todo:
-        value = todo.pop()
-        if isinstance(value, dict):
-            todo.extend(value.values())
-        elif isinstance(value, list):
-            todo.extend(value)
-        elif isinstance(value, str):
-            yield value
-            yield from _BETWEEN_NAMES.split(value)
+        one = todo.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, Mapping):
+            todo.extend(one.values())
+        elif isinstance(one, list):
+            todo.extend(one)

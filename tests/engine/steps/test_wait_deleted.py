@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.engine.context import WorkerPool
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.waiting import DeletedObject, DeletionWait, Gone
 from applyprune.errors import Forbidden
@@ -16,7 +17,7 @@ from applyprune.model.live import CONFIG_MAPS, Absent, LiveObject, State, Unknow
 from tests.support.clocks import ManualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 REF = Ref("", "ConfigMap", "default", "a")
 OTHER = Ref("", "ConfigMap", "default", "b")
@@ -27,9 +28,10 @@ def _live(uid: str, *finalizers: str) -> LiveObject:
     return LiveObject.of(REF, uid, "1", {"finalizers": list(finalizers)})
 
 
-def _wait(*refs: Ref, timeout: float = 30.0) -> DeletionWait:
-    deleted = [DeletedObject(CONFIG_MAPS, ref, "uid") for ref in refs]
-    return DeletionWait(deleted, timeout, Cancellation(clock=ManualClock()))
+def _wait(read: Callable[[Ref], State], *refs: Ref, timeout: float = 30.0) -> DeletionWait:
+    deleted = [DeletedObject(CONFIG_MAPS, ref, "uid") for ref in refs or [REF]]
+    stop = Cancellation(clock=ManualClock())
+    return DeletionWait(deleted, timeout, stop, lambda _, ref: read(ref))
 
 
 @pytest.mark.parametrize(
@@ -42,27 +44,26 @@ def _wait(*refs: Ref, timeout: float = 30.0) -> DeletionWait:
 )
 def test_object_is_gone_when_its_uid_is(states: Sequence[State], replaced: bool) -> None:
     """A state that could not be read proves nothing."""
-    left, wait = iter(states), _wait(REF)
-    events = list(wait.events(lambda pending: [(one, next(left)) for one in pending]))
-    assert events == [Gone(REF, replaced)]
+    left = iter(states)
+    wait = _wait(lambda _: next(left))
+    assert list(wait.run()) == [Gone(REF, replaced)]
     assert not wait.pending
 
 
 def test_timeout_leaves_what_is_not_gone_as_it_was_last_read() -> None:
     """The object that is gone is reported anyway."""
     states: dict[Ref, State] = {REF: _live("uid", "hold"), OTHER: Absent()}
-    wait = _wait(REF, OTHER, timeout=0.0)
-    events = list(wait.events(lambda pending: [(one, states[one.ref]) for one in pending]))
-    assert events == [Gone(OTHER, replaced=False)]
+    wait = _wait(lambda ref: states[ref], REF, OTHER, timeout=0.0)
+    assert list(wait.run()) == [Gone(OTHER, replaced=False)]
     assert [one.ref for one in wait.pending] == [REF]
     assert wait.last[REF].finalizers == ("hold",)
 
 
 def test_looks_become_rarer_and_end_at_the_timeout() -> None:
     """What is waited for is said about every second."""
-    clock, wait = ManualClock(), _wait(REF, timeout=12.0)
+    clock, wait = ManualClock(), _wait(lambda _: _live("uid", "hold"), timeout=12.0)
     wait.cancellation.clock = clock
-    events = list(wait.events(lambda pending: [(one, _live("uid", "hold")) for one in pending]))
+    events = list(wait.run())
     assert clock.waits[:4] == pytest.approx([0.05, 0.075, 0.1125, 0.16875])
     assert clock.waits[-3:] == [2.0] * 3
     assert clock.passed - 2.0 <= 12.0 < clock.passed
@@ -73,11 +74,8 @@ def test_looks_become_rarer_and_end_at_the_timeout() -> None:
 
 def test_end_of_the_run_leaves_what_was_not_looked_at() -> None:
     """Its state is unknown, so it does not count as gone."""
-    wait = _wait(REF)
-
-    def read(_: Sequence[DeletedObject]) -> Iterator[tuple[DeletedObject, State]]:
-        wait.cancellation.request(signal.SIGINT)
-        yield from ()
-
-    assert list(wait.events(read)) == []
+    wait = _wait(lambda _: Absent())
+    wait.cancellation.request(signal.SIGINT)
+    with WorkerPool(1, wait.cancellation) as wait.workers:
+        assert list(wait.run()) == []
     assert [one.ref for one in wait.pending] == [REF]
