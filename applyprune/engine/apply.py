@@ -15,10 +15,10 @@ from applyprune.engine.dry_run import (
 from applyprune.engine.lock import WRITE_MARGIN
 from applyprune.engine.send import Recreator, apply_problem, send_apply, transfer_fields
 from applyprune.engine.waiting import (
-    CrdWaiter,
-    ExistenceWaiter,
     ReadinessRules,
     ReadinessWaiter,
+    await_crds,
+    await_existing,
     leaving_namespaces,
 )
 from applyprune.errors import (
@@ -176,11 +176,11 @@ class Applier:
     def _await_existing(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Wait for the objects that must exist; one that does not blocks what depends on it."""
         blocked = {step.desired.ref: self._blocked(step) for step in steps}
-        waiter = ExistenceWaiter(self.context)
-        yield from waiter.run([step.desired for step in steps if not blocked[step.desired.ref]])
+        asked = [step.desired for step in steps if not blocked[step.desired.ref]]
+        missing = yield from await_existing(self.context, asked)
         for step in steps:
             ref, error = step.desired.ref, blocked[step.desired.ref]
-            problem = waiter.missing.get(ref)
+            problem = missing.get(ref)
             outcome = Outcome.FAILED if problem else Outcome.UNCHANGED
             if error is not None:
                 problem, outcome = error.problem_at(step.desired.origin), Outcome.SKIPPED
@@ -391,11 +391,10 @@ class Applier:
 
     def _wait_for_crds(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Wait until the kinds of new or changed CRDs are served."""
-        waiter = CrdWaiter(self.context)
-        yield from waiter.run([step.desired for step in steps])
+        failed = yield from await_crds(self.context, [step.desired for step in steps])
         for step in steps:
             self.new_kinds.update(defined_kinds(step.desired.body))
-            if (problem := waiter.failed.get(step.desired.ref)) is not None:
+            if (problem := failed.get(step.desired.ref)) is not None:
                 self.failed[step.desired.ref] = f"is not served: {problem.reason}"
 
     def _block_dependents(self, step: ApplyStep, problem: Problem) -> None:

@@ -27,7 +27,7 @@ from applyprune.engine.plan_stage import (
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.prune import Pruner
 from applyprune.engine.send import Recreator, apply_problem, create_first
-from applyprune.engine.waiting import KindWaiter
+from applyprune.engine.waiting import await_kinds
 from applyprune.errors import (
     ApplypruneError,
     Forbidden,
@@ -230,13 +230,12 @@ class _Run:
         if context.lock.taken:
             # The wait may be long: record what is confirmed before it.
             yield context.lock.record(entries, Phase.APPLIED)
-        waiter = KindWaiter(context, late)
-        yield from waiter.run()
-        if not waiter.pending:
+        pending, error = yield from await_kinds(context, late)
+        if not pending:
             return frozenset(one.gvk.group_kind for one in late)
         seconds = context.options.wait.kinds
         self.unknown = [
-            not_served_in_time(one, seconds, waiter.error) if one in waiter.pending else one
+            not_served_in_time(one, seconds, error) if one in pending else one
             for one in self.unknown
         ]
         return frozenset()

@@ -164,7 +164,12 @@ class _StatusReader:
         yield self._applyset_listed()
         if self.options.watch or self.options.wait:
             yield from self._follow(began)
-        yield self._finished(began)
+        finished = _finished(status_error(self._counted()), began, self.cancellation)
+        # guard: unknown-drift-of-status
+        drifted = any(status.drifted is not False for status in self.statuses.values())
+        if self.options.fail_on_drift and drifted:
+            finished = replace(finished, exit_code=finished.exit_code or 1)
+        yield finished
 
     def _read(self) -> None:
         """Read the inventory and every object that it lists."""
@@ -286,16 +291,6 @@ class _StatusReader:
         ready = sum(status.readiness.status is Status.CURRENT for status in self.statuses.values())
         return applyset_listed(self.inventory, objects=len(self.statuses), ready=ready)
 
-    def _finished(self, began: float) -> Finished:
-        elapsed = self.cancellation.now() - began
-        if self.cancellation.requested:
-            return Finished({}, self.cancellation.exit_code, elapsed)
-        if (error := status_error(self._counted())) is not None:
-            return Finished({}, error.exit_code, elapsed, error.problem)
-        # guard: unknown-drift-of-status
-        drifted = any(status.drifted is not False for status in self.statuses.values())
-        return Finished({}, 1 if self.options.fail_on_drift and drifted else 0, elapsed)
-
     def _counted(self) -> list[ObjectStatus]:
         """Return the status of each object that counts for the readiness of the set."""
         return [status for ref, status in self.statuses.items() if is_waited_for(self.states[ref])]
@@ -383,6 +378,15 @@ def _warnings(*problems: Problem | None) -> Iterator[WarningRaised]:
     yield from map(WarningRaised, filter(None, problems))
 
 
+def _finished(error: ApplypruneError | None, began: float, cancellation: Cancellation) -> Finished:
+    elapsed = cancellation.now() - began
+    if cancellation.requested:
+        return Finished({}, cancellation.exit_code, elapsed)
+    if error is not None:
+        return Finished({}, error.exit_code, elapsed, error.problem)
+    return Finished({}, 0, elapsed)
+
+
 def _without_repeats(status: ObjectStatus) -> ObjectStatus:
     """Return what counts as a change: an event that only repeats does not."""
     return replace(status, age=None, events=(), not_read="")
@@ -443,22 +447,16 @@ def _until_deleted(
             remaining, unknown = _remaining(inventory, reader, cluster, applyset)
             wait = DeletionWait(remaining, rest, cancellation, read, workers)
             yield from (event for event in wait.run() if isinstance(event, Waiting))
-    elapsed = cancellation.now() - began
     # Whatever was never read may be gone, or not.
     unknown += [one.ref for one in wait.pending if one.ref not in wait.last]
-    error: RunFailed | None = None
+    error: ApplypruneError | None = None
     if unknown:
         names = and_more([ref.short for ref in unknown], _SHOWN)
         error = RunFailed(f"it is unknown whether {names} still exists")
     elif wait.pending:
         names = and_more([one.ref.short for one in wait.pending], _SHOWN)
         error = NotReady(f"the set {applyset.name} is not gone: {names} still exists")
-    if cancellation.requested:
-        yield Finished({}, cancellation.exit_code, elapsed)
-    elif error is not None:
-        yield Finished({}, error.exit_code, elapsed, error.problem)
-    else:
-        yield Finished({}, 0, elapsed)
+    yield _finished(error, began, cancellation)
 
 
 def _remaining(

@@ -7,8 +7,9 @@ find out why. What can pass is reported, and waited for.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from itertools import repeat
 from math import inf
 from queue import Empty, SimpleQueue
@@ -54,7 +55,6 @@ from applyprune.model.live import (
     LiveObject,
     Resource,
     State,
-    Unknown,
     WatchEventType,
     mapping,
     namespace_ref,
@@ -873,144 +873,122 @@ def longest_for_kinds(wait: WaitOptions, timeout: float | None = None) -> float:
     return min(timeout or wait.timeout, wait.turn * _CRD_TURNS)
 
 
-@dataclass(slots=True)
-class CrdWaiter:
-    """Waits for the CRDs of one wave; ``failed`` has those that are not served."""
+def await_crds(
+    context: RunContext, crds: Sequence[Desired]
+) -> Generator[Event, None, Mapping[Ref, Problem]]:
+    """Yield what is waited for until the kinds of CRDs are served; return why some are not."""
+    cancellation, options = context.cancellation, context.options.wait
+    pauses = growing_pauses(0.02, longest=1.0)
+    looks = Looks(cancellation, "served", options.timeout, pauses, _REPORT_KINDS_AFTER)
+    not_served: dict[Ref, Problem] = {}
 
-    context: RunContext
-    failed: dict[Ref, Problem] = field(default_factory=dict)
-
-    def run(self, crds: Sequence[Desired]) -> Iterator[Event]:
-        """Yield what is waited for; return when all are served or at the timeout."""
-        cancellation, options = self.context.cancellation, self.context.options.wait
-        pauses = growing_pauses(0.02, longest=1.0)
-        looks = Looks(cancellation, "served", options.timeout, pauses, _REPORT_KINDS_AFTER)
-        pending = crds
-        while pending:
-            reasons = dict(self.context.workers.each(self._why_not, pending))
-            cancellation.check()
-            pending = [
-                crd
-                for crd in pending
-                if reasons[crd.ref] is not None and crd.ref not in self.failed
-            ]
-            elapsed = looks.elapsed
-            late = [crd for crd in pending if elapsed > longest_for_kinds(options, crd.timeout)]
-            for crd in late:
-                told = f"; {reasons[crd.ref]}" if reasons[crd.ref] else ""
-                self._fail(crd, f"it was not Established and served before the timeout{told}")
-            if len(late) == len(pending):
-                break
-            if looks.is_due:
-                self._find_refused(pending)
-            yield from looks.again({crd.ref: reasons[crd.ref] or "" for crd in pending})
-        for problem in self.failed.values():
-            yield WarningRaised(problem)
-
-    def _why_not(self, crd: Desired) -> tuple[Ref, str | None]:
-        """Return why a CRD is not served, perhaps without words; None if it is."""
-        try:
-            resources = defined_resources(crd.body)
-            is_served = all(self.context.cluster.serves(resource) for resource in resources)
-        except ApplypruneError as error:
-            return crd.ref, error.message
-        return crd.ref, None if is_served else ""
-
-    def _find_refused(self, pending: Sequence[Desired]) -> None:
-        """Give up on CRDs whose names another CRD already has."""
-        for crd in pending:
-            try:
-                body = self.context.cluster.get(DEFINITIONS, crd.ref, full=True).body or {}
-            except ApplypruneError:
-                continue
-            if reason := refused_names(body):
-                self._fail(crd, reason)
-
-    def _fail(self, crd: Desired, reason: str) -> None:
+    def fail(crd: Desired, reason: str) -> None:
         error = NotReady(f"{crd.ref.name} is not served", reason=reason)
-        self.failed[crd.ref] = error.problem_at(crd.origin)
+        not_served[crd.ref] = error.problem_at(crd.origin)
+
+    pending = crds
+    while pending:
+        reasons = dict(context.workers.each(partial(_why_not_served, context.cluster), pending))
+        cancellation.check()
+        pending = [
+            crd for crd in pending if reasons[crd.ref] is not None and crd.ref not in not_served
+        ]
+        elapsed = looks.elapsed
+        late = [crd for crd in pending if elapsed > longest_for_kinds(options, crd.timeout)]
+        for crd in late:
+            told = f"; {reasons[crd.ref]}" if reasons[crd.ref] else ""
+            fail(crd, f"it was not Established and served before the timeout{told}")
+        if len(late) == len(pending):
+            break
+        for crd in pending if looks.is_due else ():
+            # Another CRD may have its names.
+            with suppress(ApplypruneError):
+                body = context.cluster.get(DEFINITIONS, crd.ref, full=True).body or {}
+                if reason := refused_names(body):
+                    fail(crd, reason)
+        yield from looks.again({crd.ref: reasons[crd.ref] or "" for crd in pending})
+    yield from map(WarningRaised, not_served.values())
+    return not_served
+
+
+def _why_not_served(cluster: Cluster, crd: Desired) -> tuple[Ref, str | None]:
+    """Return why a CRD is not served, perhaps without words; None if it is."""
+    try:
+        is_served = all(cluster.serves(resource) for resource in defined_resources(crd.body))
+    except ApplypruneError as error:
+        return crd.ref, error.message
+    return crd.ref, None if is_served else ""
 
 
 _KIND_PAUSE = 0.5
 
 
-@dataclass(slots=True)
-class KindWaiter:
-    """Waits for kinds that a controller installs."""
+def await_kinds(
+    context: RunContext, late: Sequence[UnknownObject]
+) -> Generator[Event, None, tuple[Sequence[UnknownObject], ApplypruneError | None]]:
+    """Yield what is waited for until the kinds that a controller installs are served.
 
-    context: RunContext
-    pending: Sequence[UnknownObject]
-    """The objects whose kinds are not served."""
-    error: ApplypruneError | None = None
-    """Why the last read of the served kinds has failed; None if it has not."""
-
-    def run(self) -> Iterator[Event]:
-        """Yield what is waited for; return when all kinds are served, or at the timeout."""
-        cancellation, timeout = self.context.cancellation, self.context.options.wait.kinds
-        looks = Looks(cancellation, "served", timeout, repeat(_KIND_PAUSE), _REPORT_KINDS_AFTER)
-        while True:
-            self.pending = self._unserved()
-            if not self.pending or looks.elapsed > timeout:
-                return
-            reasons = {one.ref: f"no server has its kind {one.gvk} yet" for one in self.pending}
-            yield from looks.again(reasons)
-            cancellation.check()
-
-    def _unserved(self) -> Sequence[UnknownObject]:
-        cluster = self.context.cluster
+    Return the objects whose kinds are not in time, and why the last read failed, if it did.
+    """
+    cancellation, timeout = context.cancellation, context.options.wait.kinds
+    looks = Looks(cancellation, "served", timeout, repeat(_KIND_PAUSE), _REPORT_KINDS_AFTER)
+    pending = late
+    while True:
+        failure: ApplypruneError | None = None
         try:
-            resource_map = cluster.resource_map()
+            resources = context.cluster.resource_map()
             served = {
                 gvk
-                for gvk in {one.gvk for one in self.pending}
-                if (resource := resource_map.find(gvk)) is not None and cluster.serves(resource)
+                for gvk in {one.gvk for one in pending}
+                if (found := resources.find(gvk)) is not None and context.cluster.serves(found)
             }
+            pending = [one for one in pending if one.gvk not in served]
         except ApplypruneError as error:
-            self.error = error
-            return self.pending  # it may answer before the timeout
-        self.error = None
-        return [one for one in self.pending if one.gvk not in served]
+            failure = error  # it may answer before the timeout
+        if not pending or looks.elapsed > timeout:
+            return pending, failure
+        reasons = {one.ref: f"no server has its kind {one.gvk} yet" for one in pending}
+        yield from looks.again(reasons)
+        cancellation.check()
 
 
-@dataclass(slots=True)
-class ExistenceWaiter:
-    """Waits for a number of objects; ``missing`` has those that do not exist in time."""
+# Until what others create exists.
 
-    context: RunContext
-    missing: dict[Ref, Problem] = field(default_factory=dict)
 
-    def run(self, objects: Sequence[Desired]) -> Iterator[Event]:
-        """Yield what is waited for; return when each object exists or its time is over."""
-        cancellation, options = self.context.cancellation, self.context.options.wait
-        pauses = growing_pauses(0.1, longest=2.0)
-        looks = Looks(cancellation, "created", options.timeout, pauses)
-        pending = objects
-        while pending:
-            reasons = dict(self.context.workers.each(self._why_not, pending))
-            cancellation.check()
-            elapsed, left = looks.elapsed, []
-            for desired in pending:
-                longest = desired.timeout or options.timeout
-                if (reason := reasons[desired.ref]) and elapsed > min(longest, options.turn):
-                    problem = _not_created(desired, reason, timed_out=elapsed > longest)
-                    self.missing[desired.ref] = problem
-                elif reason:
-                    left.append(desired)
-            pending = left
-            if pending:
-                yield from looks.again({desired.ref: reasons[desired.ref] for desired in pending})
+def await_existing(
+    context: RunContext, objects: Sequence[Desired]
+) -> Generator[Event, None, Mapping[Ref, Problem]]:
+    """Yield what is waited for until each object exists; return why some do not in their time."""
+    cancellation, options = context.cancellation, context.options.wait
+    looks = Looks(cancellation, "created", options.timeout, growing_pauses(0.1, longest=2.0))
+    missing: dict[Ref, Problem] = {}
+    pending = objects
+    while pending:
+        reasons = dict(context.workers.each(partial(_why_missing, context.cluster), pending))
+        cancellation.check()
+        elapsed = looks.elapsed
+        pending = [desired for desired in pending if reasons[desired.ref]]
+        for desired in pending:
+            longest = desired.timeout or options.timeout
+            if elapsed > min(longest, options.turn):
+                reason = reasons[desired.ref]
+                problem = _not_created(desired, reason, timed_out=elapsed > longest)
+                missing[desired.ref] = problem
+        pending = [desired for desired in pending if desired.ref not in missing]
+        if pending:
+            yield from looks.again({desired.ref: reasons[desired.ref] for desired in pending})
+    return missing
 
-    def _why_not(self, desired: Desired) -> tuple[Ref, str]:
-        """Return why an object does not exist, in words; empty if it does."""
-        try:
-            state = self.context.cluster.read(desired.resource, desired.ref)
-        except ApplypruneError as error:
-            return desired.ref, f"it could not be read: {error.message}"
-        if isinstance(state, LiveObject):
-            return desired.ref, "it is being deleted" if state.terminating else ""
-        if isinstance(state, Unknown):
-            return desired.ref, f"it could not be read: {state.problem.message}"
-        return desired.ref, "nobody has created it"
+
+def _why_missing(cluster: Cluster, desired: Desired) -> tuple[Ref, str]:
+    """Return why an object does not exist, in words; empty if it does."""
+    try:
+        state = cluster.read(desired.resource, desired.ref)
+    except ApplypruneError as error:
+        return desired.ref, f"it could not be read: {error.message}"
+    if isinstance(state, LiveObject):
+        return desired.ref, "it is being deleted" if state.terminating else ""
+    return desired.ref, "nobody has created it"
 
 
 def _not_created(desired: Desired, reason: str, *, timed_out: bool) -> Problem:

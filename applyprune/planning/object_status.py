@@ -281,12 +281,14 @@ def tree_of(body: Body, owned: Owned, now: datetime, *, level: int = 0) -> TreeN
     )
     kind = GVK.parse(text(body, "apiVersion"), text(body, "kind")).group_kind
     metadata = text(body, "metadata", "namespace"), text(body, "metadata", "name")
-    is_pod = kind.kind == "Pod" and not kind.group
+    is_pod = kind == POD
+    statuses = [mapping(one) for one in items(body, "status", "containerStatuses")]
+    ready = sum(status.get("ready") is True for status in statuses)
     return TreeNode(
         ref=Ref(kind.group, kind.kind, *metadata),
-        ready=_containers_ready(body) if is_pod else _pods_ready(body),
+        ready=f"{ready}/{len(items(body, 'spec', 'containers'))}" if is_pod else _pods_ready(body),
         state=pod_status(body) if is_pod else assess(body).status.text,
-        restarts=_restarts(body) if is_pod else None,
+        restarts=sum(count(one, "restartCount") for one in statuses) if is_pod else None,
         age=seconds_since(text(body, "metadata", "creationTimestamp"), now),
         owned=tuple(sorted(nodes, key=lambda node: node.ref)),
     )
@@ -296,12 +298,6 @@ def _is_old_replica_set(body: Body) -> bool:
     """Return whether this is a ReplicaSet that a rollout has scaled to zero."""
     is_set = text(body, "kind") == "ReplicaSet"
     return is_set and not count(body, "spec", "replicas") and not count(body, "status", "replicas")
-
-
-def _containers_ready(pod: Body) -> str:
-    statuses = [mapping(one) for one in items(pod, "status", "containerStatuses")]
-    ready = sum(status.get("ready") is True for status in statuses)
-    return f"{ready}/{len(items(pod, 'spec', 'containers'))}"
 
 
 def _pods_ready(body: Body) -> str:
@@ -315,11 +311,6 @@ def _pods_ready(body: Body) -> str:
         wanted = whole_number(body, "spec", "replicas")
         ready = count(body, "status", "readyReplicas")
     return "" if wanted is None else f"{ready}/{wanted}"
-
-
-def _restarts(pod: Body) -> int:
-    statuses = items(pod, "status", "containerStatuses")
-    return sum(count(mapping(one), "restartCount") for one in statuses)
 
 
 def by_owner(bodies: Iterable[Body]) -> Owned:

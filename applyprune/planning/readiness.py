@@ -383,27 +383,21 @@ def pods_problem(pods: Sequence[Body], *, waited: float) -> Readiness | None:
     Failed is not a problem: its controller replaces it. A crash in a Job is not a problem either:
     ``backoffLimit`` counts crashes.
     """
-    found = None
-    for pod in pods:
-        if field(pod, "metadata", "deletionTimestamp") or text(pod, "status", "phase") not in {
-            "Running",
-            "Pending",
-        }:
-            continue
-        problem = _waiting(pod, waited)
-        if problem is None:
-            continue
-        readiness = replace(
+    found = [
+        replace(
             problem,
             message=f"pod/{text(pod, 'metadata', 'name')}: {problem.message}",
             # Which of several Pods is seen first is chance.
             lasting_message=f"its Pods: {problem.fact}",
         )
-        if readiness.status is Status.FAILED:
-            return readiness
-        if found is None or (readiness.stuck and not found.stuck):
-            found = readiness
-    return found
+        for pod in pods
+        if not field(pod, "metadata", "deletionTimestamp")
+        and text(pod, "status", "phase") in {"Running", "Pending"}
+        and (problem := _waiting(pod, waited)) is not None
+    ]
+    return min(
+        found, key=lambda one: (one.status is not Status.FAILED, not one.stuck), default=None
+    )
 
 
 def _waiting(pod: Body, waited: float) -> Readiness | None:
@@ -525,9 +519,6 @@ def controller_of(body: Body) -> Body:
 # The other kinds.
 
 
-_DISABLED = "ScalingDisabled"
-
-
 def _service(body: Body) -> Readiness:
     """Return the readiness of a Service; kstatus serviceConditions only requires a cluster IP."""
     if text(body, "spec", "type") != "LoadBalancer":
@@ -578,17 +569,18 @@ def _namespace(body: Body) -> Readiness:
 
 
 def _autoscaler(body: Body) -> Readiness:
-    for item in conditions(body):
-        # An autoscaler is disabled by setting the replicas of its target to 0.
-        if item.reason == _DISABLED:
-            continue
-        if item.type == "AbleToScale" and item.status == "False":
-            return in_progress(f"{item.type} is False: {item.told}")
+    # An autoscaler is disabled by setting the replicas of its target to 0.
+    is_false = {
+        item.type: item.told
+        for item in conditions(body)
+        if item.status == "False" and item.reason != "ScalingDisabled"
+    }
+    if "AbleToScale" in is_false:
+        return in_progress(f"AbleToScale is False: {is_false['AbleToScale']}")
     # Without metrics, it leaves its target alone: nothing that an apply should wait for.
-    blind = condition(body, "ScalingActive")
-    if blind is not None and blind.status == "False" and blind.reason != _DISABLED:
-        return current("the autoscaler can scale", warning=f"it does not scale now: {blind.told}")
-    return current("the autoscaler can scale")
+    blind = is_false.get("ScalingActive")
+    warning = "" if blind is None else f"it does not scale now: {blind}"
+    return current("the autoscaler can scale", warning=warning)
 
 
 # The rules by their names in the table of kinds. Those with patience are sure of a failure only
@@ -811,13 +803,9 @@ def is_refusal(message: str, *, waited: float = math.inf) -> bool:
     These are quota, Pod Security and other admission, and webhooks that deny. A webhook that cannot
     be called is not a rejection. A rejection that is often temporary counts after 15 seconds.
     """
-    refused = any(words in message for words in _REFUSED) or is_denial(message)
+    denied = "denied" in message and any(words in message for words in _DENIED)
+    refused = denied or any(words in message for words in _REFUSED)
     return refused and (waited > GRACE or not any(words in message for words in _TEMPORARY))
-
-
-def is_denial(message: str) -> bool:
-    """Return whether a message is the denial of an admission webhook or policy."""
-    return "denied" in message and any(words in message for words in _DENIED)
 
 
 # Which objects a run waits for, and by which rule.
