@@ -395,7 +395,7 @@ def drift_decided(
     drifting = [
         step
         for step in steps
-        if not own_options(step.desired, options).apply.fails_on_drift
+        if not own_options(step.desired, options).fails_on_drift
         and (may_have_drifted(step, applyset.manager) or shares_fields(step, applyset))
     ]
     return _with_each(context, steps, drifting, decided)
@@ -419,7 +419,7 @@ def visible_conflicts_refused(
             return step  # the apply itself will report it
         conflict = visible_conflict(replace(step, live=live), context.applyset)
         if conflict is None and is_in_doubt(step) and live is not None:
-            reverts = own_options(desired, context.options).apply.reverts_drift
+            reverts = own_options(desired, context.options).reverts_drift
             manager = context.applyset.manager
             conflict = unrecorded_conflict(step, live, None, manager, reverts=reverts)
         if conflict is None:

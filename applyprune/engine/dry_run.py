@@ -59,6 +59,7 @@ from applyprune.planning.managed_fields import (
     after_removal,
     dead_versions,
     fields_left_to_others,
+    own_fields,
     unowned_items,
     with_versions,
 )
@@ -182,7 +183,7 @@ class ServerDryRun:
             raise
         except ApplypruneError:
             return None  # its line says that it was not checked
-        body = predicted(before, body, context.applyset.manager)
+        body = predicted(before.body, body, own_fields(before, context.applyset.manager))
         comparison = Comparison(step, step.fate, before, body, not_checked=NOT_CHECKED)
         return comparison if has_changed(comparison, self.rules) else None
 
@@ -303,7 +304,7 @@ class ServerDryRun:
         before = cluster.get(desired.resource, desired.ref, full=True)
         if is_unrecorded(step):
             manager = self.context.applyset.manager
-            options = own_options(desired, self.context.options).apply
+            options = own_options(desired, self.context.options)
             conflict = unrecorded_conflict(
                 step, before, after, manager, reverts=options.reverts_drift
             )
@@ -389,7 +390,7 @@ class ServerDryRun:
             if is_without_options(error):  # guard: put-after-apply
                 raise
         before = cluster.get(desired.resource, desired.ref, full=True)
-        body = with_versions(overlaid(before, body_to_send(desired)), before, desired)
+        body = with_versions(overlaid(before.body, body_to_send(desired)), before, desired)
         with suppress(Conflict, Forbidden, DryRunUnsupported):
             body = cluster.replace(desired.resource, desired.ref, body, dry_run=True).body or {}
         comparison = Comparison(step, step.fate, before, body, not_checked=_VERSIONS_REWRITTEN)
@@ -471,7 +472,7 @@ class ServerDryRun:
         ref, resource = desired.ref, desired.resource
         before = self._in_served_version(ref, resource) if step.live is not None else None
         body = desired.body if step.request is None else step.request.body
-        self._compare(step, step.fate, before, overlaid(before, body), how)
+        self._compare(step, step.fate, before, overlaid(before.body if before else None, body), how)
         return replace(step, not_checked=how)
 
     def _in_served_version(self, ref: Ref, resource: Resource) -> LiveObject:
@@ -562,7 +563,7 @@ def with_exclusion_reverted(
     None if drift is not reverted, or if this error is about something else.
     """
     options, manager = context.options, context.applyset.manager
-    reverts = own_options(step.desired, options).apply.reverts_drift
+    reverts = own_options(step.desired, options).reverts_drift
     if not reverts or step.desired.excluding:
         return None
     if not (isinstance(error, Invalid) and is_worth_a_trial(error)):

@@ -377,7 +377,7 @@ def _would_revert(step: ApplyStep, live: LiveObject | None, context: RunContext)
     options = context.options
     if live is None or step.live is None:
         return False
-    if own_options(step.desired, options).apply.reverts_drift:
+    if own_options(step.desired, options).reverts_drift:
         return False
     step = replace(step, desired=replace(step.desired, conflicts=OnConflict.REVERT))
     request = with_new_request(step, live, context.applyset, options).request

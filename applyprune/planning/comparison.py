@@ -13,7 +13,6 @@ from applyprune.model.fate import Fate
 from applyprune.model.fieldset import (
     MISSING,
     NO_FIELDS,
-    Drift,
     FieldSet,
     ListItem,
     Path,
@@ -36,12 +35,10 @@ from applyprune.model.problem import Field, Mark
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import LAST_APPLIED, ApplySetIdentity
 from applyprune.planning.conflicts import (
-    drifted_from_manifest,
+    drift_before,
     excluding_fields,
     last_owned,
-    manifest_drift,
     overlap,
-    recorded_drift,
     steps_of,
 )
 from applyprune.planning.managed_fields import (
@@ -62,7 +59,7 @@ from applyprune.planning.ownership import (
     owner_of,
     ownership_of,
 )
-from applyprune.planning.secrets import masked
+from applyprune.planning.secrets import Body, masked
 from applyprune.planning.server_errors import clean_message, dotted, error_fields
 from applyprune.values import dataclass, field, pattern
 
@@ -99,17 +96,7 @@ def diff_of(
     states = _states(comparison)
     # Mask the whole object first: a rule that ignores the kind must not unmask a Secret.
     then, now = (_without(state, ignored) for state in masked(*states, desired.body))
-    drifted = drifted_from_manifest(desired, recorded.get(ref), before, manager)
-    drift: tuple[Drift, ...] = ()
-    entry = recorded.get(ref)
-    if drifted and entry is not None and before is not None and after is not None:
-        is_same_manifest = entry.digest == desired.digest
-        found = manifest_drift(before, after, manager)
-        drift = tuple(
-            drift
-            for drift in (found if is_same_manifest else recorded_drift(entry, before, manager))
-            if not any(is_under(from_pointer(drift.path), path) for path in ignored)
-        )
+    drifted, drift = drift_before(desired, recorded.get(ref), before, after, manager)
     return ObjectDiff(
         ref,
         comparison.fate,
@@ -118,7 +105,11 @@ def diff_of(
         desired.origin,
         comparison.not_checked,
         drifted=drifted,
-        drift=drift,
+        drift=tuple(
+            one
+            for one in drift
+            if not any(is_under(from_pointer(one.path), path) for path in ignored)
+        ),
     )
 
 
@@ -129,26 +120,23 @@ def removal_diff(step: RemoveStep, live: LiveObject, *, not_checked: str = "") -
 
 def has_changed(comparison: Comparison, rules: Sequence[IgnoreRule]) -> bool:
     """Return whether an object changes, apart from its bookkeeping and the ignored fields."""
-    then, now = _states(comparison)
-    if then == now:
-        return False
     ignored = ignored_paths(rules, comparison.step.desired.ref)
-    return not ignored or _without(then, ignored) != _without(now, ignored)
+    then, now = (_without(state, ignored) for state in _states(comparison))
+    return then != now
 
 
-def _states(
-    comparison: Comparison,
-) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
-    status = "status" in comparison.step.desired.body
-    before = comparison.before.body if comparison.before is not None else None
-    return tuple(  # type: ignore[return-value]
-        None if state is None else without_bookkeeping(state, status=status)
-        for state in (before, comparison.body)
-    )
+def _states(comparison: Comparison) -> tuple[Body, Body]:
+    has_status = "status" in comparison.step.desired.body
+
+    def shown(state: Body) -> Body:
+        return None if state is None else without_bookkeeping(state, status=has_status)
+
+    before = comparison.before
+    return shown(before.body if before is not None else None), shown(comparison.body)
 
 
-def _without(state: Mapping[str, Any] | None, ignored: Sequence[Any]) -> Mapping[str, Any] | None:
-    return None if state is None else without_fields(state, ignored)
+def _without(state: Body, ignored: Sequence[Path]) -> Body:
+    return without_fields(state, ignored) if state is not None and ignored else state
 
 
 def changes_ownership(before: LiveObject, after: LiveObject, manager: str) -> bool:
@@ -228,30 +216,27 @@ def renamed(body: Mapping[str, Any], *, name: str, namespace: str) -> Mapping[st
     return {**body, "metadata": metadata}
 
 
-def overlaid(live: LiveObject | None, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
+def overlaid(there: Any, wanted: Any) -> Any:
     """Return a live object with every value of a manifest in it; lists are replaced as a whole.
 
     This predicts an apply, except for the fields that it removes: only the server knows these.
     """
-    there: Mapping[str, Any] = (live.body if live else None) or {}
-    return {**there, **{name: _overlaid(there.get(name), value) for name, value in wanted.items()}}
+    if not (isinstance(there, dict) and isinstance(wanted, dict)):
+        return wanted
+    return there | {name: overlaid(there.get(name), value) for name, value in wanted.items()}
 
 
-def predicted(live: LiveObject, wanted: Mapping[str, Any], manager: str) -> Mapping[str, Any]:
+def predicted(there: Any, wanted: Any, owned: FieldSet) -> Any:
     """Return a live object as an apply would leave it, as far as its record tells that.
 
-    The set's entry in managedFields tells the items of lists apart, and what the manifest gives up.
+    ``owned`` are the set's own fields: they tell the items of lists apart, and what the manifest
+    gives up.
     """
-    body: Mapping[str, Any] = _predicted(live.body or {}, wanted, own_fields(live, manager))
-    return body
-
-
-def _predicted(there: Any, wanted: Any, owned: FieldSet) -> Any:
     below = owned.below
     if isinstance(there, dict) and isinstance(wanted, dict):
         kept = {name: value for name, value in there.items() if name in wanted or name not in below}
         return kept | {
-            name: _predicted(there.get(name), value, below.get(name, NO_FIELDS))
+            name: predicted(there.get(name), value, below.get(name, NO_FIELDS))
             for name, value in wanted.items()
         }
     steps = {step: inner for step, inner in below.items() if not isinstance(step, str)}
@@ -262,7 +247,7 @@ def _predicted(there: Any, wanted: Any, owned: FieldSet) -> Any:
         step = next((step for step in steps if is_at(item, step)), None) or _step_to(item, steps)
         before = value_at(there, (step,))
         fields = steps.setdefault(step, NO_FIELDS)
-        found.append(item if before is MISSING else _predicted(before, item, fields))
+        found.append(item if before is MISSING else predicted(before, item, fields))
     # What is left belongs to others.
     return [*found, *(item for item in there if not any(is_at(item, step) for step in steps))]
 
@@ -303,14 +288,8 @@ def without_excluding(
         for part in sorted(parts, key=len)
         if value_at(wanted, part) is MISSING and not any(path[: len(part)] == part for path in held)
     ]
-    merged: Mapping[str, Any] = _overlaid(without_fields(live.body or {}, gone), wanted)
+    merged: Mapping[str, Any] = overlaid(without_fields(live.body or {}, gone), wanted)
     return merged
-
-
-def _overlaid(there: Any, wanted: Any) -> Any:
-    if not (isinstance(there, dict) and isinstance(wanted, dict)):
-        return wanted
-    return there | {name: _overlaid(there.get(name), value) for name, value in wanted.items()}
 
 
 # The fields of a live object that an apply would change.
@@ -319,16 +298,8 @@ def _overlaid(there: Any, wanted: Any) -> Any:
 _LONGEST = 60
 _NOT_COMPARED = frozenset({"apiVersion", "kind", "metadata", "status"})
 # By what an item of a list is the same item: the merge keys of the built-in kinds.
-_MERGE_KEYS = (
-    "name",
-    "mountPath",
-    "devicePath",
-    "containerPort",
-    "port",
-    "key",
-    "ip",
-    "topologyKey",
-)
+_MERGE_KEYS = ("name", "mountPath", "devicePath", "containerPort", "port", "key", "ip",
+               "topologyKey")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,11 +353,10 @@ def changed_fields(
     before, after = masked(live.body, body, desired.body)
     if may_be_secret(desired.body):
         created = None
-    parts = (
+    old, new, made = (
         {key: value for key, value in (part or {}).items() if key not in _NOT_COMPARED}
         for part in (before, after, created)
     )
-    old, new, made = parts
     return list(_in_mapping(old, new, made, own_fields(live, manager), ()))
 
 
@@ -429,9 +399,15 @@ def _in_list(
     owned: FieldSet | None,
     path: Field,
 ) -> Iterator[ChangedField]:
-    steps = owned.below if owned else {}
     is_whole = owned is not None and not owned
     known = made if isinstance(made, list) else []
+
+    def inner_of(item: Any) -> FieldSet | None:
+        for step, fields in owned.below.items() if owned else ():
+            if not isinstance(step, str) and is_at(item, step):
+                return fields
+        return None
+
     matched = set()
     for at, wanted in enumerate(after):
         there = _same_item(wanted, at, before)
@@ -440,22 +416,12 @@ def _in_list(
             continue
         matched.add(there)
         created = _same_item(wanted, at, known)
-        inner = next(
-            (
-                inner
-                for step, inner in steps.items()
-                if not isinstance(step, str) and is_at(before[there], step)
-            ),
-            None,
-        )
         value = MISSING if created is None else known[created]
-        yield from _changes(before[there], wanted, value, inner, (*path, at))
-    for at, value in enumerate(before):
-        is_ours = is_whole or any(
-            not isinstance(step, str) and is_at(value, step) for step in steps
-        )
-        if at not in matched and is_ours:
-            yield ChangedField((*path, at), value, MISSING)
+        item = before[there]
+        yield from _changes(item, wanted, value, inner_of(item), (*path, at))
+    for at, item in enumerate(before):
+        if at not in matched and (is_whole or inner_of(item) is not None):
+            yield ChangedField((*path, at), item, MISSING)
 
 
 def _same_item(wanted: Any, at: int, items: list[Any]) -> int | None:
@@ -566,8 +532,12 @@ def recreation_obstacle(
     kind = desired.ref.group_kind
     if kind in _NEVER_RECREATED:
         return f"a {kind.kind} is never recreated"
-    if marked := _mark_against(desired, live):
-        return marked
+    rule = orphan_mark(live.metadata) or desired.orphan_reason
+    if rule := rule or left_alone(live.metadata):  # guard: left-alone-recreate
+        return f"it is marked {rule}"
+    unknown = unknown_mark(live.metadata, kind)  # guard: mark-before-recreation
+    if unknown:
+        return f"{unknown} is not understood"
     adopted = ownership_of(entry, live, applyset) is Ownership.ADOPTED  # guard: witness-recreate
     if adopted and PruneAlso.ADOPTED not in options.prune.also:
         return "it was adopted, not created, by this set (--prune-also adopted)"
@@ -578,19 +548,7 @@ def recreation_obstacle(
     other = other_owner(entry, live, applyset)  # guard: other-owner-recreate
     if other and PruneAlso.SHARED not in options.prune.also:
         return f"{other} (--prune-also shared)"
-    if not (options.apply.recreate or desired.recreate):
-        return NOT_ALLOWED
-    return ""
-
-
-def _mark_against(desired: Desired, live: LiveObject) -> str:
-    """Return which annotation forbids to delete an object, or may forbid it; empty if none does."""
-    if rule := orphan_mark(live.metadata) or desired.orphan_reason:
-        return f"it is marked {rule}"
-    if rule := left_alone(live.metadata):  # guard: left-alone-recreate
-        return f"it is marked {rule}"
-    unknown = unknown_mark(live.metadata, live.ref.group_kind)  # guard: mark-before-recreation
-    return f"{unknown} is not understood" if unknown else ""
+    return "" if options.apply.recreate or desired.recreate else NOT_ALLOWED
 
 
 def with_immutable_fields_named(
@@ -634,7 +592,14 @@ def _rejected(
     The server may refuse a value that is its own default: nobody has written the ipFamilyPolicy of
     a headless Service that gets an address. Then the error is about what changes beside it.
     """
-    if at := [change for change in found if _is_rejected_field(change, error)]:
+    if not error.causes:
+        return list(found)
+    at = [
+        change
+        for change in found
+        if any(_covers(cause, dotted(change.path)) for cause in error.causes)
+    ]
+    if at:
         return at
     written = [path for one in live.writers for path in one.fields.leaves()]
     refused = [steps_of(cause["field"]) for cause in error.causes if cause.get("field")]
@@ -648,15 +613,8 @@ def _rejected(
     ]
 
 
-def _is_rejected_field(change: ChangedField, error: Invalid) -> bool:
-    """Return whether an error is about a changed field; a cause may name what is around it."""
-    if not error.causes:
-        return True
-    path = dotted(change.path)
-    return any(_covers(cause, path) for cause in error.causes)
-
-
 def _covers(cause: Mapping[str, str], path: str) -> bool:
+    """Return whether a cause is about a changed field; it may name what is around it."""
     field = cause.get("field", "")
     # The server derives a list from a single value: clusterIPs.
     forms = {field, re.sub(r"s\[0\]$", "", field)}

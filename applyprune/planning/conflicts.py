@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from applyprune.errors import ApplypruneError, Conflict
 from applyprune.model.fieldset import (
@@ -33,7 +33,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.kinds import SECRET
 from applyprune.model.live import LiveObject, mapping, one_line
-from applyprune.model.options import Adopt, Conflicts, Options, parse_duration
+from applyprune.model.options import Adopt, ApplyOptions, Conflicts, Options, parse_duration
 from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
 from applyprune.model.text import and_more, counted, time_of
@@ -89,39 +89,26 @@ def conflicting_managers(error: Conflict) -> frozenset[str]:
 
 def skip_reason(desired: Desired, error: ApplypruneError) -> str:
     """Return why an object is skipped, as its manifest asks; empty if it fails instead."""
-    if (
-        desired.conflicts is not OnConflict.SKIP
-        or not isinstance(error, Conflict)
-        or not error.causes
-    ):
+    asks = desired.conflicts is OnConflict.SKIP
+    if not (asks and isinstance(error, Conflict) and error.causes):
         return ""
-    return f"{CONFLICTS}: skip, and {conflict_words(error)}"
-
-
-def conflict_words(error: Conflict) -> str:
     fields = [
         f"{name} is owned by {' and '.join(owner.manager for owner in owners)}"
         for name, owners in owners_by_field(error).items()
     ]
-    return and_more(fields, _MOST_LINES)
+    return f"{CONFLICTS}: skip, and {and_more(fields, _MOST_LINES)}"
 
 
-_ASKED = {
-    OnConflict.FAIL: Conflicts.FAIL,
-    OnConflict.REVERT: Conflicts.REVERT,
-    OnConflict.FORCE: Conflicts.FORCE,
-}
+_ASKED = {OnConflict(word): word for word in Conflicts}
 
 
-def own_options(desired: Desired, options: Options) -> Options:
+def own_options(desired: Desired, options: Options) -> ApplyOptions:
     """Return the options of one object: its manifest may say what happens to its conflicts."""
     asked = options.apply.conflicts
     asked = _ASKED.get(desired.conflicts, asked)  # guard: own-conflicts
     if options.diff.drift_only:
         asked = Conflicts.FORCE  # nothing is written
-    if asked is options.apply.conflicts:
-        return options
-    return replace(options, apply=replace(options.apply, conflicts=asked))
+    return replace(options.apply, conflicts=asked)
 
 
 def forces(
@@ -133,7 +120,7 @@ def forces(
     """
     if desired.conflicts is OnConflict.SKIP:
         return False
-    if own_options(desired, options).apply.conflicts is not Conflicts.FORCE:
+    if own_options(desired, options).conflicts is not Conflicts.FORCE:
         return False
     if live is None or options.apply.adopt is Adopt.ALL or PART_OF in live.labels:
         return True
@@ -190,19 +177,16 @@ def unrecorded_conflict(
     options may revert: ``reverts``.
     """
     recorded = _fields(step.migration.recorded or "{}")
+    somebody = Writer({"manager": UNKNOWN})
     fields = [
-        to_server(path)
+        (path, somebody)
         for path in _unrecorded_fields(step, before, after, manager)
         if value_at(before.body, path) is not MISSING
         and path not in _OURS
         and not (reverts and path in recorded)  # guard: unrecorded-drift
     ]
-    if not fields:
-        return None
-    words = "1 field is" if len(fields) == 1 else f"{len(fields)} fields are"
-    cause = {"reason": "FieldManagerConflict", "message": f'conflict with "{UNKNOWN}"'}
-    causes = [{**cause, "field": name} for name in dict.fromkeys(fields)]
-    return Conflict(f"{words} owned by {UNKNOWN}", code=409, causes=causes)
+    words = counted(len(fields), "field", "is", "are")
+    return _conflict(f"{words} owned by {UNKNOWN}", fields) if fields else None
 
 
 def _unrecorded_fields(
@@ -222,7 +206,7 @@ def _unrecorded_fields(
 
     body = body_to_send(desired)
     if after is None:
-        wanted, paths = body, _plain_paths(body)
+        wanted, paths = body, _paths(body)
     else:
         wanted, paths = after.body or {}, own_fields(after, manager).leaves()
     for path in paths:
@@ -234,12 +218,12 @@ def _unrecorded_fields(
             yield path
 
 
-def _plain_paths(body: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
+def _paths(value: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
     """Yield the path of each value that is not a mapping, but for the identity of the object."""
-    for name, value in body.items():
+    for name, inner in value.items():
         path = (*above, name)
-        if isinstance(value, dict) and value:
-            yield from _plain_paths(value, path)
+        if isinstance(inner, Mapping) and inner:
+            yield from _paths(inner, path)
         elif path not in _IDENTITY:
             yield path
 
@@ -247,20 +231,8 @@ def _plain_paths(body: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
 _IDENTITY: frozenset[Path] = frozenset(
     {("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")}
 )
-_OURS: frozenset[Path] = frozenset(
-    {("metadata", "labels", PART_OF), ("metadata", "annotations", OWNED_BY)}
-)
-
-
-def is_drift(owned: FieldSet, path: Path, operation: str) -> bool:
-    """Return whether a manager that owns a field by this operation has caused drift.
-
-    It is drift if the set's last apply owned the field, and somebody has changed it since by an
-    Update: of the object or of a subresource, by hand or by a controller. It is a conflict if
-    another manager owns the field by Apply, or if it was never the set's. ``owned`` are the fields
-    of the set's last apply.
-    """
-    return operation == "Update" and path in owned
+_LABEL: Path = ("metadata", "labels", PART_OF)
+_OURS = frozenset({_LABEL, ("metadata", "annotations", OWNED_BY)})
 
 
 def explain_conflict(
@@ -281,16 +253,16 @@ def explain_conflict(
     HorizontalPodAutoscalers of its namespace; None if they could not be read. ``reverts`` says
     whether the fields would be reverted as drift.
     """
-    fields = owners_by_field(error)
+    fields = {
+        _contested(name, desired, live): tuple(_with_time(owner, live) for owner in owners)
+        for name, owners in owners_by_field(error).items()
+    }
     scalers = None
     if autoscalers is not None:
         scalers = [one for one in autoscalers if targets(one, desired.ref)]
-    contested = {name: _contested(name, desired, live) for name in fields}
-    pointers = [field.path for field in contested.values() if field.path is not None]
-
-    excludes = any(cause.get("reason") == EXCLUDES for cause in error.causes)
+    pointers = [field.path for field in fields if field.path is not None]
     free = tuple(dict.fromkeys(filter(is_ignorable, pointers)))
-    is_scale = all(map(_is_scale, fields, fields.values()))
+    is_scale = all(_is_scale(field.field, owners) for field, owners in fields.items())
     owners = tuple(owner for owners in fields.values() for owner in owners)
     # guard: autoscaler-that-is-gone
     is_over = scalers == [] and all(map(_is_autoscaler, owners))
@@ -307,7 +279,7 @@ def explain_conflict(
     )
     notes = [_UNREAD] if scalers is None else list(map(_scaler_words, scalers))
     notes += [_GONE] if is_over else []
-    reason = _reason(fields, contested, live, notes)
+    reason = _reason(fields, notes)
     worded = Problem(
         error.kind,
         f"{desired.ref} was not applied",
@@ -315,11 +287,16 @@ def explain_conflict(
         reason=reason,
         exit_code=error.exit_code,
         origin=desired.origin,
-        conflicts=_by_manager(fields, contested, live),
+        conflicts=_by_manager(fields),
     )
-    if excludes:
+    if any(cause.get("reason") == EXCLUDES for cause in error.causes):
         said = one_line(clean_message(error.message))
-        hint = _exclusion_hint(fields.values())
+        names = sorted({owner.manager for owner in owners})
+        options = " ".join(f"--take-over {name}" for name in names)
+        hint = (
+            f"These fields exclude those of the manifest. To remove them: {options}, which takes "
+            f"over all fields of {' and '.join(names)}."
+        )
         return replace(worded, reason=f"{said}; {reason}", hint=hint)
     first, *others = contest.ways
     more = f"\n  Other ways: {explain}" if explain and others else ""
@@ -343,31 +320,26 @@ def _scaler_words(scaler: Mapping[str, Any]) -> str:
     )
 
 
-def _reason(
-    fields: Mapping[str, Sequence[FieldOwner]],
-    contested: Mapping[str, ContestedField],
-    live: LiveObject | None,
-    scalers: Sequence[str],
-) -> str:
-    """Return the fields in conflict, one on each line.
+_Fields: TypeAlias = "Mapping[ContestedField, Sequence[FieldOwner]]"
+"""The fields in conflict, each with its other owners."""
 
-    ``scalers`` are what is said about the object's autoscalers.
-    """
+
+def _reason(fields: _Fields, scalers: Sequence[str]) -> str:
+    """Return the fields, one on each line; ``scalers`` is what is said about autoscalers."""
     lines = []
-    for name, owners in fields.items():
-        field = contested[name]
+    for field, owners in fields.items():
         # As in a diff, from what is there to what the manifest has.
         sides = [] if field.theirs is None else [f"theirs {field.theirs}"]
         sides += [] if field.ours is None else [f"ours {field.ours}"]
         values = [" → ".join(sides)] if sides else []
-        who = " and ".join(_who(other, live) for other in owners)
+        who = " and ".join(map(_who, owners))
         notes: Iterable[str] = filter(
             None, dict.fromkeys(note_on(owner.manager) for owner in owners)
         )
-        if scalers and _is_scale(name, owners):
+        if scalers and _is_scale(field.field, owners):
             notes = scalers
         after = "".join(f"; {note}" for note in notes)
-        lines.append(f"{name}: {', '.join([*values, f'owned by {who}'])}{after}")
+        lines.append(f"{field.field}: {', '.join([*values, f'owned by {who}'])}{after}")
     if len(fields) == 1:
         count = "another field manager owns one of its fields"
     else:
@@ -375,42 +347,25 @@ def _reason(
     return f"{count}{_LINE}{and_more(lines, _MOST_LINES, _LINE)}"
 
 
-def _who(owner: FieldOwner, live: LiveObject | None) -> str:
+def _who(owner: FieldOwner) -> str:
     how = owner.operation
     if owner.subresource:
         how += f" of {owner.subresource}"
-    detail = ", ".join(part for part in (how, owner.time or _time(owner, live)) if part)
+    detail = ", ".join(filter(None, (how, owner.time)))
     return f"{owner.manager} ({detail})" if detail else owner.manager
 
 
-def _exclusion_hint(owners: Iterable[Sequence[FieldOwner]]) -> str:
-    names = sorted({owner.manager for found in owners for owner in found})
-    options = " ".join(f"--take-over {name}" for name in names)
-    return (
-        f"These fields exclude those of the manifest. To remove them: {options}, which takes over "
-        f"all fields of {' and '.join(names)}."
-    )
-
-
-def _by_manager(
-    fields: Mapping[str, Sequence[FieldOwner]],
-    contested: Mapping[str, ContestedField],
-    live: LiveObject | None,
-) -> tuple[ManagerConflict, ...]:
+def _by_manager(fields: _Fields) -> tuple[ManagerConflict, ...]:
     """Return the conflict as data: each other manager with the fields that it owns."""
     owned: defaultdict[FieldOwner, list[ContestedField]] = defaultdict(list)
-    for name, owners in fields.items():
-        for other in owners:
-            owned[other].append(contested[name])
+    for field, owners in fields.items():
+        for owner in owners:
+            owned[owner].append(field)
     return tuple(
         ManagerConflict(
-            other.manager,
-            other.operation,
-            other.subresource,
-            other.time or _time(other, live),
-            tuple(fields),
+            owner.manager, owner.operation, owner.subresource, owner.time, tuple(theirs)
         )
-        for other, fields in sorted(owned.items(), key=lambda item: item[0].manager)
+        for owner, theirs in sorted(owned.items(), key=lambda item: item[0].manager)
     )
 
 
@@ -426,12 +381,13 @@ def _contested(name: str, desired: Desired, live: LiveObject | None) -> Conteste
     return ContestedField(name, to_pointer(path), ours, theirs)
 
 
-def _time(owner: FieldOwner, live: LiveObject | None) -> str:
+def _with_time(owner: FieldOwner, live: LiveObject | None) -> FieldOwner:
+    """Return an owner with the time of its last write, if the object has it and the error not."""
     wanted = (owner.manager, owner.operation, owner.subresource)
-    for one in live.writers if live else ():
+    for one in live.writers if live and not owner.time else ():
         if (one.manager, one.operation, one.subresource) == wanted:
-            return one.time
-    return ""
+            return replace(owner, time=one.time)
+    return owner
 
 
 def is_about_scale(error: Conflict) -> bool:
@@ -472,7 +428,6 @@ def owners_by_field(error: Conflict) -> Mapping[str, tuple[FieldOwner, ...]]:
 
 
 _QUANTITY_FIELD = pattern(r"[+-]?[0-9.]+([eE][+-]?[0-9]+|[a-zA-Z]{0,2})")
-_LABEL: Path = ("metadata", "labels", PART_OF)
 
 
 def visible_conflict(step: ApplyStep, applyset: ApplySetIdentity) -> Conflict | None:
@@ -483,16 +438,24 @@ def visible_conflict(step: ApplyStep, applyset: ApplySetIdentity) -> Conflict | 
     live = step.live
     if live is None or live.body is None:
         return None
-    causes = [
-        {"reason": "FieldManagerConflict", "field": to_server(path), "message": _message(writer)}
+    body = body_to_send(step.desired)
+    fields = [
+        (path, writer)
         for path, writer in _shared(step, applyset)
-        if _differ(value_at(body_to_send(step.desired), path), value_at(live.body, path))
+        if _differ(value_at(body, path), value_at(live.body, path))
     ]
-    if not causes:
-        return None
-    return Conflict(
-        f"{len(causes)} fields are owned by other field managers", code=409, causes=causes
-    )
+    text = f"{len(fields)} fields are owned by other field managers"
+    return _conflict(text, fields) if fields else None
+
+
+def _conflict(
+    text: str, fields: Iterable[tuple[Path, Writer]], reason: str = "FieldManagerConflict"
+) -> Conflict:
+    causes = [
+        {"reason": reason, "field": to_server(path), "message": _message(writer)}
+        for path, writer in fields
+    ]
+    return Conflict(text, code=409, causes=causes)
 
 
 def _message(writer: Writer) -> str:
@@ -525,15 +488,11 @@ def shares_fields(step: ApplyStep, applyset: ApplySetIdentity) -> bool:
 def _shared(step: ApplyStep, applyset: ApplySetIdentity) -> Iterator[tuple[Path, Writer]]:
     request, live = step.request, step.live
     if request is not None and live is not None and not request.force:
-        yield from shared_fields(step.desired, live, step.migration, applyset)
+        yield from _shared_fields(step, live, applyset)
 
 
 def drift_to_revert(
-    desired: Desired,
-    live: LiveObject,
-    entry: InventoryEntry,
-    migration: Migration,
-    applyset: ApplySetIdentity,
+    step: ApplyStep, live: LiveObject, applyset: ApplySetIdentity
 ) -> tuple[tuple[str, str], ...]:
     """Return the drifted fields that a forced apply would revert, each with who has changed it.
 
@@ -543,17 +502,19 @@ def drift_to_revert(
     """
     if live.body is None:
         return ()
-    owned, body = last_owned(entry), body_to_send(desired)
+    desired = step.desired
+    owned, body = last_owned(step.entry), body_to_send(desired)
     version = desired.resource.gvk.api_version
-    if any(
-        _has_other_version(other, version) for other in _other_managers(live, migration, applyset)
-    ):
-        return ()  # guard: other-version
+    for other in _other_managers(live, step.migration, applyset):
+        # What is in another version cannot be compared; the metadata is the same in each.
+        fields = other.fields.below.keys() - {"metadata", "status"}
+        if fields and other.api_version != version:
+            return ()  # guard: other-version
     found = []
-    for path, other in shared_fields(desired, live, migration, applyset):
+    for path, other in _shared_fields(step, live, applyset):
         if value_at(body, path) == value_at(live.body, path):
             continue  # both own the same value afterwards
-        if not is_drift(owned, path, other.operation):
+        if other.operation != "Update" or path not in owned:
             return ()  # guard: real-conflict
         if desired.is_scaling_unknown and to_pointer(path) == REPLICAS:
             return ()  # guard: unread-autoscalers
@@ -561,27 +522,18 @@ def drift_to_revert(
     return tuple(sorted(found))
 
 
-def _has_other_version(writer: Writer, version: str) -> bool:
-    """Return whether a manager owns fields in another API version: they cannot be compared.
-
-    The metadata is the same in each version.
-    """
-    fields = writer.fields.below.keys() - {"metadata", "status"}
-    return bool(fields) and writer.api_version != version
-
-
-def shared_fields(
-    desired: Desired, live: LiveObject, migration: Migration, applyset: ApplySetIdentity
+def _shared_fields(
+    step: ApplyStep, live: LiveObject, applyset: ApplySetIdentity
 ) -> Iterator[tuple[Path, Writer]]:
     """Yield each field that a manifest sets and another manager owns, with that manager's entry.
 
     What changes hands before the apply is left out, and everything if the manifest itself says that
     it takes them, or is skipped then.
     """
-    if desired.conflicts in {OnConflict.FORCE, OnConflict.SKIP}:
+    if step.desired.conflicts in {OnConflict.FORCE, OnConflict.SKIP}:
         return
-    body = body_to_send(desired)
-    for one in _other_managers(live, migration, applyset):
+    body = body_to_send(step.desired)
+    for one in _other_managers(live, step.migration, applyset):
         for path in one.fields.leaves():
             if path != _LABEL and value_at(body, path) is not MISSING:
                 yield path, one
@@ -665,11 +617,7 @@ def excluding_parts(
 
 def exclusion(error: ApplypruneError, fields: Iterable[tuple[Path, Writer]]) -> Conflict:
     """Return the conflict with the managers of fields that exclude ours."""
-    causes = [
-        {"reason": EXCLUDES, "field": to_server(path), "message": _message(writer)}
-        for path, writer in fields
-    ]
-    return Conflict(error.message, code=409, causes=causes)
+    return _conflict(error.message, fields, EXCLUDES)
 
 
 def drifted_fields(reverts: Sequence[tuple[str, str]]) -> str:
@@ -699,23 +647,38 @@ DELETED = Drift("", "", "none")
 """The drift of an object that somebody has deleted."""
 
 
-def drifted_from_manifest(
-    desired: Desired, entry: InventoryEntry | None, live: LiveObject | None, manager: str
-) -> bool | None:
-    """Return whether somebody else has changed an object that an apply would change.
+def drift_before(
+    desired: Desired,
+    entry: InventoryEntry | None,
+    before: LiveObject | None,
+    after: LiveObject | None,
+    manager: str,
+) -> tuple[bool | None, tuple[Drift, ...]]:
+    """Return whether somebody else has changed an object that an apply would change, and where.
 
-    This is so if its manifest is the last applied manifest; a missing object has also drifted. With
-    another manifest, and for a Secret, of whose values no digest is stored, the record tells.
-    Return None if unknown, because no apply of this object was ever confirmed, or not the last one.
+    This is so if its manifest is the last applied manifest: then the fields are those that the
+    apply would revert. A missing object has also drifted. With another manifest, and for a Secret,
+    of whose values no digest is stored, the record tells. None is unknown: no apply of this object
+    was ever confirmed, or not the last one. ``after`` is the response of a dry run, if there is
+    one; both states were read in full.
     """
     if entry is None:
-        return False
-    if not entry.uid:
-        return None
-    is_same_manifest = entry.digest == desired.digest and not may_be_secret(desired.body)
-    if live is None or is_same_manifest:
-        return True
-    return drifted_from_record(entry, live, manager)
+        return False, ()
+    if not entry.uid or before is None:
+        return bool(entry.uid) or None, ()
+    is_same_manifest = entry.digest == desired.digest
+    is_proven = is_same_manifest and not may_be_secret(desired.body)
+    drifted = is_proven or drifted_from_record(entry, before, manager)
+    if not drifted or after is None:
+        return drifted, ()
+    if not is_same_manifest:
+        return drifted, recorded_drift(entry, before, manager)
+    reverted = (
+        path
+        for path in own_fields(after, manager).leaves()
+        if value_at(after.body, path) != value_at(before.body, path)
+    )
+    return drifted, _drift(reverted, before, manager, after.body)
 
 
 def drifted_from_values(entry: InventoryEntry, live: LiveObject, manager: str) -> bool | None:
@@ -750,27 +713,12 @@ def drifted_from_record(entry: InventoryEntry, live: LiveObject, manager: str) -
     return not same_apply_entry(entry.fingerprint, live, manager)
 
 
-def manifest_drift(before: LiveObject, after: LiveObject, manager: str) -> tuple[Drift, ...]:
-    """Return each field that our apply would revert, and its writer.
-
-    ``before`` is the live object and ``after`` the response of a dry run, both read in full.
-    """
-    writers = _others(before, manager)
-    found = []
-    for path in own_fields(after, manager).leaves():
-        wanted = value_at(after.body, path)
-        if wanted != value_at(before.body, path):
-            found.append(_drift(path, before, writers, _text(wanted, before)))
-    return _sorted(found)
-
-
 def recorded_drift(entry: InventoryEntry, live: LiveObject, manager: str) -> tuple[Drift, ...]:
     """Return the fields of the set's last apply that the set has lost since, each with its writer.
 
     A field without a writer was removed. ``live`` is read in full.
     """
-    writers = _others(live, manager)
-    return _sorted(_drift(path, live, writers) for path in _lost(entry, live, manager))
+    return _drift(_lost(entry, live, manager), live, manager)
 
 
 def may_have_drifted(step: ApplyStep, manager: str) -> bool:
@@ -793,11 +741,10 @@ def step_drift(step: ApplyStep, manager: str) -> tuple[Drift, ...]:
     live, body = step.live, body_to_send(step.desired)
     if live is None or live.body is None:
         return step.drift
-    writers = _others(live, manager)
     lost = [path for path in _lost(step.entry, live, manager) if differs(body, live, path)]
     if not lost and (step.is_reapplied or step.keeps_drift):
         lost = [path for path in _paths(body) if differs(body, live, path)]
-    return _sorted(_drift(path, live, writers, _text(value_at(body, path), live)) for path in lost)
+    return _drift(lost, live, manager, body)
 
 
 def _others(live: LiveObject, manager: str) -> Sequence[Writer]:
@@ -811,32 +758,30 @@ def _lost(entry: InventoryEntry, live: LiveObject, manager: str) -> Iterator[Pat
     return (path for path in last_owned(entry).leaves() if path not in mine)
 
 
-def _paths(value: object, above: Path = ()) -> Iterator[Path]:
-    """Yield the path of each field of a manifest that is not a mapping."""
-    if isinstance(value, Mapping) and value:
-        for key, inner in value.items():
-            yield from _paths(inner, (*above, str(key)))
-    elif above:
-        yield above
+def _drift(
+    paths: Iterable[Path], live: LiveObject, manager: str, wanted: Mapping[str, Any] | None = None
+) -> tuple[Drift, ...]:
+    """Return the drift of these fields, each by its latest writer; without one, it was removed.
 
-
-def _sorted(found: Iterable[Drift]) -> tuple[Drift, ...]:
+    ``wanted`` has their desired values, if these are known.
+    """
+    writers = _others(live, manager)
+    found = []
+    for path in paths:
+        owners = [one for one in writers if path in one.fields]
+        writer = max(owners, key=lambda one: one.time, default=Writer({}))
+        through = f" of {writer.subresource}" if writer.subresource else ""
+        found.append(
+            Drift(
+                to_pointer(path),
+                "" if wanted is None else _text(value_at(wanted, path), live),
+                _text(value_at(live.body, path), live),
+                manager=writer.manager,
+                operation=writer.operation + through,
+                time=writer.time,
+            )
+        )
     return tuple(sorted(found, key=lambda drift: drift.path))
-
-
-def _drift(path: Path, live: LiveObject, writers: Sequence[Writer], wanted: str = "") -> Drift:
-    """Return the drift of one field, by its latest writer; without a writer, it was removed."""
-    owners = [one for one in writers if path in one.fields]
-    writer = max(owners, key=lambda one: one.time, default=Writer({}))
-    through = f" of {writer.subresource}" if writer.subresource else ""
-    return Drift(
-        to_pointer(path),
-        wanted,
-        _text(value_at(live.body, path), live),
-        manager=writer.manager,
-        operation=writer.operation + through,
-        time=writer.time,
-    )
 
 
 def _text(value: Any | MissingType, live: LiveObject) -> str:
@@ -885,7 +830,9 @@ def filled_by_others(
         # The keys of a map are owned one by one: nobody's keys contradict an empty map.
         is_keyed = any(one.fields.is_split(path) for one in owners)
         names = {one.manager for one in owners}
-        if is_keyed or not any(map(_is_set_or_person, names)):  # guard: edited-empty-value
+        # The user should hear of the value of another set, or of a person.
+        is_heard = any(name.startswith(MANAGERS) or is_by_hand(name) for name in names)
+        if is_keyed or not is_heard:  # guard: edited-empty-value
             found.append((to_pointer(path), " and ".join(sorted(names))))
     return tuple(found)
 
@@ -901,11 +848,6 @@ def _empty_values(value: object, above: Path) -> Iterator[Path]:
         for item in value:
             if isinstance(item, dict) and isinstance(name := item.get("name"), str):
                 yield from _empty_values(item, (*above, ListItem((("name", name),))))
-
-
-def _is_set_or_person(manager: str) -> bool:
-    """Return whether a manager's value is one that the user should hear of."""
-    return manager.startswith(MANAGERS) or is_by_hand(manager)
 
 
 # Values that the server has not stored as they were sent: an admission webhook may change an object
@@ -938,12 +880,17 @@ def _defaulted(path: Path) -> Path:
     )
 
 
-def rewritten_problem(found: Mapping[Ref, tuple[str, ...]]) -> Problem | None:
-    """Return the warning about rewritten fields, without their values; None if there are none."""
+def _objects(found: Mapping[Ref, tuple[str, ...]]) -> str:
+    """Return the objects with their fields, as text; empty if none has any."""
     objects = [
         f"{ref.short} at {and_more(paths, _SHOWN)}" for ref, paths in sorted(found.items()) if paths
     ]
-    if not objects:
+    return and_more(objects, _SHOWN, "; ")
+
+
+def rewritten_problem(found: Mapping[Ref, tuple[str, ...]]) -> Problem | None:
+    """Return the warning about rewritten fields, without their values; None if there are none."""
+    if not (objects := _objects(found)):
         return None
     reason = "an admission webhook has probably rewritten them, or the server does not know them"
     hint = (
@@ -953,25 +900,17 @@ def rewritten_problem(found: Mapping[Ref, tuple[str, ...]]) -> Problem | None:
     if all(path.endswith(_OLD_ACCOUNT) for paths in found.values() for path in paths):
         reason = "serviceAccountName, which stands beside its old name, decides"
         hint = "Leave the field serviceAccount out."
-    return Problem(
-        kind=ProblemKind.REWRITTEN_VALUES,
-        message="the server stores other values than the manifests have: "
-        + and_more(objects, _SHOWN, "; "),
-        reason=reason,
-        hint=hint,
-    )
+    message = f"the server stores other values than the manifests have: {objects}"
+    return Problem(ProblemKind.REWRITTEN_VALUES, message, reason=reason, hint=hint)
 
 
 def unowned_problem(found: Mapping[Ref, tuple[str, ...]]) -> Problem | None:
     """Return the warning about items that no apply removes; None if there are none."""
-    objects = [
-        f"{ref.short} at {and_more(paths, _SHOWN)}" for ref, paths in sorted(found.items()) if paths
-    ]
-    if not objects:
+    if not (objects := _objects(found)):
         return None
     return Problem(
         ProblemKind.RUN_FAILED,
-        f"no manifest and no field manager has these items: {and_more(objects, _SHOWN, '; ')}",
+        f"no manifest and no field manager has these items: {objects}",
         reason="an apply removes only what its set owns",
         hint="Remove them with kubectl edit, or write them into the manifests.",
     )
@@ -993,17 +932,10 @@ _POWERS = {"n": -3, "u": -2, "m": -1, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P
 # 0 means "choose one" here; elsewhere it is a value.
 _CHOSEN_FOR_ZERO = frozenset(
     {
-        "failureThreshold",
-        "healthCheckNodePort",
-        "hostPort",
-        "matchingPrecedence",
-        "nodePort",
-        "periodSeconds",
-        "successThreshold",
-        "targetPort",
-        "timeoutSeconds",
+        "failureThreshold", "healthCheckNodePort", "hostPort", "matchingPrecedence", "nodePort",
+        "periodSeconds", "successThreshold", "targetPort", "timeoutSeconds",
     }
-)
+)  # fmt: skip
 # The server completes these lists itself.
 _COMPLETED = frozenset({"clusterIPs", "finalizers", "ipFamilies"})
 

@@ -357,7 +357,7 @@ def step_of_deleted(
     Only a proof that it does not exist counts: what a list lacks is created as usual.
     """
     is_known = was_applied(step.desired, entry) and not isinstance(state, NotListed)
-    fails = own_options(step.desired, options).apply.fails_on_drift
+    fails = own_options(step.desired, options).fails_on_drift
     if fails or entry is None or not is_known:
         return step
     step = replace(step, drift=(DELETED,), is_reapplied=True)

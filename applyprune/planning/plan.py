@@ -309,10 +309,10 @@ def _reverts(
 
     Where the options force everything, nothing is left to decide.
     """
-    fails = own_options(step.desired, options).apply.fails_on_drift
+    fails = own_options(step.desired, options).fails_on_drift
     if live is None or fails or forces(step.desired, live, options, applyset):
         return ()
-    return drift_to_revert(step.desired, live, step.entry, step.migration, applyset)
+    return drift_to_revert(step, live, applyset)
 
 
 def with_checked_request(

@@ -20,6 +20,7 @@ from applyprune.planning.applyset import OWNED_BY
 from applyprune.planning.comparison import (
     NOT_ALLOWED,
     NOT_CREATED,
+    changes_ownership,
     recreation_obstacle,
     says_immutable,
     unproven_recreation,
@@ -96,11 +97,7 @@ def confirmed(
     if (error := name_error(desired.ref, after, desired.origin)) is not None:
         raise error
     if step.live is not None and after.uid != step.live.uid:
-        raise RunFailed(
-            f"{desired.ref} was deleted and re-created by somebody else during this run",
-            location=desired.origin,
-            hint="Run again.",
-        )
+        raise _changed_meanwhile(desired, "was deleted and re-created by somebody else")
     if after.terminating:
         raise RunFailed(
             f"{desired.ref} is being deleted",
@@ -196,14 +193,10 @@ def _changed_by_apply(
         return False
     if before.generation is None or before.generation != after.generation:
         return True
-    then = fingerprint_of(before, applyset.manager, None)
-    now = fingerprint_of(after, applyset.manager, None)
     # The time of our entry proves nothing: the server also renews it when it only tidies up. And
     # somebody may write as our field manager, within the same second of the entry's time.
     return (
-        then is None
-        or now is None
-        or then.managed_fields != now.managed_fields
+        changes_ownership(before, after, applyset.manager)
         or desired.ref.group_kind in FIXED_GENERATION
         or not values_match(desired, before)
     )
@@ -214,20 +207,15 @@ def dry_run_reply(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity
 
     Raises RunFailed if they change its name.
     """
-    if (
-        error := name_error(step.desired.ref, after, step.desired.origin, exists=False)
-    ) is not None:
+    desired = step.desired
+    if (error := name_error(desired.ref, after, desired.origin, exists=False)) is not None:
         raise error
-    return replace(
-        step, rewritten=rewritten_fields(body_to_send(step.desired), after, applyset.manager)
-    )
+    rewritten = rewritten_fields(body_to_send(desired), after, applyset.manager)
+    return replace(step, rewritten=rewritten)
 
 
 def refused_guard(
-    step: ApplyStep,
-    live: LiveObject | None,
-    error: ApplypruneError,
-    applyset: ApplySetIdentity,
+    step: ApplyStep, live: LiveObject | None, error: ApplypruneError, applyset: ApplySetIdentity
 ) -> bool:
     """Return whether a refused apply has in truth created the object, and only its reply was lost.
 
@@ -239,11 +227,8 @@ def refused_guard(
     if live is None:
         if step.live is None:
             raise error
-        raise RunFailed(
-            f"{desired.ref} was deleted by somebody else during this run",
-            location=desired.origin,
-            hint="Run again to re-create it.",
-        ) from error
+        hint = "Run again to re-create it."
+        raise _changed_meanwhile(desired, "was deleted by somebody else", hint) from error
     if step.live is None and owner_of(live, step.entry, applyset) is Owner.RECORDED:
         return True
     if step.live is None or live.uid != step.live.uid:
@@ -286,11 +271,11 @@ def refuse_false_absence(uid: str, state: State, error: ApplypruneError) -> None
 
 def created_by_others(desired: Desired) -> RunFailed:
     """Return the error for an object that somebody else has created during this run."""
-    return RunFailed(
-        f"{desired.ref} was created by somebody else during this run",
-        location=desired.origin,
-        hint="Run again.",
-    )
+    return _changed_meanwhile(desired, "was created by somebody else")
+
+
+def _changed_meanwhile(desired: Desired, how: str, hint: str = "Run again.") -> RunFailed:
+    return RunFailed(f"{desired.ref} {how} during this run", location=desired.origin, hint=hint)
 
 
 _DRIFT_ONLY = "its manifest has not changed, and reverting drift deletes nothing"
@@ -335,7 +320,7 @@ def _unproven(
     options: Options,
 ) -> str:
     # Of the values of a Secret no digest is kept: its manifest may have changed all the same.
-    fails = own_options(step.desired, options).apply.fails_on_drift
+    fails = own_options(step.desired, options).fails_on_drift
     is_known = not may_be_secret(step.desired.body) or not fails
     if step.is_reapplied and is_known:
         return _DRIFT_ONLY  # guard: drift-deletes-nothing

@@ -14,7 +14,6 @@ from applyprune.model.options import Adopt, Conflicts, Options
 from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from applyprune.planning.conflicts import (
-    conflict_words,
     conflicting_managers,
     explain_conflict,
     forces,
@@ -317,16 +316,15 @@ def test_autoscaler_is_suspected() -> None:
 
 
 def test_short_form_names_the_managers() -> None:
-    """What a line of a skipped object says."""
     error = conflict(SCALE, cause(IMAGE, 'a \\"b\\"'))
     assert conflicting_managers(error) == {"kube-controller-manager", 'a \\"b\\"'}
-    assert conflict_words(conflict(SCALE)) == ".spec.replicas is owned by kube-controller-manager"
 
 
 def test_skip_is_decided() -> None:
     """A conflict about fields, in an object that asks for it, and nothing else."""
     one = replace(DEPLOYMENT, conflicts=OnConflict.SKIP)
-    assert ".spec.replicas is" in skip_reason(one, conflict(SCALE))
+    words = "applyprune.dev/conflicts: skip, and .spec.replicas is owned by kube-controller-manager"
+    assert skip_reason(one, conflict(SCALE)) == words
     assert not skip_reason(DEPLOYMENT, conflict(SCALE))
     assert not skip_reason(replace(one, conflicts=OnConflict.FORCE), conflict(SCALE))
     assert not skip_reason(one, Conflict("a precondition", code=409))
