@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.errors import InputError
 from applyprune.model.fieldset import NO_FIELDS, FieldSet
@@ -133,10 +133,7 @@ _ANNOTATIONS: Mapping[str, _KeyRule] = {
 """Every annotation under our prefix."""
 _LABELS: Mapping[str, _KeyRule] = {PRUNE: _PRUNE, SHARD_OF: _KeyRule(in_manifests=False)}
 """Every label under our prefix."""
-_PARTS: Mapping[str, tuple[str, Mapping[str, _KeyRule]]] = {
-    "annotations": ("annotation", _ANNOTATIONS),
-    "labels": ("label", _LABELS),
-}
+_TABLES = {"annotations": _ANNOTATIONS, "labels": _LABELS}
 
 
 def unknown_mark(metadata: Mapping[str, object], kind: GroupKind = _ANY) -> str:
@@ -145,8 +142,7 @@ def unknown_mark(metadata: Mapping[str, object], kind: GroupKind = _ANY) -> str:
     It is returned in words, without the value; empty if there is none. ``kind`` is the object's.
     """
     for part, key, value in _own_marks(metadata):
-        name, table = _PARTS[part]
-        known = table.get(key)
+        name, known = part.removesuffix("s"), _TABLES[part].get(key)
         if known is None or (known.for_bundles and kind != _BUNDLE):  # guard: orphan-of-a-bundle
             return f"the {name} {key}"
         if not known.has(value):
@@ -163,8 +159,7 @@ def annotation_errors(
     object's.
     """
     for part, key, value in _own_marks(metadata):
-        name, table = _PARTS[part]
-        known = table.get(key)
+        name, known = part.removesuffix("s"), _TABLES[part].get(key)
         if known is None:
             message, hint = f"unknown {name} {key}", _advice(part, key)
         elif not known.in_manifests:
@@ -187,24 +182,23 @@ def _own_marks(metadata: Mapping[str, object]) -> Iterator[tuple[str, str, str]]
 
     The API server accepts capitals in the prefix of an annotation.
     """
-    for part in _PARTS:
+    for part in PARTS:
         for key, value in texts_of(metadata, part).items():
             if key.lower().startswith(PREFIX):
                 yield part, key, str(value)
 
 
 def _advice(part: str, key: str) -> str:
-    name, table = _PARTS[part]
     if part == "labels" and key in _ANNOTATIONS:
         return "It is an annotation: move it to metadata.annotations."
     words = {
         other.removeprefix(PREFIX): other
-        for other, known in table.items()
+        for other, known in _TABLES[part].items()
         if known.in_manifests and other not in {MANIFEST_DIGEST, OWNED_BY}
     }
-    meant = closest(key.lower().removeprefix(PREFIX), words)
-    if meant:
+    if meant := closest(key.lower().removeprefix(PREFIX), words):
         return f"Did you mean {words[meant]}?"
+    name = part.removesuffix("s")
     return f"The prefix {PREFIX} is reserved. Remove the {name}, or check its spelling."
 
 
@@ -240,6 +234,9 @@ def wave_number(text: str) -> int | None:
 # does not know. kluctl reads a boolean as Go does. The others compare exactly.
 
 
+_ARGO = "argocd.argoproj.io"
+_ARGO_NAMED = "the Argo CD application {}"
+_CLI_UTILS = "client.lifecycle.config.k8s.io"
 _FLUX = "kustomize.toolkit.fluxcd.io"
 _FALSE = ("false", "0", "f", "")
 
@@ -293,7 +290,7 @@ def found_marks(metadata: Mapping[str, object], *meanings: Meaning) -> Iterator[
         for mark in PEER_MARKS:
             if mark.meaning not in meanings or mark.key not in there:
                 continue
-            if (value := mark.values.read(str(there[mark.key]))) is not None:
+            if (value := mark.read(str(there[mark.key]))) is not None:
                 yield FoundMark(mark, part, value)
 
 
@@ -332,7 +329,7 @@ def unknown_values(
 def known_values(key: str) -> tuple[str, ...]:
     """Return the values that a mark may have, without what only spells one of them differently."""
     marks = [mark for mark in PEER_MARKS if mark.key == key]
-    documented = [value for mark in marks for value in mark.values.documented]
+    documented = [value for mark in marks for value in mark.documented]
     others = [value for mark in marks for value in mark.others or () if len(value) > 1]
     return tuple(dict.fromkeys((*documented, *others)))
 
@@ -341,7 +338,7 @@ def _is_known(key: str, value: str) -> bool:
     return any(
         mark.others is None
         or plain(value) in map(plain, mark.others)
-        or mark.values.read(value) is not None
+        or mark.read(value) is not None
         for mark in PEER_MARKS
         if mark.key == key
     )
@@ -374,24 +371,24 @@ class PeerMark:
     tool: str
     key: str
     meaning: Meaning
-    values: Values
-    """Which of its values mean that."""
-    others: tuple[str, ...] | None = ()
+    way: _Way
+    documented: tuple[str, ...] = ()
+    """Its documented values that mean that."""
+    others: tuple[str, ...] | None = None
     """The values that mean nothing to applyprune, in any case; None if all others do."""
     instead: str = ""
     """The annotation of applyprune to use instead, for a mark that is only named."""
 
+    def read(self, value: str) -> str | None:
+        """Return the documented value that a text is; None if it does not have the meaning.
 
-@dataclass(frozen=True, slots=True)
-class Values:
-    """The values of a mark that have its meaning."""
+        Return an empty text for another value that has the meaning.
+        """
+        return self.way(value, self.documented)
 
-    documented: tuple[str, ...]
-    read: Callable[[str], str | None]
-    """Returns the documented value that a text is; None if it does not have the meaning.
 
-    It returns an empty text for another value that has the meaning.
-    """
+_Way: TypeAlias = "Callable[[str, tuple[str, ...]], str | None]"
+"""How a value is read, as ``PeerMark.read`` does; with the documented ones."""
 
 
 def plain(value: str) -> str:
@@ -420,33 +417,18 @@ class OwnerMark:
 
 OWNER_MARKS: tuple[OwnerMark, ...] = (
     OwnerMark(
-        "Helm",
-        "annotations",
-        "meta.helm.sh/release-name",
-        "the Helm release {}",
+        "Helm", "annotations", "meta.helm.sh/release-name", "the Helm release {}",
         "meta.helm.sh/release-namespace",
     ),
     OwnerMark("Flux", "labels", f"{_FLUX}/name", "the Flux Kustomization {}", f"{_FLUX}/namespace"),
     OwnerMark(
-        "Flux",
-        "labels",
-        "helm.toolkit.fluxcd.io/name",
-        "the Flux HelmRelease {}",
+        "Flux", "labels", "helm.toolkit.fluxcd.io/name", "the Flux HelmRelease {}",
         "helm.toolkit.fluxcd.io/namespace",
     ),
+    OwnerMark("Argo CD", "annotations", f"{_ARGO}/tracking-id", _ARGO_NAMED, ends_at=":"),
+    OwnerMark("Argo CD", "labels", f"{_ARGO}/instance", _ARGO_NAMED),
     OwnerMark(
-        "Argo CD",
-        "annotations",
-        "argocd.argoproj.io/tracking-id",
-        "the Argo CD application {}",
-        ends_at=":",
-    ),
-    OwnerMark("Argo CD", "labels", "argocd.argoproj.io/instance", "the Argo CD application {}"),
-    OwnerMark(
-        "Argo CD",
-        "labels",
-        "app.kubernetes.io/instance",
-        "the Argo CD application {}",
+        "Argo CD", "labels", "app.kubernetes.io/instance", _ARGO_NAMED,
         managers=frozenset({"argocd-controller", "argocd-application-controller"}),
     ),
     OwnerMark("kapp", "labels", "kapp.k14s.io/app", "the kapp app {}"),
@@ -457,154 +439,96 @@ OWNER_MARKS: tuple[OwnerMark, ...] = (
     OwnerMark("Config Sync", "annotations", "configsync.gke.io/resource-id", "Config Sync, as {}"),
     OwnerMark("Fleet", "annotations", "objectset.rio.cattle.io/id", "the Fleet bundle {}"),
     OwnerMark("OLM", "labels", "olm.owner", "the OLM operator {}"),
-)
+)  # fmt: skip
 """The marks by which other tools own an object: it is not adopted unless the user says so."""
 
 
-def _any_value(documented: str = "") -> Values:
-    return Values(
-        (documented,), lambda value: documented if plain(value) == plain(documented) else ""
-    )
+def _word(value: str, documented: tuple[str, ...]) -> str | None:
+    return next((one for one in documented if plain(one) == plain(value)), None)
 
 
-def _word(documented: str) -> Values:
-    return Values(
-        (documented,), lambda value: documented if plain(value) == plain(documented) else None
-    )
+def _any(value: str, documented: tuple[str, ...]) -> str | None:
+    return _word(value, documented) or ""
 
 
-def _not_empty(documented: str) -> Values:
-    any_value = _any_value(documented)
-    return Values((documented,), lambda value: any_value.read(value) if value else None)
+def _any_but_empty(value: str, documented: tuple[str, ...]) -> str | None:
+    return _any(value, documented) if value else None
 
 
-_TRUE = Values(("true",), lambda value: "true" if plain(value) in {"1", "t", "true"} else None)
+def _true(value: str, _: tuple[str, ...]) -> str | None:
+    return "true" if plain(value) in {"1", "t", "true"} else None
 
 
-def _options(*documented: str) -> Values:
-    """Return the values that have one of several options in a list with commas."""
-
-    def read(value: str) -> str | None:
-        asked = set(map(plain, value.split(",")))
-        return next((option for option in documented if plain(option) in asked), None)
-
-    return Values(documented, read)
+def _not_zero(value: str, _: tuple[str, ...]) -> str | None:
+    return None if re.fullmatch(r"[+-]?0*", value.strip()) else ""
 
 
-def _only(*documented: str) -> Values:
-    """Return the values that are a list with commas of nothing but these."""
-    some = _options(*documented)
-
-    def read(value: str) -> str | None:
-        items = [plain(item) for item in value.split(",") if item.strip()]
-        return some.read(value) if set(map(plain, documented)).issuperset(items) else None
-
-    return Values(documented, read)
+def _option(value: str, documented: tuple[str, ...]) -> str | None:
+    """Read a list with commas that has one of these options."""
+    asked = set(map(plain, value.split(",")))
+    return next((option for option in documented if plain(option) in asked), None)
 
 
-_NOT_ZERO = Values((), lambda value: None if re.fullmatch(r"[+-]?0*", value.strip()) else "")
+def _only(value: str, documented: tuple[str, ...]) -> str | None:
+    """Read a list with commas of nothing but these."""
+    items = {plain(item) for item in value.split(",") if item.strip()}
+    return _option(value, documented) if items <= set(map(plain, documented)) else None
+
+
+_TRUE = ("true",)
 PEER_MARKS: tuple[PeerMark, ...] = (
-    PeerMark("Helm", "helm.sh/resource-policy", Meaning.KEEP, _any_value("keep")),
+    PeerMark("Helm", "helm.sh/resource-policy", Meaning.KEEP, _any, ("keep",)),
+    PeerMark("cli-utils", f"{_CLI_UTILS}/deletion", Meaning.KEEP, _word, ("detach",)),
+    PeerMark("cli-utils", "cli-utils.sigs.k8s.io/on-remove", Meaning.KEEP, _word, ("keep",)),
+    PeerMark("Flux", f"{_FLUX}/prune", Meaning.KEEP, _word, ("disabled",)),
+    PeerMark("Flux", f"{_FLUX}/reconcile", Meaning.KEEP, _word, ("disabled",)),
+    PeerMark("kapp", "kapp.k14s.io/delete-strategy", Meaning.KEEP, _any_but_empty, ("orphan",)),
+    PeerMark("kluctl", "kluctl.io/skip-delete", Meaning.KEEP, _true, _TRUE),
     PeerMark(
-        "cli-utils", "client.lifecycle.config.k8s.io/deletion", Meaning.KEEP, _word("detach"), None
+        "Argo CD", f"{_ARGO}/sync-options", Meaning.KEEP, _option,
+        ("Delete=confirm", "Delete=false", "Prune=confirm", "Prune=false"),
     ),
-    PeerMark("cli-utils", "cli-utils.sigs.k8s.io/on-remove", Meaning.KEEP, _word("keep"), None),
-    PeerMark("Flux", f"{_FLUX}/prune", Meaning.KEEP, _word("disabled"), None),
-    PeerMark("Flux", f"{_FLUX}/reconcile", Meaning.KEEP, _word("disabled"), None),
-    PeerMark("kapp", "kapp.k14s.io/delete-strategy", Meaning.KEEP, _not_empty("orphan"), None),
-    PeerMark("kluctl", "kluctl.io/skip-delete", Meaning.KEEP, _TRUE, None),
+    PeerMark("kapp", "kapp.k14s.io/noop", Meaning.LEAVE_OUT, _word, ("",), ()),
+    PeerMark("kluctl", "kluctl.io/ignore", Meaning.LEAVE_OUT, _true, _TRUE, _FALSE),
     PeerMark(
-        "Argo CD",
-        "argocd.argoproj.io/sync-options",
-        Meaning.KEEP,
-        _options("Delete=confirm", "Delete=false", "Prune=confirm", "Prune=false"),
-        None,
+        "Flux", f"{_FLUX}/ssa", Meaning.LEAVE_OUT, _word, ("Ignore",), ("Merge", "Override", "")
     ),
-    PeerMark("kapp", "kapp.k14s.io/noop", Meaning.LEAVE_OUT, _word("")),
-    PeerMark("kluctl", "kluctl.io/ignore", Meaning.LEAVE_OUT, _TRUE, _FALSE),
-    PeerMark("Flux", f"{_FLUX}/ssa", Meaning.LEAVE_OUT, _word("Ignore"), ("Merge", "Override", "")),
-    PeerMark("Flux", f"{_FLUX}/reconcile", Meaning.LEAVE_OUT, _word("disabled"), None),
+    PeerMark("Flux", f"{_FLUX}/reconcile", Meaning.LEAVE_OUT, _word, ("disabled",)),
     PeerMark(
-        "Argo CD",
-        "argocd.argoproj.io/hook",
-        Meaning.LEAVE_OUT,
-        _only("PostDelete", "PreDelete", "Skip", "SyncFail"),
-        None,
+        "Argo CD", f"{_ARGO}/hook", Meaning.LEAVE_OUT, _only,
+        ("PostDelete", "PreDelete", "Skip", "SyncFail"),
     ),
     PeerMark(
-        "kpt", "config.kubernetes.io/local-config", Meaning.LEAVE_OUT, _word("true"), ("false",)
+        "kpt", "config.kubernetes.io/local-config", Meaning.LEAVE_OUT, _word, _TRUE, ("false",)
     ),
-    PeerMark("kapp", "kapp.k14s.io/exists", Meaning.EXISTS, _word("")),
-    PeerMark("Flux", f"{_FLUX}/ssa", Meaning.CREATE_ONLY, _word("IfNotPresent")),
+    PeerMark("kapp", "kapp.k14s.io/exists", Meaning.EXISTS, _word, ("",), ()),
+    PeerMark("Flux", f"{_FLUX}/ssa", Meaning.CREATE_ONLY, _word, ("IfNotPresent",), ()),
+    PeerMark("cli-utils", f"{_CLI_UTILS}/mutation", Meaning.CREATE_ONLY, _word, ("ignore",), ()),
     PeerMark(
-        "cli-utils", "client.lifecycle.config.k8s.io/mutation", Meaning.CREATE_ONLY, _word("ignore")
+        "Argo CD", f"{_ARGO}/hook", Meaning.HOOK, _option, ("PostSync", "PreSync", "Sync"),
+        instead=WAVE,
     ),
+    PeerMark("kluctl", "kluctl.io/hook", Meaning.HOOK, _any, ("",), instead=WAVE),
+    PeerMark("Argo CD", f"{_ARGO}/sync-wave", Meaning.ORDER, _not_zero, instead=WAVE),
+    PeerMark("Helm", "helm.sh/hook-weight", Meaning.ORDER, _not_zero, instead=WAVE),
+    PeerMark("kluctl", "kluctl.io/hook-weight", Meaning.ORDER, _not_zero, instead=WAVE),
+    PeerMark("kluctl", "kluctl.io/barrier", Meaning.ORDER, _true, _TRUE, instead=WAVE),
     PeerMark(
-        "Argo CD",
-        "argocd.argoproj.io/hook",
-        Meaning.HOOK,
-        _options("PostSync", "PreSync", "Sync"),
-        None,
-        "applyprune.dev/wave",
-    ),
-    PeerMark("kluctl", "kluctl.io/hook", Meaning.HOOK, _any_value(), None, "applyprune.dev/wave"),
-    PeerMark(
-        "Argo CD",
-        "argocd.argoproj.io/sync-wave",
-        Meaning.ORDER,
-        _NOT_ZERO,
-        None,
-        "applyprune.dev/wave",
-    ),
-    PeerMark("Helm", "helm.sh/hook-weight", Meaning.ORDER, _NOT_ZERO, None, "applyprune.dev/wave"),
-    PeerMark(
-        "kluctl", "kluctl.io/hook-weight", Meaning.ORDER, _NOT_ZERO, None, "applyprune.dev/wave"
-    ),
-    PeerMark("kluctl", "kluctl.io/barrier", Meaning.ORDER, _TRUE, None, "applyprune.dev/wave"),
-    PeerMark(
-        "kapp",
-        "kapp.k14s.io/change-rule",
-        Meaning.ORDER,
-        _any_value(),
-        None,
-        "config.kubernetes.io/depends-on",
+        "kapp", "kapp.k14s.io/change-rule", Meaning.ORDER, _any, ("",),
+        instead="config.kubernetes.io/depends-on",
     ),
     PeerMark(
-        "Argo CD",
-        "argocd.argoproj.io/sync-options",
-        Meaning.RECREATE,
-        _options("Force=true", "Replace=true"),
-        None,
-        "applyprune.dev/recreate",
+        "Argo CD", f"{_ARGO}/sync-options", Meaning.RECREATE, _option,
+        ("Force=true", "Replace=true"), instead=RECREATE,
     ),
+    PeerMark("Flux", f"{_FLUX}/force", Meaning.RECREATE, _word, ("Enabled",), instead=RECREATE),
     PeerMark(
-        "Flux",
-        f"{_FLUX}/force",
-        Meaning.RECREATE,
-        _word("Enabled"),
-        None,
-        "applyprune.dev/recreate",
+        "kapp", "kapp.k14s.io/update-strategy", Meaning.RECREATE, _option,
+        ("always-replace", "fallback-on-replace"), instead=RECREATE,
     ),
-    PeerMark(
-        "kapp",
-        "kapp.k14s.io/update-strategy",
-        Meaning.RECREATE,
-        _options("always-replace", "fallback-on-replace"),
-        None,
-        "applyprune.dev/recreate",
-    ),
-    PeerMark(
-        "kapp", "kapp.k14s.io/disable-wait", Meaning.WAIT, _any_value(), None, "applyprune.dev/wait"
-    ),
-    PeerMark(
-        "Argo CD",
-        "argocd.argoproj.io/ignore-healthcheck",
-        Meaning.WAIT,
-        _TRUE,
-        None,
-        "applyprune.dev/wait",
-    ),
-)
+    PeerMark("kapp", "kapp.k14s.io/disable-wait", Meaning.WAIT, _any, ("",), instead=WAIT),
+    PeerMark("Argo CD", f"{_ARGO}/ignore-healthcheck", Meaning.WAIT, _true, _TRUE, instead=WAIT),
+)  # fmt: skip
 """Every other mark that applyprune knows. ``desired.py`` reads Helm's hooks.
 
 An Argo CD hook that must never run in an apply is left out, like such a hook of a chart.
@@ -694,13 +618,12 @@ def _own_keys(ours: FieldSet, part: str) -> Collection[object]:
 def peer_errors(metadata: Mapping[str, object], origin: Origin) -> Iterator[InputError]:
     """Yield an error for each mark of another tool about the apply with an unknown value."""
     for part, key, value in unknown_values(metadata, *_APPLY_RULES):
-        name = "label" if part == "labels" else "annotation"
         words = " or ".join(f'"{known}"' for known in known_values(key))
         yield InputError(
             f"invalid {key}: {value!r}",
             location=origin,
             reason="it may say that the manifest is not applied",
-            hint=f"Use {words}, or remove the {name}.",
+            hint=f"Use {words}, or remove the {part.removesuffix('s')}.",
             field=("metadata", part, key),
         )
 

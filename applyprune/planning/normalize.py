@@ -25,6 +25,7 @@ from applyprune.model.fieldset import (
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.kinds import (
     AUTOSCALER,
+    CLUSTER_ROLE,
     CRD,
     MUTATING_WEBHOOKS,
     NODE,
@@ -33,7 +34,7 @@ from applyprune.model.kinds import (
     Trait,
     kinds_with,
 )
-from applyprune.model.live import field, mapping, text
+from applyprune.model.live import API_SERVICES, field, mapping, text
 from applyprune.model.plan import ApplyRule, Desired
 from applyprune.planning.applyset import LAST_APPLIED, MANIFEST_DIGEST, OWNED_BY, PART_OF
 from applyprune.values import dataclass, encode_sorted, pattern, replace
@@ -104,11 +105,9 @@ def _nulled(value: Any) -> Any:
 
 def body_to_send(desired: Desired) -> Mapping[str, Any]:
     """Return the body to send for an existing object: without the fields that it ignores."""
-    return (
-        without_fields(desired.body, map(from_pointer, desired.ignored))
-        if desired.ignored
-        else desired.body
-    )
+    if not desired.ignored:
+        return desired.body
+    return without_fields(desired.body, map(from_pointer, desired.ignored))
 
 
 SECRET_PARTS = ("data", "stringData")
@@ -123,14 +122,12 @@ def manifest_digest(body: Mapping[str, Any]) -> str:
     secret value ever leaves the process, because a short value could be guessed from it.
     """
     if may_be_secret(body):
-        body = {
-            key: value
-            if key not in SECRET_PARTS
-            else sorted(value)
-            if isinstance(value, dict)
-            else None
-            for key, value in body.items()
+        keys = {
+            part: sorted(values) if isinstance(values := body[part], dict) else None
+            for part in SECRET_PARTS
+            if part in body
         }
+        body = {**body, **keys}
     return digest(body)
 
 
@@ -284,7 +281,8 @@ def without_defaults(
     ``off`` are the rules that are switched off.
     """
     left: list[str] = []
-    if DefaultRule.AGGREGATED_RULES not in off and _is_aggregated(body, kind) and "rules" in body:
+    is_aggregated = kind == CLUSTER_ROLE and bool(mapping(body.get("aggregationRule")))
+    if DefaultRule.AGGREGATED_RULES not in off and is_aggregated and "rules" in body:
         body = {key: value for key, value in body.items() if key != "rules"}
         left.append(_left_to("/rules", "the aggregation controller", DefaultRule.AGGREGATED_RULES))
     if DefaultRule.CA_BUNDLE not in off:
@@ -295,52 +293,34 @@ def without_defaults(
     return body, tuple(left)
 
 
-def _is_aggregated(body: Mapping[str, Any], kind: GroupKind) -> bool:
-    name = (kind.group, kind.kind)
-    return name == ("rbac.authorization.k8s.io", "ClusterRole") and bool(
-        mapping(body.get("aggregationRule"))
-    )
+_BUNDLE_PLACES: Mapping[GroupKind, tuple[str, ...]] = {
+    CRD: ("spec", "conversion", "webhook", "clientConfig"),
+    API_SERVICES.group_kind: ("spec",),
+}
 
 
 def _without_bundles(body: Mapping[str, Any], kind: GroupKind) -> Mapping[str, Any]:
     if kind in {MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS}:
         hooks = body.get("webhooks")
-        if isinstance(hooks, list) and any(_is_empty(hook, ("clientConfig",)) for hook in hooks):
-            kept = [
-                _without_bundle(hook, ("clientConfig",))
-                if _is_empty(hook, ("clientConfig",))
-                else hook
-                for hook in hooks
-            ]
-            return {**body, "webhooks": kept}
-    for place in _bundle_places(kind):
-        if _is_empty(body, place):
-            return _without_bundle(body, place)
-    return body
+        if not isinstance(hooks, list):
+            return body
+        kept = [_without_bundle(hook, ("clientConfig",)) for hook in hooks]
+        return body if kept == hooks else {**body, "webhooks": kept}
+    place = _BUNDLE_PLACES.get(kind)
+    return body if place is None else _without_bundle(body, place)
 
 
-def _is_empty(body: object, place: tuple[str, ...]) -> bool:
-    """Return whether a caBundle is there and holds no certificate."""
+def _without_bundle(body: Any, place: tuple[str, ...]) -> Any:
+    """Return a body without its caBundle if that holds no certificate."""
     config = mapping(field(mapping(body), *place))
     if CA_BUNDLE not in config:
-        return False
+        return body
     bundle = config[CA_BUNDLE]
     try:
-        return not (bundle and base64.b64decode(str(bundle), validate=True).strip())
+        is_empty = not (bundle and base64.b64decode(str(bundle), validate=True).strip())
     except ValueError:
-        return False
-
-
-def _without_bundle(body: Mapping[str, Any], place: tuple[str, ...]) -> Mapping[str, Any]:
-    path: Path = (*place, CA_BUNDLE)
-    return without_fields(body, [path])
-
-
-def _bundle_places(kind: GroupKind) -> Iterator[tuple[str, ...]]:
-    if kind == CRD:
-        yield ("spec", "conversion", "webhook", "clientConfig")
-    if (kind.group, kind.kind) == ("apiregistration.k8s.io", "APIService"):
-        yield ("spec",)
+        return body
+    return without_fields(body, [(*place, CA_BUNDLE)]) if is_empty else body
 
 
 def with_autoscaler(

@@ -139,10 +139,10 @@ def test_keep_annotations_are_listed() -> None:
     said = set(re.findall(r"`([a-z0-9./-]+: [a-z]+)`", kept))
     keeping = [mark for mark in PEER_MARKS if mark.meaning is Meaning.KEEP]
     assert {f"{marks.PRUNE}: {marks.DISABLED}"} | {
-        f"{mark.key}: {mark.values.documented[0]}" for mark in keeping if mark.tool != "Argo CD"
+        f"{mark.key}: {mark.documented[0]}" for mark in keeping if mark.tool != "Argo CD"
     } == said
     argo = next(mark for mark in keeping if mark.tool == "Argo CD")
-    assert all(f"`{one}`" in kept for one in (argo.key, *argo.values.documented))
+    assert all(f"`{one}`" in kept for one in (argo.key, *argo.documented))
 
 
 def test_marks_of_other_tools_are_listed() -> None:
@@ -152,7 +152,7 @@ def test_marks_of_other_tools_are_listed() -> None:
         if mark.meaning is not Meaning.KEEP:
             there = said[mark.meaning.handling]
             assert f"`{mark.key}" in there, mark
-            assert all(value in there for value in mark.values.documented), mark
+            assert all(value in there for value in mark.documented), mark
     assert all(f"`{mark.key}`" in said[Handling.REFUSED] for mark in OWNER_MARKS)
 
 

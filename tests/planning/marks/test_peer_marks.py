@@ -117,8 +117,8 @@ def test_mark_that_is_not_read_is_named(marks: dict[str, str], named: str) -> No
 def test_documented_values_are_understood() -> None:
     """Each has its own meaning, and is no unknown value."""
     for mark in PEER_MARKS:
-        for value in mark.values.documented:
-            assert mark.values.read(value) == value
+        for value in mark.documented:
+            assert mark.read(value) == value
             assert [*unknown_values({"annotations": {mark.key: value}}, *Meaning)] == []
 
 
