@@ -485,31 +485,21 @@ _BAD_TILDE = pattern(r"~(?![01])")
 
 def to_pointer(path: Path) -> str:
     """Return the pointer for a path; ``from_pointer`` is the inverse."""
-    parts = []
-    for step in path:
-        match step:
-            case str():
-                parts.append("/" + step.replace("~", "~0").replace("/", "~1"))
-            case ListItem(keys):
-                parts.append(
-                    f"[{','.join(f'{key}={json.dumps(key_value)}' for key, key_value in keys)}]"
-                )
-            case SetMember(value):
-                parts.append(f"[={json.dumps(value)}]")
-    return "".join(parts)
+    return "".join(
+        "/" + step.replace("~", "~0").replace("/", "~1") if isinstance(step, str) else _item(step)
+        for step in path
+    )
 
 
 def to_server(path: Path) -> str:
     """Return a path as the server prints it: ``.spec.containers[name="c"].image``."""
-    text = ""
-    for step in path:
-        if isinstance(step, str):
-            text += f".{step}"
-        elif isinstance(step, ListItem):
-            text += f"[{','.join(f'{name}={json.dumps(value)}' for name, value in step.keys)}]"
-        else:
-            text += f"[={json.dumps(step.value)}]"
-    return text
+    return "".join(f".{step}" if isinstance(step, str) else _item(step) for step in path)
+
+
+def _item(step: ListItem | SetMember) -> str:
+    if isinstance(step, SetMember):
+        return f"[={json.dumps(step.value)}]"
+    return f"[{','.join(f'{name}={json.dumps(value)}' for name, value in step.keys)}]"
 
 
 def from_server(text: str, body: object) -> Path | None:

@@ -104,7 +104,8 @@ def explanation_of(case: ExplainInput) -> Explanation:
     is_left = isinstance(case.step, ApplyStep) and case.step.fate is Fate.LEAVE
     reasons = (*evidence, *causes) if is_left else (*causes, *evidence)
     origin = case.desired.origin if case.desired is not None else None
-    return Explanation(case.ref, _verdict(case), reasons, origin, tuple(_of_passed_guards(case)))
+    passed = tuple(_results(case, GuardVerdict.PASSED))
+    return Explanation(case.ref, _verdict(case), reasons, origin, passed)
 
 
 def _of_problem(case: ExplainInput) -> Iterator[str]:
@@ -155,13 +156,11 @@ def _of_record(case: ExplainInput) -> Iterator[str]:
         yield "an earlier run meant to delete it" + " and did not" * stays
     if entry.orphaning:
         yield "an earlier run meant to orphan it and did not record that it has"
-    if case.desired is not None:
-        same = entry.digest == case.desired.digest
-        if not entry.digest:
-            yield "the last applied manifest is unknown"
-        else:
-            relation = "the same as" if same else "different from"
-            yield f"its manifest is {relation} the last applied manifest"
+    if case.desired is not None and not entry.digest:
+        yield "the last applied manifest is unknown"
+    elif case.desired is not None:
+        relation = "the same as" if entry.digest == case.desired.digest else "different from"
+        yield f"its manifest is {relation} the last applied manifest"
 
 
 def _of_live(case: ExplainInput) -> Iterator[str]:
@@ -184,11 +183,11 @@ def _of_live(case: ExplainInput) -> Iterator[str]:
         yield f"it has the label of another set: {case.owner or label}"
     else:
         yield "it has no set's label"
-    applied = own_writer(state, case.applyset.manager)
-    if applied is not None:
-        yield f"{case.applyset.manager} has applied it, {applied.time or 'time unknown'}"
+    manager = case.applyset.manager
+    if (applied := own_writer(state, manager)) is not None:
+        yield f"{manager} has applied it, {applied.time or 'time unknown'}"
     else:
-        yield f"{case.applyset.manager} is not among its field managers"
+        yield f"{manager} is not among its field managers"
     if entry is None and (tool := owned_by_tool(state, case.applyset)):
         yield f"its labels or annotations say that it belongs to {tool}"
     if state.terminating:
@@ -209,12 +208,8 @@ def _of_fingerprint(case: ExplainInput) -> Iterator[str]:
     parts = [("the object (resourceVersion)", then.resource_version == live.resource_version)]
     if then.generation is not None or live.generation is not None:
         parts.append(("its spec (generation)", then.generation == live.generation))
-    parts.append(
-        (
-            "the fields that the set owns",
-            now is not None and now.managed_fields == then.managed_fields,
-        )
-    )
+    owns = now is not None and now.managed_fields == then.managed_fields
+    parts.append(("the fields that the set owns", owns))
     parts.append(("when the set applied it", now is not None and now.time == then.time))
     if case.ref.group_kind in case.schemas:
         parts.append(("its CRD (generation)", then.schema == case.schemas[case.ref.group_kind]))
@@ -273,18 +268,14 @@ def _of_guards(case: ExplainInput) -> Iterator[str]:
         yield f"nothing is pruned in this run: {case.plan.no_prune}"
 
 
-def _of_passed_guards(case: ExplainInput) -> Iterator[str]:
-    step = case.step
-    if isinstance(step, RemoveStep) and step.problem is None:
-        yield from _results(case, GuardVerdict.PASSED)
-
-
 def _results(case: ExplainInput, verdict: GuardVerdict) -> Iterator[str]:
-    """Yield each guard of the object's deletion with this verdict."""
+    """Yield each guard of the object's deletion with this verdict; none of a refused one."""
+    step = case.step
+    if not isinstance(step, RemoveStep) or step.problem is not None or not step.is_doomed:
+        return
     # Without an input, that it is empty says nothing.
     hidden = frozenset() if case.by_input else {Guard.EMPTY_INPUT}
-    is_doomed = isinstance(case.step, RemoveStep) and case.step.is_doomed
-    for result in case.plan.guards if is_doomed else ():
+    for result in case.plan.guards:
         if result.verdict is verdict and result.guard not in hidden:
             yield str(result)
 

@@ -20,7 +20,7 @@ from applyprune.model.kinds import CRD, GUARDED_KINDS
 from applyprune.model.live import Absent, KindDeleted, LiveObject
 from applyprune.model.options import Mode
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.text import and_more
+from applyprune.model.text import and_more, counted
 from applyprune.planning.served_kinds import defined_resources
 from applyprune.values import dataclass, field, replace
 
@@ -140,34 +140,30 @@ def kind_names(
     versions: dict[GroupKind, set[str]] = defaultdict(set)
     for gvk in resource_map.served:
         versions[gvk.group_kind].add(gvk.version)
-    words = {
-        kind: _words(resource, versions[kind]) for kind, resource in resource_map.preferred.items()
-    }
+    words: dict[GroupKind, _Words] = {}
+
+    def add(
+        kind: GroupKind, names: Iterable[str], versions: set[str], short: Iterable[str] = ()
+    ) -> None:
+        if kind not in words:
+            words[kind] = _Words(_lower((kind.kind, *names)), _lower(short), frozenset(versions))
+
+    for kind, one in resource_map.preferred.items():
+        add(kind, (one.plural, one.singular), versions[kind], one.short_names)
     given = tuple(manifests)
     for manifest in given:
-        defined = defined_resources(manifest.body) if manifest.gvk.group_kind == CRD else ()
-        for resource in defined:
-            words.setdefault(resource.group_kind, _words(resource, {resource.version}))
+        for one in defined_resources(manifest.body) if manifest.gvk.group_kind == CRD else ():
+            add(one.group_kind, (one.plural, one.singular), {one.version}, one.short_names)
     for inventory in inventories:
         for entry in inventory.entries.values():
-            kind = entry.ref.group_kind
-            words.setdefault(kind, _recorded_words(kind.kind, entry.plural, entry.version))
+            add(entry.ref.group_kind, (entry.plural,), {entry.version})
     for manifest in given:
-        kind = manifest.gvk.group_kind
-        words.setdefault(kind, _recorded_words(kind.kind, "", manifest.gvk.version))
+        add(manifest.gvk.group_kind, (), {manifest.gvk.version})
     return KindNames(words, resource_map.stale)
 
 
-def _words(resource: Resource, versions: Iterable[str]) -> _Words:
-    names = {resource.kind.lower(), resource.plural.lower(), resource.singular.lower()} - {""}
-    short = frozenset(name.lower() for name in resource.short_names)
-    return _Words(frozenset(names), short, frozenset(versions))
-
-
-def _recorded_words(kind: str, plural: str, version: str) -> _Words:
-    return _Words(
-        frozenset({kind.lower(), plural.lower()} - {""}), frozenset(), frozenset({version})
-    )
+def _lower(texts: Iterable[str]) -> frozenset[str]:
+    return frozenset(map(str.lower, texts)) - {""}
 
 
 # The names in the options of a run, resolved once, before its plan.
@@ -347,33 +343,26 @@ def is_applied_part(options: Options, labels: Mapping[str, Any], ref: Ref) -> bo
 def partial_problem(options: Options, picked: Collection[Ref], listed: Collection[Ref]) -> Problem:
     """Return the warning for a run that works on a part of the set: ``picked``."""
     others = len(set(listed) - set(picked))
-    objects = "1 other object" if others == 1 else f"{others} other objects"
-    does = "does not" if others == 1 else "do not"
+    objects = counted(others, "other object", "in the inventory does", "in the inventory do")
     done = "the inventory stays" if options.mode is Mode.DELETE else "nothing is pruned"
     return Problem(
         kind=ProblemKind.PART_OF_THE_SET,
         message=f"{done}: {selection_text(options)} selects only a part of the set",
-        reason=f"{objects} in the inventory {does} change" if others else "",
+        reason=f"{objects} not change" if others else "",
     )
 
 
 def refuse_unselected(
-    options: Options,
-    picked: Collection[Ref],
-    listed: Collection[Ref],
-    applyset: ApplySetIdentity,
+    options: Options, picked: Collection[Ref], listed: Collection[Ref], applyset: ApplySetIdentity
 ) -> None:
     """Refuse an apply of names that the input does not have: a typing error must be visible."""
     if missing := unmatched_names(options.apply.only, picked):
         left = [name for name in missing if name not in unmatched_names(missing, listed)]
-        delete = " ".join(f"--only {name}" for name in left)
+        delete = f"delete {applyset.arguments} {' '.join(f'--only {name}' for name in left)}"
         raise UsageError(
             f"the input has no {' and no '.join(missing)}",
             reason=f"the inventory lists {', '.join(left)}" if left else "",
-            hint=f"To delete what has left the input: applyprune delete {applyset.arguments} "
-            f"{delete}"
-            if left
-            else "",
+            hint=f"To delete what has left the input: applyprune {delete}" if left else "",
         )
 
 
@@ -384,9 +373,9 @@ def unmatched_names(names: Collection[str], refs: Collection[Ref]) -> Sequence[s
 
 def unmatched_selection(options: Options, listed: Collection[Ref]) -> UsageError:
     """Return the error for a delete that selects nothing: a typing error must be visible."""
-    objects = "object" if len(listed) == 1 else "objects"
+    objects = counted(len(listed), "object")
     return UsageError(
-        f"{selection_text(options)} matches none of the {len(listed)} {objects} of the set",
+        f"{selection_text(options)} matches none of the {objects} of the set",
         reason="it is compared with the labels of the live objects",
     )
 
@@ -394,13 +383,9 @@ def unmatched_selection(options: Options, listed: Collection[Ref]) -> UsageError
 def selection_text(options: Options) -> str:
     """Return the options that select a part of a set, as on the command line."""
     selectors = (options.apply.selector, options.select_labels)
-    names = sorted(options.apply.only | options.select)
-    return " ".join(
-        (
-            *(f"-l {selector.text}" for selector in selectors if selector is not None),
-            *(f"--only {name}" for name in names),
-        )
-    )
+    parts = [f"-l {selector.text}" for selector in selectors if selector is not None]
+    parts += [f"--only {name}" for name in sorted(options.apply.only | options.select)]
+    return " ".join(parts)
 
 
 def refuse_needed(

@@ -27,7 +27,7 @@ from applyprune.model.live import (
     ResourceMap,
     namespace_ref,
 )
-from applyprune.model.plan import Access, ApplyStep, DeleteRequest, PatchRequest, Plan, RemoveStep
+from applyprune.model.plan import Access, ApplyStep, DeleteRequest, Plan, RemoveStep
 from applyprune.planning.normalize import may_be_autoscaled
 from applyprune.planning.plan import with_own_exit_code
 from applyprune.planning.prune_waits import is_named_by_pods
@@ -89,12 +89,9 @@ def _of_apply(step: ApplyStep) -> Iterator[Need]:
 
 
 def _of_removal(step: RemoveStep) -> Iterator[Need]:
-    if step.resource is None:
-        return
-    if isinstance(step.request, DeleteRequest):
-        yield Need(step.entry.ref, _access("delete", step.resource, step.entry.ref))
-    elif isinstance(step.request, PatchRequest):
-        yield Need(step.entry.ref, _access("patch", step.resource, step.entry.ref))
+    if step.resource is not None and step.request is not None:
+        verb = "delete" if isinstance(step.request, DeleteRequest) else "patch"
+        yield Need(step.entry.ref, _access(verb, step.resource, step.entry.ref))
 
 
 def _access(verb: str, resource: Resource, ref: Ref, *, named: bool = True) -> Access:

@@ -9,7 +9,7 @@ left to the server, because the manifest of a server-side apply is only a part o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GVK
@@ -332,14 +332,17 @@ def fields_problem(
     if others:
         names = and_more([dotted(fault.field) or "the object" for fault in faults], _NAMED)
         what = f"{len(faults)} {_what(faults, desired)}: {names}"
+        hints = {advice_on(fault.what) for fault in faults}
+        hint = hints.pop() if len(hints) == 1 else ""
     else:
+        hint = _suggestion(first) or advice_on(first.what)
         what = f"{dotted(first.field)}: {first.what}".removeprefix(": ")
     return Problem(
         ProblemKind.INVALID,
         f"{desired.ref}: {what}",
         location=str(desired.origin),
         origin=desired.origin,
-        hint=next(_hints(faults), "") if others else _suggestion(first) or advice_on(first.what),
+        hint=hint,
         field=first.field,
         marks=marks if len(marks) > 1 else (),
     )
@@ -350,13 +353,6 @@ def _what(faults: Sequence[FieldFault], desired: Desired) -> str:
     if unknown == len(faults):
         return f"fields that {desired.resource.gvk} does not have"
     return "fields of the wrong type" if not unknown else "unknown fields or wrong types"
-
-
-def _hints(faults: Sequence[FieldFault]) -> Iterator[str]:
-    """Yield the advice for all faults, if it is the same for all of them."""
-    hints = {advice_on(fault.what) for fault in faults}
-    if len(hints) == 1:
-        yield from hints
 
 
 def _suggestion(fault: FieldFault) -> str:

@@ -12,11 +12,12 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from threading import Lock
 from typing import Any, TypeAlias
 from urllib.parse import quote, quote_plus
 
-from applyprune.model.fieldset import MISSING
+from applyprune.model.fieldset import MISSING, Path, value_at, with_value
 from applyprune.model.live import mapping
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.normalize import SECRET_PARTS, may_be_secret
@@ -37,17 +38,11 @@ _LONGEST = 60
 # The types of Kubernetes itself, which the server fills in, and Helm's.
 _TYPES = frozenset(
     {
-        "Opaque",
-        "bootstrap.kubernetes.io/token",
-        "helm.sh/release.v1",
-        "kubernetes.io/basic-auth",
-        "kubernetes.io/dockercfg",
-        "kubernetes.io/dockerconfigjson",
-        "kubernetes.io/service-account-token",
-        "kubernetes.io/ssh-auth",
-        "kubernetes.io/tls",
+        "Opaque", "bootstrap.kubernetes.io/token", "helm.sh/release.v1", "kubernetes.io/basic-auth",
+        "kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson", "kubernetes.io/ssh-auth",
+        "kubernetes.io/service-account-token", "kubernetes.io/tls",
     }
-)
+)  # fmt: skip
 
 
 def masked(before: Body, after: Body, manifest: Body = None) -> tuple[Body, Body]:
@@ -98,42 +93,23 @@ def masked(before: Body, after: Body, manifest: Body = None) -> tuple[Body, Body
 
 
 def _masked_at(
-    before: Body, after: Body, path: tuple[str, ...], hides: Callable[[str, object], bool]
+    before: Body, after: Body, path: Path, hides: Callable[[str, object], bool]
 ) -> tuple[Body, Body]:
-    old, new = _at(before, path), _at(after, path)
-    return (
-        _put(before, path, _shown_side(old, new, hides, _BEFORE)),
-        _put(after, path, _shown_side(new, old, hides, _AFTER)),
-    )
+    def side_of(body: Body, value: Any, other: Any, changed: str) -> Body:
+        if body is None or value is None or value is MISSING:
+            return body
+        if not isinstance(value, dict):
+            return with_value(body, path, _SAME if value == other else changed)
+        others = mapping(other)
+        masks = {
+            key: changed if key in others and others[key] != inner else _SAME
+            for key, inner in value.items()
+            if hides(key, inner)
+        }
+        return with_value(body, path, {**value, **masks})
 
-
-def _shown_side(side: Any, other: Any, hides: Callable[[str, object], bool], changed: str) -> Any:
-    if side is None or side is MISSING:
-        return side
-    if not isinstance(side, dict):
-        return _SAME if side == other else changed
-    others = mapping(other)
-    return {
-        key: value
-        if not hides(key, value)
-        else changed
-        if key in others and others[key] != value
-        else _SAME
-        for key, value in side.items()
-    }
-
-
-def _at(body: Body, path: tuple[str, ...]) -> Any:
-    value: Any = body
-    for name in path:
-        value = value.get(name, MISSING) if isinstance(value, dict) else MISSING
-    return value
-
-
-def _put(body: Any, path: tuple[str, ...], value: Any) -> Any:
-    if value is MISSING or body is None:
-        return body
-    return {**body, path[0]: _put(body[path[0]], path[1:], value)} if path else value
+    old, new = value_at(before, path), value_at(after, path)
+    return side_of(before, old, new, _BEFORE), side_of(after, new, old, _AFTER)
 
 
 def _may_hold(text: object, values: set[str]) -> bool:
@@ -239,19 +215,23 @@ _CAPITALS = {ord(char): char.lower() for char in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 _LONGEST_VALUE = 2048
 
 
+def _texts(body: Body) -> Iterator[str]:
+    """Yield the values of a Secret as they are written, in base64 or not."""
+    for part in SECRET_PARTS:
+        yield from map(str, mapping(mapping(body).get(part)).values())
+
+
 def _values(bodies: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
     """Yield the values of Secrets, and the lines of each."""
-    for body in bodies:
-        for part in SECRET_PARTS:
-            for value in mapping(mapping(body).get(part)).values():
-                written = str(value).encode("utf-8", "surrogatepass")
-                found = [written[:_LONGEST_VALUE]]
-                with suppress(ValueError):
-                    found.append(base64.b64decode(written, validate=True)[:_LONGEST_VALUE])
-                for whole in found:
-                    yield whole
-                    lines = whole.splitlines()
-                    yield from (line.strip() for line in lines if len(lines) > 1)
+    for text in chain.from_iterable(map(_texts, bodies)):
+        written = text.encode("utf-8", "surrogatepass")
+        found = [written[:_LONGEST_VALUE]]
+        with suppress(ValueError):
+            found.append(base64.b64decode(written, validate=True)[:_LONGEST_VALUE])
+        for whole in found:
+            yield whole
+            lines = whole.splitlines()
+            yield from (line.strip() for line in lines if len(lines) > 1)
 
 
 def _plain(value: bytes) -> Iterator[str]:
@@ -336,15 +316,10 @@ _ENCODINGS: tuple[tuple[re.Pattern[str], Encoding], ...] = (
 
 def _value_forms(body: Body) -> Iterator[str]:
     """Yield every value of a Secret in each form in which a text may contain a copy."""
-    for part in SECRET_PARTS:
-        for value in mapping(mapping(body).get(part)).values():
-            text = str(value)
-            yield text
-            yield base64.b64encode(text.encode()).decode()
-            try:
-                plain = base64.b64decode(text, validate=True).decode()
-            except ValueError:
-                continue
+    for text in _texts(body):
+        yield from (text, base64.b64encode(text.encode()).decode())
+        with suppress(ValueError):
+            plain = base64.b64decode(text, validate=True).decode()
             yield from (plain, json.dumps(plain)[1:-1])
 
 

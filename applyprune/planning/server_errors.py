@@ -92,14 +92,13 @@ def _as_written(field: str, body: Mapping[str, Any]) -> str:
 
 def _duplicates(path: Field, reason: str, body: object) -> list[Field]:
     """Return the items of a list with the same key, if the error is about a duplicate."""
-    if not reason.startswith(_DUPLICATE):
+    items = _at(path, body)
+    if not reason.startswith(_DUPLICATE) or not isinstance(items, list):
         return []
     try:
         step, _ = bracketed(reason.removeprefix(_DUPLICATE))
     except ValueError:
         return []
-    found = _at(path, body)
-    items = found if isinstance(found, list) else []
     return [(*path, at) for at, item in enumerate(items) if is_at(item, step)]
 
 
@@ -229,25 +228,21 @@ def parse_path(text: str, body: object) -> tuple[Field, str]:
     """
     rest = text.removeprefix(".")
     path: list[str | int] = []
-    while rest:
-        if isinstance(body, dict):
-            name = _name(rest, body)
-            if name is None:
-                break
-            key, rest = name
-            path.append(key)
-            body = body[key]
-        elif isinstance(body, list) and rest.startswith("["):
-            found = _index(rest, body)
-            if found is None:
-                break
-            index, rest = found
-            path.append(index)
-            body = body[index]
-        else:
-            break
+    while rest and (found := _step(rest, body)) is not None:
+        step, rest, body = found
+        path.append(step)
         rest = rest.removeprefix(".")
     return tuple(path), rest
+
+
+def _step(text: str, body: Any) -> tuple[str | int, str, Any] | None:
+    """Return the first step of a text in a body, what follows it, and the value there."""
+    found: tuple[str | int, str] | None = None
+    if isinstance(body, dict):
+        found = _name(text, body)
+    elif isinstance(body, list) and text.startswith("["):
+        found = _index(text, body)
+    return None if found is None else (*found, body[found[0]])
 
 
 def _name(text: str, body: Mapping[str, Any]) -> tuple[str, str] | None:
