@@ -196,9 +196,12 @@ class FieldSet:
     def __sub__(self, other: FieldSet) -> FieldSet:
         return FieldSet(_difference(self.fields_v1, other.fields_v1))
 
-    def without(self, path: Path) -> FieldSet:
-        """Return the set without a field and everything in it."""
-        return FieldSet(_without_path(self.fields_v1, path))
+    def without(self, *paths: Path) -> FieldSet:
+        """Return the set without some fields and everything in them."""
+        left = self.fields_v1
+        for path in paths:
+            left = _without_path(left, path)
+        return FieldSet(left)
 
 
 NO_FIELDS = FieldSet()

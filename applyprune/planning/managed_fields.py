@@ -1,9 +1,6 @@
-"""Edit managedFields by guarded patches: what an apply takes, releases and removes before it.
+"""Read managedFields, and say what they must be: what an apply takes, releases and removes first.
 
-There is no other way to remove a field manager. An apply of only the name would delete data: the
-server removes fields that only we own when we stop to own them. Every patch tests that the object
-has not changed since it was read. It only changes labels, managedFields and our own and kubectl's
-annotations.
+``requests.py`` makes patches of it, each of which tests that the object has not changed.
 """
 
 from __future__ import annotations
@@ -30,6 +27,7 @@ from applyprune.model.fieldset import (
     with_value,
     without_fields,
 )
+from applyprune.model.identity import GVK
 from applyprune.model.kinds import DAEMON_SET, POD, row_of
 from applyprune.model.live import field, mapping
 from applyprune.model.options import Adopt, ApplyOptions
@@ -57,8 +55,6 @@ if TYPE_CHECKING:
     from applyprune.model.problem import Origin, Problem
     from applyprune.values import Packed
 
-    Operations = Sequence[Mapping[str, Any]]
-
 
 LABEL_FIELDS = FieldSet.of(("metadata", "labels", PART_OF))
 """The set's label alone."""
@@ -78,10 +74,9 @@ def own_writer(live: LiveObject, manager: str) -> Writer | None:
 
 
 def _own_writer(writers: Iterable[Writer], manager: str) -> Writer | None:
-    for one in writers:
-        if (one.manager, one.operation, one.subresource) == (manager, "Apply", ""):
-            return one
-    return None
+    ours = (manager, "Apply", "")
+    found = (one for one in writers if (one.manager, one.operation, one.subresource) == ours)
+    return next(found, None)
 
 
 def own_fields(live: LiveObject, manager: str) -> FieldSet:
@@ -151,87 +146,29 @@ FORMER = "applyprune-orphaned"
 _FORMER_FIELDS = FieldSet.of(("metadata", "annotations", "applyprune.dev/orphaned"))
 
 
-def mark_patch(
-    live: LiveObject, api_version: str, applyset: ApplySetIdentity, *, owned: bool
-) -> Operations:
-    """Return the operations that add the set's label and field manager to ``live``, if missing.
-
-    The field manager gets an Apply entry that owns the label. With ``owned``, it also gets the
-    annotation of ownership.
-    """
-    annotations = {**live.annotations, **({OWNED_BY: applyset.id} if owned else {})}
-    writers = marked_writers(live, api_version, applyset, owned=owned)
-    return guarded_patch(live, {**live.labels, PART_OF: applyset.id}, writers, annotations)
-
-
 def marked_writers(
-    live: LiveObject, api_version: str, applyset: ApplySetIdentity, *, owned: bool
+    live: LiveObject, manager: str, api_version: str, *, owned: bool
 ) -> Sequence[Writer]:
-    """Return the entries that an object must have after ``mark_patch``."""
-    ours = own_writer(live, applyset.manager)
-    marked = ours or _writer(applyset.manager, api_version, LABEL_FIELDS)
+    """Return the entries with one that owns the set's label; with ``owned``, the witness too."""
+    ours = own_writer(live, manager)
+    marked = ours or _writer(manager, api_version, LABEL_FIELDS)
     if owned:
         marked = marked.with_fields(marked.fields | FieldSet.of(_WITNESS))
     writers = [marked if one == ours else one for one in live.writers]
     return writers if ours is not None else [*writers, marked]
 
 
-def orphan_patch(live: LiveObject, manager: str, api_version: str) -> Operations:
-    """Return the operations (RFC 6902) that remove our label and our manager from ``live``.
+def parting_writers(live: LiveObject, manager: str, api_version: str) -> Sequence[Writer]:
+    """Return the entries without those of a set.
 
     At least one entry stays in managedFields. The server books the fields of an object without any
     to ``before-first-apply``, and then the next apply conflicts with that, whoever sends it.
     """
-    labels = {key: value for key, value in live.labels.items() if key != PART_OF}
-    annotations = {key: value for key, value in live.annotations.items() if key != OWNED_BY}
     names = (manager, yielded_manager(manager))
     writers = [one for one in live.writers if one.manager not in names]
     if not writers:  # guard: parting-entry
         writers = [_writer(FORMER, api_version, _FORMER_FIELDS, operation="Update")]
-    return guarded_patch(live, labels, writers, annotations)
-
-
-def remove_manager_patch(live: LiveObject, manager: str) -> Operations:
-    """Return the operations that remove a manager from ``live``; its fields keep their values."""
-    writers = [one for one in live.writers if one.manager != manager]
-    # A list with one empty entry clears managedFields; the server ignores an empty list.
-    return guarded_patch(live, live.labels, writers or [Writer({})])
-
-
-def unlabel_patch(live: LiveObject) -> Operations:
-    """Return the operations that remove a set's label that another tool owns from ``live``.
-
-    Otherwise every take-over would end in a conflict about the label.
-    """
-    labels = {key: value for key, value in live.labels.items() if key != PART_OF}
-    return guarded_patch(live, labels, live.writers)
-
-
-def transfer_patch(live: LiveObject, *, old: str, new: str, label: str, owned: bool) -> Operations:
-    """Return the operations that transfer ``live`` to another set: its label and our fields.
-
-    With ``owned``, the annotation of ownership names that set too; otherwise it is removed.
-
-    The server assigns the label to the request's own manager, because the request changes it;
-    ``settle_patch`` then corrects the response of this patch.
-    """
-    annotations = {key: text for key, text in live.annotations.items() if key != OWNED_BY}
-    if owned:
-        annotations[OWNED_BY] = label
-    return guarded_patch(
-        live,
-        {**live.labels, PART_OF: label},
-        renamed_writers(live, old, new),
-        annotations,
-    )
-
-
-def settle_patch(after: LiveObject, writers: Sequence[Writer]) -> Operations:
-    """Return the operations that give a transferred object the entries that it must have.
-
-    ``after`` is the object after the transfer, ``writers`` are those entries.
-    """
-    return guarded_patch(after, dict(after.labels), writers)
+    return writers
 
 
 def renamed_writers(live: LiveObject, old: str, new: str) -> Sequence[Writer]:
@@ -280,39 +217,28 @@ def migration_of(
     with ``--adopt=all``, or with its manager in ``--take-over``.
     """
     asked = options.take_over | ({"helm"} if adopts and options.adopt is Adopt.ALL else set())
-    there = {(one.manager, one.operation) for one in live.writers if not one.subresource}
-    whole = {(name, how) for name, how in there if name in asked}
-    if adopts:
-        whole |= there & _DECLARED
-        if LAST_APPLIED in live.annotations:
-            whole |= _kubectl_appliers(live)
-    is_invented = (BEFORE_FIRST_APPLY, "Update") in there and not adopts
+    kubectls: Path = ("metadata", "annotations", LAST_APPLIED)
+
+    def is_whole(one: Writer) -> bool:
+        # kubectl may have any name. It writes the manifest into an annotation by the same request.
+        is_kubectl = LAST_APPLIED in live.annotations and kubectls in one.fields
+        known = (one.manager, one.operation) in _DECLARED
+        declares = known or (is_kubectl and one.operation == "Update")
+        return one.manager in asked or (adopts and declares)
+
+    main = [one for one in live.writers if not one.subresource]
+    is_invented = any(
+        (one.manager, one.operation) == (BEFORE_FIRST_APPLY, "Update") for one in main
+    )
     recorded = entry.owned_fields if entry is not None and not adopts else ""
     return Migration(
-        whole=frozenset(whole),
-        proven=frozenset({BEFORE_FIRST_APPLY}) if is_invented else frozenset(),
+        whole=frozenset((one.manager, one.operation) for one in main if is_whole(one)),
+        proven=frozenset({BEFORE_FIRST_APPLY}) if is_invented and not adopts else frozenset(),
         recorded=recorded,
-        api_version="" if entry is None else _api_version(entry),
+        api_version="" if entry is None else GVK(entry.ref.group, entry.version, "").api_version,
         digest=entry.values_digest if entry is not None and recorded else "",
         restores=bool(recorded) and not is_applied(live, manager),
     )
-
-
-def _kubectl_appliers(live: LiveObject) -> set[tuple[str, str]]:
-    """Return who has declared an object by ``kubectl apply``, whatever ``--field-manager`` says.
-
-    kubectl writes the manifest into an annotation, with the same request.
-    """
-    path: Path = ("metadata", "annotations", LAST_APPLIED)
-    return {
-        (one.manager, one.operation)
-        for one in live.writers
-        if one.operation == "Update" and not one.subresource and path in one.fields
-    }
-
-
-def _api_version(entry: InventoryEntry) -> str:
-    return f"{entry.ref.group}/{entry.version}" if entry.ref.group else entry.version
 
 
 def loses_replicas(
@@ -342,39 +268,27 @@ def has_migration(live: LiveObject, migration: Migration, body: Packed, manager:
     return any(taken(one, migration, body) for one in live.writers)
 
 
-def migrate_patch(
-    live: LiveObject,
-    migration: Migration,
-    body: Packed,
-    *,
-    manager: str,
-    api_version: str,
-) -> Operations:
-    """Return the operations that give our manager its fields; kubectl's annotation goes with them.
+def migrated_writers(
+    live: LiveObject, migration: Migration, body: Packed, manager: str, api_version: str
+) -> Sequence[Writer]:
+    """Return the entries once our manager has its fields.
 
-    An object that has nothing of ours gets an entry that owns the set's label. The apply that
-    follows sets the label, so it conflicts with nobody.
+    If it has none, its entry owns the set's label. The apply that follows sets the label, so it
+    conflicts with nobody.
     """
-    ours = own_writer(live, manager)
-    fields = own_fields(live, manager)
+    ours, fields = own_writer(live, manager), own_fields(live, manager)
     if ours is None and migration.restores:
-        fields = recorded_fields(migration)
-        api_version = migration.api_version
+        fields, api_version = recorded_fields(migration), migration.api_version
     others: list[Writer] = []
     for one in live.writers:
         if one == ours:
             continue
-        if part := taken(one, migration, body):
-            fields |= part
-            if left := one.fields - part:
-                others.append(one.with_fields(left))
-        else:
+        if not (part := taken(one, migration, body)):
             others.append(one)
-    annotations = live.annotations
-    if migration.whole:
-        annotations = {key: text for key, text in annotations.items() if key != LAST_APPLIED}
-    entry = _writer(manager, api_version, fields or LABEL_FIELDS)
-    return guarded_patch(live, live.labels, [*others, entry], annotations)
+        elif left := one.fields - part:
+            others.append(one.with_fields(left))
+        fields |= part
+    return [*others, _writer(manager, api_version, fields or LABEL_FIELDS)]
 
 
 def taken(writer: Writer, migration: Migration, body: Packed) -> FieldSet:
@@ -407,9 +321,7 @@ def _takeable(fields: FieldSet) -> FieldSet:
     """Return the fields without finalizers and ownerReferences."""
     if not fields.at(("metadata",)):  # only an edited inventory has it as a whole
         fields = fields.without(("metadata",))
-    for path in _PROTECTED:
-        fields = fields.without(path)
-    return fields
+    return fields.without(*_PROTECTED)
 
 
 # What is removed from an object before its manifest is applied.
@@ -609,36 +521,21 @@ def removed_by_null(desired: Desired) -> Iterator[Path]:
             yield path
 
 
-def claim_patch(
-    live: LiveObject, paths: Sequence[Path], *, manager: str, api_version: str
-) -> Operations:
-    """Return the operations that make fields ours in managedFields; no value changes."""
+def claimed_writers(
+    live: LiveObject, paths: Sequence[Path], manager: str, api_version: str
+) -> Sequence[Writer]:
+    """Return the entries once these fields are ours; no value changes."""
     ours = own_writer(live, manager)
-    writers: list[Writer] = []
+    others: list[Writer] = []
     for one in live.writers:
-        left = one.fields
-        if one != ours and any(left.touches(path) for path in paths):
-            for path in paths:
-                left = left.without(path)
-            if left:
-                writers.append(one.with_fields(left))
-        elif one != ours:
-            writers.append(one)
+        if one == ours:
+            continue
+        if not any(one.fields.touches(path) for path in paths):
+            others.append(one)
+        elif left := one.fields.without(*paths):
+            others.append(one.with_fields(left))
     entry = ours or _writer(manager, api_version, LABEL_FIELDS)
-    entry = entry.with_fields(entry.fields | FieldSet.of(*paths))
-    return guarded_patch(live, live.labels, [*writers, entry])
-
-
-def with_contested(body: Mapping[str, Any], found: FieldRemovals) -> Mapping[str, Any]:
-    """Return a body that sets to null what others own: the server answers with the conflict."""
-    for path in found.contested:
-        body = with_value(body, path, None)
-    return body
-
-
-def before_removal(body: Mapping[str, Any], found: FieldRemovals) -> Mapping[str, Any]:
-    """Return a body that the server accepts while the defaults are still there."""
-    return without_fields(body, found.members) if found.members else body
+    return [*others, entry.with_fields(entry.fields | FieldSet.of(*paths))]
 
 
 def after_removal(
@@ -702,14 +599,14 @@ def matching_pointers(
 
 
 def _check(body: Mapping[str, Any], path: Path) -> None:
-    lists = [
+    lists = (
         path[:depth]
         for depth, step in enumerate(path)
         if isinstance(step, str) and isinstance(value_at(body, path[:depth]), list)
-    ]
-    if lists:
-        above = to_pointer(lists[0])
-        raise ValueError(f'name an item of a list by its key, as in {above}[name="x"]')
+    )
+    if (above := next(lists, None)) is not None:
+        how = f'{to_pointer(above)}[name="x"]'
+        raise ValueError(f"name an item of a list by its key, as in {how}")
 
 
 def with_ignored_fields(body: Mapping[str, Any], pointers: Sequence[str]) -> Mapping[str, Any]:
@@ -828,22 +725,20 @@ def dead_versions(live: LiveObject, served: Collection[str]) -> frozenset[str]:
     )
 
 
-def version_patch(live: LiveObject, dead: Collection[str], api_version: str) -> Operations:
-    """Return the operations that rewrite these API versions; nothing else changes."""
-    return guarded_patch(live, live.labels, _rewritten(live, dead, api_version))
-
-
 def with_versions(
     state: Mapping[str, Any], live: LiveObject, desired: Desired
 ) -> Mapping[str, Any]:
     """Return a state of ``live`` whose managedFields the server can read."""
     dead = dead_versions(live, desired.versions)
-    writers = _rewritten(live, dead, desired.resource.gvk.api_version)
+    writers = rewritten_writers(live, dead, desired.resource.gvk.api_version)
     managers = [one.entry for one in writers]
     return {**state, "metadata": {**state["metadata"], "managedFields": managers}}
 
 
-def _rewritten(live: LiveObject, dead: Collection[str], api_version: str) -> Sequence[Writer]:
+def rewritten_writers(
+    live: LiveObject, dead: Collection[str], api_version: str
+) -> Sequence[Writer]:
+    """Return the entries with another API version in place of these."""
     found: dict[tuple[object, ...], Writer] = {}
     for one in live.writers:
         is_dead = one.api_version in dead
@@ -855,45 +750,6 @@ def _rewritten(live: LiveObject, dead: Collection[str], api_version: str) -> Seq
             fresh = Writer({**same.entry, **fresh.entry}).with_fields(same.fields | fresh.fields)
         found[key] = fresh
     return list(found.values())
-
-
-def guarded_patch(
-    live: LiveObject,
-    labels: Mapping[str, str],
-    writers: Sequence[Writer],
-    annotations: Mapping[str, str] | None = None,
-) -> Operations:
-    """Return the operations that make these changes to ``live``, in the state in which it was read.
-
-    Without ``annotations``, they stay.
-    """
-    # Imported here: most runs never edit managedFields.
-    from jsonpatch import make_patch
-
-    before = {
-        "labels": dict(live.labels),
-        "annotations": dict(live.annotations),
-        "managedFields": [one.entry for one in live.writers],
-    }
-    kept = live.annotations if annotations is None else annotations
-    after = {
-        "labels": dict(labels),
-        "annotations": dict(kept),
-        "managedFields": [one.entry for one in writers],
-    }
-    # The server omits empty maps, so a patch cannot change a part of an empty map.
-    changes = make_patch(
-        {"metadata": _without_empty(before)}, {"metadata": _without_empty(after)}
-    ).patch
-    return [
-        {"op": "test", "path": "/metadata/uid", "value": live.uid},
-        {"op": "test", "path": "/metadata/resourceVersion", "value": live.resource_version},
-        *changes,
-    ]
-
-
-def _without_empty(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in metadata.items() if value}
 
 
 def _writer(manager: str, api_version: str, fields: FieldSet, operation: str = "Apply") -> Writer:

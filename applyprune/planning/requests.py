@@ -7,10 +7,10 @@ same function makes the next request from the reply. ``cluster/requests.py`` mak
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.fieldset import Writer
+from applyprune.model.fieldset import Writer, with_value, without_fields
 from applyprune.model.options import Propagation
 from applyprune.model.plan import (
     CREATE_ONLY,
@@ -21,33 +21,26 @@ from applyprune.model.plan import (
     PatchRequest,
     Precondition,
 )
-from applyprune.planning.applyset import OWNED_BY, PART_OF, WANTED, ApplySetIdentity
+from applyprune.planning.applyset import LAST_APPLIED, OWNED_BY, PART_OF, WANTED, ApplySetIdentity
 from applyprune.planning.comparison import renamed
 from applyprune.planning.conflicts import forces
 from applyprune.planning.managed_fields import (
     NO_REMOVALS,
     FieldRemovals,
-    before_removal,
-    claim_patch,
+    claimed_writers,
     dead_versions,
     has_migration,
     identity_body,
     is_contested,
     manager_by_label,
-    mark_patch,
     marked_writers,
     may_remove,
-    migrate_patch,
-    orphan_patch,
+    migrated_writers,
+    parting_writers,
     removals,
-    remove_manager_patch,
     renamed_writers,
-    settle_patch,
+    rewritten_writers,
     split_fields,
-    transfer_patch,
-    unlabel_patch,
-    version_patch,
-    with_contested,
     with_live_values,
     yield_steps,
 )
@@ -61,6 +54,7 @@ if TYPE_CHECKING:
     from applyprune.model.live import LiveObject, Resource
     from applyprune.model.options import Options
     from applyprune.model.plan import ApplyStep, Desired
+    from applyprune.values import Packed
 
 
 def apply_request(
@@ -83,33 +77,31 @@ def apply_request(
     request is set, send that first, and call this again with the state in its reply. ``live`` must
     be read in full if ``needs_body`` says so.
     """
+    resource, ref, manager = desired.resource, desired.ref, applyset.manager
     by_user = forces(desired, live, options, applyset)
-    force = reverts or by_user
     if live is None:
         body = desired.body if owns is False else _witnessed(desired.body, applyset)
-        return ApplyRequest(
-            desired.resource, desired.ref, packed(body), applyset.manager, force, CREATE_ONLY
-        )
+        return ApplyRequest(resource, ref, packed(body), manager, reverts or by_user, CREATE_ONLY)
     found = removals(desired, live, applyset, force=by_user)
     # The force that reverts drift would also empty what null contests.
     force = by_user or (reverts and not found.contested)  # guard: drift-beside-null
     uid = live.uid  # guard: apply-uid
     version = live.resource_version if force else ""  # guard: forced-apply-version
     guard = Precondition(uid, version)
-    body = _body(desired, live, applyset, found)
+    body = body_to_send(desired)
+    for path in found.contested:  # the server answers to null with the conflict
+        body = with_value(body, path, None)
+    if has_witness(live, applyset):  # without its annotation, it would lose it
+        body = _witnessed(body, applyset)
     before = _before(desired, live, applyset, migration, found)
-    if before is None and fence:
-        before = _fencing(desired, live, body, applyset, guard, force=force)
-    return ApplyRequest(
-        desired.resource,
-        desired.ref,
-        packed(_witnessed(body, applyset) if owns else body),
-        applyset.manager,
-        force,
-        guard,
-        before,
-        removes=bool(found.nulls),
-    )
+    if before is None and fence and WANTED not in live.annotations:
+        # A new resourceVersion makes the precondition of that delete fail. A repeated apply alone
+        # would not change it; the apply that follows, without the annotation, does once more.
+        fencing = packed(_annotated(body, WANTED, live.resource_version))
+        before = ApplyRequest(resource, ref, fencing, manager, force, guard)
+    whole = packed(_witnessed(body, applyset) if owns else body)
+    removes = bool(found.nulls)
+    return ApplyRequest(resource, ref, whole, manager, force, guard, before, removes=removes)
 
 
 def needs_body(
@@ -149,7 +141,8 @@ def dry_run_request(step: ApplyStep, applyset: ApplySetIdentity) -> ApplyRequest
     body = request.body
     if live is not None and (fields := yield_steps(step.desired, live, applyset).fields):
         body = with_live_values(live, body, fields)
-    body = before_removal(body, planned_removals(step, applyset))
+    # The server refuses these while the defaults are still there.
+    body = without_fields(body, planned_removals(step, applyset).members)
     return replace(request, packed=packed(body), before=None)
 
 
@@ -172,19 +165,9 @@ def trial_request(
 ) -> ApplyRequest:
     """Return the request that creates an object under another name; only for a dry run."""
     ref: Ref = replace(desired.ref, name=name, namespace=namespace)
-    sent_first = _witnessed(desired.body, applyset)
-    body: Mapping[str, Any] = renamed(sent_first, name=name, namespace=namespace)
-    return ApplyRequest(
-        desired.resource, ref, packed(body), applyset.manager, precondition=CREATE_ONLY
-    )
-
-
-def _body(
-    desired: Desired, live: LiveObject, applyset: ApplySetIdentity, found: FieldRemovals
-) -> Mapping[str, Any]:
-    """Return the body to send for an existing object; without its annotation, it would lose it."""
-    body = with_contested(body_to_send(desired), found)
-    return _witnessed(body, applyset) if has_witness(live, applyset) else body
+    body = renamed(_witnessed(desired.body, applyset), name=name, namespace=namespace)
+    manager = applyset.manager
+    return ApplyRequest(desired.resource, ref, packed(body), manager, precondition=CREATE_ONLY)
 
 
 def _before(
@@ -195,80 +178,28 @@ def _before(
     found: FieldRemovals,
 ) -> PatchRequest | ApplyRequest | None:
     """Return the first request that must precede the apply; None if none has to."""
-    resource, ref = desired.resource, desired.ref
+    resource, manager = desired.resource, applyset.manager
     if dead := dead_versions(live, desired.versions):
-        patch = version_patch(live, dead, resource.gvk.api_version)
-        return PatchRequest(resource, ref, patch)
-    if (moving := _moving(desired, live, applyset, migration)) is not None:
-        return moving
-    if found:
-        patch = claim_patch(
-            live,
-            (*found.nulls, *found.defaults),
-            manager=applyset.manager,
-            api_version=resource.gvk.api_version,
-        )
-        return PatchRequest(resource, ref, patch, claims=True)
-    return None
-
-
-def _moving(
-    desired: Desired, live: LiveObject, applyset: ApplySetIdentity, migration: Migration
-) -> PatchRequest | ApplyRequest | None:
-    """Return the first request that gives fields another owner; None if none has to."""
-    resource, ref = desired.resource, desired.ref
+        return version_request(resource, live, dead)
     if _has_other_label(live, applyset):
         if old := manager_by_label(live):
             return transfer_request(resource, live, old=old, applyset=applyset, owned=False)
-        return PatchRequest(resource, ref, unlabel_patch(live))
-    if has_migration(live, migration, desired.packed, applyset.manager):
-        patch = migrate_patch(
-            live,
-            migration,
-            desired.packed,
-            manager=applyset.manager,
-            api_version=resource.gvk.api_version,
-        )
-        return PatchRequest(resource, ref, patch)
+        return unlabel_request(resource, live)
+    if has_migration(live, migration, desired.packed, manager):
+        return migrate_request(resource, live, migration, desired.packed, manager)
     todo = yield_steps(desired, live, applyset)
     if todo.release:
-        return PatchRequest(resource, ref, remove_manager_patch(live, applyset.yielded))
+        return remove_manager_request(resource, live, applyset.yielded)
     if todo.fields:  # guard: second-owner
         # The guards belong to the state that has these values.
-        return ApplyRequest(
-            resource,
-            ref,
-            packed(with_live_values(live, identity_body(desired), todo.fields)),
-            applyset.yielded,
-            precondition=Precondition(live.uid, live.resource_version),
-        )
+        body = packed(with_live_values(live, identity_body(desired), todo.fields))
+        guard = Precondition(live.uid, live.resource_version)
+        return ApplyRequest(resource, desired.ref, body, applyset.yielded, precondition=guard)
+    if found:
+        paths = (*found.nulls, *found.defaults)
+        writers = claimed_writers(live, paths, manager, resource.gvk.api_version)
+        return replace(_patch(resource, live, writers=writers), claims=True)
     return None
-
-
-def _fencing(
-    desired: Desired,
-    live: LiveObject,
-    body: Mapping[str, Any],
-    applyset: ApplySetIdentity,
-    guard: Precondition,
-    *,
-    force: bool,
-) -> ApplyRequest | None:
-    """Return the request that makes a delete fail which an interrupted run may have sent.
-
-    A new resourceVersion makes that delete's precondition fail. A repeated apply alone would not
-    change it. The apply that follows removes the annotation, which changes it once more.
-    """
-    if WANTED in live.annotations:
-        return None
-    return ApplyRequest(
-        desired.resource,
-        desired.ref,
-        packed(_annotated(body, WANTED, live.resource_version)),
-        applyset.manager,
-        force,
-        guard,
-    )
 
 
 def _annotated(body: Mapping[str, Any], name: str, text: str) -> Mapping[str, Any]:
@@ -298,12 +229,21 @@ def delete_request(
     return DeleteRequest(resource, live.ref, judged, propagation)
 
 
+# The patches of labels, annotations and managedFields. There is no other way to remove a manager:
+# the server removes the fields that only we own when an apply of ours leaves them out.
+
+
 def orphan_request(
     resource: Resource, live: LiveObject, applyset: ApplySetIdentity
 ) -> PatchRequest:
-    """Return the request that removes the set's label and field manager from an object."""
-    version = resource.gvk.api_version
-    return PatchRequest(resource, live.ref, orphan_patch(live, applyset.manager, version))
+    """Return the request that removes the set's label, annotation and managers from an object."""
+    return _patch(
+        resource,
+        live,
+        labels=_but(live.labels, PART_OF),
+        annotations=_but(live.annotations, OWNED_BY),
+        writers=parting_writers(live, applyset.manager, resource.gvk.api_version),
+    )
 
 
 def mark_request(
@@ -313,12 +253,13 @@ def mark_request(
 
     With ``owned``, it also gets the annotation of ownership.
     """
-    version = resource.gvk.api_version
-    return PatchRequest(
+    return _patch(
         resource,
-        live.ref,
-        mark_patch(live, version, applyset, owned=owned),
-        managers_after=[one.entry for one in marked_writers(live, version, applyset, owned=owned)],
+        live,
+        labels={**live.labels, PART_OF: applyset.id},
+        annotations={**live.annotations, **({OWNED_BY: applyset.id} if owned else {})},
+        writers=marked_writers(live, applyset.manager, resource.gvk.api_version, owned=owned),
+        settles=True,
     )
 
 
@@ -329,11 +270,14 @@ def transfer_request(
 
     ``owned`` says that the other set owns the object as the old one did; otherwise it adopts it.
     """
-    return PatchRequest(
+    annotations = _but(live.annotations, OWNED_BY)
+    return _patch(
         resource,
-        live.ref,
-        transfer_patch(live, old=old, new=applyset.manager, label=applyset.id, owned=owned),
-        managers_after=[one.entry for one in renamed_writers(live, old, applyset.manager)],
+        live,
+        labels={**live.labels, PART_OF: applyset.id},
+        annotations={**annotations, OWNED_BY: applyset.id} if owned else annotations,
+        writers=renamed_writers(live, old, applyset.manager),
+        settles=True,
     )
 
 
@@ -341,5 +285,73 @@ def settle_request(request: PatchRequest, after: LiveObject) -> PatchRequest | N
     """Return the patch that follows another one, by the state in its reply; None if none does."""
     if request.managers_after is None:
         return None
-    writers = [*map(Writer, request.managers_after)]
-    return PatchRequest(request.resource, request.ref, settle_patch(after, writers))
+    return _patch(request.resource, after, writers=map(Writer, request.managers_after))
+
+
+def unlabel_request(resource: Resource, live: LiveObject) -> PatchRequest:
+    """Return the request that removes a set's label that another tool owns.
+
+    Otherwise every take-over would end in a conflict about the label.
+    """
+    return _patch(resource, live, labels=_but(live.labels, PART_OF))
+
+
+def remove_manager_request(resource: Resource, live: LiveObject, manager: str) -> PatchRequest:
+    """Return the request that removes a field manager; its fields keep their values."""
+    writers = [one for one in live.writers if one.manager != manager]
+    # A list with one empty entry clears managedFields; the server ignores an empty list.
+    return _patch(resource, live, writers=writers or [Writer({})])
+
+
+def migrate_request(
+    resource: Resource, live: LiveObject, migration: Migration, body: Packed, manager: str
+) -> PatchRequest:
+    """Return the request that gives a manager its fields; kubectl's annotation goes with them."""
+    return _patch(
+        resource,
+        live,
+        annotations=_but(live.annotations, LAST_APPLIED) if migration.whole else None,
+        writers=migrated_writers(live, migration, body, manager, resource.gvk.api_version),
+    )
+
+
+def version_request(resource: Resource, live: LiveObject, dead: Collection[str]) -> PatchRequest:
+    """Return the request that rewrites API versions in managedFields; nothing else changes."""
+    return _patch(resource, live, writers=rewritten_writers(live, dead, resource.gvk.api_version))
+
+
+def _patch(
+    resource: Resource,
+    live: LiveObject,
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    writers: Iterable[Writer] | None = None,
+    settles: bool = False,
+) -> PatchRequest:
+    """Return the request that changes these of an object, in the state in which it was read.
+
+    ``settles`` says that a second patch must give it these writers once more.
+    """
+    # Imported here: most runs never edit managedFields.
+    from jsonpatch import make_patch
+
+    managers = [one.entry for one in (live.writers if writers is None else writers)]
+    parts = {
+        "labels": (live.labels, live.labels if labels is None else labels),
+        "annotations": (live.annotations, live.annotations if annotations is None else annotations),
+        "managedFields": ([one.entry for one in live.writers], managers),
+    }
+    # The server omits empty maps, so a patch cannot change a part of an empty map.
+    was, will = ({key: both[at] for key, both in parts.items() if both[at]} for at in (0, 1))
+    operations = [
+        {"op": "test", "path": "/metadata/uid", "value": live.uid},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": live.resource_version},
+        *make_patch({"metadata": was}, {"metadata": will}).patch,
+    ]
+    return PatchRequest(resource, live.ref, operations, managers if settles else None)
+
+
+def _but(texts: Mapping[str, str], name: str) -> Mapping[str, str]:
+    """Return labels or annotations without one."""
+    return {key: text for key, text in texts.items() if key != name}

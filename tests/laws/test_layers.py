@@ -102,7 +102,7 @@ def test_layer_imports_only_what_it_may(name: str) -> None:
 OUTWARD = {("applyprune.model.events", "applyprune.output.diff_text")}
 """A method of the Python API that asks a printer for its text, and imports it when it is called."""
 BUT = {
-    ("applyprune.planning.managed_fields", "jsonpatch"),
+    ("applyprune.planning.requests", "jsonpatch"),
     ("applyprune.planning.cel", "cel_expr_python"),
     ("applyprune.planning.cel", "cel_expr_python.ext"),
 }

@@ -8,9 +8,11 @@ import pytest
 
 from applyprune.model.fieldset import NO_FIELDS, FieldSet
 from applyprune.model.identity import Ref
+from applyprune.model.live import Resource
 from applyprune.planning.conflicts import filled_by_others
-from applyprune.planning.managed_fields import dead_versions, version_patch
+from applyprune.planning.managed_fields import dead_versions
 from applyprune.planning.normalize import DefaultRule, without_defaults
+from applyprune.planning.requests import version_request
 from applyprune.values import packed
 from tests.support.planning import TARGET, body, live, managed
 
@@ -18,6 +20,7 @@ ROLE = Ref("rbac.authorization.k8s.io", "Role", "home", "r")
 WHOLE: dict[str, Any] = {"f:rules": {}}
 KEYS: dict[str, Any] = {"f:rules": {".": {}, "f:a": {}}}
 FOO = Ref("x.example.com", "Foo", "home", "f")
+FOOS = Resource("x.example.com", "v1", "Foo", "foos", namespaced=True)
 ITEM = 'k:{"name":"c"}'
 
 
@@ -81,7 +84,7 @@ def test_only_versions_that_are_not_served_are_dead() -> None:
     served = {"x.example.com/v1", "x.example.com/v1beta1"}
     assert dead_versions(state, served) == {"x.example.com/v1alpha1"}
     assert dead_versions(state, ()) == set()
-    operations = version_patch(state, {"x.example.com/v1alpha1"}, "x.example.com/v1")
+    operations = version_request(FOOS, state, {"x.example.com/v1alpha1"}).operations
     assert [one["op"] for one in operations] == ["test", "test", "replace"]
     (change,) = operations[2:]
     assert change["path"] == "/metadata/managedFields/0/apiVersion"

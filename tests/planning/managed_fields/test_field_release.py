@@ -9,21 +9,23 @@ import pytest
 
 from applyprune.errors import InputError, raise_all
 from applyprune.model.fieldset import to_pointer
-from applyprune.model.plan import OnConflict
+from applyprune.model.plan import OnConflict, PatchRequest
 from applyprune.planning.applyset import applyset_identity, set_of, yielded_manager
 from applyprune.planning.desired import resolve
 from applyprune.planning.managed_fields import (
     identity_body,
-    orphan_patch,
-    remove_manager_patch,
     split_fields,
     split_problem,
-    transfer_patch,
     with_live_values,
     yield_steps,
 )
 from applyprune.planning.normalize import body_to_send, manifest_digest
 from applyprune.planning.ownership import unchanged
+from applyprune.planning.requests import (
+    orphan_request,
+    remove_manager_request,
+    transfer_request,
+)
 from tests.support.objects import manifest
 from tests.support.planning import (
     CATALOGUE,
@@ -254,11 +256,13 @@ def test_drifted_ignored_field_does_not_change_the_fingerprint() -> None:
     assert not unchanged(one, entry, drifted, manager=TARGET.manager, schema=None)
 
 
-def _after(operations: Any) -> list[str]:
+def _after(request: PatchRequest) -> list[str]:
     import jsonpatch  # noqa: PLC0415
 
     before = live(ENTRIES_REF, entries=[_ours(PAUSED), _second(REPLICAS), _theirs(REPLICAS)])
-    patched = jsonpatch.apply_patch({"metadata": dict(before.whole_metadata)}, list(operations))
+    patched = jsonpatch.apply_patch(
+        {"metadata": dict(before.whole_metadata)}, list(request.operations)
+    )
     return [entry["manager"] for entry in patched["metadata"]["managedFields"]]
 
 
@@ -268,10 +272,13 @@ ENTRIES_REF = desired(body(), CONFIG_MAPS).ref
 def test_both_managers_of_a_set_are_removed_and_moved_together() -> None:
     """Abandoned, neither is left; handed over, both are the other set's."""
     one = live(ENTRIES_REF, entries=[_ours(PAUSED), _second(REPLICAS), _theirs(REPLICAS)])
-    assert _after(orphan_patch(one, TARGET.manager, "v1")) == ["hpa"]
-    handed = transfer_patch(one, old=TARGET.manager, new=SHOP.manager, label=SHOP.id, owned=True)
+    assert _after(orphan_request(CONFIG_MAPS, one, TARGET)) == ["hpa"]
+    handed = transfer_request(CONFIG_MAPS, one, old=TARGET.manager, applyset=SHOP, owned=True)
     assert _after(handed) == [SHOP.manager, SHOP.yielded, "hpa"]
-    assert _after(remove_manager_patch(one, TARGET.yielded)) == [TARGET.manager, "hpa"]
+    assert _after(remove_manager_request(CONFIG_MAPS, one, TARGET.yielded)) == [
+        TARGET.manager,
+        "hpa",
+    ]
 
 
 def test_second_manager_is_not_a_sets_first() -> None:

@@ -9,22 +9,21 @@ import pytest
 
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.model.plan import Migration
+from applyprune.model.plan import Migration, PatchRequest
 from applyprune.planning.applyset import OWNED_BY, PART_OF, applyset_identity
-from applyprune.planning.managed_fields import (
-    manager_by_label,
-    mark_patch,
-    migrate_patch,
-    orphan_patch,
-    remove_manager_patch,
-    renamed_writers,
-    settle_patch,
-    transfer_patch,
-    unlabel_patch,
-)
+from applyprune.planning.managed_fields import manager_by_label
 from applyprune.planning.ownership import has_witness
+from applyprune.planning.requests import (
+    mark_request,
+    migrate_request,
+    orphan_request,
+    remove_manager_request,
+    settle_request,
+    transfer_request,
+    unlabel_request,
+)
 from applyprune.values import packed
-from tests.support.planning import TARGET, live, managed
+from tests.support.planning import CONFIG_MAPS, TARGET, live, managed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +50,33 @@ def patched(before: LiveObject, operations: Operations) -> Metadata:
 
 def settled(before: LiveObject) -> Operations:
     """Return the second patch of a hand-over, on what the server makes of the first."""
-    return settle_patch(_handed_over(before), renamed_writers(before, OURS, SHOP.manager))
+    second = settle_request(_transfer(before), _handed_over(before))
+    assert second is not None
+    return second.operations
+
+
+def orphaned(one: LiveObject) -> Operations:
+    """Return the patch that orphans an object."""
+    return orphan_request(CONFIG_MAPS, one, TARGET).operations
+
+
+def left(one: LiveObject) -> Operations:
+    """Return the patch that removes what we have yielded."""
+    return remove_manager_request(CONFIG_MAPS, one, TARGET.yielded).operations
+
+
+def released(one: LiveObject) -> Operations:
+    """Return the patch that removes a label."""
+    return unlabel_request(CONFIG_MAPS, one).operations
+
+
+def marked(one: LiveObject, *, owned: bool = False) -> Operations:
+    """Return the patch that marks an object as ours."""
+    return mark_request(CONFIG_MAPS, one, TARGET, owned=owned).operations
+
+
+def _transfer(one: LiveObject, *, owned: bool = False) -> PatchRequest:
+    return transfer_request(CONFIG_MAPS, one, old=OURS, applyset=SHOP, owned=owned)
 
 
 def _handed_over(before: LiveObject) -> LiveObject:
@@ -68,13 +93,11 @@ def _read(metadata: Metadata) -> LiveObject:
 
 
 PATCHES: dict[str, Callable[[LiveObject], Operations]] = {
-    "orphan": lambda one: orphan_patch(one, OURS, "v1"),
-    "leave": lambda one: remove_manager_patch(one, TARGET.yielded),
-    "release": unlabel_patch,
-    "hand over": lambda one: transfer_patch(
-        one, old=OURS, new=SHOP.manager, label=SHOP.id, owned=False
-    ),
-    "mark": lambda one: mark_patch(one, "v1", TARGET, owned=False),
+    "orphan": orphaned,
+    "leave": left,
+    "release": released,
+    "hand over": lambda one: _transfer(one).operations,
+    "mark": marked,
     "settle": settled,
 }
 LIVES: dict[str, LiveObject] = {
@@ -96,12 +119,14 @@ LIVES: dict[str, LiveObject] = {
 }
 GUARDED: dict[str, Callable[[LiveObject], Operations]] = {
     **PATCHES,
-    "migrate": lambda one: migrate_patch(
-        one,
-        Migration(whole=frozenset({("kubectl", "Update")})),
-        packed({}),
-        manager=OURS,
-        api_version="v1",
+    "migrate": lambda one: (
+        migrate_request(
+            CONFIG_MAPS,
+            one,
+            Migration(whole=frozenset({("kubectl", "Update")})),
+            packed({}),
+            OURS,
+        ).operations
     ),
 }
 """The one that touches an annotation as well: tests/engine/steps/test_field_transfer.py."""
@@ -202,7 +227,7 @@ def test_orphaning_removes_our_manager_and_our_label(name: str) -> None:
     """And leaves an entry with a path that nobody sets when there was no other manager."""
     before, left = ORPHANED[name]
     one = live(REF, entries=before, labels={PART_OF: TARGET.id, **OTHERS})
-    after = patched(one, orphan_patch(one, OURS, "v1"))
+    after = patched(one, orphaned(one))
     assert after["labels"] == OTHERS
     assert after.get("managedFields") == left
 
@@ -216,18 +241,18 @@ def test_last_label_is_removed_with_the_whole_map(patch: str) -> None:
 def test_leaving_removes_one_manager_only() -> None:
     """Label and all other managers stay; the last one leaves an empty entry here, too."""
     one = live(REF, entries=[managed(TARGET.yielded), KUBECTL, managed()])
-    after = patched(one, remove_manager_patch(one, TARGET.yielded))
+    after = patched(one, left(one))
     assert after["labels"] == {PART_OF: TARGET.id}
     assert after["managedFields"] == [KUBECTL, managed()]
     alone = live(REF, entries=[managed(TARGET.yielded)])
-    assert patched(alone, remove_manager_patch(alone, TARGET.yielded))["managedFields"] == [{}]
+    assert patched(alone, left(alone))["managedFields"] == [{}]
 
 
 def test_releasing_removes_the_label_only() -> None:
     """Whoever's it is: its owner is no set that we know."""
     entries = [KUBECTL, managed("another-tool")]
     one = live(REF, entries=entries, labels={PART_OF: "applyset-theirs-v1", **OTHERS})
-    after = patched(one, unlabel_patch(one))
+    after = patched(one, released(one))
     assert (after["labels"], after["managedFields"]) == (OTHERS, entries)
 
 
@@ -285,10 +310,8 @@ def test_transfer_there_and_back_restores_the_object() -> None:
     """Nothing is lost on the way."""
     one = LIVES["ours and others'"]
     there = _read(patched(one, PATCHES["hand over"](one)))
-    back = patched(
-        there, transfer_patch(there, old=SHOP.manager, new=OURS, label=TARGET.id, owned=False)
-    )
-    assert back == {**one.whole_metadata, "resourceVersion": "6"}
+    back = transfer_request(CONFIG_MAPS, there, old=SHOP.manager, applyset=TARGET, owned=False)
+    assert patched(there, back.operations) == {**one.whole_metadata, "resourceVersion": "6"}
 
 
 APPLY = {
@@ -321,7 +344,7 @@ def test_marking_restores_missing_label_and_manager(name: str, label: str) -> No
     """The label, and an Apply entry that owns it; one that is there is left as it is."""
     before, left = MARKED[name]
     one = live(REF, label=label, entries=before)
-    after = patched(one, mark_patch(one, "v1", TARGET, owned=False))
+    after = patched(one, marked(one))
     assert after["labels"] == {PART_OF: TARGET.id}
     assert after["managedFields"] == left
 
@@ -330,7 +353,7 @@ def test_marking_restores_missing_label_and_manager(name: str, label: str) -> No
 def test_marking_as_owned_writes_the_annotation(entries: list[Metadata]) -> None:
     """The set's Apply entry owns it: without that, it proves nothing."""
     before = live(REF, entries=entries, annotations={"note": "z"})
-    after = patched(before, mark_patch(before, "v1", TARGET, owned=True))
+    after = patched(before, marked(before, owned=True))
     assert after["annotations"] == {"note": "z", OWNED_BY: TARGET.id}
     assert not has_witness(before, TARGET)
     assert has_witness(_read(after), TARGET)
@@ -341,8 +364,8 @@ def test_annotation_of_ownership_follows_the_label_only_if_told(owned: bool) -> 
     """A set that takes an object of another set has adopted it; a set that is given one owns it."""
     one = LIVES["ours"]
     assert has_witness(one, TARGET)
-    patch = transfer_patch(one, old=OURS, new=SHOP.manager, label=SHOP.id, owned=owned)
-    assert has_witness(_read(patched(one, patch)), SHOP) is owned
+    after = patched(one, _transfer(one, owned=owned).operations)
+    assert has_witness(_read(after), SHOP) is owned
 
 
 WITNESS: Metadata = {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}
@@ -364,7 +387,7 @@ def test_annotation_that_we_did_not_apply_proves_nothing(name: str) -> None:
 
 def test_marked_object_is_only_tested() -> None:
     """A patch of nothing."""
-    assert len(mark_patch(LIVES["ours"], "v1", TARGET, owned=False)) == 2
+    assert len(marked(LIVES["ours"])) == 2
 
 
 MANAGERS: dict[str, tuple[str, list[Metadata], str]] = {
