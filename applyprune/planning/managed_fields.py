@@ -59,7 +59,8 @@ if TYPE_CHECKING:
 LABEL_FIELDS = FieldSet.of(("metadata", "labels", PART_OF))
 """The set's label alone."""
 _WITNESS: Path = ("metadata", "annotations", OWNED_BY)
-_APPLIED_METADATA = ("annotations", "finalizers", "labels", "ownerReferences")
+APPLIED_METADATA = ("annotations", "finalizers", "labels", "ownerReferences")
+"""The metadata that a manifest may set."""
 _NOT_OWNED = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
@@ -118,7 +119,7 @@ def owns_all(live: LiveObject, manager: str, body: Mapping[str, Any]) -> bool:
         return False
     if not ours.time:
         return True
-    metadata = {key: body["metadata"].get(key) for key in _APPLIED_METADATA}
+    metadata = {key: body["metadata"].get(key) for key in APPLIED_METADATA}
     fields = {key: value for key, value in body.items() if key not in _NOT_OWNED}
     return ours.fields.covers({**fields, "metadata": metadata})
 

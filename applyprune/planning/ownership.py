@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ from applyprune.planning.applyset import (
     set_of,
 )
 from applyprune.planning.managed_fields import (
+    APPLIED_METADATA,
     BEFORE_FIRST_APPLY,
     FORMER,
     UNKNOWN,
@@ -91,18 +93,12 @@ def owner_of(live: LiveObject, entry: InventoryEntry | None, applyset: ApplySetI
     comes from the write before the apply. Then the object is ours if it did not exist before and
     now has our label and field manager, or if its UID is that from before the apply.
     """
-    label = live.labels.get(PART_OF, "")
-    if label and label != applyset.id:
+    if foreign_label(live, applyset):
         return Owner.OTHER
     marked = is_marked(live, applyset)
     if entry is not None:
-        if entry.uid:
-            recorded = entry.uid == live.uid
-        elif entry.uid_before_apply is None:
-            recorded = marked
-        else:
-            recorded = entry.uid_before_apply == live.uid
-        if recorded:
+        uid = entry.uid or entry.uid_before_apply
+        if marked if uid is None else uid == live.uid:
             return Owner.RECORDED
     return Owner.CLAIMED if marked else Owner.NOBODY
 
@@ -194,8 +190,6 @@ def foreign_owner(live: LiveObject, manager: str) -> str:
 
 
 FIXED_GENERATION = kinds_with(Trait.FIXED_GENERATION)
-# The metadata that a manifest may set; a change of it does not affect the generation.
-_UNCOUNTED = ("annotations", "finalizers", "labels", "ownerReferences")
 
 
 def unchanged(
@@ -208,11 +202,9 @@ def unchanged(
     apply is harmless.
     """
     recorded = entry.fingerprint
-    if entry.digest != desired.digest or entry.uid != live.uid or recorded is None:
+    if recorded is None or recorded.schema != schema or live.terminating:
         return False
-    if recorded.schema != schema or live.terminating:
-        return False
-    if not same_apply_entry(recorded, live, manager):  # guard: own-apply-entry
+    if not is_last_applied(desired, entry, live, manager):  # guard: own-apply-entry
         return False
     if is_contested(desired, live, manager):  # guard: null-set-again
         return False
@@ -220,8 +212,9 @@ def unchanged(
         if live.body is None:
             return False
         # What admission has rewritten stays as it was rewritten: no write would change that.
-        is_as_stored = bool(entry.stored) and applied_digest(live, manager) == entry.stored
-        return is_as_stored or values_match(desired, live)
+        if entry.stored and applied_digest(live, manager) == entry.stored:
+            return True
+        return values_match(desired, live)
     return recorded.resource_version == live.resource_version or values_match(desired, live)
 
 
@@ -240,11 +233,8 @@ def needs_values(desired: Desired, entry: InventoryEntry, live: LiveObject) -> b
         return True
     if recorded.resource_version == live.resource_version:
         return False
-    if (
-        desired.ref.group_kind in FIXED_GENERATION
-        or live.generation is None
-        or live.generation != recorded.generation
-    ):
+    is_counted = desired.ref.group_kind not in FIXED_GENERATION and live.generation is not None
+    if not is_counted or live.generation != recorded.generation:
         return True
     return bool(entry.stored) and not values_match(desired, live)
 
@@ -258,9 +248,9 @@ def values_match(desired: Desired, live: LiveObject) -> bool:
     if live.body is not None:
         return has_values(body, live.body)
     wanted = body["metadata"]
-    return all(
-        _includes(wanted[key], live.metadata.get(key)) for key in _UNCOUNTED if wanted.get(key)
-    )
+    # A change of these does not affect the generation.
+    parts = (key for key in APPLIED_METADATA if wanted.get(key))
+    return all(_includes(wanted[key], live.metadata.get(key)) for key in parts)
 
 
 def _includes(wanted: object, live: object) -> bool:
@@ -312,14 +302,7 @@ def fingerprint_of(live: LiveObject, manager: str, schema: int | None) -> ApplyF
     mark = own_apply_digest(live, manager)
     if mark is None:
         return None
-    managed_fields, time = mark
-    return ApplyFingerprint(
-        resource_version=live.resource_version,
-        generation=live.generation,
-        managed_fields=managed_fields,
-        time=time,
-        schema=schema,
-    )
+    return ApplyFingerprint(live.resource_version, live.generation, *mark, schema)
 
 
 def owned_fields_of(live: LiveObject, manager: str) -> str:
@@ -369,22 +352,14 @@ def digest_of_fields(live: LiveObject, fields: FieldSet, api_version: object) ->
 def other_owner(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
     """Return which other tool manages an object, and what shows that; empty if none does."""
     recorded = entry.fingerprint.time if entry.fingerprint is not None else ""
-    for mark, text in _owner_marks(live):
-        shown = f"({mark.key}: {HIDDEN if _is_secret(live) else text})"
-        if f"{mark.key}={'' if _is_secret(live) else text}" not in entry.marks:
+    for mark, path, text in _owner_marks(live):
+        shown = f"({mark.key}: {text or HIDDEN})"
+        if f"{mark.key}={text}" not in entry.marks:
             return f"it now carries {mark.tool}'s mark {shown}, which this set did not write"
-        if recorded and any(
-            time > recorded for time in _times(live, ("metadata", mark.part, mark.key), applyset)
-        ):
+        times = (one.time for one in _others(live, applyset) if path in one.fields)
+        if recorded and any(time > recorded for time in times):  # RFC 3339 in UTC
             return f"{mark.tool} has written it since the last apply {shown}"
     return other_applier(live, applyset)
-
-
-def _times(live: LiveObject, path: Path, applyset: ApplySetIdentity) -> Iterator[str]:
-    """Yield when each other manager of a field has last written the object, RFC 3339 in UTC."""
-    for one in _others(live, applyset):
-        if path in one.fields:
-            yield one.time
 
 
 def other_applier(
@@ -424,8 +399,9 @@ def _substance(writer: Writer, own: FieldSet, live: LiveObject) -> set[Path]:
     if "aggregationRule" in own.below:
         left.append(("rules",))
     if ("metadata", "annotations", IGNORE_FIELDS) in own:
-        pointers = split_pointers(live.annotations.get(IGNORE_FIELDS, ""))
-        left += [path for one in pointers if (path := _path_of(one))]
+        for pointer in split_pointers(live.annotations.get(IGNORE_FIELDS, "")):
+            with suppress(ValueError):  # anybody may have written it
+                left.append(from_pointer(pointer))
     return {
         path
         for path in writer.fields.leaves()
@@ -435,24 +411,16 @@ def _substance(writer: Writer, own: FieldSet, live: LiveObject) -> set[Path]:
     }
 
 
-def _path_of(pointer: str) -> Path:
-    try:
-        return from_pointer(pointer)
-    except ValueError:
-        return ()
-
-
 def owned_by_tool(live: LiveObject, applyset: ApplySetIdentity) -> str:
     """Return what of another tool owns an object: ``the Helm release web in namespace shop``.
 
     Marks that our own last apply has written do not count. Empty if nothing owns it.
     """
     ours = own_fields(live, applyset.manager)
-    for mark, text in _owner_marks(live):
-        if ("metadata", mark.part, mark.key) not in ours:
-            if _is_secret(live):
-                return mark.named.format(HIDDEN)
-            return owner_named(mark, text, live.labels, live.annotations)
+    for mark, path, text in _owner_marks(live):
+        if path not in ours:
+            named = owner_named(mark, text, live.labels, live.annotations)
+            return named if text else mark.named.format(HIDDEN)
     return ""
 
 
@@ -464,39 +432,28 @@ def marks_to_record(
     These are the manifest's own, and those that it had when the set took it in. ``entry`` is from
     before the apply.
     """
-    ours = own_fields(live, applyset.manager)
-    own = {mark.key for mark, _ in _owner_marks(live) if ("metadata", mark.part, mark.key) in ours}
-    is_new = not entry.uid
+    ours, is_new = own_fields(live, applyset.manager), not entry.uid
+    marks = ((f"{mark.key}={text}", path) for mark, path, text in _owner_marks(live))
     return tuple(
-        text
-        for text in marks_of(live)
+        recorded
+        for recorded, path in marks
         # guard: mark-of-a-later-tool
-        if is_new or text in entry.marks or text.partition("=")[0] in own
+        if is_new or recorded in entry.marks or path in ours
     )
 
 
-def marks_of(live: LiveObject) -> tuple[str, ...]:
-    """Return the marks of other tools on an object, each as ``KEY=VALUE``; of a Secret as ``KEY=``.
+def _owner_marks(live: LiveObject) -> Iterator[tuple[OwnerMark, Path, str]]:
+    """Yield the marks by which other tools own an object, each with its path and value.
 
-    Anybody may have copied a value of a Secret into an annotation.
+    managedFields prove what anybody uses. Of a Secret, the value is empty: anybody may have copied
+    a value of its data into an annotation.
     """
-    marks = _owner_marks(live)
-    secret = _is_secret(live)  # guard: mark-of-a-secret
-    return tuple(f"{mark.key}={'' if secret else text}" for mark, text in marks)
-
-
-def _owner_marks(live: LiveObject) -> Iterator[tuple[OwnerMark, str]]:
-    """Yield the marks by which other tools own an object; managedFields prove what anybody uses."""
+    secret = live.ref.group_kind == SECRET  # guard: mark-of-a-secret
     for mark, text in owner_marks(live.labels, live.annotations):
         path = ("metadata", mark.part, mark.key)
         writers = (one.manager for one in live.writers if path in one.fields)
         if not mark.managers or not mark.managers.isdisjoint(writers):  # guard: label-of-anybody
-            yield mark, text
-
-
-def _is_secret(live: LiveObject) -> bool:
-    """Return whether an object is a Secret: anybody may have copied a value into an annotation."""
-    return live.ref.group_kind == SECRET
+            yield mark, path, "" if secret else text
 
 
 # Whether an object with another set's label belongs to that set.
@@ -662,7 +619,16 @@ def _of_other_set(
     label, (namespace, name) = live.labels[PART_OF], _place_of_set(live)
     if name:
         reason = f"it belongs to the set {name} in namespace {namespace}"
-        hints = _ways_from(ApplySetIdentity(name, namespace), desired, applyset)
+        is_near = namespace == applyset.namespace
+        meant = [] if name == applyset.name else [f"the set {name}"]
+        meant += [] if is_near else [f"-n {namespace}"]
+        to = "" if is_near else f" --to-namespace {applyset.namespace}"
+        sets = f"{name} {applyset.name} {desired.ref.short} -n {namespace}{to}"
+        move = f"applyprune inventory move {sets}"
+        hints = [
+            f"Did you mean {' with '.join(meant)}?",
+            f"To move it to this set (--all moves every object): {move}",
+        ]
     else:
         reason = f"its label {PART_OF} is {label}"
         hints = [f"To find that set: kubectl get cm -A -l {SET_ID}={label}"]
@@ -674,18 +640,6 @@ def _of_other_set(
     return _failed(
         desired, f"{desired.ref} belongs to another set", reason=reason, hint="\n  ".join(hints)
     )
-
-
-def _ways_from(other: ApplySetIdentity, desired: Desired, applyset: ApplySetIdentity) -> list[str]:
-    """Return which set may be meant, and how to move an object from it."""
-    place = [] if other.namespace == applyset.namespace else [f"-n {other.namespace}"]
-    name = [] if other.name == applyset.name else [f"the set {other.name}"]
-    to = "" if not place else f" --to-namespace {applyset.namespace}"
-    sets = f"{other.name} {applyset.name} {desired.ref.short} -n {other.namespace}{to}"
-    return [
-        f"Did you mean {' with '.join([*name, *place])}?",
-        f"To move it to this set (--all moves every object): applyprune inventory move {sets}",
-    ]
 
 
 def _failed(desired: Desired, message: str, *, reason: str = "", hint: str = "") -> Problem:
@@ -735,11 +689,10 @@ def taken_from(
     if owner is Owner.NOBODY:
         names |= {one.manager for one in live.writers if not one.subresource}
     elif owner is not Owner.OTHER:
-        names.discard(
-            BEFORE_FIRST_APPLY
-        )  # the fields were ours before somebody cleared managedFields
+        # The fields were ours before somebody cleared managedFields.
+        names.discard(BEFORE_FIRST_APPLY)
     if forced:
-        names |= set(_losers(desired, live))
+        names |= {manager for manager, _, _ in _lost_fields(desired, live)}
         is_same = live.body is not None and has_values(body_to_send(desired), live.body)
         if not (live.writers or is_same):
             names.add(UNKNOWN)  # guard: unknown-loses
@@ -752,14 +705,11 @@ def taken_from(
     return tuple(sorted(names))
 
 
-def _losers(desired: Desired, live: LiveObject) -> Iterator[str]:
-    """Yield the managers of fields that the manifest sets to another value, as far as known."""
-    for manager, _, _ in _lost_fields(desired, live):
-        yield manager
-
-
 def _lost_fields(desired: Desired, live: LiveObject) -> Iterator[tuple[str, Path, Any]]:
-    """Yield each field that the manifest sets to another value: its manager, path and value."""
+    """Yield each field that the manifest sets to another value, as far as known.
+
+    That is its manager, path and value.
+    """
     for one in live.writers:
         for path in one.fields.leaves():
             wanted = value_at(desired.body, path)
@@ -802,7 +752,7 @@ def confirmed_takings(
 
 
 def _owned(live: LiveObject) -> defaultdict[str, set[Path]]:
-    """Return the paths of each manager's fields; a status changes all the time."""
+    # A status changes all the time.
     owned: defaultdict[str, set[Path]] = defaultdict(set)
     for one in live.writers:
         if one.subresource != "status":

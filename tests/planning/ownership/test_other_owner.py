@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject
 from applyprune.planning.marks import IGNORE_FIELDS
-from applyprune.planning.ownership import marks_of, other_owner, owned_by_tool
+from applyprune.planning.ownership import marks_to_record, other_owner, owned_by_tool
 from tests.support.objects import config_map
 from tests.support.planning import (
     CONFIG_MAPS,
@@ -32,6 +33,11 @@ OURS = managed(fieldsV1=DATA)
 
 def _helm(time: str = LATER) -> dict[str, Any]:
     return managed("helm", operation="Update", time=time, fieldsV1=NOTED)
+
+
+def _marks_of(one: LiveObject) -> tuple[str, ...]:
+    """Return what is recorded of an object that the set takes in."""
+    return marks_to_record(recorded(MINE, one, uid=""), one, TARGET)
 
 
 def _applied(manager: str, fields: object, **parts: Any) -> dict[str, Any]:
@@ -174,19 +180,19 @@ def test_label_of_anybody_counts_if_its_tool_has_written_it(
     """Argo CD tracks by a label that charts have too."""
     one = live(REF, labels={INSTANCE: "shop"}, entries=entries)
     assert owned_by_tool(one, TARGET) == ("the Argo CD application shop" if found else "")
-    assert marks_of(one) == ((f"{INSTANCE}=shop",) if found else ())
+    assert _marks_of(one) == ((f"{INSTANCE}=shop",) if found else ())
 
 
 def test_marks_are_recorded_with_their_values() -> None:
     """Of labels and annotations; whatever else an object has is nobody's mark."""
     one = live(REF, labels={"olm.owner": "csv", "app": "x"}, annotations={RELEASE: "r", "b": "c"})
-    assert set(marks_of(one)) == {f"{RELEASE}=r", "olm.owner=csv"}
+    assert set(_marks_of(one)) == {f"{RELEASE}=r", "olm.owner=csv"}
 
 
 def test_mark_of_a_secret_is_recorded_without_its_value() -> None:
     """Anybody may have copied a value of the Secret into it."""
     ref = Ref("", "Secret", "home", "s")
     there = live(ref, entries=[OURS], annotations={RELEASE: "hunter2"})
-    assert marks_of(there) == (f"{RELEASE}=",)
-    before = replace(recorded(MINE, there), marks=marks_of(there))
+    assert _marks_of(there) == (f"{RELEASE}=",)
+    before = replace(recorded(MINE, there), marks=_marks_of(there))
     assert other_owner(before, there, TARGET) == ""
