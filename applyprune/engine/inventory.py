@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from applyprune.engine.check import (
@@ -50,9 +51,7 @@ from applyprune.planning.names import entries_named
 from applyprune.planning.ownership import OtherSet, has_witness
 from applyprune.planning.recovery import (
     MOVED,
-    Move,
-    MoveStep,
-    OwnStep,
+    ObjectStep,
     find_mismatches,
     move_step,
     moved_problem,
@@ -61,7 +60,6 @@ from applyprune.planning.recovery import (
     owned_text,
     repaired,
     unsearched_problem,
-    why_gone,
 )
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.requests import mark_request, transfer_request
@@ -205,6 +203,70 @@ class _Repair:
         yield from self.context.summary.counted((done,))
 
 
+@dataclass(slots=True)
+class _Objects:
+    """The listed objects of a set, each of which gets one patch."""
+
+    context: RunContext
+    locks: Sequence[InventoryLock]
+    decide: Callable[[InventoryEntry, Resource | None, State, Mapping[str, OtherSet]], ObjectStep]
+    verb: str
+
+    @property
+    def reader(self) -> SnapshotReader:
+        context = self.context
+        return SnapshotReader(context.cluster, context.workers, context.applyset, context.store)
+
+    def steps(self, inventory: Inventory) -> Sequence[ObjectStep]:
+        """Decide about each object that the options select."""
+        named = entries_named(self.context.options.select, inventory.entries.values())
+        entries = {entry.ref: entry for entry in named}
+        resource_map = self.context.cluster.resource_map()
+        listed = replace(inventory, entries=entries)
+        world = World(self.context.applyset, listed, resource_map=resource_map)
+        found = self.reader.read(world)
+        kinds, states = found.resources, found.states
+        return [
+            self.decide(entry, kinds.get(ref.group_kind), states[ref], found.others)
+            for ref, entry in sorted(entries.items())
+        ]
+
+    def patched(
+        self,
+        step: ObjectStep,
+        patch: Callable[[ObjectStep, Resource, LiveObject], ObjectStep | None],
+    ) -> ObjectStep:
+        """Patch one object; ``patch`` returns None if that must be decided and sent again."""
+        ref = step.entry.ref
+        for _ in range(_TRIES):
+            if not step.is_due or step.live is None or step.resource is None:
+                return step
+            try:
+                # While this process was suspended, another run may have taken a lock.
+                for lock in self.locks:
+                    lock.ensure(WRITE_MARGIN)
+                if (done := patch(step, step.resource, step.live)) is not None:
+                    return done
+            except InventoryLocked:
+                raise
+            except (Conflict, NotFound, Unavailable, Unreachable):
+                pass  # it has changed since it was read, or only the reply is lost
+            except ApplypruneError as error:
+                return replace(step, problem=error.problem_at(str(ref)))
+            state = self.reader.read_object(step.resource, ref)
+            others = self.reader.other_sets([state])
+            step = self.decide(step.entry, step.resource, state, others)
+        too_fast = RunFailed(f"{ref} changes faster than it can be {self.verb}")
+        return replace(step, problem=too_fast.problem)
+
+
+def _done(step: ObjectStep, otherwise: str) -> ObjectDone:
+    """Return the result of a step; ``otherwise`` is the reason if it has none of its own."""
+    if step.problem is not None:
+        return ObjectDone(step.entry.ref, Outcome.FAILED, problem=step.problem)
+    return ObjectDone(step.entry.ref, step.outcome, reason=step.reason or otherwise)
+
+
 def own(
     applyset: ApplySetIdentity,
     options: Options,
@@ -235,11 +297,18 @@ class _Own:
         context, lock, summary = self.context, self.context.lock, self.context.summary
         yield context.started(Mode.OWN)
         yield from lock.wait()
-        inventory = lock.inventory
+        inventory, applyset = lock.inventory, context.applyset
         resource_map = context.cluster.resource_map()
         context = self.context = yield from with_exact_names(context, resource_map, [inventory])
-        self._refuse(inventory)
-        steps = self._steps(inventory)
+        if not inventory.exists:
+            raise no_such_set(applyset)
+        refuse_owned(inventory, "", context.options)
+        refuse_copied(inventory)
+        refuse_unlisted(context.options.select, inventory.entries, applyset)
+        decide = partial(own_step, applyset=applyset)
+        objects = _Objects(context, [lock], decide, "annotated")
+        steps = objects.steps(inventory)
+        context.cancellation.check()
         due = [step for step in steps if step.is_due]
         yield from summary.counted(self._done(step) for step in steps if not step.is_due)
         if context.options.dry_run is not DryRun.OFF or not due:
@@ -252,8 +321,8 @@ class _Own:
         entries = dict(inventory.entries)
         yield lock.take(inventory)
         try:
-            for step, entry in context.workers.each(self._own, due):
-                entries[entry.ref] = entry
+            for step in context.workers.each(partial(objects.patched, patch=self._patch), due):
+                entries[step.entry.ref] = step.entry
                 yield from summary.counted((self._done(step),))
         except ApplypruneError as error:
             if not isinstance(error, InventoryLocked):
@@ -264,86 +333,24 @@ class _Own:
         context.cancellation.check()
         yield summary.finished()
 
-    def _refuse(self, inventory: Inventory) -> None:
-        context = self.context
-        if not inventory.exists:
-            raise no_such_set(context.applyset)
-        refuse_owned(inventory, "", context.options)
-        refuse_copied(inventory)
-        refuse_unlisted(context.options.select, inventory.entries, context.applyset)
+    def _patch(self, step: ObjectStep, resource: Resource, live: LiveObject) -> ObjectStep | None:
+        """Write the annotation; return the step with an entry that says owned only then."""
+        applyset, after = self.context.applyset, live
+        if not has_witness(live, applyset):
+            request = mark_request(resource, live, applyset, owned=True)
+            after = send(self.context.cluster, request)
+        if has_witness(after, applyset):  # guard: witness-before-record
+            return replace(step, entry=owned_entry(step.entry, live, after, applyset))
+        return None
 
-    def _steps(self, inventory: Inventory) -> Sequence[OwnStep]:
-        context = self.context
-        entries = {
-            entry.ref: entry
-            for entry in entries_named(context.options.select, inventory.entries.values())
-        }
-        listed = replace(inventory, entries=entries)
-        resource_map = context.cluster.resource_map()
-        snapshot = self._reader.read(World(context.applyset, listed, resource_map=resource_map))
-        context.cancellation.check()
-        return [
-            own_step(
-                entry,
-                snapshot.resources.get(ref.group_kind),
-                snapshot.states[ref],
-                context.applyset,
-                snapshot.others,
-            )
-            for ref, entry in sorted(entries.items())
-        ]
-
-    @property
-    def _reader(self) -> SnapshotReader:
-        context = self.context
-        return SnapshotReader(context.cluster, context.workers, context.applyset, context.store)
-
-    def _own(self, step: OwnStep) -> tuple[OwnStep, InventoryEntry]:
-        """Write the annotation; return the step and its entry, which says owned only then."""
-        applyset, cluster = self.context.applyset, self.context.cluster
-        for _ in range(_TRIES):
-            if step.live is None or step.resource is None or not step.is_due:
-                return step, step.entry
-            try:
-                # While this process was suspended, another run may have taken the lock.
-                self.context.lock.ensure(WRITE_MARGIN)
-                after = step.live
-                if not has_witness(after, applyset):
-                    request = mark_request(step.resource, after, applyset, owned=True)
-                    after = send(cluster, request)
-            except InventoryLocked:
-                raise
-            except (Conflict, NotFound, Unavailable, Unreachable):
-                pass  # it has changed since it was read, or only the reply is lost
-            except ApplypruneError as error:
-                where = str(step.entry.ref)
-                return replace(step, problem=error.problem_at(where)), step.entry
-            else:
-                if has_witness(after, applyset):  # guard: witness-before-record
-                    return step, owned_entry(step.entry, step.live, after, applyset)
-            step = self._again(step, step.resource)
-        too_fast = RunFailed(f"{step.entry.ref} changes faster than it can be annotated")
-        return replace(step, problem=too_fast.problem), step.entry
-
-    def _again(self, step: OwnStep, resource: Resource) -> OwnStep:
-        state = self._reader.read_object(resource, step.entry.ref)
-        others = self._reader.other_sets([state])
-        return own_step(step.entry, resource, state, self.context.applyset, others)
-
-    def _kept(self, step: OwnStep) -> str:
+    def _kept(self, step: ObjectStep) -> str:
         """Return what keeps an object from deletion once it is owned; empty if nothing does."""
         if step.live is None:
             return ""
         return kept_as_owned(step.entry.orphan_reason, step.live, self.context.applyset)
 
-    def _done(self, step: OwnStep) -> ObjectDone:
-        outcome = Outcome.UPDATED
-        if step.problem is not None:
-            outcome = Outcome.FAILED
-        elif step.left:
-            outcome = Outcome.SKIPPED if step.left == why_gone(step.entry) else Outcome.UNCHANGED
-        reason = "" if step.problem else step.left or owned_text(self._kept(step))
-        return ObjectDone(step.entry.ref, outcome, reason=reason, problem=step.problem)
+    def _done(self, step: ObjectStep) -> ObjectDone:
+        return _done(step, owned_text(self._kept(step)))
 
 
 # Move objects from one set to another without deleting or re-creating any (safety rule 12).
@@ -417,79 +424,66 @@ class _Move:
         yield context.started(Mode.MOVE)
         for lock in self._in_order():
             yield from lock.wait()
-        source_inventory, destination_inventory = (
-            context.lock.inventory,
-            self.destination_lock.inventory,
-        )
-        if self.if_exists and not source_inventory.exists:
+        old, new = context.lock.inventory, self.destination_lock.inventory
+        if self.if_exists and not old.exists:
             yield summary.finished()
             return
-        self.context = context = yield from with_exact_names(
+        resource_map = context.cluster.resource_map()
+        self.context = context = yield from with_exact_names(context, resource_map, [old, new])
+        self._refuse(old, new)
+        objects = _Objects(
             context,
-            context.cluster.resource_map(),
-            [source_inventory, destination_inventory],
+            [context.lock, self.destination_lock],
+            partial(move_step, source=context.applyset, destination=self.destination),
+            "moved",
         )
-        self._refuse(source_inventory, destination_inventory)
-        steps = self._steps(source_inventory)
+        steps = objects.steps(old)
         if context.options.dry_run is not DryRun.OFF:
-            yield from summary.counted(self._done(step, step.problem) for step in steps)
+            yield from summary.counted(map(self._done, steps))
             yield from self._warnings(steps)
             yield summary.finished()
             return
-        destination_entries = dict(destination_inventory.entries)
-        destination_entries |= {
-            step.entry.ref: step.entry
-            for step in steps
-            if step.action in {Move.HAND_OVER, Move.DONE}
-        }
+        kept = {step.entry.ref: step.entry for step in steps if step.outcome is Outcome.MOVED}
+        entries = {**new.entries, **kept}
         for lock in self._in_order():
-            entries = (
-                destination_entries
-                if lock is self.destination_lock
-                else _with_leaving_marked(source_inventory, steps)
-            )
-            yield lock.take(replace(lock.inventory, entries=entries))
+            listed = entries if lock is self.destination_lock else _with_leaving_marked(old, steps)
+            yield lock.take(replace(lock.inventory, entries=listed))
         moved: set[Ref] = set()
         try:
-            for step, problem in context.workers.each(self._move, steps):
-                if problem is None:
+            for step in context.workers.each(partial(self._move, objects), steps):
+                if step.problem is None:
                     moved.add(step.entry.ref)
-                yield from summary.counted((self._done(step, problem),))
+                yield from summary.counted((self._done(step),))
         except ApplypruneError as error:
             if not isinstance(error, InventoryLocked):
-                self._end(destination_entries, source_inventory, moved, error.exit_code)
+                self._end(entries, old, moved, error.exit_code)
             raise
         exit_code = context.cancellation.exit_code or summary.exit_code
-        yield from self._end(destination_entries, source_inventory, moved, exit_code)
+        yield from self._end(entries, old, moved, exit_code)
         yield from self._warnings([step for step in steps if step.entry.ref in moved])
         context.cancellation.check()
         yield summary.finished()
 
-    def _warnings(self, steps: Sequence[MoveStep]) -> Iterator[Event]:
+    def _warnings(self, steps: Sequence[ObjectStep]) -> Iterator[Event]:
         """Warn of the next apply of the destination: nobody knows whether its input has these."""
         if (problem := moved_problem(steps, self.context.applyset, self.destination)) is not None:
             yield WarningRaised(problem)
 
     def _end(
         self,
-        destination_entries: Mapping[Ref, InventoryEntry],
-        source_inventory: Inventory,
+        entries: Mapping[Ref, InventoryEntry],
+        old: Inventory,
         moved: Collection[Ref],
         exit_code: int,
     ) -> Sequence[Event]:
         """Record the end, the destination first; an object that did not move may stay in both."""
-        changes = self.context.summary.changes
-        first = self.destination_lock.release(
-            destination_entries, exit_code=exit_code, changes=changes
-        )
-        source_entries = {
-            ref: entry for ref, entry in source_inventory.entries.items() if ref not in moved
-        }
-        if source_entries or self.context.options.select:
-            lock = self.context.lock
-            return first, lock.release(source_entries, exit_code=exit_code, changes=changes)
-        self.context.lock.record(source_entries, Phase.BEFORE_APPLY)
-        return first, *self.context.lock.remove()
+        lock, changes = self.context.lock, self.context.summary.changes
+        first = self.destination_lock.release(entries, exit_code=exit_code, changes=changes)
+        left = {ref: entry for ref, entry in old.entries.items() if ref not in moved}
+        if left or self.context.options.select:
+            return first, lock.release(left, exit_code=exit_code, changes=changes)
+        lock.record(left, Phase.BEFORE_APPLY)
+        return first, *lock.remove()
 
     def _in_order(self) -> Sequence[InventoryLock]:
         """Return the locks in the one order in which all moves take them."""
@@ -498,108 +492,52 @@ class _Move:
             return self.context.lock, self.destination_lock
         return self.destination_lock, self.context.lock
 
-    def _refuse(self, source_inventory: Inventory, destination_inventory: Inventory) -> None:
-        for inventory in (source_inventory, destination_inventory):
+    def _refuse(self, old: Inventory, new: Inventory) -> None:
+        for inventory in (old, new):
             refuse_owned(inventory, "", self.context.options)
             refuse_copied(inventory)
-        if not source_inventory.exists:
+        if not old.exists:
             raise no_such_set(self.context.applyset)
-        if not (
-            destination_inventory.exists or namespace_exists(self.context.cluster, self.destination)
-        ):
+        if not (new.exists or namespace_exists(self.context.cluster, self.destination)):
             raise UsageError(
-                f"the namespace {destination_inventory.namespace} does not exist",
-                reason=f"the inventory of the set {destination_inventory.name} belongs there",
+                f"the namespace {new.namespace} does not exist",
+                reason=f"the inventory of the set {new.name} belongs there",
                 hint="Create it first, or name another one with --to-namespace.",
             )
         # The destination lists what has been moved already.
-        known = {**source_inventory.entries, **destination_inventory.entries}
+        known = {**old.entries, **new.entries}
         refuse_unlisted(self.context.options.select, known, self.context.applyset)
 
-    def _steps(self, source_inventory: Inventory) -> Sequence[MoveStep]:
-        select = self.context.options.select
-        entries = {
-            entry.ref: entry for entry in entries_named(select, source_inventory.entries.values())
-        }
-        context, listed = self.context, replace(source_inventory, entries=entries)
-        resource_map = context.cluster.resource_map()
-        snapshot = self._reader.read(World(context.applyset, listed, resource_map=resource_map))
-        return [
-            self._step(
-                entry, snapshot.resources.get(ref.group_kind), snapshot.states[ref], snapshot.others
+    def _move(self, objects: _Objects, step: ObjectStep) -> ObjectStep:
+        def transfer(step: ObjectStep, resource: Resource, live: LiveObject) -> ObjectStep | None:
+            owned = has_witness(live, self.context.applyset)
+            request = transfer_request(
+                resource,
+                live,
+                old=self.context.applyset.manager,
+                applyset=self.destination,
+                owned=owned,
             )
-            for ref, entry in sorted(entries.items())
-        ]
-
-    def _step(
-        self,
-        entry: InventoryEntry,
-        resource: Resource | None,
-        state: State,
-        others: Mapping[str, OtherSet],
-    ) -> MoveStep:
-        return move_step(entry, resource, state, self.context.applyset, self.destination, others)
-
-    @property
-    def _reader(self) -> SnapshotReader:
-        context = self.context
-        return SnapshotReader(context.cluster, context.workers, context.applyset, context.store)
-
-    def _move(self, step: MoveStep) -> tuple[MoveStep, Problem | None]:
-        for _ in range(_TRIES):
-            if step.live is None or step.resource is None:
-                return step, step.problem
-            if step.action is Move.DONE:
-                self._settle(step.resource, step.live, step.entry)
-            if step.action is not Move.HAND_OVER:
-                return step, step.problem
             try:
-                # While this process was suspended, another run may have taken either lock.
-                for lock in (self.context.lock, self.destination_lock):
-                    lock.ensure(WRITE_MARGIN)
-                source = self.context.applyset
-                owned = has_witness(step.live, source)
-                request = transfer_request(
-                    step.resource,
-                    step.live,
-                    old=source.manager,
-                    applyset=self.destination,
-                    owned=owned,
-                )
-                live = send(self.context.cluster, request)
-            except InventoryLocked:
+                after = send(self.context.cluster, request)
+            except NotFound as error:
+                state = objects.reader.read_object(resource, live.ref)
+                refuse_false_absence(live.uid, state, error)
                 raise
-            except (Conflict, NotFound, Unavailable, Unreachable) as error:
-                # It has changed since it was read, or only the reply is lost.
-                if (problem := self._false_absence(step.resource, step.live, error)) is not None:
-                    return step, problem
-            except ApplypruneError as error:
-                return step, error.problem_at(str(step.entry.ref))
-            else:
-                if has_witness(live, self.destination) >= owned:
-                    return step, None
-                # It has changed between the two patches, so it lacks what the second one sets.
-            state = self._reader.read_object(step.resource, step.entry.ref)
-            others = self._reader.other_sets([state])
-            step = self._step(step.entry, step.resource, state, others)
-        return step, RunFailed(f"{step.entry.ref} changes faster than it can be moved").problem
+            # If it has changed between the two patches, it lacks what the second one sets.
+            return step if has_witness(after, self.destination) >= owned else None
 
-    def _false_absence(
-        self, resource: Resource, live: LiveObject, error: ApplypruneError
-    ) -> Problem | None:
-        """Return the problem of an object that exists although a PATCH got a 404."""
-        if not isinstance(error, NotFound):
-            return None
-        try:
-            state = self._reader.read_object(resource, live.ref)
-            refuse_false_absence(live.uid, state, error)
-        except RunFailed as refused:
-            return refused.problem_at(str(live.ref))
-        return None
+        step = objects.patched(step, transfer)
+        if step.outcome is Outcome.MOVED and not step.is_due:
+            self._settle(step)
+        return step
 
-    def _settle(self, resource: Resource, live: LiveObject, entry: InventoryEntry) -> None:
+    def _settle(self, step: ObjectStep) -> None:
         """Give the destination its Apply entry, if an interrupted move has not done so."""
-        owned = entry.ownership is Ownership.OWNED and (
+        live, resource = step.live, step.resource
+        if live is None or resource is None:
+            return
+        owned = step.entry.ownership is Ownership.OWNED and (
             live.annotations.get(OWNED_BY) == self.destination.id
         )
         lacks_witness = owned and not has_witness(live, self.destination)
@@ -608,31 +546,19 @@ class _Move:
                 request = mark_request(resource, live, self.destination, owned=owned)
                 self.context.cluster.patch(request)
 
-    def _done(self, step: MoveStep, problem: Problem | None) -> ObjectDone:
-        outcome = (
-            Outcome.REMOVED_FROM_INVENTORY
-            if step.action is Move.REMOVE_FROM_INVENTORY
-            else Outcome.MOVED
-        )
-        if problem is not None:
-            outcome = Outcome.FAILED
-        reason = step.reason or f"to the set {self.destination.name}"
-        return ObjectDone(
-            step.entry.ref, outcome, reason="" if problem else reason, problem=problem
-        )
+    def _done(self, step: ObjectStep) -> ObjectDone:
+        return _done(step, f"to the set {self.destination.name}")
 
 
 def _with_leaving_marked(
-    inventory: Inventory, steps: Sequence[MoveStep]
+    inventory: Inventory, steps: Sequence[ObjectStep]
 ) -> Mapping[Ref, InventoryEntry]:
     """Return the source's entries during the move, marked so that its prune deletes none."""
-    leaving = {step.entry.ref for step in steps if step.action is Move.HAND_OVER}
-    return {
-        ref: replace(entry, orphan_reason=entry.orphan_reason or MOVED, orphaning=True)
-        if ref in leaving
-        else entry
-        for ref, entry in inventory.entries.items()
-    }
+    entries = dict(inventory.entries)
+    for ref in (step.entry.ref for step in steps if step.is_due):
+        reason = entries[ref].orphan_reason or MOVED
+        entries[ref] = replace(entries[ref], orphan_reason=reason, orphaning=True)
+    return entries
 
 
 def release(

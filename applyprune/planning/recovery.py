@@ -8,7 +8,6 @@ adopted object is never deleted unless the user says so. The run that records it
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from applyprune.errors import (
@@ -18,7 +17,7 @@ from applyprune.errors import (
     PruneRefused,
     RunFailed,
 )
-from applyprune.model.fate import Fate
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import (
     HolderObservation,
@@ -300,25 +299,16 @@ def find_mismatches(
     for _, entry in sorted(inventory.entries.items()):
         found.extend(_of_entry(entry, snapshot, applyset, restored=restored, owns=owns))
     uids = {entry.uid for entry in inventory.entries.values()}
-    unlisted = [live for live in snapshot.marked if live.uid not in uids]
-    listed = inventory.entries.keys()
-    by_ref = {live.ref: live for live in unlisted}
-    for entry in recovered_entries(unlisted, snapshot.resources, but=listed, ownership=ownership):
-        message = f"it has the set's label and field manager; it will be recorded as {ownership}"
-        found.append(
-            Mismatch(
-                MismatchType.UNLISTED,
-                Repair.LIST,
-                message,
-                entry.ref,
-                entry,
-                live=by_ref[entry.ref]
-                if owns and not has_witness(by_ref[entry.ref], applyset)
-                else None,
-                resource=snapshot.resources.get(entry.ref.group_kind),
-                owned=owns,
-            )
-        )
+    unlisted = {live.ref: live for live in snapshot.marked if live.uid not in uids}
+    listed, kinds = inventory.entries.keys(), snapshot.resources
+    message = f"it has the set's label and field manager; it will be recorded as {ownership}"
+    for entry in recovered_entries(unlisted.values(), kinds, but=listed, ownership=ownership):
+        live = unlisted[entry.ref]
+        mismatch = Mismatch(MismatchType.UNLISTED, Repair.LIST, message, entry.ref, entry)
+        if owns and not has_witness(live, applyset):
+            resource = kinds[entry.ref.group_kind]
+            mismatch = replace(mismatch, live=live, resource=resource, owned=True)
+        found.append(mismatch)
     found.extend(
         Mismatch(MismatchType.UNKNOWN, Repair.NONE, f"could not be read: {message}")
         for message in snapshot.unseen
@@ -397,7 +387,17 @@ def _of_entry(
         if not restored and (reason := unfounded_orphan_mark(entry, state, applyset)):
             message = f"only the inventory says that it is to be orphaned ({reason})"
             yield Mismatch(MismatchType.TO_ORPHAN, Repair.NONE, message, ref)
-        yield from _of_live(entry, state, snapshot, applyset, restored=restored, owns=owns)
+        resource = snapshot.resources.get(ref.group_kind)
+        for found in _of_live(entry, state, snapshot, applyset, restored=restored, owns=owns):
+            if found.repair in _WRITING:
+                owned = owns and found.repair is not Repair.MARK
+                yield replace(found, live=state, resource=resource, owned=owned)
+            else:
+                yield found
+
+
+_WRITING = {Repair.LIST, Repair.MARK, Repair.OWN}
+"""The repairs of a listed object that write to it."""
 
 
 def _of_live(
@@ -410,129 +410,66 @@ def _of_live(
     owns: bool,
 ) -> Iterator[Mismatch]:
     ref, owner = entry.ref, owner_of(live, entry, applyset)
-    label = live.labels.get(PART_OF, "")
-    resource = snapshot.resources.get(ref.group_kind)
-    applied = is_applied(live, applyset.manager)
+    label, applied = live.labels.get(PART_OF, ""), is_applied(live, applyset.manager)
     if is_label_unproven(entry, live, snapshot.others, applyset):
-        yield _unproven(entry, live, resource, snapshot.others, applyset)
+        # The label is never taken from a set that could not be read, nor by a record alone.
+        is_read = snapshot.others.get(label, UNREAD).is_read
+        repair = Repair.MARK if applied and entry.uid == live.uid and is_read else Repair.NONE
+        message = f"its label is {label}, and {what_is_known(label, snapshot.others)}"
+        yield Mismatch(MismatchType.TWO_OWNERS, repair, message, ref)
     elif owner is Owner.OTHER:
         message = f"its label names another set: {label}"
         yield Mismatch(MismatchType.TWO_OWNERS, Repair.UNLIST, message, ref)
-    elif owner is Owner.RECORDED and not label:
-        if not entry.uid:
-            message = "its adoption did not happen"
-            yield Mismatch(MismatchType.UNLABELLED, Repair.UNLIST, message, ref)
-        elif entry.orphaning and not applied:
-            message = "it was orphaned, but that was not recorded"
-            yield Mismatch(MismatchType.UNLABELLED, Repair.UNLIST, message, ref)
-        elif not applied:  # guard: unmarked-stays-unmarked
-            message = "it has neither the set's label nor its field manager: the inventory alone "
-            message += "says that it belongs to the set"
-            yield Mismatch(MismatchType.UNLABELLED, Repair.NONE, message, ref)
-        else:
-            message = f"somebody has removed its label {PART_OF}"
-            yield Mismatch(
-                MismatchType.UNLABELLED, Repair.MARK, message, ref, live=live, resource=resource
-            )
+    elif owner is Owner.RECORDED and label:
+        yield from _of_member(entry, live, applyset, owns=owns)
     elif owner is Owner.RECORDED:
-        yield from _of_member(entry, live, resource, applyset, owns=owns)
+        yield _of_unlabelled(entry, applied=applied)
     elif label and (applied or restored or entry.uid):
         ownership = Ownership.OWNED if owns else Ownership.ADOPTED
         if restored and has_witness(live, applyset):
             ownership = entry.ownership
-        fresh = replace(
-            entry,
-            uid=live.uid,
-            uid_before_apply=live.uid,
-            ownership=ownership,
-            digest="",
-            fingerprint=None,
-        )
+        fresh = replace(entry, uid=live.uid, uid_before_apply=live.uid, ownership=ownership)
+        fresh = replace(fresh, digest="", fingerprint=None)
         message = f"it was recreated with the set's label; it will be recorded as {ownership}"
-        yield Mismatch(
-            MismatchType.OTHER_UID,
-            Repair.LIST,
-            message,
-            ref,
-            fresh,
-            live=live,
-            resource=resource,
-            owned=owns,
-        )
+        yield Mismatch(MismatchType.OTHER_UID, Repair.LIST, message, ref, fresh)
     elif entry.uid:
-        yield _recreated(ref, applied=applied)
+        kept = "label" if applied else "label and field manager"
+        message = f"somebody else has recreated it, without the set's {kept}"
+        repair = Repair.NONE if applied else Repair.UNLIST
+        yield Mismatch(MismatchType.OTHER_UID, repair, message, ref)
 
 
-def _unproven(
-    entry: InventoryEntry,
-    live: LiveObject,
-    resource: Resource | None,
-    others: Mapping[str, OtherSet],
-    applyset: ApplySetIdentity,
-) -> Mismatch:
-    """Return the mismatch of an object of ours whose label names a set that does not list it.
-
-    The label is never taken from a set that could not be read, nor by a record alone.
-    """
-    label = live.labels.get(PART_OF, "")
-    message = f"its label is {label}, and {what_is_known(label, others)}"
-    applied = is_applied(live, applyset.manager)
-    is_safe = applied and entry.uid == live.uid and others.get(label, UNREAD).is_read
-    repair = Repair.MARK if is_safe else Repair.NONE
-    kind = MismatchType.TWO_OWNERS
-    return Mismatch(kind, repair, message, entry.ref, live=live, resource=resource)
+def _of_unlabelled(entry: InventoryEntry, *, applied: bool) -> Mismatch:
+    repair, message = Repair.MARK, f"somebody has removed its label {PART_OF}"
+    if not entry.uid:
+        repair, message = Repair.UNLIST, "its adoption did not happen"
+    elif entry.orphaning and not applied:
+        repair, message = Repair.UNLIST, "it was orphaned, but that was not recorded"
+    elif not applied:  # guard: unmarked-stays-unmarked
+        repair = Repair.NONE
+        message = "it has neither the set's label nor its field manager: the inventory alone "
+        message += "says that it belongs to the set"
+    return Mismatch(MismatchType.UNLABELLED, repair, message, entry.ref)
 
 
 def _of_member(
-    entry: InventoryEntry,
-    live: LiveObject,
-    resource: Resource | None,
-    applyset: ApplySetIdentity,
-    *,
-    owns: bool,
+    entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity, *, owns: bool
 ) -> Iterator[Mismatch]:
     """Yield the mismatches of the listed object, which has the set's label."""
-    for manager in _other_sets(live, applyset):
-        message = f"it has this set's label, but {manager} owns some of its fields"
-        yield Mismatch(MismatchType.TWO_OWNERS, Repair.NONE, message, entry.ref)
+    managers = {one.manager for one in live.writers if one.operation == "Apply"}
+    for manager in sorted(managers - {applyset.manager, applyset.yielded}):
+        if manager.startswith(MANAGERS):
+            message = f"it has this set's label, but {manager} owns some of its fields"
+            yield Mismatch(MismatchType.TWO_OWNERS, Repair.NONE, message, entry.ref)
     if entry.uid and ownership_of(entry, live, applyset) is not entry.ownership:
-        yield _without_witness(entry, live, resource, owns=owns)
+        message = f"it is listed as owned, but it has no annotation {OWNED_BY} of this set"
+        repair = Repair.OWN if owns else Repair.ADOPT
+        adopted = replace(entry, ownership=Ownership.ADOPTED)
+        yield Mismatch(MismatchType.NO_WITNESS, repair, message, entry.ref, adopted)
     elif entry.uid and not is_applied(live, applyset.manager):
         message = f"{applyset.manager} is not among its field managers; the next apply with it in "
         message += "the input adds it again"
         yield Mismatch(MismatchType.NOT_APPLIED, Repair.NONE, message, entry.ref)
-
-
-def _other_sets(live: LiveObject, applyset: ApplySetIdentity) -> Sequence[str]:
-    """Return the field managers of other sets that have applied the object."""
-    managers = {one.manager for one in live.writers if one.operation == "Apply"}
-    ours = {applyset.manager, applyset.yielded}
-    return sorted(name for name in managers if name.startswith(MANAGERS) and name not in ours)
-
-
-def _without_witness(
-    entry: InventoryEntry, live: LiveObject, resource: Resource | None, *, owns: bool
-) -> Mismatch:
-    """Return the mismatch of an object that the inventory alone says the set created."""
-    message = f"it is listed as owned, but it has no annotation {OWNED_BY} of this set"
-    return Mismatch(
-        MismatchType.NO_WITNESS,
-        Repair.OWN if owns else Repair.ADOPT,
-        message,
-        entry.ref,
-        replace(entry, ownership=Ownership.ADOPTED),
-        live=live if owns else None,
-        resource=resource,
-        owned=owns,
-    )
-
-
-def _recreated(ref: Ref, *, applied: bool) -> Mismatch:
-    """Return the mismatch of another object of that name, without the set's label."""
-    kept = "label" if applied else "label and field manager"
-    message = f"somebody else has recreated it, without the set's {kept}"
-    repair = Repair.NONE if applied else Repair.UNLIST
-    return Mismatch(MismatchType.OTHER_UID, repair, message, ref)
 
 
 # Which objects of a set become owned, so that a later prune may delete them.
@@ -542,53 +479,53 @@ def _recreated(ref: Ref, *, applied: bool) -> Mismatch:
 
 
 GONE = "it is gone"
-NEVER_CREATED = "it does not exist, and no apply of it was confirmed"
-ALREADY = "it is owned already"
 
 
 def why_gone(entry: InventoryEntry) -> str:
     """Return why an object that does not exist leaves the inventory."""
-    return GONE if entry.uid else NEVER_CREATED
+    return GONE if entry.uid else "it does not exist, and no apply of it was confirmed"
 
 
 @dataclass(frozen=True, slots=True)
-class OwnStep:
-    """The decision about one object."""
+class ObjectStep:
+    """What a verb does to one object that it makes owned or moves."""
 
     entry: InventoryEntry
+    """Its entry; if it moves, the entry for the new set."""
     resource: Resource | None
+    """The endpoint; None if the kind is not served."""
+    outcome: Outcome = Outcome.FAILED
     live: LiveObject | None = None
-    left: str = ""
-    """Why nothing is to do; empty if it becomes owned, or is refused."""
+    reason: str = ""
+    """Why nothing is sent; empty if that needs no reason."""
     problem: Problem | None = None
     """Why it is refused."""
-
-    @property
-    def is_due(self) -> bool:
-        """Return whether the object becomes owned."""
-        return not self.left and self.problem is None
+    is_due: bool = False
+    """Whether a patch must be sent for that."""
 
 
 def own_step(
     entry: InventoryEntry,
     resource: Resource | None,
     state: State,
-    applyset: ApplySetIdentity,
     others: Mapping[str, OtherSet],
-) -> OwnStep:
+    *,
+    applyset: ApplySetIdentity,
+) -> ObjectStep:
     """Decide about one entry, by the state of its object; ``others`` are sets of foreign labels."""
     if isinstance(state, Absent | KindDeleted):
-        return OwnStep(entry, resource, left=why_gone(entry))
+        return ObjectStep(entry, resource, Outcome.SKIPPED, reason=why_gone(entry))
     if isinstance(state, Unknown):
-        return OwnStep(entry, resource, problem=state.problem)
+        return ObjectStep(entry, resource, problem=state.problem)
     if not isinstance(state, LiveObject) or resource is None:
         unknown = _refused(entry, "it is unknown whether it exists")
-        return OwnStep(entry, resource, problem=unknown)
+        return ObjectStep(entry, resource, problem=unknown)
     problem = _ownership_problem(entry, state, applyset, others)  # guard: own-only-ours
     if problem is not None:
-        return OwnStep(entry, resource, state, problem=problem)
-    is_owned = ownership_of(entry, state, applyset) is Ownership.OWNED
-    return OwnStep(entry, resource, state, left=ALREADY if is_owned else "")
+        return ObjectStep(entry, resource, live=state, problem=problem)
+    if ownership_of(entry, state, applyset) is Ownership.OWNED:
+        return ObjectStep(entry, resource, Outcome.UNCHANGED, state, "it is owned already")
+    return ObjectStep(entry, resource, Outcome.UPDATED, state, is_due=True)
 
 
 def _ownership_problem(
@@ -608,10 +545,10 @@ def _ownership_problem(
     if reason := _not_ours(entry, live, applyset):
         check = f"applyprune inventory check {applyset.arguments}"
         return _refused(entry, reason, f"See: {check}")
-    if tool := _other_tool(entry, live, applyset):
-        hint = "If that tool no longer manages it, remove its mark, or its entry in managedFields."
-        return _refused(entry, tool, hint)
-    return None
+    tool = owned_by_tool(live, applyset)
+    managed = f"it belongs to {tool}" if tool else other_owner(entry, live, applyset)
+    hint = "If that tool no longer manages it, remove its mark, or its entry in managedFields."
+    return _refused(entry, managed, hint) if managed else None
 
 
 def _refused(entry: InventoryEntry, reason: str, hint: str = "") -> Problem:
@@ -632,12 +569,6 @@ def _not_ours(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentit
     if owner := foreign_owner(live, applyset.manager):
         return f"it belongs to {owner}, by its ownerReferences"
     return ""
-
-
-def _other_tool(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
-    """Return which other tool manages an object, or has marked it; empty if none does."""
-    tool = owned_by_tool(live, applyset)
-    return f"it belongs to {tool}" if tool else other_owner(entry, live, applyset)
 
 
 def owned_text(kept: str) -> str:
@@ -684,37 +615,11 @@ MOVED = "inventory move"
 """Why a prune deletes no object of the old set that an interrupted move has left there."""
 
 
-class Move(StrEnum):
-    """What to do with one object in a move."""
-
-    HAND_OVER = "hand over"
-    DONE = "done"
-    REMOVE_FROM_INVENTORY = "remove-from-inventory"
-    REFUSE = "refuse"
-
-
-@dataclass(frozen=True, slots=True)
-class MoveStep:
-    """The decision about one object."""
-
-    entry: InventoryEntry
-    """The entry for the new set."""
-    resource: Resource | None
-    """The endpoint; None if the kind is not served."""
-    action: Move
-    """What to do; DONE means that the object already has the new label."""
-    live: LiveObject | None = None
-    reason: str = ""
-    """Why it is removed from the inventory."""
-    problem: Problem | None = None
-    """Why it is refused."""
-
-
 def moved_problem(
-    steps: Iterable[MoveStep], source: ApplySetIdentity, destination: ApplySetIdentity
+    steps: Iterable[ObjectStep], source: ApplySetIdentity, destination: ApplySetIdentity
 ) -> Problem | None:
     """Return the warning about what the next apply of the destination does with moved objects."""
-    moved = [step.entry for step in steps if step.action in {Move.HAND_OVER, Move.DONE}]
+    moved = [step.entry for step in steps if step.outcome is Outcome.MOVED]
     if not moved:
         return None
     owned = {entry.ownership is Ownership.OWNED for entry in moved}
@@ -734,54 +639,43 @@ def move_step(
     entry: InventoryEntry,
     resource: Resource | None,
     state: State,
+    others: Mapping[str, OtherSet],
+    *,
     source: ApplySetIdentity,
     destination: ApplySetIdentity,
-    others: Mapping[str, OtherSet],
-) -> MoveStep:
-    """Decide about one entry of ``source``, by the state of its object.
+) -> ObjectStep:
+    """Decide about one entry of ``source``; ``others`` are the sets of foreign labels."""
 
-    ``others`` are the sets of foreign labels.
-    """
+    def refused(reason: str, hint: str = "") -> ObjectStep:
+        error = RunFailed(f"{entry.ref} was not moved", reason=reason, hint=hint)
+        return ObjectStep(entry, resource, problem=error.problem)
+
     if isinstance(state, Absent | KindDeleted):
         reason = state.reason if isinstance(state, KindDeleted) else why_gone(entry)
-        return MoveStep(entry, resource, Move.REMOVE_FROM_INVENTORY, reason=reason)
-    if isinstance(state, Unknown) or resource is None:
-        problem = state.problem if isinstance(state, Unknown) else None
-        problem = problem or _failed(entry, "its kind is not served now")
-        return MoveStep(entry, resource, Move.REFUSE, problem=problem)
-    if isinstance(state, NotListed):
-        problem = _failed(entry, "it is unknown whether it exists")
-        return MoveStep(entry, resource, Move.REFUSE, problem=problem)
+        return ObjectStep(entry, resource, Outcome.REMOVED_FROM_INVENTORY, reason=reason)
+    if isinstance(state, Unknown):
+        return ObjectStep(entry, resource, problem=state.problem)
+    if isinstance(state, NotListed) or resource is None:
+        unknown = "it is unknown whether it exists"
+        return refused(unknown if resource is not None else "its kind is not served now")
     listed = replace(entry, uid=state.uid, uid_before_apply=state.uid, digest="", fingerprint=None)
     if entry.orphan_reason == MOVED:  # guard: resumed-move-stays-owned
         listed = replace(listed, orphan_reason="", orphaning=False)
-    if owner_of(state, entry, source) is Owner.RECORDED and state.labels.get(PART_OF) == source.id:
-        if state.terminating:
-            problem = _failed(entry, "it is being deleted")
-            return MoveStep(entry, resource, Move.REFUSE, state, problem=problem)
-        return MoveStep(listed, resource, Move.HAND_OVER, state)
-    if (
-        owner_of(state, entry, destination) is Owner.RECORDED
-        and state.labels.get(PART_OF) == destination.id
-    ):
-        return MoveStep(listed, resource, Move.DONE, state)
+    label = state.labels.get(PART_OF)
+    for side in (source, destination):
+        if label == side.id and owner_of(state, entry, side) is Owner.RECORDED:
+            is_due = side is source
+            if is_due and state.terminating:
+                return refused("it is being deleted")
+            return ObjectStep(listed, resource, Outcome.MOVED, state, is_due=is_due)
     if foreign_label(state, source) and is_listed_elsewhere(state, others):
-        return MoveStep(
-            entry, resource, Move.REMOVE_FROM_INVENTORY, state, "it belongs to a third set now"
-        )
-    if is_label_unproven(entry, state, others, source):
-        problem = unproven_label(entry.ref, state, others, source).problem
-    else:
-        problem = _failed(
-            entry,
-            "it is not the listed object, or has lost its label",
-            hint=f"See: applyprune inventory check {source.arguments}",
-        )
-    return MoveStep(entry, resource, Move.REFUSE, state, problem=problem)
-
-
-def _failed(entry: InventoryEntry, reason: str, *, hint: str = "") -> Problem:
-    return RunFailed(f"{entry.ref} was not moved", reason=reason, hint=hint).problem
+        reason = "it belongs to a third set now"
+        return ObjectStep(entry, resource, Outcome.REMOVED_FROM_INVENTORY, state, reason)
+    if not is_label_unproven(entry, state, others, source):
+        see = f"See: applyprune inventory check {source.arguments}"
+        return refused("it is not the listed object, or has lost its label", see)
+    problem = unproven_label(entry.ref, state, others, source).problem
+    return ObjectStep(entry, resource, problem=problem)
 
 
 # Whether the drift of single objects can be reverted without a look at the whole set.
