@@ -41,9 +41,8 @@ from applyprune.model.plan import (
     Consequence,
     Desired,
     Plan,
-    Why,
 )
-from applyprune.model.problem import MOST_ERRORS, Problem, ProblemKind
+from applyprune.model.problem import MOST_ERRORS, Problem
 from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.conflicts import (
@@ -69,7 +68,7 @@ from applyprune.planning.ownership import foreign_label, is_last_applied
 from applyprune.planning.plan import with_new_request
 from applyprune.planning.recovery import may_lose_objects
 from applyprune.planning.requests import needs_body
-from applyprune.planning.rights import needs_of, with_missing_rights
+from applyprune.planning.rights import RightsReview, needs_of
 from applyprune.planning.schemas import (
     KindSchema,
     custom_schema,
@@ -456,36 +455,21 @@ def _with_each(
 # for one by one: each verb on each resource and, if that is not allowed, on each object.
 
 
-def with_permissions_checked(
+def rights_review(
     plan: Plan, context: RunContext, inventory: Inventory, *, makes_namespace: bool
-) -> Plan:
-    """Return the plan with every right that it needs and the account lacks.
-
-    The plan is refused then: whoever checks it must find what its run would. A diff only notes it.
-    If the server gives no review, the plan has a warning that says so.
-    """
-    applyset, compared = context.applyset, context.options.diff
-    is_diff = compared.enabled and not compared.of_plan
-    holds = not is_diff  # guard: rights-of-a-plan
-    needs = needs_of(plan, applyset, is_new=not inventory.exists, makes_namespace=makes_namespace)
+) -> RightsReview | None:
+    """Ask the server which of the rights that a plan needs the account lacks; None for none."""
+    applyset, is_new = context.applyset, not inventory.exists
+    needs = needs_of(plan, applyset, is_new=is_new, makes_namespace=makes_namespace)
     if not needs:
-        return plan
-    if holds and any(_may_not_be_read(step) for step in plan.applies):
-        plan = replace(plan, lacks_rights=True)
+        return None
     try:
         forbidden = _Reviewer(context).forbidden({need.access for need in needs})
     except Unreachable:
         raise
     except ApplypruneError as error:
-        return replace(plan, warnings=(*plan.warnings, _not_checked(error)))
-    missing = [need for need in needs if need.access in forbidden]
-    return with_missing_rights(plan, missing, applyset, holds=holds)
-
-
-def _may_not_be_read(step: ApplyStep) -> bool:
-    """Return whether an object is refused already because the account may not even read it."""
-    problem = step.problem
-    return step.why is Why.UNREAD and problem is not None and problem.kind is ProblemKind.FORBIDDEN
+        return RightsReview(not_given=_not_checked(error))
+    return RightsReview([need for need in needs if need.access in forbidden])
 
 
 def _not_checked(error: ApplypruneError) -> Problem:

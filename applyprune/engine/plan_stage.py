@@ -24,10 +24,10 @@ from applyprune.engine.check import (
     refuse_run,
     refuse_unlisted,
     refuse_without_inventory,
+    rights_review,
     unread_warning,
     visible_conflicts_refused,
     with_autoscalers,
-    with_permissions_checked,
 )
 from applyprune.engine.context import run_context
 from applyprune.engine.dry_run import ServerDryRun
@@ -98,7 +98,7 @@ from applyprune.planning.recovery import (
     to_orphan_problem,
     unlisted_problem,
 )
-from applyprune.planning.rights import Member, RoleText, roles
+from applyprune.planning.rights import Member, RoleText, roles, with_rights
 from applyprune.planning.served_kinds import has_all_kinds
 from applyprune.planning.server_errors import known_secrets
 from applyprune.planning.world import World
@@ -470,9 +470,10 @@ def check_plan(
     if unready is not None:
         plan = replace(plan, warnings=(*plan.warnings, unready))
     if asks_server and options.check:
-        plan = with_permissions_checked(
+        review = rights_review(
             plan, context, stage.inventory, makes_namespace=stage.makes_namespace
         )
+        plan = with_rights(plan, review, applyset, options.diff)
     return plan
 
 

@@ -27,7 +27,15 @@ from applyprune.model.live import (
     ResourceMap,
     namespace_ref,
 )
-from applyprune.model.plan import Access, ApplyStep, DeleteRequest, Plan, RemoveStep
+from applyprune.model.plan import (
+    Access,
+    ApplyStep,
+    DeleteRequest,
+    Plan,
+    RemoveStep,
+    Why,
+)
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.normalize import may_be_autoscaled
 from applyprune.planning.plan import with_own_exit_code
 from applyprune.planning.prune_waits import is_named_by_pods
@@ -36,8 +44,8 @@ from applyprune.planning.served_kinds import defined_resources
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
+    from applyprune.model.options import DiffOptions
     from applyprune.model.plan import Desired
-    from applyprune.model.problem import Problem
     from applyprune.planning.applyset import ApplySetIdentity
 
 
@@ -101,16 +109,32 @@ def _access(verb: str, resource: Resource, ref: Ref, *, named: bool = True) -> A
     return Access(verb, resource.group, resource.plural, namespace, name)
 
 
-def with_missing_rights(
-    plan: Plan, missing: Iterable[Need], applyset: ApplySetIdentity, *, holds: bool
+@dataclass(frozen=True, slots=True)
+class RightsReview:
+    """What the server says of the rights that a plan needs."""
+
+    missing: Sequence[Need] = ()
+    not_given: Problem | None = None
+    """The warning that the server gives no review; None if it has given one."""
+
+
+def with_rights(
+    plan: Plan, review: RightsReview | None, applyset: ApplySetIdentity, diff: DiffOptions
 ) -> Plan:
     """Return a plan that names every missing right, at the object that needs it.
 
-    A plan that ``holds`` is refused as a whole: its run would write nothing. Of a diff, it is only
-    noted: another account may apply it.
+    The plan is refused then, as a whole: whoever checks it must find what its run would. Of a diff,
+    it is only noted: another account may apply it.
     """
+    if review is None:
+        return plan
+    holds = not (diff.enabled and not diff.of_plan)  # guard: rights-of-a-plan
+    if holds and any(map(_may_not_be_read, plan.applies)):
+        plan = replace(plan, lacks_rights=True)
+    if review.not_given is not None:
+        return replace(plan, warnings=(*plan.warnings, review.not_given))
     lacks: defaultdict[Ref, list[Access]] = defaultdict(list)
-    for need in missing:
+    for need in review.missing:
         lacks[need.ref].append(need.access)
     if not lacks:
         return plan
@@ -134,6 +158,13 @@ def with_missing_rights(
         forbidden=others,
         lacks_rights=True,
     )
+
+
+def _may_not_be_read(step: ApplyStep) -> bool:
+    """Return whether an object is refused already because the account may not even read it."""
+    problem = step.problem
+    is_forbidden = problem is not None and problem.kind is ProblemKind.FORBIDDEN
+    return step.why is Why.UNREAD and is_forbidden
 
 
 def _problem(ref: Ref, lacks: Sequence[Access], applyset: ApplySetIdentity) -> Problem:
