@@ -40,7 +40,7 @@ from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, DeleteRequest, PatchRequest, RemoveStep, Why
 from applyprune.model.text import and_more
 from applyprune.planning.cascade import cascade_of, diagnose, has_foreign_finalizer
-from applyprune.planning.leave import Blocker, Remaining, remove_step
+from applyprune.planning.leave import Blocker, Remaining
 from applyprune.planning.order import is_built_in
 from applyprune.planning.own_namespace import (
     OwnRecords,
@@ -48,6 +48,7 @@ from applyprune.planning.own_namespace import (
     own_namespace_removal,
     refused_before_own_namespace,
 )
+from applyprune.planning.plan import removed_again
 from applyprune.planning.prune_waits import is_named_by_pods, keeps_used, unless_used
 from applyprune.planning.recovery import GONE
 from applyprune.planning.references import has_references
@@ -414,21 +415,10 @@ class Pruner:
         state = self._reader.read_object(step.resource, step.entry.ref)
         others = {**self.world.others, **self._reader.other_sets([state])}
         world = replace(self.world, others=others).with_states({step.entry.ref: state})
-        # Bind an entry without a confirmed UID to the object that the plan saw.
-        entry = step.entry
-        if not entry.uid and step.live is not None:
-            entry = replace(entry, uid=step.live.uid)
-        again = remove_step(entry, world)
-        if again.fate is Fate.PRUNE and step.fate is not Fate.PRUNE:
-            # Only the plan as a whole may decide a delete.
-            raise RunFailed(
-                f"{entry.ref} changed during this run, and could be deleted now",
-                hint="Run again.",
-            )
-        again = replace(again, entry=entry)
+        again = removed_again(step, world)
         uid = step.live.uid if step.live is not None and step.fate is Fate.PRUNE else ""
         if again.live is not None and again.live.uid == uid and again.fate is not Fate.PRUNE:
-            self.kept_back.add(entry.ref)
+            self.kept_back.add(step.entry.ref)
         return again
 
     def _await_gone(self, deleted: Sequence[DeletedObject]) -> Iterator[Event]:

@@ -64,6 +64,7 @@ from applyprune.planning.decide import (
 )
 from applyprune.planning.leave import (
     left_entries,
+    remove_step,
     remove_steps,
     without_other_uid,
 )
@@ -323,29 +324,60 @@ def with_checked_request(
     *,
     is_reply: bool = False,
 ) -> ApplyStep:
-    """Do what ``with_new_request`` does, during an apply.
+    """Do what ``with_new_request`` does, during an apply; raise RunFailed if that exceeds the plan.
 
-    Raises RunFailed for drift that no plan has shown, and for another set's label.
+    ``is_reply`` says that it is the reply to the request before the apply.
     """
-    planned = foreign_label(step.live, applyset) if step.live is not None else ""
+    fresh = with_new_request(step, live, applyset, options, is_reply=is_reply)
+    if reason := exceeds_plan(step, fresh, applyset, is_reply=is_reply):
+        where = step.desired.origin
+        raise RunFailed(f"{step.desired.ref} {reason}", location=where, hint="Run again.")
+    return fresh
+
+
+def removed_again(step: RemoveStep, world: World) -> RemoveStep:
+    """Decide again about an entry that has left; raise RunFailed if that exceeds the plan.
+
+    ``world`` has the object as it is now.
+    """
+    # Bind an entry without a confirmed UID to the object that the plan saw.
+    entry = step.entry
+    if not entry.uid and step.live is not None:
+        entry = replace(entry, uid=step.live.uid)
+    again = replace(remove_step(entry, world), entry=entry)
+    if reason := exceeds_plan(step, again, world.applyset):
+        raise RunFailed(f"{entry.ref} {reason}", hint="Run again.")
+    return again
+
+
+def exceeds_plan(
+    shown: ApplyStep | RemoveStep,
+    now: ApplyStep | RemoveStep,
+    applyset: ApplySetIdentity,
+    *,
+    is_reply: bool = False,
+) -> str:
+    """Return why a step, decided again during the run, does more than the plan has shown.
+
+    It is empty if it does the same or less: an apply takes the object from no other set, takes no
+    field that it has not taken by the plan, and reverts no further drift; and only the plan as a
+    whole may decide a deletion. A reply to the set's own request, ``is_reply``, shows its doing.
+    """
+    if isinstance(shown, RemoveStep) or isinstance(now, RemoveStep):
+        # guard: unplanned-deletion
+        deletes_more = now.fate is Fate.PRUNE and shown.fate is not Fate.PRUNE
+        return "changed during this run, and could be deleted now" if deletes_more else ""
+    before, live = shown.live, now.live
+    planned = foreign_label(before, applyset) if before is not None else ""
     # guard: taken-by-another-set
     if live is not None and foreign_label(live, applyset) not in {"", planned}:
-        raise RunFailed(
-            f"{step.desired.ref} was taken by another set during this run",
-            location=step.desired.origin,
-            hint="Run again.",
-        )
-    fresh = with_new_request(step, live, applyset, options, is_reply=is_reply)
-    forces_more = _is_forced(fresh) and not (
-        is_reply or takes_no_more(step.desired, step.live, live)  # guard: unplanned-force
+        return "was taken by another set during this run"
+    forces_more = _is_forced(now) and not (
+        is_reply or takes_no_more(shown.desired, before, live)  # guard: unplanned-force
     )
-    if forces_more or not {*fresh.reverts} <= {*step.reverts}:  # guard: unplanned-revert
-        raise RunFailed(
-            f"{step.desired.ref} changed during this run, after force was decided",
-            location=step.desired.origin,
-            hint="Run again.",
-        )
-    return fresh
+    if forces_more or not {*now.reverts} <= {*shown.reverts}:  # guard: unplanned-revert
+        return "changed during this run, after force was decided"
+    return ""
 
 
 def with_follow_up(

@@ -39,6 +39,7 @@ _WITNESS = "tests/engine/guards/test_witness.py::"
 _OTHER_OWNER = "tests/engine/guards/test_other_owner_stories.py::"
 _INVENTORY = "tests/engine/inventory/"
 _DRIFT = "tests/engine/operations/test_drift_reports.py::"
+_EXCEEDS = "tests/planning/approval/test_exceeds.py::"
 _KEPT = "tests/engine/steps/test_kept_drift.py::"
 _FOREIGN = "tests/engine/inventory/test_foreign_metadata.py::"
 _CASCADES = "tests/engine/guards/test_cascades.py::"
@@ -417,6 +418,13 @@ MUTATIONS = (
         r"takes_no_more\(.+\)",
         "True",
         f"{_DRIFT}test_force_takes_nothing_that_no_plan_has_shown",
+    ),
+    Mutation(
+        "the check that a deletion was planned",
+        ("unplanned-deletion",),
+        "= .*",
+        "= False",
+        f"{_EXCEEDS}test_no_step_that_is_decided_again_does_more",
     ),
     Mutation(
         "the check that only planned drift is reverted",

@@ -6,16 +6,18 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from applyprune.errors import ApplypruneError
+from applyprune.errors import ApplypruneError, RunFailed
 from applyprune.model.fate import Fate
 from applyprune.model.inventory import AppliedPlan
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Mode
+from applyprune.model.plan import ApplyStep
 from applyprune.planning.approval import misfits, plan_file_of, with_approval
 from applyprune.planning.desired import resolve
 from applyprune.planning.digests import planned_objects, state_mark
 from applyprune.planning.managed_fields import own_fields
-from applyprune.planning.plan import make_plan
+from applyprune.planning.ownership import foreign_label, takes_no_more
+from applyprune.planning.plan import make_plan, removed_again, with_checked_request
 from applyprune.values import replace
 from tests.oracle.worlds import SET, later, world
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from applyprune.model.identity import Ref
-    from applyprune.model.plan import ApplyStep, Plan
+    from applyprune.model.plan import Plan
     from applyprune.planning.approval import PlanFile
     from tests.oracle.worlds import Generated
 
@@ -48,18 +50,23 @@ def _file(one: Generated) -> PlanFile:
     )
 
 
-def _pairs() -> Iterator[tuple[Generated, PlanFile, Generated, Plan]]:
-    """Yield worlds with the plan files of them, and what they have become since."""
+def _worlds() -> Iterator[tuple[Generated, Generated]]:
+    """Yield worlds, and what they have become since."""
     for seed in range(WORLDS):
         one = world(seed)
         options = replace(one.read.options, mode=Mode.APPLY)
         one = replace(one, read=replace(one.read, options=options))
+        yield one, later(one, seed)
+
+
+def _pairs() -> Iterator[tuple[Generated, PlanFile, Generated, Plan]]:
+    """Yield worlds with the plan files of them, and what they have become since."""
+    for one, now in _worlds():
         try:
             file = _file(one)
-            now = later(one, seed)
             begun = replace(now.read.inventory, plan=AppliedPlan(file.checksum))
-            now = replace(now, read=replace(now.read, inventory=begun))
-            yield one, file, now, _plan(now)
+            ours = replace(now, read=replace(now.read, inventory=begun))
+            yield one, file, ours, _plan(ours)
         except (ApplypruneError, KeyError):
             continue  # an input that is refused, or a world without a kind that it lists
 
@@ -128,3 +135,53 @@ def test_no_decision_that_exceeds_the_shown_one_is_sent() -> None:
         moved = now.read.states != one.read.states
         seen["moved and written" if moved and writes else "fits"] += 1
     assert min(seen["refused"], seen["moved and written"], seen["fits"]) > WORLDS // 50, seen
+
+
+def _applied_again(step: ApplyStep, now: Generated) -> ApplyStep | None:
+    """Return what a run makes of an apply whose guard is refused; None for another object."""
+    live = now.read.live(step.desired.ref)
+    if live is None or step.live is None or live.uid != step.live.uid:
+        return None  # the run raises what has happened to the object
+    return with_checked_request(step, live, SET, now.read.options)
+
+
+def _takes_more(shown: ApplyStep, now: ApplyStep) -> bool:
+    """Return whether an apply takes more than the plan has shown."""
+    if shown.live is None or now.live is None or now.request is None:
+        return False
+    takes_object = foreign_label(now.live, SET) not in {"", foreign_label(shown.live, SET)}
+    takes_fields = not takes_no_more(shown.desired, shown.live, now.live)
+    forces = now.request.force and not now.reverts and takes_fields
+    return takes_object or forces or not {*now.reverts} <= {*shown.reverts}
+
+
+def test_no_step_that_is_decided_again_does_more() -> None:
+    """In a run whose objects others change between the plan and the requests."""
+    seen: Counter[str] = Counter()
+    for one, now in _worlds():
+        try:
+            plan = _plan(one)
+        except (ApplypruneError, KeyError):
+            continue
+        doomed = {step.live.uid for step in plan.removals if step.fate is Fate.PRUNE and step.live}
+        for step in plan.removals:
+            try:
+                left = removed_again(step, now.read)
+            except RunFailed:
+                seen["deletion refused"] += 1
+                continue
+            if left.fate is Fate.PRUNE:
+                seen["deleted"] += 1
+                assert left.live is not None
+                assert left.live.uid in doomed
+        for sent in plan.applies if not plan.faults else ():
+            try:
+                again = _applied_again(sent, now) if sent.request is not None else None
+            except RunFailed:
+                seen["apply refused"] += 1
+                continue
+            if again is not None and again.live != sent.live:
+                seen["sent"] += 1
+                assert not _takes_more(sent, again)
+    assert min(seen.values()) > WORLDS // 200, seen
+    assert len(seen) == 4, seen
