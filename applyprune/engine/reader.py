@@ -71,7 +71,7 @@ from applyprune.planning.ownership import (
     needs_values,
     other_set_in,
 )
-from applyprune.planning.prune_waits import NO_PODS, PodUse, controllers_of, pod_users
+from applyprune.planning.prune_waits import NO_PODS, PodUse, pod_use
 from applyprune.planning.recovery import is_restored
 from applyprune.planning.requests import needs_body
 from applyprune.planning.served_kinds import (
@@ -902,8 +902,7 @@ def read_pod_use(
             except ApplypruneError as error:
                 return PodUse(unread={namespace: error.message})
         pods, replica_sets = found
-        owners = controllers_of(replica_sets, earlier.controllers)
-        return PodUse(tuple(pod_users(pods, replica_sets, names, owners)), controllers=owners)
+        return pod_use(pods, replica_sets, names, earlier)
 
     read_all = list(workers.each(read, sorted({ref.namespace for ref in refs})))
     return PodUse(

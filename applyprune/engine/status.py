@@ -69,7 +69,7 @@ from applyprune.planning.object_status import (
     unproven_values,
     unready_objects,
 )
-from applyprune.planning.readiness import Related, current_pods_of, masked_readiness
+from applyprune.planning.readiness import Related, current_pods, masked_readiness
 from applyprune.planning.recovery import (
     is_restored,
     restored_problem,
@@ -241,7 +241,9 @@ class _StatusReader:
         if status.readiness.status is Status.CURRENT or not isinstance(live, LiveObject):
             return status
         is_pod = live.ref.group_kind == PODS.group_kind
-        pods = (live.body or {},) if is_pod else current_pods_of(live, self.related.of(live))
+        pods = (
+            (live.body or {},) if is_pod else current_pods(live.body or {}, self.related.of(live))
+        )
         found = self.workers.each(self._with_lines, failing_instances(pods), in_order=True)
         return replace(status, logs=tuple(found))
 

@@ -274,11 +274,13 @@ _DEEPEST = 6
 def tree_of(body: Body, owned: Owned, now: datetime, *, level: int = 0) -> TreeNode:
     """Return an object with what it owns; ReplicaSets of earlier rollouts are left out."""
     parts = owned.get(text(body, "metadata", "uid"), ()) if level < _DEEPEST else ()
-    nodes = (
+    nodes = [
         tree_of(part, owned, now, level=level + 1)
         for part in parts
-        if not _is_old_replica_set(part)
-    )
+        if text(part, "kind") != "ReplicaSet"
+        or count(part, "spec", "replicas")
+        or count(part, "status", "replicas")
+    ]
     kind = GVK.parse(text(body, "apiVersion"), text(body, "kind")).group_kind
     metadata = text(body, "metadata", "namespace"), text(body, "metadata", "name")
     is_pod = kind == POD
@@ -292,12 +294,6 @@ def tree_of(body: Body, owned: Owned, now: datetime, *, level: int = 0) -> TreeN
         age=seconds_since(text(body, "metadata", "creationTimestamp"), now),
         owned=tuple(sorted(nodes, key=lambda node: node.ref)),
     )
-
-
-def _is_old_replica_set(body: Body) -> bool:
-    """Return whether this is a ReplicaSet that a rollout has scaled to zero."""
-    is_set = text(body, "kind") == "ReplicaSet"
-    return is_set and not count(body, "spec", "replicas") and not count(body, "status", "replicas")
 
 
 def _pods_ready(body: Body) -> str:

@@ -124,30 +124,25 @@ class PodUse:
 NO_PODS = PodUse()
 
 
-def controllers_of(replica_sets: Iterable[LiveObject], earlier: Controllers) -> Controllers:
-    """Return the controllers of ReplicaSets; ``earlier`` are those of an earlier read.
-
-    When a workload is deleted, its ReplicaSets go before their Pods.
-    """
-    # guard: orphaned-replica-set
-    return {**earlier, **{live.uid: _controller(live) for live in replica_sets}}
-
-
-def pod_users(
+def pod_use(
     pods: Iterable[LiveObject],
-    replica_sets: Iterable[LiveObject],
+    replica_sets: Sequence[LiveObject],
     leaving: Collection[str],
-    owners: Controllers,
-) -> Iterator[PodUser]:
-    """Yield the Pods that have not ended, and the ReplicaSets that want some; both in full.
+    earlier: PodUse = NO_PODS,
+) -> PodUse:
+    """Return the Pods that have not ended, and the ReplicaSets that want some; all in full.
 
-    ``leaving`` has the names of what leaves the set, and ``owners`` the ReplicaSets' controllers.
+    ``leaving`` has the names of what leaves the set. What ``earlier`` knows of a ReplicaSet counts:
+    when a workload is deleted, its ReplicaSets go before their Pods.
     """
+    now = {live.uid: _controller(live) for live in replica_sets}
+    controllers = {**earlier.controllers, **now}  # guard: orphaned-replica-set
     wanting = (
         live
         for live in replica_sets
         if live.body is not None and field(live.body, "spec", "replicas") != 0
     )
+    users = []
     for live in (*pods, *wanting):
         body = live.body or {}
         if live.terminating or text(body, "status", "phase") in {"Succeeded", "Failed"}:
@@ -156,12 +151,13 @@ def pod_users(
         while owner is not None and owner[1] not in uids:
             root = owner[0]
             uids.add(owner[1])
-            owner = owners.get(owner[1])
+            owner = controllers.get(owner[1])
         template = body if live.ref.group_kind == POD else pod_template(live.ref.group_kind, body)
         labels = mapping(field(template, "metadata", "labels"))
         names = frozenset(one.ref for one in references(live.ref, body))
         words = _words_in(template.get("spec")) & frozenset(leaving)
-        yield PodUser(live.ref, frozenset(uids), root, names, words, labels)
+        users.append(PodUser(live.ref, frozenset(uids), root, names, words, labels))
+    return PodUse(tuple(users), controllers=controllers)
 
 
 _BETWEEN_WORDS = pattern(r"[\s/:=,;\"']+")

@@ -98,7 +98,7 @@ def assess(
         return _WITH_PATIENCE[word](body, waited)
     if word:
         return _RULES[word](body)
-    return _by_ready_condition(body) or _without_conditions(body, has_status, waited)
+    return _by_ready_condition(body, has_status, waited)
 
 
 def _lag(body: Body) -> str:
@@ -123,22 +123,18 @@ def _standard_conditions(body: Body) -> Readiness | None:
     return None
 
 
-def _by_ready_condition(body: Body) -> Readiness | None:
+def _by_ready_condition(body: Body, has_status: bool, waited: float) -> Readiness:
     """Return the readiness by the Ready condition, if any (kstatus checkReadyCondition)."""
     ready = condition(body, "Ready")
     if ready is None or ready.status not in {"True", "False", "Unknown"}:
-        return None
+        if has_status and not field(body, "status") and waited < STATUS_GRACE:
+            return in_progress("it has no status yet")
+        return current("no sign that it is not ready")
     if ready.outdated:
         return in_progress("its Ready condition is of an older generation")
     if ready.status == "True":
         return current("it is ready")
     return in_progress(ready.told or f"Ready is {ready.status}")
-
-
-def _without_conditions(body: Body, has_status: bool, waited: float) -> Readiness:
-    if has_status and not field(body, "status") and waited < STATUS_GRACE:
-        return in_progress("it has no status yet")
-    return current("no sign that it is not ready")
 
 
 # Workloads: the numbers of kstatus (core.go), in its order. Each function states its differences.
@@ -409,13 +405,20 @@ def _waiting(pod: Body, waited: float) -> Readiness | None:
     ]
     if waiting:
         _, name, reason, status = min(waiting, key=lambda one: one[0])
-        message = _container(name, reason, status)
+        told = one_line(text(status, "state", "waiting", "message"))
+        message = ": ".join(filter(None, (f"container {name}", reason, told)))
         if reason == _NEVER:
             return failed(message)
-        in_a_job = controller_of(pod).get("kind") == "Job"
-        lasts = not in_a_job if reason == _CRASHING else waited > GRACE
-        found = stuck(message) if lasts else in_progress(message)
-        return replace(found, lasting_message=_lasting_container(name, reason, status))
+        lasts, fact = waited > GRACE, ""
+        if reason == _CRASHING:
+            last = _ended(mapping(field(status, "lastState", "terminated")))
+            ended = f" (last {last})" if last else ""
+            message, fact = f"{message}{ended}", f"container {name}: {reason}{ended}"
+            lasts = controller_of(pod).get("kind") != "Job"
+        elif reason in _PULLING:
+            fact = f"container {name}: ImagePullBackOff"
+        # The fact has no time of the next try.
+        return replace(stuck(message) if lasts else in_progress(message), lasting_message=fact)
     scheduled = condition(pod, "PodScheduled")
     if text(pod, "status", "phase") == "Pending" and scheduled and scheduled.status == "False":
         if scheduled.reason == "Unschedulable":
@@ -433,24 +436,6 @@ def _containers(pod: Body) -> Iterator[tuple[str, Body]]:
             yield text(status, "name"), status
 
 
-def _container(name: str, reason: str, status: Body) -> str:
-    parts = [f"container {name}", reason, one_line(text(status, "state", "waiting", "message"))]
-    message = ": ".join(part for part in parts if part)
-    return f"{message}{_last_end(status)}" if reason == _CRASHING else message
-
-
-def _lasting_container(name: str, reason: str, status: Body) -> str:
-    """Return the problem of a container without the time of the next try; empty without one."""
-    if reason == _CRASHING:
-        return f"container {name}: {reason}{_last_end(status)}"
-    return f"container {name}: ImagePullBackOff" if reason in _PULLING else ""
-
-
-def _last_end(status: Body) -> str:
-    last = _ended(mapping(field(status, "lastState", "terminated")))
-    return f" (last {last})" if last else ""
-
-
 def _ended(terminated: Body) -> str:
     if not terminated:
         return ""
@@ -459,9 +444,7 @@ def _ended(terminated: Body) -> str:
     return f"{code}, {reason}" if reason and reason != "Error" else code
 
 
-def current_pods(
-    workload: Body, pods: Sequence[Body], replica_sets: Sequence[Body] = ()
-) -> Sequence[Body]:
+def current_pods(workload: Body, related: Related) -> Sequence[Body]:
     """Return the Pods of a workload's current template.
 
     Pods of an earlier template show nothing about the current template, which may repair them. The
@@ -470,9 +453,9 @@ def current_pods(
     if _lag(workload):
         return ()
     if workload.get("kind") == "Deployment":
-        newest = _newest(workload, replica_sets)
-        return [pod for replica_set in newest for pod in _owned(replica_set, pods)]
-    owned = _owned(workload, pods)
+        newest = _newest(workload, related.replica_sets)
+        return [pod for replica_set in newest for pod in _owned(replica_set, related.pods)]
+    owned = _owned(workload, related.pods)
     label, wanted = "", ""
     if workload.get("kind") == "StatefulSet":
         label = "controller-revision-hash"
@@ -619,10 +602,6 @@ class Related:
     claims: Mapping[Ref, LiveObject] | None = None
     """The claims of its namespace; None if they were not read."""
 
-    def about(self, live: LiveObject) -> Sequence[Body]:
-        """Return the events about an object alone, as StatefulSets and Jobs have them."""
-        return self.events.get(live.uid, ())
-
 
 def with_pods_explained(
     readiness: Readiness, live: LiveObject, related: Related, *, manager: str, waited: float
@@ -635,11 +614,11 @@ def with_pods_explained(
         return readiness
     if _lag(live.body):
         return readiness  # what is around it is of the earlier generation
-    pods = current_pods_of(live, related)
+    pods = current_pods(live.body, related)
     problem = pods_problem(pods, waited=waited)
     if problem is None or not (problem.stuck or problem.status is Status.FAILED):
         refused = rejected_pods(live.body, related.replica_sets, waited=waited) or refused_creation(
-            related.about(live), waited=waited, since=_applied_at(live, manager)
+            related.events.get(live.uid, ()), waited=waited, since=_applied_at(live, manager)
         )
         if refused:
             # The server has made up another name for the Pod of each try.
@@ -681,18 +660,12 @@ def _missing_claims(namespace: str, bodies: Sequence[Body], related: Related) ->
             yield f"{ref.short} is {phase}"
 
 
-def current_pods_of(live: LiveObject, related: Related) -> Sequence[Body]:
-    """Return the Pods of an object's current template."""
-    return current_pods(live.body or {}, related.pods, related.replica_sets)
-
-
 def warnings_about(live: LiveObject, related: Related) -> tuple[WarningEvent, ...]:
     """Return the last warnings about an object, its ReplicaSets and the Pods of its template."""
-    bodies = (live.body or {}, *related.replica_sets, *current_pods_of(live, related))
-    events = [
-        event for body in bodies for event in related.events.get(text(body, "metadata", "uid"), ())
-    ]
-    return last_warnings(events)
+    body = live.body or {}
+    about = (body, *related.replica_sets, *current_pods(body, related))
+    uids = [text(one, "metadata", "uid") for one in about]
+    return last_warnings([event for uid in uids for event in related.events.get(uid, ())])
 
 
 def mounts_claims(bodies: Sequence[Body]) -> frozenset[str]:

@@ -71,17 +71,27 @@ class Reference:
 
 def references(ref: Ref, body: Mapping[str, Any]) -> Iterator[Reference]:
     """Yield the references in the fields of an object; one object may come several times."""
-    kind = ref.group_kind
+    kind, place = ref.group_kind, template_path(ref.group_kind) or ()
     template = pod_template(kind, body)
-    if template and (place := template_path(kind)) is not None:
-        yield from _of_pod(ref, template, place)
-    if (rules := _RULES.get(kind)) is None:
-        return
-    issued = kind in {INGRESS, GATEWAY} and any(
-        name.startswith(_ISSUERS) for name in mapping(field(body, "metadata", "annotations"))
-    )
-    for rule in rules:
-        optional = _names_volume(rule, body) or (issued and rule.kind == SECRET)
+    for reading in readings(template):
+        yield Reference(
+            Ref("", reading.kind, ref.namespace, reading.name),
+            (*place, *reading.path),
+            # A Pod starts without the credentials for its images, but cannot pull them.
+            optional=reading.optional and reading.way is not Way.START,
+            orders=True,
+            keys=tuple((key, (*place, *path)) for key, path in reading.required),
+        )
+    if template:
+        spec = mapping(template.get("spec"))
+        for rule in _POD:
+            yield from _by_rule(rule, ref.namespace, spec, (*place, "spec"))
+    annotations = mapping(field(body, "metadata", "annotations"))
+    issued = kind in {INGRESS, GATEWAY} and any(name.startswith(_ISSUERS) for name in annotations)
+    # A claim that names its volume needs no class.
+    bound = kind == CLAIM and bool(text(body, "spec", "volumeName"))
+    for rule in _RULES.get(kind, ()):
+        optional = bound or (issued and rule.kind == SECRET)
         yield from _by_rule(rule, ref.namespace, body, (), optional=optional)
 
 
@@ -96,26 +106,6 @@ def may_refer(desired: Desired) -> bool:
 def has_references(kind: GroupKind) -> bool:
     """Return whether the references of a kind are known."""
     return kind in _RULES or template_path(kind) is not None
-
-
-def _names_volume(rule: _Rule, body: Mapping[str, Any]) -> bool:
-    """Return whether a claim names its volume: then its class need not exist."""
-    return rule.path == ("spec", "storageClassName") and bool(text(body, "spec", "volumeName"))
-
-
-def _of_pod(ref: Ref, template: Mapping[str, Any], place: Field) -> Iterator[Reference]:
-    for reading in readings(template):
-        yield Reference(
-            Ref("", reading.kind, ref.namespace, reading.name),
-            (*place, *reading.path),
-            # A Pod starts without the credentials for its images, but cannot pull them.
-            optional=reading.optional and reading.way is not Way.START,
-            orders=True,
-            keys=tuple((key, (*place, *path)) for key, path in reading.required),
-        )
-    spec = mapping(template.get("spec"))
-    for rule in _POD:
-        yield from _by_rule(rule, ref.namespace, spec, (*place, "spec"))
 
 
 _CLUSTER_SCOPED = kinds_with(Trait.CLUSTER_SCOPED)
@@ -326,10 +316,13 @@ def readings(template: Mapping[str, Any]) -> Iterator[Reading]:
         yield from _from_environment(container, path)
 
 
+_SOURCES = (("configMap", "ConfigMap"), ("secret", "Secret"))
+
+
 def _from_volume(
     source: Mapping[str, Any], place: Field, mounts: Sequence[Mapping[str, Any]]
 ) -> Iterator[Reading]:
-    for part, kind in (("configMap", "ConfigMap"), ("secret", "Secret")):
+    for part, kind in _SOURCES:
         found = mapping(source.get(part))
         # A secret volume has secretName; a projected volume has name.
         named = "secretName" if text(found, "secretName") else "name"
@@ -348,36 +341,31 @@ def _from_volume(
             if sub_path and not paths:
                 keys = frozenset({sub_path})
             elif sub_path:
-                keys = frozenset(key for path, key in paths.items() if _is_below(path, sub_path))
+                below = f"{sub_path.rstrip('/')}/"
+                keys = frozenset(
+                    key for path, key in paths.items() if path == sub_path or path.startswith(below)
+                )
             yield Reading(kind, name, way, keys, optional, (*place, part, named), required)
 
 
-def _is_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
-
-
 def _from_environment(container: Mapping[str, Any], place: Field) -> Iterator[Reading]:
-    for path, source in _mappings(container, place, "envFrom"):
-        for part, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
-            if name := text(source, part, "name"):
-                optional = field(source, part, "optional") is True
-                named = (*path, part, "name")
-                yield Reading(kind, name, Way.ENVIRONMENT, optional=optional, path=named)
-    for path, variable in _mappings(container, place, "env"):
-        for part, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
-            chosen = mapping(field(variable, "valueFrom", part))
-            if name := text(chosen, "name"):
-                key = text(chosen, "key")
-                optional = chosen.get("optional") is True
-                inside = (*path, "valueFrom", part)
+    for part, inside, end in (("envFrom", (), "Ref"), ("env", ("valueFrom",), "KeyRef")):
+        for path, item in _mappings(container, place, part):
+            for source, kind in _SOURCES:
+                where = (*inside, f"{source}{end}")
+                found = mapping(field(item, *where))
+                if not (name := text(found, "name")):
+                    continue
+                # An item of ``env`` reads one key.
+                keys = (text(found, "key"),) if part == "env" else ()
                 yield Reading(
                     kind,
                     name,
                     Way.ENVIRONMENT,
-                    frozenset({key}),
-                    optional,
-                    (*inside, "name"),
-                    ((key, (*inside, "key")),),
+                    frozenset(keys) or None,
+                    found.get("optional") is True,
+                    (*path, *where, "name"),
+                    tuple((key, (*path, *where, "key")) for key in keys),
                 )
 
 

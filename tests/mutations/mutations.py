@@ -621,8 +621,8 @@ MUTATIONS = (
     Mutation(
         "the Pods of a ReplicaSet that has lost its workload and stays",
         ("orphaned-replica-set",),
-        LINE,
-        "return {**{live.uid: _controller(live) for live in replica_sets}, **earlier}",
+        r"= .*\}",
+        "= {**now, **earlier.controllers}",
         "tests/planning/prune_waits/test_waits.py::"
         "test_pods_of_a_deleted_workload_are_known_by_the_replica_set_of_the_plan[orphaned]",
     ),

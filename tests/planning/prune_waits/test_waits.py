@@ -28,9 +28,8 @@ from applyprune.planning.approval import with_approval
 from applyprune.planning.plan import make_plan
 from applyprune.planning.prune_waits import (
     PodUse,
-    controllers_of,
     kinds_to_judge,
-    pod_users,
+    pod_use,
     unless_unready,
     unless_used,
     unready_problem,
@@ -108,7 +107,7 @@ def _replica_set(*names: str, replicas: int = 1) -> LiveObject:
 
 
 def _use(*pods: LiveObject, sets: tuple[LiveObject, ...] = ()) -> PodUse:
-    return PodUse(tuple(pod_users(pods, sets, {"old"}, controllers_of(sets, {}))))
+    return pod_use(pods, sets, {"old"})
 
 
 IN_SET = _owner(RS, "uid-rs")
@@ -212,9 +211,8 @@ def test_pods_of_a_deleted_workload_are_known_by_the_replica_set_of_the_plan(
     sets: tuple[LiveObject, ...], fate: Fate
 ) -> None:
     """It goes before its Pods; if it stays without an owner, so do they, and use the object."""
-    planned = controllers_of((_replica_set("old"),), {})
-    now = controllers_of(sets, planned)
-    use = PodUse(tuple(pod_users((_pod("old", owner=IN_SET),), sets, {"old"}, now)))
+    planned = pod_use((), (_replica_set("old"),), ())
+    use = pod_use((_pod("old", owner=IN_SET),), sets, {"old"}, planned)
     also = _removal(WEB)
     step, _ = unless_used((_removal(), also), use, (), Options())
     assert (step.fate, step.why is Why.IN_USE) == (fate, fate is Fate.LEAVE)

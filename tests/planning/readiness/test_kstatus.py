@@ -14,6 +14,7 @@ import pytest
 
 from applyprune.model.events import Readiness, Status
 from applyprune.planning.readiness import (
+    Related,
     assess,
     current_pods,
     is_refusal,
@@ -700,9 +701,9 @@ def test_pods_of_a_deployment_template_are_selected() -> None:
         for uid, number in (("old", "1"), ("new", "2"))
     ]
     pods = [named(uid, pod("Running"), **owned(uid)) for uid in ("old", "new", "other")]
-    assert [one["metadata"]["name"] for one in current_pods(web, pods, sets)] == ["new"]
+    assert [one["metadata"]["name"] for one in current_pods(web, Related(pods, sets))] == ["new"]
     behind = web | {"status": {"observedGeneration": 0}}
-    assert current_pods(behind, pods, sets) == ()
+    assert current_pods(behind, Related(pods, sets)) == ()
 
 
 @pytest.mark.parametrize(
@@ -719,13 +720,13 @@ def test_pods_of_a_deployment_template_are_selected() -> None:
 def test_pods_of_a_template_are_selected_by_label(workload: Body, label: str) -> None:
     """StatefulSet and DaemonSet mark their Pods."""
     pods = [named(f"p{one}", pod("Running"), **owned("u", **{label: one})) for one in "12"]
-    assert [one["metadata"]["name"] for one in current_pods(workload, pods)] == ["p2"]
+    assert [one["metadata"]["name"] for one in current_pods(workload, Related(pods))] == ["p2"]
 
 
 def test_pods_of_a_job_are_all_of_its_pods() -> None:
     """A Job's template never changes."""
     pods = [named("mine", pod("Running"), **owned("j", "Job")), named("other", pod("Running"))]
-    (mine,) = current_pods(obj(JOB, uid="j"), pods)
+    (mine,) = current_pods(obj(JOB, uid="j"), Related(pods))
     assert mine["metadata"]["name"] == "mine"
 
 
