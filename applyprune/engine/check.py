@@ -418,9 +418,8 @@ def visible_conflicts_refused(
             return step  # the apply itself will report it
         conflict = visible_conflict(replace(step, live=live), context.applyset)
         if conflict is None and is_in_doubt(step) and live is not None:
-            reverts = own_options(desired, context.options).reverts_drift
             manager = context.applyset.manager
-            conflict = unrecorded_conflict(step, live, None, manager, reverts=reverts)
+            conflict = unrecorded_conflict(step, live, None, manager, context.options)
         if conflict is None:
             return step
         problem = apply_problem(conflict, step, context)

@@ -304,10 +304,7 @@ class ServerDryRun:
         before = cluster.get(desired.resource, desired.ref, full=True)
         if is_unrecorded(step):
             manager = self.context.applyset.manager
-            options = own_options(desired, self.context.options)
-            conflict = unrecorded_conflict(
-                step, before, after, manager, reverts=options.reverts_drift
-            )
+            conflict = unrecorded_conflict(step, before, after, manager, self.context.options)
             if conflict is not None:
                 raise conflict  # guard: unrecorded-conflict
         taken = confirmed_takings(step, before, after, self.context.applyset)

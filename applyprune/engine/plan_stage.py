@@ -565,7 +565,8 @@ def explain(
     applyset, inventory = asked.applyset, store.read()
     resource_map = cluster.resource_map()
     names = kind_names(resource_map, [inventory], asked.manifests)
-    found = names.object(named)
+    resolver = Resolver(names, known_names([inventory], asked.manifests))
+    found = resolver.object(named)
     # It waits for no kinds.
     wait = replace(asked.options.wait, kinds=0.0)
     options = replace(asked.options, dry_run=DryRun.SERVER, check=False, wait=wait)
@@ -577,8 +578,6 @@ def explain(
     with run_context(cluster, store, applyset, options, cancellation, mode=options.mode) as begun:
         context = yield from with_exact_names(begun, resource_map, [inventory], asked.manifests)
         if by_input:
-            resolver = Resolver(names, known_names([inventory], asked.manifests))
-            resolver.object(named)
             yield from map(WarningRaised, resolver.warnings)
         options = context.options
         stage = yield from _plan_with(inventory, resource_map, planned, context)

@@ -147,7 +147,7 @@ class ManagerConflict:
     subresource: str
     time: str
     """The time of its last write, RFC 3339; empty if unknown."""
-    fields: tuple[ContestedField, ...]
+    fields: tuple[ContestedField, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

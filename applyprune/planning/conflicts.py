@@ -10,7 +10,7 @@ import base64
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -43,7 +43,7 @@ from applyprune.planning.applyset import (
     PART_OF,
     ApplySetIdentity,
 )
-from applyprune.planning.field_writers import Contest, FieldOwner, is_by_hand, note_on
+from applyprune.planning.field_writers import Contest, is_by_hand, note_on
 from applyprune.planning.managed_fields import (
     BEFORE_FIRST_APPLY,
     UNKNOWN,
@@ -161,12 +161,7 @@ def is_unrecorded(step: ApplyStep) -> bool:
 
 
 def unrecorded_conflict(
-    step: ApplyStep,
-    before: LiveObject,
-    after: LiveObject | None,
-    manager: str,
-    *,
-    reverts: bool,
+    step: ApplyStep, before: LiveObject, after: LiveObject | None, manager: str, options: Options
 ) -> Conflict | None:
     """Return the conflict with whoever has written fields without a record; None if there is none.
 
@@ -174,9 +169,10 @@ def unrecorded_conflict(
     differ by defaults and quantities, and the server's own result does not. Without one, what may
     differ counts. If the recorded fields still have the recorded values, nobody has changed them;
     of the values of a Secret there is no record. If they have others, that is drift, which the
-    options may revert: ``reverts``.
+    options may revert.
     """
     recorded = _fields(step.migration.recorded or "{}")
+    reverts = own_options(step.desired, options).reverts_drift
     somebody = Writer({"manager": UNKNOWN})
     fields = [
         (path, somebody)
@@ -320,7 +316,7 @@ def _scaler_words(scaler: Mapping[str, Any]) -> str:
     )
 
 
-_Fields: TypeAlias = "Mapping[ContestedField, Sequence[FieldOwner]]"
+_Fields: TypeAlias = "Mapping[ContestedField, Sequence[ManagerConflict]]"
 """The fields in conflict, each with its other owners."""
 
 
@@ -347,7 +343,7 @@ def _reason(fields: _Fields, scalers: Sequence[str]) -> str:
     return f"{count}{_LINE}{and_more(lines, _MOST_LINES, _LINE)}"
 
 
-def _who(owner: FieldOwner) -> str:
+def _who(owner: ManagerConflict) -> str:
     how = owner.operation
     if owner.subresource:
         how += f" of {owner.subresource}"
@@ -357,16 +353,12 @@ def _who(owner: FieldOwner) -> str:
 
 def _by_manager(fields: _Fields) -> tuple[ManagerConflict, ...]:
     """Return the conflict as data: each other manager with the fields that it owns."""
-    owned: defaultdict[FieldOwner, list[ContestedField]] = defaultdict(list)
+    owned: defaultdict[ManagerConflict, list[ContestedField]] = defaultdict(list)
     for field, owners in fields.items():
         for owner in owners:
             owned[owner].append(field)
-    return tuple(
-        ManagerConflict(
-            owner.manager, owner.operation, owner.subresource, owner.time, tuple(theirs)
-        )
-        for owner, theirs in sorted(owned.items(), key=lambda item: item[0].manager)
-    )
+    found = sorted(owned.items(), key=lambda item: item[0].manager)
+    return tuple(replace(owner, fields=tuple(theirs)) for owner, theirs in found)
 
 
 def _contested(name: str, desired: Desired, live: LiveObject | None) -> ContestedField:
@@ -381,7 +373,7 @@ def _contested(name: str, desired: Desired, live: LiveObject | None) -> Conteste
     return ContestedField(name, to_pointer(path), ours, theirs)
 
 
-def _with_time(owner: FieldOwner, live: LiveObject | None) -> FieldOwner:
+def _with_time(owner: ManagerConflict, live: LiveObject | None) -> ManagerConflict:
     """Return an owner with the time of its last write, if the object has it and the error not."""
     wanted = (owner.manager, owner.operation, owner.subresource)
     for one in live.writers if live and not owner.time else ():
@@ -394,29 +386,24 @@ def is_about_scale(error: Conflict) -> bool:
     return any(_is_scale(name, owners) for name, owners in owners_by_field(error).items())
 
 
-def _is_scale(name: str, owners: Sequence[FieldOwner]) -> bool:
+def _is_scale(name: str, owners: Sequence[ManagerConflict]) -> bool:
     return name == ".spec.replicas" or any(map(_is_autoscaler, owners))
 
 
-def _is_autoscaler(owner: FieldOwner) -> bool:
+def _is_autoscaler(owner: ManagerConflict) -> bool:
     return (owner.manager, owner.subresource) == ("kube-controller-manager", "scale")
 
 
-def owners_by_field(error: Conflict) -> Mapping[str, tuple[FieldOwner, ...]]:
+def owners_by_field(error: Conflict) -> Mapping[str, tuple[ManagerConflict, ...]]:
     """Return the other managers of each field in conflict, by the server's name of the field."""
-    found: defaultdict[str, dict[FieldOwner, None]] = defaultdict(dict)
+    found: defaultdict[str, dict[ManagerConflict, None]] = defaultdict(dict)
     for cause in error.causes:
         match = _CAUSE.match(cause.get("message", ""))
-        owner = (
-            FieldOwner(
-                match["manager"],
-                "Update" if match["update"] else "" if match["manager"] == UNKNOWN else "Apply",
-                match["subresource"] or "",
-                match["time"] or "",
-            )
-            if match
-            else FieldOwner("another manager", "", "", "")
-        )
+        owner = ManagerConflict("another manager", "", "", "")
+        if match:
+            name = match["manager"]
+            how = "Update" if match["update"] else "" if name == UNKNOWN else "Apply"
+            owner = ManagerConflict(name, how, match["subresource"] or "", match["time"] or "")
         found[cause.get("field", "")][owner] = None
     return {name: tuple(owners) for name, owners in sorted(found.items())}
 
@@ -957,9 +944,15 @@ def is_stored(wanted: object, stored: object, name: str = "") -> bool:
         return wanted is stored or (wanted is False and stored in (None, MISSING))
     if wanted == 0 and (stored in (None, MISSING) or name in _CHOSEN_FOR_ZERO):
         return True
-    return wanted == stored or any(
-        (form := read(wanted)) is not None and form == read(stored) for read in _FORMS
-    )
+    is_text = isinstance(wanted, str) and isinstance(stored, str)
+    forms = _FORMS if is_text else (_quantity,)
+    return wanted == stored or any(_is_same(read, str(wanted), str(stored)) for read in forms)
+
+
+def _is_same(read: _Form, wanted: str, stored: str) -> bool:
+    with suppress(ValueError):
+        return (form := read(wanted)) is not None and form == read(stored)
+    return False
 
 
 def _is_list_stored(wanted: list[Any], stored: list[Any], name: str) -> bool:
@@ -970,14 +963,9 @@ def _is_list_stored(wanted: list[Any], stored: list[Any], name: str) -> bool:
     return all(any(is_stored(item, other) for other in rest) for item in wanted)
 
 
-def _as_time(value: object) -> datetime | None:
-    return time_of(value) if isinstance(value, str) else None
-
-
-def _quantity(value: object) -> Decimal | None:
+def _quantity(text: str) -> Decimal | None:
     """Return the number that a quantity means; None for anything else."""
-    found = _QUANTITY.fullmatch(str(value)) if isinstance(value, str | int | float) else None
-    if found is None:
+    if (found := _QUANTITY.fullmatch(text)) is None:
         return None
     number = Decimal(found["number"])
     if found["two"]:
@@ -985,20 +973,10 @@ def _quantity(value: object) -> Decimal | None:
     return number.scaleb(int(found["e"] or 0) + 3 * _POWERS.get(found["ten"] or "", 0))
 
 
-def _duration(value: object) -> float | None:
-    try:
-        return parse_duration(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
-
-
-def _bytes(value: object) -> bytes | None:
+def _bytes(text: str) -> bytes:
     """Return what a text in base64 means; it may have several lines."""
-    try:
-        text = "".join(value.split()) if isinstance(value, str) else "?"
-        return base64.b64decode(text, validate=True)
-    except ValueError:
-        return None
+    return base64.b64decode("".join(text.split()), validate=True)
 
 
-_FORMS: tuple[Callable[[object], object], ...] = (_quantity, _duration, _as_time, _bytes)
+_Form: TypeAlias = "Callable[[str], object]"
+_FORMS: tuple[_Form, ...] = (_quantity, parse_duration, time_of, _bytes)

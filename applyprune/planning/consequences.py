@@ -8,7 +8,7 @@ webhooks.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from applyprune.model.fate import Fate
@@ -284,27 +284,19 @@ _RUN_ONCE = kinds_with(Trait.RUNS_ONCE)
 _AT_START = (Way.ENVIRONMENT, Way.SUB_PATH)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigReader:
-    """A workload that reads an object, and how."""
-
-    workload: Desired
-    reading: Reading
-
-
-def readers_of(desired: Sequence[Desired]) -> Mapping[Ref, Sequence[ConfigReader]]:
-    """Return the readers of each ConfigMap and Secret among the workloads of a set."""
-    found: defaultdict[Ref, list[ConfigReader]] = defaultdict(list)
+def readers_of(desired: Sequence[Desired]) -> Mapping[Ref, Sequence[tuple[Desired, Reading]]]:
+    """Return which workloads of a set read each ConfigMap and Secret, and how."""
+    found: defaultdict[Ref, list[tuple[Desired, Reading]]] = defaultdict(list)
     for member in desired:
         for reading in readings(pod_template(member.ref.group_kind, member.body)):
             if GroupKind("", reading.kind) in READABLE:
                 ref = Ref("", reading.kind, member.ref.namespace, reading.name)
-                found[ref].append(ConfigReader(member, reading))
+                found[ref].append((member, reading))
     return found
 
 
 def read_values(
-    change: Change, readers: Sequence[ConfigReader], restarting: Collection[Ref]
+    change: Change, readers: Sequence[tuple[Desired, Reading]], restarting: Collection[Ref]
 ) -> Iterator[Consequence]:
     """Yield who reads the values that change, and who keeps the old ones.
 
@@ -319,12 +311,12 @@ def read_values(
         keys |= {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
     ways: defaultdict[Ref, set[Way]] = defaultdict(set)
     running: set[Ref] = set()
-    for reader in readers:
-        if not keys or not (reader.reading.keys is None or reader.reading.keys & keys):
+    for workload, reading in readers if keys else ():
+        if reading.keys is not None and not reading.keys & keys:
             continue
-        ref, body = reader.workload.ref, reader.workload.body
-        ways[ref].add(reader.reading.way)
-        if ref.group_kind not in _RUN_ONCE and count(body, "spec", "replicas", default=1) > 0:
+        ref, replicas = workload.ref, count(workload.body, "spec", "replicas", default=1)
+        ways[ref].add(reading.way)
+        if ref.group_kind not in _RUN_ONCE and replicas > 0:
             running.add(ref)
     if not ways:
         return
@@ -357,7 +349,10 @@ def _stale_ways(ways: Collection[Way], *, is_fixed: bool) -> Sequence[str]:
 def cascades(change: Change) -> Iterator[Consequence]:
     """Yield what is deleted with an object, as it was counted for the guards."""
     refs, uncounted = tuple(live.ref for live in change.cascade), change.uncounted
-    parts = [f"deleted with it: {by_kind(refs)}"] if refs else []
+    numbers = Counter(ref.kind for ref in refs)
+    ordered = sorted(numbers.items(), key=lambda item: (-item[1], item[0]))
+    by_kind = ", ".join(counted(number, kind) for kind, number in ordered)
+    parts = [f"deleted with it: {by_kind}"] if refs else []
     parts += [f"not counted: {uncounted}"] if uncounted else []
     if parts and change.is_deleted:
         number = None if uncounted else len(refs)
@@ -395,13 +390,6 @@ def volumes_of(change: Change, volumes: Sequence[LiveObject] | str | None) -> It
                 words = f"{len(refs)} volumes {many} their data: {names}"
             message = f"{words} (reclaim policy {policy})"
             yield Consequence(kind, change.ref, message, len(refs), refs)
-
-
-def by_kind(refs: Iterable[Ref]) -> str:
-    """Return how many objects of each kind there are, most first: ``12 Pods, 1 ReplicaSet``."""
-    numbers = Counter(ref.kind for ref in refs)
-    ordered = sorted(numbers.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(counted(number, kind) for kind, number in ordered)
 
 
 # What other managers lose: their fields become the set's, which does not name them, or the object

@@ -22,6 +22,7 @@ from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
+    from applyprune.model.problem import ManagerConflict
 
 _BELOW = "\n    "
 _SHOWN = 3
@@ -43,18 +44,6 @@ _KNOWN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     )
 )
 _BY_HAND = pattern(r"kubectl.*|k9s|Lens|helm|before-first-apply|Mozilla|node-fetch")
-
-
-@dataclass(frozen=True, slots=True)
-class FieldOwner:
-    """Another manager of a field, as the server's error names it."""
-
-    manager: str
-    operation: str
-    """``Apply`` or ``Update``; empty if unknown."""
-    subresource: str
-    time: str
-    """The time of the last write, RFC 3339; empty if unknown."""
 
 
 def is_kubernetes(manager: str) -> bool:
@@ -151,7 +140,7 @@ _MARKED: Mapping[Way, tuple[str, str]] = {
 _APPLIERS = pattern(r"helm|argocd.*|kustomize-controller|helm-controller|terraform.*|pulumi.*")
 
 
-def writer_of(owner: FieldOwner, *, adopts: bool = False) -> WriterKind:
+def writer_of(owner: ManagerConflict, *, adopts: bool = False) -> WriterKind:
     """Return what kind of writer owns a field.
 
     ``adopts`` says that no set has the object yet: then whoever has created it, unless it is
@@ -175,7 +164,7 @@ def writer_of(owner: FieldOwner, *, adopts: bool = False) -> WriterKind:
 class Contest:
     """What decides how a conflict can be resolved."""
 
-    owners: tuple[FieldOwner, ...]
+    owners: tuple[ManagerConflict, ...]
     """The other owners of its fields."""
     fields: tuple[str, ...] = ()
     """The JSON pointers of those fields that can be left to others."""

@@ -244,8 +244,6 @@ _FALSE = ("false", "0", "f", "")
 class Meaning(StrEnum):
     """What a mark of another tool means."""
 
-    OWNERSHIP = "ownership"
-    """The tool manages the object."""
     KEEP = "keep"
     """The object is not deleted."""
     LEAVE_OUT = "leave-out"
@@ -262,23 +260,6 @@ class Meaning(StrEnum):
     """The object may be deleted and created again."""
     WAIT = "wait"
     """Whether its readiness counts."""
-
-    @property
-    def handling(self) -> Handling:
-        """Return what applyprune does about such a mark."""
-        if self is Meaning.OWNERSHIP:
-            return Handling.REFUSED
-        named = self in {Meaning.HOOK, Meaning.ORDER, Meaning.RECREATE, Meaning.WAIT}
-        return Handling.NAMED if named else Handling.HONOURED
-
-
-class Handling(StrEnum):
-    """What applyprune does about a mark of another tool."""
-
-    HONOURED = "honoured"
-    REFUSED = "refused"
-    NAMED = "named"
-    """A warning says that it is not read, and what to write instead."""
 
 
 def found_marks(metadata: Mapping[str, object], *meanings: Meaning) -> Iterator[FoundMark]:
@@ -377,7 +358,7 @@ class PeerMark:
     others: tuple[str, ...] | None = None
     """The values that mean nothing to applyprune, in any case; None if all others do."""
     instead: str = ""
-    """The annotation of applyprune to use instead, for a mark that is only named."""
+    """The annotation of applyprune to use; for a mark that is not read, which a warning says."""
 
     def read(self, value: str) -> str | None:
         """Return the documented value that a text is; None if it does not have the meaning.
@@ -411,8 +392,6 @@ class OwnerMark:
     """Where the name of the owner ends in the value; empty if the value is the name."""
     managers: frozenset[str] = frozenset()
     """The field managers by which the tool writes it; empty if nobody else uses the key."""
-
-    meaning = Meaning.OWNERSHIP
 
 
 OWNER_MARKS: tuple[OwnerMark, ...] = (
@@ -542,7 +521,7 @@ _PEER_KEYS = frozenset(mark.key for mark in PEER_MARKS)
 _LEAVE_OUT_KEYS = frozenset({APPLY}).union(
     mark.key for mark in PEER_MARKS if mark.meaning is Meaning.LEAVE_OUT
 )
-_NAMED = tuple(meaning for meaning in Meaning if meaning.handling is Handling.NAMED)
+_NOT_READ = frozenset(mark.meaning for mark in PEER_MARKS if mark.instead)
 _SHOWN = 3
 _APPLY_RULES = {
     Meaning.LEAVE_OUT: ApplyRule.DISABLED,
@@ -637,7 +616,7 @@ def unread_marks(manifests: Iterable[Manifest]) -> Iterator[Problem]:
     for manifest in manifests:
         if not any(map(manifest.packed.mentions, PARTS)):
             continue
-        marks = list(found_marks(mapping(manifest.body.get("metadata")), *_NAMED))
+        marks = list(found_marks(mapping(manifest.body.get("metadata")), *_NOT_READ))
         if not marks or is_disabled(manifest):
             continue
         for one in marks:

@@ -68,26 +68,10 @@ class KindNames:
         """
         if found := self.matches(text):
             return found
-        reason, hint = self._unknown(text)
+        reason, hint = self.unknown(text)
         raise UnknownKind(f"{of}: unknown kind", reason=reason, hint=hint)
 
-    def object(self, text: str, *, option: str = "") -> NamedObject:
-        """Return the object that a text names; raise UsageError if it names none."""
-        of = f"{option} {text}" if option else repr(text)
-        parts = text.split("/")
-        if not 2 <= len(parts) <= _LONGEST or not all(parts):
-            raise UsageError(f"{of} does not name an object", hint=_FORMS)
-        *namespace, kind, name = parts
-        if not (found := self.matches(kind)):
-            reason, hint = self._unknown(kind)
-            raise UsageError(
-                f"{of} does not name an object", reason=reason, hint=f"{hint} {_FORMS}"
-            )
-        first, *others = found
-        exact = "/".join((*namespace, full_name(first), name))
-        return NamedObject(exact, first, name, tuple(others), "".join(namespace))
-
-    def _unknown(self, text: str) -> tuple[str, str]:
+    def unknown(self, text: str) -> tuple[str, str]:
         """Return why no kind matches a text, and what may be meant."""
         word, _, group = text.lower().partition(".")
         known = {one for words in self.words.values() for one in words.names | words.short_names}
@@ -112,15 +96,13 @@ class KindNames:
 
 
 class NamedObject(NamedTuple):
-    """The object that a text names, and the other kinds that the text may mean."""
+    """The object that a text names."""
 
     text: str
     """The exact name, as ``Ref.is_among`` takes it."""
     kind: GroupKind
     name: str
-    others: tuple[GroupKind, ...]
-    """The kinds of lower priority that the text names too."""
-    namespace: str = ""
+    namespace: str
     """The namespace in the text; empty if it has none."""
 
 
@@ -234,19 +216,27 @@ class Resolver:
     """Resolves names, and collects a warning for each that may mean another known object."""
 
     names: KindNames
-    known: Collection[tuple[GroupKind, str]]
+    known: Collection[tuple[GroupKind, str]] = ()
     warnings: list[Problem] = field(default_factory=list)
 
     def objects(self, texts: Iterable[str], option: str = "") -> frozenset[str]:
         """Return the exact name of each object."""
-        return frozenset(self.object(text, option) for text in sorted(texts))
+        return frozenset(self.object(text, option).text for text in sorted(texts))
 
-    def object(self, text: str, option: str = "") -> str:
-        """Return the exact name of an object; raise UsageError if it names none."""
-        found = self.names.object(text, option=option)
-        others = [kind for kind in found.others if (kind, found.name) in self.known]
-        self._warn(text, f"{full_name(found.kind)}/{found.name}", others, f"/{found.name}")
-        return found.text
+    def object(self, text: str, option: str = "") -> NamedObject:
+        """Return the object that a text names; raise UsageError if it names none."""
+        refusal = f"{f'{option} {text}' if option else repr(text)} does not name an object"
+        parts = text.split("/")
+        if not 2 <= len(parts) <= _LONGEST or not all(parts):
+            raise UsageError(refusal, hint=_FORMS)
+        *namespace, kind, name = parts
+        if not (found := self.names.matches(kind)):
+            reason, hint = self.names.unknown(kind)
+            raise UsageError(refusal, reason=reason, hint=f"{hint} {_FORMS}")
+        first, *others = found
+        exact = f"{full_name(first)}/{name}"
+        self._warn(text, exact, [one for one in others if (one, name) in self.known], f"/{name}")
+        return NamedObject("/".join((*namespace, exact)), first, name, "".join(namespace))
 
     def kind(self, text: str, of: str) -> str:
         """Return the exact name of a kind; raise UsageError for an unknown one."""

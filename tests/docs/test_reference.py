@@ -16,7 +16,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.plan import ConsequenceKind
 from applyprune.output.printers import FORMATS
 from applyprune.planning import applyset, desired, marks, order
-from applyprune.planning.marks import OWNER_MARKS, PEER_MARKS, Handling, Meaning
+from applyprune.planning.marks import OWNER_MARKS, PEER_MARKS, Meaning
 from tests.docs import config_schema
 from tests.docs.generate import commands, generated, options
 from tests.docs.pages import PAGES, ROOT, first_column, page
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 
 NO_ERRORS = {0, 1, BUG}
 """Exit codes that no error has: done, differences found, our own mistake."""
-HANDLED = {
-    Handling.HONOURED: "Marks of other tools that are honoured",
-    Handling.REFUSED: "Marks of other tools that are refused",
-    Handling.NAMED: "Marks of other tools that are not read",
-}
-"""The headings of the page about annotations."""
 OF_BUNDLES = {marks.ACCEPT_CLUSTER, marks.APPROVE, marks.ORPHAN, marks.RECONCILE_NOW}
 EXIT_CODES = page("docs/reference/exit-codes.md")
 ANNOTATIONS = page("docs/reference/annotations.md")
@@ -147,13 +141,16 @@ def test_keep_annotations_are_listed() -> None:
 
 def test_marks_of_other_tools_are_listed() -> None:
     """Each key and each documented value, below what applyprune does about it."""
-    said = {handling: ANNOTATIONS.section(title) for handling, title in HANDLED.items()}
+    honoured, refused, not_read = (
+        ANNOTATIONS.section(f"Marks of other tools that are {handled}")
+        for handled in ("honoured", "refused", "not read")
+    )
     for mark in PEER_MARKS:
         if mark.meaning is not Meaning.KEEP:
-            there = said[mark.meaning.handling]
+            there = not_read if mark.instead else honoured
             assert f"`{mark.key}" in there, mark
             assert all(value in there for value in mark.documented), mark
-    assert all(f"`{mark.key}`" in said[Handling.REFUSED] for mark in OWNER_MARKS)
+    assert all(f"`{mark.key}`" in refused for mark in OWNER_MARKS)
 
 
 def test_formats_are_listed() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from applyprune.model.identity import Ref
+from applyprune.model.problem import ManagerConflict
 from applyprune.planning.applyset import MANAGERS
 from applyprune.planning.field_writers import (
     Contest,
-    FieldOwner,
     Way,
     WriterKind,
     writer_of,
@@ -20,28 +20,30 @@ from applyprune.planning.field_writers import (
 from applyprune.planning.managed_fields import UNKNOWN
 from tests.support.planning import live
 
-EDIT = FieldOwner("kubectl-edit", "Update", "", "")
-HPA = FieldOwner("kube-controller-manager", "Update", "scale", "")
-ARGO = FieldOwner("argocd-controller", "Apply", "", "")
-SHOP = FieldOwner(f"{MANAGERS}shop/web", "Apply", "", "")
-NOBODY = FieldOwner(UNKNOWN, "", "", "")
-TOOL = FieldOwner("nightly", "Update", "", "")
 
-WRITERS: dict[str, tuple[FieldOwner, WriterKind]] = {
+def owner(manager: str, operation: str = "Update", subresource: str = "") -> ManagerConflict:
+    return ManagerConflict(manager, operation, subresource, time="")
+
+
+EDIT = owner("kubectl-edit")
+HPA = owner("kube-controller-manager", subresource="scale")
+ARGO = owner("argocd-controller", "Apply")
+SHOP = owner(f"{MANAGERS}shop/web", "Apply")
+NOBODY = ManagerConflict(UNKNOWN, "", "", "")
+TOOL = owner("nightly")
+
+WRITERS: dict[str, tuple[ManagerConflict, WriterKind]] = {
     "an edit": (EDIT, WriterKind.PERSON),
-    "kubectl scale": (FieldOwner("kubectl", "Update", "scale", ""), WriterKind.PERSON),
-    "kubectl apply on the client": (
-        FieldOwner("kubectl-client-side-apply", "Update", "", ""),
-        WriterKind.PERSON,
-    ),
-    "kubectl apply on the server": (FieldOwner("kubectl", "Apply", "", ""), WriterKind.APPLIER),
+    "kubectl scale": (owner("kubectl", subresource="scale"), WriterKind.PERSON),
+    "kubectl apply on the client": (owner("kubectl-client-side-apply"), WriterKind.PERSON),
+    "kubectl apply on the server": (owner("kubectl", "Apply"), WriterKind.APPLIER),
     "an autoscaler": (HPA, WriterKind.CONTROLLER),
-    "an operator": (FieldOwner("redis-operator", "Update", "", ""), WriterKind.CONTROLLER),
+    "an operator": (owner("redis-operator"), WriterKind.CONTROLLER),
     "Argo CD": (ARGO, WriterKind.APPLIER),
     "Argo CD, by Updates": (replace(ARGO, operation="Update"), WriterKind.APPLIER),
-    "Flux": (FieldOwner("kustomize-controller", "Apply", "", ""), WriterKind.APPLIER),
-    "Helm": (FieldOwner("helm", "Update", "", ""), WriterKind.APPLIER),
-    "a controller that applies": (FieldOwner("x-controller", "Apply", "", ""), WriterKind.APPLIER),
+    "Flux": (owner("kustomize-controller", "Apply"), WriterKind.APPLIER),
+    "Helm": (owner("helm"), WriterKind.APPLIER),
+    "a controller that applies": (owner("x-controller", "Apply"), WriterKind.APPLIER),
     "another set": (SHOP, WriterKind.SET),
     "nobody knows": (NOBODY, WriterKind.UNKNOWN),
     "any other program": (TOOL, WriterKind.PROGRAM),
@@ -59,7 +61,7 @@ def test_writer_of_an_object_to_adopt_may_leave() -> None:
     """Whoever has created it; but no controller, and nobody through a subresource."""
     assert writer_of(EDIT, adopts=True) is WriterKind.APPLIER
     assert writer_of(HPA, adopts=True) is WriterKind.CONTROLLER
-    scaled = FieldOwner("kubectl", "Update", "scale", "")
+    scaled = owner("kubectl", subresource="scale")
     assert writer_of(scaled, adopts=True) is WriterKind.PERSON
 
 
@@ -165,7 +167,7 @@ def test_annotation_that_decides_is_what_must_change() -> None:
 @pytest.mark.parametrize("way", WORDS)
 def test_way_names_the_option_or_the_field_of_a_bundle(way: Way) -> None:
     """A name that a shell would split is quoted."""
-    owners = tuple(FieldOwner(name, "Apply", "", "") for name in ("argocd", "a b"))
+    owners = tuple(owner(name, "Apply") for name in ("argocd", "a b"))
     contest = replace(FREE, owners=owners)
     option, field = WORDS[way]
     assert option in contest.words(way)

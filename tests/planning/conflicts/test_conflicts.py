@@ -87,16 +87,6 @@ SCALE = cause(
 )
 
 
-def test_reason_has_the_times_of_the_writes() -> None:
-    """It is the same whenever somebody looks: text output makes ages of them."""
-    last = {**scaler(), "status": {"lastScaleTime": "2026-11-21T11:55:00Z"}}
-    image = cause(IMAGE, "kubectl-edit", " using apps/v1 at 2026-11-20T11:00:00Z")
-    told = _told(SCALE, image, scalers=(last,))
-    assert "kube-controller-manager (Update of scale, 2026-11-21T11:59:48Z); Horizontal" in told
-    assert "will rewrite the field (last 2026-11-21T11:55:00Z)" in told
-    assert "kubectl-edit (Update, 2026-11-20T11:00:00Z)" in told
-
-
 def test_text_that_is_no_time_is_left_out() -> None:
     """An autoscaler's status may hold anything."""
     last = {**scaler(), "status": {"lastScaleTime": "soon"}}

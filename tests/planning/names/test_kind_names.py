@@ -8,7 +8,7 @@ from applyprune.errors import UsageError
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import DEPLOYMENTS
-from applyprune.planning.names import KindNames, full_name, kind_names
+from applyprune.planning.names import KindNames, Resolver, full_name, kind_names
 from tests.support.kinds import DEPLOYS, MAP
 from tests.support.objects import crd, manifest
 
@@ -60,7 +60,7 @@ def test_kind_is_found_by_its_names(text: str, found: list[str]) -> None:
 )
 def test_object_gets_its_exact_name(text: str, named: str) -> None:
     """The kind may have any case; the name may not, and may have colons."""
-    assert kind_names(MAP).object(text).text == named
+    assert Resolver(kind_names(MAP)).object(text).text == named
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_object_gets_its_exact_name(text: str, named: str) -> None:
 def test_unknown_name_says_what_may_be_meant(text: str, told: str) -> None:
     """A name that is not found is an error, never an empty choice."""
     with pytest.raises(UsageError) as raised:
-        kind_names(MAP).object(text, option="--orphan")
+        Resolver(kind_names(MAP)).object(text, "--orphan")
     assert told in str(raised.value)
     assert f"--orphan {text} does not name an object" in str(raised.value)
 
