@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from applyprune.clock import CLOCK, Clock
-from applyprune.engine.lock import InventoryLock, inventory_lock
+from applyprune.engine.lock import InventoryLock
 from applyprune.model.events import Event, Finished, ObjectDone, Started, WarningRaised
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
@@ -87,11 +87,11 @@ def run_context(
 ) -> Iterator[RunContext]:
     """Yield the context of a new run; at the end close the worker pool, then release the lock.
 
-    See ``inventory_lock`` for ``mode`` and ``who``. ``summary`` is that of an earlier part.
+    See ``InventoryLock`` for ``mode`` and ``who``. ``summary`` is that of an earlier part.
     """
     summary = summary or RunSummary(cluster.run)
     with (
-        inventory_lock(store, options, cancellation, run=summary.run, mode=mode, who=who) as lock,
+        InventoryLock(store, options, cancellation, run=summary.run, mode=mode, who=who) as lock,
         WorkerPool(options.concurrency, cancellation) as workers,
     ):
         warned = cluster.under_lease(lock).warning_to(summary.server_warnings.add)

@@ -15,7 +15,7 @@ from applyprune.engine.check import (
     refuse_unlisted,
 )
 from applyprune.engine.context import RunContext, RunSummary, WorkerPool, run_context
-from applyprune.engine.lock import WRITE_MARGIN, InventoryLock, inventory_lock
+from applyprune.engine.lock import WRITE_MARGIN, InventoryLock
 from applyprune.engine.plan_stage import with_exact_names
 from applyprune.engine.reader import KindProofs, SnapshotReader, all_labelled_objects
 from applyprune.engine.send import send
@@ -101,20 +101,19 @@ class _Repair:
 
     def events(self) -> Iterator[Event]:
         """Read, compare, report, write, restore the labels, write again."""
-        options, summary = self.context.options, self.context.summary
-        yield self.context.started(Mode.REPAIR)
-        if options.dry_run is DryRun.OFF:
-            yield from self.context.lock.wait(self._salvage)
-            inventory = self.context.lock.inventory
-        else:
-            inventory = self._salvage()
+        context = self.context
+        is_dry = context.options.dry_run is not DryRun.OFF
+        yield context.started(Mode.REPAIR)
+        if not is_dry:
+            yield from context.lock.wait(self._salvage)
+        inventory = self._salvage() if is_dry else context.lock.inventory
         mismatches = self._mismatches(inventory)
         yield from (WarningRaised(unsearched_problem(line)) for line in self.unrelated)
-        yield from (MismatchFound(mismatch) for mismatch in mismatches)
+        yield from map(MismatchFound, mismatches)
         repairs = [mismatch for mismatch in mismatches if mismatch.repair is not Repair.NONE]
-        if repairs and options.dry_run is DryRun.OFF:
+        if repairs and not is_dry:
             yield from self._repair(inventory, repairs)
-        yield summary.finished()
+        yield context.summary.finished()
 
     def _salvage(self) -> Inventory:
         """Read the readable part of the inventory, and remember the damage."""
@@ -145,17 +144,18 @@ class _Repair:
             resources={**resource_map.preferred, **snapshot.resources},
         )
         self.unseen = marked.unseen
-        return find_mismatches(
-            inventory,
-            self.damage,
-            self.store.strays(),
-            snapshot,
-            applyset,
-            ownership=self.ownership,
-        )
+        found = inventory, self.damage, self.store.strays(), snapshot
+        return find_mismatches(*found, applyset, ownership=self.ownership)
 
     def _repair(self, inventory: Inventory, mismatches: Sequence[Mismatch]) -> Iterator[Event]:
-        self._refuse_partial(mismatches)
+        rebuilt = {MismatchType.DAMAGED, MismatchType.LOST} & {one.type for one in mismatches}
+        if rebuilt and self.unseen and not self.context.options.allow_partial:
+            raise InventoryError(
+                f"the inventory of the set {self.context.applyset.name} was not rebuilt",
+                reason=f"not everything could be listed: {'; '.join(self.unseen[:3])}",
+                hint="Objects that could not be listed would be lost from the inventory. Retry "
+                "with more permissions, or accept that with --allow-partial.",
+            )
         entries = repaired(inventory, mismatches)
         yield self.context.lock.take(replace(inventory, entries=entries, copied=False))
         for mismatch, problem in self.context.workers.each(self._mark, mismatches):
@@ -164,18 +164,6 @@ class _Repair:
         changes = self.context.summary.changes
         yield self.context.lock.release(entries, exit_code=exit_code, changes=changes)
         self.context.cancellation.check()
-
-    def _refuse_partial(self, mismatches: Sequence[Mismatch]) -> None:
-        rebuilt = any(
-            mismatch.type in {MismatchType.DAMAGED, MismatchType.LOST} for mismatch in mismatches
-        )
-        if rebuilt and self.unseen and not self.context.options.allow_partial:
-            raise InventoryError(
-                f"the inventory of the set {self.context.applyset.name} was not rebuilt",
-                reason=f"not everything could be listed: {'; '.join(self.unseen[:3])}",
-                hint="Objects that could not be listed would be lost from the inventory. Retry "
-                "with more permissions, or accept that with --allow-partial.",
-            )
 
     def _mark(self, mismatch: Mismatch) -> tuple[Mismatch, Problem | None]:
         if mismatch.live is None or mismatch.resource is None or mismatch.ref is None:
@@ -379,10 +367,10 @@ def move(
         raise UsageError("a set cannot be moved into itself")
     summary = RunSummary(cluster.run)
     with (
-        inventory_lock(
+        InventoryLock(
             source.store, options, cancellation, run=summary.run, mode=Mode.MOVE
         ) as source_lock,
-        inventory_lock(
+        InventoryLock(
             destination.store, options, cancellation, run=summary.run, mode=Mode.MOVE
         ) as destination_lock,
         WorkerPool(options.concurrency, cancellation) as workers,
@@ -579,7 +567,7 @@ def release(
     """
     summary = RunSummary(run)
     yield Started(summary.run, Mode.REPAIR, applyset.name, applyset.namespace, options.dry_run)
-    with inventory_lock(store, options, cancellation, run=summary.run, mode=Mode.REPAIR) as lock:
+    with InventoryLock(store, options, cancellation, run=summary.run, mode=Mode.REPAIR) as lock:
         yield from lock.wait()
         if not lock.inventory.exists:
             raise no_such_set(applyset)

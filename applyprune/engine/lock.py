@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import suppress
 from datetime import UTC, datetime
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from applyprune.clock import CLOCK, Clock, Instant, read_clock, seconds_held
 from applyprune.errors import ApplypruneError, InventoryLocked
@@ -51,37 +51,16 @@ _RENEWALS_PER_LEASE = 3
 # A renewal has failed if it takes longer than this part of the lease.
 _RENEWAL_TIMEOUT = 2 / 3
 _POLL = 0.5
-
-
-@contextmanager
-def inventory_lock(
-    store: Store,
-    options: Options,
-    cancellation: Cancellation,
-    *,
-    run: str,
-    mode: Mode,
-    who: str = "",
-    clock: Callable[[], Instant] = read_clock,
-    renewal_clock: Clock = CLOCK,
-) -> Iterator[InventoryLock]:
-    """Yield the lock of one set, not taken yet; release it at the end if it is still held.
-
-    ``run`` is the run's id. ``mode`` is recorded as the mode of the last run. ``who`` is the name
-    that other runs see; by default the user and the host. ``clock`` times the leases. The lock
-    waits for its next renewal by ``renewal_clock``, and for its next look at another run's lock by
-    the clock of ``cancellation``.
-    """
-    lock = InventoryLock(store, options, cancellation, run=run, mode=mode, who=who, clock=clock)
-    lock.renewal_clock = renewal_clock  # guard: renewal-clock
-    try:
-        yield lock
-    finally:
-        lock.close()
+# Characters. A user's name comes from the environment, and a record must stay small.
+_LONGEST_WHO = 300
 
 
 class InventoryLock:
-    """The inventory of one set, and the right to write it; thread-safe once it is taken."""
+    """The inventory of one set, and the right to write it; thread-safe once it is taken.
+
+    It is not taken yet when it is made. As a context, it releases the lock at the end if that is
+    still held.
+    """
 
     def __init__(
         self,
@@ -91,43 +70,52 @@ class InventoryLock:
         *,
         run: str,
         mode: Mode,
-        who: str,
-        clock: Callable[[], Instant],
+        who: str = "",
+        clock: Callable[[], Instant] = read_clock,
+        renewal_clock: Clock = CLOCK,
     ) -> None:
-        """Keep the arguments of ``inventory_lock``; nothing is read or held yet."""
+        """Read and hold nothing yet.
+
+        ``run`` is the run's id. ``mode`` is recorded as the mode of the last run. ``who`` is the
+        name that other runs see; by default the user and the host. ``clock`` times the leases. The
+        lock waits for its next renewal by ``renewal_clock``, and for its next look at another run's
+        lock by the clock of ``cancellation``.
+        """
+        self.inventory = Inventory("", "")
+        """The inventory as last read or stored."""
+        self.taken = False
+        """Whether this run has taken the lock; a dry run never does."""
+        self.recorded_entries: dict[Ref, InventoryEntry] = {}
+        """The entries that ``record_entry`` has stored."""
         self._store = store
         self._cancellation = cancellation
         self._timeout = options.lock_timeout
         self._mode = mode
         self._actor = options.actor
-        self._holder = new_holder(run, lease=options.lease, who=who)
-        self._stored = Inventory("", "")
-        self._recorded_entries: dict[Ref, InventoryEntry] = {}
+        who = visible(who or f"{user_name()}@{platform.node()}")[:_LONGEST_WHO]
+        self._holder = LockHolder(run, who, valid_lease(options.lease))
         self._lock = Lock()
         self._ended = Event()
         self._renewer: Thread | None = None
-        self._taken = False
         self._clock = clock
-        self.renewal_clock = CLOCK
+        self._renewal_clock = renewal_clock  # guard: renewal-clock
         self._held_since = clock()
         self._lost: ApplypruneError | None = None
         # The last write that failed, and when: who waited for it does not try again.
         self._failure: tuple[float, ApplypruneError] | None = None
 
-    @property
-    def inventory(self) -> Inventory:
-        """Return the inventory as last read or stored."""
-        return self._stored
+    def __enter__(self) -> Self:
+        return self
 
-    @property
-    def taken(self) -> bool:
-        """Return whether this run has taken the lock; a dry run never does."""
-        return self._taken
+    def __exit__(self, *_: object) -> None:
+        """Release the lock if it is still held, and record nothing else: an error ended the run.
 
-    @property
-    def recorded_entries(self) -> Mapping[Ref, InventoryEntry]:
-        """Return the entries that ``record_entry`` has stored."""
-        return self._recorded_entries
+        A lock that cannot be released expires by itself.
+        """
+        self.pause()
+        with self._lock, suppress(ApplypruneError):
+            if self.taken and self.inventory.holder is not None and self._lost is None:
+                self._put(replace(self.inventory, holder=None))
 
     def wait(
         self,
@@ -145,30 +133,29 @@ class InventoryLock:
         read = read or self._store.read
         self._lost = None
         began = asked = self._clock().boot
-        self._stored = read()
-        at_first, seen = self._stored.generation, self._observed(observation)
+        self.inventory = read()
+        at_first, seen = (
+            self.inventory.generation,
+            observe(observation, self.inventory, self._clock().boot),
+        )
         while seen is not None:
             # What was read may be as old as the request for it.
             if asked >= seen.over_at:  # guard: lease-observed
                 return
             if asked - began >= self._timeout:
                 is_alive = seen.generation != at_first
-                raise locked_error(self._stored, seen, asked - began, is_alive=is_alive)
-            name, what = f"the lock of the set {self._stored.name}", f"held by {seen.holder.who}"
+                raise locked_error(self.inventory, seen, asked - began, is_alive=is_alive)
+            name, what = f"the lock of the set {self.inventory.name}", f"held by {seen.holder.who}"
             yield Waiting(None, name, asked - began, self._timeout, what)
             if self._cancellation.wait(_POLL):
                 self._cancellation.check()
             asked = self._clock().boot
-            self._stored = read()
-            seen = self._observed(seen)
-
-    def _observed(self, earlier: HolderObservation | None) -> HolderObservation | None:
-        """Return what is known about the holder in the inventory that was just read."""
-        return observe(earlier, self._stored, self._clock().boot)
+            self.inventory = read()
+            seen = observe(seen, self.inventory, self._clock().boot)
 
     def has_moved(self) -> bool:
         """Return whether another run has written the inventory since it was last read."""
-        now, then = self._store.read(), self._stored
+        now, then = self._store.read(), self.inventory
         return (now.uid, now.generation) != (then.uid, then.generation)
 
     def take(self, inventory: Inventory, *, plan: str = "") -> InventoryWritten:
@@ -184,7 +171,7 @@ class InventoryLock:
                 # The record of the last run makes room for this one, which has no end yet.
                 begun = replace(begun, earlier=inventory.history)
             self._put(replace(begun, last=self._record()))
-            self._taken = True
+            self.taken = True
             self._renewer = Thread(target=self._renew, name="applyprune-lease", daemon=True)
             self._renewer.start()
             return self._recorded(Phase.BEFORE_APPLY)
@@ -193,18 +180,18 @@ class InventoryLock:
         """Store ``entries`` and keep the lock; InventoryLocked if another run has taken it."""
         with self._lock:
             self._check()
-            self._put(replace(self._stored, entries=dict(entries), holder=self._holder))
+            self._put(replace(self.inventory, entries=dict(entries), holder=self._holder))
             return self._recorded(phase)
 
     def record_entry(self, entry: InventoryEntry) -> None:
         """Store one entry in place of the object's recorded one, and keep the lock."""
         with self._lock:
-            if not self._taken:
+            if not self.taken:
                 raise InventoryLocked("nothing is recorded in this run, so nothing may be deleted")
             self._check()
-            entries = {**self._stored.entries, entry.ref: entry}
-            self._put(replace(self._stored, entries=entries, holder=self._holder))
-            self._recorded_entries[entry.ref] = entry
+            entries = {**self.inventory.entries, entry.ref: entry}
+            self._put(replace(self.inventory, entries=entries, holder=self._holder))
+            self.recorded_entries[entry.ref] = entry
 
     def ensure(self, seconds: float = WRITE_MARGIN) -> None:
         """Make sure that the lease lasts ``seconds`` more; renew it if necessary.
@@ -212,7 +199,7 @@ class InventoryLock:
         Return at once if this run has not taken the lock: then it writes nothing that needs it.
         Raises InventoryLocked if the lease cannot be renewed: then nothing more may be written.
         """
-        if not self._taken or (self._lost is None and self._seconds_left() >= seconds):
+        if not self.taken or (self._lost is None and self._seconds_left() >= seconds):
             return
         asked = self._clock().boot
         with self._lock:
@@ -229,28 +216,26 @@ class InventoryLock:
 
     def left(self) -> float:
         """Return for how many seconds a write may still be sent; without limit if not taken."""
-        if not self._taken:
+        if not self.taken:
             return math.inf
         return 0.0 if self._lost is not None else self._seconds_left() - _ARRIVAL_MARGIN
 
     def release(
-        self,
-        entries: Mapping[Ref, InventoryEntry],
-        *,
-        exit_code: int | None,
-        changes: Changes,
+        self, entries: Mapping[Ref, InventoryEntry], *, exit_code: int | None, changes: Changes
     ) -> InventoryWritten:
         """Store ``entries`` and the end of this run, and release the lock.
 
         ``exit_code`` is None if another part of the run follows.
         """
-        self._stop_renewing()
+        self.pause()
         with self._lock:
             self._check()
             last = replace(self._record(), exit_code=exit_code, **changes._asdict())
-            plan = self._stored.plan and replace(self._stored.plan, done=exit_code == 0)
-            ended = replace(self._stored, holder=None, last=last, plan=plan)
-            self._put(replace(ended, entries=dict(entries)))
+            plan = self.inventory.plan and replace(self.inventory.plan, done=exit_code == 0)
+            ended = replace(
+                self.inventory, entries=dict(entries), holder=None, last=last, plan=plan
+            )
+            self._put(ended)
             return self._recorded(Phase.FINAL)
 
     def write_once(self, inventory: Inventory) -> InventoryWritten:
@@ -261,56 +246,31 @@ class InventoryLock:
 
     def remove(self) -> Iterator[InventoryWritten | WarningRaised]:
         """Delete the inventory, once no object of it is left; warn if other tools still hold it."""
-        self._stop_renewing()
+        self.pause()
         with self._lock:
             self._check()
-            held_by = self._store.remove(self._stored, within=self._holder.lease)
-            self._stored = replace(self._stored, holder=None)  # nothing is left to release
-        yield InventoryWritten(Phase.REMOVED, 0, self._stored.generation)
+            held_by = self._store.remove(self.inventory, within=self._holder.lease)
+            self.inventory = replace(self.inventory, holder=None)  # nothing is left to release
+        yield InventoryWritten(Phase.REMOVED, 0, self.inventory.generation)
         if held_by:
-            yield WarningRaised(held_inventory(self._stored, held_by))
-
-    def pause(self) -> None:
-        """Renew the lock no more: it ends with its lease, or the inventory is about to vanish."""
-        self._stop_renewing()
+            yield WarningRaised(held_inventory(self.inventory, held_by))
 
     def leave(self, *, is_gone: bool) -> Iterator[InventoryWritten]:
         """Write nothing more: the inventory is deleted with its Namespace, now or soon."""
-        self._stop_renewing()
+        self.pause()
         with self._lock:
-            self._stored = replace(self._stored, holder=None)  # nothing is left to release
+            self.inventory = replace(self.inventory, holder=None)  # nothing is left to release
         if is_gone:
-            yield InventoryWritten(Phase.REMOVED, 0, self._stored.generation)
-
-    def close(self) -> None:
-        """Release the lock if it is still held, and record nothing else: an error ended the run.
-
-        A lock that cannot be released expires by itself.
-        """
-        self._stop_renewing()
-        with self._lock:
-            try:
-                if self._taken and self._stored.holder is not None and self._lost is None:
-                    self._put(replace(self._stored, holder=None))
-            except ApplypruneError:
-                return
+            yield InventoryWritten(Phase.REMOVED, 0, self.inventory.generation)
 
     def _record(self) -> RunRecord:
-        """Return the record of this run, as of now."""
-        holder, actor = self._holder, self._actor
+        holder, by = self._holder, self._actor
         at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return RunRecord(
-            run=holder.run,
-            mode=str(self._mode),
-            who=holder.who,
-            at=at,
-            actor=actor.name,
-            commit=actor.commit,
-            url=actor.url,
-        )
+        record = RunRecord(holder.run, str(self._mode), holder.who, at)
+        return replace(record, actor=by.name, commit=by.commit, url=by.url)
 
     def _recorded(self, phase: Phase) -> InventoryWritten:
-        return InventoryWritten(phase, len(self._stored.entries), self._stored.generation)
+        return InventoryWritten(phase, len(self.inventory.entries), self.inventory.generation)
 
     def _seconds_left(self) -> float:
         """Return how many seconds the lease lasts; less than zero after its end or a pause."""
@@ -319,13 +279,13 @@ class InventoryLock:
     def _put_renewal(self) -> None:
         self._holder = replace(self._holder, renewals=self._holder.renewals + 1)
         within = self._holder.lease * _RENEWAL_TIMEOUT
-        self._put(replace(self._stored, holder=self._holder), within=within)
+        self._put(replace(self.inventory, holder=self._holder), within=within)
 
     def _put(self, inventory: Inventory, *, within: float | None = None) -> None:
         # The lease starts before the request: the reply may have taken long.
         since = self._clock()
         try:
-            self._stored = self._store.write(inventory, within=within or self._holder.lease)
+            self.inventory = self._store.write(inventory, within=within or self._holder.lease)
         except InventoryLocked as error:
             self._lost = error
             raise
@@ -340,31 +300,17 @@ class InventoryLock:
 
     def _renew(self) -> None:
         seconds = self._holder.lease / _RENEWALS_PER_LEASE
-        while not self.renewal_clock.wait(self._ended, seconds):
+        while not self._renewal_clock.wait(self._ended, seconds):
             with self._lock:
                 if self._ended.is_set() or self._lost is not None:
                     return
-                try:
+                # Retry at the next turn. If no renewal succeeds, `ensure` stops the writes.
+                with suppress(ApplypruneError):
                     self._put_renewal()
-                except ApplypruneError:
-                    # Retry at the next turn. If no renewal succeeds, `ensure` stops the writes.
-                    continue
 
-    def _stop_renewing(self) -> None:
+    def pause(self) -> None:
+        """Renew the lock no more: it ends with its lease, or the inventory is about to vanish."""
         self._ended.set()
         if self._renewer is not None:
             self._renewer.join()
             self._renewer = None
-
-
-# Characters. A user's name comes from the environment, and a record must stay small.
-_LONGEST_WHO = 300
-
-
-def new_holder(run: str, *, lease: float, who: str = "") -> LockHolder:
-    """Return this process as the lock holder of one run; ``lease`` is in seconds.
-
-    ``who`` is the name that other runs see; by default the user and the host.
-    """
-    who = visible(who or f"{user_name()}@{platform.node()}")[:_LONGEST_WHO]
-    return LockHolder(run, who, valid_lease(lease))

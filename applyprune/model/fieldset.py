@@ -7,13 +7,13 @@ Server-side apply does the same, regardless of the order of a list.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
 from applyprune.model.identity import Ref
-from applyprune.values import dataclass, field, pattern
+from applyprune.values import dataclass, field, pattern, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class FieldSet:
     @property
     def has_itself(self) -> bool:
         """Return whether the field above these is owned itself, not only something in it."""
-        return not self.fields_v1 or "." in self.fields_v1
+        return _has_itself(self.fields_v1)
 
     def leaves(self, above: Path = ()) -> Iterator[Path]:
         """Yield the path of each owned field.
@@ -108,25 +108,13 @@ class FieldSet:
             yield from one.items(path)
 
     def __contains__(self, path: Path) -> bool:
-        """Return whether a field is owned, directly or in a value that is owned as a whole."""
-        fields = self
-        for step in path:
-            below = fields.below.get(step)
-            if below is None:
-                return False
-            fields = below
-            if not fields:
-                return True
-        return True
+        """Return whether a field, something in it, or a value around it as a whole is owned."""
+        depth, fields = self._depth(path)
+        return depth == len(path) or (depth > 0 and not fields)
 
     def names(self, path: Path) -> bool:
         """Return whether a field, or something in it, is owned by its own name."""
         return self._depth(path)[0] == len(path)
-
-    def touches(self, path: Path) -> bool:
-        """Return whether a field, something in it, or a value around it as a whole is owned."""
-        depth, fields = self._depth(path)
-        return depth == len(path) or (depth > 0 and not fields)
 
     def _depth(self, path: Path) -> tuple[int, FieldSet]:
         """Return how many steps of a path are named, and the fields below the last one."""
@@ -359,18 +347,12 @@ def value_at(body: object, path: Path) -> Any | MissingType:
             body = body.get(step, MISSING) if isinstance(body, dict) else MISSING
         else:
             items = [item for item in body if is_at(item, step)] if isinstance(body, list) else []
-            body = max(items, key=lambda item: _has_keys(item, step), default=MISSING)
+            keys = [key for key, _ in step.keys] if isinstance(step, ListItem) else ()
+            whole = (item for item in items if keys and all(key in item for key in keys))
+            body = next(whole, items[0] if items else MISSING)
         if body is MISSING:
             return MISSING
     return body
-
-
-def _has_keys(item: object, step: Step) -> bool:
-    return (
-        isinstance(item, dict)
-        and isinstance(step, ListItem)
-        and all(key in item for key, _ in step.keys)
-    )
 
 
 def without_fields(body: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
@@ -395,16 +377,13 @@ def _without(value: Any, path: Path) -> Any | MissingType:
         return left or MISSING
     if not isinstance(value, list) or not any(is_at(element, step) for element in value):
         return value
-    items: Sequence[Any] = [
-        inner for element in value if (inner := _narrowed(element, step, rest)) is not MISSING
-    ]
+    items = []
+    for element in value:
+        if not is_at(element, step):
+            items.append(element)
+        elif rest and (inner := _without(element, rest)) is not MISSING:
+            items.append(inner)
     return items or MISSING
-
-
-def _narrowed(item: Any, step: ListItem | SetMember, rest: Path) -> Any | MissingType:
-    if not is_at(item, step):
-        return item
-    return _without(item, rest) if rest else MISSING
 
 
 def with_value(body: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
@@ -441,14 +420,11 @@ def is_at(item: object, step: ListItem | SetMember) -> bool:
 def is_under(path: Path, above: Path) -> bool:
     """Return whether a path equals ``above``, or leads to a part of its value."""
     return len(path) >= len(above) and all(
-        _covers(wide, narrow) for wide, narrow in zip(above, path, strict=False)
+        set(wide.keys) <= set(narrow.keys)
+        if isinstance(wide, ListItem) and isinstance(narrow, ListItem)
+        else wide == narrow
+        for wide, narrow in zip(above, path, strict=False)
     )
-
-
-def _covers(wide: Step, narrow: Step) -> bool:
-    if isinstance(wide, ListItem) and isinstance(narrow, ListItem):
-        return set(wide.keys) <= set(narrow.keys)
-    return wide == narrow
 
 
 def list_item(keys: Mapping[str, Any]) -> ListItem:
@@ -489,20 +465,21 @@ _BAD_TILDE = pattern(r"~(?![01])")
 def to_pointer(path: Path) -> str:
     """Return the pointer for a path; ``from_pointer`` is the inverse."""
     return "".join(
-        "/" + step.replace("~", "~0").replace("/", "~1") if isinstance(step, str) else _item(step)
+        "/" + step.replace("~", "~0").replace("/", "~1")
+        if isinstance(step, str)
+        else _in_brackets(step)
         for step in path
     )
 
 
 def to_server(path: Path) -> str:
     """Return a path as the server prints it: ``.spec.containers[name="c"].image``."""
-    return "".join(f".{step}" if isinstance(step, str) else _item(step) for step in path)
+    return "".join(f".{step}" if isinstance(step, str) else _in_brackets(step) for step in path)
 
 
-def _item(step: ListItem | SetMember) -> str:
-    if isinstance(step, SetMember):
-        return f"[={json.dumps(step.value)}]"
-    return f"[{','.join(f'{name}={json.dumps(value)}' for name, value in step.keys)}]"
+def _in_brackets(step: ListItem | SetMember) -> str:
+    keys = step.keys if isinstance(step, ListItem) else (("", step.value),)
+    return f"[{','.join(f'{name}={json.dumps(value)}' for name, value in keys)}]"
 
 
 def from_server(text: str, body: object) -> Path | None:
@@ -609,13 +586,6 @@ class FieldWriter:
 
     def covers(self, other: FieldWriter) -> bool:
         """Return whether another one has written the same field, or something in it."""
-        if (self.object, self.namespace, self.manager) != (
-            other.object,
-            other.namespace,
-            other.manager,
-        ):
-            return False
-        is_inside = bool(self.field) and other.field.startswith(
-            (f"{self.field}/", f"{self.field}[")
-        )
-        return other.field == self.field or is_inside
+        inside = (f"{self.field}/", f"{self.field}[") if self.field else ()
+        is_same = other.field == self.field or other.field.startswith(inside)
+        return is_same and replace(other, field=self.field) == self

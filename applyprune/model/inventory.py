@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, Resource
@@ -340,63 +340,45 @@ class Mismatch:
     """Whether that object also gets the annotation that says that the set created it."""
 
 
-class MismatchType(StrEnum):
+class _Worded(StrEnum):
+    """Its members may have other words in text output than their values."""
+
+    text: str
+
+    def __new__(cls, value: str, text: str = "") -> Self:
+        """Make a member from its row."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.text = text or value.replace("-", " ")
+        return member
+
+
+class MismatchType(_Worded):
     """The type of a mismatch between the inventory and the cluster."""
 
     DAMAGED = "damaged-inventory"
     COPIED = "copied-inventory"
     LOST = "no-inventory"
     STRAY_SHARD = "stray-shard"
-    UNLISTED = "labelled-not-listed"
-    UNLABELLED = "listed-not-labelled"
-    NOT_APPLIED = "listed-not-applied"
+    UNLISTED = "labelled-not-listed", "labelled but not listed"
+    UNLABELLED = "listed-not-labelled", "listed but not labelled"
+    NOT_APPLIED = "listed-not-applied", "listed but not applied"
     TO_ORPHAN = "to-be-orphaned"
-    OTHER_UID = "uid-changed"
+    OTHER_UID = "uid-changed", "UID changed"
     GONE = "gone"
-    KIND_GONE = "kind-not-served"
+    KIND_GONE = "kind-not-served", "kind not served"
     TWO_OWNERS = "two-owners"
-    NO_WITNESS = "owned-not-annotated"
+    NO_WITNESS = "owned-not-annotated", "owned but not annotated"
     UNKNOWN = "unknown"
 
-    @property
-    def text(self) -> str:
-        """Return the mismatch for text output: ``labelled but not listed``."""
-        return _FAULTS.get(self, self.value.replace("-", " "))
 
-
-_FAULTS: Mapping[MismatchType, str] = {
-    MismatchType.UNLISTED: "labelled but not listed",
-    MismatchType.UNLABELLED: "listed but not labelled",
-    MismatchType.NOT_APPLIED: "listed but not applied",
-    MismatchType.OTHER_UID: "UID changed",
-    MismatchType.KIND_GONE: "kind not served",
-    MismatchType.NO_WITNESS: "owned but not annotated",
-}
-
-
-class Repair(StrEnum):
+class Repair(_Worded):
     """What a repair does about a mismatch."""
 
-    NONE = "none"
-    REWRITE = "rewrite-inventory"
-    LIST = "add-to-inventory"
-    UNLIST = "remove-from-inventory"
-    MARK = "restore-label"
-    OWN = "write-annotation"
-    ADOPT = "record-as-adopted"
-
-    @property
-    def text(self) -> str:
-        """Return the repair for text output: ``restore the set's label``."""
-        return _REMEDIES[self]
-
-
-_REMEDIES: Mapping[Repair, str] = {
-    Repair.NONE: "nothing to repair",
-    Repair.REWRITE: "rewrite the inventory",
-    Repair.LIST: "add it to the inventory",
-    Repair.UNLIST: "remove it from the inventory",
-    Repair.MARK: "restore the set's label",
-    Repair.OWN: "write the annotation of ownership",
-    Repair.ADOPT: "record it as adopted",
-}
+    NONE = "none", "nothing to repair"
+    REWRITE = "rewrite-inventory", "rewrite the inventory"
+    LIST = "add-to-inventory", "add it to the inventory"
+    UNLIST = "remove-from-inventory", "remove it from the inventory"
+    MARK = "restore-label", "restore the set's label"
+    OWN = "write-annotation", "write the annotation of ownership"
+    ADOPT = "record-as-adopted", "record it as adopted"

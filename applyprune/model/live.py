@@ -151,7 +151,6 @@ class KindDeleted:
 
     @property
     def reason(self) -> str:
-        """Return why there is no object, in words."""
         return "its CRD was deleted"
 
 
@@ -211,12 +210,10 @@ class Resource:
 
     @property
     def gvk(self) -> GVK:
-        """Return the group, version and kind."""
         return GVK(self.group, self.version, self.kind)
 
     @property
     def group_kind(self) -> GroupKind:
-        """Return the group and kind."""
         return GroupKind(self.group, self.kind)
 
     @property
@@ -273,7 +270,6 @@ class Registrations:
 
 
 def namespace_ref(name: str) -> Ref:
-    """Return the ref of a Namespace."""
     return Ref(NAMESPACE.group, NAMESPACE.kind, "", name)
 
 

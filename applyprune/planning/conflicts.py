@@ -810,9 +810,9 @@ def filled_by_others(
     found: list[tuple[str, str]] = []
     for path in _empty_values(body.value, ()):
         owners = [one for one in others if one.fields.names(path)]
-        if not owners or own.touches(path):  # guard: own-empty-value
+        if not owners or path in own:  # guard: own-empty-value
             continue
-        if owned.touches(path):  # guard: emptied-by-the-set
+        if path in owned:  # guard: emptied-by-the-set
             continue
         # The keys of a map are owned one by one: nobody's keys contradict an empty map.
         is_keyed = any(one.fields.is_split(path) for one in owners)

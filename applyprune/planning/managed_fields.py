@@ -372,7 +372,7 @@ def removals(
 
     def is_free(path: Path) -> bool:
         # guard: removes-only-unowned
-        return force or not any(fields.touches(path) for fields in others)
+        return force or not any(path in fields for fields in others)
 
     defaults: list[Path] = []
     members: list[Path] = []
@@ -418,11 +418,11 @@ def left_by_new_type(before: LiveObject, after: LiveObject, manager: str) -> tup
     found: list[Path] = []
     for path in own_fields(before, manager).leaves():
         # guard: strangers-in-a-new-type
-        if now.is_split(path) and not any(one.fields.touches(path) for one in others):
+        if now.is_split(path) and not any(path in one.fields for one in others):
             found += [
                 (*path, part)
                 for part in _parts(value_at(after.body, path), now.at(path))
-                if not any(one.fields.touches((*path, part)) for one in after.writers)
+                if not any((*path, part) in one.fields for one in after.writers)
             ]
     return tuple(found)
 
@@ -462,7 +462,7 @@ def _has_item(fields: FieldSet, path: Path, item: Any) -> bool:
     """Return whether an item of the list at a path is owned, itself or with the whole list."""
     inner = fields.at(path)
     steps = (step for step in inner.below if not isinstance(step, str))
-    return fields.touches(path) and (not inner or any(is_at(item, step) for step in steps))
+    return path in fields and (not inner or any(is_at(item, step) for step in steps))
 
 
 def _parts(value: Any, fields: FieldSet) -> Iterator[Step]:
@@ -531,7 +531,7 @@ def claimed_writers(
     for one in live.writers:
         if one == ours:
             continue
-        if not any(one.fields.touches(path) for path in paths):
+        if not any(path in one.fields for path in paths):
             others.append(one)
         elif left := one.fields.without(*paths):
             others.append(one.with_fields(left))

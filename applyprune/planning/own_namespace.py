@@ -84,27 +84,15 @@ def step_before_inventory(
     """Return the step that must be sent before the inventory can be written; usually None."""
     if inventory.exists:
         return None
-    return next(
-        (
-            step
-            for step in plan.applies
-            if step.desired.ref == applyset.own_namespace
-            and step.fate is Fate.CREATE
-            and step.request is not None
-        ),
-        None,
-    )
+    own = (step for step in plan.applies if step.desired.ref == applyset.own_namespace)
+    return next((one for one in own if one.fate is Fate.CREATE and one.request is not None), None)
 
 
 def not_applied_without(desired: Desired, applyset: ApplySetIdentity) -> Problem:
     """Return the problem of an object if the Namespace of the inventory was not created."""
-    error = RunFailed(
-        f"{desired.ref} was not applied",
-        location=desired.origin,
-        reason=f"{applyset.own_namespace.short} was not created, and the inventory of the set "
-        "belongs there",
-    )
-    return error.problem_at(desired.origin)
+    why = f"{applyset.own_namespace.short} was not created, and the inventory of the set "
+    why += "belongs there"
+    return RunFailed(f"{desired.ref} was not applied", reason=why).problem_at(desired.origin)
 
 
 # After a run that was interrupted between the Namespace and its inventory.
@@ -120,8 +108,7 @@ def with_own_namespace(
     """
     if inventory.exists or not isinstance(own, LiveObject):
         return inventory
-    ours = is_marked(own, applyset) and has_witness(own, applyset)
-    if not ours:  # guard: own-namespace-marks
+    if not (is_marked(own, applyset) and has_witness(own, applyset)):  # guard: own-namespace-marks
         return inventory
     entry = InventoryEntry(
         ref=own.ref,
@@ -151,14 +138,8 @@ def own_namespace_removal(
     steps: Sequence[RemoveStep], applyset: ApplySetIdentity
 ) -> RemoveStep | None:
     """Return the step that deletes the Namespace of the inventory; None if none does."""
-    return next(
-        (
-            step
-            for step in steps
-            if step.entry.ref == applyset.own_namespace and step.fate is Fate.PRUNE
-        ),
-        None,
-    )
+    own = (step for step in steps if step.entry.ref == applyset.own_namespace)
+    return next((step for step in own if step.fate is Fate.PRUNE), None)
 
 
 def only_waits(steps: Sequence[RemoveStep], applyset: ApplySetIdentity) -> bool:

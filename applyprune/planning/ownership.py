@@ -576,38 +576,27 @@ def obstacle(
     """
     if (error := name_error(desired.ref, live, desired.origin)) is not None:
         return error.problem
+    is_any_adopted = options.apply.adopt is Adopt.ALL
+    message, reason, hint = "", "", ""
     if live.terminating:
-        held = ", ".join(live.finalizers)
-        return _failed(
-            desired,
-            f"{desired.ref} is being deleted",
-            reason=f"its finalizers have not finished: {held}" if held else "",
-            hint="Run again after it is deleted.",
-        )
-    if SET_ID in live.labels or SHARD_OF in live.labels:
-        return _failed(
-            desired,
-            f"{desired.ref} is the inventory of a set",
-            hint="Remove it from the input. To rename a set, use `applyprune inventory move`.",
-        )
-    if owner is Owner.OTHER and options.apply.adopt is not Adopt.ALL:
+        message, hint = "is being deleted", "Run again after it is deleted."
+        if held := ", ".join(live.finalizers):
+            reason = f"its finalizers have not finished: {held}"
+    elif SET_ID in live.labels or SHARD_OF in live.labels:
+        message = "is the inventory of a set"
+        hint = "Remove it from the input. To rename a set, use `applyprune inventory move`."
+    elif owner is Owner.OTHER and not is_any_adopted:
         return _of_other_set(desired, live, unproven, applyset)
-    if owner is Owner.OTHER and withheld:  # guard: withheld-set
-        message = f"{desired.ref} belongs to a set whose plans need an approval"
-        return _failed(desired, message, reason=withheld)
-    if tool and options.apply.adopt is not Adopt.ALL:  # guard: owned-by-tool
-        return _failed(
-            desired,
-            f"{desired.ref} belongs to {tool}",
-            reason="its labels or annotations say so, and the other tool may write it again",
-            hint="To take it into this set: --adopt=all.",
-        )
-    if owner is Owner.NOBODY and options.apply.adopt is Adopt.NONE:
-        return _failed(
-            desired,
-            f"{desired.ref} already exists and belongs to no set",
-            hint="To adopt it into this set: --adopt=unowned.",
-        )
+    elif owner is Owner.OTHER and withheld:  # guard: withheld-set
+        message, reason = "belongs to a set whose plans need an approval", withheld
+    elif tool and not is_any_adopted:  # guard: owned-by-tool
+        message, hint = f"belongs to {tool}", "To take it into this set: --adopt=all."
+        reason = "its labels or annotations say so, and the other tool may write it again"
+    elif owner is Owner.NOBODY and options.apply.adopt is Adopt.NONE:
+        message = "already exists and belongs to no set"
+        hint = "To adopt it into this set: --adopt=unowned."
+    if message:
+        return _failed(desired, message, reason, hint)
     return split_problem(desired, live) if live.body is not None else None
 
 
@@ -637,13 +626,12 @@ def _of_other_set(
         "To take it from that set: --adopt=all. The other set then drops it from its inventory; "
         "while its own input has it, its runs fail."
     )
-    return _failed(
-        desired, f"{desired.ref} belongs to another set", reason=reason, hint="\n  ".join(hints)
-    )
+    return _failed(desired, "belongs to another set", reason, "\n  ".join(hints))
 
 
-def _failed(desired: Desired, message: str, *, reason: str = "", hint: str = "") -> Problem:
-    return RunFailed(message, reason=reason, hint=hint).problem_at(desired.origin)
+def _failed(desired: Desired, what: str, reason: str, hint: str) -> Problem:
+    error = RunFailed(f"{desired.ref} {what}", reason=reason, hint=hint)
+    return error.problem_at(desired.origin)
 
 
 def name_error(
@@ -655,15 +643,16 @@ def name_error(
     """
     if not live.other_name:  # guard: other-name
         return None
-    will = "was" if exists else "would be"
-    namespace = f" -n {ref.namespace}" if ref.namespace else ""
-    remove = f"To remove it: kubectl delete {ref.short}{namespace}, or prune it. Before the next "
-    remove += "apply, c"
+    will, hint = "would be", "Change the webhook, or the name in the manifest."
+    if exists:
+        will, namespace = "was", f" -n {ref.namespace}" if ref.namespace else ""
+        remove = f"To remove it: kubectl delete {ref.short}{namespace}, or prune it. Before the "
+        hint = f"{remove}next apply, change the webhook, or the name in the manifest."
     return RunFailed(
         f"{ref} {will} created with the name {live.other_name}",
         location=where,
         reason="a mutating admission webhook has probably changed its name",
-        hint=f"{remove if exists else 'C'}hange the webhook, or the name in the manifest.",
+        hint=hint,
     )
 
 

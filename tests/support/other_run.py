@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.clock import Instant
-from applyprune.engine.lock import inventory_lock
+from applyprune.engine.lock import InventoryLock
 from applyprune.engine.ports import Cancellation
 from applyprune.model.inventory import LockHolder
 from applyprune.model.options import Mode, Options
@@ -41,7 +41,7 @@ def wait_for_lock(stage: Stage, timeout: float = 60.0) -> list[float]:
     clock = ManualClock()
     transport = stage.transport()
     try:
-        with inventory_lock(
+        with InventoryLock(
             stage.store(transport),
             Options(lock_timeout=timeout),
             Cancellation(clock=clock),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.cluster.client import KubernetesClient
-from applyprune.engine.lock import InventoryLock, inventory_lock
+from applyprune.engine.lock import InventoryLock
 from applyprune.errors import AccessError, InventoryLocked
 from applyprune.model.identity import Ref
 from applyprune.model.live import CONFIG_MAPS
@@ -80,7 +80,7 @@ def _holding(stage: Stage, renewal_clock: Clock | None = None) -> Iterator[Holdi
     transport, clock = stage.transport(), MovedClock()
     store = stage.store(transport)
     try:
-        with inventory_lock(
+        with InventoryLock(
             store,
             Options(),
             stage.stop,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.engine.lock import inventory_lock
+from applyprune.engine.lock import InventoryLock
 from applyprune.errors import InventoryLocked
 from applyprune.model.inventory import LONGEST_LEASE
 from applyprune.model.options import Mode, Options
@@ -37,7 +37,7 @@ class Observer:
         """Look, and return whether the lock may be taken."""
         transport, options = self.stage.transport(), Options(lock_timeout=0.0)
         try:
-            with inventory_lock(
+            with InventoryLock(
                 self.stage.store(transport),
                 options,
                 self.stage.stop,
