@@ -14,7 +14,7 @@ from applyprune.engine.check import (
     refuse_owned,
     refuse_unlisted,
 )
-from applyprune.engine.context import RunContext, RunSummary, WorkerPool, run_context
+from applyprune.engine.context import RunContext, RunSummary, run_context
 from applyprune.engine.lock import WRITE_MARGIN, InventoryLock
 from applyprune.engine.plan_stage import with_exact_names
 from applyprune.engine.reader import KindProofs, SnapshotReader, all_labelled_objects
@@ -365,28 +365,15 @@ def move(
     """
     if source.applyset == destination.applyset:
         raise UsageError("a set cannot be moved into itself")
-    summary = RunSummary(cluster.run)
+    run, mode = cluster.run, Mode.MOVE
     with (
-        InventoryLock(
-            source.store, options, cancellation, run=summary.run, mode=Mode.MOVE
-        ) as source_lock,
-        InventoryLock(
-            destination.store, options, cancellation, run=summary.run, mode=Mode.MOVE
-        ) as destination_lock,
-        WorkerPool(options.concurrency, cancellation) as workers,
+        InventoryLock(destination.store, options, cancellation, run=run, mode=mode) as lock,
+        run_context(
+            cluster, source.store, source.applyset, options, cancellation, mode=mode
+        ) as of_source,
     ):
-        leased = cluster.under_lease(source_lock).under_lease(destination_lock)
-        context = RunContext(
-            leased,
-            source.applyset,
-            options,
-            cancellation,
-            workers,
-            source_lock,
-            summary,
-            source.store,
-        )
-        yield from _Move(context, destination.applyset, destination_lock, if_exists).events()
+        context = replace(of_source, cluster=of_source.cluster.under_lease(lock))
+        yield from _Move(context, destination.applyset, lock, if_exists).events()
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,10 +134,8 @@ class InventoryLock:
         self._lost = None
         began = asked = self._clock().boot
         self.inventory = read()
-        at_first, seen = (
-            self.inventory.generation,
-            observe(observation, self.inventory, self._clock().boot),
-        )
+        at_first = self.inventory.generation
+        seen = observe(observation, self.inventory, self._clock().boot)
         while seen is not None:
             # What was read may be as old as the request for it.
             if asked >= seen.over_at:  # guard: lease-observed
@@ -232,10 +230,8 @@ class InventoryLock:
             self._check()
             last = replace(self._record(), exit_code=exit_code, **changes._asdict())
             plan = self.inventory.plan and replace(self.inventory.plan, done=exit_code == 0)
-            ended = replace(
-                self.inventory, entries=dict(entries), holder=None, last=last, plan=plan
-            )
-            self._put(ended)
+            ended = replace(self.inventory, entries=dict(entries), last=last, plan=plan)
+            self._put(replace(ended, holder=None))
             return self._recorded(Phase.FINAL)
 
     def write_once(self, inventory: Inventory) -> InventoryWritten:

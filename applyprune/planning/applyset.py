@@ -206,7 +206,9 @@ def foreign_parent(
     ``has_header`` says whether it contains an inventory of applyprune.
     """
     tooling = annotations.get(TOOLING)
-    if tooling is not None and _tool(tooling) != TOOL:  # guard: other-tools-parent
+    # NAME/VERSION; a name may contain slashes.
+    tool = TOOL if tooling is None else tooling.rpartition("/")[0] or tooling
+    if tool != TOOL:  # guard: other-tools-parent
         return ForeignParent(
             f"{applyset.inventory} is the ApplySet parent of another tool",
             reason=f"its annotation {TOOLING} is {tooling!r}, and a tool must not change the set "
@@ -230,11 +232,6 @@ def foreign_parent(
             hint="Nothing was changed. Choose another name for this set, or delete that ConfigMap.",
         )
     return None
-
-
-def _tool(tooling: str) -> str:
-    """Return the name in ``NAME/VERSION``; a name may contain slashes."""
-    return tooling.rpartition("/")[0] or tooling
 
 
 def parent_faults(annotations: Mapping[str, str]) -> tuple[str, ...]:

@@ -75,9 +75,10 @@ def own_writer(live: LiveObject, manager: str) -> Writer | None:
 
 
 def _own_writer(writers: Iterable[Writer], manager: str) -> Writer | None:
-    ours = (manager, "Apply", "")
-    found = (one for one in writers if (one.manager, one.operation, one.subresource) == ours)
-    return next(found, None)
+    for one in writers:
+        if one.manager == manager and one.operation == "Apply" and not one.subresource:
+            return one
+    return None
 
 
 def own_fields(live: LiveObject, manager: str) -> FieldSet:
@@ -220,12 +221,13 @@ def migration_of(
     asked = options.take_over | ({"helm"} if adopts and options.adopt is Adopt.ALL else set())
     kubectls: Path = ("metadata", "annotations", LAST_APPLIED)
 
-    def is_whole(one: Writer) -> bool:
+    def declares(one: Writer) -> bool:
         # kubectl may have any name. It writes the manifest into an annotation by the same request.
-        is_kubectl = LAST_APPLIED in live.annotations and kubectls in one.fields
-        known = (one.manager, one.operation) in _DECLARED
-        declares = known or (is_kubectl and one.operation == "Update")
-        return one.manager in asked or (adopts and declares)
+        return (one.manager, one.operation) in _DECLARED or (
+            one.operation == "Update"
+            and LAST_APPLIED in live.annotations
+            and kubectls in one.fields
+        )
 
     main = [one for one in live.writers if not one.subresource]
     is_invented = any(
@@ -233,7 +235,11 @@ def migration_of(
     )
     recorded = entry.owned_fields if entry is not None and not adopts else ""
     return Migration(
-        whole=frozenset((one.manager, one.operation) for one in main if is_whole(one)),
+        whole=frozenset(
+            (one.manager, one.operation)
+            for one in main
+            if one.manager in asked or (adopts and declares(one))
+        ),
         proven=frozenset({BEFORE_FIRST_APPLY}) if is_invented and not adopts else frozenset(),
         recorded=recorded,
         api_version="" if entry is None else GVK(entry.ref.group, entry.version, "").api_version,

@@ -55,26 +55,6 @@ def settled(before: LiveObject) -> Operations:
     return second.operations
 
 
-def orphaned(one: LiveObject) -> Operations:
-    """Return the patch that orphans an object."""
-    return orphan_request(CONFIG_MAPS, one, TARGET).operations
-
-
-def left(one: LiveObject) -> Operations:
-    """Return the patch that removes what we have yielded."""
-    return remove_manager_request(CONFIG_MAPS, one, TARGET.yielded).operations
-
-
-def released(one: LiveObject) -> Operations:
-    """Return the patch that removes a label."""
-    return unlabel_request(CONFIG_MAPS, one).operations
-
-
-def marked(one: LiveObject, *, owned: bool = False) -> Operations:
-    """Return the patch that marks an object as ours."""
-    return mark_request(CONFIG_MAPS, one, TARGET, owned=owned).operations
-
-
 def _transfer(one: LiveObject, *, owned: bool = False) -> PatchRequest:
     return transfer_request(CONFIG_MAPS, one, old=OURS, applyset=SHOP, owned=owned)
 
@@ -93,11 +73,11 @@ def _read(metadata: Metadata) -> LiveObject:
 
 
 PATCHES: dict[str, Callable[[LiveObject], Operations]] = {
-    "orphan": orphaned,
-    "leave": left,
-    "release": released,
+    "orphan": lambda one: orphan_request(CONFIG_MAPS, one, TARGET).operations,
+    "leave": lambda one: remove_manager_request(CONFIG_MAPS, one, TARGET.yielded).operations,
+    "release": lambda one: unlabel_request(CONFIG_MAPS, one).operations,
     "hand over": lambda one: _transfer(one).operations,
-    "mark": marked,
+    "mark": lambda one: mark_request(CONFIG_MAPS, one, TARGET, owned=False).operations,
     "settle": settled,
 }
 LIVES: dict[str, LiveObject] = {
@@ -227,7 +207,7 @@ def test_orphaning_removes_our_manager_and_our_label(name: str) -> None:
     """And leaves an entry with a path that nobody sets when there was no other manager."""
     before, left = ORPHANED[name]
     one = live(REF, entries=before, labels={PART_OF: TARGET.id, **OTHERS})
-    after = patched(one, orphaned(one))
+    after = patched(one, PATCHES["orphan"](one))
     assert after["labels"] == OTHERS
     assert after.get("managedFields") == left
 
@@ -241,18 +221,18 @@ def test_last_label_is_removed_with_the_whole_map(patch: str) -> None:
 def test_leaving_removes_one_manager_only() -> None:
     """Label and all other managers stay; the last one leaves an empty entry here, too."""
     one = live(REF, entries=[managed(TARGET.yielded), KUBECTL, managed()])
-    after = patched(one, left(one))
+    after = patched(one, PATCHES["leave"](one))
     assert after["labels"] == {PART_OF: TARGET.id}
     assert after["managedFields"] == [KUBECTL, managed()]
     alone = live(REF, entries=[managed(TARGET.yielded)])
-    assert patched(alone, left(alone))["managedFields"] == [{}]
+    assert patched(alone, PATCHES["leave"](alone))["managedFields"] == [{}]
 
 
 def test_releasing_removes_the_label_only() -> None:
     """Whoever's it is: its owner is no set that we know."""
     entries = [KUBECTL, managed("another-tool")]
     one = live(REF, entries=entries, labels={PART_OF: "applyset-theirs-v1", **OTHERS})
-    after = patched(one, released(one))
+    after = patched(one, PATCHES["release"](one))
     assert (after["labels"], after["managedFields"]) == (OTHERS, entries)
 
 
@@ -344,7 +324,7 @@ def test_marking_restores_missing_label_and_manager(name: str, label: str) -> No
     """The label, and an Apply entry that owns it; one that is there is left as it is."""
     before, left = MARKED[name]
     one = live(REF, label=label, entries=before)
-    after = patched(one, marked(one))
+    after = patched(one, PATCHES["mark"](one))
     assert after["labels"] == {PART_OF: TARGET.id}
     assert after["managedFields"] == left
 
@@ -353,7 +333,7 @@ def test_marking_restores_missing_label_and_manager(name: str, label: str) -> No
 def test_marking_as_owned_writes_the_annotation(entries: list[Metadata]) -> None:
     """The set's Apply entry owns it: without that, it proves nothing."""
     before = live(REF, entries=entries, annotations={"note": "z"})
-    after = patched(before, marked(before, owned=True))
+    after = patched(before, mark_request(CONFIG_MAPS, before, TARGET, owned=True).operations)
     assert after["annotations"] == {"note": "z", OWNED_BY: TARGET.id}
     assert not has_witness(before, TARGET)
     assert has_witness(_read(after), TARGET)
@@ -387,7 +367,7 @@ def test_annotation_that_we_did_not_apply_proves_nothing(name: str) -> None:
 
 def test_marked_object_is_only_tested() -> None:
     """A patch of nothing."""
-    assert len(marked(LIVES["ours"])) == 2
+    assert len(PATCHES["mark"](LIVES["ours"])) == 2
 
 
 MANAGERS: dict[str, tuple[str, list[Metadata], str]] = {
