@@ -84,6 +84,9 @@ class Cascade:
     """The kinds that the account may not list, where that refuses nothing."""
 
 
+_NO_CASCADE = Cascade(0, ())
+
+
 @dataclass(frozen=True, slots=True)
 class Cascades:
     """The cascaded deletions of every Namespace, CRD and owner that has left the set."""
@@ -97,21 +100,21 @@ class Cascades:
     kept: Mapping[Ref, str] = field(default_factory=dict, hash=False)
     """Why this prune does not delete an object that is listed."""
 
+    def _of(self, ref: Ref) -> Cascade:
+        return self.found.get(ref, _NO_CASCADE)
+
     def foreign(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the objects that only the delete of ``ref`` would delete."""
-        cascade = self.found.get(ref)
-        there = cascade.foreign if cascade is not None else ()
-        return tuple(sorted({*there, *self.desired.get(ref, ())}))
+        return tuple(sorted({*self._of(ref).foreign, *self.desired.get(ref, ())}))
 
     def roots(self, step: RemoveStep) -> tuple[Cascaded, ...]:
         """Return the existing objects that only the deletion of a step's object would delete."""
-        cascade = self.found.get(step.entry.ref) if step.fate is Fate.PRUNE else None
-        return cascade.roots if cascade is not None else ()
+        return self._of(step.entry.ref).roots if step.fate is Fate.PRUNE else ()
 
     def described(self, ref: Ref) -> str:
         """Return the cascaded deletions of an object in words; empty if there are none."""
-        cascade = self.found.get(ref)
-        if cascade is None or not cascade.total:
+        cascade = self._of(ref)
+        if not cascade.total:
             return ""
         text = f"{_CASCADES} {cascade.total} object{'' if cascade.total == 1 else 's'}"
         if not cascade.foreign:
@@ -128,13 +131,11 @@ class Cascades:
 
     def is_counted(self, ref: Ref) -> bool:
         """Return whether an object has a cascade that could be read in full."""
-        cascade = self.found.get(ref)
-        return cascade is not None and not cascade.uncounted
+        return ref in self.found and not self.found[ref].uncounted
 
     def harms(self, ref: Ref) -> bool:
         """Return whether objects that must stay would be deleted with this one, or may be."""
-        cascade = self.found.get(ref)
-        return cascade is not None and bool(cascade.foreign or cascade.uncounted)
+        return bool(self._of(ref).foreign or self._of(ref).uncounted)
 
     def harm(self, ref: Ref) -> str:
         """Return in short what speaks against the deletion of an object that harms, or may."""
@@ -144,21 +145,19 @@ class Cascades:
 
     def lacks_rights(self, ref: Ref) -> bool:
         """Return whether an object is refused only because a right to count is missing."""
-        cascade = self.found.get(ref)
-        is_known = cascade is None or cascade.foreign or self.desired.get(ref)
-        return cascade is not None and cascade.lacks_rights and not is_known
+        cascade = self._of(ref)
+        return cascade.lacks_rights and not (cascade.foreign or self.desired.get(ref))
 
     def unlisted(self, ref: Ref) -> tuple[str, ...]:
         """Return the kinds that may not be listed, and that an object may be deleted without."""
-        cascade = self.found.get(ref)
-        return cascade.unlisted if cascade is not None else ()
+        return self._of(ref).unlisted
 
     def refusal(self, ref: Ref, allowed: Collection[str]) -> Problem | None:
         """Return why an object may not be deleted because of its contents; None if it may.
 
         ``allowed`` names those that may, as ``Ref.is_among`` takes them.
         """
-        cascade = self.found.get(ref)
+        cascade = self._of(ref)
         if wanted := self.desired.get(ref):
             names = ", ".join(_named(other) for other in sorted(wanted)[:_SHOWN])
             return PruneRefused(
@@ -166,7 +165,7 @@ class Cascades:
                 reason=f"it would cascade-delete objects of the input: {names}",
                 hint=f"Add it to the input again, or orphan it: --orphan {ref.short}",
             ).problem
-        if cascade is None or ref.is_among(allowed):
+        if ref.is_among(allowed):
             return None
         if cascade.foreign:
             reason = self._stays(cascade)
