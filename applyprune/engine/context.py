@@ -21,7 +21,7 @@ from applyprune.model.options import Mode, Options
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.plan import finished, with_own_exit_code
+from applyprune.planning.plan import verdict, with_own_exit_code
 from applyprune.planning.secrets import KnownSecrets
 from applyprune.planning.server_errors import (
     MOST_WARNINGS,
@@ -214,8 +214,9 @@ class RunSummary:
 
     def finished(self) -> Finished:
         """Return the event that ends the run."""
-        found = self._counts, self.problems, self.elapsed, self.refusal
-        return finished(*found, held=self.held, dry=self.dry, mode=self.mode)
+        error = verdict(self.problems, self.refusal, held=self.held, dry=self.dry, mode=self.mode)
+        code, problem = (error.exit_code, error.problem) if error else (0, None)
+        return Finished(dict(self._counts), code, self.elapsed, problem)
 
 
 _AHEAD = 1000

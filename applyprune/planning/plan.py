@@ -19,7 +19,7 @@ from applyprune.errors import (
     PruneRefused,
     RunFailed,
 )
-from applyprune.model.events import Finished, ObjectDone, Pending, Waiting
+from applyprune.model.events import ObjectDone, Pending, Waiting
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.fieldset import Path, Writer, to_pointer
 from applyprune.model.identity import Ref
@@ -543,31 +543,6 @@ def _is_unread(step: ApplyStep | RemoveStep) -> bool:
 
 
 _NAMED = 10
-
-
-def finished(
-    counts: Mapping[Outcome, int],
-    problems: Sequence[Problem],
-    elapsed: float,
-    refusal: Problem | None = None,
-    *,
-    held: bool = False,
-    dry: bool = False,
-    mode: Mode = Mode.APPLY,
-) -> Finished:
-    """Return the event that ends a run.
-
-    ``elapsed`` is in seconds; ``refusal`` is the problem that blocked the whole prune, and ``held``
-    says that it has also stopped the apply. ``dry`` says that it was a dry run, and ``mode`` what
-    it does.
-    """
-    error = verdict(problems, refusal, held=held, dry=dry, mode=mode)
-    return Finished(
-        counts=dict(counts),
-        exit_code=error.exit_code if error else 0,
-        elapsed=elapsed,
-        problem=error.problem if error else None,
-    )
 
 
 def verdict(

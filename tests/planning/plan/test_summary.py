@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.plan import finished, verdict, with_own_exit_code
+from applyprune.planning.plan import verdict, with_own_exit_code
 
 REFUSAL = Problem(ProblemKind.PRUNE_REFUSED, "the prune was refused: it would delete 8 objects")
 UNAPPROVED = Problem(ProblemKind.NOT_APPROVED, "the deletions are not approved")
@@ -124,4 +124,6 @@ def test_object_problem_has_the_exit_code_of_the_run(kind: str, code: int) -> No
     """And not that of the reply: a Forbidden alone would be 7, as for a run without access."""
     problem = Problem(ProblemKind(kind), "what", exit_code=7)
     assert with_own_exit_code(problem).exit_code == code
-    assert finished({}, [problem], 1.0).exit_code == code
+    error = verdict([problem])
+    assert error is not None
+    assert error.exit_code == code
