@@ -34,7 +34,6 @@ from applyprune.errors import (
     Interrupted,
     InventoryLocked,
     NotFound,
-    PlanOutdated,
 )
 from applyprune.model.events import (
     Event,
@@ -53,7 +52,6 @@ from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem
 from applyprune.planning.approval import (
     SYSTEM,
-    Misfit,
     PlanFile,
     is_blocked,
     misfits,
@@ -318,7 +316,7 @@ class _Run:
         unknown = {one.ref: one.problem.message for one in self.unknown}
         unknown |= {ref: problem.reason for ref, problem in self.stage.blocked.items()}
         found = misfits(file, plan, self.stage.inventory, unknown) if file is not None else ()
-        self.misfits = tuple(map(failure_of, found))
+        self.misfits = tuple(found)
         return bool(self.misfits)
 
     def _refuse(self) -> Iterator[Event]:
@@ -579,13 +577,3 @@ def cluster_identity(cluster: Cluster, namespace: str) -> Mapping[str, str]:
             ref = namespace_ref(name)
             found[name] = cluster.get(NAMESPACES, ref).uid
     return found
-
-
-def failure_of(misfit: Misfit) -> ObjectDone:
-    """Return the failure of an object that does not fit a plan file."""
-    error = PlanOutdated(
-        f"{misfit.ref} no longer fits the plan",
-        location=misfit.origin or "",
-        reason=misfit.reason,
-    )
-    return ObjectDone(misfit.ref, Outcome.FAILED, misfit.origin, problem=error.problem)

@@ -15,7 +15,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from applyprune._version import __version__
 from applyprune.errors import NotApproved, PlanOutdated, PruneRefused, UsageError
-from applyprune.model.fate import Fate
+from applyprune.model.events import ObjectDone
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.live import LiveObject
@@ -588,24 +589,13 @@ def _object_out(planned: PlannedObject) -> dict[str, Any]:
 # continued with the same file.
 
 
-@dataclass(frozen=True, slots=True)
-class Misfit:
-    """An object for which the plan file no longer fits."""
-
-    ref: Ref
-    reason: str
-    """What is different, as a sentence about the object."""
-    origin: Origin | None = None
-    """The place of its manifest; None if it is not in the input."""
-
-
 def misfits(
     file: PlanFile,
     plan: Plan,
     inventory: Inventory,
     unknown: Mapping[Ref, str] = MappingProxyType({}),
-) -> Iterator[Misfit]:
-    """Yield each object for which the plan that was made now does more than the file shows.
+) -> Iterator[ObjectDone]:
+    """Yield a failure for each object for which the plan made now does more than the file shows.
 
     ``unknown`` are the objects of the input that could not be planned, each with the reason.
     """
@@ -624,11 +614,16 @@ def misfits(
             if reason == _CHANGED and old is not None and step is not None and step.live:
                 reason = _changed_by(old, step.live, file)
             origin = step.desired.origin if isinstance(step, ApplyStep) else None
-            yield Misfit(ref, reason, origin)
+            yield _misfit(ref, reason, origin)
     recovered = {(entry.ref, entry.uid) for entry in plan.recovered}
     # guard: reviewed-recovery
     for ref, _ in sorted(recovered.difference(file.recovered)):
-        yield Misfit(ref, "it has the set's label, and the inventory does not list it")
+        yield _misfit(ref, "it has the set's label, and the inventory does not list it")
+
+
+def _misfit(ref: Ref, reason: str, origin: Origin | None = None) -> ObjectDone:
+    error = PlanOutdated(f"{ref} no longer fits the plan", location=origin or "", reason=reason)
+    return ObjectDone(ref, Outcome.FAILED, origin, problem=error.problem)
 
 
 def exceeds(shown: PlannedObject, step: ApplyStep | RemoveStep, *, is_last: bool = False) -> str:

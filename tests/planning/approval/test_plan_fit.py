@@ -75,7 +75,7 @@ def _reasons(
     """Return why a file of the first step does not fit the second one."""
     file = _file(_plan(before))
     stored = inventory(plan=AppliedPlan(file.checksum if is_last else "another"))
-    return [misfit.reason for misfit in misfits(file, _plan(now), stored)]
+    return [misfit.problem.reason for misfit in misfits(file, _plan(now), stored) if misfit.problem]
 
 
 MOVED = live(WEB.ref, uid="u1", generation=4, entries=[managed(time="2026-11-22T10:00:00Z")])
@@ -328,7 +328,7 @@ def test_object_that_could_not_be_planned_does_not_fit() -> None:
         inventory(),
         {WEB.ref: "the server of the API group apps does not answer"},
     )
-    assert [misfit.reason for misfit in found] == [
+    assert [misfit.problem.reason for misfit in found if misfit.problem] == [
         "the server of the API group apps does not answer"
     ]
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune._version import __version__
 from applyprune.engine.context import RunSummary
-from applyprune.engine.run import failure_of
 from applyprune.model.events import ErrorRaised
 from applyprune.model.fate import Fate
 from applyprune.model.inventory import RunRecord
@@ -227,7 +226,7 @@ def _outdated() -> Iterator[Event]:
     found = misfits(_file_of(then), now, inventory())
     summary = RunSummary("run1", held=True)
     yield started()
-    yield from summary.counted(map(failure_of, found))
+    yield from summary.counted(found)
     yield finished(summary)
 
 
