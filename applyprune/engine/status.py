@@ -355,7 +355,6 @@ class _StatusReader:
 
     def _update(self, change: WatchChange) -> None:
         source, entries = change.source, self.inventory.entries
-        concerned = refs_in(source, entries)
 
         def seen(ref: Ref, live: LiveObject | None) -> State:
             return live or self._reader.read_object(source.resource, ref, full=True)
@@ -364,6 +363,7 @@ class _StatusReader:
             if change.ref in entries:
                 self.states[change.ref] = seen(change.ref, change.live)
         elif isinstance(change, Listed):
+            concerned = refs_in(source, entries)
             self.states.update((ref, seen(ref, change.objects.get(ref))) for ref in concerned)
             others = self._reader.other_sets(self.states[ref] for ref in concerned)
             self.world = replace(self.world, others={**self.world.others, **others})
@@ -371,9 +371,10 @@ class _StatusReader:
             if change.ref in entries:
                 self.states[change.ref] = Unknown(change.error.problem)
         else:
-            self.informer.open_namespaces(change, concerned)
+            self.informer.open_namespaces(change, entries)
             if not isinstance(change.error, Forbidden):  # then each object is read by itself
-                self.states.update(dict.fromkeys(concerned, Unknown(change.error.problem)))
+                unread = dict.fromkeys(refs_in(source, entries), Unknown(change.error.problem))
+                self.states.update(unread)
 
 
 def _warnings(*problems: Problem | None) -> Iterator[WarningRaised]:

@@ -106,6 +106,54 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
+class Looks:
+    """The looks of one wait: it says now and then what it waits for, and pauses before the next."""
+
+    cancellation: Cancellation
+    what: str
+    """The state that it waits for."""
+    timeout: float
+    """Seconds."""
+    pauses: Iterator[float] = iter(())
+    """The seconds between two looks; none if the look itself waits for something."""
+    every: float = 1.0
+    """More seconds than this lie between two reports."""
+    _began: float = field(init=False)
+    _said: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._began = self.cancellation.now()
+
+    @property
+    def elapsed(self) -> float:
+        """Return the seconds since the wait began."""
+        return self.cancellation.now() - self._began
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether it is time to say what is waited for."""
+        return self.elapsed - self._said > self.every
+
+    def again(self, reasons: Mapping[Ref, str]) -> Iterator[Waiting]:
+        """Say what is waited for, if that is due, and why; then pause until the next look."""
+        if self.is_due:
+            self._said = self.elapsed
+            yield waiting(reasons, self.what, self._said, self.timeout)
+        if pause := next(self.pauses, 0.0):
+            self.cancellation.wait(pause)
+
+
+def growing_pauses(first: float, *, longest: float) -> Iterator[float]:
+    """Yield pauses in seconds, each half as long again as the one before."""
+    while True:
+        yield first
+        first = min(first * 1.5, longest)
+
+
+# What is around objects, and shows why they are not ready.
+
+
+@dataclass(slots=True)
 class RelatedObjects:
     """What was listed or watched, by scope; each scope is all objects of a kind in a namespace."""
 
@@ -176,12 +224,11 @@ class RelatedObjects:
 
     def not_read(self, ref: Ref, live: LiveObject | None) -> str:
         """Return what about an object could not be read, and why; empty if nothing."""
-        unread = [
-            (scope.resource.plural, problem.message)
+        return "; ".join(
+            f"its {scope.resource.plural} cannot be read: {problem.message}"
             for scope in self.scopes(ref, live)
             if (problem := self._unread.get(scope)) is not None
-        ]
-        return "; ".join(f"its {plural} cannot be read: {why}" for plural, why in unread)
+        )
 
     def _index(self, resource: Resource, namespace: str) -> Mapping[str, Sequence[Body]]:
         """Return the objects by the UID of their controller; events by that of their object."""
@@ -194,51 +241,6 @@ class RelatedObjects:
                     subject = mapping(body.get("involvedObject")) or controller_of(body)
                     found.setdefault(text(subject, "uid"), []).append(body)
         return found
-
-
-@dataclass(slots=True)
-class Looks:
-    """The looks of one wait: it says now and then what it waits for, and pauses before the next."""
-
-    cancellation: Cancellation
-    what: str
-    """The state that it waits for."""
-    timeout: float
-    """Seconds."""
-    pauses: Iterator[float] = iter(())
-    """The seconds between two looks; none if the look itself waits for something."""
-    every: float = 1.0
-    """More seconds than this lie between two reports."""
-    _began: float = field(init=False)
-    _said: float = 0.0
-
-    def __post_init__(self) -> None:
-        self._began = self.cancellation.now()
-
-    @property
-    def elapsed(self) -> float:
-        """Return the seconds since the wait began."""
-        return self.cancellation.now() - self._began
-
-    @property
-    def is_due(self) -> bool:
-        """Return whether it is time to say what is waited for."""
-        return self.elapsed - self._said > self.every
-
-    def again(self, reasons: Mapping[Ref, str]) -> Iterator[Waiting]:
-        """Say what is waited for, if that is due, and why; then pause until the next look."""
-        if self.is_due:
-            self._said = self.elapsed
-            yield waiting(reasons, self.what, self._said, self.timeout)
-        if pause := next(self.pauses, 0.0):
-            self.cancellation.wait(pause)
-
-
-def growing_pauses(first: float, *, longest: float) -> Iterator[float]:
-    """Yield pauses in seconds, each half as long again as the one before."""
-    while True:
-        yield first
-        first = min(first * 1.5, longest)
 
 
 # Until objects are ready.
@@ -784,7 +786,6 @@ class WatchScope:
     """The objects that one watch covers."""
 
     resource: Resource
-    """The resource to watch."""
     namespace: str = ""
     """The namespace to watch; empty for all namespaces."""
     selector: str = ""
@@ -966,15 +967,22 @@ def await_existing(
     while pending:
         reasons = dict(context.workers.each(partial(_why_missing, context.cluster), pending))
         cancellation.check()
-        elapsed = looks.elapsed
-        pending = [desired for desired in pending if reasons[desired.ref]]
+        elapsed, left = looks.elapsed, []
         for desired in pending:
-            longest = desired.timeout or options.timeout
-            if elapsed > min(longest, options.turn):
-                reason = reasons[desired.ref]
-                problem = _not_created(desired, reason, timed_out=elapsed > longest)
-                missing[desired.ref] = problem
-        pending = [desired for desired in pending if desired.ref not in missing]
+            ref, longest = desired.ref, desired.timeout or options.timeout
+            if reasons[ref] and elapsed <= min(longest, options.turn):
+                left.append(desired)
+            elif reasons[ref]:
+                message = f"timed out waiting for {ref} to be created"
+                error = NotReady(
+                    message if elapsed > longest else f"{ref} does not exist yet",
+                    location=desired.origin,
+                    reason=f"{OUTSIDE}; {reasons[ref]}",
+                    hint=f"To apply it with this set, remove {desired.apply_mark} from its "
+                    "manifest.",
+                )
+                missing[ref] = error.problem
+        pending = left
         if pending:
             yield from looks.again({desired.ref: reasons[desired.ref] for desired in pending})
     return missing
@@ -989,17 +997,6 @@ def _why_missing(cluster: Cluster, desired: Desired) -> tuple[Ref, str]:
     if isinstance(state, LiveObject):
         return desired.ref, "it is being deleted" if state.terminating else ""
     return desired.ref, "nobody has created it"
-
-
-def _not_created(desired: Desired, reason: str, *, timed_out: bool) -> Problem:
-    ref = desired.ref
-    error = NotReady(
-        f"timed out waiting for {ref} to be created" if timed_out else f"{ref} does not exist yet",
-        location=desired.origin,
-        reason=f"{OUTSIDE}; {reason}",
-        hint=f"To apply it with this set, remove {desired.apply_mark} from its manifest.",
-    )
-    return error.problem
 
 
 # Until deleted objects are gone. An object is known by its UID: its name may be taken again.

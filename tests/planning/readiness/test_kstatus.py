@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.model.events import Readiness, Status
+from applyprune.model.events import Status
 from applyprune.planning.readiness import (
     Related,
     assess,
@@ -595,12 +595,6 @@ def holds(case: Case) -> None:
     assert found.message
 
 
-def test_table_is_long_enough() -> None:
-    """At least 60 cases, kstatus' own among them (issue 5)."""
-    assert len(KSTATUS) >= 50
-    assert len(KSTATUS) + len(OURS) >= 110
-
-
 def test_body_is_unchanged() -> None:
     """A decision is pure."""
     body = dep(NEW, cond("Available"))
@@ -805,9 +799,3 @@ def test_denying_policy_is_a_rejection() -> None:
     denied = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"
     assert is_refusal(denied, waited=0)
     assert not is_refusal("access denied by the registry")
-
-
-def test_readiness_is_a_value() -> None:
-    """It can be compared, and its state prints in kstatus' word."""
-    assert Readiness(DONE, "a") == Readiness(Status("Current"), "a")
-    assert f"{WAITING}" == "InProgress"
