@@ -176,7 +176,7 @@ class ServerDryRun:
         desired, context = step.desired, self.context
         body = desired.body if step.request is None else step.request.body
         if step.live is None:
-            return Comparison(step, step.fate, None, body, not_checked=NOT_CHECKED)
+            return Comparison(step, None, body, not_checked=NOT_CHECKED)
         try:
             before = context.cluster.get(desired.resource, desired.ref, full=True)
         except Unreachable:
@@ -184,7 +184,7 @@ class ServerDryRun:
         except ApplypruneError:
             return None  # its line says that it was not checked
         body = predicted(before.body, body, own_fields(before, context.applyset.manager))
-        comparison = Comparison(step, step.fate, before, body, not_checked=NOT_CHECKED)
+        comparison = Comparison(step, before, body, not_checked=NOT_CHECKED)
         return comparison if has_changed(comparison, self.rules) else None
 
     def check_apply(self, step: ApplyStep) -> ApplyStep:
@@ -271,9 +271,8 @@ class ServerDryRun:
                 return self._refused(step, error)
         step = dry_run_reply(step, after, context.applyset)
         if created or step.live is None:
-            fate = step.fate if step.is_new else Fate.CREATE
-            self._compare(step, fate, None, after.body)
-            return replace(step, fate=fate)
+            step = step if step.is_new else replace(step, fate=Fate.CREATE)
+            return self._with_comparison(step, None, after.body)
         return self._compared(step, after)
 
     def _tried(self, step: ApplyStep) -> tuple[ApplyStep, LiveObject, bool]:
@@ -315,7 +314,7 @@ class ServerDryRun:
         if step.takes_over or removed:
             body, not_checked = self._after_transfer(step, after, removed)
         body = without_fields(body, parts_left(step, after, self.context.applyset))
-        comparison = Comparison(step, step.fate, before, body, after, not_checked)
+        comparison = Comparison(step, before, body, after, not_checked)
         manager = self.context.applyset.manager
         if self.context.options.apply.reapply_all:
             step = replace(step, unowned=tuple(self._unowned(step, after)))
@@ -390,7 +389,7 @@ class ServerDryRun:
         body = with_versions(overlaid(before.body, body_to_send(desired)), before, desired)
         with suppress(Conflict, Forbidden, DryRunUnsupported):
             body = cluster.replace(desired.resource, desired.ref, body, dry_run=True).body or {}
-        comparison = Comparison(step, step.fate, before, body, not_checked=_VERSIONS_REWRITTEN)
+        comparison = Comparison(step, before, body, not_checked=_VERSIONS_REWRITTEN)
         if not has_changed(comparison, self.rules):
             return replace(step, fate=Fate.LEAVE)
         self.comparisons[desired.ref] = comparison
@@ -414,11 +413,11 @@ class ServerDryRun:
             raise error
         if (reverted := with_exclusion_reverted(context, step, live, error)) is not None:
             step, body = reverted
-            self._compare(step, Fate.CHANGE, live, body)
-            return replace(step, fate=Fate.CHANGE)
+            return self._with_comparison(replace(step, fate=Fate.CHANGE), live, body)
         deletion, body = check_recreation(context, step, live, error)
-        self._compare(step, Fate.RECREATE, live, body, _OTHER_NAME)
-        return replace(step, fate=Fate.RECREATE, reason=IN_PLACE, deletion=deletion)
+        step = replace(step, fate=Fate.RECREATE, reason=IN_PLACE, deletion=deletion)
+        self._with_comparison(step, live, body, _OTHER_NAME)
+        return step
 
     def _in_new_kind_or_namespace(self, step: ApplyStep) -> ApplyStep:
         """Check an object whose namespace or kind the plan itself will create.
@@ -469,8 +468,8 @@ class ServerDryRun:
         ref, resource = desired.ref, desired.resource
         before = self._in_served_version(ref, resource) if step.live is not None else None
         body = desired.body if step.request is None else step.request.body
-        self._compare(step, step.fate, before, overlaid(before.body if before else None, body), how)
-        return replace(step, not_checked=how)
+        body = overlaid(before.body if before else None, body)
+        return self._with_comparison(step, before, body, how)
 
     def _in_served_version(self, ref: Ref, resource: Resource) -> LiveObject:
         """Return an existing object, by another version if its own one is not served yet."""
@@ -500,20 +499,18 @@ class ServerDryRun:
                     "does not exist yet; its quotas and policies were not checked"
                 )
             break
-        self._compare(step, step.fate, None, body, how)
-        return replace(step, not_checked=how)
+        return self._with_comparison(step, None, body, how)
 
-    def _compare(
+    def _with_comparison(
         self,
         step: ApplyStep,
-        fate: Fate,
         before: LiveObject | None,
         body: Mapping[str, Any] | None,
         not_checked: str = "",
-    ) -> None:
-        self.comparisons[step.desired.ref] = Comparison(
-            step, fate, before, body, not_checked=not_checked
-        )
+    ) -> ApplyStep:
+        comparison = Comparison(step, before, body, not_checked=not_checked)
+        self.comparisons[step.desired.ref] = comparison
+        return replace(step, not_checked=not_checked)
 
 
 def _refused(step: ApplyStep, error: ApplypruneError, context: RunContext) -> ApplyStep:

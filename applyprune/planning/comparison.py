@@ -9,7 +9,6 @@ from typing import Any
 
 from applyprune.errors import ApplypruneError, Invalid, RunFailed
 from applyprune.model.events import ObjectDiff
-from applyprune.model.fate import Fate
 from applyprune.model.fieldset import (
     MISSING,
     NO_FIELDS,
@@ -69,7 +68,6 @@ class Comparison:
     """An object before and after, as a dry run has it; Secret values are not masked yet."""
 
     step: ApplyStep
-    fate: Fate
     before: LiveObject | None = field(repr=False)
     """The object in full; None if it would be created."""
     body: Mapping[str, Any] | None = field(hash=False, repr=False)
@@ -99,7 +97,7 @@ def diff_of(
     drifted, drift = drift_before(desired, recorded.get(ref), before, after, manager)
     return ObjectDiff(
         ref,
-        comparison.fate,
+        comparison.step.fate,
         then,
         now,
         desired.origin,
@@ -471,7 +469,6 @@ def is_worth_a_trial(error: ApplypruneError) -> bool:
 
 
 def says_immutable(error: ApplypruneError) -> bool:
-    """Return whether the server says in words that a field cannot be changed."""
     return _IMMUTABLE.search(error.message) is not None
 
 

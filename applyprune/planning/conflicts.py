@@ -153,9 +153,8 @@ def is_unrecorded(step: ApplyStep) -> bool:
     It is not, if the user or the manifest says that such fields are taken.
     """
     live, request = step.live, step.request
-    if live is None or request is None or request.force:
-        return False
-    if step.desired.conflicts is OnConflict.FORCE:
+    takes = step.desired.conflicts is OnConflict.FORCE
+    if live is None or request is None or request.force or takes:
         return False
     return not live.writers or BEFORE_FIRST_APPLY in step.migration.proven
 
@@ -603,7 +602,6 @@ def excluding_parts(
 
 
 def exclusion(error: ApplypruneError, fields: Iterable[tuple[Path, Writer]]) -> Conflict:
-    """Return the conflict with the managers of fields that exclude ours."""
     return _conflict(error.message, fields, EXCLUDES)
 
 

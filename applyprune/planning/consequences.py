@@ -228,7 +228,6 @@ def _later(change: Change, kind: ConsequenceKind, pods: int, until: str) -> Cons
 
 
 def replaces_all(change: Change, caused: Consequence) -> bool:
-    """Return whether every Pod of a workload is replaced."""
     if caused.kind is ConsequenceKind.ROLLOUT:
         return caused.count == pod_count(change)
     return caused.kind is ConsequenceKind.RESTART

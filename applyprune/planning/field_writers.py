@@ -185,7 +185,6 @@ class Contest:
 
     @property
     def writers(self) -> set[WriterKind]:
-        """Return the kinds of its writers."""
         if self.is_scaled:
             return {WriterKind.CONTROLLER}
         if self.is_over:

@@ -547,7 +547,6 @@ def apply_rule(metadata: Mapping[str, object]) -> tuple[ApplyRule, str]:
 
 
 def is_disabled(manifest: Manifest) -> bool:
-    """Return whether a manifest is left out."""
     return apply_rule(mapping(manifest.body.get("metadata")))[0] is ApplyRule.DISABLED
 
 

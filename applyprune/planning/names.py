@@ -220,7 +220,6 @@ class Resolver:
     warnings: list[Problem] = field(default_factory=list)
 
     def objects(self, texts: Iterable[str], option: str = "") -> frozenset[str]:
-        """Return the exact name of each object."""
         return frozenset(self.object(text, option).text for text in sorted(texts))
 
     def object(self, text: str, option: str = "") -> NamedObject:
@@ -357,7 +356,6 @@ def refuse_unselected(
 
 
 def unmatched_names(names: Collection[str], refs: Collection[Ref]) -> Sequence[str]:
-    """Return the names that match no object."""
     return sorted(name for name in names if not any(ref.is_among((name,)) for ref in refs))
 
 

@@ -159,7 +159,6 @@ def canonical_text(value: object) -> str:
 
 
 def is_secret(body: Mapping[str, Any]) -> bool:
-    """Return whether an object is a core Secret."""
     return body.get("kind") == "Secret" and body.get("apiVersion") == "v1"
 
 
@@ -425,7 +424,6 @@ class IgnoreRule:
 
     @property
     def path(self) -> Path:
-        """Return the path of the field."""
         return _checked_path(self.pointer)
 
     @property
@@ -435,11 +433,9 @@ class IgnoreRule:
         return f"{self.kind.removesuffix('.') or _ALL}{name}:{self.pointer}"
 
     def __post_init__(self) -> None:
-        """Check the pointer."""
         _checked_path(self.pointer)
 
     def matches(self, group_kind: GroupKind, name: str) -> bool:
-        """Return whether the rule is for an object."""
         kind = group_kind.kind.lower()
         kinds = {"", _ALL, kind, f"{kind}.{group_kind.group}"}
         return self.kind.lower() in kinds and fnmatchcase(name, self.name)

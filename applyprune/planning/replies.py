@@ -270,7 +270,6 @@ def refuse_false_absence(uid: str, state: State, error: ApplypruneError) -> None
 
 
 def created_by_others(desired: Desired) -> RunFailed:
-    """Return the error for an object that somebody else has created during this run."""
     return _changed_meanwhile(desired, "was created by somebody else")
 
 

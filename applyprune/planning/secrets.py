@@ -176,7 +176,6 @@ class _Forms:
         self._word = re.compile(word, re.IGNORECASE)
 
     def replaced(self, text: str, *, was_cut: bool) -> str:
-        """Return a text with all that is found replaced."""
         lower = _lower(text)
         parts: list[str] = []
         shown = at = 0

@@ -328,7 +328,6 @@ def is_without_namespace(error: ApplypruneError, ref: Ref) -> bool:
 
 
 def without_namespace(name: str) -> NotServed:
-    """Return the error by which a server says that a namespace does not exist."""
     return NotServed(_NO_NAMESPACE.format(name), code=404)
 
 
@@ -380,7 +379,6 @@ def warning_problems(found: Mapping[str, Sequence[Ref]], plan: Plan) -> Iterator
 
 
 def more_warnings(count: int) -> Problem:
-    """Return the problem that stands for the warnings beyond the limit."""
     return Problem(
         ProblemKind.SERVER_WARNING,
         f"the server has given {count} more warnings, which are not shown",
