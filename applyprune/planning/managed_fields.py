@@ -56,9 +56,8 @@ if TYPE_CHECKING:
     from applyprune.values import Packed
 
 
-LABEL_FIELDS = FieldSet.of(("metadata", "labels", PART_OF))
-"""The set's label alone."""
-_WITNESS: Path = ("metadata", "annotations", OWNED_BY)
+WITNESS: Path = ("metadata", "annotations", OWNED_BY)
+"""The annotation of ownership."""
 APPLIED_METADATA = ("annotations", "finalizers", "labels", "ownerReferences")
 """The metadata that a manifest may set."""
 _NOT_OWNED = frozenset({"apiVersion", "kind", "metadata", "status"})
@@ -142,46 +141,8 @@ def manager_by_label(live: LiveObject) -> str:
     return next((name for name in managers if set_of(name) == label), "")
 
 
-# The manager that an orphaned object keeps; it belongs to no set, and no output names it. Its only
-# field is an annotation that nobody sets, so that no apply conflicts with it.
 FORMER = "applyprune-orphaned"
-_FORMER_FIELDS = FieldSet.of(("metadata", "annotations", "applyprune.dev/orphaned"))
-
-
-def marked_writers(
-    live: LiveObject, manager: str, api_version: str, *, owned: bool
-) -> Sequence[Writer]:
-    """Return the entries with one that owns the set's label; with ``owned``, the witness too."""
-    ours = own_writer(live, manager)
-    marked = ours or _writer(manager, api_version, LABEL_FIELDS)
-    if owned:
-        marked = marked.with_fields(marked.fields | FieldSet.of(_WITNESS))
-    writers = [marked if one == ours else one for one in live.writers]
-    return writers if ours is not None else [*writers, marked]
-
-
-def parting_writers(live: LiveObject, manager: str, api_version: str) -> Sequence[Writer]:
-    """Return the entries without those of a set.
-
-    At least one entry stays in managedFields. The server books the fields of an object without any
-    to ``before-first-apply``, and then the next apply conflicts with that, whoever sends it.
-    """
-    names = (manager, yielded_manager(manager))
-    writers = [one for one in live.writers if one.manager not in names]
-    if not writers:  # guard: parting-entry
-        writers = [_writer(FORMER, api_version, _FORMER_FIELDS, operation="Update")]
-    return writers
-
-
-def renamed_writers(live: LiveObject, old: str, new: str) -> Sequence[Writer]:
-    """Return the entries of a transferred object: those of the old manager are the new one's."""
-    # The transferred fields include those that the new manager already had.
-    names = {old: new, yielded_manager(old): yielded_manager(new)}
-    others = (one for one in live.writers if one.manager not in names.values())
-    return [
-        Writer({**one.entry, "manager": names[one.manager]}) if one.manager in names else one
-        for one in others
-    ]
+"""The manager that an orphaned object keeps; it belongs to no set, and no output names it."""
 
 
 # The fields of other managers that become the set's own before an apply.
@@ -275,29 +236,6 @@ def has_migration(live: LiveObject, migration: Migration, body: Packed, manager:
     return any(taken(one, migration, body) for one in live.writers)
 
 
-def migrated_writers(
-    live: LiveObject, migration: Migration, body: Packed, manager: str, api_version: str
-) -> Sequence[Writer]:
-    """Return the entries once our manager has its fields.
-
-    If it has none, its entry owns the set's label. The apply that follows sets the label, so it
-    conflicts with nobody.
-    """
-    ours, fields = own_writer(live, manager), own_fields(live, manager)
-    if ours is None and migration.restores:
-        fields, api_version = recorded_fields(migration), migration.api_version
-    others: list[Writer] = []
-    for one in live.writers:
-        if one == ours:
-            continue
-        if not (part := taken(one, migration, body)):
-            others.append(one)
-        elif left := one.fields - part:
-            others.append(one.with_fields(left))
-        fields |= part
-    return [*others, _writer(manager, api_version, fields or LABEL_FIELDS)]
-
-
 def taken(writer: Writer, migration: Migration, body: Packed) -> FieldSet:
     """Return which fields of a writer become ours; ``body`` is that of the manifest.
 
@@ -321,7 +259,7 @@ def recorded_fields(migration: Migration) -> FieldSet:
     """
     if not migration.recorded:
         return NO_FIELDS
-    return _takeable(FieldSet(json.loads(migration.recorded)) - FieldSet.of(_WITNESS))
+    return _takeable(FieldSet(json.loads(migration.recorded)) - FieldSet.of(WITNESS))
 
 
 def _takeable(fields: FieldSet) -> FieldSet:
@@ -528,23 +466,6 @@ def removed_by_null(desired: Desired) -> Iterator[Path]:
             yield path
 
 
-def claimed_writers(
-    live: LiveObject, paths: Sequence[Path], manager: str, api_version: str
-) -> Sequence[Writer]:
-    """Return the entries once these fields are ours; no value changes."""
-    ours = own_writer(live, manager)
-    others: list[Writer] = []
-    for one in live.writers:
-        if one == ours:
-            continue
-        if not any(path in one.fields for path in paths):
-            others.append(one)
-        elif left := one.fields.without(*paths):
-            others.append(one.with_fields(left))
-    entry = ours or _writer(manager, api_version, LABEL_FIELDS)
-    return [*others, entry.with_fields(entry.fields | FieldSet.of(*paths))]
-
-
 def after_removal(
     state: Mapping[str, Any], body: Mapping[str, Any], found: FieldRemovals
 ) -> Mapping[str, Any]:
@@ -666,15 +587,6 @@ def with_live_values(
     return whole
 
 
-def identity_body(desired: Desired) -> Mapping[str, Any]:
-    """Return a body that only identifies an object."""
-    metadata = {"name": desired.ref.name}
-    if desired.ref.namespace:
-        metadata["namespace"] = desired.ref.namespace
-    gvk = desired.resource.gvk
-    return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata}
-
-
 def split_problem(desired: Desired, live: LiveObject) -> Problem | None:
     """Return the problem of a pointer into an atomic value; ``live`` was read in full."""
     for pointer, whole in split_fields(desired, live):
@@ -757,13 +669,3 @@ def rewritten_writers(
             fresh = Writer({**same.entry, **fresh.entry}).with_fields(same.fields | fresh.fields)
         found[key] = fresh
     return list(found.values())
-
-
-def _writer(manager: str, api_version: str, fields: FieldSet, operation: str = "Apply") -> Writer:
-    entry = {
-        "manager": manager,
-        "operation": operation,
-        "apiVersion": api_version,
-        "fieldsType": "FieldsV1",
-    }
-    return Writer(entry).with_fields(fields)

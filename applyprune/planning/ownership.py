@@ -26,7 +26,7 @@ from applyprune.model.fieldset import (
     value_at,
     without_fields,
 )
-from applyprune.model.identity import Ref
+from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.inventory import ApplyFingerprint, InventoryEntry, Ownership
 from applyprune.model.kinds import SECRET, Trait, kinds_with
 from applyprune.model.live import LiveObject
@@ -529,15 +529,12 @@ def unproven_label(
     label = live.labels.get(PART_OF, "")
     # A forged entry can name any object: nobody must be told to label that.
     applied = is_applied(live, applyset.manager)
-    where = f" -n {ref.namespace}" if ref.namespace else ""
-    fix = f"kubectl label --overwrite {ref.short}{where} {PART_OF}={applyset.id}"
+    fix = f"kubectl label --overwrite {kubectl_name(ref, '')} {PART_OF}={applyset.id}"
+    check = f"applyprune inventory check {applyset.arguments}"
     # Not a hint: a Bundle says it too.
-    what_to_do = (
-        f"To give it this set's label again: {fix}"
-        if applied
-        else "The set's field manager has not applied it: see applyprune inventory check "
-        f"{applyset.arguments}"
-    )
+    what_to_do = f"The set's field manager has not applied it: see {check}"
+    if applied:
+        what_to_do = f"To give it this set's label again: {fix}"
     known = what_is_known(label, others)
     return RunFailed(
         f"{ref} has the label of another set, which is not known to list it",
@@ -645,9 +642,9 @@ def name_error(
         return None
     will, hint = "would be", "Change the webhook, or the name in the manifest."
     if exists:
-        will, namespace = "was", f" -n {ref.namespace}" if ref.namespace else ""
-        remove = f"To remove it: kubectl delete {ref.short}{namespace}, or prune it. Before the "
-        hint = f"{remove}next apply, change the webhook, or the name in the manifest."
+        will, remove = "was", f"kubectl delete {kubectl_name(ref, '')}, or prune it"
+        hint = f"To remove it: {remove}. Before the next apply, change the webhook, or the name in "
+        hint += "the manifest."
     return RunFailed(
         f"{ref} {will} created with the name {live.other_name}",
         location=where,

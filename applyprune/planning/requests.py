@@ -7,10 +7,10 @@ same function makes the next request from the reply. ``cluster/requests.py`` mak
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.fieldset import Writer, with_value, without_fields
+from applyprune.model.fieldset import FieldSet, Path, Writer, with_value, without_fields
 from applyprune.model.options import Propagation
 from applyprune.model.plan import (
     CREATE_ONLY,
@@ -21,26 +21,33 @@ from applyprune.model.plan import (
     PatchRequest,
     Precondition,
 )
-from applyprune.planning.applyset import LAST_APPLIED, OWNED_BY, PART_OF, WANTED, ApplySetIdentity
+from applyprune.planning.applyset import (
+    LAST_APPLIED,
+    OWNED_BY,
+    PART_OF,
+    WANTED,
+    ApplySetIdentity,
+    yielded_manager,
+)
 from applyprune.planning.comparison import renamed
 from applyprune.planning.conflicts import forces
 from applyprune.planning.managed_fields import (
+    FORMER,
     NO_REMOVALS,
+    WITNESS,
     FieldRemovals,
-    claimed_writers,
     dead_versions,
     has_migration,
-    identity_body,
     is_contested,
     manager_by_label,
-    marked_writers,
     may_remove,
-    migrated_writers,
-    parting_writers,
+    own_fields,
+    own_writer,
+    recorded_fields,
     removals,
-    renamed_writers,
     rewritten_writers,
     split_fields,
+    taken,
     with_live_values,
     yield_steps,
 )
@@ -192,14 +199,14 @@ def _before(
         return remove_manager_request(resource, live, applyset.yielded)
     if todo.fields:  # guard: second-owner
         # The guards belong to the state that has these values.
-        body = packed(with_live_values(live, identity_body(desired), todo.fields))
+        names = {"name": live.ref.name, "namespace": live.ref.namespace}
+        metadata = {key: text for key, text in names.items() if text}
+        kind = {"apiVersion": resource.gvk.api_version, "kind": resource.kind}
+        named = {**kind, "metadata": metadata}
+        body = packed(with_live_values(live, named, todo.fields))
         guard = Precondition(live.uid, live.resource_version)
         return ApplyRequest(resource, desired.ref, body, applyset.yielded, precondition=guard)
-    if found:
-        paths = (*found.nulls, *found.defaults)
-        writers = claimed_writers(live, paths, manager, resource.gvk.api_version)
-        return replace(_patch(resource, live, writers=writers), claims=True)
-    return None
+    return _claim(resource, live, (*found.nulls, *found.defaults), manager) if found else None
 
 
 def _annotated(body: Mapping[str, Any], name: str, text: str) -> Mapping[str, Any]:
@@ -233,17 +240,25 @@ def delete_request(
 # the server removes the fields that only we own when an apply of ours leaves them out.
 
 
+_LABEL = FieldSet.of(("metadata", "labels", PART_OF))
+# Nobody sets this annotation, so that no apply conflicts with the manager that owns it.
+_FORMER_FIELDS = FieldSet.of(("metadata", "annotations", "applyprune.dev/orphaned"))
+
+
 def orphan_request(
     resource: Resource, live: LiveObject, applyset: ApplySetIdentity
 ) -> PatchRequest:
-    """Return the request that removes the set's label, annotation and managers from an object."""
-    return _patch(
-        resource,
-        live,
-        labels=_but(live.labels, PART_OF),
-        annotations=_but(live.annotations, OWNED_BY),
-        writers=parting_writers(live, applyset.manager, resource.gvk.api_version),
-    )
+    """Return the request that removes the set's label, annotation and managers from an object.
+
+    At least one entry stays in managedFields. The server books the fields of an object without any
+    to ``before-first-apply``, and then the next apply conflicts with that, whoever sends it.
+    """
+    ours = (applyset.manager, applyset.yielded)
+    writers = [one for one in live.writers if one.manager not in ours]
+    if not writers:  # guard: parting-entry
+        writers = [_writer(FORMER, "Update", resource.gvk.api_version, _FORMER_FIELDS)]
+    labels, annotations = _but(live.labels, PART_OF), _but(live.annotations, OWNED_BY)
+    return _patch(resource, live, labels=labels, annotations=annotations, writers=writers)
 
 
 def mark_request(
@@ -251,14 +266,21 @@ def mark_request(
 ) -> PatchRequest:
     """Return the request that gives an object the set's label and field manager.
 
-    With ``owned``, it also gets the annotation of ownership.
+    The field manager gets an Apply entry that owns the label. With ``owned``, it also gets the
+    annotation of ownership.
     """
+    ours, annotations = own_writer(live, applyset.manager), live.annotations
+    marked = ours or _writer(applyset.manager, "Apply", resource.gvk.api_version, _LABEL)
+    if owned:
+        marked = marked.with_fields(marked.fields | FieldSet.of(WITNESS))
+        annotations = {**annotations, OWNED_BY: applyset.id}
+    writers = [marked if one == ours else one for one in live.writers]
     return _patch(
         resource,
         live,
         labels={**live.labels, PART_OF: applyset.id},
-        annotations={**live.annotations, **({OWNED_BY: applyset.id} if owned else {})},
-        writers=marked_writers(live, applyset.manager, resource.gvk.api_version, owned=owned),
+        annotations=annotations,
+        writers=writers if ours is not None else [*writers, marked],
         settles=True,
     )
 
@@ -271,12 +293,18 @@ def transfer_request(
     ``owned`` says that the other set owns the object as the old one did; otherwise it adopts it.
     """
     annotations = _but(live.annotations, OWNED_BY)
+    # The transferred fields include those that the new manager already had.
+    names = {old: applyset.manager, yielded_manager(old): applyset.yielded}
+    others = (one for one in live.writers if one.manager not in names.values())
     return _patch(
         resource,
         live,
         labels={**live.labels, PART_OF: applyset.id},
         annotations={**annotations, OWNED_BY: applyset.id} if owned else annotations,
-        writers=renamed_writers(live, old, applyset.manager),
+        writers=[
+            Writer({**one.entry, "manager": names[one.manager]}) if one.manager in names else one
+            for one in others
+        ],
         settles=True,
     )
 
@@ -306,13 +334,45 @@ def remove_manager_request(resource: Resource, live: LiveObject, manager: str) -
 def migrate_request(
     resource: Resource, live: LiveObject, migration: Migration, body: Packed, manager: str
 ) -> PatchRequest:
-    """Return the request that gives a manager its fields; kubectl's annotation goes with them."""
-    return _patch(
-        resource,
-        live,
-        annotations=_but(live.annotations, LAST_APPLIED) if migration.whole else None,
-        writers=migrated_writers(live, migration, body, manager, resource.gvk.api_version),
-    )
+    """Return the request that gives a manager its fields; kubectl's annotation goes with them.
+
+    If it has none, its entry owns the set's label. The apply that follows sets the label, so it
+    conflicts with nobody.
+    """
+    ours, fields = own_writer(live, manager), own_fields(live, manager)
+    version = resource.gvk.api_version
+    if ours is None and migration.restores:
+        fields, version = recorded_fields(migration), migration.api_version
+    others: list[Writer] = []
+    for one in live.writers:
+        if one == ours:
+            continue
+        if not (part := taken(one, migration, body)):
+            others.append(one)
+        elif left := one.fields - part:
+            others.append(one.with_fields(left))
+        fields |= part
+    writers = [*others, _writer(manager, "Apply", version, fields or _LABEL)]
+    annotations = _but(live.annotations, LAST_APPLIED) if migration.whole else live.annotations
+    return _patch(resource, live, annotations=annotations, writers=writers)
+
+
+def _claim(
+    resource: Resource, live: LiveObject, paths: Sequence[Path], manager: str
+) -> PatchRequest:
+    """Return the request that gives a manager some fields; no value changes."""
+    ours = own_writer(live, manager)
+    others: list[Writer] = []
+    for one in live.writers:
+        if one == ours:
+            continue
+        if not any(path in one.fields for path in paths):
+            others.append(one)
+        elif left := one.fields.without(*paths):
+            others.append(one.with_fields(left))
+    entry = ours or _writer(manager, "Apply", resource.gvk.api_version, _LABEL)
+    entry = entry.with_fields(entry.fields | FieldSet.of(*paths))
+    return replace(_patch(resource, live, writers=[*others, entry]), claims=True)
 
 
 def version_request(resource: Resource, live: LiveObject, dead: Collection[str]) -> PatchRequest:
@@ -355,3 +415,8 @@ def _patch(
 def _but(texts: Mapping[str, str], name: str) -> Mapping[str, str]:
     """Return labels or annotations without one."""
     return {key: text for key, text in texts.items() if key != name}
+
+
+def _writer(manager: str, operation: str, api_version: str, fields: FieldSet) -> Writer:
+    entry = {"manager": manager, "operation": operation, "apiVersion": api_version}
+    return Writer({**entry, "fieldsType": "FieldsV1"}).with_fields(fields)

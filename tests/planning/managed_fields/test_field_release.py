@@ -9,19 +9,19 @@ import pytest
 
 from applyprune.errors import InputError, raise_all
 from applyprune.model.fieldset import to_pointer
-from applyprune.model.plan import OnConflict, PatchRequest
+from applyprune.model.options import Options
+from applyprune.model.plan import ApplyRequest, OnConflict, PatchRequest, Precondition
 from applyprune.planning.applyset import applyset_identity, set_of, yielded_manager
 from applyprune.planning.desired import resolve
 from applyprune.planning.managed_fields import (
-    identity_body,
     split_fields,
     split_problem,
-    with_live_values,
     yield_steps,
 )
 from applyprune.planning.normalize import body_to_send, manifest_digest
 from applyprune.planning.ownership import unchanged
 from applyprune.planning.requests import (
+    apply_request,
     orphan_request,
     remove_manager_request,
     transfer_request,
@@ -207,15 +207,19 @@ def test_ignored_fields_are_decided(name: str) -> None:
 
 def test_co_owned_part_is_the_field_with_its_live_value_only() -> None:
     """Under both guards, for the values are of that very state."""
-    one = desired(body("Deployment", spec=SPEC), DEPLOYMENTS)
-    there = live(one.ref, full={**one.body, "spec": {**SPEC, "replicas": 5}})
-    fields = [("spec", "replicas"), ("spec", "nothing")]
-    assert with_live_values(there, identity_body(one), fields) == {
+    one = replace(desired(body("Deployment", spec=SPEC), DEPLOYMENTS), ignored=("/spec/replicas",))
+    full = {**one.body, "spec": {**SPEC, "replicas": 5}}
+    there = live(one.ref, entries=[_ours(BOTH)], full=full)
+    before = apply_request(one, there, TARGET, Options()).before
+    assert isinstance(before, ApplyRequest)
+    assert before.body == {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": "a", "namespace": "home"},
         "spec": {"replicas": 5},
     }
+    assert before.precondition == Precondition(there.uid, there.resource_version)
+    assert before.manager == TARGET.yielded
 
 
 @pytest.mark.parametrize(
