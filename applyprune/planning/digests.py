@@ -6,7 +6,7 @@ A digest depends on what the plan does, and not on the order or the form of its 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from applyprune.model.fate import Fate
@@ -59,12 +59,14 @@ def deletions_digest(applies: Iterable[ApplyStep], removals: Iterable[RemoveStep
 
     It is empty if nothing would be deleted, or only what somebody has deleted already.
     """
-    removals = tuple(removals)
-    if not any(deleted_objects(applies, (step for step in removals if not step.is_going))):
+    # A prune that a guard refuses counts too.
+    doomed = [step for step in removals if step.is_doomed]
+    recreated = [step for step in applies if step.fate is Fate.RECREATE]
+    if not recreated and all(step.is_going for step in doomed):
         return ""
     deleted = sorted(
         [*ref_parts(planned.ref), str(planned.fate), planned.uid, _cascade_rows(planned)]
-        for planned in deleted_objects(applies, removals)
+        for planned in (*map(without_state, doomed), *map(without_state, recreated))
     )
     return digest_of(deleted)
 
@@ -131,20 +133,10 @@ def planned_objects(plan: Plan) -> tuple[PlannedObject, ...]:
 
 def steps_by_ref(plan: Plan) -> Sequence[ApplyStep | RemoveStep]:
     # A tuple compares many times faster than a dataclass, and a set may have 100,000 objects.
-    return sorted(
-        plan.steps,
-        key=lambda step: ref_parts(
-            step.desired.ref if isinstance(step, ApplyStep) else step.entry.ref
-        ),
-    )
+    def parts(step: ApplyStep | RemoveStep) -> tuple[str, str, str, str]:
+        return ref_parts(step.desired.ref if isinstance(step, ApplyStep) else step.entry.ref)
 
-
-def deleted_objects(
-    applies: Iterable[ApplyStep], removals: Iterable[RemoveStep]
-) -> Iterator[PlannedObject]:
-    """Yield each object that would be deleted: prunes, refused ones too, and recreations."""
-    yield from (planned_object(step) for step in removals if step.is_doomed)
-    yield from (planned_object(step) for step in applies if step.fate is Fate.RECREATE)
+    return sorted(plan.steps, key=parts)
 
 
 def planned_object(step: ApplyStep | RemoveStep) -> PlannedObject:
@@ -156,24 +148,20 @@ def without_state(step: ApplyStep | RemoveStep) -> PlannedObject:
     """Return what a step decides about its object; its state costs more than all of that."""
     uid = "" if step.live is None else step.live.uid
     if isinstance(step, ApplyStep):
-        left = step.is_checked and step.fate is Fate.LEAVE
+        applied = ""
+        if step.live is not None and step.request is not None:
+            applied = entry_times(step.live, step.request.manager)
         return PlannedObject(
             step.desired.ref,
             step.fate,
             step.desired.digest,
             uid,
             cascade=step.cascade,
-            applied=_last_apply(step),
-            is_checked=left,
+            applied=applied,
+            is_checked=step.is_checked and step.fate is Fate.LEAVE,
         )
     fate = Fate.PRUNE if step.is_doomed else step.fate
     return PlannedObject(step.entry.ref, fate, uid=uid, cascade=step.cascade)
-
-
-def _last_apply(step: ApplyStep) -> str:
-    if step.live is None or step.request is None:
-        return ""
-    return entry_times(step.live, step.request.manager)
 
 
 def state_of(step: ApplyStep | RemoveStep) -> str:
