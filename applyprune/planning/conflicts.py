@@ -544,19 +544,22 @@ def _other_managers(
 EXCLUDES = "FieldManagerExcludes"
 """The reason of a cause that names a field which excludes ours; the server has no such reason."""
 _STEP = pattern(r"\[([^\]]*)\]|\.?([^.\[\]]+)")
-_ANY_ITEM = None
+_NUMBER = None
 
 
 def steps_of(field: str) -> tuple[str | None, ...]:
-    """Return the steps to a field that a 422 names; None for an item of a list, whichever."""
+    """Return the steps to a field that a 422 names; None for a number.
+
+    The server writes the index of an item, whichever it is, and a key of digits alike: ``data[0]``.
+    """
     found = (match[1] if match[1] is not None else match[2] for match in _STEP.finditer(field))
-    return tuple(_ANY_ITEM if step.isdigit() else step for step in found)
+    return tuple(_NUMBER if step.isdigit() else step for step in found)
 
 
 def overlap(steps: Sequence[str | None], path: Path) -> bool:
     """Return whether a path is at, above or below a place."""
     return all(
-        not isinstance(there, str) if step is _ANY_ITEM else there == step
+        (not isinstance(there, str) or there.isdigit()) if step is _NUMBER else there == step
         for step, there in zip(steps, path, strict=False)
     )
 

@@ -15,11 +15,13 @@ from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from applyprune.planning.conflicts import (
     conflicting_managers,
+    excluding_fields,
     explain_conflict,
     forces,
     is_about_scale,
     migrated_first,
     skip_reason,
+    steps_of,
 )
 from tests.support.actors import ARGO
 from tests.support.options import options_of
@@ -359,3 +361,26 @@ def test_managers_migrated_before_the_apply_are_no_conflict() -> None:
     theirs = live(DEPLOYMENT.ref, label=SHOP.id, entries=[entry(SHOP.manager)])
     migration = Migration(whole=frozenset({("helm", "Update")}))
     assert migrated_first(theirs, migration, TARGET) == {TARGET.yielded, "helm", SHOP.manager}
+
+
+PLACES: dict[str, tuple[str, dict[str, Any], bool]] = {
+    "a key": ("data.a", {"f:data": {"f:a": {}}}, True),
+    "another key": ("data.b", {"f:data": {"f:a": {}}}, False),
+    "a key of digits": ("data[0]", {"f:data": {"f:0": {}}}, True),
+    "a word where a number is": ("data[0]", {"f:data": {"f:a": {}}}, False),
+    "an item, whichever": (
+        "spec.ports[1].name",
+        {"f:spec": {"f:ports": {'k:{"port":80}': {"f:name": {}}}}},
+        True,
+    ),
+    "what is above": ("data[0]", {"f:data": {}}, True),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_field_that_the_server_names_is_found_in_what_others_own(name: str) -> None:
+    """It writes the index of an item and a key of digits alike, and nobody's key may be missed."""
+    field, fields, is_there = PLACES[name]
+    state = live(desired().ref, entries=[{**entry("opponent"), "fieldsV1": fields}])
+    found = excluding_fields(state, [steps_of(field)], TARGET.manager)
+    assert [writer.manager for _, writer in found] == ["opponent"] * is_there
