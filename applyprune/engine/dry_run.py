@@ -35,6 +35,7 @@ from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest, Why
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.comparison import (
     Comparison,
+    RefusedChange,
     changes_ownership,
     fields_beside,
     has_changed,
@@ -537,7 +538,8 @@ def check_recreation(
     body: Mapping[str, Any] | None = None
     with suppress(ApplypruneError):
         body = _try_creation(context.cluster, context.applyset, step.desired)
-    refused = refused_recreation(step, live, body, error, beside, context.applyset, context.options)
+    change = RefusedChange(step, live, error, body, beside)
+    refused = refused_recreation(change, context.applyset, context.options)
     if refused is not None:
         raise refused from error
     if body is None:

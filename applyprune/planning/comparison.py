@@ -487,25 +487,36 @@ def fields_beside(
     return excluding_fields(live, [steps[:-1] or steps for steps in named], manager)
 
 
-def unproven_recreation(
-    step: ApplyStep,
-    error: Invalid,
-    live: LiveObject,
-    created: Mapping[str, Any] | None,
-    manager: str,
-) -> str:
+@dataclass(frozen=True, slots=True)
+class RefusedChange:
+    """A change that the server refuses, and what is known of its object."""
+
+    step: ApplyStep
+    live: LiveObject
+    """The object, read in full."""
+    error: Invalid
+    created: Mapping[str, Any] | None
+    """The object as the server would create it now; None if it would not."""
+    beside: Sequence[tuple[Path, Writer]]
+    """The fields of others at or beside those that are refused."""
+
+    def fields(self, manager: str) -> Sequence[ChangedField]:
+        """Return the changed fields that the refusal is about."""
+        found = changed_fields(self.step.desired, self.live, self.created, manager)
+        return _rejected(found, self.error, self.live)
+
+
+def unproven_recreation(change: RefusedChange, manager: str) -> str:
     """Return why nothing proves that the manifest has changed an immutable field; else empty.
 
     Such a field is one that was refused, that the manifest has with another value, and that nobody
     else has written since the last apply.
     """
-    desired = step.desired
-    found = changed_fields(desired, live, created, manager)
-    changes = _rejected(found, error, live)
-    ours, recorded = own_fields(live, manager), last_owned(step.entry)
+    live = change.live
+    ours, recorded = own_fields(live, manager), last_owned(change.step.entry)
     others: dict[str, None] = {}
-    for change in changes:
-        steps = steps_of(dotted(change.path))
+    for one in change.fields(manager):
+        steps = steps_of(dotted(one.path))
         there = excluding_fields(live, [steps], manager)
         others.update((writer.manager, None) for _, writer in there)
         is_ours, was_ours = (
@@ -548,31 +559,20 @@ def recreation_obstacle(
     return "" if options.apply.recreate or desired.recreate else NOT_ALLOWED
 
 
-def with_immutable_fields_named(
-    desired: Desired,
-    error: Invalid,
-    obstacle: str,
-    live: LiveObject,
-    created: Mapping[str, Any] | None,
-    manager: str,
-) -> RunFailed:
-    """Return the failure for a rejected change of immutable fields; it names them and both values.
-
-    ``created`` is the object as the server would create it now; None if it would not.
-    """
-    found = changed_fields(desired, live, created, manager)
-    changes = _rejected(found, error, live)
+def with_immutable_fields_named(change: RefusedChange, obstacle: str, manager: str) -> RunFailed:
+    """Return the failure for a rejected change; it names the fields and both values."""
+    desired, changes = change.step.desired, change.fields(manager)
     is_open = obstacle == NOT_ALLOWED
-    is_locked = mapping(live.body).get("immutable") is True  # a ConfigMap or Secret
+    is_locked = mapping(change.live.body).get("immutable") is True  # a ConfigMap or Secret
     ending = "cannot be changed in place" + (", as it has immutable: true" if is_locked else "")
     ending += "; --recreate deletes and creates it" if is_open else ""
     if changes:
-        named = and_more([str(change) for change in changes], _SHOWN)
+        named = and_more(list(map(str, changes)), _SHOWN)
         message, reason = f"{desired.ref}: {named} {ending}", ""
-        marks = tuple(Mark(change.place, change.values) for change in changes if change.place)
+        marks = tuple(Mark(one.place, one.values) for one in changes if one.place)
     else:
-        message, reason = f"{desired.ref} {ending}", clean_message(error.message)
-        marks = error_fields(error, desired.body)
+        message, reason = f"{desired.ref} {ending}", clean_message(change.error.message)
+        marks = error_fields(change.error, desired.body)
     hint = (
         f"To allow it for this object only: the annotation {RECREATE}: allowed."
         if is_open

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.errors import ApplypruneError, Conflict, Invalid, RunFailed
+from applyprune.errors import ApplypruneError, Conflict, RunFailed
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.fieldset import MISSING, to_server, value_at
 from applyprune.model.identity import GroupKind
@@ -20,6 +20,7 @@ from applyprune.planning.applyset import OWNED_BY
 from applyprune.planning.comparison import (
     NOT_ALLOWED,
     NOT_CREATED,
+    RefusedChange,
     changes_ownership,
     recreation_obstacle,
     says_immutable,
@@ -50,10 +51,8 @@ from applyprune.planning.world import World
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Iterator, Mapping
 
-    from applyprune.model.fieldset import Path, Writer
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import State
     from applyprune.model.options import Options
@@ -281,52 +280,35 @@ _DRIFT_ONLY = "its manifest has not changed, and reverting drift deletes nothing
 
 
 def refused_recreation(
-    step: ApplyStep,
-    live: LiveObject,
-    created: Mapping[str, Any] | None,
-    error: Invalid,
-    beside: Sequence[tuple[Path, Writer]],
-    applyset: ApplySetIdentity,
-    options: Options,
+    change: RefusedChange, applyset: ApplySetIdentity, options: Options
 ) -> RunFailed | None:
     """Return why an object may not be recreated, with the fields; None if it may.
 
     It may if its manifest has changed a field that was refused, that only the set has written, and
-    that the server would create so; ``beside`` are the fields of others at or beside it.
-
-    ``live`` was read in full. ``created`` is the object as the server would create it now; None if
-    it would not. Then the error may be about something else than an immutable field.
+    that the server would create so. If the server would not create it, the refusal may be about
+    something else than an immutable field.
     """
-    if created is None and not says_immutable(error):
+    step = change.step
+    if change.created is None and not says_immutable(change.error):
         return None
-    reason = recreation_obstacle(step.desired, step.entry, live, applyset, options)
-    if created is None and (not reason or reason == NOT_ALLOWED):
+    reason = recreation_obstacle(step.desired, step.entry, change.live, applyset, options)
+    if change.created is None and (not reason or reason == NOT_ALLOWED):
         reason = NOT_CREATED
     if reason in {"", NOT_ALLOWED}:
-        reason = _unproven(step, error, live, created, beside, applyset, options) or reason
-    if not reason:
-        return None
-    return with_immutable_fields_named(step.desired, error, reason, live, created, applyset.manager)
+        reason = _unproven(change, applyset.manager, options) or reason
+    return with_immutable_fields_named(change, reason, applyset.manager) if reason else None
 
 
-def _unproven(
-    step: ApplyStep,
-    error: Invalid,
-    live: LiveObject,
-    created: Mapping[str, Any] | None,
-    beside: Sequence[tuple[Path, Writer]],
-    applyset: ApplySetIdentity,
-    options: Options,
-) -> str:
+def _unproven(change: RefusedChange, manager: str, options: Options) -> str:
     # Of the values of a Secret no digest is kept: its manifest may have changed all the same.
-    fails = own_options(step.desired, options).fails_on_drift
-    is_known = not may_be_secret(step.desired.body) or not fails
-    if step.is_reapplied and is_known:
+    desired = change.step.desired
+    is_known = not (may_be_secret(desired.body) and own_options(desired, options).fails_on_drift)
+    if change.step.is_reapplied and is_known:
         return _DRIFT_ONLY  # guard: drift-deletes-nothing
-    if beside:
-        names = sorted({writer.manager for _, writer in beside})
+    if change.beside:
+        names = sorted({writer.manager for _, writer in change.beside})
         return f"{' and '.join(names)} owns fields beside it"  # guard: fields-beside
-    return unproven_recreation(step, error, live, created, applyset.manager)
+    return unproven_recreation(change, manager)
 
 
 # An object that exists although the run was about to create it.
