@@ -621,7 +621,7 @@ def with_autoscalers(world: World, context: RunContext, reader: SnapshotReader) 
             continue
         if needs_body(scaled, live, world.applyset):
             states[member.ref] = reader.read_object(member.resource, member.ref, full=True)
-    return world.with_states(states)
+    return replace(world, states={**world.states, **states})
 
 
 def _replaced(world: World) -> frozenset[str]:

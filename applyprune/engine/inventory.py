@@ -41,14 +41,14 @@ from applyprune.model.inventory import (
     Ownership,
     Repair,
 )
-from applyprune.model.live import LiveObject, Resource, State
+from applyprune.model.live import LiveObject, Resource
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
 from applyprune.planning.leave import kept_as_owned
 from applyprune.planning.managed_fields import is_applied
 from applyprune.planning.names import entries_named
-from applyprune.planning.ownership import OtherSet, has_witness
+from applyprune.planning.ownership import has_witness
 from applyprune.planning.recovery import (
     MOVED,
     ObjectStep,
@@ -64,7 +64,7 @@ from applyprune.planning.recovery import (
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.requests import mark_request, transfer_request
 from applyprune.planning.world import World
-from applyprune.values import dataclass, replace
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cancellation, Cluster, DamagedStore, Store
@@ -131,21 +131,17 @@ class _Repair:
         )
         reader = SnapshotReader(cluster, workers, applyset, self.store)
         # Nothing leaves the inventory because it is missing, so a list is enough.
-        snapshot = reader.read(World(applyset, inventory, resource_map=resource_map), proves=False)
+        world = reader.read(World(applyset, inventory, resource_map=resource_map), proves=False)
         self.context.cancellation.check()
         if not (inventory.exists or marked.objects):
             raise no_such_set(applyset)
         unseen = marked.unseen_in(groups) if is_whole else marked.unseen
         self.unrelated = [line for line in marked.unseen if line not in unseen]
-        snapshot = replace(
-            snapshot,
-            marked=marked.objects,
-            unseen=unseen,
-            resources={**resource_map.preferred, **snapshot.resources},
-        )
+        kinds = {**resource_map.preferred, **world.resources}
+        world = replace(world, marked=marked.objects, unseen=unseen, resources=kinds)
         self.unseen = marked.unseen
-        found = inventory, self.damage, self.store.strays(), snapshot
-        return find_mismatches(*found, applyset, ownership=self.ownership)
+        strays = self.store.strays()
+        return find_mismatches(world, self.damage, strays, ownership=self.ownership)
 
     def _repair(self, inventory: Inventory, mismatches: Sequence[Mismatch]) -> Iterator[Event]:
         rebuilt = {MismatchType.DAMAGED, MismatchType.LOST} & {one.type for one in mismatches}
@@ -197,8 +193,9 @@ class _Objects:
 
     context: RunContext
     locks: Sequence[InventoryLock]
-    decide: Callable[[InventoryEntry, Resource | None, State, Mapping[str, OtherSet]], ObjectStep]
+    decide: Callable[[InventoryEntry, World], ObjectStep]
     verb: str
+    world: World = field(init=False)
 
     @property
     def reader(self) -> SnapshotReader:
@@ -212,12 +209,8 @@ class _Objects:
         resource_map = self.context.cluster.resource_map()
         listed = replace(inventory, entries=entries)
         world = World(self.context.applyset, listed, resource_map=resource_map)
-        found = self.reader.read(world)
-        kinds, states = found.resources, found.states
-        return [
-            self.decide(entry, kinds.get(ref.group_kind), states[ref], found.others)
-            for ref, entry in sorted(entries.items())
-        ]
+        self.world = self.reader.read(world)
+        return [self.decide(entry, self.world) for _, entry in sorted(entries.items())]
 
     def patched(
         self,
@@ -241,9 +234,7 @@ class _Objects:
                 pass  # it has changed since it was read, or only the reply is lost
             except ApplypruneError as error:
                 return replace(step, problem=error.problem_at(str(ref)))
-            state = self.reader.read_object(step.resource, ref)
-            others = self.reader.other_sets([state])
-            step = self.decide(step.entry, step.resource, state, others)
+            step = self.decide(step.entry, self.reader.read_again(self.world, step.resource, ref))
         too_fast = RunFailed(f"{ref} changes faster than it can be {self.verb}")
         return replace(step, problem=too_fast.problem)
 
@@ -293,8 +284,7 @@ class _Own:
         refuse_owned(inventory, "", context.options)
         refuse_copied(inventory)
         refuse_unlisted(context.options.select, inventory.entries, applyset)
-        decide = partial(own_step, applyset=applyset)
-        objects = _Objects(context, [lock], decide, "annotated")
+        objects = _Objects(context, [lock], own_step, "annotated")
         steps = objects.steps(inventory)
         context.cancellation.check()
         due = [step for step in steps if step.is_due]
@@ -409,7 +399,7 @@ class _Move:
         objects = _Objects(
             context,
             [context.lock, self.destination_lock],
-            partial(move_step, source=context.applyset, destination=self.destination),
+            partial(move_step, destination=self.destination),
             "moved",
         )
         steps = objects.steps(old)

@@ -412,9 +412,7 @@ class Pruner:
     def _decide_again(self, step: RemoveStep) -> RemoveStep:
         if step.resource is None:
             return step
-        state = self._reader.read_object(step.resource, step.entry.ref)
-        others = {**self.world.others, **self._reader.other_sets([state])}
-        world = replace(self.world, others=others).with_states({step.entry.ref: state})
+        world = self._reader.read_again(self.world, step.resource, step.entry.ref)
         again = removed_again(step, world)
         uid = step.live.uid if step.live is not None and step.fate is Fate.PRUNE else ""
         if again.live is not None and again.live.uid == uid and again.fate is not Fate.PRUNE:

@@ -203,6 +203,12 @@ class SnapshotReader:
         found = self.store.others(labels) if labels else {}
         return {label: other_set_in(inventory) for label, inventory in found.items()}
 
+    def read_again(self, world: World, resource: Resource, ref: Ref) -> World:
+        """Return the world with one object as it is now."""
+        state = self.read_object(resource, ref)
+        others = {**world.others, **self.other_sets([state])}
+        return replace(world, others=others, states={**world.states, ref: state})
+
     def read_object(self, resource: Resource, ref: Ref, *, full: bool = False) -> State:
         """Return the state of one object, proven by a GET."""
         try:

@@ -54,13 +54,12 @@ from applyprune.planning.ownership import (
     foreign_label,
     foreign_owner,
     has_witness,
-    is_label_unproven,
     is_listed_elsewhere,
     is_marked,
+    label_problem,
     other_applier,
     other_owner,
     owner_of,
-    unproven_label,
 )
 from applyprune.planning.prune_waits import is_workload, unless_used
 from applyprune.planning.recovery import why_gone
@@ -675,9 +674,9 @@ def _step_of_foreign(
     if is_listed_elsewhere(live, others):
         reason = "it belongs to another set now"
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
-    if not is_label_unproven(entry, live, others, applyset):
+    problem = label_problem(entry, live, others, applyset)
+    if problem is None:
         return None
-    problem = unproven_label(entry.ref, live, others, applyset).problem
     return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem)
 
 

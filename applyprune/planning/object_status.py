@@ -39,9 +39,9 @@ from applyprune.planning.ownership import (
     OtherSet,
     Owner,
     is_label_unproven,
+    label_problem,
     other_set,
     owner_of,
-    unproven_label,
 )
 from applyprune.planning.readiness import (
     Related,
@@ -191,8 +191,8 @@ def status_warning(
         if readiness.status is Status.CURRENT:
             return None
         return RunFailed(f"{entry.ref} does not exist", reason=readiness.message).problem
-    if is_label_unproven(entry, state, others, applyset):
-        return unproven_label(entry.ref, state, others, applyset).problem
+    if (problem := label_problem(entry, state, others, applyset)) is not None:
+        return problem
     owner = owner_of(state, entry, applyset)
     if owner is Owner.OTHER:
         return RunFailed(f"{entry.ref} belongs to another set now").problem

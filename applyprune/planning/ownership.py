@@ -510,6 +510,18 @@ def is_label_unproven(
     return entry.uid == live.uid or is_applied(live, applyset.manager)
 
 
+def label_problem(
+    entry: InventoryEntry,
+    live: LiveObject,
+    others: Mapping[str, OtherSet],
+    applyset: ApplySetIdentity,
+) -> Problem | None:
+    """Return the problem of an object of ours with the label of a set that may not list it."""
+    if not is_label_unproven(entry, live, others, applyset):
+        return None
+    return unproven_label(entry.ref, live, others, applyset).problem
+
+
 def is_listed_elsewhere(live: LiveObject, others: Mapping[str, OtherSet]) -> bool:
     """Return whether the set whose label an object has lists its UID."""
     other = others.get(live.labels.get(PART_OF, ""), UNREAD)

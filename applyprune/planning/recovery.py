@@ -36,7 +36,6 @@ from applyprune.model.live import (
     Missing,
     NotListed,
     Resource,
-    State,
     Unknown,
 )
 from applyprune.model.options import Mode
@@ -57,7 +56,6 @@ from applyprune.planning.order import wave_of
 from applyprune.planning.own_namespace import HOLDS_INVENTORY
 from applyprune.planning.ownership import (
     UNREAD,
-    OtherSet,
     Owner,
     fingerprint_of,
     foreign_label,
@@ -66,6 +64,7 @@ from applyprune.planning.ownership import (
     is_label_unproven,
     is_listed_elsewhere,
     is_marked,
+    label_problem,
     other_owner,
     other_set,
     owned_by_tool,
@@ -73,7 +72,6 @@ from applyprune.planning.ownership import (
     owner_of,
     ownership_of,
     same_apply_entry,
-    unproven_label,
     what_is_known,
 )
 from applyprune.planning.world import World
@@ -279,39 +277,34 @@ def unfounded_orphan_mark(
 
 
 def find_mismatches(
-    inventory: Inventory,
-    damage: Sequence[str],
-    strays: Sequence[str],
-    snapshot: World,
-    applyset: ApplySetIdentity,
-    *,
-    ownership: Ownership,
+    world: World, damage: Sequence[str], strays: Sequence[str], *, ownership: Ownership
 ) -> tuple[Mismatch, ...]:
     """Return every mismatch.
 
-    ``snapshot.marked`` are all objects with the set's label and field manager. ``damage`` are the
+    ``world.marked`` are all objects with the set's label and field manager. ``damage`` are the
     parts of the inventory that could not be read, in words. ``strays`` are shards that the
     inventory does not name. ``ownership`` is how to record an unlisted object.
     """
-    restored = is_restored(snapshot)
+    restored = is_restored(world)
     owns = ownership is Ownership.OWNED
-    found: list[Mismatch] = [*_of_inventory(inventory, damage, strays, snapshot, restored=restored)]
-    for _, entry in sorted(inventory.entries.items()):
-        found.extend(_of_entry(entry, snapshot, applyset, restored=restored, owns=owns))
-    uids = {entry.uid for entry in inventory.entries.values()}
-    unlisted = {live.ref: live for live in snapshot.marked if live.uid not in uids}
-    listed, kinds = inventory.entries.keys(), snapshot.resources
+    found: list[Mismatch] = [*_of_inventory(world, damage, strays, restored=restored)]
+    entries = world.inventory.entries
+    for _, entry in sorted(entries.items()):
+        found.extend(_of_entry(entry, world, restored=restored, owns=owns))
+    uids = {entry.uid for entry in entries.values()}
+    unlisted = {live.ref: live for live in world.marked if live.uid not in uids}
+    kinds = world.resources
     message = f"it has the set's label and field manager; it will be recorded as {ownership}"
-    for entry in recovered_entries(unlisted.values(), kinds, but=listed, ownership=ownership):
+    for entry in recovered_entries(unlisted.values(), kinds, but=entries, ownership=ownership):
         live = unlisted[entry.ref]
         mismatch = Mismatch(MismatchType.UNLISTED, Repair.LIST, message, entry.ref, entry)
-        if owns and not has_witness(live, applyset):
+        if owns and not has_witness(live, world.applyset):
             resource = kinds[entry.ref.group_kind]
             mismatch = replace(mismatch, live=live, resource=resource, owned=True)
         found.append(mismatch)
     found.extend(
         Mismatch(MismatchType.UNKNOWN, Repair.NONE, f"could not be read: {message}")
-        for message in snapshot.unseen
+        for message in world.unseen
     )
     return tuple(found)
 
@@ -342,18 +335,13 @@ def unsearched_problem(unseen: str) -> Problem:
 
 
 def _of_inventory(
-    inventory: Inventory,
-    damage: Sequence[str],
-    strays: Sequence[str],
-    snapshot: World,
-    *,
-    restored: bool,
+    world: World, damage: Sequence[str], strays: Sequence[str], *, restored: bool
 ) -> Iterator[Mismatch]:
     for message in damage:
         yield Mismatch(MismatchType.DAMAGED, Repair.REWRITE, message)
-    if not inventory.exists and snapshot.marked:
+    if not world.inventory.exists and world.marked:
         message = (
-            f"{counted(len(snapshot.marked), 'object', 'has', 'have')} its label and field manager"
+            f"{counted(len(world.marked), 'object', 'has', 'have')} its label and field manager"
         )
         yield Mismatch(MismatchType.LOST, Repair.REWRITE, message)
     if restored:
@@ -365,14 +353,9 @@ def _of_inventory(
 
 
 def _of_entry(
-    entry: InventoryEntry,
-    snapshot: World,
-    applyset: ApplySetIdentity,
-    *,
-    restored: bool,
-    owns: bool,
+    entry: InventoryEntry, world: World, *, restored: bool, owns: bool
 ) -> Iterator[Mismatch]:
-    ref, state = entry.ref, snapshot.states[entry.ref]
+    ref, state = entry.ref, world.states[entry.ref]
     if isinstance(state, Unknown):
         yield Mismatch(MismatchType.UNKNOWN, Repair.NONE, str(state.problem), ref)
     elif isinstance(state, KindDeleted):
@@ -384,11 +367,11 @@ def _of_entry(
             )
             yield Mismatch(MismatchType.GONE, Repair.NONE, message, ref)
     else:
-        if not restored and (reason := unfounded_orphan_mark(entry, state, applyset)):
+        if not restored and (reason := unfounded_orphan_mark(entry, state, world.applyset)):
             message = f"only the inventory says that it is to be orphaned ({reason})"
             yield Mismatch(MismatchType.TO_ORPHAN, Repair.NONE, message, ref)
-        resource = snapshot.resources.get(ref.group_kind)
-        for found in _of_live(entry, state, snapshot, applyset, restored=restored, owns=owns):
+        resource = world.resources.get(ref.group_kind)
+        for found in _of_live(entry, state, world, restored=restored, owns=owns):
             if found.repair in _WRITING:
                 owned = owns and found.repair is not Repair.MARK
                 yield replace(found, live=state, resource=resource, owned=owned)
@@ -401,21 +384,16 @@ _WRITING = {Repair.LIST, Repair.MARK, Repair.OWN}
 
 
 def _of_live(
-    entry: InventoryEntry,
-    live: LiveObject,
-    snapshot: World,
-    applyset: ApplySetIdentity,
-    *,
-    restored: bool,
-    owns: bool,
+    entry: InventoryEntry, live: LiveObject, world: World, *, restored: bool, owns: bool
 ) -> Iterator[Mismatch]:
+    applyset = world.applyset
     ref, owner = entry.ref, owner_of(live, entry, applyset)
     label, applied = live.labels.get(PART_OF, ""), is_applied(live, applyset.manager)
-    if is_label_unproven(entry, live, snapshot.others, applyset):
+    if is_label_unproven(entry, live, world.others, applyset):
         # The label is never taken from a set that could not be read, nor by a record alone.
-        is_read = snapshot.others.get(label, UNREAD).is_read
+        is_read = world.others.get(label, UNREAD).is_read
         repair = Repair.MARK if applied and entry.uid == live.uid and is_read else Repair.NONE
-        message = f"its label is {label}, and {what_is_known(label, snapshot.others)}"
+        message = f"its label is {label}, and {what_is_known(label, world.others)}"
         yield Mismatch(MismatchType.TWO_OWNERS, repair, message, ref)
     elif owner is Owner.OTHER:
         message = f"its label names another set: {label}"
@@ -504,15 +482,10 @@ class ObjectStep:
     """Whether a patch must be sent for that."""
 
 
-def own_step(
-    entry: InventoryEntry,
-    resource: Resource | None,
-    state: State,
-    others: Mapping[str, OtherSet],
-    *,
-    applyset: ApplySetIdentity,
-) -> ObjectStep:
-    """Decide about one entry, by the state of its object; ``others`` are sets of foreign labels."""
+def own_step(entry: InventoryEntry, world: World) -> ObjectStep:
+    """Decide about one entry that is to become owned."""
+    state, resource = world.states[entry.ref], world.resources.get(entry.ref.group_kind)
+    applyset = world.applyset
     if isinstance(state, Absent | KindDeleted):
         return ObjectStep(entry, resource, Outcome.SKIPPED, reason=why_gone(entry))
     if isinstance(state, Unknown):
@@ -520,7 +493,7 @@ def own_step(
     if not isinstance(state, LiveObject) or resource is None:
         unknown = _refused(entry, "it is unknown whether it exists")
         return ObjectStep(entry, resource, problem=unknown)
-    problem = _ownership_problem(entry, state, applyset, others)  # guard: own-only-ours
+    problem = _ownership_problem(entry, state, world)  # guard: own-only-ours
     if problem is not None:
         return ObjectStep(entry, resource, live=state, problem=problem)
     if ownership_of(entry, state, applyset) is Ownership.OWNED:
@@ -528,20 +501,16 @@ def own_step(
     return ObjectStep(entry, resource, Outcome.UPDATED, state, is_due=True)
 
 
-def _ownership_problem(
-    entry: InventoryEntry,
-    live: LiveObject,
-    applyset: ApplySetIdentity,
-    others: Mapping[str, OtherSet],
-) -> Problem | None:
+def _ownership_problem(entry: InventoryEntry, live: LiveObject, world: World) -> Problem | None:
+    applyset = world.applyset
     if live.terminating:
         return _refused(entry, "it is being deleted")
     if (entry.ref.group_kind, entry.ref.name) in IN_EACH_NAMESPACE:  # guard: own-no-defaults
         return _refused(entry, "a controller creates it in each Namespace")
     if mark := left_alone(live.metadata):  # guard: own-nothing-left-alone
         return _refused(entry, f"it is marked {mark}")
-    if is_label_unproven(entry, live, others, applyset):
-        return unproven_label(entry.ref, live, others, applyset).problem
+    if (problem := label_problem(entry, live, world.others, applyset)) is not None:
+        return problem
     if reason := _not_ours(entry, live, applyset):
         check = f"applyprune inventory check {applyset.arguments}"
         return _refused(entry, reason, f"See: {check}")
@@ -635,16 +604,10 @@ def moved_problem(
     )
 
 
-def move_step(
-    entry: InventoryEntry,
-    resource: Resource | None,
-    state: State,
-    others: Mapping[str, OtherSet],
-    *,
-    source: ApplySetIdentity,
-    destination: ApplySetIdentity,
-) -> ObjectStep:
-    """Decide about one entry of ``source``; ``others`` are the sets of foreign labels."""
+def move_step(entry: InventoryEntry, world: World, *, destination: ApplySetIdentity) -> ObjectStep:
+    """Decide about one entry that is to move from the set of the world to another one."""
+    state, resource = world.states[entry.ref], world.resources.get(entry.ref.group_kind)
+    source, others = world.applyset, world.others
 
     def refused(reason: str, hint: str = "") -> ObjectStep:
         error = RunFailed(f"{entry.ref} was not moved", reason=reason, hint=hint)
@@ -671,10 +634,10 @@ def move_step(
     if foreign_label(state, source) and is_listed_elsewhere(state, others):
         reason = "it belongs to a third set now"
         return ObjectStep(entry, resource, Outcome.REMOVED_FROM_INVENTORY, state, reason)
-    if not is_label_unproven(entry, state, others, source):
+    problem = label_problem(entry, state, others, source)
+    if problem is None:
         see = f"See: applyprune inventory check {source.arguments}"
         return refused("it is not the listed object, or has lost its label", see)
-    problem = unproven_label(entry.ref, state, others, source).problem
     return ObjectStep(entry, resource, problem=problem)
 
 

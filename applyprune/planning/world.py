@@ -19,7 +19,7 @@ from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.own_namespace import HOLDS_INVENTORY
 from applyprune.planning.ownership import OtherSet
 from applyprune.planning.prune_waits import PodUse
-from applyprune.values import dataclass, field, replace
+from applyprune.values import dataclass, field
 
 _NO_KINDS = ResourceMap({}, {})
 
@@ -129,7 +129,3 @@ class World:
         """Return an object of the plan, if it exists."""
         state = self.states[ref]
         return state if isinstance(state, LiveObject) else None
-
-    def with_states(self, states: Mapping[Ref, State]) -> World:
-        """Return the world in which some objects have another state."""
-        return replace(self, states={**self.states, **states})
