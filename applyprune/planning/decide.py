@@ -17,7 +17,7 @@ from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Desired, Migration, Why
 from applyprune.model.problem import Problem
 from applyprune.model.text import time_of
-from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.conflicts import (
     DELETED,
     differs,
@@ -32,8 +32,9 @@ from applyprune.planning.managed_fields import (
     manager_by_label,
     migration_of,
     own_fields,
+    split_problem,
 )
-from applyprune.planning.marks import left_alone
+from applyprune.planning.marks import APPLY, left_alone
 from applyprune.planning.normalize import (
     body_to_send,
     may_be_secret,
@@ -45,17 +46,17 @@ from applyprune.planning.ownership import (
     foreign_label,
     foreign_owner,
     has_witness,
-    is_label_unproven,
     is_marked,
-    obstacle,
+    label_problem,
+    name_error,
     other_applier,
     owned_by_tool,
     owner_of,
     owner_to_apply,
+    place_of_set,
     same_apply_entry,
     taken_from,
     unchanged,
-    unproven_label,
 )
 from applyprune.planning.readiness import has_completed
 from applyprune.planning.recovery import CHANGING
@@ -79,14 +80,7 @@ def existing_step(
     desired = left_to_autoscaler(desired, world)
     fence = known and entry is not None and entry.deleting
     union = entry_before_apply(desired, live, entry if known else None, applyset)
-    lost = entry is not None and is_label_unproven(entry, live, world.others, applyset)
-    unproven = unproven_label(desired.ref, live, world.others, applyset) if lost else None
-    # The record of an interrupted adoption does not say that it was meant.
-    is_free = judged in {Owner.NOBODY, Owner.CLAIMED}
-    tool = owned_by_tool(live, applyset) if is_free else ""
-    withheld = _withheld(foreign_label(live, applyset), world)
-    problem = obstacle(desired, live, judged, options, unproven, tool, withheld, applyset)
-    if problem is not None:
+    if (problem := _obstacle(desired, entry, live, judged, world)) is not None:
         # An existing entry stays; an object that is not ours gets no entry.
         return refused_step(
             desired, entry or replace(union, uid_before_apply=live.uid), problem, live
@@ -123,6 +117,7 @@ def existing_step(
     request = apply_request(
         desired, live, applyset, options, migration=migration, fence=fence, owns=owns or None
     )
+    tool = _tool_of_free(live, judged, applyset)
     adopted = f"adopted: it existed and belonged to {tool or _owner_words(owner)}"
     if owns:
         kept = kept_as_owned(desired.orphan_reason, live, applyset)
@@ -130,7 +125,7 @@ def existing_step(
         if kept:
             adopted = f"adopted, as owned; a later prune orphans it: {kept}"
     reasons = (*(() if known else (adopted,)), *desired.left)
-    return ApplyStep(
+    step = ApplyStep(
         desired,
         Fate.CHANGE if known else Fate.ADOPT,
         union,
@@ -142,24 +137,95 @@ def existing_step(
         takes_over=takes,
         is_reapplied=not changing and was_applied(desired, entry),
         request=request,
-        taken_from=taken_from(
-            desired,
-            live,
-            owner,
-            applyset,
-            migrate=migration.managers,
-            forced=request.force,
-            tool=tool,
-        ),
     )
+    return replace(step, taken_from=taken_from(step, owner, tool, applyset))
 
 
-def _withheld(label: str, world: World) -> str:
-    """Return why no object may be adopted from the set with a label; empty if it may."""
+# Why an object that exists may not be applied.
+
+
+def _obstacle(
+    desired: Desired, entry: InventoryEntry | None, live: LiveObject, owner: Owner, world: World
+) -> Problem | None:
+    """Return why an object that exists may not be applied to the set; None if it may."""
+    applyset, adopt = world.applyset, world.options.apply.adopt
+    if (error := name_error(desired.ref, live, desired.origin)) is not None:
+        return error.problem
+    is_any_adopted = adopt is Adopt.ALL
+    tool = _tool_of_free(live, owner, applyset)
+    withheld = _withheld(live, world) if owner is Owner.OTHER else ""
+    message, reason, hint = "", "", ""
+    if live.terminating:
+        message, hint = "is being deleted", "Run again after it is deleted."
+        if held := ", ".join(live.finalizers):
+            reason = f"its finalizers have not finished: {held}"
+    elif SET_ID in live.labels or SHARD_OF in live.labels:
+        message = "is the inventory of a set"
+        hint = "Remove it from the input. To rename a set, use `applyprune inventory move`."
+    elif owner is Owner.OTHER and not is_any_adopted:
+        unproven = label_problem(entry, live, world.others, applyset) if entry else None
+        return _of_other_set(desired, live, unproven, applyset)
+    elif withheld:  # guard: withheld-set
+        message, reason = "belongs to a set whose plans need an approval", withheld
+    elif tool and not is_any_adopted:  # guard: owned-by-tool
+        message, hint = f"belongs to {tool}", "To take it into this set: --adopt=all."
+        reason = "its labels or annotations say so, and the other tool may write it again"
+    elif owner is Owner.NOBODY and adopt is Adopt.NONE:
+        message = "already exists and belongs to no set"
+        hint = "To adopt it into this set: --adopt=unowned."
+    if message:
+        return _not_applied(desired, message, reason, hint)
+    return split_problem(desired, live) if live.body is not None else None
+
+
+def _tool_of_free(live: LiveObject, owner: Owner, applyset: ApplySetIdentity) -> str:
+    """Return what of another tool owns an object that is no set's own; empty if nothing does."""
+    # The record of an interrupted adoption does not say that it was meant.
+    is_free = owner in {Owner.NOBODY, Owner.CLAIMED}
+    return owned_by_tool(live, applyset) if is_free else ""
+
+
+def _withheld(live: LiveObject, world: World) -> str:
+    """Return why no object may be adopted from the set of an object; empty if it may."""
+    label = foreign_label(live, world.applyset)
     if not label or world.withheld is None:
         return ""
     # The object has got the label since the sets were asked about.
     return world.withheld.get(label, "it was taken by that set during this run")
+
+
+def _of_other_set(
+    desired: Desired, live: LiveObject, unproven: Problem | None, applyset: ApplySetIdentity
+) -> Problem:
+    if unproven is not None:
+        return replace(unproven, location=str(desired.origin), origin=desired.origin)
+    label, (namespace, name) = live.labels[PART_OF], place_of_set(live)
+    if name:
+        reason = f"it belongs to the set {name} in namespace {namespace}"
+        is_near = namespace == applyset.namespace
+        meant = [] if name == applyset.name else [f"the set {name}"]
+        meant += [] if is_near else [f"-n {namespace}"]
+        to = "" if is_near else f" --to-namespace {applyset.namespace}"
+        sets = f"{name} {applyset.name} {desired.ref.short} -n {namespace}{to}"
+        move = f"applyprune inventory move {sets}"
+        hints = [
+            f"Did you mean {' with '.join(meant)}?",
+            f"To move it to this set (--all moves every object): {move}",
+        ]
+    else:
+        reason = f"its label {PART_OF} is {label}"
+        hints = [f"To find that set: kubectl get cm -A -l {SET_ID}={label}"]
+    hints.append(f"If this set only needs it, annotate it in the input: {APPLY}: exists.")
+    hints.append(
+        "To take it from that set: --adopt=all. The other set then drops it from its inventory; "
+        "while its own input has it, its runs fail."
+    )
+    return _not_applied(desired, "belongs to another set", reason, "\n  ".join(hints))
+
+
+def _not_applied(desired: Desired, what: str, reason: str, hint: str) -> Problem:
+    error = RunFailed(f"{desired.ref} {what}", reason=reason, hint=hint)
+    return error.problem_at(desired.origin)
 
 
 def _owner_and_migration(

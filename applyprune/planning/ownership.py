@@ -30,15 +30,12 @@ from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.inventory import ApplyFingerprint, InventoryEntry, Ownership
 from applyprune.model.kinds import SECRET, Trait, kinds_with
 from applyprune.model.live import LiveObject
-from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import ApplyStep, Desired
 from applyprune.model.problem import Origin, Problem
 from applyprune.model.text import is_dns_label
 from applyprune.planning.applyset import (
     OWNED_BY,
     PART_OF,
-    SET_ID,
-    SHARD_OF,
     ApplySetIdentity,
     set_of,
 )
@@ -54,9 +51,8 @@ from applyprune.planning.managed_fields import (
     own_apply_digest,
     own_fields,
     own_writer,
-    split_problem,
 )
-from applyprune.planning.marks import APPLY, IGNORE_FIELDS, OwnerMark, owner_marks, owner_named
+from applyprune.planning.marks import IGNORE_FIELDS, OwnerMark, owner_marks, owner_named
 from applyprune.planning.normalize import (
     CA_BUNDLE,
     body_to_send,
@@ -146,16 +142,16 @@ def other_set(live: LiveObject) -> str:
 
     The name comes from the field manager that belongs to the label.
     """
-    namespace, name = _place_of_set(live)
+    namespace, name = place_of_set(live)
     return f"{name} in namespace {namespace}" if name else ""
 
 
 def namespace_of_set(live: LiveObject) -> str:
     """Return the namespace of the set whose label an object has; empty if unknown."""
-    return _place_of_set(live)[0]
+    return place_of_set(live)[0]
 
 
-def _place_of_set(live: LiveObject) -> tuple[str, str]:
+def place_of_set(live: LiveObject) -> tuple[str, str]:
     label = live.labels.get(PART_OF, "")
     for one in live.writers if label else ():
         if set_of(one.manager) == label and one.manager.count("/") > 1:
@@ -568,81 +564,6 @@ def what_is_known(label: str, others: Mapping[str, OtherSet]) -> str:
 # Why an existing object may not be applied: its name, its state, or its owner.
 
 
-def obstacle(
-    desired: Desired,
-    live: LiveObject,
-    owner: Owner,
-    options: Options,
-    unproven: RunFailed | None,
-    tool: str,
-    withheld: str,
-    applyset: ApplySetIdentity,
-) -> Problem | None:
-    """Return why an object may not be applied to ``applyset``; None if it may.
-
-    ``unproven`` says that its foreign label proves nothing. ``tool`` is what of another tool owns
-    an object that is not the set's own. ``withheld`` is why its set may not lose it.
-    """
-    if (error := name_error(desired.ref, live, desired.origin)) is not None:
-        return error.problem
-    is_any_adopted = options.apply.adopt is Adopt.ALL
-    message, reason, hint = "", "", ""
-    if live.terminating:
-        message, hint = "is being deleted", "Run again after it is deleted."
-        if held := ", ".join(live.finalizers):
-            reason = f"its finalizers have not finished: {held}"
-    elif SET_ID in live.labels or SHARD_OF in live.labels:
-        message = "is the inventory of a set"
-        hint = "Remove it from the input. To rename a set, use `applyprune inventory move`."
-    elif owner is Owner.OTHER and not is_any_adopted:
-        return _of_other_set(desired, live, unproven, applyset)
-    elif owner is Owner.OTHER and withheld:  # guard: withheld-set
-        message, reason = "belongs to a set whose plans need an approval", withheld
-    elif tool and not is_any_adopted:  # guard: owned-by-tool
-        message, hint = f"belongs to {tool}", "To take it into this set: --adopt=all."
-        reason = "its labels or annotations say so, and the other tool may write it again"
-    elif owner is Owner.NOBODY and options.apply.adopt is Adopt.NONE:
-        message = "already exists and belongs to no set"
-        hint = "To adopt it into this set: --adopt=unowned."
-    if message:
-        return _failed(desired, message, reason, hint)
-    return split_problem(desired, live) if live.body is not None else None
-
-
-def _of_other_set(
-    desired: Desired, live: LiveObject, unproven: RunFailed | None, applyset: ApplySetIdentity
-) -> Problem:
-    if unproven is not None:
-        return unproven.problem_at(desired.origin)
-    label, (namespace, name) = live.labels[PART_OF], _place_of_set(live)
-    if name:
-        reason = f"it belongs to the set {name} in namespace {namespace}"
-        is_near = namespace == applyset.namespace
-        meant = [] if name == applyset.name else [f"the set {name}"]
-        meant += [] if is_near else [f"-n {namespace}"]
-        to = "" if is_near else f" --to-namespace {applyset.namespace}"
-        sets = f"{name} {applyset.name} {desired.ref.short} -n {namespace}{to}"
-        move = f"applyprune inventory move {sets}"
-        hints = [
-            f"Did you mean {' with '.join(meant)}?",
-            f"To move it to this set (--all moves every object): {move}",
-        ]
-    else:
-        reason = f"its label {PART_OF} is {label}"
-        hints = [f"To find that set: kubectl get cm -A -l {SET_ID}={label}"]
-    hints.append(f"If this set only needs it, annotate it in the input: {APPLY}: exists.")
-    hints.append(
-        "To take it from that set: --adopt=all. The other set then drops it from its inventory; "
-        "while its own input has it, its runs fail."
-    )
-    return _failed(desired, "belongs to another set", reason, "\n  ".join(hints))
-
-
-def _failed(desired: Desired, what: str, reason: str, hint: str) -> Problem:
-    error = RunFailed(f"{desired.ref} {what}", reason=reason, hint=hint)
-    return error.problem_at(desired.origin)
-
-
 def name_error(
     ref: Ref, live: LiveObject, where: Origin | str = "", *, exists: bool = True
 ) -> RunFailed | None:
@@ -669,29 +590,24 @@ def name_error(
 
 
 def taken_from(
-    desired: Desired,
-    live: LiveObject,
-    owner: Owner,
-    applyset: ApplySetIdentity,
-    *,
-    migrate: Collection[str],
-    forced: bool,
-    tool: str = "",
+    step: ApplyStep, owner: Owner, tool: str, applyset: ApplySetIdentity
 ) -> tuple[str, ...]:
     """Return who loses the object, or fields of it: field managers, and a set as ``the set web``.
 
-    ``migrate`` are the managers whose fields become ours first; ``forced`` is whether conflicts are
-    decided by force. ``tool`` is what of another tool owns it.
+    ``tool`` is what of another tool owns it.
     """
-    names = set(migrate)
+    live = step.live
+    if live is None or step.request is None:
+        return ()
+    names = set(step.migration.managers)
     if owner is Owner.NOBODY:
         names |= {one.manager for one in live.writers if not one.subresource}
     elif owner is not Owner.OTHER:
         # The fields were ours before somebody cleared managedFields.
         names.discard(BEFORE_FIRST_APPLY)
-    if forced:
-        names |= {manager for manager, _, _ in _lost_fields(desired, live)}
-        is_same = live.body is not None and has_values(body_to_send(desired), live.body)
+    if step.request.force:
+        names |= {manager for manager, _, _ in _lost_fields(step.desired, live)}
+        is_same = live.body is not None and has_values(body_to_send(step.desired), live.body)
         if not (live.writers or is_same):
             names.add(UNKNOWN)  # guard: unknown-loses
     names -= {"", FORMER, applyset.manager, applyset.yielded}
@@ -699,8 +615,7 @@ def taken_from(
         named = other_set(live)
         names -= {manager_by_label(live)}
         names.add(f"the set {named}" if named else "another set")
-    names |= {tool} - {""}
-    return tuple(sorted(names))
+    return tuple(sorted(names | ({tool} - {""})))
 
 
 def _lost_fields(desired: Desired, live: LiveObject) -> Iterator[tuple[str, Path, Any]]:
