@@ -94,29 +94,32 @@ def run(
         mode=options.mode,
         clock=cancellation.clock,  # guard: summary-clock
     )
-
-    def part(request: RunRequest) -> Generator[Event, None, frozenset[GroupKind]]:
-        with run_context(
-            cluster,
-            store,
-            request.applyset,
-            request.options,
-            cancellation,
-            mode=options.mode,
-            who=request.who,
-            summary=summary,
-        ) as context:
-            return (yield from _Run(request, context).events())
-
+    reached = cluster, store, cancellation, summary
     first = request
-    if not (new_kinds := (yield from part(first))):
+    if not (new_kinds := (yield from _part(first, *reached))):
         return
     summary.begin_part()
     # The writes of the first part would hide a wrong input from the guards.
     kept = replace(options, prune=replace(options.prune, enabled=False))
     keeps = PRUNES_LATER if options.prune.enabled else ""
-    second = replace(first, new_kinds=new_kinds, keeps=keeps)
-    yield from part(replace(second, options=kept))  # guard: second-part-removes-nothing
+    # guard: second-part-removes-nothing
+    second = replace(first, options=kept, new_kinds=new_kinds, keeps=keeps)
+    yield from _part(second, *reached)
+
+
+def _part(
+    request: RunRequest,
+    cluster: Cluster,
+    store: Store,
+    cancellation: Cancellation,
+    summary: RunSummary,
+) -> Generator[Event, None, frozenset[GroupKind]]:
+    """Run all phases; return the new kinds for which the run must begin again."""
+    applyset, options, who = request.applyset, request.options, request.who
+    with run_context(
+        cluster, store, applyset, options, cancellation, mode=options.mode, who=who, summary=summary
+    ) as context:
+        return (yield from _Run(request, context).events())
 
 
 @dataclass(slots=True)

@@ -2011,8 +2011,8 @@ MUTATIONS = (
     Mutation(
         "the second part of a run that waits for kinds, which prunes nothing",
         ("second-part-removes-nothing",),
-        r"replace\(second, .*\)\)",
-        "first)",
+        r"replace\(first, .*\)",
+        "first",
         f"{_STEPS}test_wait_kinds.py::"
         "test_run_that_finds_the_inventory_lost_prunes_nothing_in_its_second_part",
     ),
