@@ -473,7 +473,9 @@ def check_plan(
         review = rights_review(
             plan, context, stage.inventory, makes_namespace=stage.makes_namespace
         )
-        plan = with_rights(plan, review, applyset, options.diff)
+        is_diff = options.diff.enabled and not options.diff.of_plan
+        holds = not is_diff  # guard: rights-of-a-plan
+        plan = with_rights(plan, review, applyset, holds=holds)
     return plan
 
 

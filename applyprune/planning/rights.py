@@ -44,7 +44,6 @@ from applyprune.planning.served_kinds import defined_resources
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
-    from applyprune.model.options import DiffOptions
     from applyprune.model.plan import Desired
     from applyprune.planning.applyset import ApplySetIdentity
 
@@ -119,16 +118,15 @@ class RightsReview:
 
 
 def with_rights(
-    plan: Plan, review: RightsReview | None, applyset: ApplySetIdentity, diff: DiffOptions
+    plan: Plan, review: RightsReview | None, applyset: ApplySetIdentity, *, holds: bool
 ) -> Plan:
     """Return a plan that names every missing right, at the object that needs it.
 
-    The plan is refused then, as a whole: whoever checks it must find what its run would. Of a diff,
-    it is only noted: another account may apply it.
+    A plan that ``holds`` is refused then, as a whole: whoever checks it must find what its run
+    would. Of a diff, it is only noted: another account may apply it.
     """
     if review is None:
         return plan
-    holds = not (diff.enabled and not diff.of_plan)  # guard: rights-of-a-plan
     if holds and any(map(_may_not_be_read, plan.applies)):
         plan = replace(plan, lacks_rights=True)
     if review.not_given is not None:
