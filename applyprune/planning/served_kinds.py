@@ -8,8 +8,8 @@ the storage.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from applyprune.errors import Unavailable
 from applyprune.model.identity import GroupKind, Ref
@@ -27,7 +27,11 @@ from applyprune.model.live import (
     ResourceMap,
     State,
     Unknown,
+    condition,
+    field,
+    items,
     mapping,
+    text,
 )
 from applyprune.model.problem import Manifest, Problem, ProblemKind
 from applyprune.model.text import and_more
@@ -54,8 +58,9 @@ def prove(
     def counts(group: str) -> bool:
         return (groups is None or group in groups) and group not in but
 
-    services = [_service(live) for live in registered.services if live.ref.name not in leaving]
-    going = {_service(live).group for live in registered.services if live.ref.name in leaving}
+    listed = [_Service.of(live) for live in registered.services]
+    services = [one for one in listed if one.name not in leaving]
+    going = {one.group for one in listed if one.name in leaving}
     taken = {(one.group, one.version) for one in services if one.is_aggregated}
     silent = {one.group for one in services if not one.is_available} | (resource_map.stale - going)
     definitions = []
@@ -69,17 +74,16 @@ def prove(
         if any(resource_map.find(resource.gvk) != resource for resource in wanted):
             definitions.append(live.ref.name)
     silent = {group for group in silent if counts(group)}
+    versions = (
+        one.name
+        for one in services
+        if counts(one.group)
+        and one.group not in silent
+        and (one.group, one.version) not in resource_map.versions
+    )
     missing = MissingKinds(
         tuple(name for name in definitions if name.partition(".")[2] not in silent),
-        tuple(
-            sorted(
-                one.name
-                for one in services
-                if counts(one.group)
-                and one.group not in silent
-                and (one.group, one.version) not in resource_map.versions
-            )
-        ),
+        tuple(sorted(versions)),
         tuple(sorted(silent)),
     )
     if missing.reason:
@@ -105,26 +109,22 @@ class MissingKinds:
     @property
     def reason(self) -> str:
         """Return why, in words."""
-        return "; ".join(self._parts())
+        parts = [f"the list of kinds is not proved: {self.unread}"] if self.unread else []
+        if len(self.definitions) == 1:
+            parts.append(f"the kind of the CRD {self.definitions[0]} is not served")
+        elif self.definitions:
+            parts.append(f"the kinds of {len(self.definitions)} CRDs are not served")
+        if self.versions:
+            parts.append(f"not served: {and_more(self.versions, _SHOWN)}")
+        parts += [f"the API group {group} does not answer" for group in self.silent[:_SHOWN]]
+        if (more := len(self.silent) - _SHOWN) > 0:
+            parts.append(f"and {more} more API groups")
+        return "; ".join(parts)
 
     @property
     def only_silent(self) -> bool:
         """Return whether nothing is missing in the groups that answer."""
         return not (self.definitions or self.versions or self.unread)
-
-    def _parts(self) -> Iterator[str]:
-        if self.unread:
-            yield f"the list of kinds is not proved: {self.unread}"
-        if len(self.definitions) == 1:
-            yield f"the kind of the CRD {self.definitions[0]} is not served"
-        elif self.definitions:
-            yield f"the kinds of {len(self.definitions)} CRDs are not served"
-        if self.versions:
-            yield f"not served: {and_more(self.versions, _SHOWN)}"
-        for group in self.silent[:_SHOWN]:
-            yield f"the API group {group} does not answer"
-        if (more := len(self.silent) - _SHOWN) > 0:
-            yield f"and {more} more API groups"
 
 
 def still_registered(registered: Registrations, gone: Collection[Ref]) -> Registrations:
@@ -141,37 +141,23 @@ def still_registered(registered: Registrations, gone: Collection[Ref]) -> Regist
             live
             for live in registered.services
             if live.ref.name not in services
-            and (is_aggregated(live) or _service(live).group not in groups)
+            and (is_aggregated(live) or _Service.of(live).group not in groups)
         ),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Service:
+class _Service(NamedTuple):
     name: str
     group: str
     version: str
     is_aggregated: bool
     is_available: bool
 
-
-def _service(live: LiveObject) -> _Service:
-    spec = _spec(live)
-    return _Service(
-        live.ref.name,
-        str(spec.get("group") or ""),
-        str(spec.get("version") or ""),
-        is_aggregated(live),
-        _has_condition(live, "Available"),
-    )
-
-
-def _has_condition(live: LiveObject, wanted: str) -> bool:
-    conditions: Sequence[object] = mapping((live.body or {}).get("status")).get("conditions") or ()
-    return any(
-        mapping(one).get("type") == wanted and mapping(one).get("status") == "True"
-        for one in conditions
-    )
+    @classmethod
+    def of(cls, live: LiveObject) -> _Service:
+        body = live.body or {}
+        group, version = text(body, "spec", "group"), text(body, "spec", "version")
+        return cls(live.ref.name, group, version, is_aggregated(live), _is_true(body, "Available"))
 
 
 def has_all_kinds(
@@ -272,11 +258,7 @@ def service_of(entry: InventoryEntry) -> Ref:
 
 def is_aggregated(service: State) -> bool:
     """Return whether an APIService, read in full, has a backend of its own."""
-    return isinstance(service, LiveObject) and bool(_spec(service).get("service"))
-
-
-def _spec(live: LiveObject) -> Mapping[str, Any]:
-    return mapping((live.body or {}).get("spec"))
+    return isinstance(service, LiveObject) and bool(field(service.body or {}, "spec", "service"))
 
 
 # What a CustomResourceDefinition defines.
@@ -287,13 +269,8 @@ def defined_resources(definition: Mapping[str, Any]) -> tuple[Resource, ...]:
     spec = mapping(definition.get("spec"))
     names = mapping(spec.get("names"))
     group, kind, plural = spec.get("group"), names.get("kind"), names.get("plural")
-    versions = spec.get("versions")
     if not (isinstance(group, str) and isinstance(kind, str) and isinstance(plural, str)):
         return ()
-    if not isinstance(versions, list):
-        return ()
-    served = (mapping(version) for version in versions)
-    singular, short = names.get("singular"), names.get("shortNames")
     return tuple(
         Resource(
             group,
@@ -301,11 +278,11 @@ def defined_resources(definition: Mapping[str, Any]) -> tuple[Resource, ...]:
             kind,
             plural,
             namespaced=spec.get("scope") == "Namespaced",
-            singular=singular if isinstance(singular, str) else "",
-            short_names=tuple(map(str, short)) if isinstance(short, list) else (),
+            singular=text(names, "singular"),
+            short_names=tuple(map(str, items(names, "shortNames"))),
             has_status="status" in mapping(version.get("subresources")),
         )
-        for version in served
+        for version in _versions(definition)
         if version.get("served") is True and isinstance(version.get("name"), str)
     )
 
@@ -329,42 +306,39 @@ def served_versions(
 
 def has_status(definition: Mapping[str, Any]) -> bool:
     """Return whether the objects of a CRD have a status."""
-    versions = mapping(definition.get("spec")).get("versions")
-    for version in versions if isinstance(versions, list) else ():
-        facts = mapping(version)
-        if "status" in mapping(facts.get("subresources")):
-            return True
-        schema = mapping(mapping(facts.get("schema")).get("openAPIV3Schema"))
-        if "status" in mapping(schema.get("properties")):
-            return True
-    return False
+    return any(
+        "status" in mapping(version.get("subresources"))
+        or "status" in mapping(field(version, "schema", "openAPIV3Schema", "properties"))
+        for version in _versions(definition)
+    )
 
 
 def schema_of(definition: Mapping[str, Any], version: str) -> Mapping[str, Any] | None:
     """Return the openAPIV3Schema of a version; None without one, or if it keeps unknown fields."""
-    spec = mapping(definition.get("spec"))
-    versions = spec.get("versions")
-    for item in versions if isinstance(versions, list) else ():
-        if mapping(item).get("name") == version and spec.get("preserveUnknownFields") is not True:
-            schema = mapping(mapping(item).get("schema")).get("openAPIV3Schema")
-            return schema if isinstance(schema, dict) else None
-    return None
+    if mapping(definition.get("spec")).get("preserveUnknownFields") is True:
+        return None
+    named = (one for one in _versions(definition) if one.get("name") == version)
+    schema = mapping(next(named, {}).get("schema")).get("openAPIV3Schema")
+    return schema if isinstance(schema, dict) else None
+
+
+def _versions(definition: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    return map(mapping, items(definition, "spec", "versions"))
 
 
 def is_established(definition: Mapping[str, Any]) -> bool:
     """Return whether a live CRD is Established: from then on, its endpoints answer."""
-    return _condition(definition, "Established").get("status") == "True"
+    return _is_true(definition, "Established")
+
+
+def _is_true(body: Mapping[str, Any], type_: str) -> bool:
+    found = condition(body, type_)
+    return found is not None and found.status == "True"
 
 
 def refused_names(definition: Mapping[str, Any]) -> str:
     """Return why the API server rejects the names of a live CRD; empty if it does not."""
-    condition = _condition(definition, "NamesAccepted")
-    return str(condition.get("message", "")) if condition.get("status") == "False" else ""
-
-
-def _condition(definition: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    conditions = mapping(definition.get("status")).get("conditions")
-    for condition in conditions if isinstance(conditions, list) else ():
-        if mapping(condition).get("type") == kind:
-            return mapping(condition)
-    return {}
+    for one in map(mapping, items(definition, "status", "conditions")):
+        if one.get("type") == "NamesAccepted" and one.get("status") == "False":
+            return text(one, "message")
+    return ""
