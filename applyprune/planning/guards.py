@@ -10,20 +10,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from applyprune.errors import PruneRefused
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.kinds import GUARDED_KINDS, HOLDERS
 from applyprune.model.live import BUNDLES, LiveObject, mapping
-from applyprune.model.options import Mode, Options, PruneLimit
+from applyprune.model.options import Mode, PruneLimit
 from applyprune.model.plan import Desired, Guard, GuardResult, GuardVerdict, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
-from applyprune.planning.cascade import Cascades, owners_of
+from applyprune.planning.cascade import NOTHING, Cascades, owners_of
 from applyprune.planning.marks import ORPHAN
 from applyprune.planning.names import unmatched_names
-from applyprune.planning.world import CascadeContents, ControllerUse
+from applyprune.planning.world import CascadeContents, World
 from applyprune.values import dataclass, field, replace
 
 APPROVAL = "the approved digest"
@@ -37,32 +38,25 @@ _FEWEST = 2
 class GuardedPrune:
     """A prune as the guards see it."""
 
+    world: World
     steps: Sequence[RemoveStep]
     """The steps; those with forbidden cascades are refused already."""
     cascades: Cascades
-    listed: Collection[Ref]
-    """All refs in the inventory."""
     own: Mapping[Ref, str] = field(hash=False)
     """The UIDs of the set's own live objects: owned and adopted entries that exist.
 
     What goes away without this prune is left out: objects that are being deleted, and Jobs with a
     TTL.
     """
-    desired: Collection[Ref]
-    """The refs in the input."""
     shares: bool
     """Whether the input and the inventory have an object in common."""
-    empty: Sequence[str]
-    """The parts of the input without an object."""
-    options: Options
-    controller: ControllerUse = ControllerUse()
     approved: bool = False
     """Whether the user has approved exactly this prune, by its digest."""
 
     @property
     def limited(self) -> bool:
         """Return whether the deletions follow from an input; ``delete`` is explicit."""
-        return self.options.mode in {Mode.APPLY, Mode.PRUNE}
+        return self.world.options.mode in {Mode.APPLY, Mode.PRUNE}
 
     @property
     def to_delete(self) -> Sequence[Ref]:
@@ -70,8 +64,7 @@ class GuardedPrune:
 
         What somebody has deleted already needs no guard.
         """
-        doomed = (step for step in self.steps if step.is_doomed)
-        return [step.entry.ref for step in doomed if not step.is_going]
+        return [step.entry.ref for step in self.steps if step.is_doomed and not step.is_going]
 
     @property
     def refused(self) -> Sequence[Ref]:
@@ -79,6 +72,11 @@ class GuardedPrune:
         return [
             step.entry.ref for step in self.steps if step.is_doomed and step.fate is Fate.REFUSE
         ]
+
+    @property
+    def around_input(self) -> Sequence[Ref]:
+        """Return what is refused because an object of the input would be deleted with it."""
+        return [ref for ref in self.refused if ref in self.cascades.desired]
 
     @property
     def cascaded(self) -> Collection[Ref]:
@@ -101,24 +99,56 @@ class GuardedPrune:
         """Return how many live objects the set has; two groups may serve the same one."""
         return len(set(self.own.values()))
 
+    @property
+    def unmatched(self) -> Sequence[str]:
+        """Return the names to orphan that match no object."""
+        return unmatched_names(self.world.options.prune.orphan, self.world.inventory.entries)
+
+    def is_allowed(self, refs: Iterable[Ref]) -> bool:
+        """Return whether the user has allowed all these cascades by name."""
+        return all(ref.is_among(self.world.options.prune.allow_cascade) for ref in refs)
+
+
+class _Finding(NamedTuple):
+    """What a guard has found."""
+
+    guard: Guard
+    fault: str
+    """What is wrong; empty if the guard passes."""
+    passed: str
+    """What is right, if nothing is wrong."""
+    option: str = ""
+    """What would allow exactly this prune."""
+    given: str = ""
+    """What the user has given to allow it."""
+    approvable: bool = True
+
 
 def check_guards(prune: GuardedPrune) -> tuple[GuardResult, ...]:
-    return tuple(_results(prune))
+    return tuple(_result(finding, approved=prune.approved) for finding in _findings(prune))
 
 
-def _results(prune: GuardedPrune) -> Iterator[GuardResult]:
-    limited = prune.limited
+def _result(finding: _Finding, *, approved: bool) -> GuardResult:
+    if not finding.fault:
+        return GuardResult(finding.guard, GuardVerdict.PASSED, finding.passed)
+    lifted_by = finding.given or (APPROVAL if approved and finding.approvable else "")
+    verdict = GuardVerdict.LIFTED if lifted_by else GuardVerdict.REFUSED
+    return GuardResult(finding.guard, verdict, finding.fault, finding.option, lifted_by)
+
+
+def _findings(prune: GuardedPrune) -> Iterator[_Finding]:
+    limited, desired = prune.limited, prune.world.desired
     leaves = prune.to_delete or any(step.fate is Fate.ORPHAN for step in prune.steps)
-    if limited and (leaves or not prune.desired):
+    if limited and (leaves or not desired):
         empty = _empty_input(prune)
-        if prune.to_delete or empty.verdict is not GuardVerdict.PASSED:
+        if prune.to_delete or empty.fault:
             yield empty
     if not prune.to_delete:
         return
     yield _orphan_names(prune)
     if limited:
         yield _input_inside(prune)
-        if prune.desired:
+        if desired:
             # Without any object in the input, the first guard has said so.
             yield _nothing_in_common(prune)
             yield _other_namespace(prune)
@@ -127,110 +157,86 @@ def _results(prune: GuardedPrune) -> Iterator[GuardResult]:
         yield _max_prune(prune)
         yield _guarded_kind(prune)
     yield _cascade(prune)
-    if parts := _controller_parts(prune):
+    if parts := prune.world.controller.parts.intersection(prune.to_delete):
         yield _controller_in_use(prune, parts)
 
 
-def _empty_input(prune: GuardedPrune) -> GuardResult:
-    given = "--allow-empty" if prune.options.prune.allow_empty else ""
-    return _guard_result(
-        prune,
+def _empty_input(prune: GuardedPrune) -> _Finding:
+    world = prune.world
+    empty = world.empty_inputs if world.desired else ("the input",)
+    return _Finding(
         Guard.EMPTY_INPUT,
-        f"no object in {', '.join(prune.empty)}" if prune.empty else "",  # guard: empty-input
-        passed="every part of the input contains an object",
-        option="--allow-empty",
-        given=given,
+        f"no object in {', '.join(empty)}" if empty else "",  # guard: empty-input
+        "every part of the input contains an object",
+        "--allow-empty",
+        "--allow-empty" if world.options.prune.allow_empty else "",
     )
 
 
-def _orphan_names(prune: GuardedPrune) -> GuardResult:
+def _orphan_names(prune: GuardedPrune) -> _Finding:
     """Detect a mistyped name: its object would be pruned, not orphaned."""
-    lost = unmatched_names(prune.options.prune.orphan, prune.listed)
-    fault = "; ".join(f"--orphan {name} matches no object in the inventory" for name in lost)
+    lost = (f"--orphan {name} matches no object in the inventory" for name in prune.unmatched)
     passed = "every --orphan option matches an object"
-    return _guard_result(prune, Guard.ORPHAN_NAMES, fault, passed=passed, approvable=False)
+    return _Finding(Guard.ORPHAN_NAMES, "; ".join(lost), passed, approvable=False)
 
 
-def _input_inside(prune: GuardedPrune) -> GuardResult:
+def _input_inside(prune: GuardedPrune) -> _Finding:
     faults = []
-    for ref in _around_input(prune)[:_SHOWN]:
+    for ref in prune.around_input[:_SHOWN]:
         verb = "contains" if ref.group_kind in HOLDERS else "owns"
         faults.append(f"{ref.short} {verb} objects of the input")
     passed = "nothing that would be deleted contains objects of the input"
-    fault = "; ".join(faults)
-    return _guard_result(prune, Guard.INPUT_INSIDE, fault, passed=passed, approvable=False)
+    return _Finding(Guard.INPUT_INSIDE, "; ".join(faults), passed, approvable=False)
 
 
-def _nothing_in_common(prune: GuardedPrune) -> GuardResult:
+def _nothing_in_common(prune: GuardedPrune) -> _Finding:
     """Detect a wrong folder, whatever the size of the set; a single object may be replaced."""
     fails = not prune.shares and prune.own_count >= _FEWEST  # guard: nothing-in-common
-    return _lifted_by_number(
-        prune,
-        Guard.NOTHING_IN_COMMON,
-        "the input has no object in common with the inventory" if fails else "",
-        passed="the input and the inventory have objects in common"
-        if prune.shares
-        else "the input would replace a single object",
-    )
+    fault = "the input has no object in common with the inventory" if fails else ""
+    passed = "the input would replace a single object"
+    if prune.shares:
+        passed = "the input and the inventory have objects in common"
+    return _lifted_by_number(prune, Guard.NOTHING_IN_COMMON, fault, passed)
 
 
-def _other_namespace(prune: GuardedPrune) -> GuardResult:
-    """Detect a wrong or missing namespace."""
-    faults = (
-        f"the input has the objects of namespace {namespace} in another namespace"
-        for namespace in _moved_namespaces(prune)
-    )
-    passed = "the input does not have the deleted objects in another namespace"
-    return _lifted_by_number(prune, Guard.OTHER_NAMESPACE, "; ".join(faults), passed=passed)
-
-
-def _moved_namespaces(prune: GuardedPrune) -> Sequence[str]:
-    """Return the namespaces that lose objects because the input has them in another namespace.
+def _other_namespace(prune: GuardedPrune) -> _Finding:
+    """Detect a wrong or missing namespace, which loses objects that the input has in another one.
 
     With --namespace-override, a single such object is enough. Otherwise there must be two in a
     namespace that the input does not use any more: a single object may move without approval.
     """
-    wanted = {(ref.group, ref.kind, ref.name) for ref in prune.desired}
+    refs = {member.ref for member in prune.world.desired}
+    wanted = {(ref.group, ref.kind, ref.name) for ref in refs}
     deleting = [ref for ref in prune.to_delete if ref.namespace]
     moved = Counter(ref.namespace for ref in deleting if (ref.group, ref.kind, ref.name) in wanted)
-    if prune.options.apply.namespace_override or not moved:
-        return sorted(moved)
-    namespaces = {ref.namespace for ref in prune.desired}
-    return sorted(
-        namespace
-        for namespace, count in moved.items()
-        if count >= _FEWEST and namespace not in namespaces
+    namespaces = {ref.namespace for ref in refs}
+    faults = (
+        f"the input has the objects of namespace {namespace} in another namespace"
+        for namespace, count in sorted(moved.items())
+        if prune.world.options.apply.namespace_override
+        or (count >= _FEWEST and namespace not in namespaces)
     )
+    passed = "the input does not have the deleted objects in another namespace"
+    return _lifted_by_number(prune, Guard.OTHER_NAMESPACE, "; ".join(faults), passed)
 
 
-def _more_than_half(prune: GuardedPrune) -> GuardResult:
+def _more_than_half(prune: GuardedPrune) -> _Finding:
     """Compare the set's own live objects only: cascades and lost objects say nothing of it."""
     count, live = prune.own_count, prune.live
     more = f"more than half of the set's {live} live objects"
-    return _lifted_by_number(
-        prune,
-        Guard.MORE_THAN_HALF,
-        f"{_deletions(count)} {more}" if 2 * count > live else "",  # guard: more-than-half
-        passed=f"{_deletions(count)} not {more}",
-    )
+    fault = f"{_deletions(count)} {more}" if 2 * count > live else ""  # guard: more-than-half
+    return _lifted_by_number(prune, Guard.MORE_THAN_HALF, fault, f"{_deletions(count)} not {more}")
 
 
-def _lifted_by_number(prune: GuardedPrune, guard: Guard, fault: str, *, passed: str) -> GuardResult:
-    """Return the result of a guard that a number lifts."""
-    limit = prune.options.prune.max_prune
-    return _guard_result(
-        prune,
-        guard,
-        fault,
-        passed=passed,
-        option=f"--max-prune {prune.count}",
-        given="" if limit is None else f"--max-prune {limit.text}",
-    )
+def _lifted_by_number(prune: GuardedPrune, guard: Guard, fault: str, passed: str) -> _Finding:
+    limit = prune.world.options.prune.max_prune
+    given = "" if limit is None else f"--max-prune {limit.text}"
+    return _Finding(guard, fault, passed, f"--max-prune {prune.count}", given)
 
 
-def _max_prune(prune: GuardedPrune) -> GuardResult:
+def _max_prune(prune: GuardedPrune) -> _Finding:
     """Compare all deletions with the default limit, or with the user's."""
-    given, default = prune.options.prune.max_prune, PruneLimit()
+    given, default = prune.world.options.prune.max_prune, PruneLimit()
     count, live = prune.count, prune.live
     size = f"the set's {live} live object{'' if live == 1 else 's'}"
     over = f"{default.count}, and more than {default.percent:g}% of {size}"
@@ -238,13 +244,12 @@ def _max_prune(prune: GuardedPrune) -> GuardResult:
     allowed = count <= limit.of(live)
     if given is not None and not allowed:
         over = f"{given.text} of {size}" if given.percent else given.text
-    return _guard_result(
-        prune,
+    return _Finding(
         Guard.MAX_PRUNE,
         "" if allowed and count <= default.of(live) else f"{_deletions(count)} more than {over}",
-        passed=f"{_deletions(count)} not more than {limit.of(live)}",
-        option=f"--max-prune {count}",
-        given=f"--max-prune {given.text}" if given is not None and allowed else "",
+        f"{_deletions(count)} not more than {limit.of(live)}",
+        f"--max-prune {count}",
+        f"--max-prune {given.text}" if given is not None and allowed else "",
     )
 
 
@@ -252,50 +257,64 @@ def _deletions(count: int) -> str:
     return "1 deletion is" if count == 1 else f"{count} deletions are"
 
 
-def _guarded_kind(prune: GuardedPrune) -> GuardResult:
+def _guarded_kind(prune: GuardedPrune) -> _Finding:
     """Look for guarded kinds; an object that is allowed or refused by name does not count."""
-    options, refused = prune.options.prune, set(prune.refused)
+    refused = set(prune.refused)
     kinds = {
         word
         for ref in prune.to_delete
         if (word := GUARDED_KINDS.get(ref.group_kind, ""))
         and ref not in refused
-        and not ref.is_among(options.allow_cascade)
+        and not prune.is_allowed([ref])
     }
-    needed = sorted(kinds - options.allow_kinds)
+    needed = sorted(kinds - prune.world.options.prune.allow_kinds)
     named = needed or sorted(kinds)
-    return _guard_result(
-        prune,
-        Guard.GUARDED_KIND,
-        _kinds_fault(named),
-        passed="no object of a guarded kind would be deleted",
-        option=" ".join(f"--allow-kind {kind}" for kind in named),
-        given="" if needed else " ".join(f"--allow-kind {kind}" for kind in named),
+    fault = "".join(f"a {kind} is only pruned if that is allowed" for kind in named)
+    if len(named) > 1:
+        fault = f"these kinds are only pruned if that is allowed: {', '.join(named)}"
+    option = " ".join(f"--allow-kind {kind}" for kind in named)
+    passed = "no object of a guarded kind would be deleted"
+    return _Finding(Guard.GUARDED_KIND, fault, passed, option, "" if needed else option)
+
+
+def _cascade(prune: GuardedPrune) -> _Finding:
+    around, cascades = set(prune.around_input), prune.cascades
+    refused = [ref for ref in prune.refused if ref not in around]
+    allowed = [ref for ref in prune.to_delete if ref not in around and cascades.harms(ref)]
+    named = refused or allowed
+    option = _allow_cascade(named)
+    unknown = any(cascades.unlisted(ref) for ref in prune.to_delete)
+    return _Finding(
+        Guard.CASCADE,
+        "; ".join(cascades.harm(ref) for ref in named[:_SHOWN]),
+        f"no deletion cascades to objects that must stay{', as far as is known' * unknown}",
+        option,
+        option if prune.is_allowed(allowed) and not refused else "",
+        approvable=not refused,
     )
 
 
-def _kinds_fault(kinds: Sequence[str]) -> str:
-    if len(kinds) > 1:
-        return f"these kinds are only pruned if that is allowed: {', '.join(kinds)}"
-    return "".join(f"a {kind} is only pruned if that is allowed" for kind in kinds)
+def _allow_cascade(refs: Iterable[Ref]) -> str:
+    return " ".join(f"--allow-cascade {ref.short}" for ref in refs)
 
 
-def _cascade(prune: GuardedPrune) -> GuardResult:
-    around = set(_around_input(prune))
-    refused = [ref for ref in prune.refused if ref not in around]
-    allowed = [ref for ref in prune.to_delete if ref not in around and prune.cascades.harms(ref)]
-    named = refused or allowed
-    options = " ".join(f"--allow-cascade {ref.short}" for ref in named)
-    by_name = all(ref.is_among(prune.options.prune.allow_cascade) for ref in allowed)
-    unknown = any(prune.cascades.unlisted(ref) for ref in prune.to_delete)
-    return _guard_result(
-        prune,
-        Guard.CASCADE,
-        "; ".join(prune.cascades.harm(ref) for ref in named[:_SHOWN]),
-        passed=f"no deletion cascades to objects that must stay{', as far as is known' * unknown}",
-        option=options,
-        given=options if by_name and not refused else "",
-        approvable=not refused,
+def _controller_in_use(prune: GuardedPrune, deleted: Iterable[Ref]) -> _Finding:
+    use, fault = prune.world.controller, ""
+    parts = sorted(deleted, key=lambda ref: (not ref.group, ref))  # its workload first
+    needs = f"the Bundle controller needs {', '.join(ref.short for ref in parts)}"
+    if use.unread:
+        fault = f"{needs}, and the Bundles cannot be read: {use.unread}"
+    elif use.bundles:
+        names = and_more([f"{ref.namespace}/{ref.name}" for ref in use.bundles], _SHOWN)
+        fault = f"{needs}, and only it can end {counted(len(use.bundles), 'Bundle')}: {names}"
+    option = _allow_cascade(parts)
+    return _Finding(
+        Guard.CONTROLLER_IN_USE,
+        fault,  # guard: controller-in-use
+        "no Bundle needs the controller",
+        option,
+        option if prune.is_allowed(parts) else "",
+        approvable=False,
     )
 
 
@@ -332,66 +351,14 @@ def controller_parts(
         for live in deleted
         if is_needed(live)
         # Pods and ReplicaSets have the labels of the Deployment that makes them.
-        or any(is_needed(one) for one in _unowned(contents.get(live.ref)))
+        or any(
+            is_needed(one) and not owners_of(one) for one in contents.get(live.ref, NOTHING).objects
+        )
     )
 
 
 def is_of_controller(labels: Mapping[str, object]) -> bool:
     return _CONTROLLER.items() <= labels.items()
-
-
-def _unowned(contents: CascadeContents | None) -> Sequence[LiveObject]:
-    objects = contents.objects if contents is not None else ()
-    return [live for live in objects if not owners_of(live)]
-
-
-def _controller_parts(prune: GuardedPrune) -> Sequence[Ref]:
-    """Return what would be deleted that the controller needs, its workload first."""
-    return sorted(
-        prune.controller.parts.intersection(prune.to_delete), key=lambda ref: (not ref.group, ref)
-    )
-
-
-def _controller_in_use(prune: GuardedPrune, parts: Sequence[Ref]) -> GuardResult:
-    use, fault = prune.controller, ""
-    needs = f"the Bundle controller needs {', '.join(ref.short for ref in parts)}"
-    if use.unread:
-        fault = f"{needs}, and the Bundles cannot be read: {use.unread}"
-    elif use.bundles:
-        names = and_more([f"{ref.namespace}/{ref.name}" for ref in use.bundles], _SHOWN)
-        fault = f"{needs}, and only it can end {counted(len(use.bundles), 'Bundle')}: {names}"
-    option = " ".join(f"--allow-cascade {ref.short}" for ref in parts)
-    is_allowed = all(ref.is_among(prune.options.prune.allow_cascade) for ref in parts)
-    return _guard_result(
-        prune,
-        Guard.CONTROLLER_IN_USE,
-        fault,  # guard: controller-in-use
-        passed="no Bundle needs the controller",
-        option=option,
-        given=option if is_allowed else "",
-        approvable=False,
-    )
-
-
-def _guard_result(
-    prune: GuardedPrune,
-    guard: Guard,
-    fault: str,
-    *,
-    passed: str,
-    option: str = "",
-    given: str = "",
-    approvable: bool = True,
-) -> GuardResult:
-    """Return a guard's result: it passes if there is no ``fault``.
-
-    ``option`` would allow exactly this prune; ``given`` is what the user has given to allow it.
-    """
-    if not fault:
-        return GuardResult(guard, GuardVerdict.PASSED, passed)
-    lifted_by = given or (APPROVAL if prune.approved and approvable else "")
-    verdict = GuardVerdict.LIFTED if lifted_by else GuardVerdict.REFUSED
-    return GuardResult(guard, verdict, fault, option, lifted_by)
 
 
 # The problem of a refused prune.
@@ -420,7 +387,7 @@ def refusal_of(prune: GuardedPrune, results: Sequence[GuardResult]) -> Problem |
     # The objects that have left the set may all be gone already, and ``delete`` has no limit.
     delete = f": it would delete {counted(count, 'object')}{along}" if count else ""
     error = PruneRefused(
-        f"the {prune.options.mode.removal} was refused{delete if prune.limited else ''}",
+        f"the {prune.world.options.mode.removal} was refused{delete if prune.limited else ''}",
         reason=_reason(shown),
         hint=_hint(prune, refused),
     )
@@ -439,10 +406,9 @@ def _reason(refused: Sequence[GuardResult]) -> str:
 def _hint(prune: GuardedPrune, refused: Sequence[GuardResult]) -> str:
     guards = {result.guard for result in refused}
     if Guard.ORPHAN_NAMES in guards:
-        lost = unmatched_names(prune.options.prune.orphan, prune.listed)
-        return f"Correct or remove {' '.join(f'--orphan {name}' for name in lost)}."
+        return f"Correct or remove {' '.join(f'--orphan {name}' for name in prune.unmatched)}."
     if Guard.INPUT_INSIDE in guards:
-        around = [ref.short for ref in _around_input(prune)]
+        around = [ref.short for ref in prune.around_input]
         them = "it" if len(around) == 1 else "them"
         orphan = " ".join(f"--orphan {name}" for name in around)
         return f"Add {', '.join(around)} to the input again, or orphan {them}: {orphan}"
@@ -471,21 +437,15 @@ def with_digest(refusal: Problem, approved: str, deletions: str, *, allows: bool
 
 def hinted(prune: GuardedPrune, refusal: Problem | None) -> tuple[RemoveStep, ...]:
     """Return the steps; those that are refused because of cascades get the hint."""
-    if refusal is None:
-        return tuple(prune.steps)
-    around = set(_around_input(prune))
-    return tuple(
-        step if step.entry.ref in around else _with_hint(step, refusal.hint) for step in prune.steps
-    )
+    around = set(prune.around_input)
 
+    def with_hint(step: RemoveStep) -> RemoveStep:
+        problem, ref = step.problem, step.entry.ref
+        if refusal is None or problem is None or ref in around:
+            return step
+        if problem.kind is not ProblemKind.PRUNE_REFUSED:
+            return step
+        hint = f"{refusal.hint.removesuffix('.')}. To orphan it instead: --orphan {ref.short}"
+        return replace(step, problem=replace(problem, hint=hint))
 
-def _around_input(prune: GuardedPrune) -> Sequence[Ref]:
-    """Return what is refused because an object of the input would be deleted with it."""
-    return [ref for ref in prune.refused if ref in prune.cascades.desired]
-
-
-def _with_hint(step: RemoveStep, hint: str) -> RemoveStep:
-    if step.problem is None or step.problem.kind is not ProblemKind.PRUNE_REFUSED:
-        return step
-    hint = f"{hint.removesuffix('.')}. To orphan it instead: --orphan {step.entry.ref.short}"
-    return replace(step, problem=replace(step.problem, hint=hint))
+    return tuple(map(with_hint, prune.steps))

@@ -107,21 +107,17 @@ def remove_steps(
     shares = not _desired_uids(members, world).isdisjoint(live.uid for live in own.values())
     passing = {member.ref for member in desired if member.has_ttl}
     prune = GuardedPrune(
-        steps=steps,
-        cascades=cascades,
-        listed=listed,
+        world,
+        steps,
+        cascades,
         own={
             ref: live.uid
             for ref, live in own.items()
             if live.uid in deleting - going
             or (ref not in passing and _counts_as_member(live, world.applyset))
         },
-        desired={member.ref for member in desired},
         shares=shares
         or any(ref in listed for ref in (*world.left_out, *(member.ref for member in members))),
-        empty=world.empty_inputs if desired else ("the input",),
-        options=options,
-        controller=world.controller,
     )
     return _guarded(prune)
 
@@ -225,7 +221,8 @@ def _counts_as_member(live: LiveObject, applyset: ApplySetIdentity) -> bool:
 
 def _guarded(prune: GuardedPrune) -> tuple[Removals, Removals | None]:
     """Return what the guards leave of a prune, and what an approval of a refused one leaves."""
-    allowed, cascades = prune.options.prune.allow_cascade, prune.cascades
+    options, cascades = prune.world.options, prune.cascades
+    allowed = options.prune.allow_cascade
     judged = _after_guards(prune, allowed)
     if judged.refusal is None:
         return judged, None
@@ -234,7 +231,7 @@ def _guarded(prune: GuardedPrune) -> tuple[Removals, Removals | None]:
     counted = {ref.short for ref in refs if cascades.is_counted(ref)}
     lifted = _after_guards(replace(prune, approved=True), allowed | counted)
     # An approval of the whole plan covers its deletions too.
-    if prune.options.approval is Approval.ALWAYS:
+    if options.approval is Approval.ALWAYS:
         return lifted, None
     return judged, lifted
 

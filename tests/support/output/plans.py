@@ -40,7 +40,7 @@ from applyprune.planning.prune_waits import no_wait_warning, with_waits
 from applyprune.planning.recovery import restored_problem
 from applyprune.planning.schemas import UNKNOWN, FieldFault, fields_problem
 from applyprune.planning.server_errors import cannot_be_dry_run
-from applyprune.planning.world import ControllerUse
+from applyprune.planning.world import ControllerUse, World
 from tests.support.options import options_of
 from tests.support.planning import TARGET, body, cluster, inventory, live, managed, recorded, world
 from tests.support.planning import desired as resolved
@@ -253,17 +253,17 @@ _BUNDLES = tuple(Ref(BUNDLES.group, BUNDLES.kind, "shop", name) for name in ("ap
 def _guarded(options: Options, cascades: Cascades) -> GuardedPrune:
     """Return the removals as the guards see them, beside an input that each of them detects."""
     allowed = options.prune.allow_cascade
-    return GuardedPrune(
-        steps=[_with_cascade(step, cascades, allowed) for step in REMOVALS],
-        cascades=cascades,
-        listed=_OWN,
-        own=_OWN,
-        desired=[replace(step.entry.ref, namespace="blue") for step in REMOVALS],
-        shares=False,
-        empty=("manifests/empty.yaml",),
-        options=options,
+    refs = [replace(step.entry.ref, namespace="blue") for step in REMOVALS]
+    world = World(
+        TARGET,
+        inventory(*(step.entry for step in REMOVALS)),
+        options,
+        desired=[replace(wanted(ref.name, ref.kind), ref=ref) for ref in refs],
+        empty_inputs=("manifests/empty.yaml",),
         controller=ControllerUse(frozenset({_NAMESPACE.entry.ref}), _BUNDLES),
     )
+    steps = [_with_cascade(step, cascades, allowed) for step in REMOVALS]
+    return GuardedPrune(world, steps, cascades, own=_OWN, shares=False)
 
 
 def _with_cascade(step: RemoveStep, cascades: Cascades, allowed: Collection[str]) -> RemoveStep:
