@@ -24,7 +24,15 @@ from applyprune.errors import (
 )
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.kinds import GUARDED_KINDS, HOLDERS, NAMESPACE, SECRET, Trait, kinds_with
+from applyprune.model.kinds import (
+    GUARDED_KINDS,
+    HOLDERS,
+    NAMESPACE,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Trait,
+    kinds_with,
+)
 from applyprune.model.live import (
     API_SERVICES,
     BUNDLES,
@@ -47,7 +55,6 @@ from applyprune.model.plan import Desired
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.cascade import (
-    IN_FULL,
     Deletion,
     ListFailure,
     OwnerChains,
@@ -869,7 +876,8 @@ class ContentCounter:
         failures: list[ListFailure] = []
 
         def read(resource: Resource) -> tuple[Sequence[LiveObject], ListFailure | None]:
-            full = bool(namespace) and resource.group_kind in IN_FULL
+            # Only its body shows whether the system makes a ServiceAccount itself.
+            full = bool(namespace) and resource.group_kind == SERVICE_ACCOUNT
             try:
                 return cluster.list(resource, namespace=namespace, full=full), None
             except ApplypruneError as error:

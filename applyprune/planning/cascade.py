@@ -22,19 +22,9 @@ from applyprune.model.kinds import (
     Trait,
     kinds_with,
 )
-from applyprune.model.live import (
-    LiveObject,
-    items,
-    mapping,
-    text,
-)
+from applyprune.model.live import LiveObject, items, mapping, text
 from applyprune.model.options import Options, Propagation
-from applyprune.model.plan import (
-    ApplyStep,
-    Cascaded,
-    Plan,
-    RemoveStep,
-)
+from applyprune.model.plan import ApplyStep, Cascaded, Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import MANAGERS, ApplySetIdentity
@@ -44,8 +34,6 @@ from applyprune.values import dataclass, field, replace
 
 NOTHING = CascadeContents(())
 """No contents."""
-IN_FULL = frozenset({SERVICE_ACCOUNT})
-"""The kinds of which only the body shows whether the system makes an object itself."""
 _GENERATED = kinds_with(Trait.GENERATED)
 """The kinds that nobody counts."""
 _SHOWN = 5
@@ -83,6 +71,11 @@ class Cascade:
     unlisted: tuple[str, ...] = ()
     """The kinds that the account may not list, where that refuses nothing."""
 
+    @property
+    def harms(self) -> bool:
+        """Return whether objects that must stay would be deleted, or may be."""
+        return bool(self.foreign or self.uncounted)
+
 
 _NO_CASCADE = Cascade(0, ())
 
@@ -100,20 +93,17 @@ class Cascades:
     kept: Mapping[Ref, str] = field(default_factory=dict, hash=False)
     """Why this prune does not delete an object that is listed."""
 
-    def _of(self, ref: Ref) -> Cascade:
+    def of(self, ref: Ref) -> Cascade:
+        """Return the cascade of an object; an empty one if it has none."""
         return self.found.get(ref, _NO_CASCADE)
 
     def foreign(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the objects that only the delete of ``ref`` would delete."""
-        return tuple(sorted({*self._of(ref).foreign, *self.desired.get(ref, ())}))
-
-    def roots(self, step: RemoveStep) -> tuple[Cascaded, ...]:
-        """Return the existing objects that only the deletion of a step's object would delete."""
-        return self._of(step.entry.ref).roots if step.fate is Fate.PRUNE else ()
+        return tuple(sorted({*self.of(ref).foreign, *self.desired.get(ref, ())}))
 
     def described(self, ref: Ref) -> str:
         """Return the cascaded deletions of an object in words; empty if there are none."""
-        cascade = self._of(ref)
+        cascade = self.of(ref)
         if not cascade.total:
             return ""
         text = f"{_CASCADES} {cascade.total} object{'' if cascade.total == 1 else 's'}"
@@ -129,14 +119,6 @@ class Cascades:
         names = and_more([_named(other) for other in cascade.foreign], _SHOWN)
         return f"{text}, {' and '.join(parts)}: {names}"
 
-    def is_counted(self, ref: Ref) -> bool:
-        """Return whether an object has a cascade that could be read in full."""
-        return ref in self.found and not self.found[ref].uncounted
-
-    def harms(self, ref: Ref) -> bool:
-        """Return whether objects that must stay would be deleted with this one, or may be."""
-        return bool(self._of(ref).foreign or self._of(ref).uncounted)
-
     def harm(self, ref: Ref) -> str:
         """Return in short what speaks against the deletion of an object that harms, or may."""
         if self.foreign(ref):
@@ -145,19 +127,15 @@ class Cascades:
 
     def lacks_rights(self, ref: Ref) -> bool:
         """Return whether an object is refused only because a right to count is missing."""
-        cascade = self._of(ref)
+        cascade = self.of(ref)
         return cascade.lacks_rights and not (cascade.foreign or self.desired.get(ref))
-
-    def unlisted(self, ref: Ref) -> tuple[str, ...]:
-        """Return the kinds that may not be listed, and that an object may be deleted without."""
-        return self._of(ref).unlisted
 
     def refusal(self, ref: Ref, allowed: Collection[str]) -> Problem | None:
         """Return why an object may not be deleted because of its contents; None if it may.
 
         ``allowed`` names those that may, as ``Ref.is_among`` takes them.
         """
-        cascade = self._of(ref)
+        cascade = self.of(ref)
         if wanted := self.desired.get(ref):
             names = ", ".join(_named(other) for other in sorted(wanted)[:_SHOWN])
             return PruneRefused(
@@ -180,14 +158,14 @@ class Cascades:
         roots = {root.ref for root in cascade.roots}
         # What others of them own says nothing new.
         refs = sorted(cascade.foreign, key=lambda other: (other not in roots, other))
-        lines = and_more([f"{_named(other)}: {self._why(other)}" for other in refs], _LINES, _LINE)
+        why = {
+            other: self.kept.get(other)
+            or ("it stays in this set" if other in self.listed else "it is not in this set")
+            for other in refs
+        }
+        lines = and_more([f"{_named(other)}: {why[other]}" for other in refs], _LINES, _LINE)
         count = counted(len(refs), "object")
         return f"it would cascade-delete {count} that must stay{_LINE}{lines}"
-
-    def _why(self, ref: Ref) -> str:
-        """Return why an object must stay."""
-        why = "it is not in this set" if ref not in self.listed else "it stays in this set"
-        return self.kept.get(ref) or why
 
 
 def _named(ref: Ref) -> str:
@@ -343,18 +321,8 @@ class OwnerChains:
     def to_read(self) -> Sequence[OwnerReference]:
         """Return the owners that must be read next, each once."""
         known = self.objects.keys() | self.absent | self.lasting | self.unknown.keys()
-        found: dict[str, OwnerReference] = {}
-        todo = list(self.counted.values())
-        seen: set[str] = set()
-        while todo:
-            live = todo.pop()
-            for owner in owner_references(live):
-                if owner.uid not in known:
-                    found.setdefault(owner.uid, owner)
-                elif owner.uid in self.objects and owner.uid not in seen:
-                    seen.add(owner.uid)
-                    todo.append(self.objects[owner.uid])
-        return tuple(found.values())
+        owners = owners_above(self.counted.values(), self.objects)
+        return [owner for owner in owners if owner.uid not in known]
 
 
 def deletions_of(
@@ -400,10 +368,13 @@ def dependants(deletions: Sequence[Deletion], chains: OwnerChains) -> Mapping[Re
     unlisted: defaultdict[Ref, dict[str, None]] = defaultdict(dict)
     for uid, live in sorted(chains.counted.items(), key=lambda one: one[1].ref):
         if uid in certain:
-            for cause in _causes_of(live, causes, certain):
+            above = owners_above([live], certain)
+            for cause in {cause for owner in above for cause in causes.get(owner.uid, ())}:
                 found[cause][uid] = live
         elif uid in possible:
-            reason = f"{live.ref}: {_why_unknown(live, chains, possible)}"
+            whys = (chains.unknown.get(owner.uid) for owner in owners_above([live], possible))
+            why = next(filter(None, whys), "its owners could not be read")
+            reason = f"{live.ref}: {why}"
             for deletion in deletions:
                 if deletion.collects and deletion.live.ref.namespace in {"", live.ref.namespace}:
                     doubts[deletion.cause][reason] = False
@@ -446,35 +417,6 @@ def may_own_data(live: LiveObject, children: Collection[str]) -> bool:
     )
 
 
-def _causes_of(
-    live: LiveObject, causes: Mapping[str, set[Ref]], certain: Mapping[str, LiveObject]
-) -> set[Ref]:
-    """Return the objects of the plan among the owners of an object, at any depth."""
-    found: set[Ref] = set()
-    seen: set[str] = set()
-    todo = [live]
-    while todo:
-        for uid in owners_of(todo.pop()) - seen:
-            seen.add(uid)
-            found |= causes.get(uid, set())
-            if uid in certain:
-                todo.append(certain[uid])
-    return found
-
-
-def _why_unknown(live: LiveObject, chains: OwnerChains, possible: Mapping[str, LiveObject]) -> str:
-    """Return why it is not known whether an object would be deleted."""
-    todo, seen = [live], {live.uid}
-    while todo:
-        for owner in owner_references(todo.pop()):
-            if owner.uid in chains.unknown:
-                return chains.unknown[owner.uid]
-            if owner.uid in possible and owner.uid not in seen:
-                seen.add(owner.uid)
-                todo.append(possible[owner.uid])
-    return "its owners could not be read"
-
-
 def collected(
     children: Mapping[str, Sequence[LiveObject]], roots: Iterable[str], gone: Iterable[str]
 ) -> Mapping[str, LiveObject]:
@@ -506,6 +448,21 @@ def children_of(objects: Iterable[LiveObject]) -> Mapping[str, Sequence[LiveObje
 def owners_of(live: LiveObject) -> frozenset[str]:
     """Return the UIDs of an object's owners."""
     return frozenset(text(owner, "uid") for owner in items(live.metadata, "ownerReferences"))
+
+
+def owners_above(
+    start: Iterable[LiveObject], known: Mapping[str, LiveObject]
+) -> Iterator[OwnerReference]:
+    """Yield the owners of some objects, and the owners of those that are known, each once."""
+    todo = list(start)
+    seen: set[str] = set()
+    while todo:
+        for owner in owner_references(todo.pop()):
+            if owner.uid not in seen:
+                seen.add(owner.uid)
+                yield owner
+                if owner.uid in known:
+                    todo.append(known[owner.uid])
 
 
 def owner_references(live: LiveObject) -> Iterator[OwnerReference]:
@@ -555,7 +512,7 @@ def recreations_judged(
         ref = step.desired.ref
         if step.fate is not Fate.RECREATE or ref not in cascades.found:
             return step
-        step = replace(step, unlisted=cascades.unlisted(ref))
+        step = replace(step, unlisted=cascades.of(ref).unlisted)
         if problem := refused_recreation_of(ref, cascades, options):
             located = replace(problem, location=str(step.desired.origin))
             return replace(step, fate=Fate.REFUSE, problem=located, request=None, deletion=None)
@@ -635,9 +592,17 @@ def diagnose(live: LiveObject, remains: CascadeContents | None = None) -> str:
 
     ``remains`` is the remaining content of a Namespace or CRD.
     """
-    clauses = [*_finalizer_clauses(live), *_condition_clauses(live)]
+    clauses = [*_finalizer_clauses(live)]
+    conditions = map(mapping, items(live.body or {}, "status", "conditions"))
+    clauses += [
+        str(facts.get("message", ""))
+        for facts in conditions
+        if facts.get("status") == "True" and str(facts.get("type", "")).startswith("Namespace")
+    ]
     if remains is not None:
-        left = _remaining_objects(remains)
+        # Two groups may serve the same object.
+        unique = {member.uid: member for member in remains.objects}.values()
+        left = sorted(unique, key=lambda member: (not member.finalizers, member.ref))
         clauses += _remaining_clauses(live, left, remains.uncounted)
         for member in left[:_SHOWN]:
             clauses += _finalizer_clauses(member)
@@ -679,20 +644,6 @@ def _owners(live: LiveObject, name: str, part: str) -> Sequence[str]:
         elif path in one.fields and not one.fields.is_split(path):
             whole[one.manager] = None
     return tuple(exact or whole)
-
-
-def _condition_clauses(live: LiveObject) -> Iterator[str]:
-    """Yield the messages of the conditions of a terminating Namespace."""
-    for condition in items(live.body or {}, "status", "conditions"):
-        facts = mapping(condition)
-        if facts.get("status") == "True" and str(facts.get("type", "")).startswith("Namespace"):
-            yield str(facts.get("message", ""))
-
-
-def _remaining_objects(remains: CascadeContents) -> Sequence[LiveObject]:
-    """Return the remaining objects, with finalizers first; two groups may serve the same object."""
-    unique = {member.uid: member for member in remains.objects}
-    return sorted(unique.values(), key=lambda member: (not member.finalizers, member.ref))
 
 
 def _remaining_clauses(live: LiveObject, left: Sequence[LiveObject], unread: str) -> Iterator[str]:

@@ -280,10 +280,10 @@ def _guarded_kind(prune: GuardedPrune) -> _Finding:
 def _cascade(prune: GuardedPrune) -> _Finding:
     around, cascades = set(prune.around_input), prune.cascades
     refused = [ref for ref in prune.refused if ref not in around]
-    allowed = [ref for ref in prune.to_delete if ref not in around and cascades.harms(ref)]
+    allowed = [ref for ref in prune.to_delete if ref not in around and cascades.of(ref).harms]
     named = refused or allowed
     option = _allow_cascade(named)
-    unknown = any(cascades.unlisted(ref) for ref in prune.to_delete)
+    unknown = any(cascades.of(ref).unlisted for ref in prune.to_delete)
     return _Finding(
         Guard.CASCADE,
         "; ".join(cascades.harm(ref) for ref in named[:_SHOWN]),

@@ -92,8 +92,8 @@ def remove_steps(
     steps = [
         replace(
             step,
-            cascade=cascades.roots(step),
-            unlisted=cascades.unlisted(step.entry.ref),
+            cascade=cascades.of(step.entry.ref).roots if step.fate is Fate.PRUNE else (),
+            unlisted=cascades.of(step.entry.ref).unlisted,
             ignored=world.ignored.get(step.entry.ref, ""),
         )
         for step in kept
@@ -227,8 +227,8 @@ def _guarded(prune: GuardedPrune) -> tuple[Removals, Removals | None]:
     if judged.refusal is None:
         return judged, None
     # A cascade that could not be counted is not approved: the digest does not contain it.
-    refs = (step.entry.ref for step in prune.steps)
-    counted = {ref.short for ref in refs if cascades.is_counted(ref)}
+    refs = {step.entry.ref for step in prune.steps} & cascades.found.keys()
+    counted = {ref.short for ref in refs if not cascades.of(ref).uncounted}
     lifted = _after_guards(replace(prune, approved=True), allowed | counted)
     # An approval of the whole plan covers its deletions too.
     if options.approval is Approval.ALWAYS:
