@@ -104,8 +104,6 @@ class UnknownObject:
     """The wave of its annotation."""
     may_come: bool = False
     """Whether a controller may install its kind; else the server of its group is silent."""
-    is_selected: bool = True
-    """Whether the options select it."""
 
     @property
     def refs(self) -> tuple[Ref, Ref]:
@@ -140,91 +138,80 @@ def resolve(
     the set's own inventory, an invalid annotation, a missing dependency, a chart hook that needs a
     decision, or a cycle.
     """
-    found = find_hooks(manifests, options.apply.helm_hooks)
+    decision, override = options.apply.helm_hooks, options.apply.namespace_override
+    hooks, kept, errors = find_hooks(manifests, decision)
     from_crds = {
         resource.gvk: resource
-        for manifest in found.manifests
+        for manifest in kept
         if manifest.gvk.group_kind == CRD and not is_disabled(manifest)
         for resource in defined_resources(manifest.body)
     }
     versions = served_versions(catalogue, from_crds.values())
     rules = Rules(tuple(map(parse_rule, options.apply.ignore)), options.apply.no_default_ignore)
-    errors: list[InputError] = [*found.errors]
-    wrong: set[Ref] = set()
-    warnings: list[Problem] = [*unread_marks(found.manifests)]
+    warnings: list[Problem] = [*unread_marks(kept)]
     desired: dict[Ref, Desired] = {}
     unknown: list[UnknownObject] = []
-    override = options.apply.namespace_override
     selected: set[Ref] = set()
     moved: dict[Ref, Ref] = {}
-    for manifest in found.manifests:
+    # What objects may depend on, although it is not ``desired``.
+    others = {*elsewhere}
+
+    def is_selected(manifest: Manifest, *refs: Ref) -> bool:
+        labels = labels_of(manifest)
+        return any(is_applied_part(options, labels, ref) for ref in refs)
+
+    for manifest in kept:
         own_namespace = override or manifest.namespace or namespace
-        is_decided = not is_undecided(manifest, options.apply.helm_hooks)
-        faults = _mark_errors(manifest)
+        is_decided = not is_undecided(manifest, decision)
+        faults, late = _mark_errors(manifest), None
         try:
             resource = _resource(manifest, catalogue, from_crds)
             candidate = _desired_of(manifest, resource, applyset, own_namespace, versions, rules)
             before = replace(candidate.ref, namespace=manifest.namespace or namespace)
-            if twin := _equal_twin(candidate, desired, before, moved if override else None):
-                warnings.append(_repeated(candidate, twin))
+            # An override may give several objects the same ref.
+            is_same = before in moved or not resource.namespaced
+            if is_same and (warning := _repeated(candidate, desired.get(candidate.ref))):
+                warnings.append(warning)
                 continue
             refuse_non_member(candidate, manifest, applyset, desired, override=override)
         except InputError as error:
-            one = _unknown(manifest, own_namespace, error, options, faults)
-            if one is not None:
-                errors += faults
-                unknown.append(one)
-                continue
-            faults.append(error)
-        if faults:
-            errors += faults
-            # It is in the input, so objects that depend on it need no further error.
-            likely = _likely_ref(manifest, own_namespace)
-            wrong |= {likely, replace(likely, namespace="")}
+            late = _unknown(manifest, own_namespace, error, options, faults)
+            if late is None:
+                faults.append(error)
+            elif is_decided and is_selected(manifest, *late.refs):
+                unknown.append(late)
+        errors += faults
+        if late is not None or faults:
+            # What depends on an object of the input needs no further error. But nobody installs the
+            # kind of a silent group.
+            if late is None or late.may_come:
+                likely = _likely_ref(manifest, own_namespace)
+                others |= {likely, replace(likely, namespace="")}
             continue
         desired[candidate.ref] = candidate
-        if is_decided and is_applied_part(options, labels_of(manifest), candidate.ref):
+        if is_decided and is_selected(manifest, candidate.ref):
             selected.add(candidate.ref)
-        if override and resource.namespaced:
+        if resource.namespaced:
             moved[before] = candidate.ref
         warnings += [*unsent_parts(candidate, manifest), *placeholders(candidate, manifest)]
-    hooks = [
+    placed = [
         (hook, _hook_ref(hook, catalogue, override or hook.manifest.namespace or namespace))
-        for hook in found.hooks
+        for hook in hooks
     ]
-    _judge_hooks(hooks, options, errors, warnings)
-    # Nobody installs the kind of a silent group: what depends on its objects is an error.
-    may_come = {ref for one in unknown if one.may_come for ref in one.refs}
-    ordered, misplaced = in_order(desired, moved, {*elsewhere, *wrong, *may_come})
-    errors += misplaced
-    left_out = {ref: hook for hook, ref in hooks if hook.is_left_out(options.apply.helm_hooks)}
-    picked = tuple(one for one in unknown if one.is_selected)
+    selected_hooks = [hook for hook, ref in placed if is_selected(hook.manifest, ref)]
+    errors += hooks_refusal(selected_hooks, decision)
+    warnings += hooks_warning(selected_hooks, decision)
+    ordered, misplaced = in_order(desired, moved, others)
     return Resolved(
         chosen := tuple(candidate for candidate in ordered if candidate.ref in selected),
         tuple(warnings),
-        tuple(errors),
-        picked,
-        _blocked_by(picked, chosen),
-        found.manifests,
-        left_out,
+        (*errors, *misplaced),
+        tuple(unknown),
+        _blocked_by(unknown, chosen),
+        tuple(kept),
+        {ref: hook for hook, ref in placed if hook.is_left_out(decision)},
         frozenset(ref.group_kind for ref in desired),
     )
-
-
-def _judge_hooks(
-    hooks: Sequence[tuple[ChartHook, Ref]],
-    options: Options,
-    errors: list[InputError],
-    warnings: list[Problem],
-) -> None:
-    """Add the error and the warning about the hooks that are selected."""
-    selected = [
-        hook for hook, ref in hooks if is_applied_part(options, labels_of(hook.manifest), ref)
-    ]
-    if (refused := hooks_refusal(selected, options.apply.helm_hooks)) is not None:
-        errors.append(refused)
-    if (left := hooks_warning(selected, options.apply.helm_hooks)) is not None:
-        warnings.append(left)
 
 
 def _unknown(
@@ -238,23 +225,20 @@ def _unknown(
 
     Only its annotations can be checked: add to ``faults`` what is wrong with them.
     """
-    metadata, origin, wave = manifest.body["metadata"], manifest.origin, 0
-    ref, problem = _likely_ref(manifest, namespace), error.problem
     may_come = isinstance(error, KindNotServed) and bool(options.wait.kinds)
     if not (may_come or isinstance(error, _GroupUnavailable)):
         return None
+    metadata, origin, wave = manifest.body["metadata"], manifest.origin, 0
     try:
         wave = annotated_wave(metadata, origin)
         depends_on_refs(metadata, origin)
         timeout_of(metadata, origin)
     except InputError as wrong:
         faults.append(wrong)
+    ref, problem = _likely_ref(manifest, namespace), error.problem
     if may_come:
         problem = _not_applied(ref, origin, f"the kind {manifest.gvk} is not served", error.hint)
-    found = UnknownObject(ref, manifest.gvk, origin, problem, wave, may_come)
-    labels, is_decided = labels_of(manifest), not is_undecided(manifest, options.apply.helm_hooks)
-    is_picked = is_decided and any(is_applied_part(options, labels, one) for one in found.refs)
-    return replace(found, is_selected=is_picked)
+    return UnknownObject(ref, manifest.gvk, origin, problem, wave, may_come)
 
 
 def _not_applied(ref: Ref, origin: Origin, reason: str, hint: str = "") -> Problem:
@@ -481,22 +465,13 @@ def _under_other_group(ref: Ref) -> Ref:
     return replace(ref, group=_TWINS.get(ref.group, ref.group)) if ref.kind == "Event" else ref
 
 
-def _equal_twin(
-    candidate: Desired, seen: Mapping[Ref, Desired], before: Ref, moved: Mapping[Ref, Ref] | None
-) -> Desired | None:
-    """Return the manifest of the same object that says the same in every value; None if none does.
-
-    ``moved`` are the refs that namespaced objects had ``before`` an override; None without one.
-    """
-    twin = seen.get(candidate.ref)
-    if twin is None or (moved is not None and twin.resource.namespaced and before not in moved):
+def _repeated(candidate: Desired, twin: Desired | None) -> Problem | None:
+    """Return the warning about a manifest that says in every value what its twin has said."""
+    if twin is None:
         return None
     is_equal = replace(candidate, origin=twin.origin) == twin  # guard: equal-duplicate
-    return twin if is_equal else None
-
-
-def _repeated(candidate: Desired, twin: Desired) -> Problem:
-    """Return the warning about a manifest that says what an earlier one has said."""
+    if not is_equal:
+        return None
     return Problem(
         ProblemKind.REPEATED,
         f"{candidate.ref} is defined twice with the same content; it is applied once",
@@ -673,17 +648,13 @@ class ChartHook:
         return not self.needs_decision or decision is HelmHooks.SKIP  # guard: left-out-hook
 
 
-@dataclass(frozen=True, slots=True)
-class FoundHooks:
-    hooks: tuple[ChartHook, ...]
-    manifests: tuple[Manifest, ...]
-    """The manifests that belong to the set."""
-    errors: tuple[InputError, ...]
-    """An error for each unknown event."""
+def find_hooks(
+    manifests: Iterable[Manifest], decision: HelmHooks
+) -> tuple[list[ChartHook], list[Manifest], list[InputError]]:
+    """Return the hooks, the manifests that belong to the set, and an error for each unknown event.
 
-
-def find_hooks(manifests: Iterable[Manifest], decision: HelmHooks) -> FoundHooks:
-    """Find the hooks among manifests, and separate those that are left out."""
+    A hook that is not left out is among both.
+    """
     hooks: list[ChartHook] = []
     kept: list[Manifest] = []
     errors: list[InputError] = []
@@ -700,7 +671,7 @@ def find_hooks(manifests: Iterable[Manifest], decision: HelmHooks) -> FoundHooks
             hooks.append(hook)
         if unknown or not hook.is_left_out(decision):
             kept.append(manifest)
-    return FoundHooks(tuple(hooks), tuple(kept), tuple(errors))
+    return hooks, kept, errors
 
 
 def _unknown_event(manifest: Manifest, event: str) -> InputError:
@@ -730,13 +701,13 @@ def _hook_text(manifest: Manifest) -> str | None:
     return str(annotations[HOOK])
 
 
-def hooks_refusal(hooks: Collection[ChartHook], decision: HelmHooks) -> InputError | None:
-    """Return the error that names all hooks which need a decision; None if there is none."""
+def hooks_refusal(hooks: Iterable[ChartHook], decision: HelmHooks) -> Iterator[InputError]:
+    """Yield the error that names all hooks which need a decision, if there are any."""
     undecided = [hook for hook in hooks if hook.needs_decision]
     if not undecided or decision is not HelmHooks.REFUSE:
-        return None
+        return
     many = len(undecided) > 1
-    return InputError(
+    yield InputError(
         f"{len(undecided)} objects are install or upgrade hooks of a chart"
         if many
         else f"{undecided[0].name} is an install or upgrade hook of a chart",
@@ -752,13 +723,13 @@ def hooks_refusal(hooks: Collection[ChartHook], decision: HelmHooks) -> InputErr
     )
 
 
-def hooks_warning(hooks: Collection[ChartHook], decision: HelmHooks) -> Problem | None:
-    """Return the warning that names all hooks which are left out; None if there is none."""
+def hooks_warning(hooks: Iterable[ChartHook], decision: HelmHooks) -> Iterator[Problem]:
+    """Yield the warning that names all hooks which are left out, if there are any."""
     left_out = [hook for hook in hooks if hook.is_left_out(decision)]
     if not left_out:
-        return None
+        return
     what = "chart hook is" if len(left_out) == 1 else "chart hooks are"
-    return Problem(
+    yield Problem(
         kind=ProblemKind.CHART_HOOKS,
         message=f"{len(left_out)} {what} left out",
         location=str(left_out[0].manifest.origin),

@@ -138,10 +138,8 @@ def _hooks(*names: str) -> Iterator[Event]:
         one = wanted(name, "Job", line, metadata={"annotations": {"helm.sh/hook": "pre-install"}})
         gvk = GVK("batch", "v1", "Job")
         manifests.append(Manifest(gvk, "home", name, one.packed, one.origin))
-    found = find_hooks(manifests, HelmHooks.REFUSE)
-    error = hooks_refusal(found.hooks, HelmHooks.REFUSE)
-    assert error is not None
-    yield from ended_by(partial(raise_all, [error]), started())
+    hooks, *_ = find_hooks(manifests, HelmHooks.REFUSE)
+    yield from ended_by(partial(raise_all, [*hooks_refusal(hooks, HelmHooks.REFUSE)]), started())
 
 
 def _unapproved(approval: Approval) -> Iterator[Event]:
