@@ -463,12 +463,12 @@ def rights_review(
     if not needs:
         return None
     try:
-        forbidden = _Reviewer(context).forbidden({need.access for need in needs})
+        forbidden = _Reviewer(context).forbidden({access for _, access in needs})
     except Unreachable:
         raise
     except ApplypruneError as error:
-        return RightsReview(not_given=_not_checked(error))
-    return RightsReview([need for need in needs if need.access in forbidden])
+        return _not_checked(error)
+    return [(ref, access) for ref, access in needs if access in forbidden]
 
 
 def _not_checked(error: ApplypruneError) -> Problem:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from applyprune.errors import Forbidden
 from applyprune.model.fate import Fate
@@ -52,12 +52,10 @@ NO_RIGHT = "this account lacks rights that the plan needs"
 _Step = TypeVar("_Step", ApplyStep, RemoveStep)
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
-    """A right that a plan needs for one object."""
-
-    ref: Ref
-    access: Access
+Need: TypeAlias = tuple[Ref, Access]
+"""A right that a plan needs for one object."""
+RightsReview: TypeAlias = Sequence[Need] | Problem
+"""The rights that are missing by the server's review; the warning if it gives no review."""
 
 
 def needs_of(
@@ -75,11 +73,11 @@ def needs_of(
         found += [need for step in plan.removals for need in _of_removal(step)]
     inventory = applyset.inventory
     if is_new:
-        found.append(Need(inventory, _access("create", CONFIG_MAPS, inventory, named=False)))
-    found.append(Need(inventory, _access("update", CONFIG_MAPS, inventory)))
+        found.append((inventory, _access("create", CONFIG_MAPS, inventory, named=False)))
+    found.append((inventory, _access("update", CONFIG_MAPS, inventory)))
     if makes_namespace:
         namespace = namespace_ref(applyset.namespace)
-        found.append(Need(namespace, _access("create", NAMESPACES, namespace, named=False)))
+        found.append((namespace, _access("create", NAMESPACES, namespace, named=False)))
     return found
 
 
@@ -92,13 +90,13 @@ _APPLY = {
 def _of_apply(step: ApplyStep) -> Iterator[Need]:
     ref = step.desired.ref
     for verb in _APPLY.get(step.fate, ("patch",)) if step.request is not None else ():
-        yield Need(ref, _access(verb, step.desired.resource, ref))
+        yield ref, _access(verb, step.desired.resource, ref)
 
 
 def _of_removal(step: RemoveStep) -> Iterator[Need]:
     if step.resource is not None and step.request is not None:
         verb = "delete" if isinstance(step.request, DeleteRequest) else "patch"
-        yield Need(step.entry.ref, _access(verb, step.resource, step.entry.ref))
+        yield step.entry.ref, _access(verb, step.resource, step.entry.ref)
 
 
 def _access(verb: str, resource: Resource, ref: Ref, *, named: bool = True) -> Access:
@@ -106,15 +104,6 @@ def _access(verb: str, resource: Resource, ref: Ref, *, named: bool = True) -> A
     # The server authorizes a request for a Namespace as one in that namespace.
     namespace = name if ref.group_kind == NAMESPACE else ref.namespace
     return Access(verb, resource.group, resource.plural, namespace, name)
-
-
-@dataclass(frozen=True, slots=True)
-class RightsReview:
-    """What the server says of the rights that a plan needs."""
-
-    missing: Sequence[Need] = ()
-    not_given: Problem | None = None
-    """The warning that the server gives no review; None if it has given one."""
 
 
 def with_rights(
@@ -129,11 +118,11 @@ def with_rights(
         return plan
     if holds and any(map(_may_not_be_read, plan.applies)):
         plan = replace(plan, lacks_rights=True)
-    if review.not_given is not None:
-        return replace(plan, warnings=(*plan.warnings, review.not_given))
+    if isinstance(review, Problem):
+        return replace(plan, warnings=(*plan.warnings, review))
     lacks: defaultdict[Ref, list[Access]] = defaultdict(list)
-    for need in review.missing:
-        lacks[need.ref].append(need.access)
+    for ref, access in review:
+        lacks[ref].append(access)
     if not lacks:
         return plan
     problems = {ref: _problem(ref, found, applyset) for ref, found in lacks.items()}
@@ -145,13 +134,13 @@ def with_rights(
         return replace(
             plan,
             warnings=(*plan.warnings, *unshown),
-            applies=tuple(_noted(step, lacks.get(step.desired.ref)) for step in plan.applies),
+            applies=tuple(_noted(step, lacks.get(step.entry.ref)) for step in plan.applies),
             removals=tuple(_noted(step, lacks.get(step.entry.ref)) for step in plan.removals),
         )
     return replace(
         plan,
-        applies=tuple(_refused(step, problems) for step in plan.applies),
-        removals=tuple(_refused_removal(step, problems) for step in plan.removals),
+        applies=tuple(_refused(step, problems.get(step.entry.ref)) for step in plan.applies),
+        removals=tuple(_refused(step, problems.get(step.entry.ref)) for step in plan.removals),
         no_prune=plan.no_prune or (NO_RIGHT if plan.removals else ""),
         forbidden=others,
         lacks_rights=True,
@@ -187,17 +176,13 @@ def _verbs(lacks: Iterable[Access]) -> str:
     return " or ".join((", ".join(verbs[:-1]), verbs[-1])) if len(verbs) > 1 else verbs[0]
 
 
-def _refused(step: ApplyStep, problems: Mapping[Ref, Problem]) -> ApplyStep:
-    if (problem := problems.get(step.desired.ref)) is None:
+def _refused(step: _Step, problem: Problem | None) -> _Step:
+    if problem is None:
         return step
-    origin = step.desired.origin
-    problem = replace(problem, location=str(origin), origin=origin)
-    return replace(step, fate=Fate.REFUSE, request=None, deletion=None, problem=problem)
-
-
-def _refused_removal(step: RemoveStep, problems: Mapping[Ref, Problem]) -> RemoveStep:
-    if (problem := problems.get(step.entry.ref)) is None:
-        return step
+    if isinstance(step, ApplyStep):
+        origin = step.desired.origin
+        problem = replace(problem, location=str(origin), origin=origin)
+        step = replace(step, deletion=None)
     return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
 
 
