@@ -47,7 +47,7 @@ def plan_digest(plan: Plan, applyset: ApplySetIdentity, options: Options) -> str
 def _plan_row(step: ApplyStep | RemoveStep) -> list[object]:
     planned = without_state(step)
     # A check by the server changes the digest only where it finds a deletion.
-    fate = planned.fate if planned.fate is Fate.RECREATE else planned.decided
+    fate = Fate.CHANGE if planned.is_checked else planned.fate
     # What is left as it is may change, for example its number of replicas.
     state = "" if fate is Fate.LEAVE else state_of(step)
     known = [str(fate), planned.manifest, planned.uid, state]
@@ -117,11 +117,6 @@ class PlannedObject:
     is_checked: bool = False
     """Whether it is left because the server found that an apply would not change it."""
 
-    @property
-    def decided(self) -> Fate:
-        """Return its fate as decided without the server."""
-        return Fate.CHANGE if self.is_checked or self.fate is Fate.RECREATE else self.fate
-
 
 def planned_objects(plan: Plan) -> tuple[PlannedObject, ...]:
     """Return what a plan decides about each object, in the order of their refs.
@@ -133,10 +128,7 @@ def planned_objects(plan: Plan) -> tuple[PlannedObject, ...]:
 
 def steps_by_ref(plan: Plan) -> Sequence[ApplyStep | RemoveStep]:
     # A tuple compares many times faster than a dataclass, and a set may have 100,000 objects.
-    def parts(step: ApplyStep | RemoveStep) -> tuple[str, str, str, str]:
-        return ref_parts(step.desired.ref if isinstance(step, ApplyStep) else step.entry.ref)
-
-    return sorted(plan.steps, key=parts)
+    return sorted(plan.steps, key=lambda step: ref_parts(step.entry.ref))
 
 
 def planned_object(step: ApplyStep | RemoveStep) -> PlannedObject:

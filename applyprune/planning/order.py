@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from types import MappingProxyType
@@ -18,7 +19,6 @@ from applyprune.model.fate import Fate
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Wave
 from applyprune.model.kinds import (
-    ADMISSION,
     CRD,
     IN_EACH_NAMESPACE,
     LIMITS,
@@ -29,7 +29,6 @@ from applyprune.model.kinds import (
     POLICY,
     POLICY_BINDING,
     QUOTA,
-    RBAC,
     STORAGE_CLASS,
     VALIDATING_WEBHOOKS,
     VOLUME,
@@ -49,9 +48,16 @@ from applyprune.model.live import (
 )
 from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Plan
 from applyprune.model.problem import Mark, Problem, ProblemKind
+from applyprune.planning.built_in_kinds import built_in_kinds
 from applyprune.planning.marks import FARTHEST_WAVE, WAVE, texts_of, wave_number
 from applyprune.planning.names import closest, did_you_mean
-from applyprune.planning.references import Reference, has_references, may_refer, references
+from applyprune.planning.references import (
+    Reference,
+    has_references,
+    may_refer,
+    references,
+    texts_in,
+)
 from applyprune.planning.served_kinds import defined_kinds
 from applyprune.planning.server_errors import cannot_be_dry_run, is_about, said_missing
 from applyprune.values import dataclass, pattern, replace
@@ -79,17 +85,16 @@ def in_order(
     """
     brings = crd_of_kind(desired)
     errors: list[InputError] = []
-    asked: dict[Ref, int] = {}
     settled: dict[Ref, Desired] = {}
     # Most objects of a namespace need the same: each such set exists once.
     same: dict[frozenset[Ref], frozenset[Ref]] = {}
     for ref, member in desired.items():
+        asked = 0
+        depends_on: tuple[Ref, ...] = ()
         try:
-            asked[ref] = annotated_wave(member.body["metadata"], member.origin)
+            asked = annotated_wave(member.body["metadata"], member.origin)
         except InputError as error:
             errors.append(error)
-            asked[ref] = 0
-        depends_on: tuple[Ref, ...] = ()
         try:
             named = depends_on_refs(member.body["metadata"], member.origin)
             depends_on = tuple(need if need in desired else moved.get(need, need) for need in named)
@@ -100,7 +105,8 @@ def in_order(
             need for need in needed_refs(member, brings) if need in desired and need != ref
         )
         needs = same.setdefault(needs, needs)
-        settled[ref] = replace(member, depends_on=depends_on, needs=needs)
+        wave = wave_of(ref.group_kind, asked=asked)
+        settled[ref] = replace(member, depends_on=depends_on, needs=needs, wave=wave)
     order, cycles = _sorted(
         {
             ref: sorted({need for need in (*member.depends_on, *member.needs) if need in settled})
@@ -111,7 +117,7 @@ def in_order(
     waves: dict[Ref, Wave] = {}
     distinct: dict[Wave, Wave] = {}
     for ref, befores in order.items():
-        wave = wave_of(ref.group_kind, asked=asked[ref])
+        wave = settled[ref].wave
         for before in befores:
             earlier = waves[before]
             wave = max(wave, earlier._replace(depth=earlier.depth + 1))
@@ -250,49 +256,28 @@ def _cycle(refs: Sequence[Ref], desired: Mapping[Ref, Desired]) -> InputError:
 
 def wave_of(group_kind: GroupKind, *, asked: int = 0) -> Wave:
     """Return the wave of an object without dependencies; ``asked`` is the annotation's wave."""
-    return Wave(asked, rank_of(group_kind))
+    rank = row_of(group_kind).rank
+    if rank is None:
+        rank = Rank.WORKLOAD if is_built_in(group_kind.group) else Rank.CUSTOM
+    return Wave(asked, rank)
 
 
-def rank_of(group_kind: GroupKind) -> int:
-    """Return the rank of a kind, from 0."""
-    if (rank := row_of(group_kind).rank) is not None:
-        return rank
-    return Rank.WORKLOAD if is_built_in(group_kind.group) else Rank.CUSTOM
-
-
-_BUILT_IN = frozenset(
+# Without a stable kind of their own in every supported version.
+_OTHER_GROUPS = frozenset(
     {
-        "",
-        "apps",
-        "autoscaling",
-        "batch",
-        "extensions",
-        "policy",
-        ADMISSION,
-        "apiextensions.k8s.io",
-        "apiregistration.k8s.io",
         "authentication.k8s.io",
         "authorization.k8s.io",
-        "certificates.k8s.io",
-        "coordination.k8s.io",
-        "discovery.k8s.io",
-        "events.k8s.io",
-        "flowcontrol.apiserver.k8s.io",
+        "extensions",
         "internal.apiserver.k8s.io",
-        "networking.k8s.io",
-        "node.k8s.io",
-        RBAC,
-        "resource.k8s.io",
-        "scheduling.k8s.io",
-        "storage.k8s.io",
         "storagemigration.k8s.io",
     }
 )
 
 
+@lru_cache(1024)
 def is_built_in(group: str) -> bool:
     """Return whether the API server itself serves a group, without a CRD."""
-    return group in _BUILT_IN
+    return group in _OTHER_GROUPS or any(kind.group == group for kind in built_in_kinds().preferred)
 
 
 # References to what is missing: objects, and keys of the set's own ConfigMaps and Secrets.
@@ -388,17 +373,9 @@ def _is_provided(target: Ref, desired: Sequence[Desired]) -> bool:
         not is_built_in(member.ref.group)
         and not has_references(member.ref.group_kind)
         and member.ref.namespace == target.namespace
-        and (member.ref.name == target.name or _names(member.body.get("spec"), target.name))
+        and (member.ref.name == target.name or target.name in texts_in(member.body.get("spec")))
         for member in desired
     )
-
-
-def _names(value: object, name: str) -> bool:
-    if isinstance(value, dict):
-        return any(_names(inner, name) for inner in value.values())
-    if isinstance(value, list):
-        return any(_names(inner, name) for inner in value)
-    return value == name
 
 
 def pruned_references(plan: Plan) -> Iterator[Problem]:
@@ -455,7 +432,6 @@ def missing_keys(plan: Plan, manager: str) -> Iterator[Problem]:
     steps = {step.desired.ref: step for step in plan.applies}
     keys: dict[Ref, frozenset[str]] = {}
     found: dict[tuple[Ref, str], list[Use]] = {}
-    fields: dict[tuple[Ref, str], Field] = {}
     for use in _uses(step.desired for step in plan.applies):
         target = use.reference.ref
         if use.reference.optional or not use.reference.keys or target not in steps:
@@ -465,12 +441,12 @@ def missing_keys(plan: Plan, manager: str) -> Iterator[Problem]:
         for key, path in use.reference.keys:
             # A ConfigMap or Secret without any key is filled by somebody else.
             if keys[target] and key not in keys[target]:
-                found.setdefault((target, key), []).append(use)
-                fields.setdefault((target, key), path)
+                at_key = replace(use.reference, field=path)
+                found.setdefault((target, key), []).append(Use(use.desired, at_key))
     for (target, key), uses in found.items():
         reader = uses[0].desired.ref.short
         message = f"{reader} reads the key {key!r} of {target}, which does not have it"
-        yield _warning(message, uses, did_you_mean(key, keys[target]), fields[target, key])
+        yield _warning(message, uses, did_you_mean(key, keys[target]))
 
 
 def _uses(desired: Iterable[Desired]) -> Iterator[Use]:
@@ -496,7 +472,7 @@ def _keys(step: ApplyStep, manager: str) -> frozenset[str]:
     return frozenset(keys)
 
 
-def _warning(message: str, uses: Sequence[Use], hint: str, path: Field = ()) -> Problem:
+def _warning(message: str, uses: Sequence[Use], hint: str) -> Problem:
     first = uses[0]
     others = len({use.desired.ref for use in uses}) - 1
     reason = ""
@@ -508,7 +484,7 @@ def _warning(message: str, uses: Sequence[Use], hint: str, path: Field = ()) -> 
         location=str(first.desired.origin),
         reason=reason,
         origin=first.desired.origin,
-        field=path or first.reference.field,
+        field=first.reference.field,
         hint=hint,
     )
 

@@ -306,7 +306,7 @@ def test_interrupted_plan_continues_with_what_is_done(name: str) -> None:
 def test_apply_of_another_run_is_not_that_of_the_plan() -> None:
     """managedFields have no values: it may be another manifest that has arrived."""
     assert _reasons(CHANGE, ARRIVED, is_last=True) == []
-    reasons = [reason.partition(":")[0] for reason in _reasons(CHANGE, ARRIVED)]
+    reasons = [reason.partition(",")[0] for reason in _reasons(CHANGE, ARRIVED)]
     assert reasons == ["it has been changed meanwhile"]
 
 
