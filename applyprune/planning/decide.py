@@ -179,7 +179,7 @@ def _obstacle(
 
 
 def _tool_of_free(live: LiveObject, owner: Owner, applyset: ApplySetIdentity) -> str:
-    """Return what of another tool owns an object that is no set's own; empty if nothing does."""
+    """Return what of another tool owns an object that belongs to no set; empty if nothing does."""
     # The record of an interrupted adoption does not say that it was meant.
     is_free = owner in {Owner.NOBODY, Owner.CLAIMED}
     return owned_by_tool(live, applyset) if is_free else ""
