@@ -18,7 +18,6 @@ from applyprune.model.options import HelmHooks, Options
 from applyprune.model.plan import Desired
 from applyprune.model.problem import (
     MOST_ERRORS,
-    Field,
     Manifest,
     Mark,
     Origin,
@@ -44,6 +43,7 @@ from applyprune.planning.names import advice_for_kind, did_you_mean, is_applied_
 from applyprune.planning.normalize import (
     IgnoreRule,
     idle_nulls,
+    leaves,
     manifest_digest,
     normalize,
     parse_rule,
@@ -162,7 +162,8 @@ def resolve(
 
     for manifest in kept:
         own_namespace = override or manifest.namespace or namespace
-        is_decided = not is_undecided(manifest, decision)
+        # Else its hook is an error already.
+        is_decided = decision is HelmHooks.APPLY or _hook_text(manifest) is None
         faults, late = _mark_errors(manifest), None
         try:
             resource = _resource(manifest, catalogue, from_crds)
@@ -550,7 +551,12 @@ def placeholders(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
     body = manifest.body
     if not is_built_in(desired.ref.group) or desired.ref.group_kind == CRD:
         body = {"metadata": body["metadata"]}
-    found = list(_placeholders(body, (), is_free=False))
+    found = [
+        place
+        for place, value in leaves(body)
+        if isinstance(value, str)
+        and (_PLACEHOLDER.search if _FREE_TEXTS.isdisjoint(place) else _WHOLE.fullmatch)(value)
+    ]
     if found:
         yield Problem(
             ProblemKind.PLACEHOLDER,
@@ -563,19 +569,6 @@ def placeholders(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
             marks=tuple(map(Mark, found[:MOST_ERRORS])),
             field=found[0],
         )
-
-
-def _placeholders(value: object, place: Field, *, is_free: bool) -> Iterator[Field]:
-    if isinstance(value, str):
-        if (_WHOLE.fullmatch if is_free else _PLACEHOLDER.search)(value):
-            yield place
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            free = is_free or key in _FREE_TEXTS
-            yield from _placeholders(inner, (*place, key), is_free=free)
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _placeholders(inner, (*place, index), is_free=is_free)
 
 
 PRUNES_LATER = "kinds are installed during this run; the next run prunes"
@@ -684,11 +677,6 @@ def _unknown_event(manifest: Manifest, event: str) -> InputError:
         hint=did_you_mean(event, known) or f"The events are {', '.join(known)}.",
         field=_FIELD,
     )
-
-
-def is_undecided(manifest: Manifest, decision: HelmHooks) -> bool:
-    """Return whether an object that ``find_hooks`` kept cannot be applied: its hook is an error."""
-    return decision is not HelmHooks.APPLY and _hook_text(manifest) is not None
 
 
 def _hook_text(manifest: Manifest) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from applyprune.errors import InputError
 from applyprune.model.fate import Fate
@@ -23,6 +23,7 @@ from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.built_in_kinds import built_in_kinds
 from applyprune.planning.desired import UnknownObject, defined_twice, resolve
 from applyprune.planning.order import is_built_in, missing_keys, mistaken_references
+from applyprune.planning.schemas import TYPE_WORDS
 from applyprune.planning.server_errors import advice_on
 from applyprune.values import dataclass, pattern, replace
 
@@ -137,7 +138,7 @@ def _wrong_values(desired: Iterable[Desired]) -> Iterator[InputError]:
 def _fault(value: object, *, is_encoded: bool) -> str:
     """Return what is wrong with a value, which is not shown; empty if nothing is."""
     if not isinstance(value, str):
-        return f"{_TEXT}, got {_TYPES.get(type(value), 'another type')}"
+        return f"{_TEXT}, got {TYPE_WORDS.get(type(value), 'another type')}"
     if is_encoded:
         try:
             # As Go's encoding/json: line ends are skipped, and nothing else is.
@@ -145,13 +146,3 @@ def _fault(value: object, *, is_encoded: bool) -> str:
         except (binascii.Error, ValueError):
             return _BASE64
     return ""
-
-
-_TYPES: Mapping[type, str] = {
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    dict: "map",
-    list: "list",
-    type(None): "null",
-}

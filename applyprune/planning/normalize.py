@@ -232,22 +232,24 @@ def idle_nulls(body: Mapping[str, Any], *, custom: bool) -> tuple[Field, ...]:
         return ()
     return tuple(
         place
-        for key, value in body.items()
-        if key not in {"metadata", "status"}
-        for place in _nulls(value, (key,))
+        for place, value in leaves(body)
+        if value is None
+        and place[0] not in {"metadata", "status"}
+        and place[-1] not in _WITHOUT_WARNING
+        and isinstance(place[-1], str)
     )
 
 
-def _nulls(value: object, above: Field) -> Iterator[Field]:
-    if value is None and above[-1] not in _WITHOUT_WARNING:
-        yield above
-    elif isinstance(value, dict):
+def leaves(value: object, place: Field = ()) -> Iterator[tuple[Field, object]]:
+    """Yield all that is neither a mapping nor a list in a value, each with its path."""
+    if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _nulls(inner, (*above, key))
+            yield from leaves(inner, (*place, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            if item is not None:
-                yield from _nulls(item, (*above, index))
+            yield from leaves(item, (*place, index))
+    else:
+        yield place, value
 
 
 # The default rules: fields that controllers set in everybody's objects, so no set claims them.

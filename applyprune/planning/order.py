@@ -170,7 +170,7 @@ def depends_on_refs(metadata: Mapping[str, Any], origin: Origin) -> tuple[Ref, .
                     reason=f"{part.strip()!r} does not name an object",
                     hint="Write GROUP/KIND/NAME, or GROUP/namespaces/NAMESPACE/KIND/NAME; GROUP is "
                     "empty for the core group, as in /namespaces/shop/ConfigMap/web.",
-                    field=("metadata", "annotations", DEPENDS_ON),
+                    field=_MARKED,
                 )
     return tuple(found)
 
@@ -523,16 +523,13 @@ class SetNeeds:
     def awaited(self, desired: Desired, error: ApplypruneError) -> Ref | None:
         """Return the object that an object waits for, after its refusal."""
         found = (*self._missing(desired, error), *self._that_decide(desired, error))
-        return next((ref for ref in found if self._is_earlier(ref, desired)), None)
+        return next((ref for ref in found if self.steps[ref].desired.wave < desired.wave), None)
 
     def reason(self, awaited: Ref) -> str:
         """Return why an object is not checked."""
         is_new = self.steps[awaited].is_new
         how = "does not exist yet" if is_new else "is about to change"
         return f"not checked: it needs {awaited.short}, which {how}"
-
-    def _is_earlier(self, ref: Ref, desired: Desired) -> bool:
-        return self.steps[ref].desired.wave < desired.wave
 
     def _missing(self, desired: Desired, error: ApplypruneError) -> Iterator[Ref]:
         """Yield the new objects that do not exist by the words of the error.

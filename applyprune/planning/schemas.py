@@ -28,7 +28,7 @@ KINDS = "x-kubernetes-group-version-kind"
 _ANY: Mapping[str, Any] = {}
 IDENTITY: Mapping[str, Any] = {"apiVersion": _ANY, "kind": _ANY, "metadata": _ANY}
 """The fields that every object has, with any value."""
-_TYPE_WORDS: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer", float: "number",
+TYPE_WORDS: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer", float: "number",
                               dict: "map", list: "list", type(None): "null"}  # fmt: skip
 UNKNOWN = "unknown field"
 _MAP = "map"
@@ -109,7 +109,7 @@ class _Search:
         if form not in accepts:
             nulls = nulls and not node.referenced
             if not self._passes(value, node, nulls=nulls):
-                self._add(f"expected {node.expected}, got {_TYPE_WORDS.get(form, form.__name__)}")
+                self._add(f"expected {node.expected}, got {TYPE_WORDS.get(form, form.__name__)}")
         elif form is dict:
             if node.referenced:
                 nulls, closed = False, True
