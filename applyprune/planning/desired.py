@@ -12,7 +12,7 @@ from typing import Any
 from applyprune.errors import ApplypruneError, InputError, NotReady
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import FIRST_WAVE
-from applyprune.model.kinds import CRD
+from applyprune.model.kinds import CRD, JOB
 from applyprune.model.live import Resource, ResourceMap, mapping
 from applyprune.model.options import HelmHooks, Options
 from applyprune.model.plan import Desired
@@ -345,30 +345,26 @@ def _desired_of(
     given, left = without_defaults(manifest.body, ref.group_kind, rules.off)
     given, removed = without_nulls(given, custom=not is_built_in(resource.group))
     body = normalize(
-        given,
-        namespace=own_namespace,
-        set_id=applyset.id,
-        has_status=resource.has_status,
+        given, namespace=own_namespace, set_id=applyset.id, has_status=resource.has_status
     )
-    spec = mapping(body.get("spec"))
+    metadata, annotations = body["metadata"], mapping(body["metadata"].get("annotations"))
     ruled = matching_pointers(rules.given, ref, body)
-    rule, mark = apply_rule(body["metadata"])
+    nulls = (f"null {pointer}" for pointer in removed)
+    rule, mark = apply_rule(metadata)
     return Desired(
         ref=ref,
         resource=resource,
         packed=packed(body),
-        digest=ruled_digest(
-            manifest_digest(body), (*ruled, *(f"null {pointer}" for pointer in removed))
-        ),
+        digest=ruled_digest(manifest_digest(body), (*ruled, *nulls)),
         wave=FIRST_WAVE,
-        orphan_reason=orphan_mark(body["metadata"]),
-        has_ttl=(ref.group, ref.kind) == ("batch", "Job")
-        and spec.get("ttlSecondsAfterFinished") is not None,
+        orphan_reason=orphan_mark(metadata),
+        has_ttl=ref.group_kind == JOB
+        and mapping(body.get("spec")).get("ttlSecondsAfterFinished") is not None,
         origin=manifest.origin,
-        recreate=mapping(body["metadata"].get("annotations")).get(RECREATE) == "allowed",
+        recreate=annotations.get(RECREATE) == "allowed",
         apply=rule,
         apply_mark=mark,
-        timeout=timeout_of(body["metadata"], manifest.origin),
+        timeout=timeout_of(metadata, manifest.origin),
         conflicts=conflict_rule(body),
         ignored=(*ignored_fields(body, manifest.origin), *ruled),
         left=left,
@@ -376,8 +372,8 @@ def _desired_of(
         versions=frozenset()
         if is_built_in(resource.group)
         else versions.get(resource.group_kind, frozenset()),
-        wait=wait_word(body["metadata"]),
-        ready_when=str(mapping(body["metadata"].get("annotations")).get(READY_WHEN, "")),
+        wait=wait_word(metadata),
+        ready_when=str(annotations.get(READY_WHEN, "")),
     )
 
 

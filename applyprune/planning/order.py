@@ -332,10 +332,9 @@ def missing_references(
 
     An object whose state is unknown is not reported: the account may not read it.
     """
-    inside = [step.desired.ref for step in plan.applies]
     for target, found in uses.items():
         if isinstance(states.get(target), Missing):
-            hint = _suggestion(target, inside)
+            hint = _suggestion(target, plan)
             if target in left_out:
                 hint = "It is in the input, but only as a chart hook, which is left out."
             message = (
@@ -350,9 +349,8 @@ def missing_references(
 
 def mistaken_references(plan: Plan) -> Iterator[Problem]:
     """Yield a warning for each object outside the set whose name is almost that of one inside."""
-    inside = [step.desired.ref for step in plan.applies]
     for target, found in outside_references(plan).items():
-        if hint := _suggestion(target, inside):
+        if hint := _suggestion(target, plan):
             message = f"{found[0].desired.ref.short} refers to {target}, which is not in the input"
             yield _warning(message, found, hint)
 
@@ -387,14 +385,14 @@ def pruned_references(plan: Plan) -> Iterator[Problem]:
     for use in _uses(step.desired for step in plan.applies):
         if use.reference.ref in pruned and not use.reference.optional:
             found.setdefault(use.reference.ref, []).append(use)
-    inside = [step.desired.ref for step in plan.applies]
     for target, uses in found.items():
         message = f"{uses[0].desired.ref.short} refers to {target}, which is pruned"
-        yield _warning(message, uses, _suggestion(target, inside))
+        yield _warning(message, uses, _suggestion(target, plan))
 
 
-def _suggestion(target: Ref, inside: Iterable[Ref]) -> str:
+def _suggestion(target: Ref, plan: Plan) -> str:
     """Return what may be meant: the same name elsewhere, or a similar name of the same kind."""
+    inside = (step.desired.ref for step in plan.applies)
     alike = [ref for ref in inside if ref.group_kind == target.group_kind]
     elsewhere = sorted(ref.namespace for ref in alike if ref.name == target.name)
     if elsewhere:
