@@ -34,7 +34,6 @@ from applyprune.engine.dry_run import ServerDryRun
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.reader import (
     DependantCounter,
-    PartialSearch,
     SnapshotReader,
     read_pod_use,
     with_cascades,
@@ -265,10 +264,7 @@ def _plan_with(
     known = yield from _part_to_read(
         resolved, inventory, [one.ref for one in resolved.unknown], context
     )
-    search = _partial_search(applyset, options)
-    reader = SnapshotReader(
-        cluster, context.workers, applyset, context.store, not options.corrects, search
-    )
+    reader = SnapshotReader(cluster, context.workers, applyset, context.store)
     world = World(
         applyset,
         known,
@@ -287,7 +283,7 @@ def _plan_with(
     world = _with_withheld(world, request)
     _hide_secrets(request, world.states, context)
     dependants = DependantCounter(cluster, context.workers, resource_map, tuple(world.live_objects))
-    world = with_cascades(world, dependants, context)
+    world = with_cascades(world, dependants, reader)
     if not inventory.exists:
         refuse_without_inventory(world)
     if options.mode is Mode.DELETE and options.is_part:
@@ -377,14 +373,6 @@ def _part_to_read(
         refuse_unselected(options, picked, inventory.entries, context.applyset)
         yield WarningRaised(partial_problem(options, picked, inventory.entries))
     return inventory
-
-
-def _partial_search(applyset: ApplySetIdentity, options: Options) -> PartialSearch:
-    """Return what ends a deletion of a set that perhaps does not exist; no other run ends so."""
-    if options.mode is not Mode.DELETE or options.is_part:
-        return PartialSearch()
-    command = f"applyprune delete {applyset.arguments} --allow-partial"
-    return PartialSearch(command, options.allow_partial)
 
 
 def _with_withheld(world: World, request: RunRequest) -> World:

@@ -6,10 +6,9 @@ LIST of their namespace if they are more than a few, otherwise by a GET each.
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -23,7 +22,7 @@ from applyprune.errors import (
     Unreachable,
 )
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.inventory import InventoryEntry
 from applyprune.model.kinds import (
     GUARDED_KINDS,
     HOLDERS,
@@ -50,7 +49,7 @@ from applyprune.model.live import (
     State,
     Unknown,
 )
-from applyprune.model.options import Mode
+from applyprune.model.options import Mode, Options
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
@@ -96,7 +95,6 @@ from applyprune.values import dataclass, field, replace
 if TYPE_CHECKING:
     from typing import Protocol, TypeVar
 
-    from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster, Readable
 
     _T = TypeVar("_T")
@@ -113,16 +111,6 @@ _FEW = 4
 
 
 @dataclass(frozen=True, slots=True)
-class PartialSearch:
-    """What to do about a search for the objects of a lost inventory in which a list has failed."""
-
-    command: str = ""
-    """The command that goes on without what cannot be listed; empty if there is none."""
-    will_do: bool = False
-    """Whether the user has given that command."""
-
-
-@dataclass(frozen=True, slots=True)
 class SnapshotReader:
     """Reads the cluster for one run; nothing is cached between calls."""
 
@@ -130,9 +118,6 @@ class SnapshotReader:
     workers: WorkerPool
     applyset: ApplySetIdentity
     store: Readable
-    lists: bool = True
-    """Read the listed objects by a LIST of each kind; otherwise by a GET each."""
-    partial_search: PartialSearch = PartialSearch()
 
     def read(
         self,
@@ -153,10 +138,15 @@ class SnapshotReader:
         """
         desired, inventory, resource_map = world.desired, world.inventory, world.resource_map
         wanted = {manifest.ref: manifest for manifest in desired}
-        resources = _resources(inventory, resource_map)
+        resources = {
+            kind: resource
+            for kind in {ref.group_kind for ref in inventory.entries}
+            if (resource := resource_map.find_kind(kind)) is not None
+        }
         tasks: list[Callable[[], States]] = []
         states: States = {}
-        hidden = _hidden_namespaces(inventory) if searches else ()
+        # The namespaces that the inventory's annotation names, and no entry.
+        hidden = inventory.hinted_namespaces - {ref.namespace for ref in inventory.entries}
         proofs = KindProofs(self.cluster, self.workers, resource_map, self.cluster.patience)
         for kind, refs in _by_kind(inventory.entries).items():
             entries = [inventory.entries[ref] for ref in refs]
@@ -167,10 +157,14 @@ class SnapshotReader:
                     for entry in entries
                     if entry.plural == resource.plural  # guard: recorded-plural
                 ]
-                whole = full if isinstance(full, bool) else kind in full
-                read = partial(self._recorded, resource, proves=proves, full=whole)
-                parts = [same] if self.lists else [[ref] for ref in same]
-                tasks.extend(partial(read, part, hidden) for part in parts)
+                whole = kind == SECRET or (full if isinstance(full, bool) else kind in full)
+                if world.options.corrects:  # a few objects, whatever their kind
+                    read = partial(self._read_each, resource, full=whole)
+                    tasks.extend(partial(read, [ref]) for ref in same)
+                else:
+                    places = {ref.namespace for ref in same}.union(hidden if searches else ())
+                    read = partial(self._recorded, resource, proves=proves, full=whole)
+                    tasks.append(partial(read, same, places))
                 recorded = set(same)
                 entries = [entry for entry in entries if entry.ref not in recorded]
             if entries:
@@ -185,10 +179,12 @@ class SnapshotReader:
         states.update(self._all(tasks))
         shown = {} if isinstance(full, bool) else _take_bodies(states, full)
         states.update(_other_names(states))
-        self._values(wanted, inventory, resources, states)
+        self._values(world, resources, states)
         no_record = searches and not inventory.exists
         kinds = {*kinds, *(member.ref.group_kind for member in desired)}
-        marked = self._marked(kinds, states, proofs) if no_record else _LabelledObjects()
+        marked = _LabelledObjects()
+        if no_record:
+            marked = self._marked(kinds, states, proofs, world.options)
         found = {live.ref.group_kind for live in marked.objects}
         preferred = proofs.resource_map.preferred
         return replace(
@@ -250,7 +246,11 @@ class SnapshotReader:
         return states
 
     def _marked(
-        self, kinds: Collection[GroupKind], states: States, proofs: KindProofs
+        self,
+        kinds: Collection[GroupKind],
+        states: States,
+        proofs: KindProofs,
+        options: Options,
     ) -> _LabelledObjects:
         """Find what a lost inventory listed; search all kinds only if the input's have any.
 
@@ -266,21 +266,22 @@ class SnapshotReader:
             found = _labelled_objects(
                 self.cluster, self.workers, own, self.applyset, remembered=True
             )
-            self._refuse_failed(found)
+            self._refuse_failed(found, options)
             if not found.objects:
                 return _LabelledObjects()
         found = all_labelled_objects(proofs, self.applyset)[0]
-        self._refuse_failed(found)
+        self._refuse_failed(found, options)
         return found
 
-    def _refuse_failed(self, found: _LabelledObjects) -> None:
+    def _refuse_failed(self, found: _LabelledObjects, options: Options) -> None:
         """Refuse a search in which a list has failed for another reason than a missing right."""
-        will_do = self.partial_search.will_do and not found.objects
-        if found.failed and not will_do:  # guard: failed-search
+        # Only the deletion of a set that perhaps does not exist may go on without what failed.
+        may_end = options.mode is Mode.DELETE and not (options.is_part or found.objects)
+        if found.failed and not (may_end and options.allow_partial):  # guard: failed-search
             hint = "Run again."
-            if self.partial_search.command and not found.objects:
+            if may_end:
                 hint += " If no object of the set is of a kind that cannot be listed: "
-                hint += self.partial_search.command
+                hint += f"applyprune delete {self.applyset.arguments} --allow-partial"
             if found.objects:
                 hint += " To rebuild the inventory without what cannot be listed: applyprune "
                 hint += f"inventory repair {self.applyset.arguments} --allow-partial"
@@ -296,28 +297,27 @@ class SnapshotReader:
         self,
         resource: Resource,
         refs: Sequence[Ref],
-        hidden: Collection[str],
+        places: Collection[str],
         *,
         proves: bool,
         full: bool,
     ) -> States:
         """Read the listed objects of one kind: by label, and the missing ones one by one."""
-        full = full or resource.group_kind == SECRET
+        found: dict[Ref, LiveObject] = {}
         try:
-            places = {ref.namespace for ref in refs}.union(hidden)
-            read = partial(_list_labelled, self.cluster, resource, self.applyset, places, full=full)
-            found = {live.ref: live for live in (read() if self.lists else ())}
+            labelled = _list_labelled(self.cluster, resource, self.applyset, places, full=full)
+            found = {live.ref: live for live in labelled}
+        except Forbidden:
+            pass
         except ApplypruneError as error:
-            if not isinstance(error, Forbidden):
-                return dict.fromkeys(refs, _unread(error, resource))
-            found = {}
+            return dict.fromkeys(refs, _unread(error, resource))
         states: States = {
             ref: live for ref, live in found.items() if is_applied(live, self.applyset.manager)
         }
         states.update((ref, found[ref]) for ref in refs if ref in found)
         missing = [ref for ref in refs if ref not in found]
         if proves:
-            states.update((ref, self.read_object(resource, ref, full=full)) for ref in missing)
+            states |= self._read_each(resource, missing, full=full)
         else:
             for part in _by_namespace(missing):
                 states.update(self._unrecorded(resource, part))
@@ -335,7 +335,10 @@ class SnapshotReader:
             else:
                 found = {live.ref: live for live in objects}
                 return {ref: found.get(ref, NotListed()) for ref in refs}
-        return {ref: self.read_object(resource, ref) for ref in refs}
+        return self._read_each(resource, refs)
+
+    def _read_each(self, resource: Resource, refs: Iterable[Ref], *, full: bool = False) -> States:
+        return {ref: self.read_object(resource, ref, full=full) for ref in refs}
 
     def _unserved(
         self,
@@ -345,13 +348,7 @@ class SnapshotReader:
     ) -> States:
         """Return the states of entries whose kind the server does not serve as recorded."""
         states: States = {}
-        read: States = {}
-
-        def state(resource: Resource, ref: Ref, *, full: bool = False) -> State:
-            if ref not in read:
-                read[ref] = self.read_object(resource, ref, full=full)
-            return read[ref]
-
+        state = cache(self.read_object)  # many entries have one CRD
         for entry in entries:
             ref, group = entry.ref, entry.ref.group
             if group in proofs.resource_map.stale:
@@ -366,16 +363,13 @@ class SnapshotReader:
         return states
 
     def _values(
-        self,
-        wanted: Mapping[Ref, Desired],
-        inventory: Inventory,
-        resources: Mapping[GroupKind, Resource],
-        states: States,
+        self, world: World, resources: Mapping[GroupKind, Resource], states: States
     ) -> None:
         """Read in full the objects of which the plan needs the values."""
         wants: list[tuple[Resource, Ref]] = []
-        for ref, desired in wanted.items():
-            live, entry = states[ref], inventory.entries.get(ref)
+        for desired in world.desired:
+            ref = desired.ref
+            live, entry = states[ref], world.inventory.entries.get(ref)
             if not isinstance(live, LiveObject) or live.body is not None:
                 continue
             if entry is not None and needs_values(desired, entry, live):
@@ -425,12 +419,6 @@ class SnapshotReader:
         names = [ref.name for ref in leaving if ref.group_kind == NAMESPACE]
         found = zip(names, self.workers.each(holds, names), strict=True)
         return {name: unread for name, (may_hold, unread) in found if may_hold}
-
-
-def _resources(inventory: Inventory, resource_map: ResourceMap) -> Mapping[GroupKind, Resource]:
-    kinds = {ref.group_kind for ref in inventory.entries}
-    found = {kind: resource_map.find_kind(kind) for kind in kinds}
-    return {kind: resource for kind, resource in found.items() if resource is not None}
 
 
 def _by_kind(refs: Iterable[Ref]) -> Mapping[GroupKind, Sequence[Ref]]:
@@ -643,11 +631,6 @@ def _list_labelled(
         ]
 
 
-def _hidden_namespaces(inventory: Inventory) -> frozenset[str]:
-    """Return the namespaces that the inventory's annotation names, and no entry."""
-    return inventory.hinted_namespaces - {ref.namespace for ref in inventory.entries}
-
-
 _PAUSE = 0.5
 
 
@@ -767,56 +750,51 @@ class KindProofs:
 # GET for each distinct owner of what these contain.
 
 
-def with_cascades(world: World, counted: DependantCounter, context: RunContext) -> World:
+def with_cascades(world: World, counted: DependantCounter, reader: SnapshotReader) -> World:
     """Return the world with what would be deleted with the objects to prune.
 
     That is the contents of Namespaces and CRDs, and what the garbage collector would delete.
     """
-    cluster, workers = context.cluster, context.workers
     if world.options.mode is Mode.ORPHAN:
         return world
     to_prune = objects_to_prune(world)
     if not to_prune or is_restored(world):
         return world
+    cluster = reader.cluster
     proofs = KindProofs(
-        cluster, workers, counted.resource_map, cluster.patience, known=world.registered
+        cluster, reader.workers, world.resource_map, cluster.patience, world.registered
     )
     # What somebody has deleted already cascade-deletes the same, whatever this run decides.
     staying = [live for live in to_prune if not live.terminating]
     records = OwnRecords(world.applyset, world.inventory.uid)
     counter = ContentCounter(proofs, frozenset(live.ref for live in to_prune), records)
-    contents = counter.contents_of_deleted(live.ref for live in staying)
+    holders = sorted(live.ref for live in staying if live.ref.group_kind in HOLDERS)
+    contents = {ref: counter.contents(ref) for ref in holders}
     deletions = deletions_of(staying, contents, world.options.prune.propagation)
     parts = controller_parts(staying, contents, world.desired)
     return replace(
         world,
         contents=contents,
-        controller=_controller_use(parts, cluster) if parts else ControllerUse(),
+        controller=_controller_use(parts, reader) if parts else ControllerUse(),
         dependants=counted.count(deletions),
         registered=proofs.registered,
     )
 
 
-def _controller_use(parts: frozenset[Ref], cluster: Cluster) -> ControllerUse:
+def _controller_use(parts: frozenset[Ref], reader: SnapshotReader) -> ControllerUse:
     """Return which Bundles need the controller that would be deleted."""
     crd = Ref(DEFINITIONS.group, DEFINITIONS.kind, "", BUNDLES.full_plural)
     try:
-        found = cluster.list(BUNDLES)
+        found = reader.cluster.list(BUNDLES)
     except NotServed as error:
         # Only the missing CRD proves that there is no Bundle.
-        unread = "" if isinstance(_state_of(cluster, crd), Absent) else error.message
+        is_absent = isinstance(reader.read_object(DEFINITIONS, crd), Absent)
+        unread = "" if is_absent else error.message
         return ControllerUse(parts, unread=unread)
     except ApplypruneError as error:
         return ControllerUse(parts, unread=error.message)
     held = sorted(live.ref for live in found if FINALIZER in live.finalizers)
     return ControllerUse(parts, tuple(held))
-
-
-def _state_of(cluster: Cluster, crd: Ref) -> State:
-    try:
-        return cluster.read(DEFINITIONS, crd)
-    except ApplypruneError as error:
-        return _unread(error, DEFINITIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -829,10 +807,6 @@ class ContentCounter:
     proofs: KindProofs
     deleted: frozenset[Ref]
     records: OwnRecords | None = None
-
-    def contents_of_deleted(self, refs: Iterable[Ref]) -> Mapping[Ref, CascadeContents]:
-        """Return the contents of each Namespace and CRD among these refs of what is deleted."""
-        return {ref: self.contents(ref) for ref in sorted(refs) if ref.group_kind in HOLDERS}
 
     def contents(self, ref: Ref) -> CascadeContents:
         """Return the contents of one Namespace or CRD."""
@@ -941,7 +915,7 @@ class DependantCounter:
     _chains: OwnerChains = field(default_factory=OwnerChains)
     _listed: set[str] = field(default_factory=set)
     _owners: dict[Ref, LiveObject | str | None] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: Lock = field(default_factory=Lock)
 
     def count(
         self, deletions: Iterable[Deletion], *, in_worker: bool = False
@@ -972,16 +946,14 @@ class DependantCounter:
     def _list(self, places: Iterable[str], each: _Each) -> None:
         """List the guarded kinds in each namespace; all namespaces at once for an empty name."""
         wanted = set(places) - self._listed
+        self._listed |= wanted
         if "" in wanted:
             self._list_in([""], each)
-        left = wanted - {""}
         # Who may not list all namespaces may perhaps list some.
         if "" not in self._listed or self._chains.failures.get(""):
-            self._list_in(sorted(left), each)
-        self._listed |= wanted
+            self._list_in(sorted(wanted - {""}), each)
 
     def _list_in(self, namespaces: Sequence[str], each: _Each) -> None:
-        self._listed |= {*namespaces}
         calls = [
             (kind, namespace)
             for namespace in namespaces
