@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -60,14 +60,13 @@ from applyprune.values import dataclass, field, replace
 if TYPE_CHECKING:
     from typing import Any
 
-    from applyprune.engine.context import WorkerPool
-    from applyprune.engine.ports import Cluster
     from applyprune.model.inventory import Wave
     from applyprune.model.problem import Problem
 
 
 AGAIN_WHEN_UNUSED = "run the same command again when no Pod uses it"
 _SHOWN = 3
+_MOST_HOLDERS = 5
 _TRIES = 8
 _DISCOVERY_LAG = 15.0
 _SETTLING_PAUSE = 0.5
@@ -116,7 +115,8 @@ class Pruner:
         """Process these steps in their order."""
         remaining = Remaining(self.planned_refs)
         staying = {step.entry.ref: step for step in self._staying(steps)}
-        for step, body, unread in self._fields_of(staying.values()):
+        each = self.context.workers.each
+        for step, body, unread in each(self._fields, staying.values(), in_order=True):
             remaining.keep(step, body, unread, step.problem)
         for order in sorted({_deletion_order(step) for step in steps}, reverse=True):
             batch = {step.entry.ref: step for step in steps if _deletion_order(step) == order}
@@ -136,7 +136,8 @@ class Pruner:
                 failures[ref] = changed.problem  # guard: kept-since-the-plan
             if not remaining.waits(order[0]):
                 left = sorted({*blocked, *used, *failures} - staying.keys())
-                for step, body, unread in self._fields_of(batch[ref] for ref in left):
+                kept = [batch[ref] for ref in left]
+                for step, body, unread in each(self._fields, kept, in_order=True):
                     remaining.keep(step, body, unread, failures.get(step.entry.ref))
             self.context.cancellation.check()
 
@@ -237,13 +238,8 @@ class Pruner:
                 yield done
         yield from self._await_gone(deleted)
 
-    def _fields_of(
-        self, steps: Iterable[RemoveStep]
-    ) -> Iterable[tuple[RemoveStep, Mapping[str, Any] | None, str]]:
-        """Return the fields of objects that stay, if they name others; or why not."""
-        return self.context.workers.each(self._fields, steps, in_order=True)
-
     def _fields(self, step: RemoveStep) -> tuple[RemoveStep, Mapping[str, Any] | None, str]:
+        """Return the fields of an object that stays, if they name others; or why not."""
         ref = step.entry.ref
         if is_built_in(ref.group) and not has_references(ref.group_kind):
             return step, None, ""
@@ -312,12 +308,15 @@ class Pruner:
                 gone = True
             except (Unreachable, Unavailable):
                 # The reply is lost, but the delete may have succeeded.
-                if not self._is_deleting(step, live):
+                state = self._reader.read_object(resource, ref)
+                is_going = isinstance(state, Absent) or (
+                    isinstance(state, LiveObject) and state.uid == live.uid and state.terminating
+                )
+                if not is_going:
                     raise
                 gone = False
-            self.is_own_namespace_going = (
-                self.is_own_namespace_going or ref == self.context.applyset.own_namespace
-            )
+            if ref == self.context.applyset.own_namespace:
+                self.is_own_namespace_going = True
             if gone:
                 return self._done(ref, self._deleted())
         return DeletedObject(resource, ref, live.uid)
@@ -401,14 +400,6 @@ class Pruner:
         )
         return replace(step, fate=Fate.REFUSE, problem=problem.problem, request=None)
 
-    def _is_deleting(self, step: RemoveStep, live: LiveObject) -> bool:
-        if step.resource is None:
-            return False
-        state = self._reader.read_object(step.resource, step.entry.ref)
-        if isinstance(state, LiveObject):
-            return state.uid == live.uid and state.terminating
-        return isinstance(state, Absent)
-
     def _decide_again(self, step: RemoveStep) -> RemoveStep:
         if step.resource is None:
             return step
@@ -431,7 +422,10 @@ class Pruner:
         if cancellation.requested:
             return
         stuck = [wait.last[left.ref] for left in wait.pending if left.ref in wait.last]
-        reasons = _stuck_deletions(stuck, self.context.cluster, self.context.workers)
+        # Only the contents of the first few are read: each costs a LIST per kind.
+        holders = [live.ref for live in stuck if live.ref.group_kind in HOLDERS][:_MOST_HOLDERS]
+        remains = {ref: self._remains(ref) for ref in holders}
+        reasons = {live.ref: diagnose(live, remains.get(live.ref)) for live in stuck}
         for left in wait.pending:
             error = NotReady(
                 f"{left.ref} is deleted but not gone yet",
@@ -439,6 +433,18 @@ class Pruner:
                 hint="It stays in the inventory. Run again to continue.",
             )
             yield ObjectDone(left.ref, Outcome.FAILED, problem=error.problem)
+
+    def _remains(self, ref: Ref) -> CascadeContents:
+        """Return what a Namespace or CRD that is being deleted still contains."""
+        cluster, workers = self.context.cluster, self.context.workers
+        try:
+            workers.check()
+            proofs = KindProofs(cluster, workers, cluster.resource_map(), patience=0)
+            contents = ContentCounter(proofs, frozenset()).contents(ref)
+            workers.check()
+        except ApplypruneError as error:
+            return CascadeContents((), error.message)
+        return contents
 
     def _deleted(self) -> Outcome:
         return Outcome.DELETED if self.context.options.mode is Mode.DELETE else Outcome.PRUNED
@@ -463,29 +469,3 @@ def _deletion_order(step: RemoveStep) -> tuple[Wave, bool]:
     """
     awaits = step.fate is Fate.PRUNE and step.live is not None and has_foreign_finalizer(step.live)
     return step.entry.wave, awaits  # guard: controller-after-finalizer
-
-
-_MOST_HOLDERS = 5
-
-
-def _stuck_deletions(
-    objects: Sequence[LiveObject], cluster: Cluster, workers: WorkerPool
-) -> Mapping[Ref, str]:
-    """Return why each object is deleted but not gone; ``objects`` are as last read in full.
-
-    Only the contents of the first few Namespaces and CRDs are read: each costs a LIST per kind.
-    """
-    holders = [live for live in objects if live.ref.group_kind in HOLDERS][:_MOST_HOLDERS]
-    remains = {live.ref: _remains(live.ref, cluster, workers) for live in holders}
-    return {live.ref: diagnose(live, remains.get(live.ref)) for live in objects}
-
-
-def _remains(ref: Ref, cluster: Cluster, workers: WorkerPool) -> CascadeContents:
-    try:
-        workers.check()
-        proofs = KindProofs(cluster, workers, cluster.resource_map(), patience=0)
-        contents = ContentCounter(proofs, frozenset()).contents(ref)
-        workers.check()
-    except ApplypruneError as error:
-        return CascadeContents((), error.message)
-    return contents
