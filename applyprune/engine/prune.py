@@ -206,12 +206,12 @@ class Pruner:
                 )
                 found[ref] = replace(step, fate=Fate.REFUSE, problem=unknown.problem)
             elif step.why is Why.IN_USE or step.rollouts:  # guard: used-when-deleted
-                names = and_more([root.short for root in step.rollouts], _SHOWN)
-                reason = (
-                    step.reason if step.why is Why.IN_USE else f"old Pods of {names} still use it"
-                )
-                kept = replace(step, fate=Fate.LEAVE, reason=reason, request=None)
-                found[ref] = replace(kept, why=Why.IN_USE)
+                reason = step.reason
+                if step.why is not Why.IN_USE:
+                    names = and_more([root.short for root in step.rollouts], _SHOWN)
+                    reason = f"old Pods of {names} still use it"
+                kept = replace(step, fate=Fate.LEAVE, reason=reason, why=Why.IN_USE)
+                found[ref] = replace(kept, request=None)
         return found
 
     def _staying(self, steps: Sequence[RemoveStep]) -> Sequence[RemoveStep]:

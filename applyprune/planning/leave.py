@@ -81,7 +81,7 @@ def remove_steps(
     """
     listed, options, desired = world.inventory.entries, world.options, world.desired
     wanted = _desired_uids(desired, world)
-    kept = unless_used(_decided(entries, world), world.pod_use, desired, options)
+    kept = unless_used(_decided(entries, world, wanted), world.pod_use, desired, options)
     deleting = {step.live.uid for step in kept if step.fate is Fate.PRUNE and step.live is not None}
     going = {step.live.uid for step in kept if step.live is not None and step.is_going}
     # guard: listed-stays
@@ -277,7 +277,8 @@ def objects_to_prune(world: World) -> Sequence[LiveObject]:
     """Return the objects that a prune would delete, before any guard; none if it may not run."""
     if not world.options.prune.enabled:
         return ()
-    steps = _decided(left_entries(world), world)
+    wanted = _desired_uids(world.desired, world)
+    steps = _decided(left_entries(world), world, wanted)
     return [step.live for step in steps if step.fate is Fate.PRUNE and step.live is not None]
 
 
@@ -292,9 +293,13 @@ def without_other_uid(step: RemoveStep) -> RemoveStep:
     return replace(step, fate=Fate.LEAVE, reason="it was restored", problem=None)
 
 
-def _decided(entries: Iterable[InventoryEntry], world: World) -> Sequence[RemoveStep]:
-    """Decide about each entry that has left the set, before any guard."""
-    wanted = _desired_uids(world.desired, world)
+def _decided(
+    entries: Iterable[InventoryEntry], world: World, wanted: Collection[str]
+) -> Sequence[RemoveStep]:
+    """Decide about each entry that has left the set, before any guard.
+
+    ``wanted`` has the UIDs of the desired objects.
+    """
     outside = {member.ref for member in world.desired if member.is_outside}
     # Only an apply lists the object under its new group; until then the old entry must stay.
     lists = world.options.mode is Mode.APPLY
@@ -418,15 +423,15 @@ def _step_of_existing(
         return _unlabelled(entry, resource, live, world)
     if (alone := _left_alone(entry, resource, live, applyset, options)) is not None:
         return alone
-    why = _why_orphaned(entry, live, world)
+    orphan = _why_orphaned(entry, live, world)
     asked = applied and entry.ref.is_among(options.prune.orphan)
-    if why is None and asked:
-        why = _OrphanReason("--orphan")
+    if orphan is None and asked:
+        orphan = _OrphanReason("--orphan")
     refused = _protected_in_part(entry.ref, world)
-    if refused is None and why is not None and why.why is Why.SHARED and not asked:
+    if refused is None and orphan is not None and orphan.why is Why.SHARED and not asked:
         refused = _applied_by_others(entry.ref, live, applyset)
-    if refused is None and why is not None:
-        return _orphaned(entry, resource, live, why, applyset)
+    if refused is None and orphan is not None:
+        return _orphaned(entry, resource, live, orphan, applyset)
     refused = refused or _why_refused(entry, live, applyset)
     if refused is None and not live.terminating:
         refused = _unread_namespace(entry.ref, world.occupied)
@@ -457,8 +462,8 @@ def _unlabelled(
     if recorded and (
         (adopted and PruneAlso.ADOPTED not in options.prune.also) or entry.orphan_reason
     ):
-        why = _why_orphaned(entry, live, world) or _OrphanReason("")
-        return _orphaned(entry, resource, live, why, applyset)
+        orphan = _why_orphaned(entry, live, world) or _OrphanReason("")
+        return _orphaned(entry, resource, live, orphan, applyset)
     # A forged entry can name any object: nobody must be told to label that.
     problem = _not_applied(entry, live, applyset)  # guard: label-hint
     if problem is None:
@@ -559,11 +564,12 @@ def _orphaned(
     entry: InventoryEntry,
     resource: Resource | None,
     live: LiveObject,
-    why: _OrphanReason,
+    orphan: _OrphanReason,
     applyset: ApplySetIdentity,
 ) -> RemoveStep:
     request = None if resource is None else orphan_request(resource, live, applyset)
-    return RemoveStep(entry, resource, Fate.ORPHAN, live, why.reason, why=why.why, request=request)
+    reason, why = orphan
+    return RemoveStep(entry, resource, Fate.ORPHAN, live, reason, why, request=request)
 
 
 def _why_refused(

@@ -515,7 +515,18 @@ def label_problem(
     """Return the problem of an object of ours with the label of a set that may not list it."""
     if not is_label_unproven(entry, live, others, applyset):
         return None
-    return unproven_label(entry.ref, live, others, applyset).problem
+    label, ref = live.labels.get(PART_OF, ""), entry.ref
+    # Not a hint: a Bundle says it too. A forged entry can name any object: nobody must be told to
+    # label one that the set's field manager has not applied.
+    check = f"applyprune inventory check {applyset.arguments}"
+    what_to_do = f"The set's field manager has not applied it: see {check}"
+    if is_applied(live, applyset.manager):
+        fix = f"kubectl label --overwrite {kubectl_name(ref, '')} {PART_OF}={applyset.id}"
+        what_to_do = f"To give it this set's label again: {fix}"
+    return RunFailed(
+        f"{ref} has the label of another set, which is not known to list it",
+        reason=f"its label {PART_OF} is {label}, and {what_is_known(label, others)}. {what_to_do}",
+    ).problem
 
 
 def is_listed_elsewhere(live: LiveObject, others: Mapping[str, OtherSet]) -> bool:
@@ -528,26 +539,6 @@ def foreign_label(live: LiveObject, applyset: ApplySetIdentity) -> str:
     """Return the label of another set that an object has; empty if it has none."""
     label = live.labels.get(PART_OF, "")
     return "" if label == applyset.id else label
-
-
-def unproven_label(
-    ref: Ref, live: LiveObject, others: Mapping[str, OtherSet], applyset: ApplySetIdentity
-) -> RunFailed:
-    """Return the problem of an object of ours whose label names a set that does not list it."""
-    label = live.labels.get(PART_OF, "")
-    # A forged entry can name any object: nobody must be told to label that.
-    applied = is_applied(live, applyset.manager)
-    fix = f"kubectl label --overwrite {kubectl_name(ref, '')} {PART_OF}={applyset.id}"
-    check = f"applyprune inventory check {applyset.arguments}"
-    # Not a hint: a Bundle says it too.
-    what_to_do = f"The set's field manager has not applied it: see {check}"
-    if applied:
-        what_to_do = f"To give it this set's label again: {fix}"
-    known = what_is_known(label, others)
-    return RunFailed(
-        f"{ref} has the label of another set, which is not known to list it",
-        reason=f"its label {PART_OF} is {label}, and {known}. {what_to_do}",
-    )
 
 
 def what_is_known(label: str, others: Mapping[str, OtherSet]) -> str:

@@ -15,7 +15,6 @@ from applyprune.planning.explain import ExplainInput, explanation_of
 from applyprune.planning.plan import make_plan
 from tests.support.options import options_of
 from tests.support.planning import (
-    CONFIG_MAPS,
     TARGET,
     body,
     cluster,
@@ -39,7 +38,7 @@ ENTRY = recorded(ONE, THERE)
 
 def _reasons(entry: InventoryEntry | None) -> str:
     entries = (entry,) if entry else ()
-    snapshot = cluster({ONE.ref: THERE}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    snapshot = cluster({ONE.ref: THERE})
     plan = make_plan(world((ONE,), inventory(*entries), snapshot, Options()))
     case = ExplainInput(ONE.ref, THERE, plan, inventory(*entries), TARGET, by_input=True)
     return "\n".join(explanation_of(case).reasons)
@@ -77,7 +76,7 @@ def test_explanation_says_what_the_inventory_records(
 @pytest.mark.parametrize("by_input", [True, False])
 def test_explanation_has_each_guard_of_a_deletion(by_input: bool) -> None:
     """Those that passed or were lifted, each with what it found; not that no input was given."""
-    snapshot = cluster({ONE.ref: THERE}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    snapshot = cluster({ONE.ref: THERE})
     options = options_of(mode=Mode.PRUNE, allow_empty=True)
     plan = make_plan(world((), inventory(ENTRY), snapshot, options))
     case = ExplainInput(ONE.ref, THERE, plan, inventory(ENTRY), TARGET, by_input=by_input)
@@ -96,7 +95,7 @@ def _verdict(plan: Plan, listed: Inventory, **more: Any) -> Explanation:
 
 def test_explanation_of_a_held_run_names_what_holds_it() -> None:
     """An object that another one, or the prune, keeps from being applied is not told to be."""
-    snapshot = cluster({ONE.ref: THERE}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    snapshot = cluster({ONE.ref: THERE})
     changed = recorded(ONE, THERE, digest="x")
     plan = make_plan(world((ONE,), inventory(changed), snapshot, Options()))
     free = _verdict(plan, inventory(changed))
@@ -128,7 +127,7 @@ def test_explanation_of_a_removal_names_what_prevents_it(
     orphan: Collection[str], verdict: str
 ) -> None:
     """Whatever would happen to the object, nothing happens in a run that may not prune."""
-    snapshot = cluster({ONE.ref: THERE}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    snapshot = cluster({ONE.ref: THERE})
     plan = make_plan(world((), inventory(ENTRY), snapshot, options_of(prune=False, orphan=orphan)))
     told = _verdict(plan, inventory(ENTRY))
     assert told.verdict == verdict

@@ -77,7 +77,6 @@ class Scene:
         """Return the plan for an input."""
         snapshot = cluster(
             {**{one.ref: NotListed() for one in wanted}, **self.states},
-            resources={one.group_kind: one for one in (CONFIG_MAPS, NAMESPACES)},
             contents=self.contents,
             controller=self.controller,
         )

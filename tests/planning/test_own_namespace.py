@@ -201,7 +201,6 @@ def test_only_an_owned_namespace_is_deleted(
     listed = recorded(OWN, live(HOME), **entry)
     snapshot = cluster(
         {HOME: live(HOME, **state)},
-        resources={HOME.group_kind: NAMESPACES},
         keeps_own_namespace=keeps,
     )
     step = remove_step(
@@ -213,7 +212,7 @@ def test_only_an_owned_namespace_is_deleted(
 def test_snapshot_keeps_it_by_default() -> None:
     """Whoever forgets to ask deletes nothing."""
     listed = recorded(OWN, live(HOME))
-    snapshot = cluster({HOME: live(HOME)}, resources={HOME.group_kind: NAMESPACES})
+    snapshot = cluster({HOME: live(HOME)})
     assert remove_step(listed, world((), inventory(listed), snapshot, WHOLE)).fate is Fate.ORPHAN
 
 

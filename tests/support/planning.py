@@ -126,8 +126,8 @@ EVIDENCE = ApplyFingerprint("5", None, "digest", TIME)
 
 
 def cluster(states: Mapping[Ref, State], **parts: Any) -> dict[str, Any]:
-    """Return what was read of the cluster: the fields of a World."""
-    return {"states": states, **parts}
+    """Return what was read of the cluster: the fields of a World, with every kind served."""
+    return {"states": states, "resources": CATALOGUE.preferred, **parts}
 
 
 def world(

@@ -18,7 +18,6 @@ from applyprune.planning.plan import make_plan
 from applyprune.planning.world import CascadeContents
 from tests.support.options import options_of
 from tests.support.planning import (
-    CONFIG_MAPS,
     NAMESPACES,
     TARGET,
     body,
@@ -38,7 +37,7 @@ LISTED = inventory(*(recorded(one, THERE[one.ref]) for one in ALL))
 
 def made(*names: str, **options: Any) -> Plan:
     """Return the plan of a set of four objects whose input has these; no approval is judged."""
-    snapshot = cluster(THERE, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    snapshot = cluster(THERE)
     wanted = [one for one in ALL if one.ref.name in names]
     return make_plan(world(wanted, LISTED, snapshot, options_of(**options)))
 
@@ -204,7 +203,6 @@ def test_approval_lets_a_cascade_happen(mode: Mode) -> None:
     inside = live(desired(body(name="x", namespace="gone")).ref, uid="x")
     snapshot = cluster(
         {home.ref: there},
-        resources={one.group_kind: one for one in (CONFIG_MAPS, NAMESPACES)},
         contents={home.ref: CascadeContents((inside,))},
     )
     options = options_of(mode=mode)

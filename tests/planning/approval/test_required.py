@@ -24,7 +24,6 @@ from applyprune.planning.approval import (
 from applyprune.planning.plan import make_plan
 from tests.support.options import options_of
 from tests.support.planning import (
-    CONFIG_MAPS,
     TARGET,
     body,
     cluster,
@@ -101,7 +100,7 @@ LISTED = inventory(*(recorded(one, THERE[one.ref]) for one in (A, B)))
 def plan_of(*names: str, **options: Any) -> Plan:
     """Return the plan of a set of two objects whose input has these."""
     options = {"max_prune": PruneLimit(9), "allow_empty": True, **options}
-    snapshot = cluster(THERE, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    snapshot = cluster(THERE)
     wanted = [one for one in (A, B) if one.ref.name in names]
     chosen = options_of(**options)
     plan = with_approval(make_plan(world(wanted, LISTED, snapshot, chosen)), TARGET, chosen)

@@ -19,8 +19,6 @@ from tests.support.objects import manifest
 from tests.support.options import options_of
 from tests.support.planning import (
     CATALOGUE,
-    CONFIG_MAPS,
-    DEFINITIONS,
     TARGET,
     body,
     cluster,
@@ -246,7 +244,6 @@ def test_recorded_object_that_is_a_left_out_hook_now_is_kept(name: str) -> None:
             inventory(recorded(ONE, THERE), recorded(OTHER, live(OTHER.ref, uid="u9"))),
             cluster(
                 {ONE.ref: state, OTHER.ref: live(OTHER.ref, uid="u9")},
-                resources={one.group_kind: one for one in (CONFIG_MAPS, DEFINITIONS)},
             ),
             options_of(),
             left_out=found.left_out,

@@ -9,7 +9,7 @@ from applyprune.model.problem import IgnoredManifest
 from applyprune.planning.leave import ignored_objects
 from applyprune.planning.plan import make_plan
 from tests.support.options import options_of
-from tests.support.planning import CONFIG_MAPS, cluster, desired, inventory, live, recorded, world
+from tests.support.planning import cluster, desired, inventory, live, recorded, world
 
 SAID = "its manifest in web/b.yaml is ignored, by the rule b.yaml in .sourceignore"
 
@@ -51,7 +51,7 @@ def test_plan_says_of_an_object_which_rule_leaves_out_its_manifest(prune: bool) 
     """Also of what an approval of a refused prune would delete."""
     one = desired()
     state = live(one.ref)
-    read = cluster({one.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    read = cluster({one.ref: state})
     listed = inventory(recorded(one, state))
     found = make_plan(world((), listed, read, options_of(prune=prune), ignored={one.ref: SAID}))
     lifted = found.if_approved.steps if found.if_approved is not None else found.removals

@@ -9,7 +9,6 @@ from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.plan import make_plan
 from tests.support.options import options_of
 from tests.support.planning import (
-    CONFIG_MAPS,
     body,
     cluster,
     desired,
@@ -25,7 +24,7 @@ ONE = desired(body())
 def problem_of(other: ApplySetIdentity, manager: str = "") -> Problem:
     """Return why an object with the label of another set is refused."""
     theirs = live(ONE.ref, label=other.id, entries=[managed(manager or other.manager)])
-    snapshot = cluster({ONE.ref: theirs}, resources={ONE.ref.group_kind: CONFIG_MAPS})
+    snapshot = cluster({ONE.ref: theirs})
     plan = make_plan(world((ONE,), inventory(), snapshot, options_of()))
     (step,) = plan.applies
     assert step.problem is not None

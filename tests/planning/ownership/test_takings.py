@@ -14,7 +14,6 @@ from applyprune.planning.ownership import confirmed_takings
 from applyprune.planning.plan import make_plan
 from tests.support.options import options_of
 from tests.support.planning import (
-    CONFIG_MAPS,
     TARGET,
     body,
     cluster,
@@ -79,7 +78,7 @@ RECORDED: dict[str, tuple[LiveObject, dict[str, Any], tuple[str, ...]]] = {
 def test_adoption_names_who_loses_the_object(name: str) -> None:
     """The field managers, and a set by its own name."""
     state, options, expected = NOT_OURS[name]
-    snapshot = cluster({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    snapshot = cluster({ONE.ref: state})
     (step,) = make_plan(world((ONE,), inventory(), snapshot, options_of(**options))).applies
     assert step.taken_from == expected
 
@@ -89,7 +88,7 @@ def test_forced_change_names_who_loses_fields(name: str) -> None:
     """As far as the read state shows it; the manifest's annotation counts like the option."""
     state, options, expected = RECORDED[name]
     entry = replace(recorded(ONE, state), digest="old")
-    snapshot = cluster({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    snapshot = cluster({ONE.ref: state})
     (step,) = make_plan(world((ONE,), inventory(entry), snapshot, options_of(**options))).applies
     assert step.taken_from == expected
     if options == FORCE:
@@ -143,7 +142,7 @@ def test_dry_run_confirms_who_loses_fields(name: str) -> None:
     """The managedFields of the server's reply have the last word about a change."""
     state, reply, options, expected = CONFIRMED[name]
     entry = replace(recorded(ONE, state), digest="old")
-    snapshot = cluster({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    snapshot = cluster({ONE.ref: state})
     (step,) = make_plan(world((ONE,), inventory(entry), snapshot, options_of(**options))).applies
     assert confirmed_takings(step, state, reply, TARGET) == expected
 
@@ -151,6 +150,6 @@ def test_dry_run_confirms_who_loses_fields(name: str) -> None:
 def test_adoption_takes_the_object_whatever_the_reply() -> None:
     """Its tool loses it, even if that tool keeps its fields."""
     state, options, expected = NOT_OURS["a tool's"]
-    snapshot = cluster({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    snapshot = cluster({ONE.ref: state})
     (step,) = make_plan(world((ONE,), inventory(), snapshot, options_of(**options))).applies
     assert confirmed_takings(step, state, state, TARGET) == expected

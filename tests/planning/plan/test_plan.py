@@ -20,7 +20,6 @@ from applyprune.planning.plan import make_plan
 from applyprune.planning.world import CascadeContents
 from tests.support.options import options_of
 from tests.support.planning import (
-    CONFIG_MAPS,
     DEPLOYMENTS,
     JOBS,
     NAMESPACES,
@@ -48,7 +47,7 @@ COPIED_LABEL = live(ONE.ref, entries=[managed("kube-controller-manager", operati
 
 def _plan(state: State, entry: InventoryEntry | None = None, **options: Any) -> Plan:
     entries = (entry,) if entry else ()
-    snapshot = cluster({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    snapshot = cluster({ONE.ref: state})
     wanted = () if options.get("mode") is Mode.DELETE else (ONE,)
     return make_plan(world(wanted, inventory(*entries), snapshot, options_of(**options)))
 
@@ -293,7 +292,6 @@ def test_namespace_that_must_stay_is_orphaned(name: str) -> None:
     state = live(one.ref)
     snapshot = cluster(
         {one.ref: state},
-        resources={NAMESPACES.group_kind: NAMESPACES},
         occupied={"another": None},
     )
     options = Options(mode=Mode.DELETE)
@@ -307,7 +305,6 @@ def test_namespace_that_could_not_be_read_stays_listed() -> None:
     state = live(one.ref)
     snapshot = cluster(
         {one.ref: state},
-        resources={NAMESPACES.group_kind: NAMESPACES},
         occupied={"shop": Problem(ProblemKind.NOT_SERVED, "the server answered 404")},
     )
     for mode in (Mode.DELETE, Mode.APPLY):
@@ -344,7 +341,6 @@ def test_namespace_is_pruned_only_with_pruned_contents(name: str) -> None:
     entry = InventoryEntry(INSIDE, "configmaps", "v1", None, uid="u2", wave=Wave(0, 2), **changes)
     snapshot = cluster(
         {INSIDE: inside, HOME.ref: outside},
-        resources={NAMESPACES.group_kind: NAMESPACES, CONFIG_MAPS.group_kind: CONFIG_MAPS},
         contents={HOME.ref: CascadeContents((inside,))},
     )
     listed = inventory(recorded(HOME, outside), entry)
@@ -361,7 +357,6 @@ def test_namespace_with_uncountable_contents_stays() -> None:
     state = live(HOME.ref)
     snapshot = cluster(
         {HOME.ref: state},
-        resources={NAMESPACES.group_kind: NAMESPACES},
         contents={HOME.ref: CascadeContents((), "secrets: forbidden")},
     )
     plan = make_plan(

@@ -459,7 +459,7 @@ def _plan(**options: Any) -> Plan:
     old, web = desired(body("Deployment", "old"), DEPLOYMENTS), _workload()
     states = {one.ref: live(one.ref, uid=one.ref.name) for one in (old, web)}
     before = inventory(recorded(old, states[old.ref]), recorded(web, states[web.ref], digest=""))
-    snapshot = cluster(states, resources={web.ref.group_kind: DEPLOYMENTS})
+    snapshot = cluster(states)
     given = replace(Options(), **options)
     return with_approval(make_plan(world((web,), before, snapshot, given)), TARGET, given)
 

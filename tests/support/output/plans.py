@@ -358,7 +358,7 @@ def _left(name: str, kind: str, state: State) -> RemoveStep:
     """Return what is decided about an entry that has left the set."""
     one = wanted(name, kind)
     entry = recorded(one, live(one.ref), ownership=Ownership.OWNED)
-    snapshot = cluster({one.ref: state}, resources={one.ref.group_kind: one.resource})
+    snapshot = cluster({one.ref: state})
     return remove_step(entry, world((), inventory(entry), snapshot, options_of(mode=Mode.APPLY)))
 
 
