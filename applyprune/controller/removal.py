@@ -52,7 +52,7 @@ from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.reader import KindProofs, all_labelled_objects
 from applyprune.engine.run import run
-from applyprune.errors import ApplypruneError, UsageError, problems_of
+from applyprune.errors import ApplypruneError, NoSuchSet, UsageError, problems_of
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import LONGEST_LEASE
@@ -111,7 +111,7 @@ class Finalizer:
         except ApplypruneError as error:
             # What the controller itself could not read proves nothing.
             return self._failed(error)
-        result = result or self._removed(deleted, terminating=terminating)
+        result = result or self._removed(deleted)
         # It may have begun long after the deletion: the Bundle was suspended, or nobody served it.
         waited = self.history.has_waited(bundle.timeout, BOOT_CLOCK.now())
         may_wait = deleted.seconds_left > 0 if terminating else not waited
@@ -169,11 +169,11 @@ class Finalizer:
             )
         return None
 
-    def _removed(self, deleted: DeletedBundle, *, terminating: bool) -> ReconcileResult:
+    def _removed(self, deleted: DeletedBundle) -> ReconcileResult:
         bundle = deleted.bundle
         try:
             with self._target(deleted, must_exist=False) as account_client:
-                return self._remove(account_client, deleted.live, bundle, terminating=terminating)
+                return self._remove(account_client, deleted.live, bundle)
         except ApplypruneError as error:
             return self._failed(error, secret=bundle.has_secret_source)
 
@@ -197,8 +197,6 @@ class Finalizer:
         account_client: ServiceAccountClient,
         live: LiveObject,
         bundle: BundleSpec,
-        *,
-        terminating: bool,
     ) -> ReconcileResult:
         inventory = account_client.store(bundle.target).read()
         if inventory.exists and inventory.owner != bundle.owner:
@@ -207,8 +205,7 @@ class Finalizer:
             message = f"the set {inventory.name} belongs to {owner}; nothing was removed"
             return ReconcileResult(ConditionStatus.SAME, Reason.REMOVED, message, done=True)
         if not inventory.exists:
-            lost = terminating and "inventory" in status_of(live)
-            return self._without_inventory(account_client, bundle, lost=lost)
+            return self._without_inventory(account_client, live, bundle)
         if bundle.spec.suspend:
             message = "spec.suspend is true: its objects are not removed"
             return ReconcileResult(ConditionStatus.SAME, Reason.SUSPENDED, message)
@@ -230,7 +227,10 @@ class Finalizer:
         events = run(
             request, account_client.cluster, account_client.store(bundle.target), self.stop
         )
-        collect(events, run_result, lambda event: log_event(request, run_result, event))
+        try:
+            collect(events, run_result, lambda event: log_event(request, run_result, event))
+        except NoSuchSet:  # it was deleted just now
+            return self._without_inventory(account_client, live, bundle)
         self.stop.check()
         pending = pending_plan(run_result, bundle, live.annotations.get(APPROVE, ""))
         return self._result(bundle, run_result, pending)
@@ -264,14 +264,17 @@ class Finalizer:
         )
 
     def _without_inventory(
-        self, account_client: ServiceAccountClient, bundle: BundleSpec, *, lost: bool
+        self, account_client: ServiceAccountClient, live: LiveObject, bundle: BundleSpec
     ) -> ReconcileResult:
         """Search for labelled objects, as there is no inventory; without any, nothing is left.
 
-        A list that fails proves nothing: it is tried again, unless a right is missing. ``lost``:
-        the inventory was deleted with its namespace. Objects elsewhere may be left that this
-        account can no longer list.
+        A list that fails proves nothing: it is tried again, unless a right is missing. If the
+        inventory was deleted with its namespace, the rights were too: objects elsewhere may be left
+        that this account can no longer list.
         """
+        # Only now: the deletion of the namespace may have begun after that of the Bundle.
+        terminating = self.impersonation.is_terminating(bundle.namespace)
+        lost = terminating and "inventory" in status_of(live)  # guard: inventory-lost
         with WorkerPool(4, self.stop) as workers:
             cluster = account_client.cluster
             proofs = KindProofs(cluster, workers, cluster.resource_map(), cluster.patience)

@@ -291,6 +291,8 @@ def _plan_with(
     elif not (inventory.exists or inventory.entries) and options.mode is Mode.DELETE:
         # To delete a set twice is not a failure, but a mistyped name must be visible.
         unseen = world.unseen if options.allow_partial else ()
+        if request.owner:  # guard: removal-needs-inventory
+            raise no_such_set(applyset, unseen)  # a Bundle searches again, and waits for it
         yield WarningRaised(no_such_set(applyset, unseen).problem)
     world = _with_pod_use(world, context)
     plan = make_plan(world)
