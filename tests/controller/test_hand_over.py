@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from applyprune.planning.marks import ORPHAN
-from tests.support.api import Api
 from tests.support.command import Ended, applyprune
-from tests.support.controller import controller
+from tests.support.controller import told_of_namespace
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.forged import remove_entries
 from tests.support.objects import config_map, text
@@ -27,7 +22,6 @@ if TYPE_CHECKING:
 
     from applyprune.localplane import Plane
     from tests.support.controller import Tenant
-    from tests.support.fault_proxy import Exchange
 
 
 def test_set_moves_to_a_bundle_and_back(site: Plane, tenant: Tenant) -> None:
@@ -146,65 +140,8 @@ def test_bundle_is_deleted_with_its_namespace(
         lambda: not tenant.api.exists(f"/api/v1/namespaces/{tenant.namespace}"),
         lambda: "the namespace gone",
     )
-    is_left, told = other.exists("there") == [True], _told_of_namespace(tenant)
+    is_left, told = other.exists("there") == [True], told_of_namespace(tenant)
     assert not is_left or "kubectl get -A -l applyset" in told[0]
-
-
-@pytest.mark.parametrize("reads", [0, 1])
-def test_namespace_is_deleted_while_the_inventory_is_read(
-    site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path, reads: int
-) -> None:
-    """Somebody deletes the Bundle, and then its namespace: the inventory goes first.
-
-    The removal and the run in it read the inventory once each. Whichever misses it, an Event says
-    that objects elsewhere may be left.
-    """
-    tenant, other = new_tenant(), new_tenant()
-    _grant_without_lists(tenant)
-    there = config_map("there", namespace=other.namespace)
-    inventory = tenant.path("configmaps", "applyprune-web")
-    namespace = f"/api/v1/namespaces/{tenant.namespace}"
-    seen = itertools.count()
-
-    def vanish(exchange: Exchange) -> None:
-        if (exchange.method, exchange.path) == ("GET", inventory) and next(seen) == reads:
-            assert own("DELETE", namespace)[0] == 200
-            eventually(lambda: not own.exists(inventory), lambda: "no inventory")
-
-    with (
-        closing(Api(site)) as own,
-        FaultProxy(site) as proxy,
-        controller(proxy.kubeconfig(tmp_path), tmp_path / "log", "--no-lease"),
-    ):
-        tenant.bundle("web", config_map("a"), there, timeout="1h")
-        tenant.ready("web")
-        proxy.before_forward = vanish
-        tenant.delete("web")
-        eventually(lambda: not tenant.api.exists(namespace), lambda: "the namespace gone")
-    assert next(seen) > reads
-    assert other.exists("there") == [True]
-    (told,) = _told_of_namespace(tenant)
-    assert "kubectl get -A -l applyset" in told
-
-
-def _grant_without_lists(tenant: Tenant) -> None:
-    """Let the account write and read each ConfigMap of the cluster, and list none."""
-    rbac = "rbac.authorization.k8s.io"
-    name = {"metadata": {"name": tenant.namespace}}
-    verbs = ["get", "create", "patch", "update", "delete"]
-    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}]
-    subject = {"kind": "ServiceAccount", "name": "default", "namespace": tenant.namespace}
-    role = {"apiGroup": rbac, "kind": "ClusterRole", "name": tenant.namespace}
-    path = f"/apis/{rbac}/v1"
-    assert tenant.api("POST", f"{path}/clusterroles", {**name, "rules": rules})[0] == 201
-    binding = {**name, "roleRef": role, "subjects": [subject]}
-    assert tenant.api("POST", f"{path}/clusterrolebindings", binding)[0] == 201
-
-
-def _told_of_namespace(tenant: Tenant) -> list[str]:
-    """Return the messages of the Events about the namespace of a tenant."""
-    events = tenant.api.get("/api/v1/namespaces/default/events")["items"]
-    return [one["message"] for one in events if one["involvedObject"]["name"] == tenant.namespace]
 
 
 def test_object_with_a_forged_label_keeps_its_bundle(tenant: Tenant) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.support.api import Api
-from tests.support.controller import controller
+from tests.support.controller import controller, told_of_namespace
 from tests.support.fault_proxy import FaultProxy, always, faults, first
 from tests.support.fault_proxy.exchange import ServerReply
 from tests.support.objects import api_service, config_map, crd, custom_resource
@@ -87,6 +90,57 @@ def test_finalizer_stays_just_after_a_start(
             assert site_api.exists(f"{starters}/{name}")
             if b"x.example.com" not in replies[0]:
                 return
+
+
+@pytest.mark.parametrize("reads", [0, 1])
+def test_namespace_is_deleted_while_the_inventory_is_read(
+    site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path, reads: int
+) -> None:
+    """Somebody deletes the Bundle, and then its namespace: the inventory goes first.
+
+    The removal and the run in it read the inventory once each. Whichever misses it, an Event says
+    that objects elsewhere may be left.
+    """
+    tenant, other = new_tenant(), new_tenant()
+    _grant_without_lists(tenant)
+    there = config_map("there", namespace=other.namespace)
+    inventory = tenant.path("configmaps", "applyprune-web")
+    namespace = f"/api/v1/namespaces/{tenant.namespace}"
+    seen = itertools.count()
+
+    def vanish(exchange: Exchange) -> None:
+        if (exchange.method, exchange.path) == ("GET", inventory) and next(seen) == reads:
+            assert own("DELETE", namespace)[0] == 200
+            eventually(lambda: not own.exists(inventory), lambda: "no inventory")
+
+    with (
+        closing(Api(site)) as own,
+        FaultProxy(site) as proxy,
+        controller(proxy.kubeconfig(tmp_path), tmp_path / "log", "--no-lease"),
+    ):
+        tenant.bundle("web", config_map("a"), there, timeout="1h")
+        tenant.ready("web")
+        proxy.before_forward = vanish
+        tenant.delete("web")
+        eventually(lambda: not tenant.api.exists(namespace), lambda: "the namespace gone")
+    assert next(seen) > reads
+    assert other.exists("there") == [True]
+    (told,) = told_of_namespace(tenant)
+    assert "kubectl get -A -l applyset" in told
+
+
+def _grant_without_lists(tenant: Tenant) -> None:
+    """Let the account write and read each ConfigMap of the cluster, and list none."""
+    rbac = "rbac.authorization.k8s.io"
+    name = {"metadata": {"name": tenant.namespace}}
+    verbs = ["get", "create", "patch", "update", "delete"]
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}]
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": tenant.namespace}
+    role = {"apiGroup": rbac, "kind": "ClusterRole", "name": tenant.namespace}
+    path = f"/apis/{rbac}/v1"
+    assert tenant.api("POST", f"{path}/clusterroles", {**name, "rules": rules})[0] == 201
+    binding = {**name, "roleRef": role, "subjects": [subject]}
+    assert tenant.api("POST", f"{path}/clusterrolebindings", binding)[0] == 201
 
 
 def _just_started(second: SecondServer, replies: list[bytes]) -> Fault:

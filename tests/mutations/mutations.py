@@ -2093,16 +2093,14 @@ MUTATIONS = (
         ("inventory-lost",),
         "= .*",
         "= False",
-        "tests/controller/test_hand_over.py::"
-        "test_namespace_is_deleted_while_the_inventory_is_read[0]",
+        "tests/controller/test_search.py::test_namespace_is_deleted_while_the_inventory_is_read[0]",
     ),
     Mutation(
         "the removal of a Bundle whose inventory has just been lost",
         ("removal-needs-inventory",),
         "if .*:",
         "if 0:",
-        "tests/controller/test_hand_over.py::"
-        "test_namespace_is_deleted_while_the_inventory_is_read[1]",
+        "tests/controller/test_search.py::test_namespace_is_deleted_while_the_inventory_is_read[1]",
     ),
     Mutation(
         "the refusal of writes for a Bundle that was not read",

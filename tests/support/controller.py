@@ -301,6 +301,12 @@ def _body(version: str, kind: str, name: str) -> dict[str, Any]:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
 
 
+def told_of_namespace(tenant: Tenant) -> list[str]:
+    """Return the messages of the Events about the namespace of a tenant."""
+    events = tenant.api.get("/api/v1/namespaces/default/events")["items"]
+    return [one["message"] for one in events if one["involvedObject"]["name"] == tenant.namespace]
+
+
 def told(tenant: Tenant, running: Controller) -> str:
     """Return everything that the controller says anywhere."""
     bundles = tenant.api.get(tenant.bundle_path())["items"]

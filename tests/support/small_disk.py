@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.namespaces import own_namespaces
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,7 +59,9 @@ class SmallDisk:
         """Make it read-only, for all that is opened from now on."""
         # In front of itself: the kernel refuses it for a file system with a file open for writing.
         self._run("mount", "--bind", str(self.folder), str(self.folder))
-        self._run("mount", "-o", "remount,bind,ro", str(self.folder))
+        command = (*self._enter, "mount", "-o", "remount,bind,ro", str(self.folder))
+        # Somebody may have opened a file in between.
+        eventually(lambda: subprocess.run(command, check=False).returncode == 0)
 
     def allow_writes(self) -> None:
         """Make it writable again."""
