@@ -56,6 +56,7 @@ from applyprune.planning.conflicts import (
 from applyprune.planning.consequences import changes_of, consequences
 from applyprune.planning.decide import left_to_autoscaler, with_drift, with_lost_replicas
 from applyprune.planning.desired import labels_of
+from applyprune.planning.marks import is_disabled
 from applyprune.planning.names import unmatched_names
 from applyprune.planning.normalize import (
     autoscalers_in,
@@ -136,14 +137,18 @@ def refuse_owned(
 def _refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Manifest]) -> None:
     """Refuse an empty input for a set without objects: a missing mount looks just like it.
 
+    A manifest that a mark leaves out does not count as an object of the input.
     If the set lists objects, the plan names those that would be pruned, and its guard refuses it.
     A selector that matches nothing is refused for any set: a typing error looks just like it.
     """
     if options.mode not in {Mode.APPLY, Mode.PRUNE} or options.prune.allow_empty:
         return
-    if not manifests and not inventory.entries:
+    # guard: left-out-new-set
+    if all(map(is_disabled, manifests)) and not inventory.entries:
         raise EmptyInput(
-            "there is no object in the input", hint="If this is intended, use --allow-empty."
+            "there is no object in the input",
+            reason="a mark leaves out each of its manifests" if manifests else "",
+            hint="If this is intended, use --allow-empty.",
         )
     selector = options.apply.selector
     if selector and not any(selector.matches(labels_of(manifest)) for manifest in manifests):

@@ -18,7 +18,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.kinds import GUARDED_KINDS, HOLDERS
 from applyprune.model.live import BUNDLES, LiveObject, mapping
 from applyprune.model.options import Mode, PruneLimit
-from applyprune.model.plan import Desired, Guard, GuardResult, GuardVerdict, RemoveStep
+from applyprune.model.plan import ApplyRule, Desired, Guard, GuardResult, GuardVerdict, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.cascade import NOTHING, Cascades, owners_of
@@ -29,6 +29,7 @@ from applyprune.values import dataclass, field, replace
 
 APPROVAL = "the approved digest"
 """What lifts a guard for the prune that the user has approved."""
+_ALL_LEFT_OUT = ": a mark leaves out each of its manifests"
 _SHOWN = 3
 _FEWEST = 2
 """A set with fewer live objects may lose all of them: a single object may be replaced."""
@@ -139,7 +140,7 @@ def _result(finding: _Finding, *, approved: bool) -> GuardResult:
 def _findings(prune: GuardedPrune) -> Iterator[_Finding]:
     limited, desired = prune.limited, prune.world.desired
     leaves = prune.to_delete or any(step.fate is Fate.ORPHAN for step in prune.steps)
-    if limited and (leaves or not desired):
+    if limited and (leaves or not desired or (prune.steps and not _takes_part(desired))):
         empty = _empty_input(prune)
         if prune.to_delete or empty.fault:
             yield empty
@@ -162,15 +163,22 @@ def _findings(prune: GuardedPrune) -> Iterator[_Finding]:
 
 
 def _empty_input(prune: GuardedPrune) -> _Finding:
-    world = prune.world
-    empty = world.empty_inputs if world.desired else ("the input",)
+    world, only = prune.world, ""
+    empty = world.empty_inputs
+    if not _takes_part(world.desired):
+        empty, only = ("the input",), _ALL_LEFT_OUT if world.desired else ""
     return _Finding(
         Guard.EMPTY_INPUT,
-        f"no object in {', '.join(empty)}" if empty else "",  # guard: empty-input
+        f"no object in {', '.join(empty)}{only}" if empty else "",  # guard: empty-input
         "every part of the input contains an object",
         "--allow-empty",
         "--allow-empty" if world.options.prune.allow_empty else "",
     )
+
+
+def _takes_part(desired: Iterable[Desired]) -> bool:
+    """Return whether the input has an object that no mark leaves out."""
+    return any(member.apply is not ApplyRule.DISABLED for member in desired)  # guard: left-out-only
 
 
 def _orphan_names(prune: GuardedPrune) -> _Finding:

@@ -706,6 +706,20 @@ MUTATIONS = (
         f"{_SET}test_empty_input_is_refused",
     ),
     Mutation(
+        "the input of which a mark leaves out each manifest",
+        ("left-out-only",),
+        "return any.*",
+        "return bool(desired)",
+        f"{_MARKS}test_input_of_left_out_manifests_alone_prunes_nothing[ours]",
+    ),
+    Mutation(
+        "the refusal of a new set of which a mark leaves out each manifest",
+        ("left-out-new-set",),
+        "all.* and",
+        "not manifests and",
+        f"{_MARKS}test_input_of_left_out_manifests_alone_prunes_nothing[ours]",
+    ),
+    Mutation(
         "the UID of a delete",
         ("delete-uid",),
         LINE,

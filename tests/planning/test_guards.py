@@ -12,7 +12,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, NotListed, Unknown
 from applyprune.model.options import Mode, PruneLimit
-from applyprune.model.plan import Guard, GuardResult, GuardVerdict
+from applyprune.model.plan import ApplyRule, Guard, GuardResult, GuardVerdict
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.approval import with_approval
 from applyprune.planning.guards import APPROVAL, controller_parts
@@ -293,6 +293,40 @@ def test_empty_input_has_a_guard_of_its_own() -> None:
     assert not {HALF, Guard.NOTHING_IN_COMMON} & _verdicts(refused).keys()
     lifted = scene.plan(allow_empty=True)
     assert (lifted.refusal, _result(lifted, Guard.EMPTY_INPUT).lifted_by) == (None, "--allow-empty")
+
+
+# Whether a mark leaves out the manifest of the object that stays in the set, whether other objects
+# are in the input, what has left the set (None: it is live), and the guards that refuse.
+LEFT_OUT: dict[str, tuple[list[ApplyRule], list[State | None], set[Guard]]] = {
+    "left out, and one goes": ([ApplyRule.DISABLED], [None], {Guard.EMPTY_INPUT}),
+    "left out, and most go": ([ApplyRule.DISABLED], [None] * 3, {Guard.EMPTY_INPUT, HALF}),
+    "left out, and one is gone": ([ApplyRule.DISABLED], [Absent()], {Guard.EMPTY_INPUT}),
+    "left out, and none leaves": ([ApplyRule.DISABLED], [], set()),
+    "two left out": ([ApplyRule.DISABLED] * 2, [None], {Guard.EMPTY_INPUT}),
+    "left out beside another": ([ApplyRule.DISABLED, ApplyRule.ALWAYS], [None], set()),
+    "created once": ([ApplyRule.ONCE], [None], set()),
+    "it must exist": ([ApplyRule.DISABLED, ApplyRule.EXISTS], [None], set()),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_input_of_which_each_manifest_is_left_out_counts_as_empty(name: str) -> None:
+    """--allow-empty lifts that guard, and no other."""
+    rules, leaving, refusing = LEFT_OUT[name]
+    scene = Scene()
+    named = [scene.add(f"s-{at}") for at in range(len(rules))]
+    stays = [
+        replace(one, apply=rule, apply_mark="m") for one, rule in zip(named, rules, strict=True)
+    ]
+    for at, state in enumerate(leaving):
+        scene.add(f"c-{at}", state)
+    plan = scene.plan(*stays)
+    assert _refusing(plan) == refusing
+    assert _refusing(scene.plan(*stays, allow_empty=True)) == refusing - {Guard.EMPTY_INPUT}
+    if Guard.EMPTY_INPUT in refusing:
+        text = "no object in the input: a mark leaves out each of its manifests"
+        assert _result(plan, Guard.EMPTY_INPUT).message == text
+        assert plan.no_prune == "prune refused"
 
 
 def test_empty_part_of_an_input_does_not_lift_the_other_guards() -> None:

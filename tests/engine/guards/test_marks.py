@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.errors import InputError, InputErrors
+from applyprune.errors import EmptyInput, InputError, InputErrors
 from applyprune.model.events import ObjectDone, Planned, ReadinessReported
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
@@ -111,6 +111,26 @@ def test_manifest_that_is_left_out_changes_nothing(
     assert story.outcomes["configmap/listed-flux-paused"] is Outcome.ORPHANED
     gone = {*names[1:]} - {"listed-flux-paused"}
     assert {story.outcomes[f"configmap/{name}"] for name in gone} == {Outcome.PRUNED}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_input_of_left_out_manifests_alone_prunes_nothing(
+    stage: Stage, api: Api, name: str
+) -> None:
+    """It counts as empty: a renderer that marks everything looks just like one of no output."""
+    left_out = config_map("b", "later", **LEFT_OUT[name])
+    with pytest.raises(EmptyInput, match="a mark leaves out each of its manifests"):
+        stage.run(left_out)
+    stage.run(*map(config_map, "ab"))
+    for mode in (Mode.APPLY, Mode.PRUNE):
+        story = stage.run(left_out, mode=mode)
+        assert (story.exit_code, story.outcomes["configmap/a"]) == (6, Outcome.NOT_PRUNED)
+        assert "no object in the input: a mark leaves out" in story.refusal
+    assert api.exists(_path(stage, "a"))
+    assert stage.listed() == {"configmap/a", "configmap/b"}
+    story = stage.run(left_out, allow_empty=True)
+    assert story.outcomes["configmap/a"] is Outcome.PRUNED
+    assert api.exists(_path(stage, "b"))
 
 
 def test_mark_against_deletion_of_a_manifest_that_is_left_out_is_recorded(
