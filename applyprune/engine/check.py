@@ -525,10 +525,8 @@ class _Reviewer:
         return {one for one, is_allowed in asked if not is_allowed}  # guard: access-review
 
 
-def reference_warnings(
-    plan: Plan, world: World, reader: SnapshotReader, hooks: Collection[Ref]
-) -> Iterator[Problem]:
-    """Yield a warning for each missing object and key; ``hooks`` are left-out chart hooks.
+def reference_warnings(plan: Plan, world: World, reader: SnapshotReader) -> Iterator[Problem]:
+    """Yield a warning for each missing object and key.
 
     Without a check, send no request: only what the set itself shows is found.
     """
@@ -538,7 +536,7 @@ def reference_warnings(
     uses = outside_references(plan)
     unread = [ref for ref in uses if ref not in world.states]
     states = {**world.states, **reader.look_up(unread, world.resource_map)}
-    yield from missing_references(uses, states, plan, hooks)
+    yield from missing_references(uses, states, plan, world.left_out)
 
 
 def consequences_of(

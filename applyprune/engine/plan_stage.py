@@ -52,12 +52,7 @@ from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_
 from applyprune.planning.approval import as_reviewed, is_blocked, with_approval
 from applyprune.planning.cascade import deletions_of, recreations_judged
 from applyprune.planning.comparison import diff_of, removal_diff
-from applyprune.planning.desired import (
-    ChartHook,
-    Resolved,
-    UnknownObject,
-    resolve,
-)
+from applyprune.planning.desired import Resolved, UnknownObject, resolve
 from applyprune.planning.explain import ExplainInput, explanation_of
 from applyprune.planning.leave import ignored_objects, objects_to_prune
 from applyprune.planning.names import (
@@ -188,8 +183,6 @@ class PlanStage:
     """What comes after these objects, and why it is not applied."""
     makes_namespace: bool = False
     """Whether the namespace of the inventory must be created first."""
-    left_out: Mapping[Ref, ChartHook] = field(default_factory=dict, hash=False)
-    """The chart hooks of the input that do not belong to the set."""
     keeps: str = ""
     """Why nothing is pruned in any case; empty if the run may prune."""
 
@@ -254,7 +247,6 @@ def _plan_with(
         options=options,
         elsewhere=inventory.entries.keys() if options.applies_part else (),
     )
-    late = {ref for one in resolved.unknown if one.may_come for ref in one.refs}
     yield from (WarningRaised(warning) for warning in resolved.warnings)
     applied = resolved.desired if options.mode is Mode.APPLY else ()
     rules = ReadinessRules(cluster, applied, options)
@@ -270,7 +262,7 @@ def _plan_with(
         known,
         options,
         resolved.desired,
-        left_out={*resolved.left_out, *late},
+        left_out=resolved.left_out,
         ignored=ignored_objects(
             request.ignored, request.namespace, options.apply.namespace_override
         ),
@@ -301,7 +293,7 @@ def _plan_with(
     plan = replace(plan, removals=removals)
     inventory = replace(inventory, copied=plan.restored)
     yield from _warnings_about(plan, world)
-    missing = reference_warnings(plan, world, reader, resolved.left_out)
+    missing = reference_warnings(plan, world, reader)
     plan = replace(plan, warnings=(*plan.warnings, *unread_warning(world), *missing))
     not_all = NOT_APPLIED if resolved.unknown and options.prune.enabled else ""
     keeps = request.keeps or not_all  # guard: prune-after-unknown
@@ -314,7 +306,6 @@ def _plan_with(
         resolved.unknown,
         resolved.blocked,
         makes_namespace_of_inventory,
-        resolved.left_out,
         keeps,
     )
 
@@ -592,7 +583,7 @@ def explain(
                     by_input=by_input,
                     schemas=stage.world.schemas,
                     owner=_owner(state, applyset, cluster),
-                    hook=stage.left_out.get(ref),
+                    hook=stage.world.left_out.get(ref, ""),
                     silent=dict(silent(stage.unknown)).get(ref),
                     is_blocked=is_blocked(plan, options),
                 )

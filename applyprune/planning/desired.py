@@ -74,8 +74,8 @@ class Resolved:
     """Why these ``desired`` objects cannot be applied: they come after unknown ones."""
     manifests: tuple[Manifest, ...] = ()
     """The manifests of the set: all but the chart hooks that are left out."""
-    left_out: Mapping[Ref, ChartHook] = field(default_factory=dict, hash=False)
-    """The chart hooks that do not belong to the set."""
+    left_out: Mapping[Ref, str] = field(default_factory=dict, hash=False)
+    """The objects of the input with which nothing is done: see ``World``."""
     kinds: frozenset[GroupKind] = frozenset()
     """The kinds of all valid objects of the input, selected or not."""
 
@@ -139,7 +139,7 @@ def resolve(
     decision, or a cycle.
     """
     decision, override = options.apply.helm_hooks, options.apply.namespace_override
-    hooks, kept, errors = find_hooks(manifests, decision)
+    hooks, kept, errors = find_hooks(manifests, catalogue, namespace, options)
     from_crds = {
         resource.gvk: resource
         for manifest in kept
@@ -195,11 +195,7 @@ def resolve(
         if resource.namespaced:
             moved[before] = candidate.ref
         warnings += [*unsent_parts(candidate, manifest), *placeholders(candidate, manifest)]
-    placed = [
-        (hook, _hook_ref(hook, catalogue, override or hook.manifest.namespace or namespace))
-        for hook in hooks
-    ]
-    selected_hooks = [hook for hook, ref in placed if is_selected(hook.manifest, ref)]
+    selected_hooks = [hook for hook in hooks if is_selected(hook.manifest, hook.ref)]
     errors += hooks_refusal(selected_hooks, decision)
     warnings += hooks_warning(selected_hooks, decision)
     ordered, misplaced = in_order(desired, moved, others)
@@ -210,7 +206,8 @@ def resolve(
         tuple(unknown),
         _blocked_by(unknown, chosen),
         tuple(kept),
-        {ref: hook for hook, ref in placed if hook.is_left_out(decision)},
+        {ref: "" for one in unknown if one.may_come for ref in one.refs}
+        | {hook.ref: hook.place for hook in hooks if hook.is_left_out(decision)},
         frozenset(ref.group_kind for ref in desired),
     )
 
@@ -375,11 +372,6 @@ def _desired_of(
         wait=wait_word(metadata),
         ready_when=str(annotations.get(READY_WHEN, "")),
     )
-
-
-def _hook_ref(hook: ChartHook, catalogue: ResourceMap, namespace: str) -> Ref:
-    scoped = _is_namespaced(hook.manifest.gvk, catalogue)
-    return _likely_ref(hook.manifest, namespace if scoped else "")
 
 
 def _is_namespaced(gvk: GVK, catalogue: ResourceMap) -> bool:
@@ -613,6 +605,7 @@ class ChartHook:
     """An object of the input that Helm would create as a hook."""
 
     manifest: Manifest
+    ref: Ref
     events: tuple[str, ...]
     """The events of a release at which Helm would create it."""
 
@@ -622,15 +615,14 @@ class ChartHook:
         return not _INSTALL.isdisjoint(self.events)
 
     @property
-    def name(self) -> str:
-        """Return ``job.batch/migrate``."""
-        gvk = self.manifest.gvk
-        return Ref(gvk.group, gvk.kind, "", self.manifest.name).short
-
-    @property
     def described(self) -> str:
         """Return ``job.batch/migrate (pre-install, pre-upgrade)``."""
-        return f"{self.name} ({', '.join(self.events)})"
+        return f"{self.ref.short} ({', '.join(self.events)})"
+
+    @property
+    def place(self) -> str:
+        """Return ``as a chart hook (pre-install, pre-upgrade): web.yaml:1``."""
+        return f"as a chart hook ({', '.join(self.events)}): {self.manifest.origin}"
 
     def is_left_out(self, decision: HelmHooks) -> bool:
         """Return whether the object does not belong to the set."""
@@ -638,12 +630,13 @@ class ChartHook:
 
 
 def find_hooks(
-    manifests: Iterable[Manifest], decision: HelmHooks
+    manifests: Iterable[Manifest], catalogue: ResourceMap, namespace: str, options: Options
 ) -> tuple[list[ChartHook], list[Manifest], list[InputError]]:
     """Return the hooks, the manifests that belong to the set, and an error for each unknown event.
 
     A hook that is not left out is among both.
     """
+    decision, override = options.apply.helm_hooks, options.apply.namespace_override
     hooks: list[ChartHook] = []
     kept: list[Manifest] = []
     errors: list[InputError] = []
@@ -652,7 +645,10 @@ def find_hooks(
         if text is None:
             kept.append(manifest)
             continue
-        hook = ChartHook(manifest, tuple(event.strip().lower() for event in text.split(",")))
+        events = tuple(event.strip().lower() for event in text.split(","))
+        scoped = _is_namespaced(manifest.gvk, catalogue)
+        own_namespace = (override or manifest.namespace or namespace) if scoped else ""
+        hook = ChartHook(manifest, _likely_ref(manifest, own_namespace), events)
         unknown = [event for event in hook.events if event not in _INSTALL | _NEVER]
         if unknown:
             errors.append(_unknown_event(manifest, unknown[0]))
@@ -694,14 +690,14 @@ def hooks_refusal(hooks: Iterable[ChartHook], decision: HelmHooks) -> Iterator[I
     yield InputError(
         f"{len(undecided)} objects are install or upgrade hooks of a chart"
         if many
-        else f"{undecided[0].name} is an install or upgrade hook of a chart",
+        else f"{undecided[0].ref.short} is an install or upgrade hook of a chart",
         location=undecided[0].manifest.origin,
         reason=", ".join(f"{hook.described} in {hook.manifest.origin}" for hook in undecided)
         if many
         else f"Helm would create it at {' and '.join(undecided[0].events)}",
         hint="applyprune runs no hooks. To leave them out, use `helm template --no-hooks`, or "
         "--helm-hooks=skip. To apply them like other objects, use --helm-hooks=apply.",
-        marks=[Mark(_FIELD, hook.name, hook.manifest.origin) for hook in undecided]
+        marks=[Mark(_FIELD, hook.ref.short, hook.manifest.origin) for hook in undecided]
         if many
         else [Mark(_FIELD)],
     )

@@ -22,7 +22,6 @@ from applyprune.model.plan import (
 from applyprune.model.problem import Problem
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity
-from applyprune.planning.desired import ChartHook
 from applyprune.planning.managed_fields import own_writer
 from applyprune.planning.marks import DISABLED, PRUNE, orphan_mark, unknown_mark
 from applyprune.planning.ownership import fingerprint_of, foreign_owner, has_witness, owned_by_tool
@@ -55,8 +54,8 @@ class ExplainInput:
     """The generation of the CRD of each custom kind."""
     owner: str = ""
     """The name of the other set whose label the object has; empty if none or unknown."""
-    hook: ChartHook | None = None
-    """The object as a chart hook that is left out; None if it is not one."""
+    hook: str = ""
+    """Its events and its place, if it is a chart hook that is left out."""
     silent: Problem | None = None
     """Why the kind of an object in the input is unknown; None if it is known."""
     is_blocked: bool = False
@@ -126,9 +125,8 @@ def _of_input(case: ExplainInput) -> Iterator[str]:
         yield "no input was given"
     elif not case.by_input:
         yield "no input was given, so this assumes that only this object has left it"
-    elif case.hook is not None:
-        events = ", ".join(case.hook.events)
-        yield f"it is in the input as a chart hook ({events}): {case.hook.manifest.origin}"
+    elif case.hook:
+        yield f"it is in the input {case.hook}"
     elif case.silent is not None:
         yield f"it is in the input: {case.silent.location}"
     elif case.is_released:
@@ -346,7 +344,7 @@ def _of_other(case: ExplainInput) -> str:
     if isinstance(case.state, LiveObject) and case.state.labels.get(PART_OF) == case.applyset.id:
         check = f"To check: `applyprune inventory check {case.applyset.arguments}`."
         return f"No run changes it: it has the set's label, but is not in the inventory. {check}"
-    if case.hook is not None:
+    if case.hook:
         return "No run applies it: applyprune runs no hooks."
     if case.owner or (isinstance(case.state, LiveObject) and PART_OF in case.state.labels):
         return "No run of this set changes it: it belongs to another set."

@@ -326,16 +326,16 @@ def missing_references(
     uses: Mapping[Ref, Sequence[Use]],
     states: Mapping[Ref, State],
     plan: Plan,
-    left_out: Collection[Ref],
+    left_out: Mapping[Ref, str],
 ) -> Iterator[Problem]:
-    """Yield a warning for each object that does not exist; ``left_out`` are chart hooks.
+    """Yield a warning for each object that does not exist; ``left_out`` is that of the world.
 
     An object whose state is unknown is not reported: the account may not read it.
     """
     for target, found in uses.items():
         if isinstance(states.get(target), Missing):
             hint = _suggestion(target, plan)
-            if target in left_out:
+            if left_out.get(target):
                 hint = "It is in the input, but only as a chart hook, which is left out."
             message = (
                 f"{found[0].desired.ref.short} refers to {target}, which is neither in the set "

@@ -6,7 +6,7 @@ old one, and the same functions decide again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from applyprune.model.identity import GroupKind, Ref
@@ -59,8 +59,9 @@ class World:
     options: Options = Options()
     desired: Sequence[Desired] = field(default=(), hash=False)
     """The objects of the input, in the order of the apply."""
-    left_out: Collection[Ref] = field(default=(), hash=False)
-    """The objects of the input with which nothing is done: chart hooks, and those of late kinds."""
+    left_out: Mapping[Ref, str] = field(default_factory=dict, hash=False)
+    """The objects of the input with which nothing is done: chart hooks, each with its events and
+    its place, and those of late kinds, without such words."""
     ignored: Mapping[Ref, str] = field(default_factory=dict, hash=False)
     """Which ignore rule leaves out the manifest of an object, and where that is."""
     empty_inputs: Sequence[str] = field(default=(), hash=False)

@@ -101,7 +101,7 @@ WRITTEN = {
 def test_events_are_read_as_helm_reads_them(name: str) -> None:
     """Split at commas, without spaces, in any case."""
     text, events = WRITTEN[name]
-    (hook,) = find_hooks([manifest(_hook(text))], REFUSE)[0]
+    (hook,) = find_hooks([manifest(_hook(text))], CATALOGUE, "home", options_of())[0]
     assert hook.events == events
 
 

@@ -66,8 +66,8 @@ def _plan(*members: Desired, fate: Fate = Fate.CREATE, **states: LiveObject) -> 
     )
 
 
-def _missing(plan: Plan, state: State = GONE, left_out: tuple[Ref, ...] = ()) -> list[Problem]:
-    uses = outside_references(plan)
+def _missing(plan: Plan, state: State = GONE, hook: Ref | None = None) -> list[Problem]:
+    uses, left_out = outside_references(plan), {hook: "as a chart hook"} if hook else {}
     return list(missing_references(uses, dict.fromkeys(uses, state), plan, left_out))
 
 
@@ -195,7 +195,7 @@ def test_similar_object_of_the_set_is_suggested(name: str) -> None:
 
 def test_hook_that_is_left_out_is_named_as_the_reason() -> None:
     """A chart may create a Secret in a hook."""
-    (problem,) = _missing(_plan(WEB), left_out=(Ref("", "Secret", "home", "db"),))
+    (problem,) = _missing(_plan(WEB), hook=Ref("", "Secret", "home", "db"))
     assert "chart hook" in problem.hint
 
 

@@ -30,7 +30,7 @@ from applyprune.planning.desired import find_hooks, hooks_refusal
 from applyprune.planning.plan import apply_forecast, forecast, not_pruned
 from tests.support.options import options_of
 from tests.support.output.plans import ALLOWED, DELETION, REFUSED, applied, refused_by, wanted
-from tests.support.planning import TARGET
+from tests.support.planning import CATALOGUE, TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -138,7 +138,7 @@ def _hooks(*names: str) -> Iterator[Event]:
         one = wanted(name, "Job", line, metadata={"annotations": {"helm.sh/hook": "pre-install"}})
         gvk = GVK("batch", "v1", "Job")
         manifests.append(Manifest(gvk, "home", name, one.packed, one.origin))
-    hooks, *_ = find_hooks(manifests, HelmHooks.REFUSE)
+    hooks, *_ = find_hooks(manifests, CATALOGUE, "home", options_of())
     yield from ended_by(partial(raise_all, [*hooks_refusal(hooks, HelmHooks.REFUSE)]), started())
 
 
