@@ -211,18 +211,23 @@ def _other_namespace(prune: GuardedPrune) -> _Finding:
     """Detect a wrong or missing namespace, which loses objects that the input has in another one.
 
     With --namespace-override, a single such object is enough. Otherwise there must be two in a
-    namespace that the input does not use any more: a single object may move without approval.
+    namespace that the input does not use any more: a single object may move without approval. A
+    disabled manifest uses none.
     """
     refs = {member.ref for member in prune.world.desired}
     wanted = {(ref.group, ref.kind, ref.name) for ref in refs}
     deleting = [ref for ref in prune.to_delete if ref.namespace]
     moved = Counter(ref.namespace for ref in deleting if (ref.group, ref.kind, ref.name) in wanted)
-    namespaces = {ref.namespace for ref in refs}
+    used = {
+        member.ref.namespace
+        for member in prune.world.desired
+        if member.apply is not ApplyRule.DISABLED  # guard: disabled-uses-no-namespace
+    }
     faults = (
         f"the input has the objects of namespace {namespace} in another namespace"
         for namespace, count in sorted(moved.items())
         if prune.world.options.apply.namespace_override
-        or (count >= _FEWEST and namespace not in namespaces)
+        or (count >= _FEWEST and namespace not in used)
     )
     passed = "the input does not have the deleted objects in another namespace"
     return _lifted_by_number(prune, Guard.OTHER_NAMESPACE, "; ".join(faults), passed)

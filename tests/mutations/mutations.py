@@ -1182,6 +1182,14 @@ MUTATIONS = (
         f"{_PRUNE_GUARDS}test_unrelated_input_is_refused[apply]",
     ),
     Mutation(
+        "a disabled manifest, which uses no namespace",
+        ("disabled-uses-no-namespace",),
+        "if .*",
+        "if True",
+        "tests/planning/test_guards.py::"
+        "test_objects_that_move_to_another_namespace_need_an_approval[disabled-refused]",
+    ),
+    Mutation(
         "the refusal of a prune of most of a set",
         ("more-than-half",),
         "if .* else",

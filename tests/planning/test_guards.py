@@ -486,3 +486,26 @@ def test_controller_stays_as_long_as_a_bundle_needs_it(mode: Mode) -> None:
     )
     scene.controller = ControllerUse(frozenset({WEB}), (WEB,))
     assert Guard.CONTROLLER_IN_USE not in _verdicts(scene.plan(*wanted, mode=mode))
+
+
+@pytest.mark.parametrize(
+    ("rule", "verdict"),
+    [
+        (None, GuardVerdict.REFUSED),
+        (ApplyRule.ALWAYS, GuardVerdict.PASSED),
+        (ApplyRule.EXISTS, GuardVerdict.PASSED),
+        (ApplyRule.DISABLED, GuardVerdict.REFUSED),
+    ],
+)
+def test_objects_that_move_to_another_namespace_need_an_approval(
+    rule: ApplyRule | None, verdict: GuardVerdict
+) -> None:
+    """Unless the input has something in the old one; what is disabled is not there."""
+    scene, listed = _set(2)
+    moved = [
+        replace(one, ref=replace(one.ref, namespace="other"), resource=CONFIG_MAPS)
+        for one in listed
+    ]
+    there = [replace(desired(body(name="d")), apply=rule)] if rule is not None else []
+    plan = scene.plan(*moved, *there)
+    assert _verdicts(plan)[Guard.OTHER_NAMESPACE] is verdict
