@@ -21,7 +21,8 @@ from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.discovery import cache_folder
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.transport import Transport
-from applyprune.engine.plan_stage import RunRequest, explain
+from applyprune.engine.context import RunRequest
+from applyprune.engine.plan_stage import explain
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.run import cluster_identity, run
 from applyprune.errors import UsageError
@@ -400,22 +401,17 @@ class ApplySet:
     ) -> Iterator[Event]:
         """Do what ``explain`` does, and yield the events, warnings included."""
         given = _given(() if manifests is None else manifests)
+        mode = Mode.PRUNE if manifests is None else Mode.APPLY
         request = RunRequest(
             self.identity,
             given,
             self.namespace,
-            _valid(Options(apply=options, prune=prune)),
+            _valid(Options(mode, apply=options, prune=prune)),
             empty_inputs=given.empty,
             ignored=given.ignored,
         )
-
-        events = explain(
-            request,
-            name,
-            *self.cluster.new_run(self.identity),
-            given_or_new(cancellation),
-            by_input=manifests is not None,
-        )
+        stop = given_or_new(cancellation)
+        events = explain(request, *self.cluster.new_run(self.identity), stop, name)
         return with_excerpt(events, given)
 
 

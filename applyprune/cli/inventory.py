@@ -103,7 +103,8 @@ def check(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int
     Examples:
       applyprune inventory check web
     """
-    events = repair_events(cluster_target, name, Options(dry_run=DryRun.SERVER), Ownership.ADOPTED)
+    options = Options(Mode.REPAIR, DryRun.SERVER)
+    events = repair_events(cluster_target, name, options, Ownership.ADOPTED)
     return reporting.print_events(_with_exit_code(events))
 
 
@@ -171,7 +172,7 @@ def repair(
             f"repairing the inventory of the set {name}",
             f"Reconcile the inventory of the set {name} with the cluster?",
         )
-    options = replace(options, allow_partial=allow_partial)
+    options = replace(options, mode=Mode.REPAIR, allow_partial=allow_partial)
     return reporting.print_events(
         repair_events(cluster_target, name, options, Ownership(ownership))
     )
@@ -182,17 +183,17 @@ def repair_events(
 ) -> Iterator[Event]:
     """Check or repair the inventory of a set, and yield the events."""
     from applyprune.cli.session import open_session
+    from applyprune.engine.context import RunRequest
     from applyprune.engine.inventory import repair as repair_inventory
 
     with open_session(cluster_target) as session:
         applyset = session.applyset(name)
         repaired = repair_inventory(
-            applyset.identity,
-            options,
-            ownership,
+            RunRequest(applyset.identity, options=options),
             session.cluster.client,
             applyset.store(),
             session.stop,
+            ownership,
         )
         yield from session.reported(repaired)
 
@@ -261,13 +262,15 @@ def own(
     """
     from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.session import open_session
+    from applyprune.engine.context import RunRequest
     from applyprune.engine.inventory import own as own_objects
 
     action = f"making objects of the set {name} owned"
     confirmation = Confirmation(reporting, yes)
     if options.dry_run is DryRun.OFF:
         confirmation.require(action)
-    options = replace(options, select=_selected(objects, everything=every, option="--every"))
+    select = _selected(objects, everything=every, option="--every")
+    options = replace(options, mode=Mode.OWN, select=select)
 
     def events() -> Iterator[Event]:
         with open_session(cluster_target) as session:
@@ -289,14 +292,9 @@ def own(
                     )
                     confirmation.ask(action, f"{warning}Make {_them(list(objects))} owned?")
 
-            yield from own_objects(
-                applyset.identity,
-                options,
-                session.cluster.client,
-                applyset.store(),
-                session.stop,
-                agree=agree,
-            )
+            request = RunRequest(applyset.identity, options=options)
+            cluster, store = session.cluster.client, applyset.store()
+            yield from own_objects(request, cluster, store, session.stop, agree)
 
     return reporting.print_events(events())
 
@@ -351,21 +349,22 @@ def move(
       applyprune inventory move web shop service/web --if-exists
     """
     from applyprune.cli.session import open_session
+    from applyprune.engine.context import RunRequest
     from applyprune.engine.inventory import Side
     from applyprune.engine.inventory import move as move_objects
 
-    options = replace(options, select=_selected(objects, everything=everything))
+    select = _selected(objects, everything=everything)
+    options = replace(options, mode=Mode.MOVE, select=select)
 
     def events() -> Iterator[Event]:
         with open_session(cluster_target) as session:
-            sets = session.applyset(source), session.applyset(to, to_namespace)
-            leaving, joining = (Side(applyset.identity, applyset.store()) for applyset in sets)
+            leaving, joining = session.applyset(source), session.applyset(to, to_namespace)
             moved = move_objects(
-                leaving,
-                joining,
-                options,
+                RunRequest(leaving.identity, options=options),
                 session.cluster.client,
+                leaving.store(),
                 session.stop,
+                Side(joining.identity, joining.store()),
                 if_exists=if_exists,
             )
             yield from session.reported(moved)
@@ -397,17 +396,17 @@ def release(
       applyprune inventory release web
     """
     from applyprune.cli.session import open_session
+    from applyprune.engine.context import RunRequest
     from applyprune.engine.inventory import release as release_set
 
     def events() -> Iterator[Event]:
         with open_session(cluster_target) as session:
             applyset = session.applyset(name)
             released = release_set(
-                applyset.identity,
-                options,
+                RunRequest(applyset.identity, options=replace(options, mode=Mode.REPAIR)),
+                session.cluster.client,
                 applyset.store(),
                 session.stop,
-                run=session.cluster.client.run,
                 is_active=lambda owner: _is_active(session.cluster.client, owner),
             )
             yield from session.reported(released)

@@ -90,7 +90,7 @@ from applyprune.controller.task import (
     Task,
     Unwatched,
 )
-from applyprune.engine.plan_stage import RunRequest
+from applyprune.engine.context import RunRequest
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, problems_of

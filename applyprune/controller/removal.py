@@ -46,9 +46,8 @@ from applyprune.controller.spec import (
 )
 from applyprune.controller.status import ConditionStatus, ReconcileResult, known_elsewhere
 from applyprune.controller.task import ReconcileHistory
-from applyprune.engine.context import WorkerPool
+from applyprune.engine.context import RunRequest, WorkerPool
 from applyprune.engine.inventory import release
-from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.reader import KindProofs, all_labelled_objects
 from applyprune.engine.run import run
@@ -216,9 +215,7 @@ class Finalizer:
         )
         request = RunRequest(
             bundle.target,
-            (),
-            bundle.namespace,
-            options,
+            options=options,
             who=bundle.owner,
             owner=bundle.owner,
             observation=self.history.observation,
@@ -386,13 +383,12 @@ class Finalizer:
 
     def _release(self, account_client: ServiceAccountClient, bundle: BundleSpec) -> None:
         # There is no second try: wait for a holder that has crashed.
-        options = replace(bundle.options(Mode.APPLY), lock_timeout=LONGEST_LEASE + 2.0)
+        options = replace(bundle.options(Mode.REPAIR), lock_timeout=LONGEST_LEASE + 2.0)
         done = release(
-            bundle.target,
-            options,
+            RunRequest(bundle.target, options=options),
+            account_client.cluster,
             account_client.store(bundle.target),
             self.stop,
-            run=account_client.cluster.run,
             is_active=lambda owner: owner != bundle.owner,  # guard: release-own
         )
         for _ in done:

@@ -33,7 +33,7 @@ from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
     from applyprune.controller.spec import BundleSpec
-    from applyprune.engine.plan_stage import RunRequest
+    from applyprune.engine.context import RunRequest
 
 _REVISION = pattern(r"(?:[\w.][\w./+-]{0,254}@)?(?:sha1:[0-9a-f]{40}|sha256:[0-9a-f]{64})")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
@@ -15,11 +15,11 @@ from applyprune.clock import CLOCK, Clock
 from applyprune.engine.lock import InventoryLock
 from applyprune.model.events import Event, Finished, ObjectDone, Started, WarningRaised
 from applyprune.model.fate import Outcome
-from applyprune.model.identity import Ref
+from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Changes
 from applyprune.model.options import Mode, Options
 from applyprune.model.plan import Plan
-from applyprune.model.problem import Problem
+from applyprune.model.problem import IgnoredManifest, Manifest, Problem
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.plan import verdict, with_own_exit_code
 from applyprune.planning.secrets import KnownSecrets
@@ -32,6 +32,46 @@ from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cancellation, Cluster, Readable, Store
+    from applyprune.model.inventory import HolderObservation
+    from applyprune.model.live import LiveObject
+    from applyprune.planning.approval import PlanFile
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """The input of one run."""
+
+    applyset: ApplySetIdentity
+    """The set to work on."""
+    manifests: Sequence[Manifest] = ()
+    """The desired objects."""
+    namespace: str = ""
+    """The namespace of manifests that name none."""
+    options: Options = Options()
+    """The options of the run; their mode says what it does."""
+    who: str = ""
+    """Who runs it, as other runs see it; by default the user and the host."""
+    owner: str = ""
+    """The Bundle that the run is for (``Bundle NAMESPACE/NAME``); empty for the command line."""
+    takes_over: bool = False
+    """Whether the Bundle may take over an existing set that no Bundle owns."""
+    empty_inputs: Sequence[str] = ()
+    """The parts of the input without objects, as the user has named them."""
+    ignored: Sequence[IgnoredManifest] = ()
+    """The objects that ignore rules leave out of the input."""
+    plan_file: PlanFile | None = None
+    """The plan that the run is bound to; None for whatever it plans itself."""
+    new_kinds: frozenset[GroupKind] = frozenset()
+    """The kinds that the first part of this run has waited for; empty in that."""
+    keeps: str = ""
+    """Why nothing is pruned in any case; empty if the run may prune."""
+    observation: HolderObservation | None = None
+    """What an earlier run of this machine has seen of the lock's holder; None if nothing."""
+    withholds: Callable[[Mapping[str, LiveObject]], Mapping[str, str]] | None = None
+    """Says why no object may be adopted from sets, by their labels and an object of each.
+
+    Empty for a set that gives objects.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +100,11 @@ class RunContext:
         """Return what the API server has warned about."""
         return self.summary.server_warnings
 
-    def started(self, mode: Mode) -> Started:
+    def started(self) -> Started:
         """Return the event that begins the run."""
         return Started(
             self.summary.run,
-            mode,
+            self.options.mode,
             self.applyset.name,
             self.applyset.namespace,
             self.options.dry_run,
@@ -75,23 +115,20 @@ class RunContext:
 
 @contextmanager
 def run_context(
+    request: RunRequest,
     cluster: Cluster,
     store: Store,
-    applyset: ApplySetIdentity,
-    options: Options,
     cancellation: Cancellation,
-    *,
-    mode: Mode,
-    who: str = "",
     summary: RunSummary | None = None,
 ) -> Iterator[RunContext]:
     """Yield the context of a new run; at the end close the worker pool, then release the lock.
 
-    See ``InventoryLock`` for ``mode`` and ``who``. ``summary`` is that of an earlier part.
+    ``summary`` is that of an earlier part.
     """
+    applyset, options = request.applyset, request.options
     summary = summary or RunSummary(cluster.run)
     with (
-        InventoryLock(store, options, cancellation, run=summary.run, mode=mode, who=who) as lock,
+        InventoryLock(store, options, cancellation, run=summary.run, who=request.who) as lock,
         WorkerPool(options.concurrency, cancellation) as workers,
     ):
         warned = cluster.under_lease(lock).warning_to(summary.server_warnings.add)

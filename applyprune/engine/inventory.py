@@ -14,7 +14,7 @@ from applyprune.engine.check import (
     refuse_owned,
     refuse_unlisted,
 )
-from applyprune.engine.context import RunContext, RunSummary, run_context
+from applyprune.engine.context import RunContext, RunRequest, RunSummary, run_context
 from applyprune.engine.lock import WRITE_MARGIN, InventoryLock
 from applyprune.engine.plan_stage import with_exact_names
 from applyprune.engine.reader import KindProofs, SnapshotReader, all_labelled_objects
@@ -42,7 +42,7 @@ from applyprune.model.inventory import (
     Repair,
 )
 from applyprune.model.live import LiveObject, Resource
-from applyprune.model.options import DryRun, Mode, Options
+from applyprune.model.options import DryRun
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
 from applyprune.planning.leave import kept_as_owned
@@ -74,19 +74,18 @@ _TRIES = 8
 
 
 def repair(
-    applyset: ApplySetIdentity,
-    options: Options,
-    ownership: Ownership,
+    request: RunRequest,
     cluster: Cluster,
     store: DamagedStore,
     cancellation: Cancellation,
+    ownership: Ownership,
 ) -> Iterator[Event]:
-    """Yield every mismatch and repair it; with ``options.dry_run``, repair nothing.
+    """Yield every mismatch and repair it; in a dry run, repair nothing.
 
     ``ownership`` is how an unlisted object of the set is recorded. Raises AccessError,
     InventoryLocked and Interrupted; InventoryError if the ConfigMap is not an inventory.
     """
-    with run_context(cluster, store, applyset, options, cancellation, mode=Mode.REPAIR) as context:
+    with run_context(request, cluster, store, cancellation) as context:
         yield from _Repair(context, store, ownership).events()
 
 
@@ -103,7 +102,7 @@ class _Repair:
         """Read, compare, report, write, restore the labels, write again."""
         context = self.context
         is_dry = context.options.dry_run is not DryRun.OFF
-        yield context.started(Mode.REPAIR)
+        yield context.started()
         if not is_dry:
             yield from context.lock.wait(self._salvage)
         inventory = self._salvage() if is_dry else context.lock.inventory
@@ -247,22 +246,20 @@ def _done(step: ObjectStep, otherwise: str) -> ObjectDone:
 
 
 def own(
-    applyset: ApplySetIdentity,
-    options: Options,
+    request: RunRequest,
     cluster: Cluster,
     store: Store,
     cancellation: Cancellation,
-    *,
     agree: Callable[[Mapping[Ref, str]], None],
 ) -> Iterator[Event]:
-    """Make the objects that ``options.select`` names owned; all if it is empty.
+    """Make the objects that the options select owned; all if they select none.
 
     ``agree`` gets the objects before the first write, each with what will keep it from deletion all
     the same, and raises what ends the run. Failures of
     single objects are events; UsageError, InventoryError, AccessError, InventoryLocked and
     Interrupted are raised.
     """
-    with run_context(cluster, store, applyset, options, cancellation, mode=Mode.OWN) as context:
+    with run_context(request, cluster, store, cancellation) as context:
         yield from _Own(context, agree).events()
 
 
@@ -274,7 +271,7 @@ class _Own:
     def events(self) -> Iterator[Event]:
         """Read and decide, ask, lock, annotate, record."""
         context, lock, summary = self.context, self.context.lock, self.context.summary
-        yield context.started(Mode.OWN)
+        yield context.started()
         yield from lock.wait()
         inventory, applyset = lock.inventory, context.applyset
         resource_map = context.cluster.resource_map()
@@ -338,29 +335,28 @@ class _Own:
 
 
 def move(
-    source: Side,
-    destination: Side,
-    options: Options,
+    request: RunRequest,
     cluster: Cluster,
+    store: Store,
     cancellation: Cancellation,
+    destination: Side,
     *,
     if_exists: bool = False,
 ) -> Iterator[Event]:
-    """Move the objects that ``options.select`` names (all if it is empty) to the destination.
+    """Move the objects that the options select (all if they select none) to the destination.
 
-    With ``if_exists``, nothing is done if the source does not exist.
+    The set of the request is the source. With ``if_exists``, nothing is done if that does not
+    exist.
 
     Failures of single objects are events; UsageError, InventoryError, AccessError,
     InventoryLocked and Interrupted are raised.
     """
-    if source.applyset == destination.applyset:
+    if request.applyset == destination.applyset:
         raise UsageError("a set cannot be moved into itself")
-    run, mode = cluster.run, Mode.MOVE
+    options, run = request.options, cluster.run
     with (
-        InventoryLock(destination.store, options, cancellation, run=run, mode=mode) as lock,
-        run_context(
-            cluster, source.store, source.applyset, options, cancellation, mode=mode
-        ) as of_source,
+        InventoryLock(destination.store, options, cancellation, run=run) as lock,
+        run_context(request, cluster, store, cancellation) as of_source,
     ):
         context = replace(of_source, cluster=of_source.cluster.under_lease(lock))
         yield from _Move(context, destination.applyset, lock, if_exists).events()
@@ -368,7 +364,7 @@ def move(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two sets, and the store of its inventory."""
+    """The set to which objects are moved, and the store of its inventory."""
 
     applyset: ApplySetIdentity
     store: Store
@@ -386,7 +382,7 @@ class _Move:
     def events(self) -> Iterator[Event]:
         """Lock both inventories, list the objects, transfer them, and unlist them in the source."""
         context, summary = self.context, self.context.summary
-        yield context.started(Mode.MOVE)
+        yield context.started()
         for lock in self._in_order():
             yield from lock.wait()
         old, new = context.lock.inventory, self.destination_lock.inventory
@@ -527,24 +523,20 @@ def _with_leaving_marked(
 
 
 def release(
-    applyset: ApplySetIdentity,
-    options: Options,
+    request: RunRequest,
+    cluster: Cluster,
     store: Store,
     cancellation: Cancellation,
-    *,
-    run: str,
     is_active: Callable[[str], bool],
 ) -> Iterator[Event]:
     """Record that no Bundle owns a set; ``is_active`` says whether the controller runs its owner.
 
-    ``run`` is the ID of the run.
-
     Raises UsageError if it does, because the Bundle would take the set over again at once. Also
     raises InventoryError, AccessError, InventoryLocked and Interrupted.
     """
-    summary = RunSummary(run)
-    yield Started(summary.run, Mode.REPAIR, applyset.name, applyset.namespace, options.dry_run)
-    with InventoryLock(store, options, cancellation, run=summary.run, mode=Mode.REPAIR) as lock:
+    applyset, options, summary = request.applyset, request.options, RunSummary(cluster.run)
+    yield Started(summary.run, options.mode, applyset.name, applyset.namespace, options.dry_run)
+    with InventoryLock(store, options, cancellation, run=summary.run) as lock:
         yield from lock.wait()
         if not lock.inventory.exists:
             raise no_such_set(applyset)

@@ -31,7 +31,7 @@ from applyprune.model.inventory import (
     observe,
     valid_lease,
 )
-from applyprune.model.options import Mode, Options
+from applyprune.model.options import Options
 from applyprune.model.text import visible
 from applyprune.planning.recovery import held_inventory, locked_error
 from applyprune.system.terminal import user_name
@@ -69,17 +69,16 @@ class InventoryLock:
         cancellation: Cancellation,
         *,
         run: str,
-        mode: Mode,
         who: str = "",
         clock: Callable[[], Instant] = read_clock,
         renewal_clock: Clock = CLOCK,
     ) -> None:
         """Read and hold nothing yet.
 
-        ``run`` is the run's id. ``mode`` is recorded as the mode of the last run. ``who`` is the
-        name that other runs see; by default the user and the host. ``clock`` times the leases. The
-        lock waits for its next renewal by ``renewal_clock``, and for its next look at another run's
-        lock by the clock of ``cancellation``.
+        ``run`` is the run's id. ``who`` is the name that other runs see; by default the user and
+        the host. ``clock`` times the leases. The lock waits for its next renewal by
+        ``renewal_clock``, and for its next look at another run's lock by the clock of
+        ``cancellation``.
         """
         self.inventory = Inventory("", "")
         """The inventory as last read or stored."""
@@ -89,9 +88,7 @@ class InventoryLock:
         """The entries that ``record_entry`` has stored."""
         self._store = store
         self._cancellation = cancellation
-        self._timeout = options.lock_timeout
-        self._mode = mode
-        self._actor = options.actor
+        self._options = options
         who = visible(who or f"{user_name()}@{platform.node()}")[:_LONGEST_WHO]
         self._holder = LockHolder(run, who, valid_lease(options.lease))
         self._lock = Lock()
@@ -140,11 +137,11 @@ class InventoryLock:
             # What was read may be as old as the request for it.
             if asked >= seen.over_at:  # guard: lease-observed
                 return
-            if asked - began >= self._timeout:
+            if asked - began >= self._options.lock_timeout:
                 is_alive = seen.generation != at_first
                 raise locked_error(self.inventory, seen, asked - began, is_alive=is_alive)
             name, what = f"the lock of the set {self.inventory.name}", f"held by {seen.holder.who}"
-            yield Waiting(None, name, asked - began, self._timeout, what)
+            yield Waiting(None, name, asked - began, self._options.lock_timeout, what)
             if self._cancellation.wait(_POLL):
                 self._cancellation.check()
             asked = self._clock().boot
@@ -260,9 +257,9 @@ class InventoryLock:
             yield InventoryWritten(Phase.REMOVED, 0, self.inventory.generation)
 
     def _record(self) -> RunRecord:
-        holder, by = self._holder, self._actor
+        holder, by, mode = self._holder, self._options.actor, self._options.mode
         at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        record = RunRecord(holder.run, str(self._mode), holder.who, at)
+        record = RunRecord(holder.run, str(mode), holder.who, at)
         return replace(record, actor=by.name, commit=by.commit, url=by.url)
 
     def _recorded(self, phase: Phase) -> InventoryWritten:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import (
-    Callable,
     Collection,
     Generator,
     Iterable,
@@ -29,7 +28,7 @@ from applyprune.engine.check import (
     visible_conflicts_refused,
     with_autoscalers,
 )
-from applyprune.engine.context import run_context
+from applyprune.engine.context import RunContext, RunRequest, run_context
 from applyprune.engine.dry_run import ServerDryRun
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.reader import (
@@ -47,7 +46,7 @@ from applyprune.model.inventory import Inventory
 from applyprune.model.live import CONFIG_MAPS, LiveObject, Resource, ResourceMap, State, Unknown
 from applyprune.model.options import Adopt, DryRun, Mode, Options
 from applyprune.model.plan import ApplyStep, Plan, RemoveStep
-from applyprune.model.problem import IgnoredManifest, Manifest, Problem
+from applyprune.model.problem import Manifest, Problem
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_name
 from applyprune.planning.approval import as_reviewed, is_blocked, with_approval
 from applyprune.planning.cascade import deletions_of, recreations_judged
@@ -99,50 +98,12 @@ from applyprune.planning.world import World
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster, Store
-    from applyprune.model.inventory import HolderObservation, InventoryEntry
+    from applyprune.model.inventory import InventoryEntry
     from applyprune.planning.approval import PlanFile
 
 
 NOT_APPLIED = "not everything was applied"
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """The input of one run."""
-
-    applyset: ApplySetIdentity
-    """The set to work on."""
-    manifests: Sequence[Manifest]
-    """The desired objects."""
-    namespace: str
-    """The namespace of manifests that name none."""
-    options: Options
-    """The options of the run."""
-    who: str = ""
-    """Who runs it, as other runs see it; by default the user and the host."""
-    owner: str = ""
-    """The Bundle that the run is for (``Bundle NAMESPACE/NAME``); empty for the command line."""
-    takes_over: bool = False
-    """Whether the Bundle may take over an existing set that no Bundle owns."""
-    empty_inputs: Sequence[str] = ()
-    """The parts of the input without objects, as the user has named them."""
-    ignored: Sequence[IgnoredManifest] = ()
-    """The objects that ignore rules leave out of the input."""
-    plan_file: PlanFile | None = None
-    """The plan that the run is bound to; None for whatever it plans itself."""
-    new_kinds: frozenset[GroupKind] = frozenset()
-    """The kinds that the first part of this run has waited for; empty in that."""
-    keeps: str = ""
-    """Why nothing is pruned in any case; empty if the run may prune."""
-    observation: HolderObservation | None = None
-    """What an earlier run of this machine has seen of the lock's holder; None if nothing."""
-    withholds: Callable[[Mapping[str, LiveObject]], Mapping[str, str]] | None = None
-    """Says why no object may be adopted from sets, by their labels and an object of each.
-
-    Empty for a set that gives objects.
-    """
 
 
 def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, None, PlanStage]:
@@ -531,21 +492,20 @@ def _before(context: RunContext, step: RemoveStep) -> tuple[RemoveStep, LiveObje
 
 def explain(
     asked: RunRequest,
-    named: str,
     cluster: Cluster,
     store: Store,
     cancellation: Cancellation,
-    *,
-    by_input: bool,
+    named: str,
 ) -> Iterator[Event]:
     """Yield an Explanation for each object that ``named`` names, as users write it.
 
-    ``asked`` is the apply to explain. If not ``by_input``, explain by the inventory alone what
-    would happen to the object if it left the set. It does not wait for other runs. The server
-    checks these objects alone, by a dry run. Raises UsageError for a kind that is not served, and
-    what refuses the apply as a whole.
+    ``asked`` is the apply to explain; a prune explains by the inventory alone what would happen to
+    the object if it left the set. It does not wait for other runs. The server checks these objects
+    alone, by a dry run. Raises UsageError for a kind that is not served, and what refuses the apply
+    as a whole.
     """
     applyset, inventory = asked.applyset, store.read()
+    by_input = asked.options.mode is Mode.APPLY
     resource_map = cluster.resource_map()
     names = kind_names(resource_map, [inventory], asked.manifests)
     resolver = Resolver(names, known_names([inventory], asked.manifests))
@@ -558,7 +518,7 @@ def explain(
         options = Options(Mode.PRUNE, DryRun.SERVER, check=False, prune=alone)
         options = replace(options, select=frozenset({named}))
     planned = replace(asked, options=options)
-    with run_context(cluster, store, applyset, options, cancellation, mode=options.mode) as begun:
+    with run_context(planned, cluster, store, cancellation) as begun:
         context = yield from with_exact_names(begun, resource_map, [inventory], asked.manifests)
         if by_input:
             yield from map(WarningRaised, resolver.warnings)

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.apply import Applier
 from applyprune.engine.check import consequences_of
-from applyprune.engine.context import RunContext, RunSummary, run_context
+from applyprune.engine.context import RunContext, RunRequest, RunSummary, run_context
 from applyprune.engine.dry_run import ServerDryRun
 from applyprune.engine.plan_stage import (
     NOT_APPLIED,
     PlanStage,
-    RunRequest,
     check_plan,
     preview,
     read_and_plan,
@@ -115,10 +114,7 @@ def _part(
     summary: RunSummary,
 ) -> Generator[Event, None, frozenset[GroupKind]]:
     """Run all phases; return the new kinds for which the run must begin again."""
-    applyset, options, who = request.applyset, request.options, request.who
-    with run_context(
-        cluster, store, applyset, options, cancellation, mode=options.mode, who=who, summary=summary
-    ) as context:
+    with run_context(request, cluster, store, cancellation, summary) as context:
         return (yield from _Run(request, context).events())
 
 
@@ -142,7 +138,7 @@ class _Run:
     def events(self) -> Generator[Event, None, frozenset[GroupKind]]:
         """Run all phases, in order; return the new kinds for which the run must begin again."""
         if not self.context.summary.is_second_part:
-            yield self.context.started(self.context.options.mode)
+            yield self.context.started()
         if not (yield from self._plan_and_record()):
             return frozenset()
         return (yield from self._apply_and_prune())

@@ -15,6 +15,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from applyprune.cluster.client import KubernetesClient
+from applyprune.engine.context import RunRequest
 from applyprune.engine.inventory import release
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, Options
@@ -46,11 +48,9 @@ def _count(proxy: FaultProxy, call: Callable[[], Story], *, searches: bool = Fal
 def _release(stage: Stage) -> Story:
     transport = stage.transport()
     try:
-        store, options = stage.store(transport), Options()
-        events = release(
-            stage.target, options, store, stage.stop, run="r", is_active=lambda _: False
-        )
-        return Story(tuple(events))
+        cluster, store = KubernetesClient(transport, "test"), stage.store(transport)
+        request = RunRequest(stage.target, options=Options(Mode.REPAIR))
+        return Story(tuple(release(request, cluster, store, stage.stop, lambda _: False)))
     finally:
         transport.close()
 

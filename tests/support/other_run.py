@@ -9,7 +9,7 @@ from applyprune.clock import Instant
 from applyprune.engine.lock import InventoryLock
 from applyprune.engine.ports import Cancellation
 from applyprune.model.inventory import LockHolder
-from applyprune.model.options import Mode, Options
+from applyprune.model.options import Options
 from tests.support.actors import ALICE
 from tests.support.clocks import ManualClock
 
@@ -46,7 +46,6 @@ def wait_for_lock(stage: Stage, timeout: float = 60.0) -> list[float]:
             Options(lock_timeout=timeout),
             Cancellation(clock=clock),
             run="waits",
-            mode=Mode.APPLY,
             clock=lambda: Instant(clock.now(), clock.now()),
         ) as lock:
             waited = [one.elapsed for one in lock.wait()]

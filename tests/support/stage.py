@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from applyprune import ApplySet, Input, connect
@@ -11,8 +11,8 @@ from applyprune.cluster.access import cluster_access
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.transport import Transport
+from applyprune.engine.context import RunRequest
 from applyprune.engine.inventory import Side, move, own, repair
-from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.run import run
 from applyprune.model.events import (
@@ -158,10 +158,11 @@ class Stage:
     def move(self, to: Stage, *names: str, **options: Any) -> Story:
         """Move objects to another set; all of them if none is named."""
         with self.connection() as cluster:
-            sets = self.applyset(cluster), to.applyset(cluster)
-            leaving, joining = (Side(one.identity, one.store()) for one in sets)
-            chosen = options_of(select=frozenset(names), **options)
-            return self._story(move(leaving, joining, chosen, cluster.client, self.stop))
+            store = self.applyset(cluster).store()
+            joining = Side(to.target, to.applyset(cluster).store())
+            chosen = options_of(mode=Mode.MOVE, select=frozenset(names), **options)
+            request = RunRequest(self.target, options=chosen)
+            return self._story(move(request, cluster.client, store, self.stop, joining))
 
     def explain(self, named: str, *bodies: dict[str, Any], given: bool = True) -> Story:
         """Explain what a run with this input would do with an object; or, without, a prune."""
@@ -185,12 +186,9 @@ class Stage:
     def own(self, *names: str, **options: Any) -> Story:
         """Make objects owned; all of them if none is named."""
         with self.connection() as cluster:
-            store, chosen = self.applyset(cluster).store(), options_of(**options)
-            chosen = replace(chosen, select=frozenset(names))
-            events = own(
-                self.target, chosen, cluster.client, store, self.stop, agree=lambda _: None
-            )
-            return self._story(events)
+            chosen = options_of(mode=Mode.OWN, select=frozenset(names), **options)
+            request, store = RunRequest(self.target, options=chosen), self.applyset(cluster).store()
+            return self._story(own(request, cluster.client, store, self.stop, lambda _: None))
 
     def check(self) -> Story:
         """Compare the inventory with the cluster."""
@@ -199,9 +197,9 @@ class Stage:
     def repair(self, ownership: Ownership = Ownership.ADOPTED, **options: Any) -> Story:
         """Reconcile the inventory with the cluster."""
         with self.connection() as cluster:
-            store, chosen = self.applyset(cluster).store(), options_of(**options)
-            events = repair(self.target, chosen, ownership, cluster.client, store, self.stop)
-            return self._story(events)
+            request = RunRequest(self.target, options=options_of(mode=Mode.REPAIR, **options))
+            store = self.applyset(cluster).store()
+            return self._story(repair(request, cluster.client, store, self.stop, ownership))
 
     def inventory(self) -> Inventory:
         """Return the inventory as it is stored."""

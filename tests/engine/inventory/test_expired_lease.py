@@ -14,7 +14,7 @@ from applyprune.engine.lock import InventoryLock
 from applyprune.errors import AccessError, InventoryLocked
 from applyprune.model.identity import Ref
 from applyprune.model.live import CONFIG_MAPS
-from applyprune.model.options import Mode, Options
+from applyprune.model.options import Options
 from applyprune.model.plan import CREATE_ONLY, ApplyRequest
 from applyprune.values import packed
 from tests.support.clocks import HeldClock, MovedClock
@@ -85,7 +85,6 @@ def _holding(stage: Stage, renewal_clock: Clock | None = None) -> Iterator[Holdi
             Options(),
             stage.stop,
             run="r1",
-            mode=Mode.APPLY,
             clock=clock,
             renewal_clock=renewal_clock or HeldClock(),
         ) as lock:

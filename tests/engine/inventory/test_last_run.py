@@ -12,12 +12,13 @@ import pytest
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
-from applyprune.engine.plan_stage import RunRequest
+from applyprune.engine.context import RunRequest
 from applyprune.engine.run import run
 from applyprune.errors import Interrupted
 from applyprune.model.events import InventoryWritten
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Options
+from applyprune.model.options import Conflicts, Options
+from tests.support.command import applyprune
 from tests.support.objects import config_map, manifest
 from tests.support.renewals import Renewals
 from tests.support.stage import Stage
@@ -96,19 +97,25 @@ def test_last_run_records_an_interruption(stage: Stage) -> None:
     assert last(stage).exit_code == 143
 
 
-def test_last_run_records_moves_orphans_and_repairs(stage: Stage, kubectl: Kubectl) -> None:
+def test_last_run_records_each_verb_of_the_command_line(stage: Stage, kubectl: Kubectl) -> None:
     """A move in both sets."""
     other = Stage(stage.kubeconfig, stage.namespace, name="shop")
-    stage.run(config_map("a"), config_map("b"), config_map("c"))
-    stage.move(other, "configmap/a")
-    assert (last(stage).mode, last(other).mode) == ("move", "move")
+    kubectl("create", "configmap", "d", "-n", stage.namespace)
+    stage.run(*map(config_map, "abcd"), conflicts=Conflicts.FORCE)
+
+    def mode_of(*words: str) -> str:
+        where = ("-n", stage.namespace)
+        ended = applyprune("inventory", *words, *where, kubeconfig=stage.kubeconfig)
+        assert (ended.code, last(stage).exit_code) == (0, 0), ended.err
+        return last(stage).mode
+
+    assert mode_of("move", "web", "shop", "configmap/a") == "move" == last(other).mode
     assert last(stage).run == last(other).run
-    stage.orphan("configmap/b")
-    assert last(stage).mode == "orphan"
+    assert mode_of("orphan", "web", "configmap/b") == "orphan"
+    assert mode_of("own", "web", "configmap/d", "--yes") == "own"
     label = "applyset.kubernetes.io/part-of-"
     kubectl("label", "configmap/c", "-n", stage.namespace, label)
-    stage.repair()
-    assert (last(stage).mode, last(stage).exit_code) == ("repair", 0)
+    assert mode_of("repair", "web", "--yes") == "repair"
 
 
 def test_last_run_records_another_user_and_keeps_the_owner(stage: Stage) -> None:

@@ -10,7 +10,7 @@ import pytest
 from applyprune.engine.lock import InventoryLock
 from applyprune.errors import InventoryLocked
 from applyprune.model.inventory import LONGEST_LEASE
-from applyprune.model.options import Mode, Options
+from applyprune.model.options import Options
 from tests.support.clocks import MovedClock
 from tests.support.objects import config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere, wait_for_lock
@@ -42,7 +42,6 @@ class Observer:
                 options,
                 self.stage.stop,
                 run="r1",
-                mode=Mode.APPLY,
                 clock=self.clock,
             ) as lock:
                 assert not list(lock.wait(observation=self.seen))
