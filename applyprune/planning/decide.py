@@ -114,9 +114,6 @@ def existing_step(
     if drifted is not None:
         return drifted
     owns = not known and _may_own(live, owner, migration, world)
-    request = apply_request(
-        desired, live, applyset, options, migration=migration, fence=fence, owns=owns or None
-    )
     tool = _tool_of_free(live, judged, applyset)
     adopted = f"adopted: it existed and belonged to {tool or _owner_words(owner)}"
     if owns:
@@ -136,8 +133,8 @@ def existing_step(
         becomes_owned=owns,
         takes_over=takes,
         is_reapplied=not changing and was_applied(desired, entry),
-        request=request,
     )
+    step = replace(step, request=apply_request(step, applyset, options))
     return replace(step, taken_from=taken_from(step, owner, tool, applyset))
 
 
@@ -547,14 +544,10 @@ def _adopted_from_controller(step: ApplyStep, world: World) -> ApplyStep:
             hint="To adopt it into this set: --adopt=unowned.",
         )
         return refused_step(desired, step.entry, error.problem_at(desired.origin), None)
-    return replace(
-        step,
-        fate=Fate.ADOPT,
-        entry=replace(step.entry, ownership=Ownership.ADOPTED),
-        reason=f"adopted: {_BY_CONTROLLER}",
-        # The request creates the object if the controller is slow.
-        request=apply_request(desired, None, world.applyset, world.options, owns=False),
-    )
+    entry = replace(step.entry, ownership=Ownership.ADOPTED)
+    adopted = replace(step, fate=Fate.ADOPT, entry=entry, reason=f"adopted: {_BY_CONTROLLER}")
+    # The request creates the object if the controller is slow.
+    return replace(adopted, request=apply_request(adopted, world.applyset, world.options))
 
 
 # The entry before an apply, and after one that has certainly changed nothing.

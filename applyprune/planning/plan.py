@@ -238,14 +238,14 @@ def _apply_step(desired: Desired, entry: InventoryEntry | None, world: World) ->
         # The replicas are sent, but the same manifest has the same digest in the next run.
         off = options.apply.no_default_ignore
         desired = with_autoscaler(desired, world.autoscalers, off)
-        request = apply_request(desired, None, applyset, options)
         completed = entry is not None and entry.job is not None and entry.job.completed
         # guard: finished-job
         again = (options.apply.reapply_all or options.reruns_jobs) and not completed
         is_gone = isinstance(state, Absent)
         if entry is None or again or not (is_gone and _may_have_finished(desired, entry)):
             left = "; ".join(desired.left)
-            created = ApplyStep(desired, Fate.CREATE, fresh, reason=left, request=request)
+            created = ApplyStep(desired, Fate.CREATE, fresh, reason=left)
+            created = replace(created, request=apply_request(created, applyset, options))
             return step_of_deleted(created, entry, state, options)
         return ApplyStep(
             desired, Fate.LEAVE, entry, reason=FINISHED if completed else UNKNOWN_RESULT
@@ -287,20 +287,12 @@ def with_new_request(
         and step.request.before.claims
     )
     reverts = _reverts(step, live, applyset, options)
-    request = apply_request(
-        step.desired,
-        live,
-        applyset,
-        options,
-        migration=step.migration,
-        fence=step.fence,
-        reverts=bool(reverts),
-        owns=step.becomes_owned or None,
-    )
+    fresh = replace(step, live=live)
+    request = apply_request(fresh, applyset, options, reverts=bool(reverts))
     claimed_from = step.live if claims else step.claimed_from
     excluding = (pair for pair in step.reverts if pair[0] in step.desired.excluding)
     reverts = tuple(sorted({*reverts, *excluding}))
-    return replace(step, live=live, request=request, reverts=reverts, claimed_from=claimed_from)
+    return replace(fresh, request=request, reverts=reverts, claimed_from=claimed_from)
 
 
 def _reverts(

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.fieldset import FieldSet, Path, Writer, with_value, without_fields
+from applyprune.model.inventory import Ownership
 from applyprune.model.options import Propagation
 from applyprune.model.plan import (
     CREATE_ONLY,
-    NO_MIGRATION,
     ApplyRequest,
     DeleteRequest,
     Migration,
@@ -65,29 +65,20 @@ if TYPE_CHECKING:
 
 
 def apply_request(
-    desired: Desired,
-    live: LiveObject | None,
-    applyset: ApplySetIdentity,
-    options: Options,
-    *,
-    migration: Migration = NO_MIGRATION,
-    fence: bool = False,
-    reverts: bool = False,
-    owns: bool | None = None,
+    step: ApplyStep, applyset: ApplySetIdentity, options: Options, *, reverts: bool = False
 ) -> ApplyRequest:
-    """Return the request that applies a manifest to an object in the state ``live``.
+    """Return the request that applies the manifest of a step to its object.
 
-    ``reverts`` says that it reverts drift, and that force takes nothing else.
-    ``migration`` says which fields become ours first. ``fence`` says that a delete
-    of an interrupted run may still be on its way. ``owns`` says whether the object gets the
-    annotation of ownership; None for: if it is created, or has it already. If ``before`` of the
-    request is set, send that first, and call this again with the state in its reply. ``live`` must
-    be read in full if ``needs_body`` says so.
+    ``reverts`` says that it reverts drift, and that force takes nothing else. If ``before`` of the
+    request is set, send that first, and call this again with the state in its reply. The object
+    must be read in full if ``needs_body`` says so.
     """
+    desired, live = step.desired, step.live
     resource, ref, manager = desired.resource, desired.ref, applyset.manager
     by_user = forces(desired, live, options, applyset)
     if live is None:
-        body = desired.body if owns is False else _witnessed(desired.body, applyset)
+        owned = step.entry.ownership is Ownership.OWNED
+        body = _witnessed(desired.body, applyset) if owned else desired.body
         return ApplyRequest(resource, ref, packed(body), manager, reverts or by_user, CREATE_ONLY)
     found = removals(desired, live, applyset, force=by_user)
     # The force that reverts drift would also empty what null contests.
@@ -100,13 +91,13 @@ def apply_request(
         body = with_value(body, path, None)
     if has_witness(live, applyset):  # without its annotation, it would lose it
         body = _witnessed(body, applyset)
-    before = _before(desired, live, applyset, migration, found)
-    if before is None and fence and WANTED not in live.annotations:
+    before = _before(desired, live, applyset, step.migration, found)
+    if before is None and step.fence and WANTED not in live.annotations:
         # A new resourceVersion makes the precondition of that delete fail. A repeated apply alone
         # would not change it; the apply that follows, without the annotation, does once more.
         fencing = packed(_annotated(body, WANTED, live.resource_version))
         before = ApplyRequest(resource, ref, fencing, manager, force, guard)
-    whole = packed(_witnessed(body, applyset) if owns else body)
+    whole = packed(_witnessed(body, applyset) if step.becomes_owned else body)
     removes = bool(found.nulls)
     return ApplyRequest(resource, ref, whole, manager, force, guard, before, removes=removes)
 
@@ -219,7 +210,7 @@ def _witnessed(body: Mapping[str, Any], applyset: ApplySetIdentity) -> Mapping[s
     """Return a body with the annotation that says that the set owns the object.
 
     It is only sent in a create-only request, for an object that has it already, or for an adoption
-    as owned, which the user has asked for: what the inventory says never produces it.
+    as owned, which the user has asked for: what the inventory has said never produces it.
     """
     return _annotated(body, OWNED_BY, applyset.id)
 
@@ -275,14 +266,9 @@ def mark_request(
         marked = marked.with_fields(marked.fields | FieldSet.of(WITNESS))
         annotations = {**annotations, OWNED_BY: applyset.id}
     writers = [marked if one == ours else one for one in live.writers]
-    return _patch(
-        resource,
-        live,
-        labels={**live.labels, PART_OF: applyset.id},
-        annotations=annotations,
-        writers=writers if ours is not None else [*writers, marked],
-        settles=True,
-    )
+    if ours is None:
+        writers.append(marked)
+    return _labelled(resource, live, applyset, annotations, writers)
 
 
 def transfer_request(
@@ -293,20 +279,29 @@ def transfer_request(
     ``owned`` says that the other set owns the object as the old one did; otherwise it adopts it.
     """
     annotations = _but(live.annotations, OWNED_BY)
+    if owned:
+        annotations = {**annotations, OWNED_BY: applyset.id}
     # The transferred fields include those that the new manager already had.
     names = {old: applyset.manager, yielded_manager(old): applyset.yielded}
-    others = (one for one in live.writers if one.manager not in names.values())
-    return _patch(
-        resource,
-        live,
-        labels={**live.labels, PART_OF: applyset.id},
-        annotations={**annotations, OWNED_BY: applyset.id} if owned else annotations,
-        writers=[
-            Writer({**one.entry, "manager": names[one.manager]}) if one.manager in names else one
-            for one in others
-        ],
-        settles=True,
-    )
+    writers = [
+        Writer({**one.entry, "manager": names[one.manager]}) if one.manager in names else one
+        for one in live.writers
+        if one.manager not in names.values()
+    ]
+    return _labelled(resource, live, applyset, annotations, writers)
+
+
+def _labelled(
+    resource: Resource,
+    live: LiveObject,
+    applyset: ApplySetIdentity,
+    annotations: Mapping[str, str],
+    writers: Sequence[Writer],
+) -> PatchRequest:
+    """Return the request that sets these, and a set's label, which needs a second patch."""
+    labels = {**live.labels, PART_OF: applyset.id}
+    patch = _patch(resource, live, labels=labels, annotations=annotations, writers=writers)
+    return replace(patch, managers_after=[one.entry for one in writers])
 
 
 def settle_request(request: PatchRequest, after: LiveObject) -> PatchRequest | None:
@@ -387,12 +382,8 @@ def _patch(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     writers: Iterable[Writer] | None = None,
-    settles: bool = False,
 ) -> PatchRequest:
-    """Return the request that changes these of an object, in the state in which it was read.
-
-    ``settles`` says that a second patch must give it these writers once more.
-    """
+    """Return the request that changes these of an object, in the state in which it was read."""
     # Imported here: most runs never edit managedFields.
     from jsonpatch import make_patch
 
@@ -409,7 +400,7 @@ def _patch(
         {"op": "test", "path": "/metadata/resourceVersion", "value": live.resource_version},
         *make_patch({"metadata": was}, {"metadata": will}).patch,
     ]
-    return PatchRequest(resource, live.ref, operations, managers if settles else None)
+    return PatchRequest(resource, live.ref, operations)
 
 
 def _but(texts: Mapping[str, str], name: str) -> Mapping[str, str]:

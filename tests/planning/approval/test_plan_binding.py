@@ -33,9 +33,8 @@ CLUSTER = {"kube-system": "k1", TARGET.namespace: "n1"}
 
 
 def _step(fate: Fate, state: Any = THERE, **changes: Any) -> ApplyStep:
-    request = apply_request(WEB, state, TARGET, Options())
-    step = ApplyStep(WEB, fate, recorded(WEB, THERE), state, request=request)
-    return replace(step, **changes)
+    step = ApplyStep(WEB, fate, recorded(WEB, THERE), state)
+    return replace(step, request=apply_request(step, TARGET, Options()), **changes)
 
 
 def _file(*steps: ApplyStep, **changes: Any) -> PlanFile:

@@ -43,9 +43,9 @@ def _entry(**changes: Any) -> InventoryEntry:
 
 
 def _apply(fate: Fate, state: Any = THERE, **changes: Any) -> ApplyStep:
-    request = apply_request(WEB, state, TARGET, Options())
-    sent = None if fate in {Fate.LEAVE, Fate.REFUSE} else request
-    step = ApplyStep(WEB, fate, _entry(), state, request=sent)
+    step = ApplyStep(WEB, fate, _entry(), state)
+    if fate not in {Fate.LEAVE, Fate.REFUSE}:
+        step = replace(step, request=apply_request(step, TARGET, Options()))
     return replace(step, **changes)
 
 

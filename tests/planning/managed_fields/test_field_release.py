@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from applyprune.errors import InputError, raise_all
+from applyprune.model.fate import Fate
 from applyprune.model.fieldset import to_pointer
 from applyprune.model.options import Options
-from applyprune.model.plan import ApplyRequest, OnConflict, PatchRequest, Precondition
+from applyprune.model.plan import ApplyRequest, ApplyStep, OnConflict, PatchRequest, Precondition
 from applyprune.planning.applyset import applyset_identity, set_of, yielded_manager
 from applyprune.planning.desired import resolve
 from applyprune.planning.managed_fields import (
@@ -210,7 +211,8 @@ def test_co_owned_part_is_the_field_with_its_live_value_only() -> None:
     one = replace(desired(body("Deployment", spec=SPEC), DEPLOYMENTS), ignored=("/spec/replicas",))
     full = {**one.body, "spec": {**SPEC, "replicas": 5}}
     there = live(one.ref, entries=[_ours(BOTH)], full=full)
-    before = apply_request(one, there, TARGET, Options()).before
+    step = ApplyStep(one, Fate.CHANGE, recorded(one, there), there)
+    before = apply_request(step, TARGET, Options()).before
     assert isinstance(before, ApplyRequest)
     assert before.body == {
         "apiVersion": "apps/v1",
