@@ -132,7 +132,6 @@ class _StatusReader:
     workers: WorkerPool
     informer: Informer
     secrets: KnownSecrets
-    inventory: Inventory = field(init=False)
     world: World = field(init=False)
     related: RelatedObjects = field(default_factory=RelatedObjects)
     states: dict[Ref, State] = field(default_factory=dict)
@@ -146,10 +145,7 @@ class _StatusReader:
         world = self.world
         yield from _warnings(
             restored_problem(world.inventory) if is_restored(world) else None,
-            *(
-                status_warning(entry, self.states[ref], self.applyset, world.others)
-                for ref, entry in world.inventory.entries.items()
-            ),
+            *(status_warning(entry, world) for entry in world.inventory.entries.values()),
             unlisted_problem(world),
             to_orphan_problem(world),
         )
@@ -173,14 +169,14 @@ class _StatusReader:
 
     def _read(self) -> None:
         """Read the inventory and every object that it lists."""
-        self.inventory = self.store.read()
-        if not self.inventory.exists:
+        inventory = self.store.read()
+        if not inventory.exists:
             raise no_such_set(self.applyset)
         resource_map = self.cluster.resource_map()
-        world = World(self.applyset, self.inventory, resource_map=resource_map)
+        world = World(self.applyset, inventory, resource_map=resource_map)
         self.world = self._reader.read(world, full=True, searches=True)
         self.cancellation.check()
-        listed = self.inventory.entries
+        listed = inventory.entries
         homes = {ref.namespace for ref in listed}
         self.leaving = leaving_namespaces(homes, self.cluster, self.workers)
         self.states = {ref: self.world.states[ref] for ref in listed}
@@ -201,22 +197,16 @@ class _StatusReader:
         return changed
 
     def _fresh(self, now: datetime) -> Iterator[ObjectStatus]:
-        entries, masked = self.inventory.entries, self.cluster.masked
+        entries, masked = self.world.inventory.entries, self.cluster.masked
+        world = replace(self.world, states=self.states)
         known = tuple(self.states.values())
         self.secrets.know(lambda: known_secrets((), known))
         self.related.read(unready_objects(known, now), self.cluster, self.workers)
         for ref in sorted(entries, key=lambda ref: (entries[ref].wave, ref.namespace, ref)):
             state = self.states[ref]
             live = state if isinstance(state, LiveObject) else None
-            fresh = object_status(
-                entries[ref],
-                state,
-                self.applyset,
-                now,
-                self.world.others,
-                options=self.options,
-                related=self.related.of(live) if live else Related(),
-            )
+            related = self.related.of(live) if live else Related()
+            fresh = object_status(entries[ref], world, now, options=self.options, related=related)
             # Controllers and nodes may quote any Secret.
             fresh = replace(
                 fresh,
@@ -291,7 +281,7 @@ class _StatusReader:
 
     def _applyset_listed(self) -> ApplySetListed:
         ready = sum(status.readiness.status is Status.CURRENT for status in self.statuses.values())
-        return applyset_listed(self.inventory, objects=len(self.statuses), ready=ready)
+        return applyset_listed(self.world.inventory, objects=len(self.statuses), ready=ready)
 
     def _counted(self) -> list[ObjectStatus]:
         """Return the status of each object that counts for the readiness of the set."""
@@ -331,7 +321,7 @@ class _StatusReader:
         resources = self.world.resources
         wanted = {
             ref: resources[ref.group_kind]
-            for ref in self.inventory.entries
+            for ref in self.world.inventory.entries
             if ref.group_kind in resources
         }
         self.informer.open_each(wanted, f"{PART_OF}={self.applyset.id}")
@@ -345,16 +335,17 @@ class _StatusReader:
             if isinstance(change, Upserted)
             else change.objects.get(self.applyset.inventory)
         )
-        if live is None or live.resource_version != self.inventory.resource_version:
+        if live is None or live.resource_version != self.world.inventory.resource_version:
             fresh = self.store.read()
-            if fresh.exists and fresh.entries == self.inventory.entries:
-                self.inventory = fresh  # only the lock has changed: the objects are the same
+            if fresh.exists and fresh.entries == self.world.inventory.entries:
+                # Only the lock has changed: the objects are the same.
+                self.world = replace(self.world, inventory=fresh)
                 return
             self._read()
             self._open()
 
     def _update(self, change: WatchChange) -> None:
-        source, entries = change.source, self.inventory.entries
+        source, entries = change.source, self.world.inventory.entries
 
         def seen(ref: Ref, live: LiveObject | None) -> State:
             return live or self._reader.read_object(source.resource, ref, full=True)

@@ -36,7 +36,6 @@ from applyprune.planning.decide import UNKNOWN_RESULT
 from applyprune.planning.managed_fields import own_fields
 from applyprune.planning.marks import READY_WHEN, WAIT, is_created_once, left_alone
 from applyprune.planning.ownership import (
-    OtherSet,
     Owner,
     is_label_unproven,
     label_problem,
@@ -51,6 +50,7 @@ from applyprune.planning.readiness import (
     warnings_about,
     with_pods_explained,
 )
+from applyprune.planning.world import World
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -65,18 +65,14 @@ _SHOWN = 5
 
 def object_status(
     entry: InventoryEntry,
-    state: State,
-    applyset: ApplySetIdentity,
+    world: World,
     now: datetime,
-    others: Mapping[str, OtherSet],
     *,
     options: StatusOptions,
     related: Related,
 ) -> ObjectStatus:
-    """Return the status of an object; ``state`` is from a full read.
-
-    ``now`` is the time by the server's clock. ``others`` are the sets of foreign labels.
-    """
+    """Return the status of an object that was read in full; ``now`` is by the server's clock."""
+    state, manager = world.states[entry.ref], world.manager
     if isinstance(state, Unknown):
         readiness = Readiness(Status.UNKNOWN, f"it could not be read: {state.problem.kind}")
         return _without_object(entry, readiness)
@@ -84,19 +80,19 @@ def object_status(
         readiness = _absent(entry, state)
         drifted = _is_absence_drift(entry, state)
         return replace(_without_object(entry, readiness), drifted=drifted)
-    if owner_of(state, entry, applyset) is Owner.OTHER and not is_label_unproven(
-        entry, state, others, applyset
+    if owner_of(state, entry, world.applyset) is Owner.OTHER and not is_label_unproven(
+        entry, state, world.others, world.applyset
     ):
         named = other_set(state)
         message = f"it belongs to another set{f': {named}' if named else ''}"
         return _without_object(entry, Readiness(Status.NOT_FOUND, message))
     age = _age(state, now)
     compare = drifted_from_values if options.values else drifted_from_record
-    ours = own_fields(state, applyset.manager)
+    ours = own_fields(state, manager)
     # What is never applied again cannot drift.
-    drifted = not is_created_once(state.metadata, ours) and compare(entry, state, applyset.manager)
+    drifted = not is_created_once(state.metadata, ours) and compare(entry, state, manager)
     readiness = with_pods_explained(
-        _readiness(state, age), state, related, manager=applyset.manager, waited=age or 0.0
+        _readiness(state, age), state, related, manager=manager, waited=age or 0.0
     )
     unready = readiness.status is not Status.CURRENT
     return ObjectStatus(
@@ -105,7 +101,7 @@ def object_status(
         ownership=entry.ownership,
         age=age,
         drifted=drifted,
-        drift=recorded_drift(entry, state, applyset.manager) if drifted else (),
+        drift=recorded_drift(entry, state, manager) if drifted else (),
         wave=entry.wave.wave,
         events=warnings_about(state, related) if unready else (),
     )
@@ -174,16 +170,9 @@ def status_error(counted: Collection[ObjectStatus]) -> ApplypruneError | None:
     return NotReady(f"{are} not ready: {_names(unready)}")
 
 
-def status_warning(
-    entry: InventoryEntry,
-    state: State,
-    applyset: ApplySetIdentity,
-    others: Mapping[str, OtherSet],
-) -> Problem | None:
-    """Return a warning about an object that is missing, unknown, or not ours any more.
-
-    ``others`` are the sets of foreign labels.
-    """
+def status_warning(entry: InventoryEntry, world: World) -> Problem | None:
+    """Return a warning about an object that is missing, unknown, or not ours any more."""
+    state, applyset = world.states[entry.ref], world.applyset
     if isinstance(state, Unknown):
         return RunFailed(f"the state of {entry.ref} is unknown", reason=str(state.problem)).problem
     if isinstance(state, Missing):
@@ -191,7 +180,7 @@ def status_warning(
         if readiness.status is Status.CURRENT:
             return None
         return RunFailed(f"{entry.ref} does not exist", reason=readiness.message).problem
-    if (problem := label_problem(entry, state, others, applyset)) is not None:
+    if (problem := label_problem(entry, state, world.others, applyset)) is not None:
         return problem
     owner = owner_of(state, entry, applyset)
     if owner is Owner.OTHER:
