@@ -288,7 +288,7 @@ class ServerDryRun:
                 request = dry_run_request(step, context.applyset)
                 return step, *context.cluster.apply(request, dry_run=True)
             except Conflict as error:
-                if error.causes or step.live is None or not request.force:
+                if step.live is None or not request.force:
                     raise
                 step = decided_again(context, step, error)
         raise _ChangesTooFast(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -252,22 +253,18 @@ class Pruner:
 
     def _step(self, step: RemoveStep) -> ObjectDone | DeletedObject:
         """Process one entry; return its object if that is deleted but not gone yet."""
+        ref = step.entry.ref
         try:
             for _ in range(_TRIES):
-                try:
+                with suppress(Conflict):
                     return self._try_step(step)
-                except Conflict:
-                    # It has changed since it was read: read it and decide again.
-                    step = self._decide_again(step)
-            error: ApplypruneError = RunFailed(
-                f"{step.entry.ref} changes faster than it can be deleted", hint="Run again."
-            )
+                # It has changed since it was read: read it and decide again.
+                step = self._decide_again(step)
+            raise RunFailed(f"{ref} changes faster than it can be deleted", hint="Run again.")
         except InventoryLocked:
             raise
-        except ApplypruneError as caught:
-            error = caught
-        problem = error.problem_at(str(step.entry.ref))
-        return ObjectDone(step.entry.ref, Outcome.FAILED, problem=problem)
+        except ApplypruneError as error:
+            return ObjectDone(ref, Outcome.FAILED, problem=error.problem_at(str(ref)))
 
     def _try_step(self, step: RemoveStep) -> ObjectDone | DeletedObject:
         entry, live = step.entry, step.live

@@ -88,24 +88,17 @@ def transfer_fields(context: RunContext, step: ApplyStep) -> ApplyStep:
     Raises Conflict if the object was re-created; RunFailed if it keeps changing, or if force would
     take more of it than was decided.
     """
-    desired, planned = step.desired, step.live
+    desired, applyset, options = step.desired, context.applyset, context.options
     for _ in range(_WRITE_TRIES):
         request = step.request
         if request is None or request.before is None:
             return step
-        is_reply = True
         try:
             live = send(context.cluster, request.before)
         except Conflict as error:
-            is_reply = False
-            if error.causes:
-                raise
-            live = context.cluster.get(desired.resource, desired.ref, full=True)
-            if planned is not None and live.uid != planned.uid:
-                raise
-        step = with_checked_request(
-            step, live, context.applyset, context.options, is_reply=is_reply
-        )
+            step = decided_again(context, step, error)
+        else:
+            step = with_checked_request(step, live, applyset, options, is_reply=True)
     raise RunFailed(
         f"{desired.ref} changes faster than it can be taken over", location=desired.origin
     )
@@ -187,8 +180,14 @@ def create_first(context: RunContext, step: ApplyStep) -> LiveObject:
 
 
 def decided_again(context: RunContext, step: ApplyStep, error: Conflict) -> ApplyStep:
-    """Return the step for the object as it is now; RunFailed if force would take more of it."""
+    """Return the step for an object that has changed since it was read, as it is now.
+
+    Raises ``error`` if it is about fields of others, or if the object was re-created; RunFailed if
+    more than was decided would be done.
+    """
     desired, before = step.desired, step.live
+    if error.causes:
+        raise error
     live = context.cluster.get(desired.resource, desired.ref, full=True)
     if before is None or live.uid != before.uid:
         raise error
