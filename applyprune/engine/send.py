@@ -146,7 +146,9 @@ def send_apply(
                 raise
             if context.cancellation.wait(_POLL):
                 raise
-            step = decided_again(context, step, error)
+            # What goes before the apply may be due only now.
+            # guard: transfer-of-the-changed
+            step = transfer_fields(context, decided_again(context, step, error))
         except NotServed as error:
             # One API server of several may serve a new kind later than the others.
             is_awaited = is_new_kind and not is_without_namespace(error, step.desired.ref)

@@ -107,6 +107,14 @@ MUTATIONS = (
         "::test_name_of_a_set_that_cannot_exist_is_in_no_command",
     ),
     Mutation(
+        "what goes before an apply that is decided again",
+        ("transfer-of-the-changed",),
+        r"transfer_fields\(context, (.*)\)$",
+        r"\1",
+        f"{_STEPS}test_removals.py"
+        "::test_field_that_others_leave_before_the_apply_stays_if_it_is_left_to_them",
+    ),
+    Mutation(
         "the second look at an object that changes before its recreation",
         ("recreation-judged-again",),
         r"except Conflict:",

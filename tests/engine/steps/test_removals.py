@@ -284,3 +284,31 @@ def test_null_never_removes_what_is_left_to_others(stage: Stage, api: Api, left_
             assert stage.run(new, **options, conflicts=conflicts).exit_code == 0
             assert api.get(path)["metadata"]["labels"]["theirs"] == value
         assert set(stage.run(new, **options).outcomes.values()) == {Outcome.UNCHANGED}
+
+
+def test_field_that_others_leave_before_the_apply_stays_if_it_is_left_to_them(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """Its last owner would remove it by leaving it out, so it gets another one first."""
+    path = _path(stage, "a", "configmaps")
+    stage.run(config_map("a", labels={"theirs": "1"}))
+
+    def apply(**metadata: Any) -> None:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", **metadata}}
+        query = f"{path}?fieldManager=alice"
+        assert api("PATCH", query, body, content_type="application/apply-patch+yaml")[0] == 200
+
+    apply(labels={"theirs": "1"})
+    changed: list[int] = []
+
+    def leave(seen: Exchange) -> None:
+        if "apply-patch" in seen.header("content-type") and not changed:
+            changed.append(seen.number)
+            apply(annotations={"hers": "1"})
+
+    proxy.before_forward = leave
+    marks = {"applyprune.dev/ignore-fields": "/metadata/labels/theirs"}
+    new = config_map("a", "new", labels={"theirs": "1"}, annotations=marks)
+    assert spoiled.run(new, conflicts=Conflicts.FORCE).exit_code == 0
+    assert changed
+    assert api.get(path)["metadata"]["labels"].get("theirs") == "1"
