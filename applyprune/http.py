@@ -1,67 +1,49 @@
-"""HTTP connections with one deadline, and the proxy, certificates, errors and retries of clients.
+"""HTTP by libcurl: connections that are kept, with one deadline for each request.
 
-The sources and the cluster share them. Somebody else's server is reached only at allowed addresses.
-
-A socket's own timeout restarts with every byte, so a server that sends one byte a second could hold
-a request for hours: here each read and write gets the time that is left of the try.
+Whoever sends a request moves its bytes while it waits, from the name of the server to the last one.
+The sources and the cluster share the connections, their certificates, errors and retries. Somebody
+else's server is reached only at allowed addresses.
 """
 
 from __future__ import annotations
 
 import contextlib
-import http.client
-import io
-import ipaddress
+import errno
 import math
+import os
 import queue
 import random
 import re
+import selectors
 import socket
-import ssl
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from email.utils import parsedate_to_datetime
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from urllib3 import PoolManager, ProxyManager
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    EmptyPoolError,
-    NameResolutionError,
-    NewConnectionError,
-    ReadTimeoutError,
-)
-from urllib3.util import make_headers
-from urllib3.util.connection import create_connection
+import pycurl
 
+from applyprune._version import __version__
+from applyprune.addresses import is_ip_address
 from applyprune.clock import BOOT_CLOCK
 from applyprune.errors import AccessError
-from applyprune.values import dataclass, pattern
+from applyprune.values import dataclass, field, pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from _typeshed import WriteableBuffer
-
+    from applyprune.addresses import AddressRules
     from applyprune.clock import Clock, Lease
 
 
 CONNECT_TIMEOUT = 5.0
-# Name resolution and the attempts at all addresses of a name, together.
+# Name resolution, at most.
 NAMED_CONNECT_TIMEOUT = 10.0
-# Seconds between two calls of ``stop``, and between two chances for Ctrl-C on Windows, which ends
-# no wait early.
+# Seconds between two calls of ``stop``.
 TICK = 0.25
-# Seconds of silence, seconds between probes, and how many unanswered probes mean a dead peer.
-KEEPALIVE = (15, 15, 3)
+# Seconds of silence before a connection is probed, and between two probes.
+_KEEPALIVE = 15
 # Seconds in which a server must send something of a small answer, before its first byte or later.
 SILENCE = 15.0
 _current: ContextVar[Try] = ContextVar("try")
@@ -99,8 +81,8 @@ class Try:
     ) -> None:
         """Start the time; ``stop`` returns true when the response is no longer wanted.
 
-        Nothing is sent after the end of one of the ``leases``. ``stop`` ends a connect too, and
-        leaves a thread behind that does it; ``patience`` is only about what was connected.
+        Nothing is sent after the end of one of the ``leases``. ``stop`` ends a connect too;
+        ``patience`` is only about what was connected.
         """
         self.clock = clock
         self.ends = clock.now() + seconds
@@ -109,10 +91,10 @@ class Try:
         self.leases = leases
         self.patience = patience or Patience()
 
-    def check_leases(self) -> None:
-        """Raise LeaseEnded if nothing may be sent any more."""
-        if any(lease.left() <= 0 for lease in self.leases):  # guard: late-write
-            raise LeaseEnded("the lease has ended")
+    def is_leased(self) -> bool:
+        """Return whether something may still be sent."""
+        # guard: late-write
+        return all(lease.left() > 0 for lease in self.leases)
 
     def seconds_left(self) -> float:
         """Return the seconds left, always more than zero; raises TimeoutError when none is."""
@@ -148,480 +130,845 @@ class Patience:
         return left if self.is_wanted is None else min(TICK, left)
 
 
-class SilentServer(TimeoutError):
-    """A server has accepted the connection and then kept silent; the text follows its name."""
-
-
 class Stopped(Exception):
     """The response is no longer wanted."""
 
 
-class LeaseEnded(TimeoutError):
+# Why a request got no whole response.
+
+
+class Fault(Enum):
+    """What has gone wrong on a connection."""
+
+    ADDRESS = auto()
+    """The name of the server means an address to which no connection is made."""
+    LEASE = auto()
     """A lease ended before the whole request was sent, so the server cannot process it."""
+    NAME = auto()
+    CONNECT_TIME = auto()
+    REFUSED = auto()
+    NONE_FREE = auto()
+    TIME = auto()
+    SILENT = auto()
+    """The server has accepted the connection and then kept silent."""
+    CUT_OFF = auto()
+    CLOSED = auto()
+    NOT_HTTP = auto()
+    CODING = auto()
+    """The response is in a coding that was not asked for, so its end is unknown."""
+    PROXY = auto()
+    CERTIFICATE = auto()
+    """The server's certificate is not trusted."""
+    CLIENT_CERTIFICATE = auto()
+    """The server refuses our certificate, or needs one."""
+    NOT_TLS = auto()
+    TLS = auto()
+    BROKEN = auto()
+    AUTHORITY = auto()
+    """An authority that we trust is not a certificate in PEM."""
+    OWN_CERTIFICATE = auto()
+    """Our certificate and its key cannot be used."""
 
 
-class RefusedAddress(OSError):
-    """The name of a server means an address to which no connection is made."""
+class ConnectionFailed(OSError):
+    """A request got no whole response."""
+
+    def __init__(self, fault: Fault, detail: str = "") -> None:
+        """Keep what has gone wrong, and details of it in words."""
+        super().__init__(detail or fault.name)
+        self.fault = fault
+        self.detail = detail
 
 
-# Connections that obey the deadline, and their pools.
+IN_TIME = "in time"
+"""The end of a message about a time limit that it does not name."""
+# The message for each fault, and whether the server seems to be unreachable.
+_MESSAGES: Mapping[Fault, tuple[str, bool]] = {
+    Fault.ADDRESS: ("the name of {server} means {detail}; nothing was sent", False),
+    Fault.LEASE: ("the lock on the inventory had to be renewed first", False),
+    Fault.NAME: ("the name of {server} cannot be resolved", True),
+    Fault.CONNECT_TIME: ("{server} cannot be reached: the connection timed out", True),
+    Fault.REFUSED: ("connection refused by {server}", True),
+    Fault.NONE_FREE: ("no connection to {server} became free {limit}", False),
+    Fault.TIME: ("{server} sent no complete response {limit}", False),
+    Fault.SILENT: ("{server} {detail}", False),
+    Fault.CUT_OFF: ("the response of {server} was cut off", False),
+    Fault.CLOSED: ("{server} closed the connection without a response", False),
+    Fault.NOT_HTTP: ("{server} does not speak HTTP", True),
+    Fault.CODING: ("{server} sends its response in a coding that was not asked for", False),
+    Fault.PROXY: ("the proxy failed: {detail}", False),
+    Fault.CERTIFICATE: ("the certificate of {server} cannot be trusted: {detail}", False),
+    Fault.CLIENT_CERTIFICATE: ("{server} refused the client certificate ({detail})", False),
+    Fault.NOT_TLS: ("{server} does not speak TLS", False),
+    Fault.TLS: ("TLS with {server} failed ({detail})", False),
+    Fault.BROKEN: ("the connection to {server} broke: {detail}", False),
+    Fault.AUTHORITY: ("the certificate authority is not a PEM certificate", False),
+    Fault.OWN_CERTIFICATE: ("the client certificate and its key cannot be used", False),
+}
 
 
-_READ_SIZE = 16 * 1024
-# One TLS record: what a single write of the ssl module sends within its timeout.
-_WRITE_SIZE = 16 * 1024
-_Result = TypeVar("_Result")
+def describe_error(
+    error: OSError, *, server: str, seconds: float | None = None, detail: str | None = None
+) -> tuple[str, bool]:
+    """Return a message for the error, and whether the server seems to be unreachable.
 
-
-def open_pools(proxy: str, **options: Any) -> PoolManager:
-    """Return pools for any server, through ``proxy`` unless it is empty; do not connect yet.
-
-    ``options`` are those of urllib3. Use the pools inside ``one_try``. Raises
-    AccessError for an invalid proxy.
+    ``seconds`` is the time limit of the response; None leaves it out. ``detail`` replaces the
+    error's own.
     """
-    options["socket_options"] = socket_options()
-    manager = _proxy_pools(proxy, options) if proxy else PoolManager(1, **options)
-    manager.pool_classes_by_scheme = {
-        "http": DeadlineHTTPConnectionPool,
-        "https": DeadlineHTTPSConnectionPool,
-    }
-    return manager
+    limit = IN_TIME if seconds is None else f"in {seconds:.3g} s"
+    message, unreachable = _MESSAGES[fault_of(error)]
+    detail = detail_of(error) if detail is None else detail
+    return message.format(server=server, limit=limit, detail=detail), unreachable
 
 
-def _proxy_pools(proxy: str, options: dict[str, Any]) -> ProxyManager:
-    parts = urlsplit(proxy)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise AccessError(
-            f"unsupported proxy scheme {parts.scheme[:20]!a}",
-            hint="proxy-url and HTTPS_PROXY must be an http:// or https:// URL.",
+def detail_of(error: OSError) -> str:
+    """Return details of what has gone wrong, in words; may be empty."""
+    return error.detail if isinstance(error, ConnectionFailed) else error.strerror or ""
+
+
+def fault_of(error: OSError) -> Fault:
+    """Return what has gone wrong."""
+    if isinstance(error, ConnectionFailed):
+        return error.fault
+    return Fault.TIME if isinstance(error, TimeoutError) else Fault.BROKEN
+
+
+# How a server is reached: its certificate authorities, our certificate, the proxy.
+
+
+_CERTIFICATE = pattern(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Whose certificates are trusted, and the one that we show; all in PEM."""
+
+    authorities: str = ""
+    """The only ones that are trusted; empty for those of the system."""
+    server_name: str = ""
+    """The name that the server's certificate must have; empty for that in the URL."""
+    skip_verify: bool = False
+    certificate: bytes = field(default=b"", repr=False)
+    key: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How the servers of some connections are reached."""
+
+    trust: Trust = Trust()
+    addresses: AddressRules | None = None
+    """The rules for the addresses of the servers; None if every address may be reached."""
+    size: int = 1
+    """How many requests run at a time, not counting those that are streamed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request, as it goes over the wire."""
+
+    method: str
+    server: str
+    """``SCHEME://HOST[:PORT]``."""
+    target: str
+    """The path, with the query, exactly as it is sent."""
+    headers: Sequence[tuple[str, str]] = ()
+    body: bytes | None = None
+    proxy: str = ""
+    """The URL of the proxy; empty for none."""
+    is_streamed: bool = False
+    """Whether the response may last; then it does not count among those that run at a time."""
+
+
+class Headers:
+    """The headers of a response; the case of a name does not count."""
+
+    def __init__(self, items: Iterable[tuple[str, str]] = ()) -> None:
+        """Keep names and values in their order."""
+        self._values: dict[str, list[str]] = {}
+        for name, value in items:
+            self._values.setdefault(name.lower(), []).append(value)
+
+    def get(self, name: str, default: str = "") -> str:
+        """Return the value of a header; several, joined by commas."""
+        found = self._values.get(name.lower())
+        return default if found is None else ", ".join(found)
+
+    def all(self, name: str) -> Sequence[str]:
+        """Return all values of a header."""
+        return self._values.get(name.lower(), ())
+
+    def mapped(self, change: Callable[[str], str]) -> Headers:
+        """Return the headers with each value changed."""
+        return Headers(
+            (name, change(value)) for name, values in self._values.items() for value in values
         )
-    headers = None
-    if parts.username:
-        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        headers = make_headers(proxy_basic_auth=login)
-    bare = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    return ProxyManager(bare, 1, proxy_headers=headers, **options)
 
 
-def socket_options() -> list[tuple[int, int, int]]:
-    """Return the options of every socket: no delay, and probes that detect a dead peer."""
-    options = [
-        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    ]
-    names = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
-    options += [
-        (socket.IPPROTO_TCP, getattr(socket, name), value)
-        for name, value in zip(names, KEEPALIVE, strict=True)
-        if hasattr(socket, name)
-    ]
-    return options
+class Connections:
+    """Connections to servers, kept between requests; thread-safe."""
 
+    def __init__(self, route: Route) -> None:
+        """Keep how the servers are reached; the first request connects."""
+        self._route = route
+        self._slots = threading.BoundedSemaphore(route.size)
+        self._lock = threading.Lock()
+        self._idle: list[_Line] = []
+        self._is_retired = False
+        self.is_closed = False
+        """Whether answers that are under way shall fail."""
 
-class _Response(http.client.HTTPResponse):
-    """A response, to a request or to a proxy's CONNECT, that is read within the deadline."""
+    def send(self, sent: Sent) -> Answer:
+        """Send a request, and return the answer as soon as its headers have come.
 
-    def __init__(self, sock: Any, *arguments: Any, **options: Any) -> None:
-        super().__init__(_Readable(sock), *arguments, **options)  # type: ignore[arg-type]
-
-
-class _Readable:
-    """The part of a socket that http.client's response needs: ``makefile``."""
-
-    def __init__(self, sock: Any) -> None:
-        self._sock = sock
-
-    def makefile(self, *_arguments: object) -> io.BufferedReader:
-        return io.BufferedReader(_Reader(self._sock), _READ_SIZE)
-
-
-class _Reader(io.RawIOBase):
-    """The receiving side of a socket, as the file from which http.client reads a response."""
-
-    def __init__(self, sock: Any) -> None:
-        self._sock = sock
-        self._raw = sock.makefile("rb", buffering=0)
-        self._has_begun = False
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        Use it inside ``one_try``, and close the answer. Raises ConnectionFailed, TimeoutError and
+        Stopped; AccessError for an invalid proxy; ValueError for an invalid header.
+        """
         current = _current.get()
-        began = current.clock.now()
-        while True:
-            current.patience.check()
-            self._sock.settimeout(current.next_wait())
-            # From the socket, not from its file: after a timeout the file cannot be read any more.
-            # A timeout loses nothing: half a TLS record stays in the socket.
-            try:
-                count: int = self._sock.recv_into(buffer)
-            except TimeoutError:
-                self._check_silence(current, began)
-                continue
-            self._has_begun = True
-            return count
+        if not sent.is_streamed and not self._slots.acquire(timeout=current.seconds_left()):
+            raise ConnectionFailed(Fault.NONE_FREE)
+        try:
+            line = self._line(sent, current)
+        except BaseException:
+            self._free_slot(sent)
+            raise
+        answer = Answer(self, line, sent, current)
+        try:
+            answer.begin()
+        except BaseException:
+            answer.close()
+            raise
+        return answer
 
-    def _check_silence(self, current: Try, began: float) -> None:
-        limit = current.patience.silence
-        if current.clock.now() - began >= limit:  # guard: silent-server
-            sent = "sent no more of its response" if self._has_begun else _SENT_NOTHING
-            raise SilentServer(f"{sent} for {limit:.3g} s")
+    def _line(self, sent: Sent, current: Try) -> _Line:
+        """Return a kept connection to the server, or one that is not open yet."""
+        place = sent.server, sent.proxy
+        with self._lock:
+            kept = () if sent.is_streamed else reversed(self._idle)
+            found = next((line for line in kept if line.place == place), None)
+            if found is not None:
+                self._idle.remove(found)
+        if found is not None and found.is_open():
+            return found
+        if found is not None:
+            found.close()
+        return _Line(self._route.trust, sent, _addresses(sent, current, self._route.addresses))
+
+    def give_back(self, line: _Line, sent: Sent, *, is_whole: bool) -> None:
+        """Keep a connection for the next request, if its answer was read as a whole."""
+        with self._lock:
+            keeps = is_whole and not (self._is_retired or sent.is_streamed)
+            if keeps:
+                self._idle.append(line)
+        if not keeps:
+            line.close()
+        self._free_slot(sent)
+
+    def _free_slot(self, sent: Sent) -> None:
+        if not sent.is_streamed:
+            self._slots.release()
+
+    def retire(self) -> None:
+        """Keep no connection any more; answers that are under way go on."""
+        with self._lock:
+            self._is_retired = True
+            idle, self._idle = self._idle, []
+        for line in idle:
+            line.close()
 
     def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-class DeadlineHTTPConnection(HTTPConnection):
-    """A connection that obeys the deadline of the current try."""
-
-    response_class = _Response
-
-    def __init__(
-        self, *arguments: Any, addresses: AddressRules | None = None, **options: Any
-    ) -> None:
-        """Keep the rules for the addresses of the host; None if every address may be reached."""
-        super().__init__(*arguments, **options)
-        self._addresses = addresses
-        self._connects_elsewhere = False
-
-    def connect(self) -> None:
-        """Connect; in a thread if the try can be stopped, as nothing interrupts a handshake."""
-        current = _current.get()
-        connect = super().connect
-        if current.stop is None:
-            connect()
-            return
-        limit = current.seconds_left()
-
-        def work() -> None:
-            # A try of its own: reads from a proxy must not call the caller's ``stop``.
-            _current.set(Try(limit))
-            try:
-                connect()
-            except BaseException:
-                self._close()
-                raise
-            finally:
-                self._connects_elsewhere = False
-
-        self._connects_elsewhere = True
-        _in_thread(work, lambda _: self.close(), limit)
-
-    def close(self) -> None:
-        """Close it, unless a thread still connects, which closes it itself.
-
-        The number of a socket that is closed in the middle of its handshake may be another
-        connection's by then, and the handshake would go on there.
-        """
-        if not self._connects_elsewhere:
-            self._close()
-
-    def _close(self) -> None:
-        super().close()
-
-    def _new_conn(self) -> socket.socket:
-        rules = self._addresses
-        # guard: checked-connection
-        open_one = super()._new_conn if rules is None else partial(self._new_checked_conn, rules)
-        if is_ip_address(self.host.strip("[]")):
-            return open_one()
-        return self._connect_in_thread(open_one)
-
-    def _new_checked_conn(self, rules: AddressRules) -> socket.socket:
-        """Connect to an address that was checked; raise RefusedAddress if the host has another.
-
-        The name is resolved once: a second answer could be another one.
-        """
-        try:
-            found = socket.getaddrinfo(self.host.strip("[]"), self.port, type=socket.SOCK_STREAM)
-        except (socket.gaierror, UnicodeError) as error:
-            failed = error if isinstance(error, socket.gaierror) else socket.gaierror(str(error))
-            raise NameResolutionError(self.host, self, failed) from error
-        addresses = tuple(dict.fromkeys(str(address[4][0]) for address in found))
-        for address in addresses:
-            if fault := rules.fault(address):
-                raise RefusedAddress(fault)
-        failure = OSError("no address")
-        for address in addresses:
-            try:
-                return create_connection(
-                    (address, self.port), self.timeout, socket_options=self.socket_options
-                )
-            except OSError as error:
-                failure = error
-        if isinstance(failure, TimeoutError):
-            raise ConnectTimeoutError(self, "timed out") from failure
-        raise NewConnectionError(self, str(failure)) from failure
-
-    def _connect_in_thread(self, open_one: Callable[[], socket.socket]) -> socket.socket:
-        """Connect in a thread: nothing else can limit name resolution."""
-        limit = min(NAMED_CONNECT_TIMEOUT, _current.get().seconds_left())
-        try:
-            return _in_thread(open_one, socket.socket.close, limit)
-        except TimeoutError:
-            message = f"no connection to {self.host} in {limit:.0f} s"
-            raise ConnectTimeoutError(self, message) from None
-
-    def send(self, data: Any) -> None:
-        """Send within the deadline and the leases, even to a peer that accepts a byte a second."""
-        current = _current.get()
-        if self.sock is None:
-            self.connect()
-        view = memoryview(data)
-        for start in range(0, len(view), _WRITE_SIZE):
-            self.sock.settimeout(current.seconds_left())
-            # Last of all: nothing but a pause at this very place can come between.
-            current.check_leases()
-            current.sent = True
-            self.sock.sendall(view[start : start + _WRITE_SIZE])
+        """Close the connections; an answer that is under way fails soon."""
+        self.is_closed = True
+        self.retire()
 
 
 _ACCEPTED = "accepted the connection"
 _SENT_NOTHING = f"{_ACCEPTED} and sent nothing"
-_HANDSHAKE = "handshake operation timed out"
-"""What ssl says: urllib3 does not tell the handshake from the connect."""
 
 
-class DeadlineHTTPSConnection(DeadlineHTTPConnection, HTTPSConnection):
-    """The same over TLS."""
+class Answer:
+    """The answer to one request; for one thread, which moves its bytes while it waits."""
 
-    def connect(self) -> None:
-        """Connect, without urllib3's InsecureRequestWarning when verification was turned off."""
-        try:
-            super().connect()
-        except TimeoutError as error:
-            if _HANDSHAKE not in str(error):
+    def __init__(self, connections: Connections, line: _Line, sent: Sent, current: Try) -> None:
+        """Keep what is sent, and the connection for it, which goes back at the end."""
+        self.sent, self.current = sent, current
+        self.status = 0
+        self.headers = Headers()
+        self._connections, self._line = connections, line
+        self.connect_time = min(CONNECT_TIMEOUT, current.seconds_left())
+        self._lines: list[tuple[str, str]] = []
+        self._is_sent = self._has_headers = self._is_done = self._is_closed = False
+        self._chunks: list[bytes] = []
+        self._failure: OSError | None = None
+        self._arrived = 0
+        self._read = 0
+
+    def begin(self) -> None:
+        """Send the request, and wait for the headers."""
+        self._line.start(self, self.connect_time)
+        self._wait(lambda: self._has_headers)
+
+    def read(self) -> bytes:
+        """Return what has come of the body, at least a byte of it; empty at the end.
+
+        Raises ConnectionFailed if it ends early.
+        """
+        self._wait(lambda: bool(self._chunks))
+        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self._read += len(data)
+        return data
+
+    @property
+    def has_begun(self) -> bool:
+        """Return whether a byte of it has come."""
+        return self._arrived > 0
+
+    @property
+    def length_left(self) -> int | None:
+        """Return how many bytes of the body were not read yet; None if that is unknown."""
+        if self._is_done and self._failure is None:
+            return sum(map(len, self._chunks))
+        length = self.headers.get("Content-Length").strip()
+        return int(length) - self._read if _LENGTH.fullmatch(length) else None
+
+    def close(self) -> None:
+        """Let the connection be used again if the whole body has come; else close it."""
+        if not self._is_closed:
+            self._is_closed = True
+            is_whole = self._is_done and self._failure is None
+            self._connections.give_back(self._line, self.sent, is_whole=is_whole)
+
+    def _wait(self, is_ready: Callable[[], bool]) -> None:
+        current = _current.get()
+        began = current.clock.now()
+        while not is_ready():
+            if self._is_done:
+                if self._failure is not None:
+                    raise self._failure
+                return
+            if self._connections.is_closed:
+                raise ConnectionFailed(Fault.CLOSED)
+            current.patience.check()
+            try:
+                wait = current.next_wait()
+            except TimeoutError:
+                if not self._is_sent and self._line.is_handshaking:
+                    text = handshake_text(self.connect_time)
+                    raise ConnectionFailed(Fault.SILENT, text) from None
                 raise
-            text = f"{_ACCEPTED}, and the TLS handshake took longer than {self.timeout:.3g} s"
-            raise SilentServer(text) from error
-        self.is_verified = True
+            arrived = self._arrived
+            if not self._line.drive(wait):
+                self._check_silence(current, began)
+            elif self._arrived != arrived:
+                began = current.clock.now()
+
+    def _check_silence(self, current: Try, began: float) -> None:
+        limit = current.patience.silence
+        if self._is_sent and current.clock.now() - began >= limit:  # guard: silent-server
+            said = "sent no more of its response" if self._arrived else _SENT_NOTHING
+            raise ConnectionFailed(Fault.SILENT, f"{said} for {limit:.3g} s")
+
+    # What libcurl calls.
+
+    def may_send(self) -> bool:
+        """Note that bytes of the request go out now, unless a lease has ended; and only once."""
+        # libcurl sends a request again if a kept connection dies: it may have been executed.
+        if self._is_sent:  # guard: sent-once
+            self.fail(ConnectionFailed(Fault.CLOSED))
+            return False
+        if not self.is_leased():
+            return False
+        self._is_sent = self.current.sent = True
+        self._lines.clear()  # those of the proxy
+        return True
+
+    def is_leased(self) -> bool:
+        """Return whether something may still be sent."""
+        if not self.current.is_leased():
+            self.fail(ConnectionFailed(Fault.LEASE))
+            return False
+        return True
+
+    def header(self, line: bytes) -> None:
+        """Take a line of the headers, with its end."""
+        self._arrived += 1
+        if self._has_headers:
+            return  # a trailer
+        text = line.decode("latin-1").strip()
+        if line.startswith(b"HTTP/"):
+            self._lines.clear()
+            code = text.split(None, 2)[1:2]
+            self.status = int(code[0]) if code and code[0].isdecimal() else 0
+        elif text:
+            name, _, value = text.partition(":")
+            self._lines.append((name.strip(), value.strip()))
+        elif self._is_sent and self.status >= 200:
+            self.headers = Headers(self._lines)
+            self._has_headers = True
+
+    def data(self, chunk: bytes) -> None:
+        """Take a part of the body."""
+        self._chunks.append(chunk)
+        self._arrived += len(chunk)
+
+    def fail(self, error: OSError) -> None:
+        """Keep the first thing that has gone wrong."""
+        self._failure = self._failure or error
+
+    def end(self, error: OSError | None) -> None:
+        """Take note that nothing more comes."""
+        if error is not None:
+            self.fail(error)
+        self._is_done = True
 
 
-class DeadlineHTTPConnectionPool(HTTPConnectionPool):
-    """A pool of such connections."""
-
-    ConnectionCls = DeadlineHTTPConnection
+_LENGTH = pattern(r"[0-9]{1,18}")
 
 
-class DeadlineHTTPSConnectionPool(HTTPSConnectionPool):
-    """A pool of such connections over TLS."""
-
-    ConnectionCls = DeadlineHTTPSConnection
+# The names of servers: libcurl would resolve them in a thread that nothing ends.
 
 
-def _in_thread(
-    work: Callable[[], _Result], discard: Callable[[_Result], None], limit: float
-) -> _Result:
+def _place(sent: Sent) -> tuple[str, int]:
+    """Return the host and port to connect to: those of the proxy, if there is one."""
+    parts = urlsplit(sent.proxy or sent.server)
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _addresses(sent: Sent, current: Try, rules: AddressRules | None) -> Sequence[str]:
+    """Return the addresses to connect to.
+
+    The name is resolved once: a second answer could be another one. Raises ConnectionFailed for one
+    that is not known, or that means an address that may not be connected to.
+    """
+    host, port = _place(sent)
+    addresses: Sequence[str] = [host]
+    if not is_ip_address(host):
+        limit = min(NAMED_CONNECT_TIMEOUT, current.seconds_left())
+        try:
+            addresses = _in_thread(lambda: _resolved(host, port), limit)
+        except TimeoutError:
+            raise ConnectionFailed(Fault.CONNECT_TIME) from None
+        except (OSError, UnicodeError):
+            raise ConnectionFailed(Fault.NAME) from None
+    for address in addresses:
+        fault = rules.fault(address) if rules is not None and not sent.proxy else ""
+        if fault:  # guard: checked-connection
+            raise ConnectionFailed(Fault.ADDRESS, fault)
+    return addresses
+
+
+def _resolved(host: str, port: int) -> Sequence[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(address[4][0]) for address in found))
+
+
+_Result = TypeVar("_Result")
+
+
+def _in_thread(work: Callable[[], _Result], limit: float) -> _Result:
     """Return the result of ``work``, run in a thread, after at most ``limit`` seconds.
 
-    Raises TimeoutError or Stopped without waiting for the thread; ``discard`` then gets its result.
+    Raises TimeoutError or Stopped without waiting for the thread.
     """
+    current = _current.get()
     outcome: queue.SimpleQueue[_Result | Exception] = queue.SimpleQueue()
-    caller_left = threading.Event()
-
-    def discard_late() -> None:
-        with contextlib.suppress(queue.Empty):
-            late = outcome.get_nowait()
-            if not isinstance(late, Exception):
-                discard(late)
 
     def run() -> None:
         try:
             outcome.put(work())
         except Exception as error:  # noqa: BLE001 -- carried to the caller's thread
             outcome.put(error)
-        if caller_left.is_set():
-            discard_late()
 
-    threading.Thread(target=run, name="connect", daemon=True).start()
-    try:
-        result = _wait_for(outcome, limit)
-    finally:
-        caller_left.set()
-        discard_late()
-    if isinstance(result, Exception):
-        raise result
-    return result
-
-
-def _wait_for(outcome: queue.SimpleQueue[_Result | Exception], limit: float) -> _Result | Exception:
-    current = _current.get()
+    threading.Thread(target=run, name="resolve", daemon=True).start()
     ends = current.clock.now() + limit
     while True:
         wait = min(current.next_wait(), max(0.0, ends - current.clock.now()))
         try:
-            return outcome.get(timeout=wait)
+            result = outcome.get(timeout=wait)
         except queue.Empty:
             if current.clock.now() >= ends:
                 raise TimeoutError("timed out") from None
+        else:
+            if isinstance(result, Exception):
+                raise result
+            return result
 
 
-# The proxy, by the rules of Go's net/http, which kubectl follows.
+# One connection, of a request of libcurl in a multi handle of its own.
 
 
-def proxy_for(server: str, environ: Mapping[str, str]) -> str:
-    """Return the URL of the proxy for ``server``, empty for none; loopback never has one."""
-    parts = urlsplit(server)
-    names = (
-        ("HTTPS_PROXY", "https_proxy") if parts.scheme == "https" else ("HTTP_PROXY", "http_proxy")
-    )
-    proxy = next((environ[name] for name in names if environ.get(name)), "")
-    host = (parts.hostname or "").rstrip(".")
-    if not proxy or not host:
-        return ""
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    excluded = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
-    if _is_loopback(host) or any(
-        _matches_no_proxy(pattern, host, port) for pattern in excluded.lower().split(",")
-    ):
-        return ""
-    return proxy if "://" in proxy else f"http://{proxy}"
+_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
+"""What waits for one connection; without a file of its own."""
+_DIRECTIONS = {
+    pycurl.POLL_IN: selectors.EVENT_READ,
+    pycurl.POLL_OUT: selectors.EVENT_WRITE,
+    pycurl.POLL_INOUT: selectors.EVENT_READ | selectors.EVENT_WRITE,
+}
 
 
-def _is_loopback(host: str) -> bool:
-    address = _ip_address(host)
-    return host == "localhost" or (address is not None and address.is_loopback)
+class _Line:
+    """One connection; it is kept by the request of libcurl that has made it."""
 
+    def __init__(self, trust: Trust, first: Sent, addresses: Sequence[str]) -> None:
+        """Keep the settings, and the only addresses to connect to."""
+        self.place = first.server, first.proxy
+        self._trust, self._first, self._addresses = trust, first, addresses
+        self._answer: Answer | None = None
+        self._body = memoryview(b"")
+        self._is_ready = self._waits_for_bytes = False
+        self._selector = _Selector()
+        self._socket = -1
+        self._opened: list[socket.socket] = []
+        self._due: float | None = None
+        self._multi = pycurl.CurlMulti()
+        self._curl = pycurl.Curl()
 
-def _matches_no_proxy(pattern: str, host: str, port: int) -> bool:
-    """Return whether a NO_PROXY item covers the host: ``*``, CIDR, address or domain, with port."""
-    pattern = pattern.strip()
-    if not pattern:
-        return False
-    if pattern == "*":
-        return True
-    address = _ip_address(host)
-    if "/" in pattern:
+    def is_open(self) -> bool:
+        """Return whether the server has neither closed the kept connection nor sent anything."""
+        if self._socket < 0:
+            return False
+        with _Selector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ)
+            return not selector.select(0)
+
+    @property
+    def is_handshaking(self) -> bool:
+        """Return whether the server has accepted the connection, if nothing was sent yet."""
+        server, proxy = self.place
+        return self._waits_for_bytes and server.startswith("https:") and not proxy
+
+    def start(self, answer: Answer, connect_time: float) -> None:
+        """Begin to send a request."""
         try:
-            return address is not None and address in ipaddress.ip_network(pattern, strict=False)
-        except ValueError:
-            return False
-    name, colon, wanted_port = pattern.rpartition(":")
-    if colon and wanted_port.isdecimal() and _ip_address(pattern) is None:
-        if int(wanted_port) != port:
-            return False
-        pattern = name
-    if address is not None:
-        return _ip_address(pattern.strip("[]")) == address
-    pattern = pattern.removeprefix("*")
-    return host == pattern or host.endswith(pattern if pattern.startswith(".") else f".{pattern}")
+            if not self._is_ready:
+                self._set_up()
+            self._curl.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(connect_time * 1000)))
+            self._set_request(answer.sent)
+            self._multi.add_handle(self._curl)
+        except pycurl.error as error:
+            raise ConnectionFailed(Fault.BROKEN, f"libcurl's error {error.args[0]}") from None
+        except UnicodeError:
+            raise ConnectionFailed(Fault.NAME) from None
+        self._answer = answer
 
+    def _set_up(self) -> None:
+        self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
+        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
+        self._multi.setopt(pycurl.M_MAXCONNECTS, 1)
+        set_ = self._curl.setopt
+        set_(pycurl.NOSIGNAL, 1)
+        set_(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        set_(pycurl.FOLLOWLOCATION, 0)
+        set_(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
+        set_(pycurl.HEADEROPT, pycurl.HEADER_SEPARATE)  # guard: proxy-headers
+        set_(pycurl.PATH_AS_IS, 1)
+        set_(pycurl.USERAGENT, f"applyprune/{__version__}")  # for a proxy
+        set_(pycurl.TCP_KEEPALIVE, 1)
+        set_(pycurl.TCP_KEEPIDLE, _KEEPALIVE)
+        set_(pycurl.TCP_KEEPINTVL, _KEEPALIVE)
+        set_(pycurl.BUFFERSIZE, 64 * 1024)
+        host, at = _place(self._first)
+        set_(pycurl.RESOLVE, [f"{host}:{at}:{','.join(map(_bracketed, self._addresses))}"])
+        set_(pycurl.OPENSOCKETFUNCTION, self._open_socket)
+        server, proxy = self.place
+        parts = urlsplit(server)
+        _use_proxy(self._curl, proxy, tunnels=parts.scheme == "https")
+        if parts.scheme == "https":
+            _secure(self._curl, self._trust)
+        self._base = server
+        if self._trust.server_name and parts.scheme == "https":
+            name, port = _bracketed(self._trust.server_name), parts.port or 443
+            self._base = f"https://{name}:{port}"
+            there = f"{name}:{port}:{_bracketed(parts.hostname or '')}:{port}"
+            set_(pycurl.CONNECT_TO, [there])
+        self._is_whole_url = bool(proxy) and parts.scheme == "http"
+        self._host = f"Host: {parts.netloc}"
+        set_(pycurl.HEADERFUNCTION, self._header)
+        set_(pycurl.WRITEFUNCTION, self._write)
+        set_(pycurl.READFUNCTION, self._read)
+        set_(pycurl.PREREQFUNCTION, self._before_request)
+        self._is_ready = True
 
-def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
+    def _set_request(self, sent: Sent) -> None:
+        set_ = self._curl.setopt
+        if self._is_whole_url:
+            set_(pycurl.URL, self._base + sent.target)
+        else:
+            set_(pycurl.URL, self._base + "/")
+            set_(pycurl.REQUEST_TARGET, sent.target)
+        headers = map(_header_line, sent.headers)
+        set_(pycurl.HTTPHEADER, [self._host, *_NOT_OURS, *headers])
+        set_(pycurl.HTTPGET, 1)
+        set_(pycurl.NOBODY, int(sent.method == "HEAD"))
+        if sent.body is not None:
+            self._body = memoryview(sent.body)
+            set_(pycurl.UPLOAD, 1)
+            set_(pycurl.INFILESIZE_LARGE, len(sent.body))
+        set_(pycurl.CUSTOMREQUEST, sent.method)
+
+    def drive(self, seconds: float) -> bool:
+        """Let libcurl do what it can; return False if there was nothing for so many seconds."""
+        now = time.monotonic()
+        wait = seconds if self._due is None else min(seconds, max(0.0, self._due - now))
+        events = self._selector.select(wait)
+        is_due = self._due is not None and self._due <= time.monotonic()
+        if not (events or is_due):
+            return wait < seconds
+        for key, found in events:
+            bits = (pycurl.CSELECT_IN if found & selectors.EVENT_READ else 0) | (
+                pycurl.CSELECT_OUT if found & selectors.EVENT_WRITE else 0
+            )
+            self._multi.socket_action(key.fd, bits)
+        if is_due:
+            self._due = None
+            self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
+        while self._opened:
+            self._opened.pop().close()
+        _, done, failed = self._multi.info_read()
+        if self._answer is not None and (done or failed):
+            answer, self._answer = self._answer, None
+            error = self._failure(answer, *failed[0][1:]) if failed else None
+            self._socket = int(self._curl.getinfo(pycurl.ACTIVESOCKET))
+            self._multi.remove_handle(self._curl)
+            self._body = memoryview(b"")
+            answer.end(error)
+        return True
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._answer is not None:
+            self._answer = None
+            self._multi.remove_handle(self._curl)
+        self._curl.close()
+        self._multi.close()
+
+    def _failure(self, answer: Answer, code: int, text: str) -> OSError:
+        """Return what has gone wrong, by libcurl's code and words."""
+        if self._curl.getinfo(pycurl.CONNECT_TIME) > 0 and code == pycurl.E_OPERATION_TIMEDOUT:
+            if answer.sent.proxy:
+                return ConnectionFailed(Fault.TIME)
+            return ConnectionFailed(Fault.SILENT, handshake_text(answer.connect_time))
+        number = int(self._curl.getinfo(pycurl.OS_ERRNO))
+        return _failure(code, text, number, answer.sent, has_begun=answer.has_begun)
+
+    def _on_socket(self, what: int, fd: int, _multi: object, _data: object) -> None:
+        directions = _DIRECTIONS.get(what)
+        self._waits_for_bytes = what == pycurl.POLL_IN
+        known = fd in self._selector.get_map()
+        if directions is not None:
+            (self._selector.modify if known else self._selector.register)(fd, directions)
+        elif known:
+            self._selector.unregister(fd)
+
+    def _open_socket(self, _purpose: int, address: tuple[int, int, int, Any]) -> Any:
+        # libcurl may write the name in another way, and then resolves it by itself.
+        family, kind, protocol, (host, *_) = address
+        found = host.decode() if isinstance(host, bytes) else host
+        if found not in {one.partition("%")[0] for one in self._addresses}:  # guard: own-resolver
+            if self._answer is not None:
+                unchecked = "an address that was not checked"
+                self._answer.fail(ConnectionFailed(Fault.ADDRESS, unchecked))
+            return pycurl.SOCKET_BAD
+        self._opened.append(socket.socket(family, kind, protocol))
+        return self._opened[-1]  # pycurl uses a duplicate
+
+    def _on_timer(self, milliseconds: int) -> None:
+        self._due = None if milliseconds < 0 else time.monotonic() + milliseconds / 1000
+
+    def _before_request(self, *_: object) -> int:
+        may = self._answer is not None and self._answer.may_send()
+        return int(pycurl.PREREQFUNC_OK if may else pycurl.PREREQFUNC_ABORT)
+
+    def _read(self, size: int) -> bytes | int:
+        # Each part of a body, even to a server that accepts a byte a second.
+        if self._answer is None or not self._answer.is_leased():
+            return int(pycurl.READFUNC_ABORT)
+        part, self._body = self._body[:size], self._body[size:]
+        return bytes(part)
+
+    def _header(self, line: bytes) -> None:
+        if self._answer is not None:
+            self._answer.header(line)
+
+    def _write(self, chunk: bytes) -> int | None:
+        if self._answer is None:
+            return 0
+        self._answer.data(chunk)
         return None
 
 
-# Errors of connections.
+_NOT_OURS = ("Accept:", "Expect:", "User-Agent:")
+"""The headers that libcurl would add by itself."""
 
 
-IN_TIME = "in time"
-"""The end of a message about a time limit that it does not name."""
-# Transient errors. The first one that matches an error or one of its causes gives the message, and
-# whether the server seems to be unreachable.
-_TRANSIENT: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, bool], ...] = (
-    (LeaseEnded, "the lock on the inventory had to be renewed first", False),
-    (NameResolutionError, "the name of {server} cannot be resolved", True),
-    (ConnectTimeoutError, "{server} cannot be reached: the connection timed out", True),
-    (ConnectionRefusedError, "connection refused by {server}", True),
-    (EmptyPoolError, "no connection to {server} became free {limit}", False),
-    ((ReadTimeoutError, TimeoutError), "{server} sent no complete response {limit}", False),
-    (http.client.IncompleteRead, "the response of {server} was cut off", False),
-    (http.client.RemoteDisconnected, "{server} closed the connection without a response", False),
-    (http.client.HTTPException, "{server} does not speak HTTP", True),
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _header_line(header: tuple[str, str]) -> str:
+    name, value = header
+    if _INVALID_HEADER.search(name) or _INVALID_HEADER.search(value):
+        raise ValueError(f"invalid header {name!a}")
+    return f"{name}: {value}" if value else f"{name};"
+
+
+_INVALID_HEADER = pattern(r"[\r\n\0]")
+
+
+def _use_proxy(curl: pycurl.Curl, proxy: str, *, tunnels: bool) -> None:
+    """Use a proxy; never one that libcurl finds in the environment."""
+    parts = urlsplit(proxy)
+    if proxy and (parts.scheme not in {"http", "https"} or not parts.hostname):
+        raise AccessError(
+            f"unsupported proxy scheme {parts.scheme[:20]!a}",
+            hint="proxy-url and HTTPS_PROXY must be an http:// or https:// URL.",
+        )
+    bare = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if proxy else ""
+    curl.setopt(pycurl.PROXY, bare)
+    curl.setopt(pycurl.NOPROXY, "")
+    if not proxy:
+        return
+    curl.setopt(pycurl.HTTPPROXYTUNNEL, int(tunnels))
+    if parts.username:
+        curl.setopt(pycurl.PROXYUSERNAME, unquote(parts.username))
+        curl.setopt(pycurl.PROXYPASSWORD, unquote(parts.password or ""))
+    else:
+        curl.unsetopt(pycurl.PROXYUSERPWD)
+    if bare.startswith("https") and (found := system_authorities()):
+        curl.setopt(pycurl.PROXY_CAINFO, found)
+
+
+def _secure(curl: pycurl.Curl, trust: Trust) -> None:
+    """Set whose certificates are trusted, and which one is shown."""
+    curl.setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
+    if trust.skip_verify:
+        curl.setopt(pycurl.SSL_VERIFYPEER, 0)
+        curl.setopt(pycurl.SSL_VERIFYHOST, 0)
+    elif trust.authorities:
+        # Only the PEM blocks: there may be comments.
+        blocks = _CERTIFICATE.findall(trust.authorities)
+        if not blocks:
+            raise ConnectionFailed(Fault.AUTHORITY)
+        curl.setopt(pycurl.CAINFO_BLOB, "\n".join([*blocks, ""]).encode())
+        curl.unsetopt(pycurl.CAPATH)
+    else:
+        if found := system_authorities():
+            curl.setopt(pycurl.CAINFO, found)
+        if folder := os.environ.get("SSL_CERT_DIR"):
+            curl.setopt(pycurl.CAPATH, folder)
+    if trust.certificate:
+        curl.setopt(pycurl.SSLCERT_BLOB, trust.certificate)
+        curl.setopt(pycurl.SSLKEY_BLOB, trust.key)
+        # Without one, OpenSSL would ask for the password of a key on the terminal.
+        curl.setopt(pycurl.KEYPASSWD, "")
+
+
+_SYSTEM = (
+    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Alpine, Arch
+    "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora, RHEL
+    "/etc/ssl/ca-bundle.pem",  # openSUSE
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/cert.pem",  # macOS, BSD
 )
 
 
-def describe_error(
-    error: BaseException, *, server: str, seconds: float | None = None
-) -> tuple[str, bool]:
-    """Return a message for the error, and whether the server seems to be unreachable.
+def system_authorities() -> str:
+    """Return the file with the system's certificate authorities; empty if none is found."""
+    given = os.environ.get("SSL_CERT_FILE", "")
+    return given or next(filter(os.path.exists, _SYSTEM), "")
 
-    ``seconds`` is the time limit of the response; None leaves it out.
+
+# libcurl's errors.
+
+
+# Codes without a name in pycurl.
+_PROXY, _TOO_LARGE = 97, 100
+_BY_CODE: Mapping[int, Fault] = {
+    pycurl.E_COULDNT_RESOLVE_HOST: Fault.NAME,
+    pycurl.E_PARTIAL_FILE: Fault.CUT_OFF,
+    pycurl.E_GOT_NOTHING: Fault.CLOSED,
+    pycurl.E_SEND_FAIL_REWIND: Fault.CLOSED,
+    pycurl.E_ABORTED_BY_CALLBACK: Fault.CLOSED,
+    pycurl.E_UNSUPPORTED_PROTOCOL: Fault.NOT_HTTP,
+    pycurl.E_FTP_WEIRD_SERVER_REPLY: Fault.NOT_HTTP,
+    pycurl.E_BAD_CONTENT_ENCODING: Fault.CODING,
+    _TOO_LARGE: Fault.NOT_HTTP,
+    pycurl.E_SSL_CACERT_BADFILE: Fault.AUTHORITY,
+    pycurl.E_SSL_CERTPROBLEM: Fault.OWN_CERTIFICATE,
+    pycurl.E_BAD_FUNCTION_ARGUMENT: Fault.OWN_CERTIFICATE,
+}
+_ALERT = pattern(
+    r"alert (certificate required|bad certificate|unknown ca"
+    r"|certificate (?:expired|unknown|revoked))"
+)
+_NOT_TLS = pattern(r"wrong version number|packet length too long|http request|record layer failure")
+_TUNNEL = pattern(r"CONNECT tunnel failed, response (\d{3})")
+_VERIFY = pattern(r"verify result: (.+?) \(\d+\)$")
+_MISMATCH = pattern(r"target (host ?name|ipv[46] address) '(.+)'$")
+_OPENSSL = pattern(r"error:[0-9A-F]+:[^:]*:[^:]*:([^:]+)")
+_END = pattern(r"unexpected eof")
+_BROKEN = frozenset({pycurl.E_SSL_CONNECT_ERROR, pycurl.E_SEND_ERROR, pycurl.E_RECV_ERROR})
+
+
+def _failure(code: int, text: str, number: int, sent: Sent, *, has_begun: bool) -> ConnectionFailed:
+    """Return what has gone wrong, by libcurl's code and words, and the kernel's error number.
+
+    The words may name the server, and an address or a time that differs in each try: only known
+    parts of them are shown.
     """
-    limit = IN_TIME if seconds is None else f"in {seconds:.3g} s"
-    # A refused connection is also a NewConnectionError, which is a kind of ConnectTimeoutError.
-    found = [cause for cause in causes(error) if type(cause) is not NewConnectionError]
-    for cause in found:
-        if isinstance(cause, SilentServer):
-            return f"{server} {cause}", False
-    for kinds, message, unreachable in _TRANSIENT:
-        if any(isinstance(cause, kinds) for cause in found):
-            return message.format(server=server, limit=limit), unreachable
-    for cause in found:
-        if isinstance(cause, OSError) and cause.strerror:
-            return f"the connection to {server} broke: {cause.strerror}", False
-    return f"the connection to {server} broke: {type(error).__name__}", False
+    if tunnel := _TUNNEL.search(text):
+        return ConnectionFailed(Fault.PROXY, f"Tunnel connection failed: {_status(int(tunnel[1]))}")
+    why = os.strerror(number) if number else f"libcurl's error {code}"
+    if code in {pycurl.E_COULDNT_RESOLVE_PROXY, _PROXY}:
+        return ConnectionFailed(Fault.PROXY, why)
+    if code == pycurl.E_PEER_FAILED_VERIFICATION:
+        return ConnectionFailed(Fault.CERTIFICATE, _untrusted(text))
+    if code in _BROKEN and (found := _of_tls(text, has_begun=has_begun)):
+        return found
+    if code == pycurl.E_OPERATION_TIMEDOUT or number == errno.ETIMEDOUT:
+        return ConnectionFailed(Fault.CONNECT_TIME)
+    if code == pycurl.E_COULDNT_CONNECT and (sent.proxy or number == errno.ECONNREFUSED):
+        return ConnectionFailed(Fault.PROXY if sent.proxy else Fault.REFUSED, why)
+    if code == pycurl.E_FTP_WEIRD_SERVER_REPLY and "Content-Length" in text:
+        return ConnectionFailed(Fault.CODING)
+    return ConnectionFailed(_BY_CODE.get(code, Fault.BROKEN), why)
 
 
-def causes(error: BaseException) -> tuple[BaseException, ...]:
-    """Return the error and its causes, outermost first."""
-    seen: list[BaseException] = []
-    pending: list[BaseException] = [error]
-    while pending:
-        current = pending.pop(0)
-        if any(current is known for known in seen):
-            continue
-        seen.append(current)
-        wrapped = [item for item in current.args if isinstance(item, BaseException)]
-        pending += [*wrapped, *([current.__cause__] if current.__cause__ else [])]
-    return tuple(seen)
+def _of_tls(text: str, *, has_begun: bool) -> ConnectionFailed | None:
+    """Return what OpenSSL says about a connection; None if it says nothing."""
+    if alert := _ALERT.search(text):
+        return ConnectionFailed(Fault.CLIENT_CERTIFICATE, alert[1])
+    if _NOT_TLS.search(text):
+        return ConnectionFailed(Fault.NOT_TLS)
+    if _END.search(text):
+        return ConnectionFailed(Fault.CUT_OFF if has_begun else Fault.CLOSED)
+    found = _OPENSSL.search(text)
+    return None if found is None else ConnectionFailed(Fault.TLS, found[1].strip())
 
 
-# Certificates: PEM from memory to an SSLContext.
+def handshake_text(seconds: float) -> str:
+    """Return what a server has done that does not answer the TLS handshake."""
+    return f"{_ACCEPTED}, and the TLS handshake took longer than {seconds:.3g} s"
 
 
-_CERTIFICATE = pattern(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-# TLS alerts with which a server refuses a client certificate, or needs one.
-_CERTIFICATE_ALERTS = (
-    "CERTIFICATE_REQUIRED",
-    "ALERT_BAD_CERTIFICATE",
-    "ALERT_UNKNOWN_CA",
-    "ALERT_CERTIFICATE_EXPIRED",
-    "ALERT_CERTIFICATE_UNKNOWN",
-    "ALERT_CERTIFICATE_REVOKED",
-)
+def _untrusted(text: str) -> str:
+    """Return why a certificate is not trusted, in the words of OpenSSL."""
+    if found := _VERIFY.search(text):
+        return found[1]
+    if found := _MISMATCH.search(text):
+        what = "Hostname" if found[1].startswith("host") else "IP address"
+        return f"{what} mismatch, certificate is not valid for '{found[2]}'"
+    return "it cannot be verified"
 
 
-def trust_only(context: ssl.SSLContext, authorities: str) -> None:
-    """Trust these certificates, in PEM; raise ValueError if there is none, or an invalid one."""
-    # Only the PEM blocks: ssl refuses comments that are not ASCII.
-    blocks = _CERTIFICATE.findall(authorities)
-    if not blocks:
-        raise ValueError("no certificate")
+def _status(code: int) -> str:
+    from http import HTTPStatus  # noqa: PLC0415 -- only an error needs it
+
     try:
-        context.load_verify_locations(cadata="\n".join(blocks))
-    except ssl.SSLError:
-        raise ValueError("no PEM certificate") from None
-
-
-def show_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Show a client certificate, in PEM, to the server; raise ValueError if it cannot be used.
-
-    ssl needs a file, so write a private one for a moment.
-    """
-    with tempfile.TemporaryDirectory(prefix="applyprune-") as folder:
-        pair = Path(folder) / "client.pem"
-        pair.touch(mode=0o600)
-        pair.write_bytes(certificate + b"\n" + key)
-        try:
-            # Without a password OpenSSL would ask for one on the terminal.
-            context.load_cert_chain(pair, password=_no_password)
-        except ssl.SSLError:
-            raise ValueError("no usable certificate") from None
-
-
-def _no_password() -> str:
-    raise ValueError("the key has a password")
-
-
-def refuses_certificate(error: ssl.SSLError) -> bool:
-    """Return whether a server refuses our certificate, or needs one."""
-    return any(alert in (error.reason or "") for alert in _CERTIFICATE_ALERTS)
+        return f"{code} {HTTPStatus(code).phrase}"
+    except ValueError:
+        return str(code)
 
 
 # When to retry a request: after the time that the server asks for, else with backoff.
@@ -651,80 +998,9 @@ def seconds_to_wait(header: str, now: Callable[[], float] = time.time) -> float 
         return float(header)
     if not re.fullmatch(r"[A-Za-z]{3,9},? [\x20-\x7e]{1,60}", header):
         return None
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 -- few servers send a date
+
     try:
         return max(0.0, parsedate_to_datetime(header).timestamp() - now())
     except (ValueError, OverflowError):
         return None
-
-
-# Which addresses a connection may go to if somebody else has named the server.
-#
-# Loopback addresses lead to the machine itself, and link-local ones to the metadata of a cloud,
-# which hand out credentials. Private networks are where clusters usually are.
-
-
-IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
-IPNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
-_REFUSED_NETWORKS: dict[str, tuple[str, ...]] = {
-    "a loopback address": ("127.0.0.0/8", "::1/128"),
-    "an address of this machine": ("0.0.0.0/8", "::/128"),
-    "a link-local address": ("169.254.0.0/16", "fe80::/10"),
-    # Outside link-local networks: AWS, Google Cloud, Oracle Cloud (2), Alibaba Cloud, Azure.
-    "the address of a cloud's metadata": (
-        "fd00:ec2::254/128",
-        "fd20:ce::254/128",
-        "fd00:c1::a9fe:a9fe/128",
-        "192.0.0.192/32",
-        "100.100.100.200/32",
-        "168.63.129.16/32",
-    ),
-    "a multicast address": ("224.0.0.0/4", "ff00::/8"),
-    "a reserved address": ("240.0.0.0/4",),
-}
-_REFUSED: Sequence[tuple[IPNetwork, str]] = tuple(
-    (ipaddress.ip_network(network), words)
-    for words, networks in _REFUSED_NETWORKS.items()
-    for network in networks
-)
-# An IPv6 address in these networks ends with the IPv4 address that it leads to.
-_TRANSLATED = tuple(
-    map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48"))
-)
-_LAST_BITS = 0xFFFFFFFF
-
-
-@dataclass(frozen=True, slots=True)
-class AddressRules:
-    """Which addresses may be connected to."""
-
-    allowed: tuple[IPNetwork, ...] = ()
-    """Networks that may be, whatever is said about them here."""
-    denied: tuple[IPNetwork, ...] = ()
-    """Networks that may not be, even if they are allowed."""
-
-    def fault(self, address: str) -> str:
-        """Return what forbids a connection to an address; empty if nothing does."""
-        meant = tuple(_embedded_addresses(ipaddress.ip_address(address.partition("%")[0])))
-        if any(one in network for one in meant for network in self.denied):  # guard: denied-network
-            return "an address of a denied network"
-        if any(one in network for one in meant for network in self.allowed):
-            return ""
-        # guard: refused-address
-        return next((words for network, words in _REFUSED for one in meant if one in network), "")
-
-
-def _embedded_addresses(address: IPAddress) -> Iterator[IPAddress]:
-    """Yield an address, and the IPv4 address in it."""
-    yield address
-    if isinstance(address, ipaddress.IPv4Address):
-        return
-    for inner in (address.ipv4_mapped, address.sixtofour, *(address.teredo or ())):
-        if inner is not None:
-            yield inner
-    if any(address in network for network in _TRANSLATED):
-        yield ipaddress.IPv4Address(int(address) & _LAST_BITS)
-
-
-def is_ip_address(host: str) -> bool:
-    """Return whether a host is an address, not a name."""
-    return _ip_address(host) is not None

@@ -38,9 +38,9 @@ from applyprune.values import pattern, replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from applyprune.addresses import IPNetwork
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.target import ClusterTarget
-    from applyprune.http import IPNetwork
     from applyprune.model.options import Options
     from applyprune.model.problem import Problem
     from applyprune.sources import Input
@@ -228,12 +228,12 @@ def controller(
             reason=f"the package {missing} is not installed",
             hint="pip install 'applyprune[controller]'",
         )
+    from applyprune.addresses import AddressRules
     from applyprune.cli.session import cancel_on_signals
     from applyprune.cluster.access import cluster_access
     from applyprune.controller.process import ControllerSettings, serve
     from applyprune.controller.reasons import log_to_stderr
     from applyprune.controller.worker import WorkerLimits
-    from applyprune.http import AddressRules
 
     log_to_stderr(log_level)
     access = cluster_access(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from applyprune.addresses import AddressRules, proxy_for
 from applyprune.cluster.credentials import (
     AuthProvider,
     CredentialFiles,
@@ -26,20 +27,8 @@ from applyprune.cluster.credentials import (
     read_file,
 )
 from applyprune.errors import AccessError
-from applyprune.http import AddressRules, proxy_for
+from applyprune.http import Trust
 from applyprune.values import dataclass, field
-
-
-@dataclass(frozen=True, slots=True)
-class TLSTrust:
-    """How the server's certificate is checked."""
-
-    authorities: str = ""
-    """The trusted certificates as PEM text; empty for the system's authorities."""
-    server_name: str = ""
-    """Replaces the host in SNI and in the check of the certificate's name."""
-    skip_verify: bool = False
-    """Whether every check is turned off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +44,7 @@ class ClusterAccess:
     user: str
     """The user's name in the kubeconfig, for messages."""
     credentials: Credentials = field(repr=False)
-    trust: TLSTrust = field(default=TLSTrust(), repr=False)
+    trust: Trust = field(default=Trust(), repr=False)
     proxy: str = field(default="", repr=False)
     """The URL of a proxy; empty for none."""
     impersonation: tuple[tuple[str, str], ...] = ()
@@ -160,7 +149,7 @@ def _named(
     return entries[name]
 
 
-def _trust(cluster: KubeconfigEntry) -> TLSTrust:
+def _trust(cluster: KubeconfigEntry) -> Trust:
     data = cluster.data("certificate-authority-data")
     path = cluster.path("certificate-authority")
     authorities = data or (read_file(path) if path else b"")
@@ -170,18 +159,18 @@ def _trust(cluster: KubeconfigEntry) -> TLSTrust:
             f"cluster {cluster.name!r} has a certificate authority and also turns verification off",
             hint="Remove certificate-authority(-data) or insecure-skip-tls-verify.",
         )
-    return TLSTrust(
+    return Trust(
         authorities=authorities.decode("ascii", "replace"),
         server_name=cluster.text("tls-server-name"),
         skip_verify=skip_verify,
     )
 
 
-def _server(cluster: KubeconfigEntry, trust: TLSTrust) -> str:
+def _server(cluster: KubeconfigEntry, trust: Trust) -> str:
     """Return the server's URL; without a scheme, any TLS setting means https."""
     server = cluster.text("server")
     if server and "://" not in server:
-        server = f"{'https' if trust != TLSTrust() else 'http'}://{server}"
+        server = f"{'https' if trust != Trust() else 'http'}://{server}"
     try:
         parts = urlsplit(server)
         good = parts.scheme in {"http", "https"} and parts.hostname and (parts.port or 1)
@@ -276,7 +265,7 @@ def pod_access(
         context="in-cluster",
         user="the pod's service account",
         credentials=RenewableCredentials(CredentialFiles(token=token).issue),
-        trust=TLSTrust(read_file(service_account / "ca.crt").decode("ascii", "replace")),
+        trust=Trust(read_file(service_account / "ca.crt").decode("ascii", "replace")),
     )
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import ssl
+from collections.abc import Mapping
 from typing import Any
-
-from urllib3.exceptions import HTTPError, ProxyError
 
 from applyprune.cluster.messages import (
     ApiRequest,
@@ -30,14 +28,7 @@ from applyprune.errors import (
     Unavailable,
     Unreachable,
 )
-from applyprune.http import (
-    IN_TIME,
-    RefusedAddress,
-    causes,
-    describe_error,
-    refuses_certificate,
-    seconds_to_wait,
-)
+from applyprune.http import IN_TIME, Fault, describe_error, detail_of, fault_of, seconds_to_wait
 from applyprune.model.text import visible
 from applyprune.values import dataclass, replace
 
@@ -374,7 +365,7 @@ def _says(status: StatusBody, phrases: tuple[str, ...]) -> bool:
 
 def connection_failure(
     request: ApiRequest,
-    error: HTTPError | OSError,
+    error: OSError,
     *,
     sent: bool,
     seconds: float,
@@ -385,6 +376,8 @@ def connection_failure(
     lasting = f"{request.method} {request.path} got no response"
     # What is left of a deadline is another number in each try.
     reason = f"{lasting} in {seconds:.3g} s" if what.endswith(IN_TIME) else lasting
+    if fault_of(error) in _UNUSABLE:
+        return RequestFailure(AccessError(what, reason=_UNUSABLE[fault_of(error)], hint=hint))
     return RequestFailure(
         Unreachable(what, reason=reason, lasting_reason=lasting, hint=hint),
         passing=passing,
@@ -392,58 +385,52 @@ def connection_failure(
     )
 
 
-def _explained(error: HTTPError | OSError, client: ClientContext) -> tuple[str, str, bool]:
+# Faults of our own certificates; nothing was sent.
+_UNUSABLE: Mapping[Fault, str] = {
+    Fault.AUTHORITY: "",
+    Fault.OWN_CERTIFICATE: "they are not PEM, do not belong together, or the key has a password",
+}
+# What to do about what has gone wrong, and whether a retry may help.
+_ADVICE: Mapping[Fault, tuple[str, bool]] = {
+    Fault.ADDRESS: ("", False),
+    Fault.CERTIFICATE: (
+        "Check server and certificate-authority-data in the kubeconfig: is the cluster new?",
+        False,
+    ),
+    Fault.CLIENT_CERTIFICATE: (
+        "The certificate of user {user!r} of context {context!r} may have expired: log in again.",
+        False,
+    ),
+    Fault.NOT_TLS: ("Is the server's URL right?", False),
+    Fault.PROXY: ("Check proxy-url in the kubeconfig, HTTPS_PROXY and NO_PROXY.", True),
+    Fault.AUTHORITY: (
+        "Check certificate-authority(-data) of the cluster in the kubeconfig.",
+        False,
+    ),
+    Fault.OWN_CERTIFICATE: (
+        "Check client-certificate(-data) and client-key(-data) in the kubeconfig.",
+        False,
+    ),
+}
+
+
+def _explained(error: OSError, client: ClientContext) -> tuple[str, str, bool]:
     """Return what happened, what to do, and whether a retry may help."""
-    for cause in causes(error):
-        if isinstance(cause, RefusedAddress):
-            return f"the name of {client.server} means {cause}; nothing was sent", "", False
-        if isinstance(cause, ProxyError):
-            return _proxy(cause)
-        if isinstance(cause, ssl.SSLError) and (found := _tls(cause, client)):
-            return found
-    what, unreachable = describe_error(error, server=client.server)
+    fault, detail = fault_of(error), safe_text(detail_of(error), 200)
+    if fault is Fault.CERTIFICATE and client.secret:  # guard: quoted-name
+        detail = detail.partition(", certificate is not valid for")[0]
+    what, unreachable = describe_error(error, server=client.server, detail=detail)
+    if fault in _ADVICE:
+        hint, passing = _ADVICE[fault]
+        refused = fault is Fault.PROXY and "Tunnel connection failed: 4" in detail
+        hint = hint.format(user=client.user, context=client.context)
+        return what, hint, passing and not refused
     context = f" (context {client.context!r})" if client.context else ""
     hint = (
         f"Check that the cluster is running and reachable{context}."
         ' Without a cluster, this starts one here: eval "$(applyprune local up)"'
     )
     return what, hint if unreachable else "", True
-
-
-def _proxy(error: ProxyError) -> tuple[str, str, bool]:
-    text = safe_text(str(error.original_error), 200)
-    refused = "Tunnel connection failed: 4" in text
-    return (
-        f"the proxy failed: {text}",
-        "Check proxy-url in the kubeconfig, HTTPS_PROXY and NO_PROXY.",
-        not refused,
-    )
-
-
-def _tls(error: ssl.SSLError, client: ClientContext) -> tuple[str, str, bool] | None:
-    """Explain a TLS error; None if it is only a broken connection."""
-    reason = error.reason or ""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        why = error.verify_message
-        if client.secret:  # guard: quoted-name
-            why = why.partition(", certificate is not valid for")[0]
-        return (
-            f"the certificate of {client.server} cannot be trusted: {why}",
-            "Check server and certificate-authority-data in the kubeconfig: is the cluster new?",
-            False,
-        )
-    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        return None
-    if refuses_certificate(error):
-        who = f"user {client.user!r} of context {client.context!r}"
-        return (
-            f"{client.server} refused the client certificate ({reason.lower()})",
-            f"The certificate of {who} may have expired: log in again.",
-            False,
-        )
-    if reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"}:
-        return f"{client.server} does not speak TLS", "Is the server's URL right?", False
-    return f"TLS with {client.server} failed ({reason or error.strerror})", "", True
 
 
 # Foreign text, safe to show: no control sequences, no secrets, not too long.

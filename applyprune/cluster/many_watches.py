@@ -329,7 +329,7 @@ class ManyWatches:
         event = h11.Request(
             method=request.method,
             target=parts.path.rstrip("/") + request.target,
-            headers=[("Host", parts.netloc), *headers.items()],
+            headers=[("Host", parts.netloc), *headers],
         )
         return (connection.send(event) or b"") + (connection.send(h11.EndOfMessage()) or b"")
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC
-from email.utils import parsedate_to_datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -23,9 +22,8 @@ from applyprune.values import dataclass, decode, field, pattern
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from urllib3.response import BaseHTTPResponse
-
     from applyprune.errors import AccessError
+    from applyprune.http import Answer, Headers
 
 
 # A quoted path, without dot segments and empty ones: a DELETE with an empty name would be
@@ -110,7 +108,7 @@ class Response:
     """200, 201, 202 or 304."""
     body: dict[str, Any] = field(repr=False)
     """Empty for 304, and for a text."""
-    headers: Mapping[str, str] = field(repr=False)
+    headers: Headers = field(repr=False)
     """Their names are case-insensitive."""
     text: str = field(default="", repr=False)
     """The body, if that is text instead of JSON."""
@@ -121,7 +119,7 @@ class RawResponse:
     """A response as received."""
 
     status: int
-    headers: Mapping[str, str]
+    headers: Headers
     raw: bytes
     body: dict[str, Any] | None
     """The parsed body; None if it is not a JSON object."""
@@ -210,6 +208,8 @@ class ClientContext:
 
 def http_date(header: str) -> datetime | None:
     """Return the time in a Date header; None if it is empty or invalid."""
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 -- it takes 5 ms
+
     try:
         time = parsedate_to_datetime(header)
     except ValueError:
@@ -221,14 +221,11 @@ def http_date(header: str) -> datetime | None:
 # Bodies: their JSON is read fast where that gives the same data as the standard library.
 
 
-_CHUNK = 1024 * 1024
-
-
-def read_body(response: BaseHTTPResponse, client: ClientContext, most: int = MAX_REPLY) -> bytes:
+def read_body(response: Answer, client: ClientContext, most: int = MAX_REPLY) -> bytes:
     """Return the whole body; raises when it is cut off or longer than ``most`` bytes."""
     chunks: list[bytes] = []
     size = 0
-    while chunk := response.read(_CHUNK, decode_content=False):
+    while chunk := response.read():
         size += len(chunk)
         if size > most:  # guard: reply-size
             raise ReplyTooLarge(
@@ -239,9 +236,7 @@ def read_body(response: BaseHTTPResponse, client: ClientContext, most: int = MAX
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def parsed(
-    raw: bytes, response: BaseHTTPResponse, unread: Collection[str]
-) -> dict[str, Any] | None:
+def parsed(raw: bytes, response: Answer, unread: Collection[str]) -> dict[str, Any] | None:
     """Return the body as a JSON object; None when it is not one or is encoded."""
     if response.headers.get("Content-Encoding", "identity") != "identity":
         return None

@@ -1,55 +1,22 @@
-"""The connections to one API server: its TLS context, which has Go's rules, and their pool."""
+"""The rules of TLS for watches and for the check of certificates, with the standard library."""
 
 from __future__ import annotations
 
+import re
 import ssl
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from applyprune.errors import AccessError
-from applyprune.http import open_pools, show_certificate, trust_only
-from applyprune.values import dataclass
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    from urllib3.connectionpool import HTTPConnectionPool
-
-    from applyprune.cluster.access import ClusterAccess, TLSTrust
     from applyprune.cluster.credentials import Identity
+    from applyprune.http import Trust
 
 
-@dataclass(frozen=True, slots=True)
-class ServerPool:
-    """Connections to the server."""
-
-    pool: HTTPConnectionPool
-    base: str
-    """The prefix of every request's path."""
-
-
-def open_pool(access: ClusterAccess, identity: Identity, size: int) -> ServerPool:
-    """Return a pool of at most ``size`` connections, not opened yet. Raises AccessError.
-
-    A connection is bound to its client certificate: another certificate needs another pool.
-    """
-    options: dict[str, Any] = {"maxsize": size, "block": True}
-    parts = urlsplit(access.server)
-    if parts.scheme == "https":
-        options["ssl_context"] = tls_context(access.trust, identity)
-        if access.trust.server_name:
-            options["server_hostname"] = access.trust.server_name
-    manager = open_pools(access.proxy, **options)
-    # A proxy gets the whole URL of a plain HTTP server; to an HTTPS server it opens a tunnel.
-    whole = bool(access.proxy) and parts.scheme == "http"
-    base = access.server if whole else parts.path.rstrip("/")
-    pool = manager.connection_from_url(access.server)
-    if access.addresses is not None:
-        pool.conn_kw["addresses"] = access.addresses
-    return ServerPool(pool, base)
-
-
-def tls_context(trust: TLSTrust, identity: Identity) -> ssl.SSLContext:
+def tls_context(trust: Trust, identity: Identity) -> ssl.SSLContext:
     """Return a context that follows ``trust`` and presents the identity's certificate.
 
     The system's authorities are loaded (20 ms) only when the kubeconfig has none. Raises
@@ -65,7 +32,7 @@ def tls_context(trust: TLSTrust, identity: Identity) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     elif trust.authorities:
-        _trust_only(context, trust.authorities)
+        _trust(context, trust.authorities)
     else:
         context.load_default_certs()
     if identity.certificate:
@@ -73,9 +40,9 @@ def tls_context(trust: TLSTrust, identity: Identity) -> ssl.SSLContext:
     return context
 
 
-def _trust_only(context: ssl.SSLContext, authorities: str) -> None:
+def _trust(context: ssl.SSLContext, authorities: str) -> None:
     try:
-        trust_only(context, authorities)
+        _trust_only(context, authorities)
     except ValueError:
         raise AccessError(
             "the certificate authority is not a PEM certificate",
@@ -85,10 +52,45 @@ def _trust_only(context: ssl.SSLContext, authorities: str) -> None:
 
 def _show(context: ssl.SSLContext, identity: Identity) -> None:
     try:
-        show_certificate(context, identity.certificate, identity.key)
+        _show_certificate(context, identity.certificate, identity.key)
     except ValueError:
         raise AccessError(
             "the client certificate and its key cannot be used",
             reason="they are not PEM, do not belong together, or the key has a password",
             hint="Check client-certificate(-data) and client-key(-data) in the kubeconfig.",
         ) from None
+
+
+_CERTIFICATE = pattern(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+
+
+def _trust_only(context: ssl.SSLContext, authorities: str) -> None:
+    """Trust these certificates, in PEM; raise ValueError if there is none, or an invalid one."""
+    # Only the PEM blocks: ssl refuses comments that are not ASCII.
+    blocks = _CERTIFICATE.findall(authorities)
+    if not blocks:
+        raise ValueError("no certificate")
+    try:
+        context.load_verify_locations(cadata="\n".join(blocks))
+    except ssl.SSLError:
+        raise ValueError("no PEM certificate") from None
+
+
+def _show_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Show a client certificate, in PEM, to the server; raise ValueError if it cannot be used.
+
+    ssl needs a file, so write a private one for a moment.
+    """
+    with tempfile.TemporaryDirectory(prefix="applyprune-") as folder:
+        pair = Path(folder) / "client.pem"
+        pair.touch(mode=0o600)
+        pair.write_bytes(certificate + b"\n" + key)
+        try:
+            # Without a password OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(pair, password=_no_password)
+        except ssl.SSLError:
+            raise ValueError("no usable certificate") from None
+
+
+def _no_password() -> str:
+    raise ValueError("the key has a password")

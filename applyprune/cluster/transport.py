@@ -8,13 +8,11 @@ import platform
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from urllib3 import HTTPHeaderDict
-from urllib3.exceptions import HTTPError
-from urllib3.util import Retry, Timeout
+from urllib.parse import urlsplit
 
 from applyprune._version import __version__
 from applyprune.clock import BOOT_CLOCK, Clock
@@ -36,15 +34,21 @@ from applyprune.cluster.messages import (
     read_body,
     validated,
 )
-from applyprune.cluster.tls import ServerPool, open_pool
 from applyprune.errors import AccessError, ApiError, Unreachable
-from applyprune.http import CONNECT_TIMEOUT, TICK, Stopped, Try, backoff, one_try
+from applyprune.http import (
+    TICK,
+    Answer,
+    Connections,
+    Headers,
+    Route,
+    Sent,
+    Stopped,
+    backoff,
+    one_try,
+)
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from urllib3.connectionpool import HTTPConnectionPool
-    from urllib3.response import BaseHTTPResponse
-
     from applyprune.cluster.access import ClusterAccess
     from applyprune.cluster.credentials import Identity
     from applyprune.cluster.messages import RetryBudget
@@ -57,8 +61,6 @@ _Outcome = TypeVar("_Outcome", Response, "Stream")
 FIRST_CONTACT_BUDGET = 2.0
 _MAX_TRIES = 32
 _FIRST_FAILURE = 300
-# Made once: it costs as much as parsing a small body.
-_NO_RETRIES = Retry(False)  # noqa: FBT003 -- this is how urllib3 is asked to raise the original error
 
 
 @dataclass(slots=True)
@@ -67,7 +69,8 @@ class _State:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     closed: threading.Event = field(default_factory=threading.Event)
-    pool: tuple[bytes, ServerPool] | None = None
+    connections: tuple[bytes, Connections] | None = None
+    """The client certificate that they show, and the connections."""
     reached: bool = False
     date: tuple[str, float] = ("", 0.0)
     """The Date header of the last reply, and when that came by the clock."""
@@ -168,7 +171,7 @@ class Transport:
     def _persist(
         self,
         request: ApiRequest,
-        exchange: Callable[[ApiRequest, Identity, Try], _Outcome | RawResponse],
+        exchange: Callable[[ApiRequest, Identity], _Outcome | RawResponse],
         stop: Callable[[], bool] | None,
     ) -> _Outcome:
         with self._open_requests.request() as current:
@@ -177,7 +180,7 @@ class Transport:
     def _until_answered(
         self,
         request: ApiRequest,
-        exchange: Callable[[ApiRequest, Identity, Try], _Outcome | RawResponse],
+        exchange: Callable[[ApiRequest, Identity], _Outcome | RawResponse],
         stop: Callable[[], bool] | None,
         current: OpenRequest,
     ) -> _Outcome:
@@ -234,9 +237,9 @@ class Transport:
         """Close the connections; requests that wait for a retry fail at once."""
         self._state.closed.set()
         with self._state.lock:
-            pool, self._state.pool = self._state.pool, None
-        if pool is not None:
-            pool[1].pool.close()
+            kept, self._state.connections = self._state.connections, None
+        if kept is not None:
+            kept[1].close()
 
     def _budget(self) -> float:
         """Return how many seconds after the first failure the last try may start."""
@@ -278,15 +281,15 @@ class Transport:
         identity: Identity,
         number: int,
         seconds: float,
-        exchange: Callable[[ApiRequest, Identity, Try], _Outcome | RawResponse],
+        exchange: Callable[[ApiRequest, Identity], _Outcome | RawResponse],
         stop: Callable[[], bool] | None,
     ) -> _Outcome | RequestFailure:
         started = self._clock.now()
         outcome: _Outcome | RequestFailure
         with one_try(seconds, stop, request.leases, self._clock) as current:  # guard: try-clock
             try:
-                received = exchange(request, identity, current)
-            except (HTTPError, OSError) as error:
+                received = exchange(request, identity)
+            except OSError as error:
                 outcome = connection_failure(
                     request, error, sent=current.sent, seconds=seconds, client=self._client
                 )
@@ -307,76 +310,67 @@ class Transport:
             self._trace(f"{request.method} {request.shown} {message} in {took}{attempt}")
         return outcome
 
-    def _whole(
-        self, request: ApiRequest, identity: Identity, current: Try
-    ) -> Response | RawResponse:
+    def _whole(self, request: ApiRequest, identity: Identity) -> Response | RawResponse:
         """Return the validated response, or the raw one if it is not a valid success."""
-        response = self._response(self._server_pool(identity), request, identity, current)
-        answer = self._raw_response(response, request)
-        self._state.date = response.headers.get("Date", ""), self._clock.now()
-        if request.on_warnings is not None and (headers := response.headers.getlist("Warning")):
+        with closing(self._answer(request, identity)) as received:
+            answer = self._raw_response(received, request)
+        self._state.date = received.headers.get("Date"), self._clock.now()
+        if request.on_warnings is not None and (headers := received.headers.all("Warning")):
             texts = warning_texts(map(self._client.masked, headers))
             # guard: secret-in-a-warning
             request.on_warnings([foreign_text(text, self._client) for text in texts])
         return validated(request, answer) or answer
 
-    def _streamed(
-        self, request: ApiRequest, identity: Identity, current: Try
-    ) -> Stream | RawResponse:
+    def _streamed(self, request: ApiRequest, identity: Identity) -> Stream | RawResponse:
         """Return the stream as soon as its headers have come, or the raw response if it is none."""
-        self._refuse_when_closed()
-        server = open_pool(self._access, identity, 1)
         with contextlib.ExitStack() as unless_kept:
-            unless_kept.callback(server.pool.close)
-            response = self._response(server, request, identity, current)
-            if not is_stream(response, is_text=request.is_text):
-                return self._raw_response(response, request)
+            answer = self._answer(request, identity, is_streamed=True)
+            unless_kept.callback(answer.close)
+            if not is_stream(answer, is_text=request.is_text):
+                return self._raw_response(answer, request)
             unless_kept.pop_all()
-        return Stream(request, response, server.pool, self._client, current)
+        return Stream(request, answer, self._client)
 
-    def _response(
-        self, server: ServerPool, request: ApiRequest, identity: Identity, current: Try
-    ) -> BaseHTTPResponse:
-        return server.pool.urlopen(
-            request.method,
-            server.base + request.target,
-            body=request.body,
-            headers=request_headers(self._access, request, identity, self._user_agent + self._run),
-            retries=_NO_RETRIES,
-            redirect=False,
-            assert_same_host=False,
-            timeout=Timeout(connect=min(CONNECT_TIMEOUT, current.seconds_left())),
-            pool_timeout=current.seconds_left(),  # type: ignore[arg-type]  # a float does
-            preload_content=False,
-            decode_content=False,
+    def _answer(
+        self, request: ApiRequest, identity: Identity, *, is_streamed: bool = False
+    ) -> Answer:
+        parts = urlsplit(self._access.server)
+        headers = request_headers(self._access, request, identity, self._user_agent + self._run)
+        return self._connections(identity).send(
+            Sent(
+                request.method,
+                f"{parts.scheme}://{parts.netloc}",
+                parts.path.rstrip("/") + request.target,
+                headers,
+                request.body,
+                self._access.proxy,
+                is_streamed,
+            )
         )
 
-    def _raw_response(self, response: BaseHTTPResponse, request: ApiRequest) -> RawResponse:
-        try:
-            raw = read_body(response, self._client, request.max_bytes)
-        except BaseException:
-            response.close()
-            raise
-        finally:
-            response.release_conn()
-        headers: Mapping[str, str] = response.headers
+    def _raw_response(self, response: Answer, request: ApiRequest) -> RawResponse:
+        raw = read_body(response, self._client, request.max_bytes)
+        headers = response.headers
         if self._client.hidden and response.status >= _FIRST_FAILURE:  # guard: quoted-token
             raw = self._client.masked(raw.decode("utf-8", "replace")).encode()
-            headers = HTTPHeaderDict({k: self._client.masked(v) for k, v in headers.items()})
+            headers = headers.mapped(self._client.masked)
         body = parsed(raw, response, request.unread)
         return RawResponse(response.status, headers, raw, body)
 
-    def _server_pool(self, identity: Identity) -> ServerPool:
-        """Return the pool for the identity's certificate; a new pool when that has changed."""
+    def _connections(self, identity: Identity) -> Connections:
+        """Return the connections for the identity's certificate; new ones when that has changed."""
         with self._state.lock:
             self._refuse_when_closed()
-            if self._state.pool is None or self._state.pool[0] != identity.certificate:
-                # Requests under way keep their connections.
-                pool = open_pool(self._access, identity, self._pool_size)
-                if self._state.pool is not None:
-                    self._state.pool[1].pool.close()
-                self._state.pool = (identity.certificate, pool)
-            return self._state.pool[1]
+            kept = self._state.connections
+            if kept is None or kept[0] != identity.certificate:
+                trust = replace(
+                    self._access.trust, certificate=identity.certificate, key=identity.key
+                )
+                route = Route(trust, self._access.addresses, self._pool_size)
+                if kept is not None:
+                    kept[1].retire()
+                kept = self._state.connections = identity.certificate, Connections(route)
+            return kept[1]
 
     def _refuse_when_closed(self) -> None:
         if self._state.closed.is_set():
@@ -385,25 +379,14 @@ class Transport:
 
 def request_headers(
     access: ClusterAccess, request: ApiRequest, identity: Identity, agent: str
-) -> Mapping[str, str]:
-    """Return the headers of a request, with the credentials."""
-    headers = {
-        "User-Agent": agent,
-        "Accept": request.accept,
-        "Accept-Encoding": "identity",
-    }
+) -> Sequence[tuple[str, str]]:
+    """Return the headers of a request, with the credentials; each impersonated group has one."""
+    headers = [("User-Agent", agent), ("Accept", request.accept), ("Accept-Encoding", "identity")]
     if request.body is not None:
-        headers["Content-Type"] = request.content_type
+        headers.append(("Content-Type", request.content_type))
     if identity.token:
-        headers["Authorization"] = f"Bearer {identity.token}"
-    more = (*access.impersonation, *request.headers)
-    if not more:
-        return headers
-    # A header may repeat: each impersonated group has its own.
-    several = HTTPHeaderDict(headers)
-    for name, value in more:
-        several.add(name, value)
-    return several
+        headers.append(("Authorization", f"Bearer {identity.token}"))
+    return [*headers, *access.impersonation, *request.headers]
 
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -444,7 +427,7 @@ def _texts_in(header: str) -> Iterator[str]:
 
 
 def _decoded(text: str) -> str:
-    """Return a text that http.client has read as Latin-1; the server sends UTF-8."""
+    """Return a text that was read as Latin-1; the server sends UTF-8."""
     try:
         return text.encode("latin-1").decode()
     except ValueError:
@@ -454,7 +437,7 @@ def _decoded(text: str) -> str:
 # A streamed response, on its own connection.
 
 
-def is_stream(response: BaseHTTPResponse, *, is_text: bool) -> bool:
+def is_stream(response: Answer, *, is_text: bool) -> bool:
     """Return whether the headers are those of an unencoded stream of JSON, or of text."""
     wanted = "text/plain" if is_text else "application/json"
     content_type = response.headers.get("Content-Type", "").lower()
@@ -466,31 +449,21 @@ def is_stream(response: BaseHTTPResponse, *, is_text: bool) -> bool:
     )
 
 
-# A chunk's declared length is untrusted and would be allocated up front; cap it.
-_MAX_READ = 64 * 1024
-
-
 class Stream:
     """The bytes of a streamed response as they come; for one thread at a time."""
 
     def __init__(
         self,
         request: ApiRequest,
-        response: BaseHTTPResponse,
-        pool: HTTPConnectionPool,
+        response: Answer,
         client: ClientContext,
-        first: Try,
     ) -> None:
-        """Keep a response whose headers were read, and its pool, which nothing else uses.
-
-        ``first`` is the try that has read them: what stops it stops the stream.
-        """
+        """Keep a response whose headers were read: what stopped that try stops the stream."""
         self.status = response.status
         self._request = request
         self._response = response
-        self._pool = pool
         self._client = client
-        self._first = first
+        self._first = response.current
 
     def chunks(self, silence: float) -> Iterator[bytes]:
         """Yield the bytes as they come, never an empty chunk, until the server ends the response.
@@ -505,8 +478,8 @@ class Stream:
         # One try per read: the time that the caller spends on a chunk does not count.
         with one_try(silence, self._first.stop, clock=self._first.clock):  # guard: stream-clock
             try:
-                return self._response.read1(_MAX_READ, decode_content=False)
-            except (HTTPError, OSError) as fault:
+                return self._response.read()
+            except OSError as fault:
                 failure = connection_failure(
                     self._request, fault, sent=True, seconds=silence, client=self._client
                 )
@@ -521,7 +494,7 @@ class Stream:
             code = 500
         # The bytes are left out: the Status holds everything.
         error = response_failure(
-            self._request, RawResponse(code, {}, b"", status), self._client
+            self._request, RawResponse(code, Headers(), b"", status), self._client
         ).error
         reason = f"GET {self._request.path} ended with {code}"
         error.problem = replace(error.problem, reason=reason)
@@ -530,4 +503,3 @@ class Stream:
     def close(self) -> None:
         """Close the connection."""
         self._response.close()
-        self._pool.close()

@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from applyprune.cluster.access import ClusterAccess, TLSTrust
+from applyprune.addresses import AddressRules, is_ip_address
+from applyprune.cluster.access import ClusterAccess
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.credentials import (
     FixedCredentials,
@@ -45,7 +46,7 @@ from applyprune.errors import (
     NotFound,
     Unauthorized,
 )
-from applyprune.http import AddressRules, is_ip_address
+from applyprune.http import Trust
 from applyprune.model.identity import Ref
 from applyprune.model.live import NAMESPACES, SECRETS, namespace_ref, text
 from applyprune.planning.marks import ACCEPT_CLUSTER, FINALIZER
@@ -409,22 +410,22 @@ def _identity(user: KubeconfigEntry) -> Identity:
     return Identity(token, certificate, key)
 
 
-def _tenant_trust(cluster: KubeconfigEntry) -> TLSTrust:
+def _tenant_trust(cluster: KubeconfigEntry) -> Trust:
     name = cluster.text("tls-server-name")
     if name and not _is_host(name):
         raise AccessError("tls-server-name is not a host's name")
     authorities = cluster.data("certificate-authority-data").decode("ascii", "replace")
-    return TLSTrust(authorities, name)
+    return Trust(authorities, name)
 
 
-def _check_certificates(trust: TLSTrust, identity: Identity) -> None:
+def _check_certificates(trust: Trust, identity: Identity) -> None:
     """Refuse certificates that cannot be used, by the names that their fields have here."""
     try:
         tls_context(trust, Identity())
     except AccessError:
         raise AccessError("certificate-authority-data is not a PEM certificate") from None
     try:
-        tls_context(TLSTrust(skip_verify=True), identity)
+        tls_context(Trust(skip_verify=True), identity)
     except AccessError as error:
         why = error.reason
         raise AccessError(

@@ -18,6 +18,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from applyprune.addresses import AddressRules
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.transport import Transport
 from applyprune.controller.checker import Checker, check_sources
@@ -33,7 +34,6 @@ from applyprune.controller.watches import Watches
 from applyprune.controller.worker import WorkerHandle, WorkerLimits, WorkerSettings, worker_context
 from applyprune.engine.ports import Cancellation
 from applyprune.errors import NotServed, UsageError
-from applyprune.http import AddressRules
 from applyprune.model.live import BUNDLES
 from applyprune.system.files import NO_LINKS, try_lock
 from applyprune.values import dataclass, field, replace

@@ -76,9 +76,9 @@ from applyprune.sources.yaml import Allowance
 from applyprune.values import dataclass, field, packed, replace
 
 if TYPE_CHECKING:
+    from applyprune.addresses import AddressRules
     from applyprune.controller.task import SourceContent, SourceSettings, SourceState
     from applyprune.engine.ports import Cluster
-    from applyprune.http import AddressRules
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from applyprune.addresses import AddressRules
 from applyprune.controller.clients import KnownBundle
 from applyprune.controller.reasons import ConditionType, Key, Reason
-from applyprune.http import AddressRules
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import HolderObservation
 from applyprune.model.live import Resource

@@ -21,6 +21,7 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
+from applyprune.addresses import AddressRules
 from applyprune.cluster.client import RememberingClient
 from applyprune.cluster.transport import Transport
 from applyprune.controller.clients import BundleObjects, Impersonation
@@ -39,7 +40,6 @@ from applyprune.controller.task import (
     Task,
 )
 from applyprune.errors import ApplypruneError, problems_of
-from applyprune.http import AddressRules
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.system.fork_server import UNKNOWN, Connection, ForkedProcess, ForkServer
 from applyprune.system.processes import ProcessResource, kill, lower_limit

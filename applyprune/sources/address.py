@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
 
+from applyprune.addresses import AddressRules
 from applyprune.errors import UsageError
-from applyprune.http import AddressRules
 from applyprune.planning.names import did_you_mean
 from applyprune.sources.tree import ANONYMOUS, SourceCredentials, TreeLimits, clean_path, shown_path
 from applyprune.values import dataclass, field, pattern, replace

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
     from _typeshed import WriteableBuffer
 
-    from applyprune.http import AddressRules, Patience
+    from applyprune.addresses import AddressRules
+    from applyprune.http import Patience
     from applyprune.sources.web import Reply
 
 

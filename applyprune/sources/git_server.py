@@ -11,15 +11,14 @@ import math
 import os
 import queue
 import socket
-import ssl
 import subprocess
 import threading
-from contextlib import suppress
-from http.client import HTTPException
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from applyprune._version import __version__
+from applyprune.addresses import is_ip_address, proxy_for
 from applyprune.errors import AccessError, UsageError
 from applyprune.http import (
     CONNECT_TIMEOUT,
@@ -27,13 +26,15 @@ from applyprune.http import (
     NAMED_CONNECT_TIMEOUT,
     REDIRECTS,
     SILENCE,
-    RefusedAddress,
-    causes,
+    Connections,
+    Fault,
+    Route,
+    Sent,
+    Trust,
     describe_error,
-    is_ip_address,
+    detail_of,
+    fault_of,
     one_try,
-    open_pools,
-    proxy_for,
 )
 from applyprune.sources.address import FoundRef, GitUrl, best_version, parse_git_url
 from applyprune.sources.git_program import (
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from applyprune.http import AddressRules
+    from applyprune.addresses import AddressRules
     from applyprune.sources.address import GitSource
 
 
@@ -378,46 +379,31 @@ def _redirect_location(
     source: GitSource, url: GitUrl, headers: Mapping[str, str], deadline: Deadline
 ) -> str | None:
     """Return where the server redirects to; None if it does not."""
-    from urllib3.exceptions import HTTPError
-    from urllib3.util import Retry, Timeout
-
     where = source.parts.shown
     seconds = deadline.left(where)
     proxy = proxy_for(url.place, os.environ)
+    # A server that wants a client certificate gets it from git, which then reports the redirect.
+    trust = Trust(source.credentials.ca.decode("ascii", "replace"))
+    connections = Connections(Route(trust, None if proxy else source.addresses))
+    sent = Sent(
+        "GET",
+        url.place,
+        f"{url.path}{_SERVICE}{_QUERY}",
+        (("User-Agent", f"applyprune/{__version__}"), *headers.items()),
+        proxy=proxy,
+    )
     try:
-        pool = open_pools(proxy, ssl_context=_trust(source)).connection_from_url(url.place)
-        if source.addresses is not None and not proxy:
-            pool.conn_kw["addresses"] = source.addresses
-        with one_try(seconds, patience=deadline.patience):
-            reply = pool.urlopen(
-                "GET",
-                f"{url.path}{_SERVICE}{_QUERY}",
-                headers={"User-Agent": f"applyprune/{__version__}", **headers},
-                retries=Retry(False),  # noqa: FBT003 -- urllib3's word for "raise what happened"
-                redirect=False,
-                timeout=Timeout(connect=CONNECT_TIMEOUT),
-                preload_content=False,
-            )
-            reply.close()
-        pool.close()
-    except (HTTPError, HTTPException, AccessError, OSError, ValueError) as error:
-        for cause in causes(error):
-            if isinstance(cause, RefusedAddress):
-                raise address_refused(str(cause), where) from None
-        reason, _ = describe_error(error, server=url.host, seconds=seconds)
+        with one_try(seconds, patience=deadline.patience), closing(connections.send(sent)) as reply:
+            return reply.headers.get("Location") if reply.status in REDIRECTS else None
+    except (AccessError, OSError, ValueError) as error:
+        reason = str(error)
+        if isinstance(error, OSError):
+            if fault_of(error) is Fault.ADDRESS:
+                raise address_refused(detail_of(error), where) from None
+            reason, _ = describe_error(error, server=url.host, seconds=seconds)
         raise FetchFailed("the repository cannot be read", location=where, reason=reason) from None
-    return reply.headers.get("Location", "") if reply.status in REDIRECTS else None
-
-
-def _trust(source: GitSource) -> ssl.SSLContext:
-    """Return the rules of TLS: the CAs of the source, or those of the system.
-
-    A server that wants a client certificate gets it from git, which then reports the redirect.
-    """
-    ca = source.credentials.ca
-    if not ca:
-        return ssl.create_default_context()
-    return ssl.create_default_context(cadata=ca.decode("ascii", "replace"))
+    finally:
+        connections.close()
 
 
 # The addresses of a server that somebody else has named: resolved once, checked, then pinned.

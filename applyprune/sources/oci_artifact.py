@@ -53,7 +53,8 @@ from applyprune.values import dataclass, field
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from applyprune.http import AddressRules, Patience
+    from applyprune.addresses import AddressRules
+    from applyprune.http import Patience
     from applyprune.sources.web import Reply
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from applyprune.addresses import is_ip_address
 from applyprune.errors import InputError
-from applyprune.http import is_ip_address
 from applyprune.model.live import items, mapping, text
 from applyprune.sources.address import host_of, is_https, joined, origin_of, shown_url
 from applyprune.sources.tree import (

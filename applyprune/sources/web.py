@@ -10,33 +10,30 @@ import hashlib
 import os
 import re
 import socket
-import ssl
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
-from http.client import HTTPException
 from threading import Event
 from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from applyprune._version import __version__
+from applyprune.addresses import is_ip_address, proxy_for
 from applyprune.clock import BOOT_CLOCK
 from applyprune.errors import AccessError, ApplypruneError, InputError, UsageError
 from applyprune.http import (
-    CONNECT_TIMEOUT,
     MAX_REDIRECTS,
     REDIRECTS,
-    RefusedAddress,
+    Connections,
+    Fault,
+    Route,
+    Sent,
+    Trust,
     backoff,
-    causes,
     describe_error,
-    is_ip_address,
+    detail_of,
+    fault_of,
     one_try,
-    open_pools,
-    proxy_for,
-    refuses_certificate,
     seconds_to_wait,
-    show_certificate,
-    trust_only,
 )
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.model.text import visible
@@ -57,16 +54,14 @@ from applyprune.sources.tree import (
     SourceTooLarge,
     too_much,
 )
-from applyprune.values import pattern
+from applyprune.values import pattern, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from urllib3.connectionpool import HTTPConnectionPool
-    from urllib3.response import BaseHTTPResponse
-
+    from applyprune.addresses import AddressRules
     from applyprune.clock import Clock
-    from applyprune.http import AddressRules, Patience, Try
+    from applyprune.http import Answer, Patience, Try
     from applyprune.sources.tree import SourceCredentials
 
     Warn = Callable[[Problem], None]
@@ -126,8 +121,7 @@ class Web:
         self._credentials = credentials
         self._addresses = addresses
         self._on_redirect = on_redirect
-        self._pools: dict[tuple[str, int], HTTPConnectionPool] = {}
-        self._contexts: dict[bool, ssl.SSLContext] = {}
+        self._connections: dict[tuple[bool, bool], Connections] = {}
 
     def check_time(self) -> None:
         """Raise FetchFailed if the time for the source has passed."""
@@ -160,8 +154,8 @@ class Web:
 
     def close(self) -> None:
         """Close every connection."""
-        for pool in self._pools.values():
-            pool.close()
+        for connections in self._connections.values():
+            connections.close()
 
     def _follow_redirects(
         self,
@@ -220,69 +214,45 @@ class Web:
             clock.wait(Event(), self._current.patience.wait(left))
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
-        from urllib3.exceptions import HTTPError
-
         self.check_time()
-        server = host_of(urlsplit(url))
-        try:
-            raw = self._urlopen(method, url, headers, body)
-        except (HTTPError, HTTPException, OSError, ValueError) as error:
-            raise connection_failed(error, server, self._seconds) from None
-        return Reply(raw, url, server, self._seconds)
-
-    def _urlopen(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
-    ) -> BaseHTTPResponse:
-        from urllib3.util import Retry, Timeout
-
         parts = urlsplit(url)
+        server = host_of(parts)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         own = {"User-Agent": f"applyprune/{__version__}", "Accept-Encoding": "identity"}
-        return self._pool(url).urlopen(
-            method,
-            target,
-            body=body,
-            headers={**own, **headers},
-            retries=Retry(False),  # noqa: FBT003 -- urllib3's word for "raise what happened"
-            redirect=False,
-            timeout=Timeout(connect=CONNECT_TIMEOUT),
-            preload_content=False,
-            decode_content=False,
-        )
-
-    def _pool(self, url: str) -> HTTPConnectionPool:
-        origin = origin_of(url)
-        if (known := self._pools.get(origin)) is not None:
-            return known
         proxy = proxy_for(url, os.environ)
         if proxy and self._addresses is not None:
-            _check_literal(origin[0], self._addresses)
+            _check_literal(origin_of(url)[0], self._addresses)
+        sent = Sent(
+            method, f"https://{server}", target, tuple({**own, **headers}.items()), body, proxy
+        )
         try:
-            pools = open_pools(proxy, ssl_context=self._context(shows=origin == self._own))
+            answer = self._to(url, is_direct=not proxy).send(sent)
         except AccessError as error:
             raise FetchFailed(error.message, hint=error.hint) from None
-        pool = pools.connection_from_url(f"https://{host_of(urlsplit(url))}")
-        if self._addresses is not None and not proxy:
-            # guard: checked-source-address
-            pool.conn_kw["addresses"] = self._addresses
-        self._pools[origin] = pool
-        return pool
+        except (OSError, ValueError) as error:
+            raise connection_failed(error, server, self._seconds) from None
+        return Reply(answer, url, server, self._seconds)
 
-    def _context(self, *, shows: bool) -> ssl.SSLContext:
-        """Return the rules of TLS; the client certificate is shown to the source's host only."""
-        shows = shows and bool(self._credentials.certificate)
-        if shows not in self._contexts:
-            self._contexts[shows] = _tls_context(self._credentials, shows=shows)
-        return self._contexts[shows]
+    def _to(self, url: str, *, is_direct: bool) -> Connections:
+        """Return the connections; the client certificate is shown to the source's host only."""
+        own = self._credentials
+        shows = origin_of(url) == self._own and bool(own.certificate)
+        if (shows, is_direct) not in self._connections:
+            ca = own.ca.decode("utf-8", "replace")
+            trust = Trust(ca)
+            if shows:
+                trust = replace(trust, certificate=own.certificate, key=own.key)
+            # guard: checked-source-address
+            rules = self._addresses if is_direct else None
+            self._connections[shows, is_direct] = Connections(Route(trust, rules, size=_AT_A_TIME))
+        return self._connections[shows, is_direct]
 
     def _finish(self, reply: Reply) -> None:
-        from urllib3.exceptions import HTTPError
+        reply.finish()
 
-        try:
-            reply.finish()
-        except (HTTPError, HTTPException, OSError):
-            # What is left of a reply is of no use to anybody.
-            self._pools.pop(origin_of(reply.url)).close()
+
+_AT_A_TIME = 8
+"""How many requests of a source run at a time, at most."""
 
 
 def _check_redirect(url: str, target: str) -> None:
@@ -305,36 +275,6 @@ def _check_literal(host: str, rules: AddressRules) -> None:
             return
     if fault := rules.fault(address):
         raise refused_address(host, fault)
-
-
-def _tls_context(credentials: SourceCredentials, *, shows: bool) -> ssl.SSLContext:
-    """Return the rules of TLS; raises AuthenticationFailed for certificates that are not usable."""
-
-    if not credentials.ca:
-        context = ssl.create_default_context()
-    else:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        try:
-            trust_only(context, credentials.ca.decode("utf-8", "replace"))
-        except ValueError:
-            raise AuthenticationFailed(
-                "the source's CA is not a PEM certificate", hint="Check ca.crt in its Secret."
-            ) from None
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    if not shows:
-        return context
-    try:
-        show_certificate(context, credentials.certificate, credentials.key)
-    except ValueError:
-        raise AuthenticationFailed(
-            "the source's client certificate and its key cannot be used",
-            reason="they are not PEM, do not belong together, or the key has a password",
-            hint="Check tls.crt and tls.key in its Secret.",
-        ) from None
-    except OSError as error:
-        raise not_stored(error) from None
-    return context
 
 
 def basic(username: str, password: str) -> str:
@@ -371,14 +311,14 @@ def located(where: Origin) -> Iterator[None]:
 # The reply to one request: read completely and within a limit, or refused.
 
 
-_CHUNK = 2**20
+_LITTLE = 2**20
 _LENGTH = pattern(r"[0-9]{1,18}")
 
 
 class Reply:
     """The reply of a server, not read yet; use it inside the block that has opened it."""
 
-    def __init__(self, raw: BaseHTTPResponse, url: str, server: str, seconds: float) -> None:
+    def __init__(self, raw: Answer, url: str, server: str, seconds: float) -> None:
         """Keep the reply; ``url`` is where the redirects led, ``server`` its host, to print.
 
         ``seconds`` is the time limit that messages name.
@@ -411,25 +351,26 @@ class Reply:
         return FetchFailed(message, reason=reason, hint=hint)
 
     def chunks(self, limit: int) -> Iterator[bytes]:
-        """Yield the body as it is on the wire, in pieces of at most 1 MiB.
+        """Yield the body as it is on the wire, as it comes.
 
         Raises FetchFailed for a body that is compressed, that has no known length, or that ends
         early, and SourceTooLarge as soon as it exceeds ``limit`` bytes.
         """
-        from urllib3.exceptions import HTTPError
-
         self._check_coding()
         too_large = SourceTooLarge(f"the response is larger than {shown_size(limit)}")
-        if (self._raw.length_remaining or 0) > limit:
+        if (self._raw.length_left or 0) > limit:
             raise too_large
         size = 0
+        while chunk := self._next():
+            size += len(chunk)
+            if size > limit:
+                raise too_large
+            yield chunk
+
+    def _next(self) -> bytes:
         try:
-            while chunk := self._raw.read(min(_CHUNK, limit + 1 - size), decode_content=False):
-                size += len(chunk)
-                if size > limit:
-                    raise too_large
-                yield chunk
-        except (HTTPError, HTTPException, OSError, ValueError) as error:
+            return self._raw.read()
+        except OSError as error:
             raise connection_failed(error, self._server, self._seconds) from None
 
     def read(self, limit: int) -> bytes:
@@ -452,9 +393,11 @@ class Reply:
 
     def finish(self) -> None:
         """Release the connection: keep it only if nothing, or little, of the body is left."""
-        left = self._raw.length_remaining
-        if left is not None and left <= _CHUNK:
-            self._raw.drain_conn()
+        left = self._raw.length_left
+        if left is not None and left <= _LITTLE:
+            with suppress(OSError):
+                while self._raw.read():
+                    pass
         self._raw.close()
 
     def _check_coding(self) -> None:
@@ -464,14 +407,18 @@ class Reply:
         # With any other coding, or another word for a length, this code could not detect the end.
         known = not coding and _LENGTH.fullmatch(self.header("Content-Length").strip())
         if coding != "chunked" and not known:
-            raise UnknownLength(
-                "the server does not send the length of its response",
-                reason="a truncated response could not be detected",
-            )
+            raise unknown_length()
 
 
 class UnknownLength(FetchFailed):
     """A server does not say how long its response is, so a truncated one would go unnoticed."""
+
+
+def unknown_length() -> UnknownLength:
+    return UnknownLength(
+        "the server does not send the length of its response",
+        reason="a truncated response could not be detected",
+    )
 
 
 def shown_size(size: int) -> str:
@@ -493,28 +440,49 @@ def not_stored(error: OSError) -> FetchFailed:
 
 def connection_failed(error: Exception, server: str, seconds: float) -> InputError:
     """Return the error for a broken connection to a server; ``seconds`` was the time limit."""
-    from urllib3.exceptions import ProxyError
+    if not isinstance(error, OSError):
+        return FetchFailed("cannot be read", reason=visible(str(error))[:_SHOWN])
+    fault, detail = fault_of(error), visible(detail_of(error))[:_SHOWN]
+    if (found := _explained(fault, detail, server)) is not None:
+        return found
+    reason, _ = describe_error(error, server=server, seconds=seconds, detail=detail)
+    return FetchFailed("cannot be read", reason=reason)
 
-    for cause in causes(error):
-        if isinstance(cause, RefusedAddress):
-            return refused_address(server, str(cause))
-        if isinstance(cause, ssl.SSLCertVerificationError):
+
+def _explained(fault: Fault, detail: str, server: str) -> InputError | None:
+    match fault:
+        case Fault.ADDRESS:
+            return refused_address(server, detail)
+        case Fault.CERTIFICATE:
             return FetchFailed(
                 f"the certificate of {server} is not trusted",
-                reason=cause.verify_message,
+                reason=detail,
                 hint="Add its CA to the system's CAs, or to the file in SSL_CERT_FILE.",
             )
-        if isinstance(cause, ssl.SSLError) and refuses_certificate(cause):
+        case Fault.CLIENT_CERTIFICATE:
             return AuthenticationFailed(
                 f"{server} refuses the client certificate, or needs one",
                 hint="Check the source's client certificate: it may have expired.",
             )
-        if isinstance(cause, ProxyError):
-            why = visible(str(cause.original_error))[:200]
+        case Fault.AUTHORITY:
+            return AuthenticationFailed(
+                "the source's CA is not a PEM certificate", hint="Check ca.crt in its Secret."
+            )
+        case Fault.OWN_CERTIFICATE:
+            return AuthenticationFailed(
+                "the source's client certificate and its key cannot be used",
+                reason="they are not PEM, do not belong together, or the key has a password",
+                hint="Check tls.crt and tls.key in its Secret.",
+            )
+        case Fault.CODING:
+            return unknown_length()
+        case Fault.PROXY:
             hint = "Check HTTPS_PROXY and NO_PROXY."
-            return FetchFailed("cannot be read", reason=f"the proxy failed: {why}", hint=hint)
-    reason, _ = describe_error(error, server=server, seconds=seconds)
-    return FetchFailed("cannot be read", reason=reason)
+            return FetchFailed("cannot be read", reason=f"the proxy failed: {detail}", hint=hint)
+    return None
+
+
+_SHOWN = 200
 
 
 def refused_address(server: str, fault: str) -> FetchFailed:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.access import ClusterAccess, TLSTrust, cluster_access
+from applyprune.cluster.access import ClusterAccess, cluster_access
 from applyprune.cluster.credentials import FixedCredentials, Identity
 from applyprune.cluster.messages import ApiRequest
 from applyprune.cluster.tls import tls_context
 from applyprune.cluster.transport import FIRST_CONTACT_BUDGET, Transport
 from applyprune.errors import AccessError, ApiError, Unreachable
+from applyprune.http import Trust
 from tests.support.clocks import ManualClock
 from tests.support.listening import listening, tunnel
 
@@ -98,12 +99,12 @@ def test_system_authorities_are_not_trusted_for_the_cluster(access: ClusterAcces
     clock = ManualClock()
 
     with pytest.raises(Unreachable, match=r"certificate .* cannot be trusted"):
-        send(replace(access, trust=TLSTrust()), clock=clock)
+        send(replace(access, trust=Trust()), clock=clock)
     assert clock.waits == []
 
 
 def test_certificate_check_can_be_skipped(access: ClusterAccess) -> None:
-    assert send(replace(access, trust=TLSTrust(skip_verify=True))) == 200
+    assert send(replace(access, trust=Trust(skip_verify=True))) == 200
 
 
 def test_certificate_name_must_match(access: ClusterAccess) -> None:
@@ -122,14 +123,14 @@ def test_server_is_reached_by_name(access: ClusterAccess) -> None:
 def test_comments_in_the_authorities_are_ignored(access: ClusterAccess) -> None:
     chatty = f"# Müllers Zertifikat\n{access.trust.authorities}\nund mehr\n"
 
-    assert send(replace(access, trust=TLSTrust(chatty))) == 200
+    assert send(replace(access, trust=Trust(chatty))) == 200
 
 
 def test_certificate_can_be_its_own_authority(access: ClusterAccess, plane: Plane) -> None:
     # As Go does: kubeconfigs exist that trust the server's own certificate and no more.
     leaf = (plane.folder / "pki" / "server.crt").read_text()
 
-    assert send(replace(access, trust=TLSTrust(leaf))) == 200
+    assert send(replace(access, trust=Trust(leaf))) == 200
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_certificate_can_be_its_own_authority(access: ClusterAccess, plane: Plan
 )
 def test_invalid_authority_is_reported(pem: str) -> None:
     with pytest.raises(AccessError, match="authority is not a PEM certificate"):
-        tls_context(TLSTrust(pem), Identity())
+        tls_context(Trust(pem), Identity())
 
 
 def test_certificate_with_another_key_is_reported(plane: Plane) -> None:
@@ -146,7 +147,7 @@ def test_certificate_with_another_key_is_reported(plane: Plane) -> None:
 
     for key in (other_key, b"no key"):
         with pytest.raises(AccessError, match="certificate and its key cannot be used"):
-            tls_context(TLSTrust("", skip_verify=True), Identity("", certificate, key))
+            tls_context(Trust("", skip_verify=True), Identity("", certificate, key))
 
 
 def test_keys_leave_no_file(plane: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +155,7 @@ def test_keys_leave_no_file(plane: Plane, tmp_path: Path, monkeypatch: pytest.Mo
     certificate = plane.client_cert_file.read_bytes()
     key = plane.client_key_file.read_bytes()
 
-    tls_context(TLSTrust("", skip_verify=True), Identity("", certificate, key))
+    tls_context(Trust("", skip_verify=True), Identity("", certificate, key))
 
     assert list(tmp_path.iterdir()) == []
 

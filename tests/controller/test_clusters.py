@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from applyprune.addresses import AddressRules
 from applyprune.controller.clusters import self_contained
 from applyprune.errors import InvalidKubeConfig, problems_of
-from applyprune.http import AddressRules
 from tests.support.canaries import TOKEN, TRACES
 from tests.support.kubeconfigs import (
     COSTLY,

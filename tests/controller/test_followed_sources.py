@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.addresses import AddressRules
 from applyprune.controller.checker import Checker, check_sources
 from applyprune.controller.dispatcher import SourceDispatcher
 from applyprune.controller.fetch import RemoteSource, SourceVerification
@@ -28,7 +29,6 @@ from applyprune.controller.worker import (
     WorkerSettings,
     worker_context,
 )
-from applyprune.http import AddressRules
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.address import GitRef, GitSource
 from applyprune.sources.tree import SourceCredentials

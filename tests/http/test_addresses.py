@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from applyprune.http import AddressRules
+from applyprune.addresses import AddressRules
 
 REFUSED = {
     "127.0.0.1": "loopback",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.http import proxy_for
+from applyprune.addresses import proxy_for
 
 PROXY = "http://proxy:3128"
 

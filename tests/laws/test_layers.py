@@ -32,17 +32,18 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "system": frozenset({"errors", "clock"}),
     "planning": frozenset({"model", "errors"}),
     "engine": CORE | {"clock", "system"},
-    "http": frozenset({"model", "errors", "clock"}),
+    "addresses": frozenset(),
+    "http": frozenset({"addresses", "errors", "clock"}),
     # These three sit beside the engine; `api` and the controller put them together with it.
-    "sources": CORE | {"http", "clock", "system"},
-    "cluster": CORE | {"http", "clock", "system"},
+    "sources": CORE | {"addresses", "http", "clock", "system"},
+    "cluster": CORE | {"addresses", "http", "clock", "system"},
     "output": CORE | {"clock"},
     "localplane": frozenset({"model", "errors", "system"}),
-    "controller": CORE | {"engine", "sources", "cluster", "http", "clock", "system"},
+    "controller": CORE | {"engine", "sources", "cluster", "addresses", "http", "clock", "system"},
     "api": CORE | {"engine", "sources", "cluster", "output"},
     "cli": CORE
     | {"api", "engine", "sources", "cluster", "output", "localplane", "controller"}
-    | {"http", "system"},
+    | {"addresses", "http", "system"},
 }
 """What each layer may import beside itself and the modules of ``EVERYWHERE``."""
 EVERYWHERE = frozenset({"_version", "values"})
@@ -58,6 +59,7 @@ LIBRARIES = frozenset(
         "msgspec",
         "platformdirs",
         "prometheus_client",
+        "pycurl",
         "pydantic",
         "ruamel",
         "urllib3",

@@ -1658,9 +1658,31 @@ MUTATIONS = (
     Mutation(
         "the last look at the lease before a write is sent",
         ("late-write",),
+        "return .*",
+        "return True",
+        f"{_LEASE}test_write_is_not_sent_after_the_end_of_its_lease[apply]",
+    ),
+    Mutation(
+        "the one time that a request is sent on a connection",
+        ("sent-once",),
         "if .*:",
         "if False:",
-        f"{_LEASE}test_write_is_not_sent_after_the_end_of_its_lease[apply]",
+        "tests/http/test_connections.py::test_request_is_sent_once[GET]",
+    ),
+    Mutation(
+        "the addresses that are not asked for again",
+        ("own-resolver",),
+        "if .*:",
+        "if False:",
+        "tests/http/test_connections.py::"
+        "test_nothing_but_the_address_that_was_found_is_connected_to[127.1]",
+    ),
+    Mutation(
+        "the headers that a proxy does not get",
+        ("proxy-headers",),
+        "HEADER_SEPARATE",
+        "HEADER_UNIFIED",
+        "tests/http/test_connections.py::test_proxy_gets_no_header_of_a_request",
     ),
     Mutation(
         "the clock by which a holder waits for its next renewal",
@@ -2816,8 +2838,8 @@ MUTATIONS = (
     Mutation(
         "the check of the address that a name leads to",
         ("checked-connection",),
-        "= .*",
-        "= super()._new_conn",
+        "if .*:",
+        "if False:",
         f"{_ADDRESSES}test_name_of_a_refused_address_is_not_connected_to[localhost]",
     ),
     Mutation(
@@ -2944,8 +2966,8 @@ MUTATIONS = (
     Mutation(
         "the addresses that a source may be at",
         ("checked-source-address",),
-        LINE,
-        "pass",
+        "= .*",
+        "= None",
         f"{_WEB}test_refused_address_is_not_connected_to[localhost]",
     ),
     Mutation(

@@ -38,6 +38,8 @@ class Call:
     body: bytes = b""
     certificate: str = ""
     """The name in the client's certificate; empty for none."""
+    port: int = 0
+    """The port of the client: another one for each connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +255,7 @@ class _Handler(BaseHTTPRequestHandler):
             dict(self.headers.items()),
             self.rfile.read(size),
             ",".join(names),
+            self.client_address[1],
         )
         site.calls.append(call)
         answering = site.answers.get(self.path.partition("?")[0], self.server.answer)

@@ -11,6 +11,7 @@ import pytest
 from applyprune.cluster.failures import foreign_text, response_failure
 from applyprune.cluster.messages import ApiRequest, ClientContext, RawResponse
 from applyprune.errors import ApiError
+from applyprune.http import Headers
 from applyprune.planning.secrets import HIDDEN, KnownSecrets
 from applyprune.values import replace
 
@@ -38,7 +39,7 @@ def status(code: int, reason: str, message: str, **details: Any) -> RawResponse:
         "message": message,
         "details": details,
     }
-    return RawResponse(code, {}, json.dumps(body).encode(), body)
+    return RawResponse(code, Headers(), json.dumps(body).encode(), body)
 
 
 def _error(request: ApiRequest, response: RawResponse) -> ApiError:
@@ -69,7 +70,7 @@ REFUSALS = {
         f"denied request: {QUOTED}",
     ),
     "conversion webhook": status(500, "InternalError", f"conversion failed: {QUOTED}"),
-    "proxy": RawResponse(502, {}, QUOTED.encode(), None),
+    "proxy": RawResponse(502, Headers(), QUOTED.encode(), None),
 }
 
 

@@ -24,6 +24,7 @@ from applyprune.errors import (
     Unavailable,
     Unreachable,
 )
+from applyprune.http import Headers
 
 CLIENT = ClientContext(context="prod", user="alice", server="https://k8s.example:6443")
 PATH = "/apis/apps/v1/namespaces/shop/deployments/web"
@@ -46,12 +47,12 @@ def status(code: int, reason: str = "", message: str = "it says so", **details: 
     }
     if reason:
         body["reason"] = reason
-    return RawResponse(code, {}, json.dumps(body).encode(), body)
+    return RawResponse(code, Headers(), json.dumps(body).encode(), body)
 
 
 def text(code: int, body: bytes = b"404 page not found\n", **headers: str) -> RawResponse:
     return RawResponse(
-        code, {key.replace("_", "-"): value for key, value in headers.items()}, body, None
+        code, Headers((key.replace("_", "-"), value) for key, value in headers.items()), body, None
     )
 
 
@@ -182,7 +183,7 @@ def test_status_tells_when_to_retry(
 ) -> None:
     plain = status(429, "TooManyRequests", **details)
     error = response_failure(
-        PATCH, RawResponse(429, {"Retry-After": header}, plain.raw, plain.body), CLIENT
+        PATCH, RawResponse(429, Headers([("Retry-After", header)]), plain.raw, plain.body), CLIENT
     ).error
 
     assert isinstance(error, ApiError)

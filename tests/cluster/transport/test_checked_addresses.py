@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.addresses import AddressRules
 from applyprune.cluster.access import ClusterAccess
 from applyprune.cluster.credentials import FixedCredentials, Identity
 from applyprune.cluster.messages import ApiRequest
 from applyprune.cluster.transport import Transport
 from applyprune.errors import Unreachable
-from applyprune.http import AddressRules
 from tests.support.canaries import TOKEN, TRACES
 from tests.support.namespaces import PROVED, own_namespaces
 
@@ -111,7 +111,7 @@ from applyprune.cluster.access import ClusterAccess
 from applyprune.cluster.messages import ApiRequest
 from applyprune.cluster.transport import Transport
 from applyprune.errors import Unreachable
-from applyprune.http import AddressRules
+from applyprune.addresses import AddressRules
 
 for host in sys.argv[1:]:
     server = f"https://{host}:443"

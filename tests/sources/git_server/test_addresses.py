@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.http import AddressRules
+from applyprune.addresses import AddressRules
 from applyprune.sources.fetch import fetch_git
 from applyprune.sources.git_program import GitProgram
 from applyprune.sources.git_server import REMOTE, GitServer, find_ref, resolve

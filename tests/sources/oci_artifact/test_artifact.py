@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.addresses import AddressRules
 from applyprune.errors import InputError, UsageError
-from applyprune.http import AddressRules
 from applyprune.sources.oci_artifact import (
     INDEX,
     FoundArtifact,
