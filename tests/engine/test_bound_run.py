@@ -74,7 +74,7 @@ def _immutable(value: str) -> dict[str, Any]:
 
 
 def _uid(api: Api, stage: Stage, name: str) -> str:
-    found = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}")
+    found = api.get(stage.path(name))
     return str(found["metadata"]["uid"])
 
 
@@ -109,10 +109,7 @@ def test_recreation_that_no_check_has_found_deletes_nothing(
     told = [one.problem.reason for one in events if isinstance(one, ObjectDone) and one.problem]
     assert told == ["the plan was to apply it; now an apply would recreate it"]
     report = bound.apply(file, *bodies, options=options)
-    assert _outcomes(report) == {
-        "configmap/a": Outcome.UPDATED,
-        "configmap/fixed": Outcome.FAILED,
-    }
+    assert _outcomes(report) == {"configmap/a": Outcome.UPDATED, "configmap/fixed": Outcome.FAILED}
     assert (report.exit_code, _uid(api, stage, "fixed")) == (3, old)
 
 
@@ -143,7 +140,7 @@ def test_planned_adoption_is_done(
     assert writes(audit) == []
     report = bound.apply(file, config_map("a", "new"), options=options)
     assert report.exit_code == 0, report.problems
-    found = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps/a")
+    found = api.get(stage.path("a"))
     assert found["data"] == {"key": "new"}
 
 
@@ -153,8 +150,7 @@ def test_object_to_skip_on_a_conflict_is_tried(stage: Stage, bound: Bound, api: 
     bodies = [config_map(name, "ours", **annotated) for name in ("a", "b")]
     stage.run(*bodies)
     place = f"/api/v1/namespaces/{stage.namespace}/configmaps/a?fieldManager=theirs"
-    kind = "application/merge-patch+json"
-    assert api("PATCH", place, {"data": {"key": "theirs"}}, content_type=kind)[0] == 200
+    api.patch(place, {"data": {"key": "theirs"}})
     for check in (True, False):
         again = ApplyOptions(reapply_all=True)
         file = bound.plan(*bodies, options=again, check=check)
@@ -163,7 +159,7 @@ def test_object_to_skip_on_a_conflict_is_tried(stage: Stage, bound: Bound, api: 
             "configmap/a": Outcome.SKIPPED,
             "configmap/b": Outcome.UNCHANGED,
         }, check
-    found = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps/a")
+    found = api.get(stage.path("a"))
     assert found["data"] == {"key": "theirs"}
 
 
@@ -201,12 +197,12 @@ def test_inventory_from_a_backup_does_not_fit(
     """Even if it says what it said when the plan was made."""
     stage.run(config_map("a"), config_map("b"))
     file = bound.plan(config_map("a"))
-    place = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    place = stage.path()
     backup = api.get(f"{place}/applyprune-web")
     assert api("DELETE", f"{place}/applyprune-web")[0] == 200
     for key in ("uid", "resourceVersion", "creationTimestamp"):
         del backup["metadata"][key]
-    assert api("POST", place, backup)[0] == 201
+    api.create(place, backup)
     audit.restart()
     with pytest.raises(PlanOutdated, match="was deleted and created again"):
         bound.apply(file, config_map("a"))
@@ -255,7 +251,7 @@ def test_definition_created_in_between_is_refused(
         bound = Bound(crd_stage.applyset(cluster))
         file = bound.plan(definition, foo)
         place = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        assert crds("POST", place, definition)[0] == 201
+        crds.create(place, definition)
         audit = AuditTrail(running, crds)
         refused = bound.apply(file, definition, foo)
         assert (refused.exit_code, _reasons(refused)) == (8, ["it was created meanwhile"])
@@ -271,7 +267,7 @@ def test_field_that_a_definition_has_lost_in_between_is_refused(
     definition = crd("Narrowed")
     place = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     named = f"{place}/{definition['metadata']['name']}"
-    assert crds("POST", place, definition)[0] == 201
+    crds.create(place, definition)
 
     def has_note() -> bool | None:
         status, document = crds("GET", "/openapi/v3/apis/x.example.com/v1")
@@ -286,8 +282,7 @@ def test_field_that_a_definition_has_lost_in_between_is_refused(
         bound = Bound(crd_stage.applyset(cluster))
         file = bound.plan(*bodies)
         gone = {"op": "remove", "path": f"{SCHEMA_OF_CRD}/properties/note"}
-        kind = "application/json-patch+json"
-        assert crds("PATCH", named, [gone], content_type=kind)[0] == 200
+        crds.patch(named, [gone])
         eventually(lambda: has_note() is False, lambda: "the new schema")
         audit = AuditTrail(running, crds)
         refused = bound.apply(file, *bodies)

@@ -60,10 +60,7 @@ DOWN = Unavailable("no answer", code=503)
     ids=["list fails", "no list", "watch fails", "no watch", "410", "silent", "ends"],
 )
 def test_watch_that_ends_is_followed_by_a_pause(
-    on_list: ApplypruneError | None,
-    on_watch: ApplypruneError | int,
-    pause: float,
-    asked: list[str],
+    on_list: ApplypruneError | None, on_watch: ApplypruneError | int, pause: float, asked: list[str]
 ) -> None:
     cluster: Any = Poor(on_list, on_watch)
     enough, closed = Flag(), Flag()

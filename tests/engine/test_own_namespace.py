@@ -73,13 +73,9 @@ def live(api: Api, name: str) -> dict[str, Any]:
 
 def set_finalizers(api: Api, name: str, *finalizers: str) -> None:
     """Set the finalizers of a Namespace."""
-    status, reply = api(
-        "PATCH",
-        f"/api/v1/namespaces/{name}?fieldManager=holder",
-        {"metadata": {"finalizers": list(finalizers)}},
-        content_type="application/merge-patch+json",
+    api.patch(
+        f"/api/v1/namespaces/{name}", {"metadata": {"finalizers": list(finalizers)}}, by="holder"
     )
-    assert status == 200, reply
 
 
 def is_gone(api: Api, name: str) -> bool:
@@ -172,7 +168,7 @@ def test_namespace_of_somebody_else_is_never_deleted(
     home: Stage, api: Api, name: str, audit: AuditTrail, adopt_as: Ownership
 ) -> None:
     """It is adopted as any object; no option that is for all objects deletes it with the set."""
-    assert api("POST", "/api/v1/namespaces", own(name))[0] == 201
+    api.create("/api/v1/namespaces", own(name))
     story = home.run(own(name), config_map("a"), adopt=Adopt.ALL, adopt_as=adopt_as)
     assert [step.fate for step in story.plan.applies] == [Fate.ADOPT, Fate.CREATE]
     story = home.run(mode=Mode.DELETE, allow_cascade=frozenset({f"namespace/{name}"}), **ALLOWED)
@@ -248,7 +244,7 @@ def test_namespace_without_its_inventory_is_deleted_with_the_set(
     """Nothing else exists; what others have put into it refuses that."""
     _interrupt(spoiled_home, proxy, name, own(name), config_map("a"))
     path = f"/api/v1/namespaces/{name}/configmaps"
-    assert api("POST", path, config_map("theirs"))[0] == 201
+    api.create(path, config_map("theirs"))
     refused = spoiled_home.run(mode=Mode.DELETE)
     assert refused.exit_code == 6
     assert "configmap/theirs" in refused.problem(f"namespace/{name}")
@@ -297,7 +293,7 @@ def test_contents_of_others_refuse_the_delete(home: Stage, api: Api, name: str) 
     """All of it, before the first request; --allow-cascade allows exactly that."""
     home.run(own(name), config_map("a"))
     path = f"/api/v1/namespaces/{name}/configmaps"
-    assert api("POST", path, config_map("theirs"))[0] == 201
+    api.create(path, config_map("theirs"))
     refused = home.run(mode=Mode.DELETE)
     assert refused.exit_code == 6
     problem = refused.problem(f"namespace/{name}")
@@ -337,7 +333,7 @@ def test_contents_are_counted_again_before_the_delete(
             other.run(config_map("late"))
         else:
             path = f"/api/v1/namespaces/{name}/configmaps"
-            assert api("POST", path, config_map("late"))[0] == 201
+            api.create(path, config_map("late"))
 
     proxy.before_reply = after
     cascade = frozenset({f"namespace/{name}"}) if allowed else frozenset()
@@ -379,7 +375,7 @@ def test_namespace_stays_while_an_object_of_the_set_is_left(
     home.run(own(name), config_map("a"), config_map("held", namespace=namespace))
     path = f"/api/v1/namespaces/{namespace}/configmaps/held"
     held = {"metadata": {"finalizers": [HOLD]}}
-    assert api("PATCH", path, held, content_type="application/merge-patch+json")[0] == 200
+    api.patch(path, held)
     out_of_time(home, HOLD)
     story = home.run(mode=Mode.DELETE, timeout=3600.0)
     problem = story.problem(f"namespace/{name}")
@@ -388,7 +384,7 @@ def test_namespace_stays_while_an_object_of_the_set_is_left(
     assert home.listed() == {f"namespace/{name}", "configmap/held"}
     assert "deletionTimestamp" not in live(api, name)
     free: dict[str, Any] = {"metadata": {"finalizers": []}}
-    assert api("PATCH", path, free, content_type="application/merge-patch+json")[0] == 200
+    api.patch(path, free)
     ended = Stage(home.kubeconfig, home.namespace, name=home.name).run(mode=Mode.DELETE)
     assert ended.outcomes[f"namespace/{name}"] is Outcome.DELETED, ended.problem(
         f"namespace/{name}"
@@ -409,7 +405,7 @@ def test_namespace_that_is_owned_by_its_name_goes_with_the_set(
     home: Stage, api: Api, name: str
 ) -> None:
     """`inventory own` says so; with --orphan, that delete keeps it nevertheless."""
-    assert api("POST", "/api/v1/namespaces", own(name))[0] == 201
+    api.create("/api/v1/namespaces", own(name))
     home.run(own(name), config_map("a"))
     story = home.own(f"namespace/{name}")
     (done,) = [one for one in story.events if isinstance(one, ObjectDone)]
@@ -454,7 +450,7 @@ def test_delete_of_a_namespace_that_hangs_continues(home: Stage, api: Api, name:
     assert home.run(own(name), config_map("a")).exit_code == 0
 
 
-def test_two_runs_create_one_namespace(stage: Stage, api: Api, name: str) -> None:
+def test_two_runs_create_one_namespace(stage: Stage, name: str) -> None:
     """Both plan its creation; one creates it, and the other waits for that run."""
     plans = Barrier(2)
 

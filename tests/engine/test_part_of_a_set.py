@@ -15,7 +15,7 @@ from applyprune.planning.applyset import PART_OF
 from applyprune.planning.order import DEPENDS_ON
 from tests.support.api import writes
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
-from tests.support.objects import SECRET, SERVICE, config_map
+from tests.support.objects import SECRET, SERVICE, config_map, of_kind
 
 if TYPE_CHECKING:
     from tests.support.api import Api, AuditTrail
@@ -31,7 +31,7 @@ def labelled(name: str, app: str, value: str = "v", **metadata: Any) -> dict[str
 
 
 def exist(stage: Stage, api: Api) -> str:
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
     return "".join(name for name in "abcd" if api.exists(f"{path}/{name}"))
 
 
@@ -40,15 +40,12 @@ def test_named_objects_are_applied_and_nothing_is_pruned(stage: Stage, api: Api)
     stage.run(config_map("a"), config_map("b"), config_map("c"))
     given = (config_map("a", "new"), config_map("b", "new"), SERVICE)
     story = stage.run(*given, only=frozenset({"cm/a", "svc/web"}))
-    assert story.outcomes == {
-        "configmap/a": Outcome.UPDATED,
-        "service/web": Outcome.CREATED,
-    }
+    assert story.outcomes == {"configmap/a": Outcome.UPDATED, "service/web": Outcome.CREATED}
     (warning,) = story.warnings
     assert "--only configmap/a --only service/web selects only a part of the set" in warning
     assert "2 other objects in the inventory do not change" in warning
     assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c", "service/web"}
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
     assert api.get(f"{path}/b")["data"] == {"key": "v"}
     before = stage.inventory()
     for name, words in {
@@ -69,8 +66,8 @@ def test_named_objects_are_applied_and_nothing_is_pruned(stage: Stage, api: Api)
 def test_named_object_in_one_of_two_namespaces(stage: Stage, api: Api) -> None:
     """NAMESPACE/KIND/NAME names one of them."""
     there = f"{stage.namespace}-there"
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": there}}
-    assert api("POST", "/api/v1/namespaces", body)[0] == 201
+    body = of_kind("Namespace", there)
+    api.create("/api/v1/namespaces", body)
     try:
         given = (config_map("a"), config_map("a", namespace=there))
         stage.run(*given, only=frozenset({f"{there}/cm/a"}))
@@ -185,7 +182,7 @@ def test_part_that_the_rest_depends_on_is_not_deleted(
 def test_namespace_of_the_rest_is_not_deleted(stage: Stage, api: Api) -> None:
     """What is not selected counts as contents that must stay."""
     there = f"{stage.namespace}-there"
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": there}}
+    body = of_kind("Namespace", there)
     stage.run(body, config_map("a", namespace=there), config_map("b"))
     path = f"/api/v1/namespaces/{there}"
     try:
@@ -209,7 +206,7 @@ def test_namespace_of_the_inventory_stays_listed_if_only_that_is_deleted(
     home = replace(stage, namespace=f"{stage.namespace}-home")
     path = f"/api/v1/namespaces/{home.namespace}"
     name = f"namespace/{home.namespace}"
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home.namespace}}
+    body = of_kind("Namespace", home.namespace)
     options: dict[str, Any] = {"mode": Mode.DELETE, "select": frozenset({name, "cm/b"})}
     try:
         home.run(body, config_map("a"), config_map("b"), create_namespace=True)
@@ -228,7 +225,7 @@ def test_namespace_of_the_inventory_stays_listed_if_only_that_is_deleted(
 def test_delete_of_a_part_says_that_the_inventory_is_lost(stage: Stage, api: Api) -> None:
     """By name as by labels; a set that never was is another error."""
     stage.run(labelled("a", "web"))
-    api("DELETE", f"/api/v1/namespaces/{stage.namespace}/configmaps/applyprune-web")
+    api("DELETE", stage.path("applyprune-web"))
     for options in ({"select": frozenset({"cm/a"})}, {"select_labels": WEB}):
         with pytest.raises(InventoryError, match="has no inventory, but 1 object has its label"):
             stage.run(mode=Mode.DELETE, **options)
@@ -240,6 +237,6 @@ def test_delete_of_a_part_says_that_the_inventory_is_lost(stage: Stage, api: Api
 def test_apply_of_a_part_finds_what_a_lost_inventory_listed(stage: Stage, api: Api) -> None:
     """Also if no selected object has the kind of those: else nothing would ever prune them."""
     stage.run(config_map("a"), config_map("b"))
-    api("DELETE", f"/api/v1/namespaces/{stage.namespace}/configmaps/applyprune-web")
+    api("DELETE", stage.path("applyprune-web"))
     stage.run(SERVICE, config_map("a"), only=frozenset({"svc/web"}))
     assert stage.listed() == {"service/web", "configmap/a", "configmap/b"}

@@ -155,11 +155,7 @@ def test_apply_does_what_its_plan_says(stage: Stage, api: Api, examples: int) ->
     @example(old=_OLD, new=_NEW, outside=[], adopts=False)
     @example(old={"a": _OLD["a"]}, new={"a": _OLD["a"]}, outside=[], adopts=True)
     def agrees(
-        old: dict[str, Body],
-        new: dict[str, Body],
-        outside: list[tuple[str, str]],
-        *,
-        adopts: bool,
+        old: dict[str, Body], new: dict[str, Body], outside: list[tuple[str, str]], *, adopts: bool
     ) -> None:
         first = replace(stage, name=f"old-{next(_NUMBERS)}")
         options: dict[str, Any] = {

@@ -20,7 +20,7 @@ from applyprune.engine.context import RunRequest
 from applyprune.engine.inventory import release
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, Options
-from tests.support.objects import config_map
+from tests.support.objects import config_map, of_kind
 from tests.support.renewals import without_renewals
 from tests.support.stage import Stage, Story
 
@@ -112,10 +112,7 @@ def test_verb_sends_the_recorded_number_of_requests(spoiled: Stage, proxy: Fault
 
 def test_prune_of_namespaces_lists_the_kinds_twice(spoiled: Stage, proxy: FaultProxy) -> None:
     """The CRDs and the APIServices, once each, however many Namespaces; never without one."""
-    homes = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{spoiled.namespace}-{n}"}}
-        for n in range(2)
-    ]
+    homes = [of_kind("Namespace", f"{spoiled.namespace}-{n}") for n in range(2)]
     bodies = [config_map("a"), config_map("b"), *homes]
     paths = {
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
@@ -145,7 +142,7 @@ def test_check_in_a_new_namespace_asks_once_for_each_object(
 ) -> None:
     """Only the objects on their way at the first reply have asked for the namespace too."""
     name, many, workers = f"{spoiled.namespace}-new", 20, 2
-    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    home = of_kind("Namespace", name)
     inside = [config_map(f"c-{number}", namespace=name) for number in range(many)]
     story = spoiled.run(home, *inside, check=True, concurrency=workers)
     assert story.exit_code == 0

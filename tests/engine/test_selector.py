@@ -13,7 +13,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from applyprune.model.text import parse_selector
 from applyprune.planning.order import DEPENDS_ON
-from tests.support.objects import config_map
+from tests.support.objects import config_map, of_kind
 from tests.support.selectors import BAD, GOOD, LABELS, MATCHES
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def labelled(name: str, app: str, value: str = "v", **metadata: Any) -> dict[str
 def test_selectors_mean_the_same_to_the_server(api: Api, namespace: str) -> None:
     """We and the server accept or reject every text of the table, and match the same object."""
     path = f"/api/v1/namespaces/{namespace}/configmaps"
-    assert api("POST", path, config_map("a", labels=LABELS))[0] == 201
+    api.create(path, config_map("a", labels=LABELS))
     for text in (*GOOD, *BAD):
         status, reply = api("GET", f"{path}?labelSelector={quote(text)}")
         assert status == (200 if text in GOOD else 400), (text, reply)
@@ -51,7 +51,7 @@ def test_unselected_objects_stay_listed_and_unchanged(stage: Stage, api: Api) ->
     (warning,) = story.warnings
     assert warning.startswith("nothing is pruned: -l app=web selects only a part of the set")
     assert "2 other objects in the inventory do not change" in warning
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
     assert api.get(f"{path}/b")["data"] == {"key": "v"}
     assert api.exists(f"{path}/c")
     # Nothing is lost: the next full run prunes what has left.
@@ -128,8 +128,8 @@ def test_namespace_override_does_not_empty_a_namespace_silently(stage: Stage, ap
     bodies = (config_map("a"), config_map("b"))
     stage.run(*bodies)
     there = f"{stage.namespace}-there"
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": there}}
-    assert api("POST", "/api/v1/namespaces", body)[0] == 201
+    body = of_kind("Namespace", there)
+    api.create("/api/v1/namespaces", body)
     try:
         for mode in (Mode.PRUNE, Mode.APPLY):
             story = stage.run(*bodies, namespace_override=there, mode=mode)

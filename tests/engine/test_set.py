@@ -12,7 +12,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import writes
-from tests.support.objects import DEPLOYMENT, SECRET, SERVICE, config_map
+from tests.support.objects import DEPLOYMENT, SECRET, SERVICE, config_map, of_kind
 from tests.support.renewals import without_renewals
 from tests.support.stage import Stage
 
@@ -57,7 +57,7 @@ def test_run_creates_changes_and_prunes(stage: Stage, api: Api) -> None:
     }
     assert story.exit_code == 0
     assert stage.listed() == {"configmap/same", "configmap/change", "configmap/come"}
-    assert not api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/go")
+    assert not api.exists(stage.path("go"))
 
 
 def test_events_come_in_the_order_of_the_run(stage: Stage) -> None:
@@ -115,7 +115,7 @@ def test_delete_carries_both_preconditions_and_a_propagation(
 def test_delete_removes_the_set_and_nothing_else(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """The inventory goes last; a bystander stays as it was."""
     kubectl("create", "configmap", "mine", "-n", stage.namespace)
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
     before = api.get(f"{path}/mine")
     stage.run(config_map("a"), DEPLOYMENT, SERVICE)
     story = stage.run(mode=Mode.DELETE)
@@ -134,7 +134,7 @@ def test_delete_of_a_missing_set_is_no_error(stage: Stage) -> None:
     assert "there is no set web" in story.warnings[0]
 
 
-def test_no_prune_keeps_entries_of_objects_that_left_the_set(stage: Stage, api: Api) -> None:
+def test_no_prune_keeps_entries_of_objects_that_left_the_set(stage: Stage) -> None:
     """The next run with prune still finds it."""
     stage.run(config_map("a"), config_map("b"))
     story = stage.run(config_map("a"), prune=False)
@@ -161,7 +161,7 @@ def test_empty_input_is_refused(stage: Stage, api: Api) -> None:
     why = "no object in the input"
     assert f"the prune was refused: it would delete 1 object: {why}" in story.refusal
     assert stage.listed() == {"configmap/a"}
-    api("DELETE", f"/api/v1/namespaces/{stage.namespace}/configmaps/a")
+    api("DELETE", stage.path("a"))
     assert f"the prune was refused: {why}" in stage.run().refusal
     assert stage.listed() == {"configmap/a"}
 
@@ -217,11 +217,7 @@ def test_set_members_are_listed_by_the_standard_label(stage: Stage, kubectl: Kub
 def test_set_spans_several_namespaces(stage: Stage, api: Api) -> None:
     """Its own Namespace among them: created first, deleted last."""
     other = f"{stage.namespace}-b"
-    bodies = (
-        config_map("far", namespace=other),
-        config_map("near"),
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}},
-    )
+    bodies = (config_map("far", namespace=other), config_map("near"), of_kind("Namespace", other))
     assert stage.run(*bodies).exit_code == 0
     assert api.exists(f"/api/v1/namespaces/{other}/configmaps/far")
     story = stage.run(mode=Mode.DELETE)

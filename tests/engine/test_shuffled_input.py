@@ -15,6 +15,7 @@ from applyprune.model.options import DryRun, Mode
 from applyprune.sources import read
 from tests.support.api import Api
 from tests.support.command import applyprune
+from tests.support.objects import of_kind
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
@@ -206,8 +207,8 @@ def test_input_order_changes_neither_plan_nor_cluster(
     """
     assert len(SHOP_SET) == 26
     for home in HOMES:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home}}
-        assert crds("POST", "/api/v1/namespaces", body)[0] == 201
+        body = of_kind("Namespace", home)
+        crds.create("/api/v1/namespaces", body)
     stage = Stage(running.kubeconfig, "default", name="demo")
     plans, contents, records = [], [], []
     for seed in range(orders):

@@ -10,7 +10,7 @@ import pytest
 from applyprune.model.events import Event, Planned
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
-from tests.support.objects import config_map, crd, crd_name, custom_resource
+from tests.support.objects import config_map, crd, crd_name, custom_resource, of_kind
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def home(stage: Stage, api: Api) -> Iterator[str]:
 
 
 def _namespace(name: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    return of_kind("Namespace", name)
 
 
 def _path(kind: str, name: str = "") -> str:
@@ -70,7 +70,7 @@ def test_namespace_prune_with_a_new_object_in_it_is_refused(
     problem = story.problem(f"namespace/{home}")
     assert f"objects of the input: {home}/configmap/new" in problem
     assert _lives(api, f"/api/v1/namespaces/{home}")
-    assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/b")
+    assert api.exists(stage.path("b"))
     there = api.exists(f"/api/v1/namespaces/{home}/configmaps/new")
     assert there is (mode is Mode.APPLY)
     assert f"namespace/{home}" in stage.listed()
@@ -128,7 +128,7 @@ def test_unserved_kind_is_not_taken_for_empty(running: Plane, crds: Api, kubectl
     """Its custom resources are still stored; only the option that names it allows the delete."""
     stage = Stage(running.kubeconfig, "default", name="hidden")
     stage.run(crd("Hidden"), config_map("hidden"))
-    assert crds("POST", _path("Hidden"), custom_resource("theirs", "Hidden"))[0] == 201
+    crds.create(_path("Hidden"), custom_resource("theirs", "Hidden"))
     patch = [{"op": "replace", "path": "/spec/versions/0/served", "value": False}]
     kubectl(
         "patch", "crd/hiddens.x.example.com", "--type=json", "-p", json.dumps(patch), plane=running

@@ -17,7 +17,7 @@ import pytest
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, Conflicts, Mode
 from tests.support.golden import FIXTURES
-from tests.support.objects import config_map
+from tests.support.objects import config_map, of_kind
 from tests.support.renewals import without_renewals
 from tests.support.stage import Stage
 
@@ -43,7 +43,7 @@ def make(body: dict[str, Any], manager: str = KUBECTL) -> Step:
 
     def step(stage: Stage, api: Api) -> None:
         place = f"/api/v1/namespaces/{stage.namespace}/configmaps?fieldManager={manager}"
-        assert api("POST", place, body)[0] == 201
+        api.create(place, body)
 
     return step
 
@@ -53,7 +53,7 @@ def edit(patch: dict[str, Any]) -> Step:
 
     def step(stage: Stage, api: Api) -> None:
         place = f"/api/v1/namespaces/{stage.namespace}/configmaps/a?fieldManager=theirs"
-        assert api("PATCH", place, patch, content_type="application/merge-patch+json")[0] == 200
+        api.patch(place, patch)
 
     return step
 
@@ -66,16 +66,15 @@ def _cron_job(volume: dict[str, Any]) -> dict[str, Any]:
     """Return an object with a volume; no controller writes one that is suspended."""
     container = {"name": "c", "image": "web:1"}
     pod = {"containers": [container], "restartPolicy": "Never", "volumes": [volume]}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "CronJob",
-        "metadata": {"name": "a"},
-        "spec": {
+    return of_kind(
+        "CronJob",
+        "a",
+        spec={
             "schedule": "0 0 1 1 *",
             "suspend": True,
             "jobTemplate": {"spec": {"template": {"spec": pod}}},
         },
-    }
+    )
 
 
 A, B, NEW = config_map("a"), config_map("b"), config_map("a", "new")
@@ -109,10 +108,7 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
         apply(_cron_job({"name": "v"})),
         apply(_cron_job({"name": "v", "configMap": {"name": "b"}})),
     ),
-    "recreate": (
-        apply({**A, "immutable": True}),
-        apply({**NEW, "immutable": True}, recreate=True),
-    ),
+    "recreate": (apply({**A, "immutable": True}), apply({**NEW, "immutable": True}, recreate=True)),
     "apply-without-managers": (apply(A), FORGET, apply(NEW, **FORCE)),
     "prune": (apply(A, B), apply(B, **ONE)),
     "orphan": (apply(KEPT, B), apply(B, **ONE)),

@@ -9,11 +9,7 @@ import pytest
 
 from applyprune.errors import UsageError
 from applyprune.model.identity import Ref
-from applyprune.planning.applyset import (
-    applyset_annotations,
-    applyset_identity,
-    hinted_namespaces,
-)
+from applyprune.planning.applyset import applyset_annotations, applyset_identity, hinted_namespaces
 
 
 def test_id_matches_the_published_test_vectors() -> None:

@@ -63,32 +63,17 @@ def test_object_without_a_finalizer_waits_for_the_server() -> None:
     [
         ([owns("holder", HOLD)], "set by holder"),
         # Who owns another finalizer of the same list does not own this one.
-        (
-            [owns("other", "example.com/other"), owns("holder", HOLD)],
-            "set by holder",
-        ),
+        ([owns("other", "example.com/other"), owns("holder", HOLD)], "set by holder"),
         # An atomic list, or one emptied once, is its manager's as a whole.
         ([owns("holder")], "set by holder"),
-        (
-            [managed("holder", fieldsV1={"f:metadata": {"f:finalizers": {}}})],
-            "set by holder",
-        ),
+        ([managed("holder", fieldsV1={"f:metadata": {"f:finalizers": {}}})], "set by holder"),
         ([owns("whole"), owns("holder", HOLD)], "set by holder"),
         ([owns(TARGET.manager, HOLD)], "set by the manifest"),
-        (
-            [owns("applyprune/elsewhere/db", HOLD)],
-            "set by the manifest",
-        ),
+        ([owns("applyprune/elsewhere/db", HOLD)], "set by the manifest"),
         ([owns("kubectl-edit", HOLD)], "set by kubectl-edit"),
-        (
-            [owns("kube-controller-manager", HOLD)],
-            "set by kube-controller-manager",
-        ),
+        ([owns("kube-controller-manager", HOLD)], "set by kube-controller-manager"),
         ([], "owned by no field manager"),
-        (
-            [owns("other", "example.com/other")],
-            "owned by no field manager",
-        ),
+        ([owns("other", "example.com/other")], "owned by no field manager"),
         # Malformed: null is read as nothing below, and there is no exception.
         (
             [managed("x", fieldsV1={"f:metadata": {"f:finalizers": None}}), {"manager": "y"}],

@@ -14,16 +14,7 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.explain import ExplainInput, explanation_of
 from applyprune.planning.plan import make_plan
 from tests.support.options import options_of
-from tests.support.planning import (
-    TARGET,
-    body,
-    cluster,
-    desired,
-    inventory,
-    live,
-    recorded,
-    world,
-)
+from tests.support.planning import TARGET, body, cluster, desired, inventory, live, recorded, world
 
 if TYPE_CHECKING:
     from collections.abc import Collection

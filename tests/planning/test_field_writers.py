@@ -10,13 +10,7 @@ import pytest
 from applyprune.model.identity import Ref
 from applyprune.model.problem import ManagerConflict
 from applyprune.planning.applyset import MANAGERS
-from applyprune.planning.field_writers import (
-    Contest,
-    Way,
-    WriterKind,
-    writer_of,
-    writers_since,
-)
+from applyprune.planning.field_writers import Contest, Way, WriterKind, writer_of, writers_since
 from applyprune.planning.managed_fields import UNKNOWN
 from tests.support.planning import live
 
@@ -124,10 +118,7 @@ FIRST: dict[str, tuple[Contest, Way]] = {
         Way.REVERT,
     ),
     "an edit and a controller": (replace(FREE, owners=(EDIT, HPA), reverts=True), Way.LEAVE),
-    "an edit and a controller, at such a field": (
-        Contest((EDIT, HPA), must_own=True),
-        Way.SKIP,
-    ),
+    "an edit and a controller, at such a field": (Contest((EDIT, HPA), must_own=True), Way.SKIP),
 }
 
 

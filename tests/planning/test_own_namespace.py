@@ -199,10 +199,7 @@ def test_only_an_owned_namespace_is_deleted(
 ) -> None:
     """Whatever --prune-also says of other objects."""
     listed = recorded(OWN, live(HOME), **entry)
-    snapshot = cluster(
-        {HOME: live(HOME, **state)},
-        keeps_own_namespace=keeps,
-    )
+    snapshot = cluster({HOME: live(HOME, **state)}, keeps_own_namespace=keeps)
     step = remove_step(
         listed, world((), inventory(listed), snapshot, replace(WHOLE, prune=EVERYTHING))
     )

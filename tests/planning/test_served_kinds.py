@@ -84,10 +84,7 @@ CASES: dict[str, tuple[str, str]] = {
         _found(_served(Resource(X, "v1", "Foo", "foozes", namespaced=True)), [_definition(crd())]),
         MISSING,
     ),
-    "a CRD is not established": (
-        _found(_served(), [_definition(crd(), established="False")]),
-        "",
-    ),
+    "a CRD is not established": (_found(_served(), [_definition(crd(), established="False")]), ""),
     "a CRD serves no version": (
         _found(
             _served(),
@@ -126,10 +123,7 @@ CASES: dict[str, tuple[str, str]] = {
         _found(_served(), [_definition(crd())], groups={"apps"}),
         "",
     ),
-    "another group is silent": (
-        _found(_served(stale=["metrics.k8s.io"]), groups={X}),
-        "",
-    ),
+    "another group is silent": (_found(_served(stale=["metrics.k8s.io"]), groups={X}), ""),
     "a silent group whose APIService goes": (
         _found(
             _served(stale=[X]),

@@ -7,6 +7,7 @@ import secrets
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import urllib3
 
@@ -60,9 +61,38 @@ class Api:
         assert status in {200, 404}, reply
         return status == 200
 
+    def create(self, path: str, body: object, *, by: str = "") -> Any:
+        """Create an object in a collection; return it as stored."""
+        status, reply = self("POST", _by(path, by), body)
+        assert status == 201, reply
+        return reply
+
+    def patch(self, path: str, change: object, *, by: str = "") -> Any:
+        """Change an object as a field manager: a list is a JSON patch, a mapping is merged."""
+        how = "json" if isinstance(change, list) else "merge"
+        kind = f"application/{how}-patch+json"
+        status, reply = self("PATCH", _by(path, by), change, content_type=kind)
+        assert status == 200, reply
+        return reply
+
+    def apply(self, path: str, body: object, *, by: str, force: bool = False) -> Any:
+        """Apply a manifest as a field manager, who may take fields of others by force."""
+        where = _by(path, by) + ("&force=true" if force else "")
+        kind = "application/apply-patch+yaml"
+        status, reply = self("PATCH", where, body, content_type=kind)
+        assert status in {200, 201}, reply
+        return reply
+
     def close(self) -> None:
         """Close the connections."""
         self._pool.clear()
+
+
+def _by(path: str, manager: str) -> str:
+    """Return a path with the name of the field manager; the server finds one if there is none."""
+    if not manager:
+        return path
+    return f"{path}{'&' if '?' in path else '?'}fieldManager={quote(manager, safe='')}"
 
 
 class UserApi(Api):

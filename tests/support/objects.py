@@ -10,6 +10,8 @@ from applyprune.model.problem import Manifest, Origin
 from applyprune.values import packed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tests.support.stage import Stage
 
 
@@ -43,6 +45,28 @@ def config_map(name: str, value: str = "v", **metadata: Any) -> dict[str, Any]:
         "metadata": {"name": name, **metadata},
         "data": {"key": value},
     }
+
+
+_VERSIONS = {
+    "apps/v1": ("DaemonSet", "Deployment", "StatefulSet"),
+    "apiextensions.k8s.io/v1": ("CustomResourceDefinition",),
+    "autoscaling/v2": ("HorizontalPodAutoscaler",),
+    "batch/v1": ("CronJob", "Job"),
+    "networking.k8s.io/v1": ("Ingress", "NetworkPolicy"),
+    "rbac.authorization.k8s.io/v1": (
+        "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+    ),
+}  # fmt: skip
+_VERSION_OF = {kind: version for version, kinds in _VERSIONS.items() for kind in kinds}
+
+
+def of_kind(
+    kind: str, name: str, metadata: Mapping[str, Any] | None = None, *, api: str = "", **parts: Any
+) -> dict[str, Any]:
+    """Return the body of an object; ``api`` is its apiVersion, if that is not the usual one."""
+    version = api or _VERSION_OF.get(kind, "v1")
+    named = {"name": name, **(metadata or {})}
+    return {"apiVersion": version, "kind": kind, "metadata": named, **parts}
 
 
 def text(*bodies: dict[str, Any]) -> str:

@@ -126,6 +126,10 @@ class Stage:
         """Return the set."""
         return applyset_identity(self.name, self.namespace)
 
+    def path(self, name: str = "", plural: str = "configmaps", group: str = "/api/v1") -> str:
+        """Return the path of an object in the set's namespace; without a name, of all of a kind."""
+        return f"{group}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
+
     def run(self, *bodies: dict[str, Any], **options: Any) -> Story:
         """Run once and return the events; raise a failure of the whole run.
 

@@ -72,7 +72,7 @@ def _scale(stage: Stage, api: Api, replicas: int) -> None:
     """Scale the Deployment as an autoscaler does."""
     path = f"{_path(stage)}/scale?fieldManager=kube-controller-manager"
     patch = {"spec": {"replicas": replicas}}
-    assert api("PATCH", path, patch, content_type="application/merge-patch+json")[0] == 200
+    api.patch(path, patch)
 
 
 def test_autoscaler_counts_in_the_run_that_prunes_it(stage: Stage, api: Api) -> None:
@@ -118,7 +118,7 @@ def _without_replicas(kind: str = "Deployment") -> dict[str, Any]:
 
 def _create(stage: Stage, api: Api, scaler: dict[str, Any]) -> None:
     path = f"/apis/autoscaling/v2/namespaces/{stage.namespace}/horizontalpodautoscalers"
-    assert api("POST", path, scaler)[0] == 201
+    api.create(path, scaler)
 
 
 @pytest.mark.parametrize("where", ["input", "cluster"])
@@ -166,7 +166,7 @@ def test_replicas_that_an_adoption_takes_are_handed_over(stage: Stage, api: Api)
     """What ``kubectl apply`` has declared is taken, and the manifest has no replicas."""
     path = f"/apis/apps/v1/namespaces/{stage.namespace}/deployments"
     manager = "?fieldManager=kubectl-client-side-apply"
-    assert api("POST", path + manager, _deployment(5))[0] == 201
+    api.create(path + manager, _deployment(5))
     assert stage.run(_without_replicas(), _scaler()).exit_code == 0
     assert _replicas(stage, api) == 5
 
@@ -211,14 +211,13 @@ def test_replicas_are_not_set_back_where_no_autoscaler_can_be_read(
 ) -> None:
     """One warning says so; null removes them as little, and the conflict promises nothing."""
     scalers = f"/apis/autoscaling/v2/namespaces/{stage.namespace}/horizontalpodautoscalers"
-    assert api("POST", scalers, _scaler())[0] == 201
+    api.create(scalers, _scaler())
     rules = (rule("", ["configmaps"], WRITE), rule("apps", ["deployments"], WRITE))
     access = kubeconfig_as("no-scalers", plane, api, stage.namespace, tmp_path, *rules)
     poor = Stage(access, stage.namespace)
     assert poor.run(_deployment(2)).exit_code == 0
-    merge = "application/merge-patch+json"
     scale = f"{_path(stage)}/scale?fieldManager=kubectl-scale"
-    assert api("PATCH", scale, {"spec": {"replicas": 5}}, content_type=merge)[0] == 200
+    api.patch(scale, {"spec": {"replicas": 5}})
     story = poor.run(_deployment(2), conflicts=Conflicts.REVERT)
     assert (story.exit_code, _replicas(stage, api)) == (4, 5)
     (warning,) = [one for one in story.warnings if "HorizontalPodAutoscaler" in one]

@@ -14,7 +14,7 @@ from applyprune.planning.desired import HOOK
 from tests.support.api import writes
 from tests.support.command import applyprune
 from tests.support.input_files import write_input
-from tests.support.objects import config_map
+from tests.support.objects import config_map, of_kind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,12 +27,7 @@ if TYPE_CHECKING:
 def _hook(name: str, events: str, **annotations: str) -> dict[str, Any]:
     marks = {HOOK: events, "helm.sh/hook-delete-policy": "before-hook-creation", **annotations}
     pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "annotations": marks},
-        "spec": {"template": {"spec": pod}},
-    }
+    return of_kind("Job", name, {"annotations": marks}, spec={"template": {"spec": pod}})
 
 
 def _jobs(api: Api, stage: Stage) -> set[str]:
@@ -98,10 +93,7 @@ def test_recorded_object_that_becomes_a_hook_is_kept(
         story = stage.run(WEB, CLEAN, mode=mode)
         assert (story.exit_code, story.outcomes["job.batch/clean"]) == (0, Outcome.NOT_PRUNED)
     assert writes(audit) == []
-    assert (_jobs(api, stage), stage.listed()) == (
-        {"clean"},
-        {"configmap/web", "job.batch/clean"},
-    )
+    assert (_jobs(api, stage), stage.listed()) == ({"clean"}, {"configmap/web", "job.batch/clean"})
     assert stage.run(WEB).outcomes["job.batch/clean"] is Outcome.PRUNED
 
 

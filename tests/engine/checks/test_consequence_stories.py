@@ -12,7 +12,7 @@ from applyprune.model.events import Planned
 from applyprune.model.options import DryRun, PruneLimit
 from tests.support.api import writes
 from tests.support.fault_proxy import FaultProxy, always, faults
-from tests.support.objects import CLAIM, SERVICE, config_map, crd, custom_resource
+from tests.support.objects import CLAIM, SERVICE, config_map, crd, custom_resource, of_kind
 from tests.support.waiting import eventually
 from tests.support.workloads import ours, workload
 
@@ -62,8 +62,7 @@ def _has_pods(api: Api, stage: Stage, number: int) -> set[str]:
 
 
 def _create(api: Api, stage: Stage, plural: str, body: Body, group: str = "api/v1") -> Body:
-    status, reply = api("POST", f"/{group}/namespaces/{stage.namespace}/{plural}", body)
-    assert status == 201, reply
+    reply = api.create(f"/{group}/namespaces/{stage.namespace}/{plural}", body)
     created: Body = reply
     return created
 
@@ -189,11 +188,10 @@ def test_recreated_immutable_config_map_leaves_mounted_files_old(stage: Stage) -
 
 
 def _volume(stage: Stage, policy: str) -> Body:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": f"{stage.namespace}-{policy.lower()}"},
-        "spec": {
+    return of_kind(
+        "PersistentVolume",
+        f"{stage.namespace}-{policy.lower()}",
+        spec={
             "capacity": {"storage": "1Mi"},
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": "none",
@@ -201,7 +199,7 @@ def _volume(stage: Stage, policy: str) -> Body:
             "hostPath": {"path": f"/tmp/{stage.namespace}"},
             "claimRef": {"name": policy.lower(), "namespace": stage.namespace},
         },
-    }
+    )
 
 
 @pytest.fixture
@@ -211,8 +209,7 @@ def bound(stage: Stage, api: Api, kubectl: Kubectl) -> Iterator[list[Body]]:
     claims = []
     for policy in ("Delete", "Retain"):
         volume = _volume(stage, policy)
-        status, reply = api("POST", path, volume)
-        assert status == 201, reply
+        api.create(path, volume)
         name = volume["metadata"]["name"]
         spec = {**CLAIM["spec"], "volumeName": name}
         claims.append({**CLAIM, "metadata": {"name": policy.lower()}, "spec": spec})
@@ -273,12 +270,11 @@ def test_volumes_that_may_not_be_listed_leave_a_doubt(
 def test_pruned_namespace_names_its_contents(stage: Stage, api: Api) -> None:
     """Those that the plan deletes itself are not counted twice."""
     place = f"{stage.namespace}-old"
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}}
+    namespace = of_kind("Namespace", place)
     mine = config_map("mine", namespace=place)
     stage.run(config_map("a"), namespace, mine)
     for name in ("b", "c"):
-        status, _ = api("POST", f"/api/v1/namespaces/{place}/configmaps", config_map(name))
-        assert status == 201
+        api.create(f"/api/v1/namespaces/{place}/configmaps", config_map(name))
     allowed = frozenset({f"namespace/{place}"})
     assert _forecast(stage, config_map("a"), allow_cascade=allowed, **PRUNES) == [
         f"namespace/{place}: deleted with it: 2 ConfigMaps"
@@ -292,7 +288,7 @@ def test_pruned_crd_names_what_goes_with_it(crd_stage: Stage, crds: Api) -> None
     crd_stage.run(config_map("a"), definition, resource)
     path = f"/apis/x.example.com/v1/namespaces/{crd_stage.namespace}/consequents"
     for name in ("two", "three"):
-        assert crds("POST", path, custom_resource(name, kind))[0] == 201
+        crds.create(path, custom_resource(name, kind))
     allowed: dict[str, Any] = {
         "allow_kinds": frozenset({"customresourcedefinition"}),
         "allow_cascade": frozenset({f"customresourcedefinition/{definition['metadata']['name']}"}),

@@ -14,7 +14,7 @@ from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun
 from tests.support.api import writes
-from tests.support.objects import DEPLOYMENT, config_map
+from tests.support.objects import DEPLOYMENT, config_map, of_kind
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -41,10 +41,7 @@ def bundle(plane: Plane) -> str:
 def _patch(api: Api, path: str, patch: Any, *, manager: str, kind: str = "merge-patch+json") -> Any:
     query = "&force=true" if kind.startswith("apply") else ""
     status, reply = api(
-        "PATCH",
-        f"{path}?fieldManager={manager}{query}",
-        patch,
-        content_type=f"application/{kind}",
+        "PATCH", f"{path}?fieldManager={manager}{query}", patch, content_type=f"application/{kind}"
     )
     assert status in {200, 201}, reply
     return reply
@@ -57,19 +54,20 @@ def _reasons(story: Story) -> list[str]:
 def _aggregated(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return an aggregated ClusterRole as Knative ships it, and a part of it."""
     return (
-        {
-            "apiVersion": RBAC,
-            "kind": "ClusterRole",
-            "metadata": {"name": f"{name}-all"},
-            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {name: "yes"}}]},
-            "rules": [],
-        },
-        {
-            "apiVersion": RBAC,
-            "kind": "ClusterRole",
-            "metadata": {"name": f"{name}-part", "labels": {name: "yes"}},
-            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}],
-        },
+        of_kind(
+            "ClusterRole",
+            f"{name}-all",
+            api=RBAC,
+            aggregationRule={"clusterRoleSelectors": [{"matchLabels": {name: "yes"}}]},
+            rules=[],
+        ),
+        of_kind(
+            "ClusterRole",
+            f"{name}-part",
+            {"labels": {name: "yes"}},
+            api=RBAC,
+            rules=[{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}],
+        ),
     )
 
 
@@ -79,23 +77,40 @@ def _generated(name: str) -> tuple[dict[str, Any], ...]:
     template["metadata"]["creationTimestamp"] = None
     template["spec"]["template"]["metadata"]["creationTimestamp"] = None
     return (
-        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "annotations": {}},
-         "data": {}},
+        of_kind("Secret", "s", {"annotations": {}}, data={}),
         {**config_map("c"), "data": {}},
-        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "p"},
-         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-         "status": {"phase": "Pending"}},
-        {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-         "metadata": {"name": name},
-         "spec": {"matchConstraints": {"resourceRules": [
-                      {"apiGroups": ["none"], "apiVersions": ["v1"], "operations": ["CREATE"],
-                       "resources": ["none"]}]},
-                  "validations": [{"expression": "true"}]},
-         "status": {}},
-        {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "n"},
-         "spec": {"podSelector": {}, "ingress": [], "policyTypes": ["Ingress"]}},
+        of_kind(
+            "PersistentVolumeClaim",
+            "p",
+            spec={"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            status={"phase": "Pending"},
+        ),
+        of_kind(
+            "ValidatingAdmissionPolicy",
+            name,
+            api="admissionregistration.k8s.io/v1",
+            spec={
+                "matchConstraints": {
+                    "resourceRules": [
+                        {
+                            "apiGroups": ["none"],
+                            "apiVersions": ["v1"],
+                            "operations": ["CREATE"],
+                            "resources": ["none"],
+                        }
+                    ]
+                },
+                "validations": [{"expression": "true"}],
+            },
+            status={},
+        ),
+        of_kind(
+            "NetworkPolicy",
+            "n",
+            spec={"podSelector": {}, "ingress": [], "policyTypes": ["Ingress"]},
+        ),
         {**template, "status": {}},
-    )  # fmt: skip
+    )
 
 
 def test_generated_manifests_are_written_once(stage: Stage, api: Api, audit: AuditTrail) -> None:
@@ -109,15 +124,9 @@ def test_generated_manifests_are_written_once(stage: Stage, api: Api, audit: Aud
         _patch(api, secret, {"data": {"token": "MQ=="}}, manager="issuer")
         other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
         filled = {**other, "data": {"k": "v"}}
-        configs = f"/api/v1/namespaces/{stage.namespace}/configmaps/c"
+        configs = stage.path("c")
         # An empty map of ours would make this a conflict for the other applier.
-        status, reply = api(
-            "PATCH",
-            f"{configs}?fieldManager=applier",
-            filled,
-            content_type="application/apply-patch+yaml",
-        )
-        assert status == 200, reply
+        api.apply(configs, filled, by="applier")
         audit.restart()
         assert set(stage.run(*roles, *others, wait=False).outcomes.values()) == {Outcome.UNCHANGED}
         assert writes(audit) == []
@@ -160,7 +169,7 @@ def test_empty_value_is_left_to_a_controller_and_not_to_a_person(stage: Stage, a
         (policy_path, opened, "kubectl-edit"),
     ):
         created = f"{path.rpartition('/')[0]}?fieldManager={manager}"
-        assert api("POST", created, body)[0] == 201
+        api.create(created, body)
     story = stage.run(role, policy)
     assert story.outcomes == {ROLE_NAME: Outcome.UPDATED, POLICY_NAME: Outcome.FAILED}
     assert ".spec.ingress" in story.problem(POLICY_NAME)
@@ -191,11 +200,11 @@ def test_empty_value_that_the_set_has_applied_stays_its_own(stage: Stage, api: A
 
 
 def _hooks(name: str, bundle: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": name},
-        "webhooks": [
+    return of_kind(
+        "ValidatingWebhookConfiguration",
+        name,
+        api="admissionregistration.k8s.io/v1",
+        webhooks=[
             {
                 "name": "one.example.com",
                 "clientConfig": {"service": {"namespace": "none", "name": "none"}, **bundle},
@@ -205,18 +214,14 @@ def _hooks(name: str, bundle: dict[str, Any]) -> dict[str, Any]:
                 "sideEffects": "None",
             }
         ],
-    }
+    )
 
 
 def _crd(name: str, bundle: dict[str, Any]) -> dict[str, Any]:
     kind = f"K{name.replace('-', '')}"
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     config = {"service": {"namespace": "none", "name": "none"}, **bundle}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{kind.lower()}s.left.example.com"},
-        "spec": {
+    return of_kind("CustomResourceDefinition", f"{kind.lower()}s.left.example.com", spec={
             "group": "left.example.com",
             "names": {"kind": kind, "plural": f"{kind.lower()}s"},
             "scope": "Namespaced",
@@ -228,8 +233,7 @@ def _crd(name: str, bundle: dict[str, Any]) -> dict[str, Any]:
                 "strategy": "Webhook",
                 "webhook": {"clientConfig": config, "conversionReviewVersions": ["v1"]},
             },
-        },
-    }  # fmt: skip
+        })  # fmt: skip
 
 
 @pytest.mark.parametrize("given", [{"caBundle": "Cg=="}, {"caBundle": ""}, {"caBundle": None}, {}])
@@ -240,11 +244,11 @@ def test_empty_ca_bundle_is_left_to_the_injector(
     name = stage.namespace
     hooks, definition = _hooks(name, given), _crd(name, given)
     plural = definition["spec"]["names"]["plural"]
-    service = {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": f"v1.{name}.example.com"},
-        "spec": {
+    service = of_kind(
+        "APIService",
+        f"v1.{name}.example.com",
+        api="apiregistration.k8s.io/v1",
+        spec={
             "group": f"{name}.example.com",
             "version": "v1",
             "groupPriorityMinimum": 100,
@@ -252,7 +256,7 @@ def test_empty_ca_bundle_is_left_to_the_injector(
             "service": {"namespace": name, "name": "none"},
             **given,
         },
-    }
+    )
     crd_path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.left.example.com"
     service_path = f"/apis/apiregistration.k8s.io/v1/apiservices/v1.{name}.example.com"
     try:
@@ -310,11 +314,7 @@ def _deployment(image: str = "web:1", replicas: int = 3) -> dict[str, Any]:
     return body
 
 
-SCALER: dict[str, Any] = {
-    "apiVersion": "autoscaling/v2",
-    "kind": "HorizontalPodAutoscaler",
-    "metadata": {"name": "web"},
-    "spec": {
+SCALER: dict[str, Any] = of_kind("HorizontalPodAutoscaler", "web", spec={
         "minReplicas": 2,
         "maxReplicas": 9,
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
@@ -323,8 +323,7 @@ SCALER: dict[str, Any] = {
              "resource": {"name": "cpu", "target": {"type": "Utilization",
                                                     "averageUtilization": 50}}}
         ],
-    },
-}  # fmt: skip
+    })  # fmt: skip
 LEFT = "/spec/replicas is left to HorizontalPodAutoscaler web (default rule autoscaled-replicas)"
 
 
@@ -349,7 +348,7 @@ def test_replicas_are_left_to_an_autoscaler(stage: Stage, api: Api, is_in_input:
     others = (SCALER,) if is_in_input else ()
     if not is_in_input:
         scalers = f"/apis/autoscaling/v2/namespaces/{stage.namespace}/horizontalpodautoscalers"
-        assert api("POST", scalers, SCALER)[0] == 201
+        api.create(scalers, SCALER)
     name = "deployment.apps/web"
     dry = stage.run(_deployment("web:2", 4), *others, dry_run=DryRun.SERVER, diff=True)
     assert dry.exit_code == 0
@@ -357,13 +356,7 @@ def test_replicas_are_left_to_an_autoscaler(stage: Stage, api: Api, is_in_input:
     assert (story.outcomes[name], LEFT in _reasons(story)) == (Outcome.UPDATED, True)
     assert api.get(path)["spec"]["replicas"] == 3
     scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}}
-    status, reply = api(
-        "PATCH",
-        f"{path}/scale?fieldManager=kube-controller-manager",
-        {**scale, "spec": {"replicas": 6}},
-        content_type="application/merge-patch+json",
-    )
-    assert status == 200, reply
+    api.patch(f"{path}/scale", {**scale, "spec": {"replicas": 6}}, by="kube-controller-manager")
     assert stage.run(_deployment("web:3", 4), *others).outcomes[name] is Outcome.UPDATED
     eventually(lambda: _is_at_rest(api, path), lambda: "its controllers are done")
     generation = api.get(path)["metadata"]["generation"]

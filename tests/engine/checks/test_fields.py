@@ -13,7 +13,7 @@ from applyprune.model.options import DryRun
 from tests.support.api import writes
 from tests.support.command import applyprune
 from tests.support.fault_proxy import always, faults
-from tests.support.objects import config_map, crd, custom_resource
+from tests.support.objects import config_map, crd, custom_resource, of_kind
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
@@ -36,7 +36,7 @@ def _plan(story: Story) -> Plan:
 
 
 def _maps(stage: Stage, api: Api) -> list[str]:
-    items = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps")["items"]
+    items = api.get(stage.path())["items"]
     names = [item["metadata"]["name"] for item in items]
     return [name for name in names if name != "kube-root-ca.crt"]
 
@@ -45,9 +45,7 @@ def _openapi(exchange: Exchange) -> bool:
     return exchange.path.startswith("/openapi/")
 
 
-def test_typo_in_one_object_leaves_the_whole_set_unwritten(
-    stage: Stage, api: Api, audit: AuditTrail
-) -> None:
+def test_typo_in_one_object_leaves_the_whole_set_unwritten(stage: Stage, audit: AuditTrail) -> None:
     """Neither the inventory nor an object; nothing is pruned either."""
     assert stage.run(config_map("a"), config_map("leaves")).exit_code == 0
     before = stage.inventory()
@@ -75,7 +73,7 @@ def test_typo_leaves_even_the_namespace_uncreated(
     """The first run of a set would create it for the inventory."""
     name = f"{stage.namespace}-new"
     elsewhere = Stage(stage.kubeconfig, name)
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    namespace = of_kind("Namespace", name)
     audit.restart()
     assert elsewhere.run(namespace, TYPO).exit_code == 3
     assert writes(audit) == []
@@ -103,10 +101,7 @@ def test_other_problems_are_told_together_with_faults(stage: Stage) -> None:
     """An object of another set, which would fail by itself."""
     Stage(stage.kubeconfig, stage.namespace, name="other").run(config_map("theirs"))
     story = stage.run(config_map("theirs"), TYPO)
-    assert story.outcomes == {
-        "configmap/theirs": Outcome.FAILED,
-        "configmap/typo": Outcome.FAILED,
-    }
+    assert story.outcomes == {"configmap/theirs": Outcome.FAILED, "configmap/typo": Outcome.FAILED}
 
 
 def test_all_faults_of_all_files_are_told_at_once(
@@ -193,7 +188,7 @@ def test_run_that_sends_nothing_reads_no_schema(spoiled: Stage, proxy: FaultProx
     spoiled.run(config_map("a", "changed"), dry_run=DryRun.CLIENT)
     assert not any(map(_openapi, proxy.exchanges[seen:]))
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "r"}}
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}}
+    account = of_kind("ServiceAccount", "s")
     spoiled.run(config_map("a"), config_map("b"), account, role)
     assert sorted(one.path for one in proxy.exchanges[seen:] if _openapi(one)) == [
         "/openapi/v3/api/v1",
@@ -208,10 +203,7 @@ def test_object_without_a_schema_is_not_checked(
     """The account may not read it, or the server has none: the run goes on as it did before."""
     proxy.rule = always(faults.answer(status, b"{}"), where=_openapi)
     story = spoiled.run(config_map("a"), TYPO)
-    assert story.outcomes == {
-        "configmap/a": Outcome.CREATED,
-        "configmap/typo": Outcome.FAILED,
-    }
+    assert story.outcomes == {"configmap/a": Outcome.CREATED, "configmap/typo": Outcome.FAILED}
     assert "field not declared in schema" in story.problem("configmap/typo")
     plan = _plan(story)
     assert plan.faults == ()

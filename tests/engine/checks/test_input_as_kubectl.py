@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun
-from tests.support.objects import config_map
+from tests.support.objects import config_map, of_kind
 
 if TYPE_CHECKING:
     from tests.support.api import Api
@@ -19,13 +19,13 @@ RBAC = "rbac.authorization.k8s.io"
 
 
 def _binding(name: str) -> dict[str, Any]:
-    return {
-        "apiVersion": f"{RBAC}/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "view"},
-        "subjects": [{"kind": "Group", "name": "web team", "apiGroup": RBAC}],
-    }
+    return of_kind(
+        "RoleBinding",
+        name,
+        api=f"{RBAC}/v1",
+        roleRef={"apiGroup": RBAC, "kind": "ClusterRole", "name": "view"},
+        subjects=[{"kind": "Group", "name": "web team", "apiGroup": RBAC}],
+    )
 
 
 @pytest.mark.parametrize("name", ["web team", " Domain Users (EU)"])
@@ -43,7 +43,7 @@ def test_name_with_a_space_is_applied_and_pruned(stage: Stage, api: Api, name: s
 @pytest.mark.parametrize("part", ["labels", "annotations"])
 def test_null_removes_a_label_and_an_annotation(stage: Stage, api: Api, part: str) -> None:
     """Also one that would mean something to this program, if it had a value."""
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
     live = {"b": "x", "applyprune.dev/prune": "disabled"}
     api("POST", path, {**config_map("c"), "metadata": {"name": "c", part: live}})
     wanted = {**config_map("c"), "metadata": {"name": "c", part: dict.fromkeys(live)}}

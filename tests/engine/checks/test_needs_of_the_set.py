@@ -9,7 +9,7 @@ from applyprune.model.fate import Outcome
 from tests.support.accounts import RBAC, WRITE, kubeconfig_as, rule
 from tests.support.command import applyprune
 from tests.support.input_files import write_input
-from tests.support.objects import crd, crd_name, custom_resource
+from tests.support.objects import crd, crd_name, custom_resource, of_kind
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -19,18 +19,8 @@ if TYPE_CHECKING:
     from tests.support.api import Api
     from tests.support.stage import Stage, Story
 
-POD: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "p"},
-    "spec": {"containers": [{"name": "c", "image": "c"}]},
-}
-SERVICE: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Service",
-    "metadata": {"name": "s"},
-    "spec": {"ports": [{"port": 80}]},
-}
+POD: dict[str, Any] = of_kind("Pod", "p", spec={"containers": [{"name": "c", "image": "c"}]})
+SERVICE: dict[str, Any] = of_kind("Service", "s", spec={"ports": [{"port": 80}]})
 
 
 def _not_checked(story: Story) -> dict[str, str]:
@@ -44,7 +34,7 @@ def _needs(name: str) -> str:
 
 def _namespace(name: str, level: str) -> dict[str, Any]:
     labels = {"pod-security.kubernetes.io/enforce": level}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    return of_kind("Namespace", name, {"labels": labels})
 
 
 def test_pod_that_the_present_namespace_forbids_is_not_checked(stage: Stage) -> None:
@@ -64,12 +54,7 @@ def test_object_beyond_the_present_quota_is_not_checked(stage: Stage, api: Api) 
     """The set raises the quota."""
 
     def quota(services: int) -> dict[str, Any]:
-        return {
-            "apiVersion": "v1",
-            "kind": "ResourceQuota",
-            "metadata": {"name": "q"},
-            "spec": {"hard": {"count/services": services}},
-        }
+        return of_kind("ResourceQuota", "q", api="v1", spec={"hard": {"count/services": services}})
 
     assert stage.run(quota(0)).exit_code == 0
     path = f"/api/v1/namespaces/{stage.namespace}/resourcequotas/q"
@@ -97,16 +82,13 @@ def test_custom_resource_moves_to_a_version_that_its_crd_gets_in_the_same_set(
 
 def test_token_of_an_account_of_the_same_set_is_kept(stage: Stage, api: Api) -> None:
     """The token controller deletes a token Secret whose ServiceAccount does not exist."""
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}
-    token = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {
-            "name": "a-token",
-            "annotations": {"kubernetes.io/service-account.name": "robot"},
-        },
-        "type": "kubernetes.io/service-account-token",
-    }
+    account = of_kind("ServiceAccount", "robot")
+    token = of_kind(
+        "Secret",
+        "a-token",
+        {"annotations": {"kubernetes.io/service-account.name": "robot"}},
+        type="kubernetes.io/service-account-token",
+    )
     story = stage.run(token, account, check=True)
     assert (story.exit_code, set(story.outcomes.values())) == (0, {Outcome.CREATED})
     waves = {step.desired.ref.kind: step.desired.wave for step in story.plan.applies}
@@ -116,21 +98,15 @@ def test_token_of_an_account_of_the_same_set_is_kept(stage: Stage, api: Api) -> 
 
 
 def _role(*resources: str) -> dict[str, Any]:
-    return {
-        "apiVersion": f"{RBAC}/v1",
-        "kind": "Role",
-        "metadata": {"name": "reader"},
-        "rules": [rule("", list(resources), ["get"])],
-    }
+    return of_kind("Role", "reader", rules=[rule("", list(resources), ["get"])])
 
 
-BINDING = {
-    "apiVersion": f"{RBAC}/v1",
-    "kind": "RoleBinding",
-    "metadata": {"name": "app"},
-    "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "reader"},
-    "subjects": [{"kind": "ServiceAccount", "name": "default"}],
-}
+BINDING = of_kind(
+    "RoleBinding",
+    "app",
+    roleRef={"apiGroup": RBAC, "kind": "Role", "name": "reader"},
+    subjects=[{"kind": "ServiceAccount", "name": "default"}],
+)
 
 
 def test_binding_of_a_role_that_the_set_makes_smaller_is_not_checked(

@@ -11,7 +11,7 @@ from tests.support.accounts import RBAC, WRITE, kubeconfig_as, rule
 from tests.support.api import writes
 from tests.support.command import applyprune
 from tests.support.input_files import write_input
-from tests.support.objects import config_map
+from tests.support.objects import config_map, of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,21 +22,15 @@ if TYPE_CHECKING:
     from tests.support.command import Ended
     from tests.support.stage import Stage
 
-READER = {
-    "apiVersion": f"{RBAC}/v1",
-    "kind": "Role",
-    "metadata": {"name": "reader"},
-    "rules": [rule("", ["configmaps"], ["get", "list"])],
-}
-ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "reader"}}
+READER = of_kind("Role", "reader", rules=[rule("", ["configmaps"], ["get", "list"])])
+ACCOUNT = of_kind("ServiceAccount", "reader")
 OTHER = {**READER, "metadata": {"name": "reader-2"}}
-BINDING = {
-    "apiVersion": f"{RBAC}/v1",
-    "kind": "RoleBinding",
-    "metadata": {"name": "app"},
-    "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "reader"},
-    "subjects": [{"kind": "ServiceAccount", "name": "reader"}],
-}
+BINDING = of_kind(
+    "RoleBinding",
+    "app",
+    roleRef={"apiGroup": RBAC, "kind": "Role", "name": "reader"},
+    subjects=[{"kind": "ServiceAccount", "name": "reader"}],
+)
 
 
 @pytest.fixture
@@ -106,15 +100,14 @@ def test_pod_that_needs_a_new_object_of_the_same_set_is_not_checked(
     """By the words of each admission plugin; without the object, the Pod is refused."""
     needed, spec = NEEDED[kind]
     name = f"for-{stage.namespace}"
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "app"},
-        "spec": {
+    pod = of_kind(
+        "Pod",
+        "app",
+        spec={
             "containers": [{"name": "app", "image": "app"}],
             **{key: value.format(name) for key, value in spec.items()},
         },
-    }
+    )
     story = stage.run(pod, {**needed, "metadata": {"name": name}}, dry_run=DryRun.SERVER)
     assert story.exit_code == 0
     told = {step.desired.ref.short: step.not_checked for step in story.plan.applies}

@@ -13,7 +13,7 @@ from applyprune.model.plan import Access
 from tests.support.accounts import WRITE, kubeconfig_as, rule
 from tests.support.api import REVIEWS, writes
 from tests.support.fault_proxy import FaultProxy, always, faults
-from tests.support.objects import DEPLOYMENT, SERVICE, config_map
+from tests.support.objects import DEPLOYMENT, SERVICE, config_map, of_kind
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def test_plan_with_a_forbidden_prune_writes_nothing(
     ci = limited("ci", MAPS, rule("", ["services"], READ), *COUNT)
     stage.run(config_map("a"), SERVICE)
     story = ci.run(config_map("a", "new"), check=True)
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/a"
+    path = stage.path("a")
     assert api.get(path)["data"] == {"key": "v"}
     assert story.outcomes == {"service/web": Outcome.FAILED}
 
@@ -226,7 +226,7 @@ def test_without_reviews_the_rights_are_not_checked(spoiled: Stage, proxy: Fault
 def test_rights_on_a_namespace_may_come_from_a_role_in_it(limited: Limited, namespace: str) -> None:
     """The server authorizes a request for a Namespace as one in that namespace."""
     ci = limited("ci", MAPS, rule("", ["namespaces"], ["get", "patch"]))
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    body = of_kind("Namespace", namespace)
     story = ci.run(body, config_map("a"), check=True)
     assert story.exit_code == 0, story.events
     assert story.outcomes == {

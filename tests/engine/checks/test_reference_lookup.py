@@ -9,7 +9,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.problem import ProblemKind
 from tests.support.accounts import kubeconfig_as, rule
 from tests.support.api import writes
-from tests.support.objects import DEPLOYMENT, SECRET, config_map
+from tests.support.objects import DEPLOYMENT, SECRET, config_map, of_kind
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -25,12 +25,11 @@ def _deployment(name: str = "web", **pod: Any) -> dict[str, Any]:
     labels = {"app": name}
     spec = {"containers": [{"name": "web", "image": "web"}], **pod}
     template = {"metadata": {"labels": labels}, "spec": spec}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name},
-        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
-    }
+    return of_kind(
+        "Deployment",
+        name,
+        spec={"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
+    )
 
 
 def _from(*sources: dict[str, Any]) -> dict[str, Any]:
@@ -73,8 +72,8 @@ WEB = _deployment(
 
 def test_missing_references_are_warnings_and_the_apply_goes_on(stage: Stage, api: Api) -> None:
     """What is in the set, optional or in the cluster is none."""
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
-    assert api("POST", path, config_map("settings"))[0] == 201
+    path = stage.path()
+    api.create(path, config_map("settings"))
     story = stage.run(WEB, config_map("config"), check=True)
     nowhere = ", which is neither in the set nor in the cluster"
     here = f"in namespace {stage.namespace}{nowhere}"
@@ -123,10 +122,7 @@ def test_account_that_may_not_read_is_not_warned(
     plane: Plane, api: Api, namespace: str, tmp_path: Path
 ) -> None:
     """It may write Deployments and ConfigMaps, and read neither Secrets nor classes."""
-    rights = (
-        rule("", ["configmaps", "namespaces"], ["*"]),
-        rule("apps", ["deployments"], ["*"]),
-    )
+    rights = (rule("", ["configmaps", "namespaces"], ["*"]), rule("apps", ["deployments"], ["*"]))
     writer = Stage(kubeconfig_as("writer", plane, api, namespace, tmp_path, *rights), namespace)
     story = writer.run(WEB, config_map("config"), check=True)
     assert story.exit_code == 0

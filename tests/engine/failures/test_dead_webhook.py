@@ -14,7 +14,7 @@ from applyprune.model.events import ObjectDone, RetryReported
 from applyprune.model.fate import Outcome
 from tests.support.command import start
 from tests.support.fault_proxy import first
-from tests.support.objects import config_map
+from tests.support.objects import config_map, of_kind
 from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
@@ -32,12 +32,9 @@ NAME = 'the webhook "dead.example.com"'
 
 def service(number: int) -> dict[str, object]:
     """Return a Service without Pods."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": f"s{number}"},
-        "spec": {"type": "ExternalName", "externalName": "example.com"},
-    }
+    return of_kind(
+        "Service", f"s{number}", spec={"type": "ExternalName", "externalName": "example.com"}
+    )
 
 
 @contextmanager
@@ -61,7 +58,7 @@ def dead_webhook(api: Api, namespace: str, resource: str = "services") -> Iterat
             "sideEffects": "None",
         }
         body = {"metadata": {"name": f"dead-{namespace}"}, "webhooks": [webhook]}
-        assert api("POST", CONFIGURATIONS, body)[0] == 201
+        api.create(CONFIGURATIONS, body)
         probe = {"metadata": {"name": "probe"}, "spec": {"type": "ExternalName"}}
         probe["spec"]["externalName"] = "example.com"
         path = f"/api/v1/namespaces/{namespace}/{resource}?dryRun=All"

@@ -25,6 +25,7 @@ from tests.support.objects import (
     crd_name,
     custom_resource,
     event,
+    of_kind,
 )
 from tests.support.stage import Stage
 
@@ -34,27 +35,23 @@ if TYPE_CHECKING:
     from tests.support.plane import Kubectl
 
 
-def _path(stage: Stage, name: str, plural: str = "configmaps") -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/{plural}/{name}"
-
-
 @pytest.mark.parametrize("order", [("", "events.k8s.io"), ("events.k8s.io", "")])
 def test_same_uid_under_two_groups(stage: Stage, api: Api, order: tuple[str, str]) -> None:
     """A manifest that changes its group names the same object: it is not pruned, then or later."""
     old, new = order
     first = stage.run(event(stage, old), config_map("a"))
     assert first.exit_code == 0, first.events
-    uid = api.get(_path(stage, "told", "events"))["metadata"]["uid"]
+    uid = api.get(stage.path("told", "events"))["metadata"]["uid"]
     for _ in range(2):
         story = stage.run(event(stage, new), config_map("a"))
         assert story.exit_code == 0, story.events
         assert Outcome.PRUNED not in story.outcomes.values()
-        assert api.get(_path(stage, "told", "events"))["metadata"]["uid"] == uid
+        assert api.get(stage.path("told", "events"))["metadata"]["uid"] == uid
     assert len(stage.listed()) == 2
     # It is still the object that this set created, and goes as one.
     last = stage.run(config_map("a"))
     assert list(last.outcomes.values()).count(Outcome.PRUNED) == 1, last.events
-    assert not api.exists(_path(stage, "told", "events"))
+    assert not api.exists(stage.path("told", "events"))
 
 
 def _list_twice(stage: Stage) -> None:
@@ -84,26 +81,26 @@ def test_object_listed_under_two_groups_counts_once(stage: Stage, api: Api) -> N
         "event/told": Outcome.PRUNED,
         "event.events.k8s.io/told": Outcome.REMOVED_FROM_INVENTORY,
     }
-    assert not api.exists(_path(stage, "told", "events"))
+    assert not api.exists(stage.path("told", "events"))
     assert len(stage.listed()) == 2
     stage.run(told, config_map("a"))
     _list_twice(stage)
     orphaned = stage.orphan()
     assert orphaned.exit_code == 0, orphaned.events
     assert list(orphaned.outcomes.values()).count(Outcome.ORPHANED) == 2
-    assert api.exists(_path(stage, "told", "events"))
+    assert api.exists(stage.path("told", "events"))
     assert stage.listed() == set()
 
 
-def test_version_bump_prunes_nothing(stage: Stage, api: Api) -> None:
+def test_version_bump_prunes_nothing(stage: Stage) -> None:
     """autoscaling/v1 to v2: the version is not identity."""
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-    scaler = {
-        "apiVersion": "autoscaling/v1",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "web"},
-        "spec": {"maxReplicas": 3, "minReplicas": 1, "scaleTargetRef": target},
-    }
+    scaler = of_kind(
+        "HorizontalPodAutoscaler",
+        "web",
+        api="autoscaling/v1",
+        spec={"maxReplicas": 3, "minReplicas": 1, "scaleTargetRef": target},
+    )
     stage.run(scaler)
     story = stage.run({**scaler, "apiVersion": "autoscaling/v2"})
     assert story.exit_code == 0
@@ -118,17 +115,13 @@ def test_labels_copied_to_children(stage: Stage, api: Api, kubectl: Kubectl) -> 
     ours = {PART_OF: stage.target.id}
     claim = {
         "metadata": {"name": "data", "labels": ours},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Mi"}},
-        },
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
     }
     labels = {"app": "db", **ours}
-    stateful = {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": "db"},
-        "spec": {
+    stateful = of_kind(
+        "StatefulSet",
+        "db",
+        spec={
             "serviceName": "db",
             "selector": {"matchLabels": {"app": "db"}},
             "template": {
@@ -137,7 +130,7 @@ def test_labels_copied_to_children(stage: Stage, api: Api, kubectl: Kubectl) -> 
             },
             "volumeClaimTemplates": [claim],
         },
-    }
+    )
     deployment = copy.deepcopy(DEPLOYMENT)
     deployment["spec"]["template"]["metadata"]["labels"] |= ours
     bodies = (SERVICE, stateful, deployment)
@@ -159,13 +152,13 @@ def test_labels_copied_to_children(stage: Stage, api: Api, kubectl: Kubectl) -> 
     }
     story = stage.run(config_map("a"), **allowed)
     assert story.exit_code == 0, story.events
-    assert api.exists(_path(stage, "data-db-0", "persistentvolumeclaims"))
+    assert api.exists(stage.path("data-db-0", "persistentvolumeclaims"))
 
 
 def test_kep_rule_not_implemented(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """KEP-3659: an object that somebody has made his own by an ownerReference is left to him."""
     stage.run(config_map("a"), config_map("taken"), config_map("owned"))
-    owner = api.get(_path(stage, "a"))["metadata"]
+    owner = api.get(stage.path("a"))["metadata"]
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": owner["uid"]}
     patch = json.dumps({"metadata": {"ownerReferences": [reference]}})
     kubectl("patch", "configmap/taken", "-n", stage.namespace, "--type=merge", "-p", patch)
@@ -175,7 +168,7 @@ def test_kep_rule_not_implemented(stage: Stage, api: Api, kubectl: Kubectl) -> N
     story = stage.run(config_map("a"))
     assert story.outcomes["configmap/taken"] is Outcome.ORPHANED
     assert story.outcomes["configmap/owned"] is Outcome.PRUNED
-    assert api.exists(_path(stage, "taken"))
+    assert api.exists(stage.path("taken"))
 
 
 def test_recreated_object_new_uid_deleted(stage: Stage, api: Api, kubectl: Kubectl) -> None:
@@ -188,7 +181,7 @@ def test_recreated_object_new_uid_deleted(stage: Stage, api: Api, kubectl: Kubec
     kubectl("create", "configmap", "b", "-n", stage.namespace)
     kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FAILED
-    assert api.exists(_path(stage, "b"))
+    assert api.exists(stage.path("b"))
 
 
 def test_wait_for_delete_hangs_because_name_was_recreated(
@@ -211,18 +204,13 @@ def test_wait_for_delete_hangs_because_name_was_recreated(
     story = spoiled.run(config_map("a"))
     assert done
     assert story.outcomes["configmap/b"] is Outcome.PRUNED
-    assert api.get(_path(spoiled, "b"))["data"] == {"mine": "1"}
+    assert api.get(spoiled.path("b"))["data"] == {"mine": "1"}
 
 
 def test_scope_confusion(stage: Stage, api: Api) -> None:
     """A namespace added to, and removed from, a cluster-scoped object: one object, never pruned."""
     name = f"reader-{stage.namespace}"
-    role: dict[str, Any] = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": name},
-        "rules": [],
-    }
+    role: dict[str, Any] = of_kind("ClusterRole", name, rules=[])
     scoped = {**role, "metadata": {"name": name, "namespace": stage.namespace}}
     path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}"
     stage.run(role)
@@ -260,7 +248,7 @@ def test_default_namespace_or_context_changed(stage: Stage, api: Api, running: P
         there.run(config_map("a"))
     story = there.run(config_map("a"), create_namespace=True)
     assert story.outcomes == {"configmap/a": Outcome.CREATED}
-    assert api.exists(_path(stage, "b"))
+    assert api.exists(stage.path("b"))
     assert stage.listed() == {"configmap/a", "configmap/b"}
 
 
@@ -270,7 +258,7 @@ def test_kustomize_namespace_renames_namespace_objects(
     """A Namespace that existed before is orphaned; --prune-also adopted deletes it, if allowed."""
     name = f"{stage.namespace}-old"
     kubectl("create", "namespace", name)
-    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    home = of_kind("Namespace", name)
     stage.run(home, config_map("a"))
     assert stage.run(config_map("a")).outcomes[f"namespace/{name}"] is Outcome.ORPHANED
     assert not api.get(f"/api/v1/namespaces/{name}")["metadata"].get("deletionTimestamp")
@@ -306,12 +294,9 @@ def test_aggregated_api_ignores_label_selector(
     proxy.rule = always(unselective, where=where)
     story = spoiled.run(config_map("a"))
     assert unselected
-    assert story.outcomes == {
-        "configmap/a": Outcome.UNCHANGED,
-        "configmap/b": Outcome.PRUNED,
-    }
+    assert story.outcomes == {"configmap/a": Outcome.UNCHANGED, "configmap/b": Outcome.PRUNED}
     assert not story.warnings
-    assert api.exists(_path(stage, "foreign"))
+    assert api.exists(stage.path("foreign"))
 
 
 def test_crd_pruned_takes_all_custom_resources(crds: Api, crd_stage: Stage) -> None:
@@ -341,9 +326,7 @@ def test_crd_pruned_takes_all_custom_resources(crds: Api, crd_stage: Stage) -> N
     assert "--max-prune 31" in almost.refusal
     assert len(crds.get(path)["items"]) == 30
     story = crd_stage.run(
-        config_map("a"),
-        allow_cascade=frozenset({name}),
-        max_prune=crd_stage.most(31),
+        config_map("a"), allow_cascade=frozenset({name}), max_prune=crd_stage.most(31)
     )
     assert story.exit_code == 0, story.events
     order = [done for done, outcome in story.outcomes.items() if outcome is Outcome.PRUNED]
@@ -368,7 +351,7 @@ def test_force_or_recreate_on_an_immutable_field(stage: Stage, api: Api) -> None
     assert (now["uid"], now.get("deletionTimestamp")) == (uid, None)
 
 
-def test_children_deleted_before_parents(stage: Stage, proxy: FaultProxy, api: Api) -> None:
+def test_children_deleted_before_parents(stage: Stage, proxy: FaultProxy) -> None:
     """Only recorded roots are deleted, never what their controllers made and would re-make."""
     stage.run(SERVICE, DEPLOYMENT, config_map("a"), config_map("b"))
     watched = Stage(proxy.kubeconfig(stage.kubeconfig.parent), stage.namespace)
@@ -379,18 +362,17 @@ def test_children_deleted_before_parents(stage: Stage, proxy: FaultProxy, api: A
     assert deleted[0] == "deployments"
 
 
-def test_default_propagation_orphans(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_default_propagation_orphans(stage: Stage, kubectl: Kubectl) -> None:
     """A Job without a propagation policy leaves its Pods; every delete of ours carries one."""
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "once"},
-        "spec": {
+    job = of_kind(
+        "Job",
+        "once",
+        spec={
             "template": {
                 "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}
             }
         },
-    }
+    )
     stage.run(job, config_map("a"))
     selector = ("-l", "job-name=once")
     kubectl("wait", "pod", "-n", stage.namespace, "--for=create", "--timeout=300s", *selector)
@@ -414,7 +396,7 @@ def test_backup_restore_or_cluster_clone_gives_every_object_a_new_uid(
         assert "restored from a backup" in story.refusal
         assert f"inventory repair web -n {stage.namespace} --dry-run" in story.refusal
         assert story.outcomes["configmap/b"] is Outcome.NOT_PRUNED
-        assert crds.exists(_path(stage, "b"))
+        assert crds.exists(stage.path("b"))
     assert len(there.check().found) >= 2
     assert there.repair(Ownership.OWNED).exit_code == 0
     assert not there.check().found
@@ -428,16 +410,15 @@ def test_every_uid_differs_though_the_inventory_is_the_same(
 ) -> None:
     """Only the objects were restored: that is seen by their UIDs, all of which are others."""
     stage.run(*(config_map(name) for name in "abc"))
-    items = [api.get(_path(stage, name)) for name in "abc"]
+    items = [api.get(stage.path(name)) for name in "abc"]
     kubectl("delete", "configmap", "a", "b", "c", "-n", stage.namespace)
     for item in items:
         for key in ("uid", "resourceVersion", "creationTimestamp"):
             del item["metadata"][key]
-        status, reply = api("POST", f"/api/v1/namespaces/{stage.namespace}/configmaps", item)
-        assert status == 201, reply
+        api.create(stage.path(), item)
     assert stage.run(config_map("a")).exit_code == 6
     assert stage.run(config_map("a")).exit_code == 6
-    assert api.exists(_path(stage, "b"))
+    assert api.exists(stage.path("b"))
     assert stage.repair(Ownership.OWNED).exit_code == 0
     story = stage.run(config_map("a"), max_prune=stage.most(2))
     assert story.outcomes["configmap/b"] is Outcome.PRUNED
@@ -446,9 +427,9 @@ def test_every_uid_differs_though_the_inventory_is_the_same(
 def _restore(source: Plane, target: Plane, stage: Stage) -> None:
     """Copy a namespace's ConfigMaps as a backup does: everything but UIDs and versions."""
     old, new = Api(source), Api(target)
-    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}}
+    home = of_kind("Namespace", stage.namespace)
     new("POST", "/api/v1/namespaces", home)
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
     for item in old.get(path)["items"]:
         for key in ("uid", "resourceVersion", "creationTimestamp"):
             del item["metadata"][key]
@@ -467,7 +448,7 @@ def test_shared_label_across_environments(stage: Stage, api: Api) -> None:
     assert other.listed() == set()
     other.run(config_map("b"))
     other.run(mode=Mode.DELETE)
-    assert api.exists(_path(stage, "a"))
+    assert api.exists(stage.path("a"))
 
 
 def test_control_plane_is_the_oracle(plane: Plane, kubernetes: str) -> None:

@@ -25,7 +25,7 @@ FORBIDDEN = faults.status(403, reason="Forbidden", message="no")
 def _lose_inventory(stage: Stage, api: Api) -> str:
     """Delete the inventory of a set; return its path."""
     name = stage.target.inventory.name
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+    path = stage.path(name)
     assert api("DELETE", path)[0] == 200
     return path
 
@@ -85,7 +85,7 @@ def test_partial_search_deletes_no_lost_set(spoiled: Stage, proxy: FaultProxy, a
         spoiled.run(mode=Mode.DELETE, allow_partial=True)
     assert "inventory repair web" in caught.value.hint
     assert "delete web" not in caught.value.hint
-    assert api.exists(f"/api/v1/namespaces/{spoiled.namespace}/configmaps/a")
+    assert api.exists(spoiled.path("a"))
 
 
 def test_lost_inventory_is_seen_on_the_objects_where_lists_are_forbidden(

@@ -26,10 +26,6 @@ LISTED = {"configmap/a", "configmap/b", "configmap/c"}
 BODIES = [config_map("a"), config_map("b"), config_map("c")]
 
 
-def _path(stage: Stage, name: str) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
-
-
 def _elsewhere(request: dict[str, Any]) -> dict[str, Any]:
     """Return the 404 about an object of the same name that the validator did not find elsewhere."""
     status = missing(request)
@@ -38,10 +34,7 @@ def _elsewhere(request: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("reply", [missing, _elsewhere])
 def test_webhook_answers_a_prune_with_404(
-    plane: Plane,
-    api: Api,
-    stage: Stage,
-    reply: Callable[[dict[str, Any]], dict[str, Any]],
+    plane: Plane, api: Api, stage: Stage, reply: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> None:
     """The object exists: it fails, stays in the inventory, and a later run prunes it."""
     stage.run(*BODIES)
@@ -51,11 +44,11 @@ def test_webhook_answers_a_prune_with_404(
     assert (story.exit_code, story.outcomes["configmap/c"]) == (3, Outcome.FAILED)
     assert "it still exists, and nothing was changed" in story.problem("configmap/c")
     assert "missing.example.com" in story.problem("configmap/c")
-    assert api.exists(_path(stage, "c"))
+    assert api.exists(stage.path("c"))
     assert stage.listed() == LISTED
     again = stage.run(*BODIES[:2])
     assert (again.exit_code, again.outcomes["configmap/c"]) == (0, Outcome.PRUNED)
-    assert not api.exists(_path(stage, "c"))
+    assert not api.exists(stage.path("c"))
     assert stage.listed() == LISTED - {"configmap/c"}
 
 
@@ -91,13 +84,13 @@ def test_webhook_answers_a_recreation_with_404(plane: Plane, api: Api, stage: St
     """The object exists: the run does not wait for it to go, and recreates nothing."""
     old, new = ({**config_map("a", value), "immutable": True} for value in ("v", "w"))
     stage.run(old)
-    uid = api.get(_path(stage, "a"))["metadata"]["uid"]
+    uid = api.get(stage.path("a"))["metadata"]["uid"]
     with Webhook(plane, api, stage.namespace, ("DELETE",)) as webhook:
         story = stage.run(new, recreate=True, check=False)
     assert webhook.refused == ["DELETE a"]
     assert (story.exit_code, story.outcomes["configmap/a"]) == (3, Outcome.FAILED)
     assert "still exists" in story.problem("configmap/a")
-    assert api.get(_path(stage, "a"))["metadata"]["uid"] == uid
+    assert api.get(stage.path("a"))["metadata"]["uid"] == uid
     assert stage.listed() == {"configmap/a"}
 
 
@@ -122,10 +115,10 @@ def test_webhook_answers_the_deletion_of_the_inventory_with_404(
         pytest.raises(InventoryError, match="the inventory of the set web was not deleted"),
     ):
         stage.run(mode=Mode.DELETE)
-    assert api.exists(_path(stage, inventory))
+    assert api.exists(stage.path(inventory))
     assert stage.inventory().holder is None
     assert stage.run(mode=Mode.DELETE).exit_code == 0
-    assert not api.exists(_path(stage, inventory))
+    assert not api.exists(stage.path(inventory))
 
 
 def test_success_that_names_no_uid_confirms_no_deletion(
@@ -139,7 +132,7 @@ def test_success_that_names_no_uid_confirms_no_deletion(
     proxy.rule = always(fault, where=lambda one: one.method == "DELETE")
     story = spoiled.run(*BODIES[:2], timeout=0.1)
     assert (story.exit_code, story.outcomes["configmap/c"]) == (5, Outcome.FAILED)
-    assert api.exists(_path(spoiled, "c"))
+    assert api.exists(spoiled.path("c"))
     assert spoiled.listed() == LISTED
 
 
@@ -158,5 +151,5 @@ def test_webhook_answers_a_write_of_the_inventory_with_404(
         pytest.raises(InventoryError, match="the inventory of the set web was not written"),
     ):
         stage.run(*BODIES, config_map("d"))
-    assert not api.exists(_path(stage, "d"))
+    assert not api.exists(stage.path("d"))
     assert stage.run(*BODIES, config_map("d")).exit_code == 0

@@ -11,7 +11,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
 from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first
-from tests.support.objects import config_map
+from tests.support.objects import config_map, of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ def test_create_with_a_lost_reply_is_recognised_as_ours(
     assert story.outcomes["configmap/b"] is Outcome.CREATED
     assert {entry.ownership for entry in spoiled.inventory().entries.values()} == {Ownership.OWNED}
     assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
-    assert not api.exists(f"/api/v1/namespaces/{spoiled.namespace}/configmaps/b")
+    assert not api.exists(spoiled.path("b"))
 
 
 @pytest.mark.parametrize("smaller", [False, True])
@@ -55,7 +55,7 @@ def test_apply_with_all_replies_lost_leaks_nothing(
     story = spoiled.run(config_map("a"), config_map("b"))
     assert story.outcomes["configmap/b"] is Outcome.FAILED
     assert story.exit_code == 3
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/b"
+    path = stage.path("b")
     assert api.exists(path)
     assert "configmap/b" in stage.listed()
     after = stage.run(config_map("a")) if smaller else stage.run(config_map("a"), config_map("b"))
@@ -74,7 +74,7 @@ def test_foreign_object_under_an_unconfirmed_name_survives(
     assert spoiled.run(config_map("a"), config_map("b")).outcomes["configmap/b"] is Outcome.FAILED
     kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
-    assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/b")
+    assert api.exists(stage.path("b"))
 
 
 def test_object_created_between_read_and_apply_is_not_taken(
@@ -90,7 +90,7 @@ def test_object_created_between_read_and_apply_is_not_taken(
     story = spoiled.run(config_map("b"))
     assert story.outcomes == {"configmap/b": Outcome.FAILED}
     assert "created by somebody else" in story.problem("configmap/b")
-    path = f"/api/v1/namespaces/{spoiled.namespace}/configmaps/b"
+    path = spoiled.path("b")
     assert api.get(path)["data"] == {"mine": "1"}
     assert api.get(path)["metadata"].get("labels") is None
 
@@ -122,7 +122,7 @@ def test_object_recreated_between_read_and_delete_survives(
     story = spoiled.run(config_map("a"))
     assert done, "the delete came by"
     assert story.outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
-    path = f"/api/v1/namespaces/{spoiled.namespace}/configmaps/b"
+    path = spoiled.path("b")
     assert api.get(path)["data"] == {"mine": "1"}
 
 
@@ -139,7 +139,7 @@ def test_object_changed_between_read_and_delete_is_decided_again(
 
     _before_the_first_delete(proxy, mark)
     assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.ORPHANED
-    assert api.exists(f"/api/v1/namespaces/{spoiled.namespace}/configmaps/b")
+    assert api.exists(spoiled.path("b"))
 
 
 def test_delete_without_an_answer_stays_recorded(
@@ -215,7 +215,7 @@ def test_unreadable_object_is_not_taken_for_missing(
     story = spoiled.run(config_map("a"))
     assert story.exit_code != 0
     assert story.outcomes["configmap/b"] is not Outcome.PRUNED
-    assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/b")
+    assert api.exists(stage.path("b"))
     assert stage.listed() == {"configmap/a", "configmap/b"}
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
 
@@ -250,7 +250,7 @@ def test_server_lost_in_mid_run_leaves_a_state_that_converges(
         spoiled.run(*bodies, concurrency=1, lease=5.0)
     story = stage.run(config_map("last"), max_prune=stage.most(3))
     assert story.exit_code == 0
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
     left = {item["metadata"]["name"] for item in api.get(path)["items"]}
     assert left == {"last", "applyprune-web", "kube-root-ca.crt"}
 
@@ -271,13 +271,10 @@ def test_kind_in_outdated_discovery_is_counted_again(
         listed = seen.method == "GET" and seen.path == f"/api/v1/namespaces/{room}/podtemplates"
         return bool(deleted) and listed
 
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": room}}
+    body = of_kind("Namespace", room)
     spoiled.run(body, config_map("a", namespace=room))
     proxy.rule = first(2, faults.text(404, "404 page not found"), where=after_a_delete)
     story = spoiled.run(mode=Mode.DELETE)
-    assert story.outcomes == {
-        f"namespace/{room}": Outcome.DELETED,
-        "configmap/a": Outcome.DELETED,
-    }
+    assert story.outcomes == {f"namespace/{room}": Outcome.DELETED, "configmap/a": Outcome.DELETED}
     assert story.exit_code == 0
     assert not api.exists(f"/api/v1/namespaces/{room}")

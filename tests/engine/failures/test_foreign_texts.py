@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.model.events import ObjectStatus, ReadinessReported
 from applyprune.planning.secrets import HIDDEN
-from tests.support.workloads import MERGE, pod
+from tests.support.objects import of_kind
+from tests.support.workloads import pod
 
 if TYPE_CHECKING:
     from tests.support.api import Api
@@ -15,12 +16,7 @@ if TYPE_CHECKING:
 
 VALUE = "hunter2-of-a-node"
 ENCODED = base64.b64encode(VALUE.encode()).decode()
-SECRET: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Secret",
-    "metadata": {"name": "s"},
-    "stringData": {"key": VALUE},
-}
+SECRET: dict[str, Any] = of_kind("Secret", "s", stringData={"key": VALUE})
 POD = pod("p")
 
 
@@ -36,7 +32,7 @@ def test_message_of_a_pod_shows_no_value(stage: Stage, api: Api) -> None:
     path = f"/api/v1/namespaces/{stage.namespace}/pods/p"
     message = f"cannot log in with {VALUE}\n::error::forged {ENCODED}\x1b[2J"
     failed = {"status": {"phase": "Failed", "reason": "Refused", "message": message}}
-    assert api("PATCH", f"{path}/status", failed, content_type=MERGE)[0] == 200
+    api.patch(f"{path}/status", failed)
     waited = stage.run(SECRET, POD, wait=True)
     assert waited.exit_code != 0
     _without_values(waited)

@@ -18,7 +18,7 @@ from applyprune.model.options import Mode
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api
 from tests.support.fault_proxy import FaultProxy, always, faults, first
-from tests.support.objects import config_map, crd, custom_resource
+from tests.support.objects import config_map, crd, custom_resource, of_kind
 from tests.support.second_server import SecondServer
 from tests.support.stage import Stage
 from tests.support.waiting import HANG, eventually
@@ -46,7 +46,7 @@ def plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """A plane of the module's own, with a CRD that belongs to nobody."""
     with start(binaries, API_SERVER_ONLY, tmp_path_factory.mktemp("planes") / "cut") as running:
         api = Api(running)
-        assert api("POST", DEFINITIONS, crd())[0] == 201
+        api.create(DEFINITIONS, crd())
         eventually(lambda: "x.example.com" in str(api.get("/apis")), lambda: "the kind")
         eventually(lambda: api("GET", "/apis/x.example.com/v1/foos")[0] == 200, lambda: "the kind")
         api.close()
@@ -79,11 +79,11 @@ def _prune(stage: Stage, *bodies: dict[str, Any]) -> Story:
 def _home(stage: Stage) -> dict[str, Any]:
     """Return a Namespace of the set."""
     name = f"{stage.namespace}-home"
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    return of_kind("Namespace", name)
 
 
 def _inventory(stage: Stage) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{stage.target.inventory.name}"
+    return stage.path(stage.target.inventory.name)
 
 
 def _with_theirs(stage: Stage, api: Api) -> tuple[str, str]:
@@ -95,7 +95,7 @@ def _with_theirs(stage: Stage, api: Api) -> tuple[str, str]:
     assert stage.run(home, config_map("a")).exit_code == 0
     name = home["metadata"]["name"]
     path = f"/apis/x.example.com/v1/namespaces/{name}/foos"
-    assert api("POST", path, custom_resource("theirs", namespace=name))[0] == 201
+    api.create(path, custom_resource("theirs", namespace=name))
     return f"namespace/{name}", f"{path}/theirs"
 
 

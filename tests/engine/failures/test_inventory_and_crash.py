@@ -22,7 +22,7 @@ from tests.support.command import applyprune
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at_first
-from tests.support.objects import config_map
+from tests.support.objects import config_map, of_kind
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
@@ -34,16 +34,12 @@ if TYPE_CHECKING:
     from tests.support.plane import Kubectl
 
 
-def _path(stage: Stage, name: str) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
-
-
 def _applies(seen: Exchange) -> bool:
     return seen.method == "PATCH" and seen.path.endswith("/configmaps/b")
 
 
 def _stored(api: Api, stage: Stage) -> dict[str, Any]:
-    return dict(api.get(_path(stage, f"applyprune-{stage.name}")))
+    return dict(api.get(stage.path(f"applyprune-{stage.name}")))
 
 
 def _rewrite(api: Api, stage: Stage, header: dict[str, Any], **data: str) -> None:
@@ -51,7 +47,7 @@ def _rewrite(api: Api, stage: Stage, header: dict[str, Any], **data: str) -> Non
     body = _stored(api, stage)
     body["data"] |= data
     body["data"]["header"] = json.dumps(json.loads(body["data"]["header"]) | header)
-    status, reply = api("PUT", _path(stage, f"applyprune-{stage.name}"), body)
+    status, reply = api("PUT", stage.path(f"applyprune-{stage.name}"), body)
     assert status == 200, reply
 
 
@@ -76,9 +72,9 @@ def test_crash_between_apply_and_inventory_write(
 
     proxy.before_reply = replied
     kill_at_first(proxy, confirms, Moment.BEFORE, command, proxy.kubeconfig(tmp_path))
-    assert api.exists(_path(stage, "b"))
+    assert api.exists(stage.path("b"))
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
-    assert not api.exists(_path(stage, "b"))
+    assert not api.exists(stage.path("b"))
 
 
 def test_write_ahead_entry_has_no_uid_yet(
@@ -94,7 +90,7 @@ def test_write_ahead_entry_has_no_uid_yet(
     kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
     kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
-    assert api.get(_path(stage, "b"))["data"] == {"mine": "1"}
+    assert api.get(stage.path("b"))["data"] == {"mine": "1"}
 
 
 def test_apply_error_for_a_new_object_drops_it_from_the_inventory(
@@ -106,17 +102,17 @@ def test_apply_error_for_a_new_object_drops_it_from_the_inventory(
     assert spoiled.run(config_map("a"), config_map("b")).exit_code == 3
     assert stage.listed() == {"configmap/a", "configmap/b"}
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
-    assert not api.exists(_path(stage, "b"))
+    assert not api.exists(stage.path("b"))
 
 
 def test_failed_prune_forgotten(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """A policy denies the delete: the entry stays until the object is gone."""
     name = f"deny-{stage.namespace}"
-    policy = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
+    policy = of_kind(
+        "ValidatingAdmissionPolicy",
+        name,
+        api="admissionregistration.k8s.io/v1",
+        spec={
             "failurePolicy": "Fail",
             "matchConstraints": {
                 "resourceRules": [
@@ -133,15 +129,15 @@ def test_failed_prune_forgotten(stage: Stage, api: Api, kubectl: Kubectl) -> Non
             },
             "validations": [{"expression": "false", "message": "not today"}],
         },
-    }
-    binding = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": name},
-        "spec": {"policyName": name, "validationActions": ["Deny"]},
-    }
+    )
+    binding = of_kind(
+        "ValidatingAdmissionPolicyBinding",
+        name,
+        api="admissionregistration.k8s.io/v1",
+        spec={"policyName": name, "validationActions": ["Deny"]},
+    )
     stage.run(config_map("a"), config_map("b"))
-    tried = f"{_path(stage, 'a')}?dryRun=All"
+    tried = f"{stage.path('a')}?dryRun=All"
     for body in (policy, binding):
         kubectl("create", "-f", "-", stdin=json.dumps(body))
     try:
@@ -184,8 +180,8 @@ def test_inventory_deleted_with_the_objects_left(stage: Stage, api: Api, kubectl
         stage.run(config_map("a"), also=frozenset({PruneAlso.ADOPTED})).outcomes["configmap/c"]
         is Outcome.PRUNED
     )
-    assert api.exists(_path(stage, "b"))
-    assert not api.exists(_path(stage, "c"))
+    assert api.exists(stage.path("b"))
+    assert not api.exists(stage.path("c"))
 
 
 def test_lost_inventory_is_as_before_after_the_command_that_the_warning_names(
@@ -200,7 +196,7 @@ def test_lost_inventory_is_as_before_after_the_command_that_the_warning_names(
     ended = applyprune(*command.split()[1:], "--yes", kubeconfig=stage.kubeconfig)
     assert (ended.code, ended.summary.partition(" in ")[0]) == (0, "web: 2 updated")
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
-    assert not api.exists(_path(stage, "b"))
+    assert not api.exists(stage.path("b"))
     assert stage.listed() == {"configmap/a"}
 
 
@@ -213,7 +209,7 @@ def test_destroy_removes_the_inventory_first(stage: Stage, api: Api, kubectl: Ku
     kubectl("delete", "configmap/applyprune-web", "-n", stage.namespace)
     with pytest.raises(InventoryError, match="has no inventory, but 1 object has its label"):
         stage.run(mode=Mode.DELETE)
-    assert api.exists(_path(stage, "b"))
+    assert api.exists(stage.path("b"))
     release = '{"metadata":{"finalizers":null}}'
     kubectl("patch", "configmap/b", "-n", stage.namespace, "--type=merge", "-p", release)
 
@@ -248,8 +244,8 @@ def test_inventory_vanishes_while_running(
     with pytest.raises(InventoryLocked):
         spoiled.run(config_map("a", "changed"))
     assert done
-    assert api.exists(_path(stage, "b"))
-    assert api.exists(_path(stage, "applyprune-web")) is (how != "deleted")
+    assert api.exists(stage.path("b"))
+    assert api.exists(stage.path("applyprune-web")) is (how != "deleted")
 
 
 def test_lost_update_by_a_second_runner(
@@ -272,7 +268,7 @@ def test_lost_update_by_a_second_runner(
         "configmap/ours": Outcome.CREATED,
         "configmap/theirs": Outcome.PRUNED,
     }
-    assert not api.exists(_path(stage, "theirs"))
+    assert not api.exists(stage.path("theirs"))
     assert stage.listed() == {"configmap/a", "configmap/ours"}
 
 
@@ -288,7 +284,7 @@ def test_crash_lock_never_released(stage: Stage) -> None:
     assert stage.inventory().holder is None
 
 
-def test_too_large(stage: Stage, api: Api) -> None:
+def test_too_large(stage: Stage) -> None:
     """Counted before anything is applied; test_shards.py tests how many fit."""
     stage.run(config_map("a"))
     transport = stage.transport()
@@ -307,12 +303,7 @@ def test_key_encoding_collides(stage: Stage, api: Api) -> None:
     names = ["a_b", "a__b", "A.B", "system:x", "x" * 253]
 
     def role(name: str) -> dict[str, Any]:
-        return {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "Role",
-            "metadata": {"name": name},
-            "rules": [],
-        }
+        return of_kind("Role", name, rules=[])
 
     assert set(stage.run(*map(role, names)).outcomes.values()) == {Outcome.CREATED}
     left = [name for name in names if name != "a__b"]
@@ -331,7 +322,7 @@ def test_unreadable_inventory_read_as_empty(stage: Stage, api: Api, how: str) ->
         case "no data":
             body = _stored(api, stage)
             del body["data"]
-            api("PUT", _path(stage, "applyprune-web"), body)
+            api("PUT", stage.path("applyprune-web"), body)
         case "another digest":
             _rewrite(api, stage, {"digest": "0" * 64})
         case "a newer format":
@@ -346,8 +337,8 @@ def test_unreadable_inventory_read_as_empty(stage: Stage, api: Api, how: str) ->
         with pytest.raises(InventoryError):
             stage.run(*bodies, **options)
     assert _stored(api, stage) == before
-    assert api.exists(_path(stage, "a"))
-    assert not api.exists(_path(stage, "c"))
+    assert api.exists(stage.path("a"))
+    assert not api.exists(stage.path("c"))
 
 
 def test_hand_edited_inventory_is_a_confused_deputy(
@@ -369,7 +360,7 @@ def test_hand_edited_inventory_is_a_confused_deputy(
     system["uid"] = api.get("/api/v1/namespaces/kube-system")["metadata"]["uid"]
     lines.append(json.dumps(json.loads(line) | system, separators=(",", ":")) + "\n")
     for name in ("theirs", "plain", "forged"):
-        uid = api.get(_path(stage, name))["metadata"]["uid"]
+        uid = api.get(stage.path(name))["metadata"]["uid"]
         entry = json.loads(line) | {"name": name, "uid": uid, "found": None}
         lines.append(json.dumps(entry, separators=(",", ":")) + "\n")
     text = fields + "".join(sorted(lines))
@@ -378,7 +369,7 @@ def test_hand_edited_inventory_is_a_confused_deputy(
         stage.run(config_map("a"))
     kinds = {"metadata": {"annotations": {GROUP_KINDS: "ConfigMap,Namespace"}}}
     merge = "application/merge-patch+json"
-    api("PATCH", _path(stage, "applyprune-web"), kinds, content_type=merge)
+    api("PATCH", stage.path("applyprune-web"), kinds, content_type=merge)
     assert len(stage.listed()) == 5
     story = stage.run(config_map("a"))
     assert Outcome.PRUNED not in story.outcomes.values()
@@ -389,7 +380,7 @@ def test_hand_edited_inventory_is_a_confused_deputy(
         assert "kubectl label" not in told
         assert f"inventory orphan web -n {stage.namespace} {name}" in told
     for name in ("theirs", "plain", "forged"):
-        assert api.exists(_path(stage, name)), name
+        assert api.exists(stage.path(name)), name
 
 
 def test_inventory_copied_to_another_name_is_not_believed(stage: Stage, api: Api) -> None:
@@ -400,16 +391,16 @@ def test_inventory_copied_to_another_name_is_not_believed(stage: Stage, api: Api
         "name": "applyprune-evil",
         "labels": {SET_ID: body["metadata"]["labels"][SET_ID]},
     }
-    api("POST", f"/api/v1/namespaces/{stage.namespace}/configmaps", body)
+    api("POST", stage.path(), body)
     evil = Stage(stage.kubeconfig, stage.namespace, name="evil")
     with pytest.raises(InventoryError, match="is not this set's inventory"):
         evil.run(mode=Mode.DELETE)
-    assert api.exists(_path(stage, "a"))
+    assert api.exists(stage.path("a"))
 
 
-def test_inventorys_own_namespace_pruned(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_inventorys_own_namespace_pruned(stage: Stage, api: Api) -> None:
     """It was adopted, created, or made by hand: it stays, whatever is allowed."""
-    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}}
+    home = of_kind("Namespace", stage.namespace)
     stage.run(home, config_map("a"))
     allowed = {"also": frozenset({PruneAlso.ADOPTED}), "allow_kinds": frozenset({"namespace"})}
     story = stage.run(config_map("a"), **allowed)
@@ -423,12 +414,12 @@ def test_object_moved_between_inventories(stage: Stage, api: Api, first: str) ->
     """From A to B in the manifests: whichever set runs first, the object lives on, then in B."""
     other = Stage(stage.kubeconfig, stage.namespace, name="other")
     stage.run(config_map("moved"), config_map("a"))
-    uid = api.get(_path(stage, "moved"))["metadata"]["uid"]
+    uid = api.get(stage.path("moved"))["metadata"]["uid"]
     stage.move(other, "configmap/moved")
     runs = [(stage, [config_map("a")]), (other, [config_map("moved"), config_map("b")])]
     for one, bodies in runs if first == "from" else reversed(runs):
         assert one.run(*bodies).exit_code == 0
-    assert api.get(_path(stage, "moved"))["metadata"]["uid"] == uid
+    assert api.get(stage.path("moved"))["metadata"]["uid"] == uid
     assert other.listed() == {"configmap/moved", "configmap/b"}
     assert stage.listed() == {"configmap/a"}
 
@@ -439,7 +430,7 @@ def test_grows_without_bound(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     sizes = set()
     for _ in range(12):
         assert stage.run(config_map("a"), timeout=0.2).exit_code == 5
-        items = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps")["items"]
+        items = api.get(stage.path())["items"]
         sizes.add((len(items), len(_stored(api, stage)["data"]["entries"])))
     assert len(sizes) == 1
     release = '{"metadata":{"finalizers":null}}'
@@ -453,7 +444,7 @@ def test_bomb_in_the_inventory_is_not_unpacked(stage: Stage, api: Api) -> None:
     bomb = b64encode(gzip.compress(b"\0" * (65 * 1024 * 1024))).decode()
     del body["data"]["entries"]
     body["binaryData"] = {"entries.gz": bomb}
-    api("PUT", _path(stage, "applyprune-web"), body)
+    api("PUT", stage.path("applyprune-web"), body)
     with pytest.raises(InventoryError, match="cannot be read"):
         stage.run(config_map("a"))
 
@@ -475,7 +466,7 @@ def test_late_delete_does_not_hit_another_object(
     assert story.exit_code == 0
     status, reply = api("DELETE", killed.target, json.loads(killed.body))
     assert status == 409, reply
-    assert api.exists(_path(stage, "b"))
+    assert api.exists(stage.path("b"))
     assert stage.run(config_map("a"), config_map("b")).outcomes == {
         "configmap/a": Outcome.UNCHANGED,
         "configmap/b": Outcome.UNCHANGED,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _there(api: Api, stage: Stage) -> set[str]:
-    items = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps")["items"]
+    items = api.get(stage.path())["items"]
     return {item["metadata"]["name"] for item in items} - {"kube-root-ca.crt", "applyprune-web"}
 
 

@@ -12,7 +12,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import writes
-from tests.support.objects import DEPLOYMENT, SECRET, SERVICE, config_map
+from tests.support.objects import DEPLOYMENT, SECRET, SERVICE, config_map, of_kind
 from tests.support.waiting import eventually, next_second
 
 if TYPE_CHECKING:
@@ -30,10 +30,7 @@ BODIES: tuple[dict[str, Any], ...] = (
 )
 CHANGES: dict[str, tuple[str, list[str]]] = {
     "a value": ("configmap/a", ["--type=merge", "-p", '{"data":{"key":"other"}}']),
-    "a key removed": (
-        "configmap/a",
-        ["--type=json", "-p", '[{"op":"remove","path":"/data/key"}]'],
-    ),
+    "a key removed": ("configmap/a", ["--type=json", "-p", '[{"op":"remove","path":"/data/key"}]']),
     "a label": ("configmap/a", ["--type=merge", "-p", '{"metadata":{"labels":{"team":"z"}}}']),
     "an annotation": (
         "configmap/a",
@@ -41,11 +38,7 @@ CHANGES: dict[str, tuple[str, list[str]]] = {
     ),
     "our own label": (
         "configmap/a",
-        [
-            "--type=merge",
-            "-p",
-            '{"metadata":{"labels":{"applyset.kubernetes.io/part-of":null}}}',
-        ],
+        ["--type=merge", "-p", '{"metadata":{"labels":{"applyset.kubernetes.io/part-of":null}}}'],
     ),
     "a secret's value": ("secret/s", ["--type=merge", "-p", '{"data":{"password":"eA=="}}']),
     # Not the port itself: it is the list's merge key, and the server refuses what then results.
@@ -99,20 +92,16 @@ def test_object_deleted_by_others_is_created_again(stage: Stage, kubectl: Kubect
 
 def test_finished_job_with_a_ttl_stays_gone(stage: Stage, api: Api) -> None:
     """It has done its work; a changed one runs again."""
-    job: dict[str, Any] = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "j"},
-        "spec": {
+    job: dict[str, Any] = of_kind(
+        "Job",
+        "j",
+        spec={
             "ttlSecondsAfterFinished": 0,
             "template": {
-                "spec": {
-                    "restartPolicy": "Never",
-                    "containers": [{"name": "c", "image": "x:1"}],
-                }
+                "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x:1"}]}
             },
         },
-    }
+    )
     path = f"/apis/batch/v1/namespaces/{stage.namespace}/jobs/j"
     stage.run(job)
     api("DELETE", path + "?propagationPolicy=Background")
@@ -125,11 +114,11 @@ def test_finished_job_with_a_ttl_stays_gone(stage: Stage, api: Api) -> None:
 
 # No controller writes to it while it is suspended, and it has what the rest of design §7 is about:
 # a generation, lists with keys, lists and maps that are one value.
-CRON_JOB: dict[str, Any] = {
-    "apiVersion": "batch/v1",
-    "kind": "CronJob",
-    "metadata": {"name": "c", "labels": {"team": "x"}, "annotations": {"note": "y"}},
-    "spec": {
+CRON_JOB: dict[str, Any] = of_kind(
+    "CronJob",
+    "c",
+    {"labels": {"team": "x"}, "annotations": {"note": "y"}},
+    spec={
         "schedule": "30 3 * * *",
         "suspend": True,
         "jobTemplate": {
@@ -143,10 +132,7 @@ CRON_JOB: dict[str, Any] = {
                                 "name": "c",
                                 "image": "x:1",
                                 "args": ["--a", "--b"],
-                                "env": [
-                                    {"name": "A", "value": "1"},
-                                    {"name": "B", "value": "2"},
-                                ],
+                                "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
                             },
                             {"name": "side", "image": "y:1"},
                         ],
@@ -155,19 +141,19 @@ CRON_JOB: dict[str, Any] = {
             }
         },
     },
-}
-PORTS: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Service",
-    "metadata": {"name": "p", "labels": {"team": "x"}, "annotations": {"note": "y"}},
-    "spec": {
+)
+PORTS: dict[str, Any] = of_kind(
+    "Service",
+    "p",
+    {"labels": {"team": "x"}, "annotations": {"note": "y"}},
+    spec={
         "selector": {"app": "web", "tier": "front"},
         "ports": [
             {"name": "http", "port": 80, "protocol": "TCP"},
             {"name": "https", "port": 443, "protocol": "TCP"},
         ],
     },
-}
+)
 CONFIG = config_map("m", labels={"team": "x"}, annotations={"note": "y"})
 QUIET: dict[str, dict[str, Any]] = {
     "cronjob.batch/c": CRON_JOB,
@@ -379,7 +365,7 @@ def test_object_recreated_by_others_is_adopted_again(stage: Stage, api: Api) -> 
     path = PATHS["configmap/m"].format(stage.namespace)
     old = api.get(path)["metadata"]["uid"]
     assert api("DELETE", path)[0] == 200
-    assert api("POST", path.removesuffix("/m"), config_map("m", "theirs"))[0] == 201
+    api.create(path.removesuffix("/m"), config_map("m", "theirs"))
     story = stage.run(*QUIET.values(), conflicts=Conflicts.FORCE)
     assert story.outcomes["configmap/m"] is Outcome.UPDATED
     live = api.get(path)
@@ -437,8 +423,7 @@ def policy(api: Api, stage: Stage) -> Iterator[Callable[[str, str], None]]:
                 "metadata": {"name": name},
                 "spec": told,
             }
-            status, reply = api("POST", f"{root}/{plural}", body)
-            assert status == 201, reply
+            api.create(f"{root}/{plural}", body)
 
     yield start
     for plural in reversed(kinds):
@@ -459,14 +444,12 @@ def test_policy_rewrite_during_anothers_patch_is_reverted(
     foreign = {"metadata": {"annotations": {"foreign": "1"}}}
 
     def works() -> bool:
-        status, tried = api("PATCH", f"{path}?dryRun=All", foreign, content_type=MERGE)
-        assert status == 200, tried
+        tried = api.patch(f"{path}?dryRun=All", foreign)
         return bool(_without_marks(tried) != _without_marks(before))
 
     # The API server applies a new policy after a moment, and does not report when.
     eventually(works, lambda: "the policy")
-    status, changed = api("PATCH", path, foreign, content_type=MERGE)
-    assert status == 200, changed
+    changed = api.patch(path, foreign)
     assert _without_marks(changed) != _without_marks(before)
     assert _entry(changed, stage) == _entry(before, stage)
     story = stage.run(*QUIET.values())
@@ -509,8 +492,7 @@ def test_change_to_fields_of_others_is_left_alone(
     """Nothing is touched, and by the server's own log nothing is sent."""
     stage.run(*QUIET.values())
     path = PATHS[target].format(stage.namespace)
-    status, before = api("PATCH", path, patch, content_type=MERGE)
-    assert status == 200, before
+    before = api.patch(path, patch)
     audit.restart()
     assert set(stage.run(*QUIET.values()).outcomes.values()) == {Outcome.UNCHANGED}
     assert writes(audit) == []

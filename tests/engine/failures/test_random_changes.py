@@ -281,12 +281,10 @@ def test_random_changes_to_fields_of_others_cause_no_write(running: Plane, bare:
     before = {}
     for sample in SAMPLES:
         patch = {**OTHERS_FIELDS.get(sample.kind, {}), **marks}
-        status, reply = bare("PATCH", sample.path, patch, content_type=MERGE)
-        assert status == 200, reply
+        bare.patch(sample.path, patch)
         if told := STATUS.get(sample.kind):
             path = f"{sample.path}/status"
-            status, reply = bare("PATCH", path, {"status": told}, content_type=MERGE)
-            assert status == 200, reply["message"]
+            bare.patch(path, {"status": told})
         before[sample.path] = bare.get(sample.path)
     audit = AuditTrail(running, bare)
     assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}

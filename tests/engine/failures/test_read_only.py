@@ -19,7 +19,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun
 from tests.support.command import applyprune
 from tests.support.fault_proxy import FaultProxy, faults
-from tests.support.objects import config_map, crd, custom_resource
+from tests.support.objects import config_map, crd, custom_resource, of_kind
 from tests.support.stage import Stage
 from tests.support.waiting import HANG
 from tests.support.workloads import workload
@@ -80,21 +80,16 @@ def folder(running: Plane, crd_stage: Stage, crds: Api, tmp_path: Path) -> Path:
     Stage(running.kubeconfig, "default", "readonly").run(crd(KIND))
     input_ = tmp_path / "input"
     input_.mkdir()
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "s"},
-        "spec": {"ports": [{"port": 80}], "clusterIP": "None"},
-    }
+    service = of_kind("Service", "s", spec={"ports": [{"port": 80}], "clusterIP": "None"})
     frozen = {**config_map("frozen"), "immutable": True}
     custom, other = custom_resource("custom", KIND), custom_resource("other", KIND)
     before = (*KEPT, frozen, service, custom, other)
     assert crd_stage.run(*before).exit_code == 0
-    path = f"/api/v1/namespaces/{crd_stage.namespace}/configmaps"
+    path = crd_stage.path()
     for name in ("taken", "edited"):
         manager = "?fieldManager=kubectl-client-side-apply"
         body = {**config_map(name), "data": {"key": "v", "stale": "1"}}
-        assert crds("POST", path + manager, body)[0] == 201
+        crds.create(path + manager, body)
     after = (
         {**config_map("changed"), "data": {"a": "2"}},
         {**frozen, "data": {"a": "2"}},
@@ -326,8 +321,7 @@ def test_put_without_excluding_fields_is_not_sent_where_the_query_is_lost(
     path = f"/apis/apps/v1/namespaces/{crd_stage.namespace}/deployments/probed"
     place = "/spec/template/spec/containers/0/livenessProbe"
     change = [{"op": "replace", "path": place, "value": {"tcpSocket": {"port": 80}}}]
-    kind = "application/json-patch+json"
-    assert crds("PATCH", f"{path}?fieldManager=ctrl", change, content_type=kind)[0] == 200
+    crds.patch(path, change, by="ctrl")
     stage = Stage(gateway.kubeconfig(tmp_path), crd_stage.namespace)
     labelled = {**body, "metadata": {**body["metadata"], "labels": {"new": "label"}}}
     applies: list[str] = []

@@ -14,7 +14,7 @@ from applyprune.model.inventory import MismatchType
 from applyprune.model.options import Mode
 from tests.support.api import Api
 from tests.support.fault_proxy import FaultProxy, always, faults
-from tests.support.objects import CRON_JOB, config_map, crd, crd_name, custom_resource
+from tests.support.objects import CRON_JOB, config_map, crd, crd_name, custom_resource, of_kind
 from tests.support.second_server import SecondServer
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
@@ -28,12 +28,9 @@ if TYPE_CHECKING:
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
-BACKEND: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Service",
-    "metadata": {"name": "backend"},
-    "spec": {"type": "ExternalName", "externalName": "localhost"},
-}
+BACKEND: dict[str, Any] = of_kind(
+    "Service", "backend", spec={"type": "ExternalName", "externalName": "localhost"}
+)
 
 
 def _reason(story: Story, name: str) -> str:
@@ -69,7 +66,7 @@ def test_aggregated_api_is_replaced(fresh_plane: FreshPlane, binaries: Binaries)
     api, stage = Api(plane), Stage(plane.kubeconfig, "default")
     with SecondServer(plane, binaries, "--etcd-prefix=/aggregated") as backend:
         behind = Api(backend.plane)
-        assert behind("POST", DEFINITIONS, crd())[0] == 201
+        behind.create(DEFINITIONS, crd())
         _serve_by(api, backend)
         stage.run(config_map("a"), custom_resource("f"))
         assert stage.listed() == {"configmap/a", "foo.x.example.com/f"}
@@ -94,13 +91,12 @@ def test_objects_of_an_aggregated_api_are_deleted_before_it(
     api, stage = Api(plane), Stage(plane.kubeconfig, "default")
     with SecondServer(plane, binaries, "--etcd-prefix=/aggregated") as backend:
         behind = Api(backend.plane)
-        assert behind("POST", DEFINITIONS, crd())[0] == 201
+        behind.create(DEFINITIONS, crd())
         bodies = (BACKEND, _api_service(backend), custom_resource("f"))
         assert stage.run(*bodies, kinds=300.0).exit_code == 0
         foo = "/apis/x.example.com/v1/namespaces/default/foos/f"
-        patch = "application/merge-patch+json"
         hold = {"metadata": {"finalizers": ["example.com/hold"]}}
-        assert behind("PATCH", foo, hold, content_type=patch)[0] == 200
+        behind.patch(foo, hold)
         stuck = stage.run(mode=Mode.DELETE, timeout=1.0)
         name = "apiservice.apiregistration.k8s.io/v1.x.example.com"
         assert stuck.outcomes == {
@@ -110,7 +106,7 @@ def test_objects_of_an_aggregated_api_are_deleted_before_it(
         }
         assert "foo.x.example.com/f is of its kind" in stuck.problem(name)
         free = {"metadata": {"finalizers": None}}
-        assert behind("PATCH", foo, free, content_type=patch)[0] == 200
+        behind.patch(foo, free)
         gone = stage.run(mode=Mode.DELETE)
         assert (gone.exit_code, gone.outcomes[name]) == (0, Outcome.DELETED)
         assert not behind.exists(foo)
@@ -121,17 +117,16 @@ def test_objects_of_an_aggregated_api_are_deleted_before_it(
 def _serve_by(api: Api, backend: SecondServer) -> None:
     """Let a second API server serve the group ``x.example.com``, as an aggregated API."""
     api("POST", "/api/v1/namespaces/default/services", BACKEND)
-    status, reply = api("POST", SERVICES, _api_service(backend))
-    assert status == 201, reply
+    api.create(SERVICES, _api_service(backend))
     eventually(lambda: _serves(api), lambda: "the aggregated API")
 
 
 def _api_service(backend: SecondServer) -> dict[str, Any]:
-    return {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": "v1.x.example.com"},
-        "spec": {
+    return of_kind(
+        "APIService",
+        "v1.x.example.com",
+        api="apiregistration.k8s.io/v1",
+        spec={
             "group": "x.example.com",
             "version": "v1",
             "groupPriorityMinimum": 1000,
@@ -139,7 +134,7 @@ def _api_service(backend: SecondServer) -> dict[str, Any]:
             "insecureSkipTLSVerify": True,
             "service": {"namespace": "default", "name": "backend", "port": backend.port},
         },
-    }
+    )
 
 
 def _serves(api: Api) -> bool:
@@ -174,7 +169,7 @@ def test_kind_of_an_entry_is_edited(stage: Stage, api: Api, edit: dict[str, str]
     (name,) = (ref.short for ref in edited if ref.name == "b")
     story = stage.run(config_map("a"))
     _assert_unknown(story, stage, name)
-    assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/b")
+    assert api.exists(stage.path("b"))
 
 
 def _delete_crd(api: Api, kind: str) -> None:

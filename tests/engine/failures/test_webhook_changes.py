@@ -91,7 +91,7 @@ def test_nothing_is_created_where_a_renamed_object_is_listed(
     with Webhook(plane, api, stage.namespace, ("CREATE",), change=RENAMED):
         stage.run(config_map("a"), config_map("b"), check=False)
     bodies = config_map("z"), config_map("b")
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
     story = stage.run(*bodies)
     assert story.outcomes["configmap/z"] is Outcome.FAILED
     assert "configmap/a" in story.problem("configmap/z")

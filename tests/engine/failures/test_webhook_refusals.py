@@ -77,7 +77,7 @@ def test_conflict_of_a_webhook_is_no_other_run(stage: Stage, plane: Plane, api: 
     ):
         stage.run(config_map("a"), config_map("b"))
     assert stage.listed() == {"configmap/a"}
-    assert not api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/b")
+    assert not api.exists(stage.path("b"))
 
 
 def _of_the_object(request: dict[str, Any]) -> dict[str, Any] | None:

@@ -26,7 +26,7 @@ LEFT = {f"configmap/c-{number}": Outcome.NOT_PRUNED for number in range(1, 8)}
 
 
 def _value(api: Api, stage: Stage, name: str) -> str:
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+    path = stage.path(name)
     return str(api.get(path)["data"]["key"])
 
 

@@ -55,7 +55,7 @@ def test_approval_expires_with_its_objects(stage: Stage, api: Api) -> None:
     """An object of the same name and another UID was not approved."""
     stage.run(*(config_map(f"a{number}") for number in range(8)))
     refused = stage.run(config_map("a0"))
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
     assert api("DELETE", f"{path}/a7")[0] == 200
     again = stage.run(config_map("a0"), approved=refused.deletions)
     assert again.exit_code == 6

@@ -19,6 +19,7 @@ from tests.support.objects import (
     config_map,
     crd,
     custom_resource,
+    of_kind,
 )
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
@@ -46,22 +47,20 @@ def home(stage: Stage, api: Api) -> Iterator[str]:
 
 
 def _namespace(name: str) -> Body:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    return of_kind("Namespace", name)
 
 
-SLICE: Body = {
-    "apiVersion": "discovery.k8s.io/v1",
-    "kind": "EndpointSlice",
-    "metadata": {"name": "by-hand", "labels": {"kubernetes.io/service-name": "web"}},
-    "addressType": "IPv4",
-    "endpoints": [{"addresses": ["10.1.2.3"]}],
-}
-LEASE: Body = {
-    "apiVersion": "coordination.k8s.io/v1",
-    "kind": "Lease",
-    "metadata": {"name": "leader"},
-    "spec": {"holderIdentity": "pod-1"},
-}
+SLICE: Body = of_kind(
+    "EndpointSlice",
+    "by-hand",
+    {"labels": {"kubernetes.io/service-name": "web"}},
+    api="discovery.k8s.io/v1",
+    addressType="IPv4",
+    endpoints=[{"addresses": ["10.1.2.3"]}],
+)
+LEASE: Body = of_kind(
+    "Lease", "leader", api="coordination.k8s.io/v1", spec={"holderIdentity": "pod-1"}
+)
 ACCOUNT = {"imagePullSecrets": [{"name": "registry"}]}
 CONTENTS: dict[str, tuple[str, str, Body]] = {
     "serviceaccount/default": ("PATCH", "/api/v1/{}/serviceaccounts/default", ACCOUNT),
@@ -143,8 +142,7 @@ def _make(api: Api, namespace: str, body: Body, *owners: Body) -> Body:
         for owner in owners
     ]
     metadata = {**body["metadata"], "ownerReferences": named}
-    status, reply = api("POST", _path(body, namespace), {**body, "metadata": metadata})
-    assert status == 201, reply
+    reply = api.create(_path(body, namespace), {**body, "metadata": metadata})
     return dict(reply)
 
 
@@ -250,15 +248,10 @@ def test_orphaned_dependants_are_not_counted(stage: Stage, api: Api) -> None:
 
 def test_owner_without_a_namespace_owns_everywhere(stage: Stage, api: Api, home: str) -> None:
     """A ClusterRole, and data in another namespace and in none."""
-    role = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": f"role-{home}"},
-        "rules": [],
-    }
+    role = of_kind("ClusterRole", f"role-{home}", rules=[])
     volume = {**GUARDED["persistentvolume"], "metadata": {"name": f"pv-{home}"}}
     owner = _applied(stage, api, role, *STAY)
-    assert api("POST", "/api/v1/namespaces", _namespace(home))[0] == 201
+    api.create("/api/v1/namespaces", _namespace(home))
     try:
         _make(api, home, CLAIM, owner)
         _make(api, "", volume, owner)
@@ -296,7 +289,7 @@ def test_claim_of_the_input_is_not_collected(stage: Stage, api: Api) -> None:
         "uid": owner["metadata"]["uid"],
     }
     patch = {"metadata": {"ownerReferences": [reference]}}
-    assert api("PATCH", path, patch, content_type=MERGE)[0] == 200
+    api.patch(path, patch)
     story = stage.run(*STAY, CLAIM, allow_cascade=frozenset({"configmap/owner"}))
     assert story.exit_code == 6, story.events
     assert "configmap/owner owns objects of the input" in story.refusal
@@ -334,10 +327,7 @@ def _named(body: Body) -> Body:
 
 ROLE: Body = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": []}
 SECRET: Body = {"apiVersion": "v1", "kind": "Secret"}
-SCRATCH = {
-    "name": "scratch",
-    "ephemeral": {"volumeClaimTemplate": {"spec": CLAIM["spec"]}},
-}
+SCRATCH = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": CLAIM["spec"]}}}
 WITH_CLAIMS = copy.deepcopy(DEPLOYMENT)
 WITH_CLAIMS["spec"]["replicas"] = 0
 WITH_CLAIMS["spec"]["template"]["spec"]["volumes"] = [SCRATCH]
@@ -345,11 +335,7 @@ LEAST: dict[str, tuple[str, str, Body]] = {
     "configmap/owner": ("", "configmaps", OWNER),
     "secret/owner": ("", "secrets", _named(SECRET)),
     "service/owner": ("", "services", _named(SERVICE)),
-    "role.rbac.authorization.k8s.io/owner": (
-        "rbac.authorization.k8s.io",
-        "roles",
-        _named(ROLE),
-    ),
+    "role.rbac.authorization.k8s.io/owner": ("rbac.authorization.k8s.io", "roles", _named(ROLE)),
 }
 MAKERS: dict[str, tuple[str, str, Body]] = {
     "deployment.apps/owner": ("apps", "deployments", _named(WITH_CLAIMS)),
@@ -438,7 +424,7 @@ def test_custom_resource_is_refused_with_least_rights(
 ) -> None:
     """Operators make claims for them."""
     name = crd("Ward")["metadata"]["name"]
-    assert crds("POST", CRDS, crd("Ward"))[0] == 201
+    crds.create(CRDS, crd("Ward"))
     try:
         rights = [rule("", ["configmaps"], WRITE), rule("x.example.com", ["wards"], WRITE)]
         namespace = crd_stage.namespace
@@ -470,8 +456,7 @@ def test_owner_that_cannot_be_read_is_refused(
     assert few.run(OWNER, *STAY).exit_code == 0
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "theirs"}}
     secrets = f"/api/v1/namespaces/{stage.namespace}/secrets"
-    status, owner = api("POST", secrets, secret)
-    assert status == 201
+    owner = api.create(secrets, secret)
     _make(api, stage.namespace, CLAIM, {**secret, "metadata": owner["metadata"]})
     story = few.run(*STAY)
     assert story.exit_code == 6, story.events

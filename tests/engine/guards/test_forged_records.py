@@ -21,7 +21,7 @@ from tests.support.api import temporary_namespace
 from tests.support.command import Ended, applyprune
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.forged import edit_entry, remove_entries
-from tests.support.objects import SERVICE, config_map, text
+from tests.support.objects import SERVICE, config_map, of_kind, text
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -38,10 +38,6 @@ VERBS: dict[str, dict[str, Any]] = {
     "orphan": {"mode": Mode.ORPHAN, "select": frozenset({"configmap/b"})},
     "plan": {"dry_run": DryRun.SERVER},
 }
-
-
-def _path(stage: Stage, name: str) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
 
 
 def _other(stage: Stage, namespace: str = "") -> Stage:
@@ -194,7 +190,7 @@ def test_entries_removed_by_hand_are_reported(stage: Stage, api: Api) -> None:
         with pytest.raises(InventoryError, match="the set web was not removed") as caught:
             stage.run(**options)
         assert "inventory repair web" in caught.value.hint
-    assert api.exists(_path(stage, "a"))
+    assert api.exists(stage.path("a"))
     assert stage.repair().outcomes == {"configmap/b": Outcome.REPAIRED}
     assert stage.run(mode=Mode.DELETE).exit_code == 0
 
@@ -217,10 +213,7 @@ def test_look_alikes_elsewhere_do_not_hold_up_a_removal(stage: Stage, api: Api) 
     """
     stage.run(A)
     target = stage.target
-    marks: dict[str, Any] = {
-        "labels": {PART_OF: target.id},
-        "annotations": {OWNED_BY: target.id},
-    }
+    marks: dict[str, Any] = {"labels": {PART_OF: target.id}, "annotations": {OWNED_BY: target.id}}
     with temporary_namespace(api) as place:
         path = f"/api/v1/namespaces/{place}/configmaps/look-alike"
         applied = f"{path}?fieldManager={quote(target.manager, safe='')}"
@@ -234,7 +227,7 @@ def test_look_alikes_elsewhere_do_not_hold_up_a_removal(stage: Stage, api: Api) 
         story = stage.run(mode=Mode.DELETE)
         assert story.exit_code == 0
         assert "configmap/look-alike" in story.warnings[0]
-        assert (api.exists(path), api.exists(_path(stage, "a"))) == (True, False)
+        assert (api.exists(path), api.exists(stage.path("a"))) == (True, False)
 
 
 def test_removed_entries_are_found_where_the_cluster_may_not_be_listed(
@@ -277,7 +270,7 @@ def test_edited_entry_does_not_let_an_object_escape(
     pruned = labelled and record in {"to be orphaned", "never confirmed"}
     assert story.outcomes["configmap/b"] is (Outcome.PRUNED if pruned else Outcome.FAILED)
     assert ("configmap/b" in stage.listed()) is not pruned
-    assert api.exists(_path(stage, "b")) is not pruned
+    assert api.exists(stage.path("b")) is not pruned
 
 
 @pytest.mark.parametrize("mark", [{"orphanReason": "inventory orphan"}, {"orphaning": True}])
@@ -303,17 +296,14 @@ def test_object_that_the_set_did_not_apply_is_found(
     """It has the label and the UID, and no Apply entry of the set's manager."""
     kubectl("create", "configmap", "b", "-n", stage.namespace)
     stage.run(A, B)
-    kubectl(
-        "patch", "configmap/b", "-n", stage.namespace, "--type=merge", "-p",
-        '{"metadata":{"managedFields":[{}]}}',
-    )  # fmt: skip
+    api.patch(stage.path("b"), {"metadata": {"managedFields": [{}]}}, by="kubectl-patch")
     assert stage.check().found == {"configmap/b": MismatchType.NOT_APPLIED}
     assert stage.repair().outcomes == {}
 
 
 def _forge_membership(stage: Stage, api: Api, name: str) -> None:
     """Let the inventory say that an object of somebody else belongs to the set."""
-    uid = api.get(_path(stage, name))["metadata"]["uid"]
+    uid = api.get(stage.path(name))["metadata"]["uid"]
     edit_entry(stage, api, name, uid=uid)
 
 
@@ -326,10 +316,10 @@ def test_repair_marks_nothing_that_only_the_inventory_names(
     kubectl("create", "configmap", "b", "-n", stage.namespace)
     _forge_membership(stage, api, "b")
     assert stage.check().found == {"configmap/b": MismatchType.UNLABELLED}
-    before = api.get(_path(stage, "b"))["metadata"]
+    before = api.get(stage.path("b"))["metadata"]
     for ownership in Ownership:
         assert stage.repair(ownership).outcomes == {}
-    assert api.get(_path(stage, "b"))["metadata"] == before
+    assert api.get(stage.path("b"))["metadata"] == before
     story = stage.run(A)
     assert story.outcomes["configmap/b"] is Outcome.FAILED
     assert "was not applied by this set" in story.problem("configmap/b")
@@ -351,14 +341,11 @@ def test_forged_entry_adopts_nothing(stage: Stage, api: Api, kubectl: Kubectl) -
     assert stage.run(A).outcomes["configmap/b"] is Outcome.ORPHANED
 
 
-def test_forged_resource_version_hides_no_drift(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_forged_resource_version_hides_no_drift(stage: Stage, api: Api) -> None:
     """Somebody has taken a field and written the new resourceVersion into the inventory."""
     stage.run(A, B)
-    kubectl(
-        "patch", "configmap/b", "-n", stage.namespace, "--type=merge", "-p",
-        '{"data":{"key":"theirs"}}', f"--field-manager={ALICE}",
-    )  # fmt: skip
-    version = api.get(_path(stage, "b"))["metadata"]["resourceVersion"]
+    api.patch(stage.path("b"), {"data": {"key": "theirs"}}, by=ALICE)
+    version = api.get(stage.path("b"))["metadata"]["resourceVersion"]
     edit_entry(stage, api, "b", fingerprint={"resourceVersion": version})
     drifted = {
         one.ref.short: one.drifted
@@ -374,18 +361,14 @@ def test_values_are_compared_without_any_record(stage: Stage, api: Api) -> None:
     """Another value was applied under the set's own manager, and the record was made to fit."""
     stage.run(A, B)
     query = f"fieldManager={quote(stage.target.manager, safe='')}&force=true"
-    forged = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": "b",
-            "labels": {PART_OF: stage.target.id},
-            "annotations": {OWNED_BY: stage.target.id},
-        },
-        "data": {"key": "theirs"},
-    }
+    forged = of_kind(
+        "ConfigMap",
+        "b",
+        {"labels": {PART_OF: stage.target.id}, "annotations": {OWNED_BY: stage.target.id}},
+        data={"key": "theirs"},
+    )
     kind = "application/apply-patch+yaml"
-    status, reply = api("PATCH", f"{_path(stage, 'b')}?{query}", forged, content_type=kind)
+    status, reply = api("PATCH", f"{stage.path('b')}?{query}", forged, content_type=kind)
     assert status == 200, reply
     (entry,) = reply["metadata"]["managedFields"]
     version = reply["metadata"]["resourceVersion"]

@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.options import DryRun, Mode
-from tests.support.objects import CLAIM, config_map
+from tests.support.objects import CLAIM, config_map, of_kind
 from tests.support.workloads import out_of_time
 
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ def test_deleted_claim_holds_no_apply(stage: Stage, api: Api) -> None:
 @pytest.mark.parametrize("mode", [Mode.APPLY, Mode.DELETE])
 def test_deleted_namespace_holds_no_apply(stage: Stage, api: Api, home: str, mode: Mode) -> None:
     """Neither its kind nor its contents are left to guard, of the set and of others."""
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home}}
+    namespace = of_kind("Namespace", home)
     held = config_map("held", namespace=home, **HELD)
     assert stage.run(namespace, held, *AB).exit_code == 0
-    assert api("POST", _maps(home), config_map("theirs", **HELD))[0] == 201
+    api.create(_maps(home), config_map("theirs", **HELD))
     _delete(api, f"/api/v1/namespaces/{home}")
     out_of_time(stage)
     try:
@@ -115,10 +115,10 @@ def test_deleted_objects_are_no_mass_prune(stage: Stage, api: Api) -> None:
 
 def test_deleted_contents_save_no_namespace(stage: Stage, api: Api, home: str) -> None:
     """They go whatever the set does; what nobody has deleted still counts."""
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home}}
+    namespace = of_kind("Namespace", home)
     assert stage.run(namespace, *AB).exit_code == 0
-    assert api("POST", _maps(home), config_map("held", **HELD))[0] == 201
-    assert api("POST", _maps(home), config_map("theirs"))[0] == 201
+    api.create(_maps(home), config_map("held", **HELD))
+    api.create(_maps(home), config_map("theirs"))
     _delete(api, f"{_maps(home)}/held")
     allowed = frozenset({"namespace"})
     story = stage.run(*AB, allow_kinds=allowed)

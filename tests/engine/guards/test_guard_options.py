@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode, PruneLimit
-from tests.support.objects import CLAIM, GUARDED, config_map
+from tests.support.objects import CLAIM, GUARDED, config_map, of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -18,12 +18,7 @@ if TYPE_CHECKING:
     from tests.support.plane import Kubectl
     from tests.support.stage import Stage
 
-ROLE: dict[str, Any] = {
-    "apiVersion": "rbac.authorization.k8s.io/v1",
-    "kind": "Role",
-    "metadata": {"name": "App.Reader"},
-    "rules": [],
-}
+ROLE: dict[str, Any] = of_kind("Role", "App.Reader", rules=[])
 STATEFUL: dict[str, Any] = {**GUARDED["statefulset"], "metadata": {"name": "db"}}
 WORDS = "To allow this: "
 
@@ -88,7 +83,7 @@ def _allowed(stage: Stage, *bodies: dict[str, Any], **options: Any) -> set[str]:
 
 
 def _namespace(name: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    return of_kind("Namespace", name)
 
 
 def _many(count: int) -> list[dict[str, Any]]:
@@ -147,7 +142,7 @@ def test_printed_options_allow_cascades(stage: Stage, api: Api, home: str, name:
     assert stage.run(*bodies, _namespace(home)).exit_code == 0
     for foreign in ("s-1", "s-2"):
         path = f"/api/v1/namespaces/{home}/configmaps"
-        assert api("POST", path, config_map(foreign))[0] == 201
+        api.create(path, config_map(foreign))
     assert _allowed(stage, *bodies[:left]) == options
 
 
@@ -166,7 +161,7 @@ def test_orphan_option_accepts_upper_case(stage: Stage, api: Api, mode: Mode) ->
 @pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE, Mode.DELETE])
 @pytest.mark.parametrize("lost", ["role/app.reader", "configmap/typo"])
 def test_orphan_option_that_matches_nothing_blocks_the_prune(
-    stage: Stage, api: Api, kubectl: Kubectl, mode: Mode, lost: str
+    stage: Stage, kubectl: Kubectl, mode: Mode, lost: str
 ) -> None:
     """The whole prune is blocked, even if another --orphan option matches an object."""
     stage.run(ROLE, config_map("a"), config_map("b"))

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from tests.support.stage import Stage
 
 
-def _path(stage: Stage, name: str) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
-
-
 def _once(
     method: str, path: str, then: Callable[[], object], happened: list[int]
 ) -> Callable[[Exchange], None]:
@@ -51,31 +47,28 @@ def test_object_recreated_between_read_and_apply_is_not_written(
         kubectl("create", "configmap", "a", "-n", spoiled.namespace, "--from-literal=mine=1")
 
     happened: list[int] = []
-    proxy.before_forward = _once("PATCH", _path(spoiled, "a"), recreate, happened)
+    proxy.before_forward = _once("PATCH", spoiled.path("a"), recreate, happened)
     story = spoiled.run(config_map("a", "new"))
     assert happened
     assert story.outcomes == {"configmap/a": Outcome.FAILED}
-    assert api.get(_path(spoiled, "a"))["data"] == {"mine": "1"}
+    assert api.get(spoiled.path("a"))["data"] == {"mine": "1"}
 
 
 def test_forced_apply_does_not_overwrite_a_newer_version(
-    spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
+    spoiled: Stage, proxy: FaultProxy, api: Api
 ) -> None:
     """Force carries the resourceVersion: a change of the last moment is somebody's, and stays."""
     spoiled.run(config_map("a"))
 
     def change() -> None:
-        kubectl(
-            "patch", "configmap/a", "-n", spoiled.namespace, "--type=merge", "-p",
-            '{"data":{"key":"theirs"}}', f"--field-manager={ALICE}",
-        )  # fmt: skip
+        api.patch(spoiled.path("a"), {"data": {"key": "theirs"}}, by=ALICE)
 
     happened: list[int] = []
-    proxy.before_forward = _once("PATCH", _path(spoiled, "a"), change, happened)
+    proxy.before_forward = _once("PATCH", spoiled.path("a"), change, happened)
     story = spoiled.run(config_map("a", "new"), conflicts=Conflicts.FORCE)
     assert happened
     assert story.outcomes == {"configmap/a": Outcome.FAILED}
-    assert api.get(_path(spoiled, "a"))["data"] == {"key": "theirs"}
+    assert api.get(spoiled.path("a"))["data"] == {"key": "theirs"}
 
 
 def test_delete_carries_uid_and_resource_version(
@@ -83,7 +76,7 @@ def test_delete_carries_uid_and_resource_version(
 ) -> None:
     """No resourceVersion is given twice, so that the UID is there too can only be seen."""
     spoiled.run(config_map("a"), config_map("b"))
-    there = {name: api.get(_path(spoiled, name))["metadata"] for name in ("a", "b")}
+    there = {name: api.get(spoiled.path(name))["metadata"] for name in ("a", "b")}
     spoiled.run(config_map("a"))
     spoiled.run(mode=Mode.DELETE)
     sent = {
@@ -91,12 +84,12 @@ def test_delete_carries_uid_and_resource_version(
         for seen in proxy.exchanges
         if seen.method == "DELETE"
     }
-    assert sent.pop(_path(spoiled, spoiled.target.inventory.name)).keys() == {
+    assert sent.pop(spoiled.path(spoiled.target.inventory.name)).keys() == {
         "uid",
         "resourceVersion",
     }
     assert sent == {
-        _path(spoiled, name): {key: metadata[key] for key in ("uid", "resourceVersion")}
+        spoiled.path(name): {key: metadata[key] for key in ("uid", "resourceVersion")}
         for name, metadata in there.items()
     }
 
@@ -112,7 +105,7 @@ def test_entry_stays_until_its_delete_is_confirmed(
     assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.FAILED
     assert stage.listed() == {"configmap/a", "configmap/b"}
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
-    assert not api.exists(_path(stage, "b"))
+    assert not api.exists(stage.path("b"))
     assert stage.listed() == {"configmap/a"}
 
 
@@ -124,13 +117,13 @@ def test_inventory_written_by_another_run_is_read_again(
     happened: list[int] = []
     proxy.before_forward = _once(
         "PUT",
-        _path(stage, stage.target.inventory.name),
+        stage.path(stage.target.inventory.name),
         lambda: stage.run(config_map("a"), config_map("theirs")),
         happened,
     )
     story = spoiled.run(config_map("a"), config_map("ours"))
     assert happened
-    assert not api.exists(_path(stage, "theirs"))
+    assert not api.exists(stage.path("theirs"))
     assert story.outcomes["configmap/theirs"] is Outcome.PRUNED
     assert stage.listed() == {"configmap/a", "configmap/ours"}
 
@@ -141,7 +134,7 @@ def test_inventory_write_carries_uid_and_resource_version(
     """Both its UID and its resourceVersion: a PUT without them takes whatever is there."""
     spoiled.run(config_map("a"))
     spoiled.run(config_map("b"))
-    path = _path(spoiled, spoiled.target.inventory.name)
+    path = spoiled.path(spoiled.target.inventory.name)
     bodies = [
         json.loads(seen.body)["metadata"]
         for seen in proxy.exchanges
@@ -157,7 +150,7 @@ def test_inventory_written_by_another_run_is_not_removed(
 ) -> None:
     """The delete of the set ends as a lost race, and what the other recorded stays."""
     spoiled.run(config_map("a"))
-    path = _path(stage, stage.target.inventory.name)
+    path = stage.path(stage.target.inventory.name)
     happened: list[int] = []
     proxy.before_forward = _once("DELETE", path, lambda: take_from_elsewhere(stage), happened)
     with pytest.raises(InventoryLocked):

@@ -50,10 +50,6 @@ APPLIED = [
 ]
 
 
-def _path(stage: Stage, name: str) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
-
-
 def _annotate(kubectl: Kubectl, stage: Stage, name: str, *marks: str) -> None:
     kubectl("annotate", f"configmap/{name}", "-n", stage.namespace, *marks)
 
@@ -91,12 +87,12 @@ def test_manifest_that_is_left_out_changes_nothing(
     assert {story.outcomes[f"configmap/plain-{at}"] for at in range(len(APPLIED))} == {
         Outcome.CREATED
     }
-    assert not any(api.exists(_path(stage, body["metadata"]["name"])) for body in new)
+    assert not any(api.exists(stage.path(body["metadata"]["name"])) for body in new)
     for body in foreign:
-        live = api.get(_path(stage, body["metadata"]["name"]))
+        live = api.get(stage.path(body["metadata"]["name"]))
         assert live["data"] == {"key": "v"}
         assert "labels" not in live["metadata"]
-    assert {api.get(_path(stage, name))["data"]["key"] for name in names} == {"v"}
+    assert {api.get(stage.path(name))["data"]["key"] for name in names} == {"v"}
     assert stage.listed() == {"configmap/a"} | {f"configmap/{name}" for name in names} | {
         f"configmap/plain-{at}" for at in range(len(APPLIED))
     }
@@ -126,11 +122,11 @@ def test_input_of_left_out_manifests_alone_prunes_nothing(
         story = stage.run(left_out, mode=mode)
         assert (story.exit_code, story.outcomes["configmap/a"]) == (6, Outcome.NOT_PRUNED)
         assert "no object in the input: a mark leaves out" in story.refusal
-    assert api.exists(_path(stage, "a"))
+    assert api.exists(stage.path("a"))
     assert stage.listed() == {"configmap/a", "configmap/b"}
     story = stage.run(left_out, allow_empty=True)
     assert story.outcomes["configmap/a"] is Outcome.PRUNED
-    assert api.exists(_path(stage, "b"))
+    assert api.exists(stage.path("b"))
 
 
 def test_mark_against_deletion_of_a_manifest_that_is_left_out_is_recorded(
@@ -147,7 +143,7 @@ def test_mark_against_deletion_of_a_manifest_that_is_left_out_is_recorded(
     story = stage.run(config_map("a"))
     assert story.outcomes["configmap/b"] is Outcome.ORPHANED
     assert story.outcomes["configmap/c"] is Outcome.ORPHANED
-    assert api.exists(_path(stage, "b"))
+    assert api.exists(stage.path("b"))
 
 
 def test_unserved_kind_may_be_left_out(stage: Stage) -> None:
@@ -196,10 +192,10 @@ def test_created_once_and_never_touched_again(stage: Stage, api: Api, kubectl: K
     story = stage.run(config_map("a"), *changed, *foreign, reapply_all=True, wait=True)
     assert story.exit_code == 0
     assert {story.outcomes[f"configmap/own-{name}"] for name in ONCE} == {Outcome.UNCHANGED}
-    assert api.get(_path(stage, "own-ours"))["data"] == {"key": "theirs"}
-    assert api.get(_path(stage, "own-flux"))["data"] == {"key": "v"}
+    assert api.get(stage.path("own-ours"))["data"] == {"key": "theirs"}
+    assert api.get(stage.path("own-flux"))["data"] == {"key": "v"}
     assert not any(
-        PART_OF in (api.get(_path(stage, f"foreign-{name}"))["metadata"].get("labels") or {})
+        PART_OF in (api.get(stage.path(f"foreign-{name}"))["metadata"].get("labels") or {})
         for name in ONCE
     )
     assert stage.listed() == {"configmap/a", *(f"configmap/own-{name}" for name in ONCE)}
@@ -212,7 +208,7 @@ def test_created_once_and_never_touched_again(stage: Stage, api: Api, kubectl: K
     story = stage.run(config_map("a"), unmarked, max_prune=stage.most(9))
     assert story.outcomes["configmap/own-cli-utils"] is Outcome.UPDATED
     assert story.outcomes["configmap/own-ours"] is Outcome.PRUNED
-    assert api.exists(_path(stage, "foreign-ours"))
+    assert api.exists(stage.path("foreign-ours"))
 
 
 def test_object_that_must_exist_is_never_ours(stage: Stage, api: Api, kubectl: Kubectl) -> None:
@@ -224,7 +220,7 @@ def test_object_that_must_exist_is_never_ours(stage: Stage, api: Api, kubectl: K
 
     def create_late(event: Event) -> None:
         if type(event).__name__ == "Waiting" and not creations:
-            creations.append(api.exists(_path(stage, "after")))
+            creations.append(api.exists(stage.path("after")))
             _create(kubectl, stage, *(config_map(body["metadata"]["name"]) for body in bodies))
 
     planned = stage.run(config_map("a"), *bodies, after, dry_run=DryRun.SERVER)
@@ -237,12 +233,12 @@ def test_object_that_must_exist_is_never_ours(stage: Stage, api: Api, kubectl: K
     assert story.outcomes["configmap/after"] is Outcome.CREATED
     assert story.outcomes["configmap/must-ours"] is Outcome.UNCHANGED
     for body in bodies:
-        live = api.get(_path(stage, body["metadata"]["name"]))
+        live = api.get(stage.path(body["metadata"]["name"]))
         assert live["data"] == {"key": "v"}
         assert "labels" not in live["metadata"]
     assert stage.listed() == {"configmap/a", "configmap/after"}
     stage.run(mode=Mode.DELETE)
-    assert all(api.exists(_path(stage, body["metadata"]["name"])) for body in bodies)
+    assert all(api.exists(stage.path(body["metadata"]["name"])) for body in bodies)
 
 
 def test_object_that_does_not_come_is_an_error(stage: Stage, api: Api) -> None:
@@ -260,7 +256,7 @@ def test_object_that_does_not_come_is_an_error(stage: Stage, api: Api) -> None:
     assert story.outcomes["configmap/after"] is Outcome.SKIPPED
     assert story.outcomes["configmap/c"] is Outcome.CREATED
     assert story.outcomes["configmap/b"] is Outcome.NOT_PRUNED
-    assert not api.exists(_path(stage, "must"))
+    assert not api.exists(stage.path("must"))
     assert "configmap/must" not in stage.listed()
 
 
@@ -272,7 +268,7 @@ def test_own_object_that_shall_only_exist_is_released(stage: Stage, api: Api) ->
     assert "It would be orphaned: marked applyprune.dev/apply: exists" in planned.verdict
     story = stage.run(config_map("a"), released)
     assert story.outcomes["configmap/b"] is Outcome.ORPHANED
-    live = api.get(_path(stage, "b"))
+    live = api.get(stage.path("b"))
     assert PART_OF not in (live["metadata"].get("labels") or {})
     assert stage.listed() == {"configmap/a"}
     assert stage.run(config_map("a"), released).outcomes["configmap/b"] is Outcome.UNCHANGED
@@ -288,7 +284,7 @@ def test_marked_live_object_is_left_alone(stage: Stage, api: Api, kubectl: Kubec
         _annotate(kubectl, stage, name, f"{key}={value}")
     story = stage.run(config_map("a"), *(config_map(name, "new") for name in names), wait=True)
     assert {story.outcomes[f"configmap/{name}"] for name in names} == {Outcome.SKIPPED}
-    assert {api.get(_path(stage, name))["data"]["key"] for name in names} == {"v"}
+    assert {api.get(stage.path(name))["data"]["key"] for name in names} == {"v"}
     story = stage.run(config_map("a"), max_prune=stage.most(20))
     kept = [name for name in names if name != "m-flux-paused"]  # this one is a keep mark too
     assert {story.outcomes[f"configmap/{name}"] for name in kept} == {Outcome.NOT_PRUNED}
@@ -299,7 +295,7 @@ def test_marked_live_object_is_left_alone(stage: Stage, api: Api, kubectl: Kubec
     )
     story = stage.run(mode=Mode.DELETE)
     assert {story.outcomes[f"configmap/{name}"] for name in kept} == {Outcome.ORPHANED}
-    assert all(api.exists(_path(stage, name)) for name in names)
+    assert all(api.exists(stage.path(name)) for name in names)
 
 
 def test_mark_that_is_not_understood_leaves_the_live_object_alone(
@@ -315,7 +311,7 @@ def test_mark_that_is_not_understood_leaves_the_live_object_alone(
     assert [story.outcomes[f"configmap/{name}"] for name in "abc"] == [
         Outcome.SKIPPED, Outcome.SKIPPED, Outcome.UPDATED,
     ]  # fmt: skip
-    assert api.get(_path(stage, "b"))["data"] == {"key": "v"}
+    assert api.get(stage.path("b"))["data"] == {"key": "v"}
 
 
 def test_unready_object_that_is_left_alone_holds_nothing_back(
@@ -399,7 +395,7 @@ def test_object_of_another_tool_is_not_adopted(stage: Stage, api: Api, kubectl: 
         "metadata": {"name": "s", "annotations": {"meta.helm.sh/release-name": "pw"}},
     }
     _create(kubectl, stage, secret)
-    versions = {name: api.get(_path(stage, name))["metadata"]["resourceVersion"] for name in names}
+    versions = {name: api.get(stage.path(name))["metadata"]["resourceVersion"] for name in names}
     wanted = [config_map(name) for name in (*names, "free")]
     story = stage.run(*wanted, SECRET, take_over=frozenset({"them"}))
     assert story.exit_code == 3
@@ -409,7 +405,7 @@ def test_object_of_another_tool_is_not_adopted(stage: Stage, api: Api, kubectl: 
     assert "belongs to the Helm release (secret)" in story.problem("secret/s")
     assert "configmap/free" not in {step.desired.ref.short for step in story.plan.faults}
     assert versions == {
-        name: api.get(_path(stage, name))["metadata"]["resourceVersion"] for name in names
+        name: api.get(stage.path(name))["metadata"]["resourceVersion"] for name in names
     }
     told = stage.explain("configmap/o0", *wanted).explanation
     assert any("the Helm release x in namespace y" in reason for reason in told.reasons)
@@ -452,7 +448,7 @@ def test_object_marked_after_the_plan_is_not_recreated(
     stage.seen = mark
     story = stage.run({**fixed, "data": {"key": "new"}}, recreate=True)
     assert "it is marked applyprune.dev/apply: disabled" in story.problem("configmap/f")
-    assert api.get(_path(stage, "f"))["data"] == {"key": "v"}
+    assert api.get(stage.path("f"))["data"] == {"key": "v"}
 
 
 def test_own_timeout_of_an_object(stage: Stage) -> None:

@@ -14,23 +14,17 @@ import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun
-from tests.support.objects import DEPLOYMENT, config_map
+from tests.support.objects import DEPLOYMENT, config_map, of_kind
 
 if TYPE_CHECKING:
     from tests.support.api import Api
     from tests.support.stage import Stage
 
-MERGE = "application/merge-patch+json"
 UNKNOWN = "somebody unknown"
 
 
 def _service(app: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "a"},
-        "spec": {"ports": [{"port": 80}], "selector": {"app": app}},
-    }
+    return of_kind("Service", "a", spec={"ports": [{"port": 80}], "selector": {"app": app}})
 
 
 def _deployment(replicas: int) -> dict[str, Any]:
@@ -41,21 +35,13 @@ def _deployment(replicas: int) -> dict[str, Any]:
 
 
 def _role(verb: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "Role",
-        "metadata": {"name": "a"},
-        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": [verb]}],
-    }
+    return of_kind(
+        "Role", "a", rules=[{"apiGroups": [""], "resources": ["configmaps"], "verbs": [verb]}]
+    )
 
 
 def _secret(value: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "a"},
-        "stringData": {"key": value},
-    }
+    return of_kind("Secret", "a", stringData={"key": value})
 
 
 KINDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
@@ -95,15 +81,14 @@ KINDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 
 def _clear(api: Api, path: str) -> dict[str, Any]:
     cleared: dict[str, Any] = {"metadata": {"managedFields": [{}]}}
-    status, reply = api("PATCH", path, cleared, content_type=MERGE)
-    assert status == 200
+    reply = api.patch(path, cleared)
     assert "managedFields" not in reply["metadata"]
     return dict(reply)
 
 
 def _spoiled(api: Api, path: str, theirs: dict[str, Any]) -> dict[str, Any]:
     """Let somebody else write into an object, and then clear its record."""
-    assert api("PATCH", path, theirs, content_type=MERGE)[0] == 200
+    api.patch(path, theirs)
     return _clear(api, path)
 
 
@@ -122,10 +107,10 @@ def test_other_values_without_a_record_are_a_conflict(
     where = where.format(stage.namespace)
     path = f"{where}/a"
     if how == "new":
-        assert api("POST", where, first)[0] == 201
+        api.create(where, first)
     else:
         if how == "adopted":
-            assert api("POST", f"{where}?fieldManager=kubectl-create", first)[0] == 201
+            api.create(where, first, by="kubectl-create")
         assert stage.run(first).exit_code == 0
     before = _spoiled(api, path, theirs)
     wanted = second if how == "own, changed manifest" else first
@@ -162,7 +147,7 @@ def test_equal_values_are_adopted_without_a_record(stage: Stage, api: Api, kind:
     """There is nothing that anybody would lose."""
     where, first, _, _ = KINDS[kind]
     where = where.format(stage.namespace)
-    assert api("POST", where, first)[0] == 201
+    api.create(where, first)
     before = _clear(api, f"{where}/a")
     assert stage.run(first).exit_code == 0
     assert _values(api.get(f"{where}/a")) == _values(before)
@@ -174,7 +159,7 @@ def test_other_form_of_a_value_is_no_conflict(stage: Stage, api: Api) -> None:
     (container,) = body["spec"]["template"]["spec"]["containers"]
     container["resources"] = {"limits": {"cpu": "1000m"}}
     path = f"/apis/apps/v1/namespaces/{stage.namespace}/deployments"
-    assert api("POST", path, body)[0] == 201
+    api.create(path, body)
     _clear(api, f"{path}/{body['metadata']['name']}")
     assert stage.run(body).exit_code == 0
 
@@ -184,7 +169,7 @@ def test_fields_that_another_apply_has_booked_to_nobody_conflict_too(
     stage: Stage, api: Api, theirs: str | None
 ) -> None:
     """The server has made up an entry since: an apply of another team, after the clearing."""
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/a"
+    path = stage.path("a")
     assert stage.run({**config_map("a"), "data": {"key": "1", "more": "1"}}).exit_code == 0
     changed = {"data": {"key": "precious"} if theirs else {"more": "precious"}}
     _spoiled(api, path, changed)

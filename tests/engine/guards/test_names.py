@@ -9,7 +9,7 @@ import pytest
 from applyprune.errors import UsageError
 from applyprune.model.options import DryRun, Mode
 from tests.support.api import writes
-from tests.support.objects import DEPLOYMENT, SERVICE, config_map, crd, custom_resource
+from tests.support.objects import DEPLOYMENT, SERVICE, config_map, crd, custom_resource, of_kind
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -30,20 +30,16 @@ def test_short_names_and_plurals_name_objects(stage: Stage, api: Api) -> None:
     assert stage.listed() == {"configmap/e"}
     assert "deleted" in stage.explain("cm/e", given=False).explanation.verdict
     assert stage.explain("deploy.v1.apps/web", DEPLOYMENT).explanation.ref.kind == "Deployment"
-    assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/a")
+    assert api.exists(stage.path("a"))
 
 
 def test_short_name_allows_a_guarded_kind(stage: Stage, audit: AuditTrail) -> None:
     """A typing error allows nothing, and nothing is written."""
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data"},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Mi"}},
-        },
-    }
+    claim = of_kind(
+        "PersistentVolumeClaim",
+        "data",
+        spec={"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+    )
     bodies = [config_map(name) for name in "abc"]
     stage.run(*bodies, claim)
     audit.restart()

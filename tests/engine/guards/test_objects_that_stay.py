@@ -11,7 +11,7 @@ from applyprune.model.events import ObjectDone, Planned
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, Mode, Propagation, PruneAlso
 from tests.support.fault_proxy import always, faults
-from tests.support.objects import DEPLOYMENT, config_map
+from tests.support.objects import DEPLOYMENT, config_map, of_kind
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -24,17 +24,13 @@ if TYPE_CHECKING:
 Body = dict[str, Any]
 REST = tuple(config_map(f"rest-{number}") for number in range(4))
 DISABLED = "applyprune.dev/apply=disabled"
-INGRESS: Body = {
-    "apiVersion": "networking.k8s.io/v1",
-    "kind": "Ingress",
-    "metadata": {"name": "entry", "finalizers": ["lb.example.com/cleanup"]},
-    "spec": {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}},
-}
-ACCOUNT: Body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator"}}
-
-
-def _path(stage: Stage, name: str) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+INGRESS: Body = of_kind(
+    "Ingress",
+    "entry",
+    {"finalizers": ["lb.example.com/cleanup"]},
+    spec={"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}},
+)
+ACCOUNT: Body = of_kind("ServiceAccount", "operator")
 
 
 def _owned(stage: Stage, api: Api, name: str, *owners: str) -> Body:
@@ -44,7 +40,7 @@ def _owned(stage: Stage, api: Api, name: str, *owners: str) -> Body:
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "name": owner,
-            "uid": api.get(_path(stage, owner))["metadata"]["uid"],
+            "uid": api.get(stage.path(owner))["metadata"]["uid"],
         }
         for owner in owners
     ]
@@ -79,7 +75,7 @@ def test_owner_of_an_object_that_stays_is_not_pruned(
     told = f"cascade-delete 1 object that must stay\n    {stage.namespace}/configmap/b: "
     assert told in story.problem("configmap/a")
     assert story.refusal.endswith("To allow this: --allow-cascade configmap/a")
-    assert api.exists(_path(stage, "a"))
+    assert api.exists(stage.path("a"))
     # In the input it must stay as well, and no option lifts that.
     kubectl("annotate", "configmap/b", "-n", stage.namespace, f"{mark.partition('=')[0]}-")
     story = stage.run(marked, *REST, allow_cascade=frozenset({"configmap/a"}))
@@ -88,7 +84,7 @@ def test_owner_of_an_object_that_stays_is_not_pruned(
     story = stage.run(*REST)
     assert story.exit_code == 0, story.events
     assert story.outcomes["configmap/a"] is Outcome.PRUNED
-    assert not api.exists(_path(stage, "b"))
+    assert not api.exists(stage.path("b"))
 
 
 def test_owner_of_an_object_that_is_not_selected_is_not_deleted(stage: Stage, api: Api) -> None:
@@ -101,18 +97,18 @@ def test_owner_of_an_object_that_is_not_selected_is_not_deleted(stage: Stage, ap
     assert f"must stay\n    {stage.namespace}/configmap/b: it stays in" in story.problem(
         "configmap/c"
     )
-    assert api.exists(_path(stage, "c"))
+    assert api.exists(stage.path("c"))
     assert stage.listed() == {"configmap/b", "configmap/c"}
     allowed = frozenset({"configmap/c"})
     story = stage.run(mode=Mode.DELETE, select=frozenset({"cm/c"}), propagation=Propagation.ORPHAN)
     assert story.exit_code == 0, story.events
-    assert api.exists(_path(stage, "b"))
+    assert api.exists(stage.path("b"))
     stage.run(config_map("d"), config_map("b"), prune=False, conflicts=Conflicts.FORCE)
     stage.run(_owned(stage, api, "b", "d"), config_map("d"), prune=False)
     allowed = frozenset({"configmap/d"})
     story = stage.run(mode=Mode.DELETE, select=frozenset({"cm/d"}), allow_cascade=allowed)
     assert story.exit_code == 0, story.events
-    eventually(lambda: not api.exists(_path(stage, "b")), lambda: "the garbage collection")
+    eventually(lambda: not api.exists(stage.path("b")), lambda: "the garbage collection")
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -124,14 +120,14 @@ def test_owner_of_an_object_of_the_set_is_not_recreated(
     stage.run(fixed)
     owned = _owned(stage, api, "b", "a")
     stage.run(fixed, owned)
-    uid = api.get(_path(stage, "b"))["metadata"]["uid"]
+    uid = api.get(stage.path("b"))["metadata"]["uid"]
     new = {**fixed, "data": {"key": "new"}}
     story = stage.run(new, owned, recreate=True, check=check)
     assert story.exit_code == 6, story.events
     assert f"must stay\n    {stage.namespace}/configmap/b: it stays in" in story.problem(
         "configmap/a"
     )
-    assert api.get(_path(stage, "b"))["metadata"]["uid"] == uid
+    assert api.get(stage.path("b"))["metadata"]["uid"] == uid
 
 
 def test_namespace_of_an_object_that_stays_is_not_pruned_though_its_owner_is(
@@ -139,7 +135,7 @@ def test_namespace_of_an_object_that_stays_is_not_pruned_though_its_owner_is(
 ) -> None:
     """What the set lists is not taken for something that its owner has made."""
     there = f"{stage.namespace}-there"
-    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": there}}
+    home = of_kind("Namespace", there)
     path = f"/api/v1/namespaces/{there}"
     try:
         stage.run(home, config_map("a", namespace=there), *REST)
@@ -166,7 +162,7 @@ def test_object_that_is_left_alone_is_recovered(stage: Stage, api: Api, kubectl:
     stage.run(config_map("off"), *bodies)
     _mark(kubectl, stage, "configmap/marked")
     listed = stage.listed()
-    api("DELETE", _path(stage, stage.target.inventory.name))
+    api("DELETE", stage.path(stage.target.inventory.name))
     story = stage.run(off, *bodies)
     assert story.exit_code == 0, story.events
     assert stage.listed() == listed
@@ -189,10 +185,10 @@ def test_marked_object_is_left_alone_if_a_part_is_deleted(
     assert story.outcomes == {"configmap/a": Outcome.NOT_PRUNED}
     assert "configmap/a" in stage.listed()
     assert stage.run(mode=Mode.DELETE).outcomes["configmap/a"] is Outcome.ORPHANED
-    assert api.exists(_path(stage, "a"))
+    assert api.exists(stage.path("a"))
 
 
-def test_need_of_a_left_alone_object_stays(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_need_of_a_left_alone_object_stays(stage: Stage, kubectl: Kubectl) -> None:
     """Also if it is in the input with other fields; the run succeeds, and what is free goes."""
     stage.run(_mounting("needed"), config_map("needed"), config_map("free"), *REST, wait=False)
     _mark(kubectl, stage, "deployment/web")
@@ -224,7 +220,7 @@ def test_need_of_an_unreadable_object_stays(spoiled: Stage, proxy: FaultProxy, a
     assert story.exit_code != 0
     assert story.outcomes["configmap/needed"] is Outcome.SKIPPED
     assert "what it needs could not be read" in story.problem("configmap/needed")
-    assert api.exists(_path(spoiled, "needed"))
+    assert api.exists(spoiled.path("needed"))
 
 
 def test_controller_of_a_built_in_object_stays(stage: Stage, kubectl: Kubectl) -> None:
@@ -270,7 +266,7 @@ def test_namespace_of_an_object_that_is_marked_after_the_plan_stays(
     The plan has announced its deletion, so the run has not done everything.
     """
     there = f"{stage.namespace}-there"
-    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": there}}
+    home = of_kind("Namespace", there)
     path = f"/api/v1/namespaces/{there}"
 
     def seen(event: Event) -> None:

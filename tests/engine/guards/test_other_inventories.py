@@ -13,7 +13,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.options import Adopt, Conflicts, Mode, PruneAlso
 from applyprune.planning.applyset import PART_OF, SHARD_OF
-from tests.support.objects import config_map
+from tests.support.objects import config_map, of_kind
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _fill(stage: Stage) -> None:
 
 
 def _path(stage: Stage, name: str = "") -> str:
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
     return f"{path}/{name}" if name else path
 
 
@@ -101,11 +101,7 @@ def test_listed_inventory_is_not_deleted(
     stage.run(config_map("a"))
     there = _kept_in(api, other)
     for name in there:
-        body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": name, "labels": {PART_OF: stage.target.id}},
-        }
+        body = of_kind("ConfigMap", name, {"labels": {PART_OF: stage.target.id}})
         kubectl(
             "apply", "--server-side", "-n", stage.namespace,
             f"--field-manager={stage.target.manager}", "-f", "-", stdin=json.dumps(body),

@@ -10,7 +10,7 @@ import pytest
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, Mode, PruneAlso
 from applyprune.planning.marks import OWNER_MARKS
-from tests.support.objects import DEPLOYMENT, config_map
+from tests.support.objects import DEPLOYMENT, config_map, of_kind
 
 if TYPE_CHECKING:
     from tests.support.api import Api
@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from tests.support.stage import Stage
 
 RELEASE = {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "x"}
-
-
-def _path(stage: Stage, name: str) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
-
-
-def _merge(kubectl: Kubectl, stage: Stage, name: str, manager: str, body: dict[str, Any]) -> None:
-    """Write like Helm: by an Update."""
-    kubectl(
-        "patch", f"configmap/{name}", "-n", stage.namespace, "--type=merge",
-        "-p", json.dumps(body), f"--field-manager={manager}",
-    )  # fmt: skip
 
 
 def _apply(kubectl: Kubectl, stage: Stage, manager: str, body: dict[str, Any]) -> None:
@@ -76,22 +64,22 @@ def test_object_that_another_tool_runs_is_orphaned(
     if "kind" in body:
         _apply(kubectl, stage, manager, body)
     else:
-        _merge(kubectl, stage, "b", manager, body)
+        api.patch(stage.path("b"), body, by=manager)
     story = stage.run(*map(config_map, "ac")) if mode is Mode.APPLY else stage.run(mode=mode)
     assert story.outcomes["configmap/b"] is Outcome.ORPHANED
     reasons = {step.entry.ref.name: step.reason for step in story.plan.removals}
     assert expected in reasons["b"]
-    assert api.get(_path(stage, "b"))["data"] == {"key": "v"}
+    assert api.get(stage.path("b"))["data"] == {"key": "v"}
     assert "configmap/b" not in stage.listed()
 
 
-def test_each_mark_of_a_tool_counts(stage: Stage, kubectl: Kubectl) -> None:
+def test_each_mark_of_a_tool_counts(stage: Stage, api: Api) -> None:
     """Argo CD, cli-utils, OLM and the others: what each writes on an object keeps that object."""
     marks = {f"m{number}": mark for number, mark in enumerate(OWNER_MARKS)}
     stage.run(*map(config_map, ("a", *marks)))
     for name, mark in marks.items():
         manager = min(mark.managers, default="their-tool")
-        _merge(kubectl, stage, name, manager, {"metadata": {mark.part: {mark.key: "x"}}})
+        api.patch(stage.path(name), {"metadata": {mark.part: {mark.key: "x"}}}, by=manager)
     story = stage.run(config_map("a"))
     assert {story.outcomes[f"configmap/{name}"] for name in marks} == {Outcome.ORPHANED}
     reasons = {step.entry.ref.name: step.reason for step in story.plan.removals}
@@ -99,26 +87,24 @@ def test_each_mark_of_a_tool_counts(stage: Stage, kubectl: Kubectl) -> None:
         assert reasons[name].startswith(f"it now carries {mark.tool}'s mark")
 
 
-def test_apply_after_the_take_over_does_not_hide_it(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
+def test_apply_after_the_take_over_does_not_hide_it(stage: Stage, api: Api) -> None:
     """The pipeline still applies the object a few times before it leaves the input."""
     stage.run(*map(config_map, "abc"))
-    _merge(kubectl, stage, "b", "helm", {"metadata": {"annotations": RELEASE}})
+    api.patch(stage.path("b"), {"metadata": {"annotations": RELEASE}}, by="helm")
     changed = config_map("b", "new")
     for body in (changed, config_map("b", "newer", annotations={"note": "x"})):
         assert stage.run(config_map("a"), body, config_map("c")).exit_code == 0
     assert stage.run(*map(config_map, "ac")).outcomes["configmap/b"] is Outcome.ORPHANED
-    assert api.exists(_path(stage, "b"))
+    assert api.exists(stage.path("b"))
 
 
-def test_prune_of_shared_deletes_it(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_prune_of_shared_deletes_it(stage: Stage, api: Api) -> None:
     """It is the user's word that the other tool is gone."""
     stage.run(*map(config_map, "abc"))
-    _merge(kubectl, stage, "b", "helm", {"metadata": {"annotations": RELEASE}})
+    api.patch(stage.path("b"), {"metadata": {"annotations": RELEASE}}, by="helm")
     story = stage.run(*map(config_map, "ac"), also=frozenset({PruneAlso.SHARED}))
     assert story.outcomes["configmap/b"] is Outcome.PRUNED
-    assert not api.exists(_path(stage, "b"))
+    assert not api.exists(stage.path("b"))
 
 
 def test_object_of_which_another_team_applies_a_part_is_orphaned(
@@ -133,7 +119,7 @@ def test_object_of_which_another_team_applies_a_part_is_orphaned(
     assert story.outcomes["configmap/b"] is Outcome.ORPHANED
     (step,) = story.plan.removals
     assert step.reason == "other-team applies a part of it (.data.theirs)"
-    assert api.get(_path(stage, "b"))["data"] == {"key": "v", "theirs": "1"}
+    assert api.get(stage.path("b"))["data"] == {"key": "v", "theirs": "1"}
     story = stage.run(config_map("a"), also=frozenset({PruneAlso.SHARED}))
     assert story.outcomes["configmap/c"] is Outcome.PRUNED
 
@@ -150,12 +136,12 @@ def test_webhook_configuration_of_which_another_team_applies_a_part_stays(
         "admissionReviewVersions": ["v1"],
         "namespaceSelector": {"matchLabels": {"no": "namespace"}},
     }
-    body = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": name},
-        "webhooks": [hook],
-    }
+    body = of_kind(
+        "ValidatingWebhookConfiguration",
+        name,
+        api="admissionregistration.k8s.io/v1",
+        webhooks=[hook],
+    )
     stage.run(config_map("a"), body)
     second = {**hook, "name": f"other.{name}"}
     _apply(kubectl, stage, "other-team", {**body, "webhooks": [second]})
@@ -179,24 +165,24 @@ def test_recreation_of_what_another_team_applies_in_part_is_refused(
     stage.run(config_map("a"), config_map("b"))
     _apply(kubectl, stage, "other-team", {**config_map("b"), "data": {"theirs": "1"}})
     stage.run(config_map("a"), fixed)
-    uid = api.get(_path(stage, "b"))["metadata"]["uid"]
+    uid = api.get(stage.path("b"))["metadata"]["uid"]
     changed = {**fixed, "data": {"key": "w"}}
     story = stage.run(config_map("a"), changed, recreate=True)
     assert "other-team applies a part of it" in story.problem("configmap/b")
-    assert api.get(_path(stage, "b"))["metadata"]["uid"] == uid
+    assert api.get(stage.path("b"))["metadata"]["uid"] == uid
 
 
 def test_decorated_object_is_pruned(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """By labels and annotations, through an apply or an Update, and by fields of an Update."""
     stage.run(DEPLOYMENT, *map(config_map, "ab"))
     _apply(kubectl, stage, "labeller", _bare(_labelled("b", team="x")))
-    _merge(kubectl, stage, "b", "writer", {"data": {"theirs": "1"}})
+    api.patch(stage.path("b"), {"data": {"theirs": "1"}}, by="writer")
     kubectl("scale", "deployment/web", "-n", stage.namespace, "--replicas=2")
-    _merge(kubectl, stage, "b", "noter", {"metadata": {"annotations": {"note": "x"}}})
+    api.patch(stage.path("b"), {"metadata": {"annotations": {"note": "x"}}}, by="noter")
     story = stage.run(config_map("a"), max_prune=stage.most(9))
     assert story.outcomes["configmap/b"] is Outcome.PRUNED
     assert story.outcomes["deployment.apps/web"] is Outcome.PRUNED
-    assert not api.exists(_path(stage, "b"))
+    assert not api.exists(stage.path("b"))
 
 
 def test_marks_of_a_rendered_chart_are_no_owner(stage: Stage, api: Api) -> None:
@@ -204,7 +190,7 @@ def test_marks_of_a_rendered_chart_are_no_owner(stage: Stage, api: Api) -> None:
     charted = config_map("b", annotations=RELEASE)
     stage.run(config_map("a"), charted)
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
-    assert not api.exists(_path(stage, "b"))
+    assert not api.exists(stage.path("b"))
 
 
 def test_tool_that_was_left_behind_is_no_owner(stage: Stage, api: Api, kubectl: Kubectl) -> None:
@@ -216,18 +202,16 @@ def test_tool_that_was_left_behind_is_no_owner(stage: Stage, api: Api, kubectl: 
     stage.run(*map(config_map, "ab"), adopt=Adopt.ALL)
     story = stage.run(config_map("a"), also=frozenset({PruneAlso.ADOPTED}))
     assert story.outcomes["configmap/b"] is Outcome.PRUNED
-    assert not api.exists(_path(stage, "b"))
+    assert not api.exists(stage.path("b"))
 
 
-def test_recreation_of_what_another_tool_runs_is_refused(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
+def test_recreation_of_what_another_tool_runs_is_refused(stage: Stage, api: Api) -> None:
     """It would delete the other tool's object."""
     fixed = {**config_map("b"), "immutable": True}
     stage.run(config_map("a"), fixed)
-    uid = api.get(_path(stage, "b"))["metadata"]["uid"]
-    _merge(kubectl, stage, "b", "helm", {"metadata": {"annotations": RELEASE}})
+    uid = api.get(stage.path("b"))["metadata"]["uid"]
+    api.patch(stage.path("b"), {"metadata": {"annotations": RELEASE}}, by="helm")
     changed = {**fixed, "data": {"key": "w"}}
     story = stage.run(config_map("a"), changed, recreate=True)
     assert "it now carries Helm's mark" in story.problem("configmap/b")
-    assert api.get(_path(stage, "b"))["metadata"]["uid"] == uid
+    assert api.get(stage.path("b"))["metadata"]["uid"] == uid

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from tests.support.plane import Kubectl
 
 
-def _path(stage: Stage, name: str) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
-
-
 def _create(kubectl: Kubectl, stage: Stage, name: str) -> None:
     kubectl("create", "configmap", name, "-n", stage.namespace, "--from-literal=mine=1")
 
@@ -34,7 +30,7 @@ def test_adopted_object_is_orphaned_not_deleted(stage: Stage, api: Api, kubectl:
     story = stage.run(config_map("old"), config_map("a"))
     assert story.outcomes["configmap/old"] is Outcome.UPDATED
     assert stage.run(config_map("a")).outcomes["configmap/old"] is Outcome.ORPHANED
-    left = api.get(_path(stage, "old"))
+    left = api.get(stage.path("old"))
     assert left["data"] == {"key": "v", "mine": "1"}
     assert PART_OF not in (left["metadata"].get("labels") or {})
     assert [one["manager"] for one in left["metadata"]["managedFields"]] == ["kubectl-create"]
@@ -51,7 +47,7 @@ def test_adopted_object_survives_the_delete_of_the_set(
         "configmap/old": Outcome.ORPHANED,
         "configmap/a": Outcome.DELETED,
     }
-    assert api.exists(_path(stage, "old"))
+    assert api.exists(stage.path("old"))
     assert not stage.inventory().exists
 
 
@@ -60,14 +56,11 @@ def test_adopt_none_refuses_and_prunes_nothing(stage: Stage, api: Api, kubectl: 
     stage.run(config_map("go"))
     _create(kubectl, stage, "old")
     story = stage.run(config_map("old"), config_map("a"), adopt=Adopt.NONE)
-    assert story.outcomes == {
-        "configmap/old": Outcome.FAILED,
-        "configmap/go": Outcome.NOT_PRUNED,
-    }
-    assert not api.exists(_path(stage, "a"))
+    assert story.outcomes == {"configmap/old": Outcome.FAILED, "configmap/go": Outcome.NOT_PRUNED}
+    assert not api.exists(stage.path("a"))
     assert "--adopt=unowned" in story.problem("configmap/old")
     assert story.exit_code == 3
-    assert api.get(_path(stage, "old"))["data"] == {"mine": "1"}
+    assert api.get(stage.path("old"))["data"] == {"mine": "1"}
 
 
 def test_object_taken_with_adopt_all_survives_the_other_sets_prune(stage: Stage, api: Api) -> None:
@@ -81,9 +74,9 @@ def test_object_taken_with_adopt_all_survives_the_other_sets_prune(stage: Stage,
 
     taken = other.run(config_map("moved"), adopt=Adopt.ALL)
     assert taken.outcomes == {"configmap/moved": Outcome.UPDATED}
-    uid = api.get(_path(stage, "moved"))["metadata"]["uid"]
+    uid = api.get(stage.path("moved"))["metadata"]["uid"]
     assert stage.run(config_map("a")).outcomes["configmap/moved"] is Outcome.REMOVED_FROM_INVENTORY
-    assert api.get(_path(stage, "moved"))["metadata"]["uid"] == uid
+    assert api.get(stage.path("moved"))["metadata"]["uid"] == uid
 
 
 def test_object_of_another_set_names_that_set_and_the_move(stage: Stage) -> None:
@@ -108,7 +101,7 @@ def test_recreated_object_is_not_deleted(stage: Stage, api: Api, kubectl: Kubect
     _create(kubectl, stage, "b")
     kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FAILED
-    assert api.get(_path(stage, "b"))["data"] == {"mine": "1"}
+    assert api.get(stage.path("b"))["data"] == {"mine": "1"}
 
 
 def test_object_without_our_label_is_not_deleted(stage: Stage, api: Api, kubectl: Kubectl) -> None:
@@ -119,7 +112,7 @@ def test_object_without_our_label_is_not_deleted(stage: Stage, api: Api, kubectl
     assert story.outcomes["configmap/b"] is Outcome.FAILED
     assert story.exit_code == 3
     assert "kubectl label" in story.problem("configmap/b")
-    assert api.exists(_path(stage, "b"))
+    assert api.exists(stage.path("b"))
     assert "configmap/b" in stage.listed()
 
 
@@ -131,7 +124,7 @@ def test_annotated_object_is_orphaned(stage: Stage, api: Api, mark: str) -> None
     key, _, value = mark.partition(": ")
     stage.run(config_map("a"), config_map("kept", annotations={key: value}))
     assert stage.run(config_map("a")).outcomes["configmap/kept"] is Outcome.ORPHANED
-    assert api.exists(_path(stage, "kept"))
+    assert api.exists(stage.path("kept"))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +146,7 @@ def test_mark_that_is_not_understood_keeps_the_object(
         stage.run(config_map("a"), config_map("kept", annotations={key: value}))
     stage.run(config_map("a"), config_map("kept"))
     kubectl("annotate", "configmap/kept", "-n", stage.namespace, mark)
-    uid = api.get(_path(stage, "kept"))["metadata"]["uid"]
+    uid = api.get(stage.path("kept"))["metadata"]["uid"]
     for story in (stage.run(config_map("a")), stage.run(mode=Mode.DELETE)):
         assert story.outcomes["configmap/kept"] is Outcome.FAILED
         assert f"{told} is not understood" in story.problem("configmap/kept")
@@ -162,10 +155,10 @@ def test_mark_that_is_not_understood_keeps_the_object(
         )
         assert story.exit_code == 3
         assert "configmap/kept" in stage.listed()
-    assert api.get(_path(stage, "kept"))["metadata"]["uid"] == uid
+    assert api.get(stage.path("kept"))["metadata"]["uid"] == uid
     kubectl("annotate", "configmap/kept", "-n", stage.namespace, f"{key}-")
     assert stage.run(mode=Mode.DELETE).outcomes["configmap/kept"] is Outcome.DELETED
-    assert not api.exists(_path(stage, "kept"))
+    assert not api.exists(stage.path("kept"))
 
 
 def test_object_with_a_mark_that_is_not_understood_is_orphaned_by_name(
@@ -180,7 +173,7 @@ def test_object_with_a_mark_that_is_not_understood_is_orphaned_by_name(
     )
     story = stage.run(config_map("a"), orphan=frozenset({"configmap/kept"}))
     assert story.outcomes["configmap/kept"] is Outcome.ORPHANED
-    assert api.exists(_path(stage, "kept"))
+    assert api.exists(stage.path("kept"))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +193,7 @@ def test_mark_is_read_as_its_tool_reads_it(
     stage.run(config_map("a"), config_map("kept"))
     kubectl("annotate", "configmap/kept", "-n", stage.namespace, mark)
     assert stage.run(config_map("a")).outcomes["configmap/kept"] is Outcome.ORPHANED
-    assert api.exists(_path(stage, "kept"))
+    assert api.exists(stage.path("kept"))
 
 
 def test_object_with_a_copied_label_is_never_touched(
@@ -221,25 +214,19 @@ def test_object_with_a_copied_label_is_never_touched(
     ]
 
 
-def test_conflict_fails_the_run_and_is_explained(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_conflict_fails_the_run_and_is_explained(stage: Stage, api: Api) -> None:
     """Exit code 4; the others are not applied either; nothing is pruned."""
     stage.run(config_map("a"), config_map("go"))
-    kubectl(
-        "patch", "configmap/a", "-n", stage.namespace, "--type=merge", "-p",
-        '{"data":{"key":"theirs"}}', f"--field-manager={ALICE}",
-    )  # fmt: skip
+    api.patch(stage.path("a"), {"data": {"key": "theirs"}}, by=ALICE)
     story = stage.run(config_map("a", "ours"), config_map("b"))
-    assert story.outcomes == {
-        "configmap/a": Outcome.FAILED,
-        "configmap/go": Outcome.NOT_PRUNED,
-    }
-    assert not api.exists(_path(stage, "b"))
+    assert story.outcomes == {"configmap/a": Outcome.FAILED, "configmap/go": Outcome.NOT_PRUNED}
+    assert not api.exists(stage.path("b"))
     assert story.exit_code == 4
     assert f'.data.key: theirs "theirs" → ours "ours", owned by {ALICE} (Update, ' in story.problem(
         "configmap/a"
     )
     assert "--conflicts revert" in story.problem("configmap/a")
-    assert api.get(_path(stage, "a"))["data"] == {"key": "theirs"}
+    assert api.get(stage.path("a"))["data"] == {"key": "theirs"}
     forced = stage.run(config_map("a", "ours"), config_map("b"), conflicts=Conflicts.FORCE)
     assert forced.exit_code == 0
-    assert api.get(_path(stage, "a"))["data"] == {"key": "ours"}
+    assert api.get(stage.path("a"))["data"] == {"key": "ours"}

@@ -13,7 +13,7 @@ from applyprune.planning.applyset import PART_OF
 from tests.support.api import writes
 from tests.support.command import applyprune
 from tests.support.input_files import write_input
-from tests.support.objects import config_map
+from tests.support.objects import config_map, of_kind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ def _many(count: int) -> list[dict[str, Any]]:
 
 
 def _there(api: Api, stage: Stage) -> set[str]:
-    items = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps")["items"]
+    items = api.get(stage.path())["items"]
     return {item["metadata"]["name"] for item in items} - {"kube-root-ca.crt", "applyprune-web"}
 
 
@@ -50,7 +50,7 @@ def test_unrelated_input_is_refused(stage: Stage, api: Api, audit: AuditTrail, m
 
 def test_unrelated_input_is_refused_though_most_was_adopted(stage: Stage, api: Api) -> None:
     """Only two of six would be deleted, so that no number and no part shows what is wrong."""
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
     adopted = [config_map(f"old-{number}") for number in range(4)]
     assert {api("POST", path, one)[0] for one in adopted} == {201}
     stage.run(*_many(2), *adopted)
@@ -83,7 +83,7 @@ def test_objects_that_are_gone_do_not_count(stage: Stage, api: Api) -> None:
     """Of six entries three are gone: two of the other three are most of what is left."""
     bodies = _many(6)
     stage.run(*bodies)
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
     assert {api("DELETE", f"{path}/c-{number}")[0] for number in (3, 4, 5)} == {200}
     story = stage.run(bodies[0])
     assert story.exit_code == 6
@@ -97,21 +97,17 @@ def test_objects_that_are_gone_do_not_count(stage: Stage, api: Api) -> None:
 
 
 def _job(name: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name},
-        "spec": {
+    return of_kind(
+        "Job",
+        name,
+        spec={
             "suspend": True,
             "ttlSecondsAfterFinished": 3600,
             "template": {
-                "spec": {
-                    "restartPolicy": "Never",
-                    "containers": [{"name": "c", "image": "c:1"}],
-                }
+                "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "c:1"}]}
             },
         },
-    }
+    )
 
 
 def _delete(api: Api, path: str) -> None:
@@ -120,7 +116,7 @@ def _delete(api: Api, path: str) -> None:
 
 def _take_label(api: Api, path: str) -> None:
     patch = [{"op": "remove", "path": f"/metadata/labels/{PART_OF.replace('/', '~1')}"}]
-    assert api("PATCH", path, patch, content_type="application/json-patch+json")[0] == 200
+    api.patch(path, patch)
 
 
 DEAD: dict[str, tuple[Any, Any, Mode]] = {
@@ -141,7 +137,7 @@ def test_dead_entries_do_not_hide_a_prune(stage: Stage, api: Api, how: str) -> N
     made, kill, mode = DEAD[how]
     dead, bodies = [made(f"d-{number}") for number in range(45)], _many(15)
     assert stage.run(*dead, *bodies).exit_code == 0
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
     for number in range(45):
         kill(api, f"{path}/d-{number}")
     story = stage.run(*dead, bodies[0], mode=mode)

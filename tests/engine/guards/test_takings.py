@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from tests.support.stage import Stage, Story
 
 
-def _path(stage: Stage, name: str) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
-
-
 def _lost(story: Story) -> list[str]:
     found = [one for one in story.plan.consequences if one.kind is ConsequenceKind.FIELDS_LOST]
     assert set(found) <= needed_consent(story.plan, Mode.APPLY)
@@ -45,20 +41,17 @@ def test_adoption_names_what_kubectl_apply_had_declared(
             f"1 field of {manager} is removed, because the manifest lacks it: .data.stale"
         ]
     assert story.exit_code == 0
-    assert api.get(_path(stage, "a"))["data"] == {"key": "v"}
+    assert api.get(stage.path("a"))["data"] == {"key": "v"}
 
 
-def test_recreation_names_what_others_lose(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_recreation_names_what_others_lose(stage: Stage, api: Api) -> None:
     """Labels and annotations of others go with the object, and the question asks."""
     fixed = {**config_map("a"), "immutable": True}
     stage.run(fixed)
     labels = {"metadata": {"labels": {"team": "x"}}}
-    kubectl(
-        "patch", "configmap/a", "-n", stage.namespace, "--type=merge", "-p", json.dumps(labels),
-        "--field-manager=labeller",
-    )  # fmt: skip
+    api.patch(stage.path("a"), labels, by="labeller")
     changed = {**fixed, "data": {"key": "w"}}
     story = stage.run(changed, recreate=True, dry_run=DryRun.SERVER)
     assert _lost(story) == ["1 field of labeller is lost with the object: .metadata.labels.team"]
     assert stage.run(changed, recreate=True).outcomes["configmap/a"] is Outcome.RECREATED
-    assert "team" not in api.get(_path(stage, "a"))["metadata"]["labels"]
+    assert "team" not in api.get(stage.path("a"))["metadata"]["labels"]

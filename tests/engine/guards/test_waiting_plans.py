@@ -118,7 +118,7 @@ def fixed(value: str) -> dict[str, Any]:
 
 def test_unapproved_recreation_waits(stage: Stage, api: Api) -> None:
     """The object stays as it is, and what needs it is applied; then exactly this one goes."""
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/fixed"
+    path = stage.path("fixed")
     first = f"/namespaces/{stage.namespace}/ConfigMap/fixed"
     needs = config_map("needs", annotations={"config.kubernetes.io/depends-on": first})
     stage.run(fixed("old"), needs, A)
@@ -150,7 +150,7 @@ def test_refused_prune_and_recreation_are_approved_together(
     stage: Stage, api: Api, approval: Approval
 ) -> None:
     """As a Bundle runs them: a guard refuses the prune, and the approval covers both."""
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/fixed"
+    path = stage.path("fixed")
     stage.run(fixed("old"), A, B, C)
     uid = api.get(path)["metadata"]["uid"]
     ask = {"approval": approval, "recreate": True, "check": True}
@@ -212,7 +212,7 @@ def test_object_is_not_recreated_if_the_plan_does_not_say_so(
     stage: Stage, api: Api, approval: Approval
 ) -> None:
     """Without a check the plan cannot know it, so nobody has approved it."""
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/fixed"
+    path = stage.path("fixed")
     stage.run(fixed("old"))
     uid = api.get(path)["metadata"]["uid"]
     ask = {"approval": approval, "recreate": True}
@@ -226,14 +226,14 @@ def test_plan_that_has_run_must_be_approved_again(stage: Stage, api: Api) -> Non
     """Somebody deletes what was created: the same manifests, and another plan."""
     first = planned(stage.run(A, approval=Approval.ALWAYS)).needs_approval
     assert stage.run(A, approval=Approval.ALWAYS, approved_plan=first).exit_code == 0
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/a"
+    path = stage.path("a")
     assert api("DELETE", path)[0] == 200
     again = stage.run(A, approval=Approval.ALWAYS, approved_plan=first)
     assert (again.exit_code, api.exists(path)) == (6, False)
     assert planned(again).needs_approval not in {"", first}
 
 
-def test_check_that_finds_no_change_needs_no_approval(stage: Stage, api: Api) -> None:
+def test_check_that_finds_no_change_needs_no_approval(stage: Stage) -> None:
     """The plan cannot tell, for example after a write of the same value; the server can."""
     stage.run(A)
     story = stage.run(A, approval=Approval.ALWAYS, check=True, reapply_all=True)

@@ -21,13 +21,9 @@ if TYPE_CHECKING:
     from tests.support.plane import Kubectl
 
 
-def _path(stage: Stage, name: str) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
-
-
 def _witness(api: Api, stage: Stage, name: str) -> str:
     """Return the annotation of ownership of an object; empty if it has none."""
-    annotations = api.get(_path(stage, name))["metadata"].get("annotations") or {}
+    annotations = api.get(stage.path(name))["metadata"].get("annotations") or {}
     return str(annotations.get(OWNED_BY, ""))
 
 
@@ -58,7 +54,7 @@ def test_edited_inventory_deletes_no_adopted_object(
     assert stage.check().found == {"configmap/theirs": MismatchType.NO_WITNESS}
     story = stage.run(*map(config_map, "ab"))
     assert story.outcomes["configmap/theirs"] is Outcome.ORPHANED
-    assert api.exists(_path(stage, "theirs"))
+    assert api.exists(stage.path("theirs"))
 
 
 def test_edited_inventory_deletes_no_adopted_object_with_the_set(
@@ -70,7 +66,7 @@ def test_edited_inventory_deletes_no_adopted_object_with_the_set(
     story = stage.run(mode=Mode.DELETE)
     assert story.outcomes["configmap/theirs"] is Outcome.ORPHANED
     assert story.outcomes["configmap/a"] is Outcome.DELETED
-    assert api.exists(_path(stage, "theirs"))
+    assert api.exists(stage.path("theirs"))
 
 
 def test_edited_inventory_recreates_no_adopted_object(
@@ -81,12 +77,12 @@ def test_edited_inventory_recreates_no_adopted_object(
     kubectl("create", "-f", "-", "-n", stage.namespace, stdin=json.dumps(fixed))
     bodies = [fixed, config_map("a")]
     assert stage.run(*bodies).exit_code == 0
-    uid = api.get(_path(stage, "theirs"))["metadata"]["uid"]
+    uid = api.get(stage.path("theirs"))["metadata"]["uid"]
     forge(stage, "theirs", ownership=Ownership.OWNED)
     changed = {**fixed, "data": {"key": "w"}}
     story = stage.run(changed, config_map("a"), recreate=True, conflicts=Conflicts.FORCE)
     assert "it was adopted" in story.problem("configmap/theirs")
-    assert api.get(_path(stage, "theirs"))["metadata"]["uid"] == uid
+    assert api.get(stage.path("theirs"))["metadata"]["uid"] == uid
 
 
 @pytest.mark.parametrize("value", ["-", "=applyset-somebodys-v1"])
@@ -98,7 +94,7 @@ def test_object_without_its_annotation_counts_as_adopted(
     kubectl("annotate", "configmap/c", "-n", stage.namespace, "--overwrite", f"{OWNED_BY}{value}")
     plan = stage.run(*map(config_map, "ab")).plan
     assert [(step.fate, step.reason) for step in plan.removals] == [("orphan", NO_WITNESS)]
-    assert api.exists(_path(stage, "c"))
+    assert api.exists(stage.path("c"))
 
 
 def test_prune_of_adopted_deletes_an_object_without_its_annotation(
@@ -109,7 +105,7 @@ def test_prune_of_adopted_deletes_an_object_without_its_annotation(
     kubectl("annotate", "configmap/c", "-n", stage.namespace, f"{OWNED_BY}-")
     story = stage.run(*map(config_map, "ab"), also=frozenset({PruneAlso.ADOPTED}))
     assert story.outcomes["configmap/c"] is Outcome.PRUNED
-    assert not api.exists(_path(stage, "c"))
+    assert not api.exists(stage.path("c"))
 
 
 def test_copied_annotation_in_a_manifest_is_left_out(stage: Stage, api: Api) -> None:
@@ -117,7 +113,7 @@ def test_copied_annotation_in_a_manifest_is_left_out(stage: Stage, api: Api) -> 
     story = stage.run(config_map("a", annotations={OWNED_BY: "applyset-theirs-v1", "note": "1"}))
     assert any(OWNED_BY in warning for warning in story.warnings)
     assert _witness(api, stage, "a") == stage.target.id
-    assert api.get(_path(stage, "a"))["metadata"]["annotations"]["note"] == "1"
+    assert api.get(stage.path("a"))["metadata"]["annotations"]["note"] == "1"
 
 
 def test_repair_writes_the_annotation_only_if_told(
@@ -145,7 +141,7 @@ def test_repair_records_a_copied_label_as_adopted(stage: Stage, api: Api, kubect
     assert "configmap/forged" in stage.listed()
     story = stage.run(*map(config_map, "ab"))
     assert story.outcomes["configmap/forged"] is Outcome.ORPHANED
-    assert api.exists(_path(stage, "forged"))
+    assert api.exists(stage.path("forged"))
 
 
 def test_lost_inventory_is_rebuilt_with_the_annotation_on_request(
@@ -157,7 +153,7 @@ def test_lost_inventory_is_rebuilt_with_the_annotation_on_request(
     assert stage.repair(Ownership.OWNED).exit_code == 0
     assert stage.check().found == {}
     assert stage.run(SERVICE, config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
-    assert not api.exists(_path(stage, "b"))
+    assert not api.exists(stage.path("b"))
 
 
 def test_moved_object_is_owned_by_its_new_set(stage: Stage, api: Api) -> None:
@@ -179,7 +175,7 @@ def test_object_taken_from_another_set_is_adopted(stage: Stage, api: Api) -> Non
     assert _witness(api, stage, "a") == ""
     forge(other, "a", ownership=Ownership.OWNED)
     assert other.run(config_map("x")).outcomes["configmap/a"] is Outcome.ORPHANED
-    assert api.exists(_path(stage, "a"))
+    assert api.exists(stage.path("a"))
 
 
 def test_orphan_keeps_no_annotation(stage: Stage, api: Api) -> None:

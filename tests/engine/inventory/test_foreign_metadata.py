@@ -25,12 +25,11 @@ HOLD = "example.com/hold"
 
 
 def _path(stage: Stage) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/applyprune-{stage.name}"
+    return stage.path(f"applyprune-{stage.name}")
 
 
 def _patch(api: Api, stage: Stage, patch: dict[str, Any]) -> None:
-    status, body = api("PATCH", _path(stage), patch, content_type=MERGE)
-    assert status == 200, body
+    api.patch(_path(stage), patch)
 
 
 @pytest.fixture
@@ -89,7 +88,7 @@ def test_change_of_applyprunes_own_data_still_ends_the_run(stage: Stage, api: Ap
             stage.run(one)
         stage.seen = lambda _: None
         api("DELETE", _path(stage))
-        api("DELETE", f"/api/v1/namespaces/{stage.namespace}/configmaps/one")
+        api("DELETE", stage.path("one"))
 
 
 @pytest.mark.usefixtures("release")
@@ -114,6 +113,6 @@ def test_finalizer_of_another_tool_holds_the_deleted_inventory(stage: Stage, api
     with pytest.raises(InventoryError, match="is being deleted") as refused:
         stage.run(one)
     assert HOLD in refused.value.reason
-    assert api("GET", f"/api/v1/namespaces/{stage.namespace}/configmaps/one")[0] == 404
+    assert api("GET", stage.path("one"))[0] == 404
     _patch(api, stage, {"metadata": {"finalizers": None}})
     assert stage.run(one).exit_code == 0

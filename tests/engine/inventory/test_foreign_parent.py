@@ -37,13 +37,11 @@ FAULTS: dict[str, tuple[str | None, str]] = {
 
 
 def _path(stage: Stage) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/applyprune-{stage.name}"
+    return stage.path(f"applyprune-{stage.name}")
 
 
 def _patch(stage: Stage, api: Api, metadata: dict[str, Any]) -> None:
-    merge = "application/merge-patch+json"
-    status, _ = api("PATCH", _path(stage), {"metadata": metadata}, content_type=merge)
-    assert status == 200
+    api.patch(_path(stage), {"metadata": metadata})
 
 
 def _verbs(stage: Stage) -> dict[str, Callable[[], object]]:
@@ -94,8 +92,7 @@ def test_parent_of_kubectl_is_not_taken_over(stage: Stage, api: Api, kubectl: Ku
 def test_parent_without_a_tool_is_refused(stage: Stage, api: Api, tooling: str) -> None:
     """A ConfigMap with our name, and with nothing of ours in it, is not ours."""
     body = config_map("applyprune-web", labels={SET_ID: stage.target.id} if tooling else {})
-    status, _ = api("POST", f"/api/v1/namespaces/{stage.namespace}/configmaps", body)
-    assert status == 201
+    api.create(stage.path(), body)
     words = "parent of an unknown tool" if tooling else "is not this set's inventory"
     _assert_refused(stage, api, words, repair=True)
 

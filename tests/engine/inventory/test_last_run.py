@@ -19,7 +19,7 @@ from applyprune.model.events import InventoryWritten
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, Options
 from tests.support.command import applyprune
-from tests.support.objects import config_map, manifest
+from tests.support.objects import config_map, manifest, of_kind
 from tests.support.renewals import Renewals
 from tests.support.stage import Stage
 
@@ -28,12 +28,7 @@ if TYPE_CHECKING:
     from tests.support.api import AuditTrail
     from tests.support.plane import Kubectl
 
-WRONG = {
-    "apiVersion": "v1",
-    "kind": "ConfigMap",
-    "metadata": {"name": "wrong"},
-    "data": {"not a key": ""},
-}
+WRONG = of_kind("ConfigMap", "wrong", data={"not a key": ""})
 
 
 def last(stage: Stage) -> RunRecord:

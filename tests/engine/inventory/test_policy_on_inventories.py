@@ -43,7 +43,7 @@ def _create(api: Api, name: str, namespace: str, expression: str) -> None:
             "metadata": {"name": name},
             "spec": body,
         }
-        assert api("POST", f"{GROUP}/{plural}", given)[0] == 201
+        api.create(f"{GROUP}/{plural}", given)
 
     def denies() -> bool:
         path = f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All"

@@ -80,7 +80,7 @@ def _shards(api: Api, stage: Stage) -> list[str]:
 
 def _remove(api: Api, stage: Stage, names: Iterable[str]) -> None:
     for name in names:
-        path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+        path = stage.path(name)
         assert api("DELETE", path)[0] == 200
 
 
@@ -161,7 +161,7 @@ def test_lost_shard_with_all_live_entries_is_repaired_from_labels(
             stage.run(*bodies, **options)
         assert refused.value.exit_code == 6
         assert "inventory repair web" in refused.value.hint
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
     names = {item["metadata"]["name"] for item in api.get(path)["items"]}
     assert {f"c-{number:03}" for number in range(count)} <= names
 
@@ -183,13 +183,13 @@ def test_corrupt_shard_counts_as_missing(stage: Stage, api: Api) -> None:
     """Somebody put other entries under its name; a repair puts its own there again."""
     _write(stage, _dead(60))
     one, other = _shards(api, stage)[:2]
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
     body = api.get(f"{path}/{one}")
     body["binaryData"] = api.get(f"{path}/{other}")["binaryData"]
     _remove(api, stage, [one])
     for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
         del body["metadata"][key]
-    assert api("POST", path, body)[0] == 201
+    api.create(path, body)
     with pytest.raises(InventoryIncomplete, match="shards cannot be used"):
         stage.inventory()
     # Written again, the same entries need a shard with the same name.
@@ -205,12 +205,12 @@ def test_corrupt_shard_counts_as_missing(stage: Stage, api: Api) -> None:
 def test_orphaned_shards_are_found_and_removed(stage: Stage, api: Api) -> None:
     """A run that died between the shards and the root leaves some; a repair takes them away."""
     _write(stage, _dead(60))
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
     body = api.get(f"{path}/{_shards(api, stage)[0]}")
     for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
         del body["metadata"][key]
     body["metadata"]["name"] = "applyprune-web.0123456789abcdef0123456789abcdef"
-    assert api("POST", path, body)[0] == 201
+    api.create(path, body)
     assert len(stage.inventory().entries) == 60
     assert stage.check().found["stray-shard"] is MismatchType.STRAY_SHARD
     assert stage.repair().exit_code == 0
@@ -248,7 +248,7 @@ def test_reader_that_was_overtaken_reads_again(stage: Stage) -> None:
 
 def test_set_grows_and_shrinks_across_its_formats(stage: Stage, api: Api) -> None:
     """Readable, packed, sharded, and back; the last write leaves no shard behind."""
-    root = f"/api/v1/namespaces/{stage.namespace}/configmaps/{stage.target.inventory.name}"
+    root = stage.path(stage.target.inventory.name)
     forms = []
     for count in (5, 15, 60, 15, 5):
         _write(stage, _dead(count))
@@ -268,10 +268,10 @@ def test_shard_that_another_tools_finalizer_holds_is_not_used_again(stage: Stage
     """It goes with the finalizer, and the inventory would be incomplete: the write is refused."""
     _write(stage, _dead(60))
     held = _shards(api, stage)[0]
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{held}"
+    path = stage.path(held)
     merge = "application/merge-patch+json"
     hold = {"metadata": {"finalizers": ["example.com/hold"]}}
-    assert api("PATCH", path, hold, content_type=merge)[0] == 200
+    api.patch(path, hold)
     _write(stage, _dead(1))
     assert _shards(api, stage) == [held]
     with pytest.raises(InventoryError, match="is being deleted") as refused:

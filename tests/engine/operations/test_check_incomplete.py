@@ -20,7 +20,7 @@ from tests.support.command import applyprune
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at_first
-from tests.support.objects import api_service, config_map
+from tests.support.objects import api_service, config_map, of_kind
 from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually
 
@@ -30,20 +30,12 @@ if TYPE_CHECKING:
     from tests.support.fault_proxy import Exchange
     from tests.support.plane import FreshPlane, Kubectl
 
-ACCOUNT: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "ServiceAccount",
-    "metadata": {"name": "account"},
-}
-
-
-def _path(stage: Stage, name: str) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+ACCOUNT: dict[str, Any] = of_kind("ServiceAccount", "account")
 
 
 def _damage(stage: Stage, api: Api) -> dict[str, Any]:
     """Spoil what the inventory lists, and return its ConfigMap as it is then."""
-    path = _path(stage, stage.target.inventory.name)
+    path = stage.path(stage.target.inventory.name)
     body: dict[str, Any] = api.get(path)
     body["data"]["entries"] = "broken"
     status, reply = api("PUT", path, body)
@@ -74,7 +66,7 @@ def test_repair_does_not_lose_kinds_it_cannot_list(
         spoiled.repair()
     assert "serviceaccounts" in caught.value.reason
     assert "--allow-partial" in caught.value.hint
-    assert api.get(_path(stage, stage.target.inventory.name)) == damaged
+    assert api.get(stage.path(stage.target.inventory.name)) == damaged
     assert spoiled.repair(allow_partial=True).exit_code == 0
     assert stage.listed() == {"configmap/a"}
     # What was not seen then is found by its marks when it can be.
@@ -103,7 +95,7 @@ def test_repair_does_not_lose_an_unavailable_group(fresh_plane: FreshPlane) -> N
     api = Api(plane)
     stage.run(config_map("a"))
     service = api_service("silent.example.com")
-    assert api("POST", "/apis/apiregistration.k8s.io/v1/apiservices", service)[0] == 201
+    api.create("/apis/apiregistration.k8s.io/v1/apiservices", service)
     eventually(lambda: stage.check().warnings, lambda: "the group was found silent: it")
     story = stage.check()
     # The set has no object of that group: that is no mismatch, and the exit code is 0.
@@ -118,7 +110,7 @@ def test_repair_does_not_lose_an_unavailable_group(fresh_plane: FreshPlane) -> N
     with pytest.raises(InventoryError, match="was not rebuilt") as caught:
         stage.repair()
     assert "silent.example.com" in caught.value.reason
-    assert api.get(_path(stage, stage.target.inventory.name)) == damaged
+    assert api.get(stage.path(stage.target.inventory.name)) == damaged
     assert stage.repair(ownership=Ownership.OWNED, allow_partial=True).exit_code == 0
     assert stage.listed() == {"configmap/a"}
     api.close()
@@ -142,7 +134,7 @@ def test_repair_of_a_complete_inventory_works_with_partial_sight(
 def test_newer_format_is_not_overwritten(stage: Stage, api: Api) -> None:
     """Neither by a repair, partial or not, nor by any run; it is not taken for damage."""
     stage.run(config_map("a"), config_map("b"))
-    path = _path(stage, stage.target.inventory.name)
+    path = stage.path(stage.target.inventory.name)
     body = api.get(path)
     header = json.loads(body["data"]["header"])
     body["data"]["header"] = json.dumps({**header, "schema": 3})
@@ -168,7 +160,7 @@ def test_newer_format_is_not_overwritten(stage: Stage, api: Api) -> None:
         with pytest.raises(InventoryTooNew):
             source.move(to)
     assert api.get(path) == newer
-    assert api.exists(_path(stage, "b"))
+    assert api.exists(stage.path("b"))
 
 
 def test_inventory_of_a_development_version_is_refused_until_rebuilt(
@@ -177,7 +169,7 @@ def test_inventory_of_a_development_version_is_refused_until_rebuilt(
     """Its keys are the old ones; the command that the error names makes a new one of the labels."""
     bodies = config_map("a"), config_map("b")
     stage.run(*bodies)
-    path = _path(stage, stage.target.inventory.name)
+    path = stage.path(stage.target.inventory.name)
     body = api.get(path)
     header = json.loads(body["data"]["header"]) | {"schema": 1}
     entries = body["data"]["entries"].replace('"ownership":"owned"', '"made":"created"')
@@ -200,7 +192,7 @@ def _unfinished_adoption(
 ) -> Any:
     """Kill a run before it adopts the ConfigMap ``b``; return the ConfigMap as it was."""
     kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
-    before = api.get(_path(stage, "b"))
+    before = api.get(stage.path("b"))
     source = write_input(tmp_path / "b.json", [config_map("b")])
     command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", source, "--no-check"]
 
@@ -223,7 +215,7 @@ def test_unfinished_adoption_is_removed_from_the_inventory(
     assert "its adoption did not happen" in finding.message
     assert stage.repair().outcomes == {"configmap/b": Outcome.REPAIRED}
     assert stage.listed() == set()
-    assert api.get(_path(stage, "b")) == before
+    assert api.get(stage.path("b")) == before
     assert not stage.check().found
 
 
@@ -236,4 +228,4 @@ def test_unfinished_adoption_deletes_nothing(
     bodies = (config_map("a"),) if mode is Mode.APPLY else ()
     story = stage.run(*bodies, mode=mode, also=frozenset({PruneAlso.ADOPTED}))
     assert story.outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
-    assert api.get(_path(stage, "b")) == before
+    assert api.get(stage.path("b")) == before

@@ -21,9 +21,9 @@ from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, Conflicts, DryRun
 from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE
-from tests.support.drifting import AFTER, APPLY, BEFORE, DRIFTS, MERGE, deployment, documented
+from tests.support.drifting import AFTER, BEFORE, DRIFTS, MERGE, deployment, documented
 from tests.support.kill import Moment, kill_at_first
-from tests.support.objects import config_map, text
+from tests.support.objects import config_map, of_kind, text
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -57,12 +57,7 @@ def _status(stage: Stage) -> str:
 
 
 def _diff(stage: Stage, *, fails: bool) -> str:
-    story = stage.run(
-        deployment(),
-        dry_run=DryRun.SERVER,
-        diff=True,
-        drift_only=fails,
-    )
+    story = stage.run(deployment(), dry_run=DryRun.SERVER, diff=True, drift_only=fails)
     code = _code(with_exit_code(story.events, drift_only=fails))
     if fails:
         (found,) = (one for one in story.events if isinstance(one, ObjectDiff))
@@ -116,7 +111,7 @@ def test_drift_is_reverted_without_a_check_too_and_names_who_caused_it(
     stage.run(_map("a", key="1", other="1"), config_map("b"))
     path = LIVE.format(stage.namespace, "a")
     changed = {"data": {"key": "2", "other": "2", "more": "x"}}
-    assert api("PATCH", f"{path}?fieldManager={ALICE}", changed, content_type=MERGE)[0] == 200
+    api.patch(path, changed, by=ALICE)
     bodies = _map("a", key="1", other="1"), config_map("b")
     refused = stage.run(*bodies)
     assert refused.exit_code == 4
@@ -158,23 +153,23 @@ def test_status_writes_do_not_fail_a_forced_apply(
     spoiled: Stage, proxy: FaultProxy, stage: Stage, api: Api, dry: bool
 ) -> None:
     """A controller writes the status all the time: each write outdates a forced apply."""
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "s", "labels": {"a": "1"}},
-        "spec": {"ports": [{"port": 80}], "selector": {"app": "a"}},
-    }
+    service = of_kind(
+        "Service",
+        "s",
+        {"labels": {"a": "1"}},
+        spec={"ports": [{"port": 80}], "selector": {"app": "a"}},
+    )
     assert stage.run(service).exit_code == 0
     path = f"/api/v1/namespaces/{stage.namespace}/services/s"
     other = {"metadata": {"labels": {"a": "2"}}}
-    assert api("PATCH", f"{path}?fieldManager={ALICE}", other, content_type=MERGE)[0] == 200
+    api.patch(path, other, by=ALICE)
     count = itertools.count()
 
     def write_status() -> None:
         condition = {"type": "X", "status": "True", "reason": f"R{next(count)}", "message": ""}
         condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
         status = {"status": {"conditions": [condition]}}
-        assert api("PATCH", f"{path}/status", status, content_type=MERGE)[0] == 200
+        api.patch(f"{path}/status", status)
 
     sent = _before_forced_applies(proxy, write_status, 3, dry=dry)
     how = DryRun.SERVER if dry else DryRun.OFF
@@ -192,7 +187,7 @@ def test_force_takes_nothing_that_no_plan_has_shown(
     wanted = _map("a", key="1", other="1")
     stage.run(wanted)
     path = f"{LIVE.format(stage.namespace, 'a')}?fieldManager={ALICE}"
-    assert api("PATCH", path, {"data": {"key": "2"}}, content_type=MERGE)[0] == 200
+    api.patch(path, {"data": {"key": "2"}})
     _before_forced_applies(
         proxy, lambda: api("PATCH", path, {"data": theirs}, content_type=MERGE), 1
     )
@@ -208,11 +203,11 @@ def test_drift_that_nobody_has_planned_to_revert_is_not(stage: Stage, api: Api) 
     path = f"{LIVE.format(stage.namespace, 'a')}?fieldManager={ALICE}"
 
     def during(patch: dict[str, Any]) -> None:
-        assert api("PATCH", path, {"data": {"key": "2"}}, content_type=MERGE)[0] == 200
+        api.patch(path, {"data": {"key": "2"}})
 
         def seen(event: Event) -> None:
             if isinstance(event, Planned):
-                assert api("PATCH", path, patch, content_type=MERGE)[0] == 200
+                api.patch(path, patch)
 
         stage.seen = seen
 
@@ -238,7 +233,7 @@ def test_object_that_another_set_takes_meanwhile_is_not_taken_back(
     stage.run(_map("a", key="v"))
     drifted = {"data": {"key": "drifted"}}
     query = f"?fieldManager={ALICE}"
-    assert api("PATCH", path + query, drifted, content_type=MERGE)[0] == 200
+    api.patch(path + query, drifted)
     requests: list[int] = []
 
     def before(seen: Exchange) -> None:
@@ -262,10 +257,10 @@ def test_drift_beside_a_conflict_is_not_reverted(stage: Stage, api: Api) -> None
     stage.run(wanted)
     path = LIVE.format(stage.namespace, "a")
     changed = {"data": {"key": "2"}}
-    assert api("PATCH", f"{path}?fieldManager={ALICE}", changed, content_type=MERGE)[0] == 200
+    api.patch(path, changed, by=ALICE)
     taken = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"other": "2"}}
     taken["metadata"] = {"name": "a"}
-    assert api("PATCH", f"{path}?fieldManager=tool&force=true", taken, content_type=APPLY)[0] == 200
+    api.apply(path, taken, by="tool", force=True)
     for check in (True, False):
         story = stage.run(wanted, conflicts=Conflicts.REVERT, check=check)
         assert story.exit_code == 4
@@ -278,26 +273,25 @@ def test_drift_beside_a_conflict_is_not_reverted(stage: Stage, api: Api) -> None
 
 def test_drift_is_not_reverted_beside_fields_of_another_api_version(stage: Stage, api: Api) -> None:
     """They cannot be compared, so force might take them."""
-    scaler: dict[str, Any] = {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "web"},
-        "spec": {
+    scaler: dict[str, Any] = of_kind(
+        "HorizontalPodAutoscaler",
+        "web",
+        spec={
             "minReplicas": 1,
             "maxReplicas": 5,
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
             "metrics": [_cpu(50)],
         },
-    }
+    )
     stage.run(scaler)
     path = "/apis/autoscaling/v{}/namespaces/{}/horizontalpodautoscalers/web"
     old, new = path.format(1, stage.namespace), path.format(2, stage.namespace)
     theirs = {**scaler, "apiVersion": "autoscaling/v1"}
     theirs["spec"] = {**scaler["spec"], "targetCPUUtilizationPercentage": 90}
     del theirs["spec"]["metrics"], theirs["spec"]["minReplicas"]
-    assert api("PATCH", f"{old}?fieldManager=team&force=true", theirs, content_type=APPLY)[0] == 200
+    api.apply(old, theirs, by="team", force=True)
     edit = {"spec": {"minReplicas": 2}}
-    assert api("PATCH", f"{new}?fieldManager={ALICE}", edit, content_type=MERGE)[0] == 200
+    api.patch(new, edit, by=ALICE)
     for options in ({}, {"check": True}, {"conflicts": Conflicts.REVERT}):
         story = stage.run(scaler, **options)
         assert story.exit_code == 4
@@ -317,14 +311,14 @@ def test_field_that_was_never_ours_is_not_reverted(stage: Stage, api: Api) -> No
     stage.run(config_map("a"))
     path = LIVE.format(stage.namespace, "a")
     added = {"data": {"more": "theirs"}}
-    assert api("PATCH", f"{path}?fieldManager={ALICE}", added, content_type=MERGE)[0] == 200
+    api.patch(path, added, by=ALICE)
     story = stage.run(_map("a", key="v", more="ours"), conflicts=Conflicts.REVERT)
     assert story.exit_code == 4
     assert "--conflicts revert" not in story.problem("configmap/a")
     assert api.get(path)["data"]["more"] == "theirs"
 
 
-def test_refused_manifest_keeps_the_record(stage: Stage, kubectl: Kubectl, api: Api) -> None:
+def test_refused_manifest_keeps_the_record(stage: Stage, kubectl: Kubectl) -> None:
     """Refused by validation or held back by another failure, an object is as it was."""
     stage.run(deployment(), config_map("a"))
     invalid = deployment()
@@ -342,11 +336,7 @@ def test_refused_manifest_keeps_the_record(stage: Stage, kubectl: Kubectl, api: 
     assert told == {"deployment.apps/web": False, "configmap/a": True}
     # Drift is found beside a change of the manifest.
     fresh = stage.run(
-        deployment(),
-        _map("a", key="3"),
-        dry_run=DryRun.SERVER,
-        diff=True,
-        drift_only=True,
+        deployment(), _map("a", key="3"), dry_run=DryRun.SERVER, diff=True, drift_only=True
     )
     (diff,) = (one for one in fresh.events if isinstance(one, ObjectDiff))
     assert (diff.drifted, [one.path for one in diff.drift]) == (True, ["/data/key"])
@@ -357,9 +347,7 @@ def _standings(stage: Stage) -> list[ObjectStatus]:
     return [one for one in stage.status(drift=True).events if isinstance(one, ObjectStatus)]
 
 
-def test_drift_of_a_killed_run_is_unknown(
-    proxy: FaultProxy, stage: Stage, api: Api, tmp_path: Path
-) -> None:
+def test_drift_of_a_killed_run_is_unknown(proxy: FaultProxy, stage: Stage, tmp_path: Path) -> None:
     """Killed after the server has applied the object: nobody knows whose change it was."""
     path = tmp_path / "set.yaml"
     stage.run(config_map("a"), config_map("b"))

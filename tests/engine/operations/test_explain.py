@@ -97,7 +97,7 @@ def test_explain_refuses_what_a_run_refuses(stage: Stage, api: Api) -> None:
     with pytest.raises(EmptyInput):
         explain(stage, "configmap/a")
     stage.run(config_map("a"))
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{stage.target.inventory.name}"
+    path = stage.path(stage.target.inventory.name)
     assert api("DELETE", path)[0] == 200
     with pytest.raises(InventoryError, match="has no inventory, but 1 object has"):
         alone(stage, "configmap/a")

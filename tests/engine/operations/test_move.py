@@ -17,7 +17,7 @@ from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.actors import ALICE
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.support.kill import kill_at_patch
-from tests.support.objects import SECRET, SERVICE, config_map
+from tests.support.objects import SECRET, SERVICE, config_map, of_kind
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
 from tests.support.stage import Stage
 from tests.support.waiting import HANG
@@ -44,9 +44,8 @@ def shop(stage: Stage) -> Stage:
 def abroad(stage: Stage, api: Api) -> Iterator[Stage]:
     """A set whose inventory is in another namespace."""
     name = f"{stage.namespace}-b"
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    status, reply = api("POST", "/api/v1/namespaces", body)
-    assert status == 201, reply
+    body = of_kind("Namespace", name)
+    api.create("/api/v1/namespaces", body)
     yield Stage(stage.kubeconfig, name, name="shop")
     api("DELETE", f"/api/v1/namespaces/{name}")
 
@@ -133,10 +132,7 @@ def test_move_transfers_some_objects(stage: Stage, shop: Stage, api: Api) -> Non
 def test_move_of_everything_removes_the_inventory(stage: Stage, shop: Stage, api: Api) -> None:
     """The set that is left has nothing to keep one for; the other one need not have been there."""
     stage.run(config_map("a"), config_map("b"))
-    assert stage.move(shop).outcomes == {
-        "configmap/a": Outcome.MOVED,
-        "configmap/b": Outcome.MOVED,
-    }
+    assert stage.move(shop).outcomes == {"configmap/a": Outcome.MOVED, "configmap/b": Outcome.MOVED}
     assert not api.exists(_path(stage, stage.target.inventory.name))
     assert shop.listed() == {"configmap/a", "configmap/b"}
     assert shop.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
@@ -162,10 +158,7 @@ def test_move_reaches_an_inventory_in_another_namespace(
     assert abroad.listed() == {"configmap/b", "service/web"}
     there = config_map("b", namespace=stage.namespace)
     story = abroad.run(there)
-    assert story.outcomes == {
-        "configmap/b": Outcome.UNCHANGED,
-        "service/web": Outcome.PRUNED,
-    }
+    assert story.outcomes == {"configmap/b": Outcome.UNCHANGED, "service/web": Outcome.PRUNED}
     assert stage.run(config_map("a")).outcomes == {"configmap/a": Outcome.UNCHANGED}
 
 
@@ -354,10 +347,7 @@ def test_old_set_ignores_moved_objects(stage: Stage, shop: Stage, api: Api) -> N
     }
     assert _everything(api, stage) == before
     story = stage.run(config_map("a"), config_map("b", "other"))
-    assert story.outcomes == {
-        "configmap/b": Outcome.FAILED,
-        "service/web": Outcome.NOT_PRUNED,
-    }
+    assert story.outcomes == {"configmap/b": Outcome.FAILED, "service/web": Outcome.NOT_PRUNED}
     assert "belongs to another set" in story.problem("configmap/b")
     assert stage.listed() == {"configmap/a", "service/web"}
     assert api.get(_path(stage, "b"))["data"] == {"key": "v"}
@@ -556,7 +546,7 @@ def test_move_killed_before_the_transfer_deletes_nothing(
     to = Stage(stage.kubeconfig, stage.namespace, name="to")
     stage.run(config_map("a"), config_map("b"))
     to.run(config_map("c"))
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/b"
+    path = stage.path("b")
     uid = api.get(path)["metadata"]["uid"]
     command: list[str | Path] = ["inventory", "move", "web", "to", "configmap/b"]
     kill_at_patch(proxy, [*command, "-n", stage.namespace], proxy.kubeconfig(tmp_path))

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from tests.support.plane import Kubectl
 
 
-def _path(stage: Stage, name: str, plural: str = "configmaps") -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/{plural}/{name}"
-
-
 def _managers(body: dict[str, Any]) -> set[str]:
     return {entry["manager"] for entry in body["metadata"].get("managedFields") or () if entry}
 
@@ -42,10 +38,10 @@ def _is_free(stage: Stage, body: dict[str, Any]) -> bool:
 def test_orphan_releases_one_object(stage: Stage, api: Api) -> None:
     """It keeps its data; the set removes its entry and keeps the others."""
     stage.run(config_map("a"), config_map("b"), SERVICE)
-    before = api.get(_path(stage, "b"))
+    before = api.get(stage.path("b"))
     story = stage.orphan("configmap/b")
     assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.ORPHANED})
-    left = api.get(_path(stage, "b"))
+    left = api.get(stage.path("b"))
     assert (left["metadata"]["uid"], left["data"]) == (before["metadata"]["uid"], before["data"])
     assert _is_free(stage, left)
     assert stage.listed() == {"configmap/a", "service/web"}
@@ -54,7 +50,7 @@ def test_orphan_releases_one_object(stage: Stage, api: Api) -> None:
         "configmap/a": Outcome.UNCHANGED,
         "service/web": Outcome.UNCHANGED,
     }
-    assert api.get(_path(stage, "b")) == left
+    assert api.get(stage.path("b")) == left
 
 
 def test_orphaned_object_is_adopted_from_nobody(stage: Stage) -> None:
@@ -71,8 +67,8 @@ def test_orphan_releases_several_objects(stage: Stage, api: Api) -> None:
     stage.run(config_map("a"), config_map("b"), SERVICE)
     story = stage.orphan(f"{stage.namespace}/configmap/b", "Service/web")
     assert story.outcomes == dict.fromkeys(("configmap/b", "service/web"), Outcome.ORPHANED)
-    assert _is_free(stage, api.get(_path(stage, "b")))
-    assert _is_free(stage, api.get(_path(stage, "web", "services")))
+    assert _is_free(stage, api.get(stage.path("b")))
+    assert _is_free(stage, api.get(stage.path("web", "services")))
     assert stage.listed() == {"configmap/a"}
 
 
@@ -83,8 +79,8 @@ def test_orphan_of_everything_removes_the_set(stage: Stage, api: Api) -> None:
     story = stage.orphan()
     assert set(story.outcomes.values()) == {Outcome.ORPHANED}
     assert len(story.outcomes) == 3
-    assert not api.exists(_path(stage, stage.target.inventory.name))
-    assert _is_free(stage, api.get(_path(stage, "a")))
+    assert not api.exists(stage.path(stage.target.inventory.name))
+    assert _is_free(stage, api.get(stage.path("a")))
     stage.run(*bodies)
     story = stage.run(SERVICE)
     assert story.outcomes["configmap/a"] is Outcome.ORPHANED
@@ -126,13 +122,14 @@ def test_orphan_dry_run_changes_nothing(
 def test_orphan_leaves_the_fields_of_others(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """Labels, data and managers of others stay; our fields have no owner from then on."""
     stage.run(config_map("a"), config_map("b", labels={"team": "x"}))
-    kubectl(
-        "patch", "configmap/b", "-n", stage.namespace, "--type=merge", f"--field-manager={ALICE}",
-        "-p", '{"data":{"theirs":"1"},"metadata":{"labels":{"their":"label"}}}',
-    )  # fmt: skip
-    before = api.get(_path(stage, "b"))
+    api.patch(
+        stage.path("b"),
+        {"data": {"theirs": "1"}, "metadata": {"labels": {"their": "label"}}},
+        by=ALICE,
+    )
+    before = api.get(stage.path("b"))
     stage.orphan("configmap/b")
-    left = api.get(_path(stage, "b"))
+    left = api.get(stage.path("b"))
     assert left["data"] == {"key": "v", "theirs": "1"}
     assert left["metadata"]["labels"] == {"team": "x", "their": "label"}
     assert left["metadata"]["managedFields"] == [
@@ -141,7 +138,7 @@ def test_orphan_leaves_the_fields_of_others(stage: Stage, api: Api, kubectl: Kub
     # Our key has no owner any more: another manager takes it without a conflict.
     taken = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"},"data":{"key":"new"}}'
     kubectl("apply", "--server-side", "-n", stage.namespace, "-f", "-", stdin=taken)
-    assert api.get(_path(stage, "b"))["data"] == {"key": "new", "theirs": "1"}
+    assert api.get(stage.path("b"))["data"] == {"key": "new", "theirs": "1"}
 
 
 def test_orphan_leaves_an_object_of_another_set_alone(stage: Stage, api: Api) -> None:
@@ -149,10 +146,10 @@ def test_orphan_leaves_an_object_of_another_set_alone(stage: Stage, api: Api) ->
     other = Stage(stage.kubeconfig, stage.namespace, name="other")
     stage.run(config_map("a"), config_map("b"))
     other.run(config_map("b"), adopt=Adopt.ALL)
-    before = api.get(_path(stage, "b"))
+    before = api.get(stage.path("b"))
     story = stage.orphan("configmap/b")
     assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.REMOVED_FROM_INVENTORY})
-    assert api.get(_path(stage, "b")) == before
+    assert api.get(stage.path("b")) == before
     assert stage.listed() == {"configmap/a"}
 
 
@@ -164,7 +161,7 @@ def test_orphan_removes_the_entry_of_a_missing_object(
     kubectl("delete", "configmap/b", "-n", stage.namespace)
     story = stage.orphan("configmap/b")
     assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.REMOVED_FROM_INVENTORY})
-    assert not api.exists(_path(stage, "b"))
+    assert not api.exists(stage.path("b"))
     assert stage.listed() == {"configmap/a"}
 
 
@@ -173,9 +170,9 @@ def test_orphan_leaves_a_recreated_object_alone(stage: Stage, api: Api, kubectl:
     stage.run(config_map("a"), config_map("b"))
     kubectl("delete", "configmap/b", "-n", stage.namespace)
     kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
-    before = api.get(_path(stage, "b"))
+    before = api.get(stage.path("b"))
     assert stage.orphan("configmap/b").outcomes == {"configmap/b": Outcome.REMOVED_FROM_INVENTORY}
-    assert api.get(_path(stage, "b")) == before
+    assert api.get(stage.path("b")) == before
 
 
 def test_orphan_removes_our_manager_even_without_the_label(
@@ -185,7 +182,7 @@ def test_orphan_removes_our_manager_even_without_the_label(
     stage.run(config_map("a"), config_map("b"))
     kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}-")
     assert stage.orphan("configmap/b").outcomes == {"configmap/b": Outcome.ORPHANED}
-    left = api.get(_path(stage, "b"))
+    left = api.get(stage.path("b"))
     assert _is_free(stage, left)
     assert left["data"] == {"key": "v"}
     assert stage.run(config_map("a")).exit_code == 0
@@ -199,7 +196,7 @@ def test_orphan_releases_an_object_that_is_being_deleted(
     kubectl("delete", "configmap/b", "-n", stage.namespace, "--wait=false")
     story = stage.orphan("configmap/b")
     assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.ORPHANED})
-    left = api.get(_path(stage, "b"))
+    left = api.get(stage.path("b"))
     assert _is_free(stage, left)
     assert left["metadata"]["finalizers"] == ["example.com/hold"]
     assert stage.listed() == {"configmap/a"}
@@ -227,7 +224,7 @@ def test_orphan_reads_an_object_again_that_changed_meanwhile(
     proxy.before_forward = before
     assert spoiled.orphan("configmap/b").outcomes == {"configmap/b": Outcome.ORPHANED}
     assert len(sent) == 2
-    left = api.get(_path(spoiled, "b"))
+    left = api.get(spoiled.path("b"))
     assert _is_free(spoiled, left)
     assert left["metadata"]["annotations"] == {"mine": "1"}
 
@@ -237,7 +234,7 @@ def test_orphan_recognises_a_lost_reply(spoiled: Stage, proxy: FaultProxy, api: 
     spoiled.run(config_map("a"), config_map("b"))
     proxy.rule = first(1, faults.lose_reply(), where=_patches)
     assert spoiled.orphan("configmap/b").exit_code == 0
-    assert _is_free(spoiled, api.get(_path(spoiled, "b")))
+    assert _is_free(spoiled, api.get(spoiled.path("b")))
     assert spoiled.listed() == {"configmap/a"}
 
 
@@ -253,7 +250,7 @@ def test_rejected_orphan_stays_listed_and_ours(
     assert story.exit_code == 3
     assert "not today" in story.problem("configmap/b")
     assert stage.listed() == {"configmap/a", "configmap/b"}
-    assert not _is_free(stage, api.get(_path(stage, "b")))
+    assert not _is_free(stage, api.get(stage.path("b")))
 
 
 def test_orphan_waits_for_the_run_with_the_lock(stage: Stage, api: Api) -> None:
@@ -263,7 +260,7 @@ def test_orphan_waits_for_the_run_with_the_lock(stage: Stage, api: Api) -> None:
     with pytest.raises(InventoryLocked) as caught:
         stage.orphan("configmap/b", lock_timeout=1.0)
     assert ELSEWHERE.who in str(caught.value.reason)
-    assert not _is_free(stage, api.get(_path(stage, "b")))
+    assert not _is_free(stage, api.get(stage.path("b")))
 
 
 @pytest.mark.parametrize("wanted", [False, True])
@@ -272,18 +269,18 @@ def test_orphan_killed_before_it_records_the_release_recovers(
 ) -> None:
     """The next run without it removes its entry; with it, adopts it again; it is never deleted."""
     stage.run(config_map("a"), config_map("b"))
-    uid = api.get(_path(stage, "b"))["metadata"]["uid"]
+    uid = api.get(stage.path("b"))["metadata"]["uid"]
     command = ["inventory", "orphan", stage.name, "-n", stage.namespace, "configmap/b"]
     # Inventory, discovery 2, list, rights, union, intent, the patch, and the write after it.
     killed = kill_at(proxy, 9, Moment.BEFORE, command, proxy.kubeconfig(tmp_path))
     assert killed is not None
     assert killed.method == "PUT"
-    assert _is_free(stage, api.get(_path(stage, "b")))
+    assert _is_free(stage, api.get(stage.path("b")))
     assert stage.listed() == {"configmap/a", "configmap/b"}
 
     story = stage.run(config_map("a"), *((config_map("b"),) if wanted else ()))
     assert story.exit_code == 0
-    now = api.get(_path(stage, "b"))
+    now = api.get(stage.path("b"))
     assert now["metadata"]["uid"] == uid
     assert _is_free(stage, now) is not wanted
     if wanted:
@@ -303,4 +300,4 @@ def test_orphan_killed_before_its_patch_is_finished_by_the_next_run(
     command: list[str | Path] = ["inventory", "orphan", "web", "configmap/b"]
     kill_at_patch(proxy, [*command, "-n", stage.namespace], proxy.kubeconfig(tmp_path))
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.ORPHANED
-    assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/b")
+    assert api.exists(stage.path("b"))

@@ -17,7 +17,7 @@ from tests.support.clocks import AGES
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at_first
-from tests.support.objects import DEPLOYMENT, config_map
+from tests.support.objects import DEPLOYMENT, config_map, of_kind
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from tests.support.plane import Kubectl
 
 OWNED = Ownership.OWNED
-
-
-def _path(stage: Stage, name: str = "theirs") -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
 
 
 def _create(stage: Stage, kubectl: Kubectl, name: str = "theirs", **metadata: Any) -> None:
@@ -53,7 +49,7 @@ def _recorded(stage: Stage, name: str = "theirs") -> Ownership:
 
 
 def _witness(api: Api, stage: Stage, name: str = "theirs") -> bool:
-    annotations = api.get(_path(stage, name))["metadata"].get("annotations") or {}
+    annotations = api.get(stage.path(name))["metadata"].get("annotations") or {}
     return bool(annotations.get(OWNED_BY) == stage.target.id)
 
 
@@ -63,14 +59,13 @@ def test_objects_of_controllers_and_left_alone_ones_do_not_become_owned(
     """A prune must never delete it; and kubectl's short names are taken here too."""
     marked = {"applyprune.dev/apply": "disabled"}
     _adopt(stage, kubectl)
-    eventually(lambda: api.exists(_path(stage, "kube-root-ca.crt")), lambda: "the certificate")
+    eventually(lambda: api.exists(stage.path("kube-root-ca.crt")), lambda: "the certificate")
     metadata = {"name": "kube-root-ca.crt", "labels": {"team": "a"}}
     root = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     bodies = [*map(config_map, ("theirs", "a", "b")), root]
     assert stage.run(*bodies, conflicts=Conflicts.FORCE).exit_code == 0
-    kind = "application/merge-patch+json"
     patch = {"metadata": {"annotations": marked}}
-    assert api("PATCH", f"{_path(stage)}?fieldManager=x", patch, content_type=kind)[0] == 200
+    api.patch(stage.path("theirs"), patch, by="x")
     story = stage.own("cm/theirs", "ConfigMap/kube-root-ca.crt")
     assert set(story.outcomes.values()) == {Outcome.FAILED}
     assert "a controller creates it in each Namespace" in story.problem(
@@ -95,13 +90,13 @@ def test_owned_object_is_pruned(stage: Stage, api: Api, kubectl: Kubectl) -> Non
     assert [(one.ref.name, one.drifted) for one in status if one.ref.name == "theirs"] == [
         ("theirs", False)
     ]
-    version = api.get(_path(stage))["metadata"]["resourceVersion"]
+    version = api.get(stage.path("theirs"))["metadata"]["resourceVersion"]
     again = stage.run(*map(config_map, ("theirs", "a", "b")))
     assert set(again.outcomes.values()) == {Outcome.UNCHANGED}
-    assert api.get(_path(stage))["metadata"]["resourceVersion"] == version
+    assert api.get(stage.path("theirs"))["metadata"]["resourceVersion"] == version
     assert stage.own().outcomes["configmap/theirs"] is Outcome.UNCHANGED
     assert stage.run(*map(config_map, "ab")).outcomes["configmap/theirs"] is Outcome.PRUNED
-    assert not api.exists(_path(stage))
+    assert not api.exists(stage.path("theirs"))
 
 
 def test_every_object_becomes_owned_and_goes_with_the_set(
@@ -120,7 +115,7 @@ def test_every_object_becomes_owned_and_goes_with_the_set(
     }
     story = stage.run(mode=Mode.DELETE, timeout=AGES)
     assert set(story.outcomes.values()) == {Outcome.DELETED}
-    assert not api.exists(_path(stage))
+    assert not api.exists(stage.path("theirs"))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +157,7 @@ def _obstruct(stage: Stage, api: Api, kubectl: Kubectl, obstacle: str) -> str:
         kubectl("label", *where, f"{PART_OF}-")
         return "it does not have this set's label"
     if obstacle == "owner":
-        owner = api.get(_path(stage, "a"))["metadata"]["uid"]
+        owner = api.get(stage.path("a"))["metadata"]["uid"]
         reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": owner}
         patch = json.dumps({"metadata": {"ownerReferences": [reference]}})
         kubectl("patch", *where, "--type=merge", "-p", patch)
@@ -204,12 +199,7 @@ def test_unlisted_object_does_not_become_owned(stage: Stage, kubectl: Kubectl) -
 
 @pytest.mark.parametrize("moment", Moment)
 def test_killed_run_leaves_no_record_without_the_annotation(
-    stage: Stage,
-    proxy: FaultProxy,
-    api: Api,
-    kubectl: Kubectl,
-    tmp_path: Path,
-    moment: Moment,
+    stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, tmp_path: Path, moment: Moment
 ) -> None:
     """Until both say owned, the object counts as adopted, and a prune keeps it."""
     _adopt(stage, kubectl)
@@ -236,7 +226,7 @@ def test_refused_annotation_is_not_recorded(
     def is_patch(seen: Exchange) -> bool:
         return "json-patch" in seen.header("content-type")
 
-    reply = api.get(_path(stage))
+    reply = api.get(stage.path("theirs"))
     proxy.rule = always(faults.answer(200, json.dumps(reply).encode()), where=is_patch)
     story = spoiled.own("configmap/theirs")
     assert story.exit_code == 3
@@ -309,7 +299,7 @@ def test_object_that_is_kept_as_owned_is_called_so(
     """A mark or its name keeps it, and the run does not say that a prune deletes it."""
     mark = {"applyprune.dev/prune": "disabled"}
     _create(stage, kubectl, annotations=mark)
-    place = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}}
+    place = of_kind("Namespace", stage.namespace)
     bodies = [place, *map(config_map, ("theirs", "a", "b"))]
     options: dict[str, Any] = {"conflicts": Conflicts.FORCE}
     if way == "own":
@@ -356,4 +346,4 @@ def test_killed_adoption_as_owned_is_harmless(
     assert _recorded(stage) is Ownership.ADOPTED
     smaller = stage.run(*map(config_map, "ab"), lock_timeout=300.0)
     assert smaller.outcomes["configmap/theirs"] is Outcome.ORPHANED
-    assert api.exists(_path(stage))
+    assert api.exists(stage.path("theirs"))

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 JSON_PATCH = "application/json-patch+json"
 
 
-def _path(stage: Stage, name: str) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
-
-
 def _drop(stage: Stage, name: str) -> None:
     """Take one object off the list, as a bug or an old backup would."""
     transport = stage.transport()
@@ -73,7 +69,7 @@ def test_labelled_but_unlisted_object_is_found(stage: Stage, api: Api, kubectl: 
     }
     assert not stage.check().found
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.ORPHANED
-    assert api.exists(_path(stage, "b"))
+    assert api.exists(stage.path("b"))
 
 
 @pytest.mark.parametrize("bare", [False, True])
@@ -99,7 +95,7 @@ def test_changed_uid_is_found(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     assert stage.check().found == {"configmap/b": MismatchType.OTHER_UID}
     assert stage.repair().outcomes == {"configmap/b": Outcome.REPAIRED}
     assert stage.listed() == {"configmap/a"}
-    assert api.get(_path(stage, "b"))["data"] == {"mine": "1"}
+    assert api.get(stage.path("b"))["data"] == {"mine": "1"}
 
 
 @pytest.mark.parametrize("tracked", [True, False])
@@ -109,7 +105,7 @@ def test_restored_object_stays_listed(
 ) -> None:
     """One of several, with the set's label: it is not ours by its UID, nor nobody's."""
     stage.run(*map(config_map, "abc"))
-    restored = api.get(_path(stage, "b"))
+    restored = api.get(stage.path("b"))
     kubectl("delete", "configmap/b", "-n", stage.namespace)
     for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
         del restored["metadata"][key]
@@ -170,7 +166,7 @@ def test_object_with_two_owners_is_found(stage: Stage, api: Api) -> None:
     assert not stage.check().found
     assert other.repair().outcomes == {"configmap/shared": Outcome.REPAIRED}
     assert other.listed() == {"configmap/b"}
-    assert api.exists(_path(stage, "shared"))
+    assert api.exists(stage.path("shared"))
 
 
 def test_another_sets_manager_on_our_object_is_found(stage: Stage, kubectl: Kubectl) -> None:
@@ -204,12 +200,12 @@ def test_missing_inventory_is_rebuilt(stage: Stage, kubectl: Kubectl) -> None:
 def test_unreadable_inventory_is_rebuilt(stage: Stage, api: Api, how: str) -> None:
     """What it listed comes back from the marks."""
     stage.run(config_map("a"), config_map("b"))
-    body = api.get(_path(stage, "applyprune-web"))
+    body = api.get(stage.path("applyprune-web"))
     if how == "no header":
         del body["data"]["header"]
     else:
         body["data"]["entries"] = "?" if how == "garbage" else body["data"]["entries"][:99]
-    assert api("PUT", _path(stage, "applyprune-web"), body)[0] == 200
+    assert api("PUT", stage.path("applyprune-web"), body)[0] == 200
     with pytest.raises(InventoryError, match="cannot be read") as caught:
         stage.run(config_map("a"))
     assert "applyprune inventory repair web" in caught.value.hint
@@ -228,7 +224,7 @@ def test_copied_inventory_is_repaired_where_its_objects_match(
 ) -> None:
     """The ConfigMap was restored, the objects were never gone: one repair, then prunes work."""
     stage.run(config_map("a"), config_map("b"))
-    body = api.get(_path(stage, "applyprune-web"))
+    body = api.get(stage.path("applyprune-web"))
     for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
         del body["metadata"][key]
     kubectl("delete", "configmap/applyprune-web", "-n", stage.namespace)
@@ -250,7 +246,7 @@ def test_copy_of_the_first_write_is_recognized(
     kill_at_first(proxy, _is_patch, Moment.AFTER, command, proxy.kubeconfig(tmp_path))
     assert stage.inventory().generation == 1
     assert not stage.inventory().copied
-    body = api.get(_path(stage, "applyprune-web"))
+    body = api.get(stage.path("applyprune-web"))
     record = body["metadata"]["managedFields"]
     for key in ("uid", "resourceVersion", "creationTimestamp"):
         del body["metadata"][key]
@@ -262,8 +258,8 @@ def test_copy_of_the_first_write_is_recognized(
         # A backup tool puts the record back after its create.
         old = [{**entry, "time": "2026-01-01T00:00:00Z"} for entry in record]
         patch = [{"op": "replace", "path": "/metadata/managedFields", "value": old}]
-        api("PATCH", _path(stage, "applyprune-web"), patch, content_type=JSON_PATCH)
-        assert api.get(_path(stage, "applyprune-web"))["metadata"]["managedFields"] == old
+        api("PATCH", stage.path("applyprune-web"), patch, content_type=JSON_PATCH)
+        assert api.get(stage.path("applyprune-web"))["metadata"]["managedFields"] == old
     assert stage.inventory().copied
     story = stage.run(config_map("c"), max_prune=stage.most(2))
     assert Outcome.PRUNED not in story.outcomes.values()

@@ -26,7 +26,7 @@ from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, Conflicts, StatusOptions
 from applyprune.planning.applyset import PART_OF
 from tests.support.clocks import AGES, QuickClock
-from tests.support.objects import SECRET, SERVICE, config_map
+from tests.support.objects import SECRET, SERVICE, config_map, of_kind
 from tests.support.waiting import eventually
 from tests.support.workloads import meanwhile
 
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 def deployment(replicas: int = 1, annotations: dict[str, str] | None = None) -> dict[str, Any]:
     """Return a Deployment that kwok makes ready in a second."""
     pod = {"containers": [{"name": "c", "image": "nginx"}]}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "d", "annotations": annotations or {}},
-        "spec": {
+    return of_kind(
+        "Deployment",
+        "d",
+        {"annotations": annotations or {}},
+        spec={
             "replicas": replicas,
             "selector": {"matchLabels": {"app": "d"}},
             "template": {"metadata": {"labels": {"app": "d"}}, "spec": pod},
         },
-    }
+    )
 
 
 def look(
@@ -179,31 +179,26 @@ def test_status_compares_values_without_a_manifest(stage: Stage) -> None:
 
 
 DEFAULTED: dict[str, dict[str, Any]] = {
-    "networkpolicy.networking.k8s.io/web": {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": {"name": "web"},
-        "spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]},
-    },
-    "rolebinding.rbac.authorization.k8s.io/readers": {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "readers"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
-        "subjects": [{"kind": "User", "name": "somebody"}],
-    },
-    "ingress.networking.k8s.io/web": {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "Ingress",
-        "metadata": {"name": "web"},
-        "spec": {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}, "tls": []},
-    },
+    "networkpolicy.networking.k8s.io/web": of_kind(
+        "NetworkPolicy", "web", spec={"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]}
+    ),
+    "rolebinding.rbac.authorization.k8s.io/readers": of_kind(
+        "RoleBinding",
+        "readers",
+        roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
+        subjects=[{"kind": "User", "name": "somebody"}],
+    ),
+    "ingress.networking.k8s.io/web": of_kind(
+        "Ingress",
+        "web",
+        spec={"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}, "tls": []},
+    ),
 }
 
 
 def test_defaults_of_the_server_are_no_drift(stage: Stage, kubectl: Kubectl, api: Api) -> None:
     """Inside of a list or part that is the set's own; also where kubectl had applied it before."""
-    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{stage.namespace}-v"}}
+    space = of_kind("Namespace", f"{stage.namespace}-v")
     bodies = [*DEFAULTED.values(), {**space, "spec": {}}]
     kubectl("apply", "-n", stage.namespace, "-f", "-", stdin=json.dumps(config_map("old")))
     try:

@@ -14,15 +14,7 @@ from tests.support.command import applyprune
 from tests.support.kubelet import Kubelet
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
-from tests.support.workloads import (
-    NOWHERE,
-    PLAYED,
-    WAVE,
-    Body,
-    Puppets,
-    stuck,
-    workload,
-)
+from tests.support.workloads import NOWHERE, PLAYED, WAVE, Body, Puppets, stuck, workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,7 +67,7 @@ def warn(puppets: Puppets, pod: str, reason: str, message: str, count: int, seco
         "reportingComponent": "kubelet",
         "reportingInstance": "",
     }
-    assert puppets.api("POST", puppets.path("events"), event)[0] == 201
+    puppets.api.create(puppets.path("events"), event)
 
 
 def test_status_names_the_pod_and_its_last_warnings(

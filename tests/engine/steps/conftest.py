@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.waiting import eventually
-from tests.support.workloads import (
-    Puppets,
-    definition,
-)
+from tests.support.workloads import Puppets, definition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +27,7 @@ def group(api: Api) -> Iterator[str]:
     """The group of a kind Widget on the run's plane, for the length of this file."""
     name = f"{secrets.token_hex(3)}.example.com"
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    assert api("POST", path, definition(name))[0] == 201
+    api.create(path, definition(name))
     eventually(lambda: api("GET", f"/apis/{name}/v1/widgets")[0] == 200, lambda: name)
     yield name
     api("DELETE", f"{path}/widgets.{name}")

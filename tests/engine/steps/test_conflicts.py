@@ -16,7 +16,7 @@ from applyprune.model.options import Adopt, Conflicts, DryRun
 from applyprune.output.json import event_data
 from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE, ARGO
-from tests.support.objects import config_map
+from tests.support.objects import config_map, of_kind
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from tests.support.plane import Kubectl
     from tests.support.stage import Story
 
-DEPLOYMENT: dict[str, Any] = {
-    "apiVersion": "apps/v1",
-    "kind": "Deployment",
-    "metadata": {"name": "web"},
-    "spec": {
+DEPLOYMENT: dict[str, Any] = of_kind(
+    "Deployment",
+    "web",
+    spec={
         "replicas": 3,
         "selector": {"matchLabels": {"app": "web"}},
         "template": {
@@ -40,7 +39,7 @@ DEPLOYMENT: dict[str, Any] = {
             },
         },
     },
-}
+)
 IGNORE = "applyprune.dev/ignore-fields"
 CONFLICTS = "applyprune.dev/conflicts"
 SCALED = {IGNORE: "/spec/replicas"}
@@ -63,50 +62,25 @@ def _path(stage: Stage, name: str = "web", kind: str = "deployments") -> str:
     return f"{group}/namespaces/{stage.namespace}/{kind}/{name}"
 
 
-def _merge(api: Api, path: str, patch: dict[str, Any], manager: str = ALICE) -> dict[str, Any]:
-    status, reply = api(
-        "PATCH",
-        f"{path}?fieldManager={manager}",
-        patch,
-        content_type="application/merge-patch+json",
-    )
-    assert status == 200, reply
-    found: dict[str, Any] = reply
-    return found
-
-
-def _take(api: Api, path: str, body: dict[str, Any]) -> None:
-    """Apply a field as another tool does."""
-    status, reply = api(
-        "PATCH",
-        f"{path}?fieldManager={ARGO}&force=true",
-        body,
-        content_type="application/apply-patch+yaml",
-    )
-    assert status == 200, reply
-
-
 def _scale(api: Api, stage: Stage, replicas: int) -> None:
     """Scale as the HPA's controller does: an Update of the scale subresource."""
-    _merge(
-        api, f"{_path(stage)}/scale", {"spec": {"replicas": replicas}}, "kube-controller-manager"
+    api.patch(
+        f"{_path(stage)}/scale", {"spec": {"replicas": replicas}}, by="kube-controller-manager"
     )
 
 
 def _hpa(api: Api, stage: Stage) -> None:
-    body = {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "web-hpa"},
-        "spec": {
+    body = of_kind(
+        "HorizontalPodAutoscaler",
+        "web-hpa",
+        spec={
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
             "minReplicas": 2,
             "maxReplicas": 10,
         },
-    }
+    )
     path = f"/apis/autoscaling/v2/namespaces/{stage.namespace}/horizontalpodautoscalers"
-    status, reply = api("POST", path, body)
-    assert status == 201, reply
+    api.create(path, body)
 
 
 def _replicas(api: Api, stage: Stage) -> int:
@@ -246,7 +220,7 @@ def test_ignored_field_is_sent_at_creation_only(stage: Stage, api: Api) -> None:
     assert api.get(path)["data"]["free"] == "ours"
     assert stage.run(one()).outcomes == {"configmap/a": Outcome.UNCHANGED}
     theirs = {"metadata": {"annotations": {"x.io/note": None}}, "data": {"free": "theirs"}}
-    _merge(api, path, theirs)
+    api.patch(path, theirs, by=ALICE)
     for value in ("v", "v", "w"):
         assert stage.run(one(value)).exit_code == 0
         found = api.get(path)
@@ -276,13 +250,7 @@ def test_ignored_field_co_owned_by_another_manager_is_released(stage: Stage, api
     stage.run(deployment(SCALED))
     assert stage.target.yielded in _managers(api.get(_path(stage)))
     body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
-    status, reply = api(
-        "PATCH",
-        f"{_path(stage)}?fieldManager={ARGO}",
-        {**body, "spec": {"replicas": 5}},
-        content_type="application/apply-patch+yaml",
-    )
-    assert status == 200, reply
+    api.apply(_path(stage), {**body, "spec": {"replicas": 5}}, by=ARGO)
     stage.run(deployment(SCALED, image="web:2"))
     found = api.get(_path(stage))
     assert _owners(found, "f:spec", "f:replicas") == {ARGO}
@@ -292,8 +260,7 @@ def test_ignored_field_co_owned_by_another_manager_is_released(stage: Stage, api
 def test_ignored_field_of_an_adopted_object_keeps_its_value(stage: Stage, api: Api) -> None:
     """Its fields become ours by the take-over first, and are released anyway."""
     path = f"{_path(stage, '', 'deployments').rstrip('/')}?fieldManager=kubectl-client-side-apply"
-    status, reply = api("POST", path, deployment(replicas=5, paused=True))
-    assert status == 201, reply
+    api.create(path, deployment(replicas=5, paused=True))
     story = stage.run(deployment(SCALED))
     assert story.outcomes == {"deployment.apps/web": Outcome.UPDATED}
     found = api.get(_path(stage))
@@ -304,12 +271,12 @@ def test_ignored_field_of_an_adopted_object_keeps_its_value(stage: Stage, api: A
 
 def test_ignored_part_of_an_atomic_mapping_is_refused(stage: Stage, api: Api) -> None:
     """Leaving it out would change the whole field; the whole field may be ignored."""
-    service: dict[str, Any] = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "web", "annotations": {IGNORE: "/spec/selector/app"}},
-        "spec": {"selector": {"app": "web", "tier": "front"}, "ports": [{"port": 80}]},
-    }
+    service: dict[str, Any] = of_kind(
+        "Service",
+        "web",
+        {"annotations": {IGNORE: "/spec/selector/app"}},
+        spec={"selector": {"app": "web", "tier": "front"}, "ports": [{"port": 80}]},
+    )
     assert stage.run(service).exit_code == 0
     service["spec"]["ports"] = [{"port": 81}]
     story = stage.run(service)
@@ -333,7 +300,7 @@ def test_contended_object_is_skipped_on_request(stage: Stage, api: Api) -> None:
 
     stage.run(one("v"), config_map("go"))
     path = _path(stage, "a", "configmaps")
-    _merge(api, path, {"data": {"key": "theirs"}})
+    api.patch(path, {"data": {"key": "theirs"}}, by=ALICE)
     before = api.get(path)
     story = stage.run(one("ours", "new"), config_map("b"), conflicts=Conflicts.FORCE)
     assert story.outcomes == {
@@ -346,23 +313,22 @@ def test_contended_object_is_skipped_on_request(stage: Stage, api: Api) -> None:
     assert stage.listed() == {"configmap/a", "configmap/b"}
     dry = stage.run(one("ours", "new"), config_map("b"), dry_run=DryRun.SERVER)
     assert dry.outcomes["configmap/a"] is Outcome.SKIPPED
-    _merge(api, path, {"data": {"key": "ours"}}, stage.target.manager)
-    _merge(api, path, {"data": {"key": "ours"}})
+    api.patch(path, {"data": {"key": "ours"}}, by=stage.target.manager)
+    api.patch(path, {"data": {"key": "ours"}}, by=ALICE)
     assert stage.run(one("ours", "new"), config_map("b")).exit_code == 0
     assert api.get(path)["data"]["other"] == "new"
 
 
 def test_object_skipped_at_adoption_is_not_listed(stage: Stage, api: Api) -> None:
     """It was never touched, so nothing must be released; the next run adopts it."""
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
-    status, before = api("POST", f"{path}?fieldManager={ALICE}", config_map("a", "theirs"))
-    assert status == 201
+    path = stage.path()
+    before = api.create(path, config_map("a", "theirs"), by=ALICE)
     skipped = config_map("a", "ours", annotations={CONFLICTS: "skip"})
     story = stage.run(skipped, config_map("b"))
     assert (story.outcomes["configmap/a"], story.exit_code) == (Outcome.SKIPPED, 0)
     assert api.get(f"{path}/a") == before
     assert stage.listed() == {"configmap/b"}
-    _merge(api, f"{path}/a", {"data": {"key": None}})
+    api.patch(f"{path}/a", {"data": {"key": None}}, by=ALICE)
     assert stage.run(skipped, config_map("b")).outcomes["configmap/a"] is Outcome.UPDATED
     assert stage.listed() == {"configmap/a", "configmap/b"}
 
@@ -371,7 +337,7 @@ def test_force_annotation_takes_the_fields_of_that_object_alone(stage: Stage, ap
     """The other one fails as ever, and stops the run before it writes anything."""
     stage.run(config_map("a"), config_map("b"))
     for name in ("a", "b"):
-        _merge(api, _path(stage, name, "configmaps"), {"data": {"key": "theirs"}})
+        api.patch(_path(stage, name, "configmaps"), {"data": {"key": "theirs"}}, by=ALICE)
     forced = config_map("a", "ours", annotations={CONFLICTS: "force"})
     story = stage.run(forced, config_map("b", "ours"))
     assert story.outcomes == {"configmap/b": Outcome.FAILED}
@@ -403,9 +369,9 @@ def test_annotation_decides_for_its_object(stage: Stage, api: Api, mark: str) ->
         own.run(body)
         path = _path(stage, name, "configmaps")
         if name == "drifted":
-            _merge(api, path, {"data": {"key": "theirs"}})
+            api.patch(path, {"data": {"key": "theirs"}}, by=ALICE)
         else:
-            _take(api, path, config_map(name, "theirs"))
+            api.apply(path, config_map(name, "theirs"), by=ARGO, force=True)
         story = own.run(body, conflicts=conflicts)
         found[name] = api.get(path)["data"]["key"]
     assert found == expected
@@ -434,7 +400,7 @@ def test_force_leaves_an_object_of_another_set_alone(
     refused = stage.run(ours, config_map("b"), **options)
     assert "belongs to another set" in refused.problem("configmap/a")
     assert api.get(path) == before
-    before = _merge(api, path, {"metadata": {"labels": {PART_OF: None}}})
+    before = api.patch(path, {"metadata": {"labels": {PART_OF: None}}}, by=ALICE)
     refused = stage.run(ours, config_map("b"), **options)
     assert refused.outcomes["configmap/a"] is Outcome.FAILED
     assert "--adopt=all" in refused.problem("configmap/a")
@@ -453,7 +419,7 @@ def test_secret_conflict_shows_neither_value(stage: Stage, api: Api) -> None:
         return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"k": value}}
 
     stage.run(secret(base64.b64encode(b"first").decode()))
-    _merge(api, _path(stage, "a", "secrets"), {"data": {"k": encoded[1]}})
+    api.patch(_path(stage, "a", "secrets"), {"data": {"k": encoded[1]}}, by=ALICE)
     story = stage.run(secret(encoded[0]))
     told = story.problem("secret/a")
     assert f".data.k: theirs (secret) → ours (secret), owned by {ALICE} (Update, " in told

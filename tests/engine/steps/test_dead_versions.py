@@ -43,8 +43,7 @@ def _resource(kind: str, version: str, value: str) -> dict[str, Any]:
 
 
 def _patch(api: Api, path: str, patch: Any, query: str = "") -> None:
-    status, reply = api("PATCH", path + query, patch, content_type="application/merge-patch+json")
-    assert status == 200, reply
+    api.patch(path + query, patch)
 
 
 def _controllers_entry(found: dict[str, Any]) -> dict[str, Any]:

@@ -10,23 +10,14 @@ import pytest
 
 from applyprune.model.fate import Outcome
 from tests.support.fault_proxy import FaultProxy, always, faults
-from tests.support.objects import SERVICE, config_map
+from tests.support.objects import SERVICE, config_map, of_kind
 
 if TYPE_CHECKING:
     from tests.support.api import Api
     from tests.support.stage import Stage
 
-ACCOUNT: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "ServiceAccount",
-    "metadata": {"name": "web"},
-}
-ROLE: dict[str, Any] = {
-    "apiVersion": "rbac.authorization.k8s.io/v1",
-    "kind": "Role",
-    "metadata": {"name": "web"},
-    "rules": [],
-}
+ACCOUNT: dict[str, Any] = of_kind("ServiceAccount", "web")
+ROLE: dict[str, Any] = of_kind("Role", "web", rules=[])
 NAME = "role.rbac.authorization.k8s.io/web"
 KEPT = config_map("kept")
 
@@ -65,10 +56,7 @@ def test_marked_object_in_the_reply_is_not_gone(
     assert (story.exit_code, story.outcomes[name]) == (5, Outcome.FAILED)
     assert stage.listed() == {"configmap/kept", name}
     free = {"metadata": {"finalizers": None}}
-    status, reply = api(
-        "PATCH", _path(stage, body), free, content_type="application/merge-patch+json"
-    )
-    assert status == 200, reply
+    api.patch(_path(stage, body), free)
     assert stage.run(KEPT).exit_code == 0
     assert stage.listed() == {"configmap/kept"}
 

@@ -24,7 +24,7 @@ from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.conflicts import drifted_from_record, recorded_drift
 from tests.support.actors import ALICE
 from tests.support.fault_proxy import FaultProxy
-from tests.support.objects import config_map, crd, custom_resource, manifest
+from tests.support.objects import config_map, crd, custom_resource, manifest, of_kind
 from tests.support.stage import Stage, Story
 from tests.support.workloads import run_ahead, workload
 
@@ -52,22 +52,7 @@ def compared(story: Story) -> dict[str, ObjectDiff]:
 
 def secret(**values: str) -> dict[str, Any]:
     """Return a Secret."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "s"},
-        "stringData": values,
-    }
-
-
-def _merge(api: Api, stage: Stage, name: str, patch: dict[str, Any], manager: str) -> None:
-    status, reply = api(
-        "PATCH",
-        f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}?fieldManager={manager}",
-        patch,
-        content_type="application/merge-patch+json",
-    )
-    assert status == 200, reply
+    return of_kind("Secret", "s", stringData=values)
 
 
 def test_diff_compares_exactly_what_would_change(stage: Stage, audit: AuditTrail) -> None:
@@ -156,7 +141,7 @@ def test_copies_in_a_secrets_metadata_are_not_shown(stage: Stage, api: Api) -> N
     assert {"hex", "sha256", "reversed"} <= short.keys()
     path = f"/api/v1/namespaces/{stage.namespace}/secrets/s?fieldManager={ALICE}"
     patch = {"metadata": {"annotations": copies, "labels": short}}
-    assert api("PATCH", path, patch, content_type="application/merge-patch+json")[0] == 200
+    api.patch(path, patch)
     changed, pruned = compare(stage, manifests[1], config_map("a")), compare(stage, config_map("a"))
     adopted = compare(replace(stage, name="other"), manifests[1], adopt=Adopt.ALL)
     for story in (changed, pruned, adopted):
@@ -181,9 +166,9 @@ def test_diff_separates_drift_from_a_new_manifest_and_names_its_author(
 ) -> None:
     """With the field, both values and the manager; an object that is gone has drifted too."""
     stage.run(config_map("a"), config_map("b"), config_map("c"))
-    _merge(api, stage, "a", {"data": {"key": "theirs", "more": "x"}}, ALICE)
-    _merge(api, stage, "b", {"data": {"more": "x"}}, ALICE)
-    api("DELETE", f"/api/v1/namespaces/{stage.namespace}/configmaps/c")
+    api.patch(stage.path("a"), {"data": {"key": "theirs", "more": "x"}}, by=ALICE)
+    api.patch(stage.path("b"), {"data": {"more": "x"}}, by=ALICE)
+    api("DELETE", stage.path("c"))
     story = compare(
         stage, config_map("a"), config_map("b", "new"), config_map("c"), conflicts=Conflicts.FORCE
     )
@@ -198,7 +183,7 @@ def test_diff_separates_drift_from_a_new_manifest_and_names_its_author(
     entries = {ref.name: entry for ref, entry in stage.inventory().entries.items()}
     changes = {}
     for name in "ab":
-        body = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}")
+        body = api.get(stage.path(name))
         live, manager = _live(body), stage.target.manager
         moved = drifted_from_record(entries[name], live, manager)
         changes[name] = recorded_drift(entries[name], live, manager) if moved else ()
@@ -215,7 +200,7 @@ def _live(body: dict[str, Any]) -> LiveObject:
 def test_diff_reports_a_conflict_and_skips_the_prunes(stage: Stage, api: Api) -> None:
     """Like the apply: exit code 4, and the planned deletes are reported."""
     stage.run(config_map("a"), config_map("old"))
-    _merge(api, stage, "a", {"data": {"key": "theirs"}}, ALICE)
+    api.patch(stage.path("a"), {"data": {"key": "theirs"}}, by=ALICE)
     story = compare(stage, config_map("a"))
     assert (story.exit_code, compared(story)) == (4, {})
     conflict = f'.data.key: theirs "theirs" → ours "v", owned by {ALICE}'
@@ -241,13 +226,13 @@ def test_diff_leaves_ignored_fields_out(stage: Stage) -> None:
 def test_diff_does_not_wait_for_terminating_objects(stage: Stage, api: Api) -> None:
     """A finalizer may hold it indefinitely; the outcome is known while no time passes."""
     stage.run(config_map("held", finalizers=["x.example.com/held"]), config_map("a"))
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/held"
+    path = stage.path("held")
     api("DELETE", path)
     run_ahead(stage, last=0.0)
     story = compare(stage, config_map("a"))
     assert story.outcomes["configmap/held"] is Outcome.PRUNED
     body = [{"op": "remove", "path": "/metadata/finalizers"}]
-    assert api("PATCH", path, body, content_type="application/json-patch+json")[0] == 200
+    api.patch(path, body)
 
 
 def test_adoption_of_the_same_manifest_changes_only_the_label(
@@ -317,13 +302,10 @@ def test_diff_uses_a_substitute_for_a_new_namespace(stage: Stage) -> None:
     """Under the object's own name, or another if that is taken; errors are the server's."""
     stage.run(config_map("taken"), prune=False)
     name = f"{stage.namespace}-new"
-    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    service: dict[str, Any] = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "web", "namespace": name},
-        "spec": {"ports": [{"port": 80}]},
-    }
+    home = of_kind("Namespace", name)
+    service: dict[str, Any] = of_kind(
+        "Service", "web", {"namespace": name}, spec={"ports": [{"port": 80}]}
+    )
     good = [service, config_map("taken", namespace=name)]
     other = replace(stage, name="other")
     story = compare(other, home, *good)
@@ -350,21 +332,15 @@ def test_diff_uses_a_substitute_for_a_new_namespace(stage: Stage) -> None:
 def test_diff_ignores_policies_of_the_substitute_namespace(stage: Stage, api: Api) -> None:
     """What it refuses is not checked, and no failure."""
     label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
-    status, reply = api(
-        "PATCH",
-        f"/api/v1/namespaces/{stage.namespace}",
-        label,
-        content_type="application/merge-patch+json",
-    )
-    assert status == 200, reply
+    api.patch(f"/api/v1/namespaces/{stage.namespace}", label)
     name = f"{stage.namespace}-new"
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "p", "namespace": name},
-        "spec": {"hostNetwork": True, "containers": [{"name": "c", "image": "c"}]},
-    }
-    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    pod = of_kind(
+        "Pod",
+        "p",
+        {"namespace": name},
+        spec={"hostNetwork": True, "containers": [{"name": "c", "image": "c"}]},
+    )
+    home = of_kind("Namespace", name)
     story = compare(stage, home, pod)
     assert (story.exit_code, story.outcomes["pod/p"]) == (0, Outcome.CREATED)
     weaker = compared(story)["pod/p"].not_checked
@@ -473,6 +449,6 @@ def test_resource_of_a_new_kind_needs_its_namespace(
     assert "kubectl create namespace nowhere-at-all" in story.problem(name)
     assert [one.path.endswith("/one") for one in sent] == ([] if check else [False, True])
     own = f"{crd_stage.namespace}-own"
-    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": own}}
+    home = of_kind("Namespace", own)
     made = custom_resource("one", kind, namespace=own)
     assert crd_stage.run(crd(kind), home, made, check=True).exit_code == 0

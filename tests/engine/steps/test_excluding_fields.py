@@ -12,6 +12,7 @@ import pytest
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun
+from tests.support.objects import of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,24 +32,22 @@ def _deployment(image: str = "nginx", volumes: tuple[Body, ...] = (), **containe
     pod: Body = {"containers": [{"name": "c", "image": image, **container}]}
     if volumes:
         pod["volumes"] = list(volumes)
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "shop"},
-        "spec": {
+    return of_kind(
+        "Deployment",
+        "shop",
+        spec={
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },
-    }
+    )
 
 
 def _service(port: int) -> Body:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "shop"},
-        "spec": {"selector": {"app": "shop"}, "ports": [{"name": "http", "port": port}]},
-    }
+    return of_kind(
+        "Service",
+        "shop",
+        spec={"selector": {"app": "shop"}, "ports": [{"name": "http", "port": port}]},
+    )
 
 
 def _replace(path: str, value: Any) -> Body:
@@ -202,11 +201,10 @@ def test_conversion_that_another_manager_keeps_is_a_conflict_with_it(
     """The CRD drops its conversion; the caBundle of another manager stays, and excludes that."""
     group = f"{crd_stage.namespace}.example.com"
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    body: Body = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"convs.{group}"},
-        "spec": {
+    body: Body = of_kind(
+        "CustomResourceDefinition",
+        f"convs.{group}",
+        spec={
             "group": group,
             "scope": "Namespaced",
             "names": {"kind": "Conv", "plural": "convs"},
@@ -219,7 +217,7 @@ def test_conversion_that_another_manager_keeps_is_a_conflict_with_it(
                 }
             ],
         },
-    }
+    )
     service = {"namespace": "default", "name": "absent", "path": "/c"}
     before = copy.deepcopy(body)
     before["spec"]["conversion"] = {
@@ -230,13 +228,7 @@ def test_conversion_that_another_manager_keeps_is_a_conflict_with_it(
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/convs.{group}"
     authority = base64.b64encode(running.ca_file.read_bytes()).decode()
     change = {"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": authority}}}}}
-    status, reply = crds(
-        "PATCH",
-        f"{path}?fieldManager=injector",
-        change,
-        content_type="application/merge-patch+json",
-    )
-    assert status == 200, reply
+    crds.patch(path, change, by="injector")
     for options in (
         {},
         {"recreate": True},

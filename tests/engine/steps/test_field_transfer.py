@@ -14,16 +14,12 @@ from applyprune.model.options import Adopt, Conflicts, DryRun, Mode
 from applyprune.planning.applyset import LAST_APPLIED, OWNED_BY
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.forged import forge
-from tests.support.objects import DEPLOYMENT, config_map
+from tests.support.objects import DEPLOYMENT, config_map, of_kind
 
 if TYPE_CHECKING:
     from tests.support.api import Api
     from tests.support.plane import Kubectl
     from tests.support.stage import Stage
-
-
-def _path(stage: Stage, name: str) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
 
 
 def _body(**data: str) -> dict[str, Any]:
@@ -68,7 +64,7 @@ def test_fields_of_who_declared_it_are_removed_by_one_apply(
     """And what it holds is ours alone; the second run writes nothing."""
     _make(kubectl, stage, how)
     assert stage.run(_body(key="v"), **options).outcomes == {"configmap/old": Outcome.UPDATED}
-    now = api.get(_path(stage, "old"))
+    now = api.get(stage.path("old"))
     assert now["data"] == {"key": "v"}
     assert LAST_APPLIED not in (now["metadata"].get("annotations") or {})
     assert [(one["manager"], one["operation"]) for one in now["metadata"]["managedFields"]] == [
@@ -76,7 +72,7 @@ def test_fields_of_who_declared_it_are_removed_by_one_apply(
     ]
     version = now["metadata"]["resourceVersion"]
     assert stage.run(_body(key="v")).outcomes == {"configmap/old": Outcome.UNCHANGED}
-    assert api.get(_path(stage, "old"))["metadata"]["resourceVersion"] == version
+    assert api.get(stage.path("old"))["metadata"]["resourceVersion"] == version
 
 
 @pytest.mark.parametrize("how", ["kubectl create", "kubectl edit", "helm", "before-first-apply"])
@@ -87,7 +83,7 @@ def test_adoption_keeps_fields_that_nobody_declared(
     _make(kubectl, stage, how)
     for key in "vww":
         assert stage.run(_body(key=key), conflicts=Conflicts.FORCE).exit_code == 0
-        assert api.get(_path(stage, "old"))["data"] == {"key": key, "stale": "1"}
+        assert api.get(stage.path("old"))["data"] == {"key": key, "stale": "1"}
 
 
 def test_adoption_keeps_what_kubectl_has_added_since(
@@ -101,7 +97,7 @@ def test_adoption_keeps_what_kubectl_has_added_since(
     kubectl("patch", *where, "--type=merge", "-p", '{"metadata":{"finalizers":["a.test/hold"]}}')
     for key in "vw":
         assert stage.run(_body(key=key)).exit_code == 0
-    now = api.get(_path(stage, "old"))
+    now = api.get(stage.path("old"))
     assert now["data"] == {"key": "w"}
     assert now["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     assert now["metadata"]["annotations"]["note"] == "theirs"
@@ -115,7 +111,7 @@ def test_no_option_takes_finalizers(stage: Stage, api: Api, kubectl: Kubectl) ->
     for key in "vw":
         story = stage.run(_body(key=key), take_over=frozenset({"kubectl-client-side-apply"}))
         assert story.exit_code == 0
-    assert api.get(_path(stage, "old"))["metadata"]["finalizers"] == ["a.test/hold"]
+    assert api.get(stage.path("old"))["metadata"]["finalizers"] == ["a.test/hold"]
 
 
 def _clear(kubectl: Kubectl, stage: Stage, name: str) -> None:
@@ -124,7 +120,7 @@ def _clear(kubectl: Kubectl, stage: Stage, name: str) -> None:
     kubectl("patch", name, "-n", stage.namespace, "--type=json", "-p", operation)
 
 
-ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+ACCOUNT = of_kind("ServiceAccount", "default")
 
 
 def test_second_apply_keeps_what_others_have_on_an_untracked_object(
@@ -188,7 +184,7 @@ def test_forged_fields_take_no_finalizer(stage: Stage, api: Api, kubectl: Kubect
     forge(stage, "old", owned_fields=json.dumps(fields))
     _clear(kubectl, stage, "configmap/old")
     assert stage.run(_body(key="w"), conflicts=Conflicts.FORCE).exit_code == 0
-    assert api.get(_path(stage, "old"))["metadata"]["finalizers"] == ["example.com/theirs"]
+    assert api.get(stage.path("old"))["metadata"]["finalizers"] == ["example.com/theirs"]
     kubectl("patch", *where, "-p", '{"metadata":{"finalizers":null}}')
 
 
@@ -228,7 +224,7 @@ def test_another_apply_after_the_clearing_costs_nobody_a_field(
     third = json.dumps(_body(third="1"))
     kubectl("apply", "--server-side", "-n", stage.namespace, "-f", "-", stdin=third)
     assert stage.run(_body(key="w")).exit_code == 0
-    assert api.get(_path(stage, "old"))["data"] == {"key": "w", "theirs": "1", "third": "1"}
+    assert api.get(stage.path("old"))["data"] == {"key": "w", "theirs": "1", "third": "1"}
 
 
 def test_next_applier_of_an_orphan_has_no_conflict(
@@ -242,7 +238,7 @@ def test_next_applier_of_an_orphan_has_no_conflict(
     for value in ("w", "x"):
         text = json.dumps(_body(key=value))
         kubectl("apply", "--server-side", *where, "-f", "-", stdin=text)
-        data = api.get(_path(stage, "old"))["data"]
+        data = api.get(stage.path("old"))["data"]
         assert data == {"key": value, "other": "1", "theirs": "1"}
 
 
@@ -250,11 +246,11 @@ def test_other_manager_is_left_alone_until_named(stage: Stage, api: Api, kubectl
     """``--take-over``, at any time: also of an object that was unchanged otherwise."""
     _make(kubectl, stage, "our-old-deployer")
     stage.run(_body(key="v"))
-    assert api.get(_path(stage, "old"))["data"] == {"key": "v", "stale": "1"}
+    assert api.get(stage.path("old"))["data"] == {"key": "v", "stale": "1"}
     assert stage.run(_body(key="v")).outcomes == {"configmap/old": Outcome.UNCHANGED}
     taken = stage.run(_body(key="v"), take_over=frozenset({"our-old-deployer"}))
     assert taken.outcomes == {"configmap/old": Outcome.UPDATED}
-    assert api.get(_path(stage, "old"))["data"] == {"key": "v"}
+    assert api.get(stage.path("old"))["data"] == {"key": "v"}
     again = stage.run(_body(key="v"), take_over=frozenset({"our-old-deployer"}))
     assert again.outcomes == {"configmap/old": Outcome.UNCHANGED}
 
@@ -270,7 +266,7 @@ def test_kubectl_edit_of_our_object_is_no_adoption(
         "--field-manager=kubectl-edit",
     )  # fmt: skip
     stage.run(_body(key="w"))
-    assert api.get(_path(stage, "old"))["data"] == {"key": "w", "theirs": "1"}
+    assert api.get(stage.path("old"))["data"] == {"key": "w", "theirs": "1"}
 
 
 def test_workload_status_stays_with_its_controller(
@@ -304,7 +300,7 @@ def test_change_between_read_and_migration_is_no_obstacle(
     proxy.before_forward = before
     assert spoiled.run(_body(key="v")).exit_code == 0
     assert done
-    now = api.get(_path(spoiled, "old"))
+    now = api.get(spoiled.path("old"))
     assert now["data"] == {"key": "v"}
 
 
@@ -321,7 +317,7 @@ def test_run_killed_between_migration_and_apply_recovers(
     proxy.rule = always(faults.reset(), where=cut)
     assert spoiled.run(_body(key="v"), config_map("a")).exit_code == 3
     assert stage.run(_body(key="v"), config_map("a")).exit_code == 0
-    assert api.get(_path(stage, "old"))["data"] == {"key": "v"}
+    assert api.get(stage.path("old"))["data"] == {"key": "v"}
     assert stage.run(mode=Mode.DELETE).outcomes["configmap/old"] is Outcome.ORPHANED
 
 
@@ -330,7 +326,7 @@ def test_manifest_with_last_applied_annotation_is_applied_without_it(
 ) -> None:
     """It is copied along from live objects, and would hold the whole manifest, Secrets too."""
     stage.run(config_map("a", annotations={LAST_APPLIED: "{}", "mine": "1"}))
-    noted = api.get(_path(stage, "a"))["metadata"]["annotations"]
+    noted = api.get(stage.path("a"))["metadata"]["annotations"]
     assert (noted.keys(), noted["mine"]) == ({"mine", OWNED_BY}, "1")
 
 

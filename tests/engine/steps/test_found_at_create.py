@@ -11,7 +11,7 @@ from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, Approval, DryRun, Mode
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.fault_proxy import Exchange, FaultProxy
-from tests.support.objects import config_map, manifest
+from tests.support.objects import config_map, manifest, of_kind
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -32,18 +32,13 @@ def fresh(stage: Stage, api: Api) -> Iterator[str]:
 
 def _namespace_set(name: str) -> list[dict[str, Any]]:
     """Return a Namespace with what controllers create in it, and a ConfigMap."""
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    account = {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": {"name": "default", "namespace": name},
-        "imagePullSecrets": [{"name": "registry"}],
-    }
-    authority = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "kube-root-ca.crt", "namespace": name, "labels": {"team": "a"}},
-    }
+    namespace = of_kind("Namespace", name)
+    account = of_kind(
+        "ServiceAccount", "default", {"namespace": name}, imagePullSecrets=[{"name": "registry"}]
+    )
+    authority = of_kind(
+        "ConfigMap", "kube-root-ca.crt", {"namespace": name, "labels": {"team": "a"}}
+    )
     return [namespace, account, authority, config_map("a", namespace=name)]
 
 
@@ -119,7 +114,7 @@ def _create_before(proxy: FaultProxy, api: Api, stage: Stage, **metadata: Any) -
     """Let a controller create the ConfigMap ``b`` right before the first apply of it."""
 
     def before(seen: Exchange) -> None:
-        path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+        path = stage.path()
         if seen.method == "PATCH" and seen.path == f"{path}/b" and not api.exists(seen.path):
             body = config_map("b", **metadata) | {"data": {"theirs": "1"}}
             assert api("POST", path, body, headers=CONTROLLER)[0] == 201
@@ -128,7 +123,7 @@ def _create_before(proxy: FaultProxy, api: Api, stage: Stage, **metadata: Any) -
 
 
 def _path(stage: Stage) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/b"
+    return stage.path("b")
 
 
 def test_object_that_a_controller_has_created_is_adopted_in_the_same_run(

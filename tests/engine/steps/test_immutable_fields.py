@@ -38,10 +38,7 @@ def _stateful(service: str, replicas: int, storage: str = "1Mi") -> Body:
     template = DEPLOYMENT["spec"]["template"]
     claim = {
         "metadata": {"name": "data"},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": storage}},
-        },
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}},
     }
     return _object(
         "StatefulSet",
@@ -174,16 +171,10 @@ CASES: Mapping[str, tuple[Body, Body, str, tuple[str, ...]]] = {
         "configmap/c",
         ("data.key: one → two",),
     ),
-    "Pod": (
-        _pod("web:1", "a"),
-        _pod("web:2", "b"),
-        "pod/p",
-        ("spec.nodeName: a → b",),
-    ),
+    "Pod": (_pod("web:1", "a"), _pod("web:2", "b"), "pod/p", ("spec.nodeName: a → b",)),
 }
 
 
-UNWANTED = ("Invalid value", "geheim", "…", "@@", "null", "Forbidden")
 NEVER = {"persistentvolumeclaim/data": "It cannot be recreated: a PersistentVolumeClaim is never"}
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
+from tests.support.objects import of_kind
 
 if TYPE_CHECKING:
     from tests.support.api import Api
@@ -14,12 +15,7 @@ if TYPE_CHECKING:
 
 def _service(**spec: Any) -> dict[str, Any]:
     ports = [{"port": 80}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "shop"},
-        "spec": {"selector": {"app": "shop"}, "ports": ports, **spec},
-    }
+    return of_kind("Service", "shop", spec={"selector": {"app": "shop"}, "ports": ports, **spec})
 
 
 def _with_its_port(stage: Stage, api: Api) -> int:

@@ -18,19 +18,6 @@ if TYPE_CHECKING:
     from tests.support.api import Api, AuditTrail
     from tests.support.stage import Stage, Story
 
-MERGE = "application/merge-patch+json"
-
-
-def path(stage: Stage, name: str, plural: str = "configmaps") -> str:
-    """Return the path of an object."""
-    return f"/api/v1/namespaces/{stage.namespace}/{plural}/{name}"
-
-
-def changed(api: Api, where: str, change: dict[str, Any]) -> None:
-    """Change an object as the field manager ``opponent``."""
-    query = f"{where}?fieldManager=opponent"
-    assert api("PATCH", query, change, content_type=MERGE)[0] == 200
-
 
 def step(story: Story, name: str) -> ApplyStep:
     """Return the planned step of an object."""
@@ -45,8 +32,12 @@ def test_kept_drift_is_left_until_the_manifest_changes(
     """Nothing is sent, not even for a deleted object; its entry stays, and nothing is pruned."""
     first = [config_map("a", "1", labels={"team": "x"}), config_map("b"), config_map("c")]
     stage.run(*first)
-    changed(api, path(stage, "a"), {"data": {"key": "2"}, "metadata": {"labels": {"team": None}}})
-    assert api("DELETE", path(stage, "b"))[0] == 200
+    api.patch(
+        stage.path("a"),
+        {"data": {"key": "2"}, "metadata": {"labels": {"team": None}}},
+        by="opponent",
+    )
+    assert api("DELETE", stage.path("b"))[0] == 200
     before = stage.inventory().entries
     audit.restart()
     for _ in range(2):
@@ -68,14 +59,14 @@ def test_kept_drift_is_left_until_the_manifest_changes(
         "configmap/b": Outcome.CREATED,
         "configmap/c": Outcome.UNCHANGED,
     }
-    live = api.get(path(stage, "a"))
+    live = api.get(stage.path("a"))
     assert (live["data"], live["metadata"]["labels"]["team"]) == ({"key": "3"}, "x")
 
 
 def test_left_object_is_waited_for_only_if_it_exists(stage: Stage, api: Api) -> None:
     """A wait for what somebody has deleted would never end."""
     stage.run(config_map("a"), config_map("b"))
-    assert api("DELETE", path(stage, "a"))[0] == 200
+    assert api("DELETE", stage.path("a"))[0] == 200
     story = stage.run(config_map("a"), config_map("b"), keep_drift=True, wait=True)
     assert (story.exit_code, story.outcomes["configmap/a"]) == (0, Outcome.SKIPPED)
 
@@ -84,13 +75,13 @@ def test_secret_with_other_values_is_applied_although_drift_is_kept(stage: Stage
     """No digest shows that its values have changed: the fields that are still the set's do."""
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
     stage.run({**secret, "data": {"a": "YQ==", "b": "Yg=="}})
-    changed(api, path(stage, "s", "secrets"), {"data": {"a": "dGhlaXJz"}})
+    api.patch(stage.path("s", "secrets"), {"data": {"a": "dGhlaXJz"}}, by="opponent")
     story = stage.run({**secret, "data": {"a": "YQ==", "b": "Yg=="}}, keep_drift=True)
-    assert api.get(path(stage, "s", "secrets"))["data"]["a"] == "dGhlaXJz"
+    assert api.get(stage.path("s", "secrets"))["data"]["a"] == "dGhlaXJz"
     (drift,) = step(story, "secret/s").drift
     assert (drift.path, drift.wanted, drift.found) == ("/data/a", "(secret)", "(secret)")
     stage.run({**secret, "data": {"a": "YQ==", "b": "Yw=="}}, keep_drift=True)
-    assert api.get(path(stage, "s", "secrets"))["data"] == {"a": "YQ==", "b": "Yw=="}
+    assert api.get(stage.path("s", "secrets"))["data"] == {"a": "YQ==", "b": "Yw=="}
 
 
 @pytest.mark.parametrize("writer", ["opponent", "other"])
@@ -102,13 +93,13 @@ def test_contended_object_is_left_alone_and_stays_listed(
     stage.run(*bodies)
     before = stage.inventory().entries
     for name in ("a", "b"):
-        changed(api, path(stage, name), {"data": {"key": "2"}})
+        api.patch(stage.path(name), {"data": {"key": "2"}}, by="opponent")
     contended = FieldWriter("configmap/a", stage.namespace, "/data/key", writer)
     story = stage.run(*bodies, conflicts=Conflicts.REVERT, contended=frozenset({contended}))
     is_left = writer == "opponent"
     assert story.exit_code == 0
-    assert api.get(path(stage, "a"))["data"]["key"] == ("2" if is_left else "1")
-    assert api.get(path(stage, "b"))["data"]["key"] == "1"
+    assert api.get(stage.path("a"))["data"]["key"] == ("2" if is_left else "1")
+    assert api.get(stage.path("b"))["data"]["key"] == "1"
     assert story.outcomes["configmap/b"] is Outcome.UPDATED
     if is_left:
         (ref,) = (ref for ref in before if ref.name == "a")
@@ -116,33 +107,33 @@ def test_contended_object_is_left_alone_and_stays_listed(
         assert story.outcomes["configmap/a"] is Outcome.SKIPPED
     # It is reverted as soon as nobody is named.
     story = stage.run(*bodies, conflicts=Conflicts.REVERT)
-    assert api.get(path(stage, "a"))["data"]["key"] == "1"
+    assert api.get(stage.path("a"))["data"]["key"] == "1"
 
 
 def test_contended_deletion_is_left(stage: Stage, api: Api) -> None:
     """It is not created again."""
     stage.run(config_map("a"), config_map("b"))
-    assert api("DELETE", path(stage, "a"))[0] == 200
+    assert api("DELETE", stage.path("a"))[0] == 200
     gone = FieldWriter("configmap/a", stage.namespace, "", "")
     options: dict[str, Any] = {"conflicts": Conflicts.REVERT}
     stage.run(config_map("a"), config_map("b"), contended=frozenset({gone}), **options)
-    assert not api.exists(path(stage, "a"))
+    assert not api.exists(stage.path("a"))
     story = stage.run(config_map("a"), config_map("b"), **options)
     assert [one.path for one in step(story, "configmap/a").drift] == [""]
-    assert api.exists(path(stage, "a"))
+    assert api.exists(stage.path("a"))
 
 
 def test_drift_alone_recreates_nothing(stage: Stage, api: Api) -> None:
     """Not even if that is allowed; nor may a changed manifest, while others own the field too."""
     stage.run(config_map("a", "1"))
-    changed(api, path(stage, "a"), {"data": {"key": "2"}, "immutable": True})
-    before = api.get(path(stage, "a"))
+    api.patch(stage.path("a"), {"data": {"key": "2"}, "immutable": True}, by="opponent")
+    before = api.get(stage.path("a"))
     for check in (True, False):
         story = stage.run(
             config_map("a", "1"), conflicts=Conflicts.REVERT, recreate=True, check=check
         )
         assert "reverting drift deletes nothing" in story.problem("configmap/a")
-    assert api.get(path(stage, "a")) == before
+    assert api.get(stage.path("a")) == before
     story = stage.run(config_map("a", "3"), conflicts=Conflicts.REVERT, recreate=True)
     assert story.outcomes == {"configmap/a": Outcome.FAILED}
     assert "opponent owns the field too" in story.problem("configmap/a")
@@ -166,7 +157,7 @@ def test_order_of_a_list_is_drift_without_a_manager(stage: Stage, api: Api) -> N
     order = "/spec/template/spec/containers"
     flipped = list(reversed(api.get(where)["spec"]["template"]["spec"]["containers"]))
     change = [{"op": "replace", "path": order, "value": flipped}]
-    assert api("PATCH", where, change, content_type="application/json-patch+json")[0] == 200
+    api.patch(where, change)
     story = stage.run(body, keep_drift=True)
     assert [(one.path, one.manager) for one in step(story, "deployment.apps/web").drift] == [
         (order, "")

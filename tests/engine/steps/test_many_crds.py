@@ -197,13 +197,7 @@ def test_removed_version_in_managed_fields_is_rewritten(
     version = "v1alpha1" if ours_too else "v1"
     stage.run(old, _in(version, custom_resource("a", kind)))
     theirs = {**_in("v1alpha1", custom_resource("a", kind)), "spec": {"theirs": 1}}
-    status, reply = crds(
-        "PATCH",
-        f"{_path(kind, version='v1alpha1')}?fieldManager={ARGO}",
-        theirs,
-        content_type="application/apply-patch+yaml",
-    )
-    assert status == 200, reply
+    reply = crds.apply(_path(kind, version="v1alpha1"), theirs, by=ARGO)
     named = {one["apiVersion"] for one in reply["metadata"]["managedFields"]}
     assert "x.example.com/v1alpha1" in named
     changed = {**custom_resource("a", kind), "spec": {"a": 2}}

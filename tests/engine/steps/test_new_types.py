@@ -82,8 +82,7 @@ def _change_type(api: Api, kind: str, field: Body, stage: Stage) -> None:
     versions = _definition(kind, field)["spec"]["versions"]
     path = f"{CRDS}/{kind.lower()}s.x.example.com?fieldManager={stage.target.manager}"
     patch = {"spec": {"versions": versions}}
-    status, reply = api("PATCH", path, patch, content_type="application/merge-patch+json")
-    assert status == 200, reply
+    api.patch(path, patch)
 
 
 @pytest.mark.parametrize("by_the_set", [True, False])
@@ -132,7 +131,7 @@ def test_part_of_others_stays_with_the_new_type(crd_stage: Stage, crds: Api, nam
         return bool(entry["fieldsV1"]["f:spec"]["f:parts"])
 
     eventually(owns_a_part)
-    assert crds("PATCH", f"{path}?fieldManager=other", patch, content_type=how)[0] == 200
+    crds.patch(path, patch, by="other")
     story = crd_stage.run(_definition(kind, new), _resource(kind, after))
     assert story.exit_code == 0, story.events
     parts = crds.get(path)["spec"]["parts"]
@@ -206,8 +205,7 @@ def adds_a_volume(api: Api, namespace: str) -> Iterator[str]:
             "metadata": {"name": namespace},
             "spec": spec,
         }
-        status, reply = api("POST", f"{ADMISSION}{plural}", body)
-        assert status == 201, reply
+        api.create(f"{ADMISSION}{plural}", body)
     deployments = f"/apis/apps/v1/namespaces/{namespace}/deployments"
 
     def works() -> bool:
@@ -255,10 +253,10 @@ def test_item_that_a_policy_adds_belongs_to_its_list(
     assert _told(stage, *given) == []
     # Somebody adds a variable, and takes the record of that away.
     add = [{"op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": {"name": "B"}}]
-    assert api("PATCH", path, add, content_type="application/json-patch+json")[0] == 200
+    api.patch(path, add)
     managers = api.get(path)["metadata"]["managedFields"]
     kept = [one for one in managers if one["manager"] == stage.target.manager]
     cleared = {"metadata": {"managedFields": kept}}
-    assert api("PATCH", path, cleared, content_type="application/merge-patch+json")[0] == 200
+    api.patch(path, cleared)
     where = 'deployment.apps/web at spec.template.spec.containers[name="main"].env[name="B"]'
     assert _told(stage, *given) == [where]

@@ -20,7 +20,7 @@ from tests.support.clocks import AGES
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at
-from tests.support.objects import DEPLOYMENT, config_map
+from tests.support.objects import DEPLOYMENT, config_map, of_kind
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -38,45 +38,34 @@ def _changed_deployment() -> dict[str, Any]:
 
 
 def _service(address: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "web"},
-        "spec": {"clusterIP": address, "selector": {"app": "web"}, "ports": [{"port": 80}]},
-    }
+    return of_kind(
+        "Service",
+        "web",
+        spec={"clusterIP": address, "selector": {"app": "web"}, "ports": [{"port": 80}]},
+    )
 
 
 def _job(image: str) -> dict[str, Any]:
     pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": image}]}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "once"},
-        "spec": {"template": {"spec": pod}},
-    }
+    return of_kind("Job", "once", spec={"template": {"spec": pod}})
 
 
 def _claim(mode: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data"},
-        "spec": {
+    return of_kind(
+        "PersistentVolumeClaim",
+        "data",
+        spec={
             "accessModes": [mode],
             "storageClassName": "none",
             "resources": {"requests": {"storage": "1Mi"}},
         },
-    }
+    )
 
 
 def _secret(kind: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": kind,
-        "metadata": {"name": "s"},
-        "stringData": {"username": "u", "password": "geheim-4711"},
-    }
+    return of_kind(
+        "Secret", "s", type=kind, stringData={"username": "u", "password": "geheim-4711"}
+    )
 
 
 def _immutable(value: str) -> dict[str, Any]:
@@ -99,7 +88,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_immutable_change_is_refused_with_its_field_and_recreated_where_allowed(
-    stage: Stage, kubectl: Kubectl, name: str
+    stage: Stage, name: str
 ) -> None:
     """By the option, and by the annotation in the manifest; the object is ours as before."""
     before, after, ref, field = CASES[name]
@@ -183,7 +172,7 @@ def test_foreign_object_is_not_recreated(
         kubectl(
             "annotate", "configmap/fixed", "-n", stage.namespace, f"applyprune.dev/prune={word}"
         )
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
     if how == "owned":
         owner = api.get(f"{path}/a")["metadata"]
         reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": owner["uid"]}
@@ -208,12 +197,7 @@ def test_foreign_object_is_not_recreated(
     ],
 )
 def test_recreation_killed_anywhere_recovers(
-    stage: Stage,
-    proxy: FaultProxy,
-    api: Api,
-    tmp_path: Path,
-    moment: Moment,
-    smaller: bool,
+    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path, moment: Moment, smaller: bool
 ) -> None:
     """At each request from the trial on: the next run ends with what it is given, nothing more.
 
@@ -262,13 +246,13 @@ def test_recreation_that_others_were_faster_than_is_not_reported_as_done(
 ) -> None:
     """Another tool takes the name between the delete and the create."""
     stage.run(_immutable("a"))
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    path = stage.path()
 
     def before(seen: Exchange) -> None:
         is_create = seen.method == "PATCH" and seen.path == f"{path}/fixed"
         if is_create and not api.exists(seen.path):
             marks = {"meta.helm.sh/release-name": "web"}
-            assert api("POST", path, config_map("fixed", "theirs", annotations=marks))[0] == 201
+            api.create(path, config_map("fixed", "theirs", annotations=marks))
 
     proxy.before_forward = before
     story = spoiled.run(_immutable("b"), recreate=True)
@@ -282,7 +266,7 @@ def test_object_that_changes_before_its_delete_is_judged_again(
 ) -> None:
     """A controller writes to it, somebody protects it, or it never stays as it is."""
     stage.run(_immutable("a"))
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/fixed"
+    path = stage.path("fixed")
     uid = api.get(path)["metadata"]["uid"]
     deletes = count(1)
 
@@ -292,10 +276,7 @@ def test_object_that_changes_before_its_delete_is_judged_again(
             return
         marks = {"applyprune.dev/prune": "disabled"} if change == "a mark" else {"n": str(number)}
         patch = {"metadata": {"annotations": marks}}
-        kind = "application/merge-patch+json"
-        assert (
-            api("PATCH", f"{path}?fieldManager=job-controller", patch, content_type=kind)[0] == 200
-        )
+        api.patch(path, patch, by="job-controller")
 
     proxy.before_forward = before
     story = spoiled.run(_immutable("b"), recreate=True)
@@ -303,10 +284,7 @@ def test_object_that_changes_before_its_delete_is_judged_again(
         assert story.outcomes == {"configmap/fixed": Outcome.RECREATED}, story.events
         assert (api.get(path)["metadata"]["uid"] != uid, next(deletes)) == (True, 3)
         return
-    expected = {
-        "a mark": "applyprune.dev/prune",
-        "always": "changes faster than it can be deleted",
-    }
+    expected = {"a mark": "applyprune.dev/prune", "always": "changes faster than it can be deleted"}
     assert (story.exit_code, story.outcomes) == (3, {"configmap/fixed": Outcome.FAILED})
     assert expected[change] in story.problem("configmap/fixed")
     assert (api.get(path)["metadata"]["uid"], api.get(path)["data"]) == (uid, {"key": "a"})
@@ -321,7 +299,7 @@ def test_object_of_an_earlier_version_is_changed_in_place(stage: Stage, api: Api
     allowed = [config_map(name, annotations={recreate: "allowed"}) for name in "ab"]
     stage.run(*allowed)
     for name in "ab":
-        path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+        path = stage.path(name)
         live = api.get(path)["metadata"]
         marks = {**live["annotations"], recreate: "on-change", MANIFEST_DIGEST: "0" * 32}
         old = config_map(name, annotations=marks, labels=live["labels"])
@@ -330,7 +308,7 @@ def test_object_of_an_earlier_version_is_changed_in_place(stage: Stage, api: Api
         assert api("PATCH", f"{path}?{query}", old, content_type=applied)[0] == 200
     first = stage.run(*allowed)
     assert set(first.outcomes.values()) == {Outcome.UPDATED}
-    live = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps/a")["metadata"]
+    live = api.get(stage.path("a"))["metadata"]
     assert MANIFEST_DIGEST not in live["annotations"]
     assert set(stage.run(*allowed).outcomes.values()) == {Outcome.UNCHANGED}
 
@@ -351,7 +329,7 @@ def test_create_that_fails_after_the_delete_is_recovered(
 
     proxy.rule = always(faults.status(500, reason="InternalError"), where=creates)
     assert spoiled.run(_immutable("b"), recreate=True).exit_code == 3
-    assert not api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/fixed")
+    assert not api.exists(stage.path("fixed"))
     assert stage.listed() == {"configmap/fixed"}
     assert stage.run(_immutable("b")).outcomes == {"configmap/fixed": Outcome.CREATED}
 

@@ -10,7 +10,7 @@ import pytest
 from applyprune.errors import Denied
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun
-from tests.support.objects import config_map
+from tests.support.objects import config_map, of_kind
 from tests.support.waiting import eventually
 from tests.support.webhook import Webhook
 
@@ -33,12 +33,7 @@ WAYS: tuple[tuple[dict[str, str], dict[str, Any]], ...] = (
 
 
 def _secret(value: str, annotations: dict[str, str]) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "frozen", "annotations": annotations},
-        "stringData": {"key": value},
-    }
+    return of_kind("Secret", "frozen", {"annotations": annotations}, stringData={"key": value})
 
 
 @contextmanager
@@ -71,15 +66,13 @@ def freeze(api: Api, namespace: str, plural: str, **validation: str) -> Iterator
             "metadata": {"name": namespace},
             "spec": told_spec,
         }
-        status, reply = api("POST", f"{ROOT}/{path}", body)
-        assert status == 201, reply
+        api.create(f"{ROOT}/{path}", body)
     try:
         tried = f"/api/v1/namespaces/{namespace}/{plural}/frozen?dryRun=All"
         change = {"data": {"key": "eA=="}}
         merge = "application/merge-patch+json"
         eventually(
-            lambda: api("PATCH", tried, change, content_type=merge)[0] >= 400,
-            lambda: "the policy",
+            lambda: api("PATCH", tried, change, content_type=merge)[0] >= 400, lambda: "the policy"
         )
         yield
     finally:
@@ -90,7 +83,7 @@ def freeze(api: Api, namespace: str, plural: str, **validation: str) -> Iterator
 @pytest.mark.parametrize("reason", ["", "Forbidden", "RequestEntityTooLarge"])
 def test_refusal_of_a_policy_recreates_nothing(stage: Stage, api: Api, reason: str) -> None:
     """Its words are shown, whatever allows a recreation, and whichever code it answers with."""
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/frozen"
+    path = stage.path("frozen")
     chosen = {"reason": reason} if reason else {}
     for marks, options in WAYS if not reason else WAYS[1:2]:
         assert stage.run(config_map("frozen", "1", annotations=marks)).exit_code == 0
@@ -142,7 +135,7 @@ def test_refusal_of_a_webhook_recreates_nothing(
     stage: Stage, plane: Plane, api: Api, code: int
 ) -> None:
     """Whatever it says: the server's own words would begin otherwise."""
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/frozen"
+    path = stage.path("frozen")
     stage.run(config_map("frozen", "1", annotations=ALLOWED))
     uid = api.get(path)["metadata"]["uid"]
 
@@ -162,8 +155,8 @@ def test_refusal_of_a_webhook_recreates_nothing(
 
 def test_refusal_of_the_inventory_says_what_to_except(stage: Stage, api: Api) -> None:
     """A policy that demands a label of every ConfigMap: the set itself has it."""
-    maps = f"/api/v1/namespaces/{stage.namespace}/configmaps"
-    assert api("POST", maps, config_map("frozen"))[0] == 201
+    maps = stage.path()
+    api.create(maps, config_map("frozen"))
     member = config_map("a")
     member["metadata"]["labels"] = {"team": "x"}
     assert stage.run(member).exit_code == 0

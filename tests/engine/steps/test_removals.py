@@ -30,19 +30,12 @@ def _path(stage: Stage, name: str, kind: str = "deployments") -> str:
     return f"{group}/namespaces/{stage.namespace}/{kind}/{name}"
 
 
-def _patch(api: Api, path: str, patch: Any, kind: str = "merge-patch") -> None:
-    status, reply = api(
-        "PATCH", f"{path}?fieldManager=alice", patch, content_type=f"application/{kind}+json"
-    )
-    assert status == 200, reply
-
-
 def _disown(api: Api, path: str, manager: str) -> None:
     """Remove the entry of a manager; its fields stay, and belong to nobody."""
     managers = api.get(path)["metadata"]["managedFields"]
     left = [entry for entry in managers if entry["manager"] != manager]
     operation = {"op": "replace", "path": "/metadata/managedFields", "value": left}
-    _patch(api, path, [operation], "json-patch")
+    api.patch(path, [operation], by="alice")
 
 
 def _deployment(*, volume: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -58,16 +51,11 @@ def _stateful_set(**spec: Any) -> dict[str, Any]:
     return {**body, "kind": "StatefulSet", "spec": {**body["spec"], "serviceName": "web", **spec}}
 
 
-OLD = (
-    config_map("a", labels={"ours": "1"}),
-    _deployment(volume={}),
-    _stateful_set(),
-)
+OLD = (config_map("a", labels={"ours": "1"}), _deployment(volume={}), _stateful_set())
 NEW = (
     config_map("a", annotations=None, labels={"ours": None, "nobodys": None}),
     _deployment(
-        volume={"hostPath": {"path": "/x"}},
-        strategy={"type": "Recreate", "rollingUpdate": None},
+        volume={"hostPath": {"path": "/x"}}, strategy={"type": "Recreate", "rollingUpdate": None}
     ),
     _stateful_set(updateStrategy={"type": "OnDelete"}),
 )
@@ -77,7 +65,7 @@ def _start(stage: Stage, api: Api) -> str:
     """Apply the old manifests, and add a label that belongs to nobody."""
     assert stage.run(*OLD).exit_code == 0
     path = _path(stage, "a", "configmaps")
-    _patch(api, path, {"metadata": {"labels": {"nobodys": "1"}}})
+    api.patch(path, {"metadata": {"labels": {"nobodys": "1"}}}, by="alice")
     _disown(api, path, "alice")
     return path
 
@@ -151,10 +139,12 @@ def test_null_over_a_label_of_another_manager_is_a_conflict(stage: Stage, api: A
     """Nothing is removed until the user forces it; to revert drift is no such word."""
     stage.run(*OLD[:1])
     path = _path(stage, "a", "configmaps")
-    _patch(api, path, {"metadata": {"labels": {"nobodys": "1"}}, "data": {"key": "edited"}})
+    api.patch(
+        path, {"metadata": {"labels": {"nobodys": "1"}}, "data": {"key": "edited"}}, by="alice"
+    )
     assert stage.run(*NEW[:1], conflicts=Conflicts.REVERT).exit_code == 4
     assert api.get(path)["metadata"]["labels"]["nobodys"] == "1"
-    _patch(api, path, {"data": {"key": "v"}})
+    api.patch(path, {"data": {"key": "v"}}, by="alice")
     story = stage.run(*NEW[:1])
     assert story.exit_code == 4
     assert ".metadata.labels.nobodys" in story.problem("configmap/a")
@@ -168,9 +158,9 @@ def test_nothing_is_removed_before_an_apply_that_conflicts(stage: Stage, api: Ap
     old = {**config_map("a"), "data": {"key": "1"}}
     stage.run(old)
     path = _path(stage, "a", "configmaps")
-    _patch(api, path, {"metadata": {"labels": {"nobodys": "1"}}})
+    api.patch(path, {"metadata": {"labels": {"nobodys": "1"}}}, by="alice")
     _disown(api, path, "alice")
-    _patch(api, path, {"data": {"key": "2"}})
+    api.patch(path, {"data": {"key": "2"}}, by="alice")
     before = api.get(path)
     new = {**config_map("a", labels={"nobodys": None}), "data": {"key": "1"}}
     assert stage.run(new).outcomes["configmap/a"] is Outcome.FAILED
@@ -181,7 +171,7 @@ def test_default_that_somebody_else_has_set_stays(stage: Stage, api: Api) -> Non
     """The server refuses the manifest then, and nothing is removed."""
     stage.run(*OLD[1:2])
     path = _path(stage, "web")
-    _patch(api, path, {"spec": {"strategy": {"rollingUpdate": {"maxSurge": 2}}}})
+    api.patch(path, {"spec": {"strategy": {"rollingUpdate": {"maxSurge": 2}}}}, by="alice")
     assert stage.run(*NEW[1:2]).exit_code != 0
     assert api.get(path)["spec"]["strategy"]["rollingUpdate"]["maxSurge"] == 2
 
@@ -195,7 +185,7 @@ def test_null_that_is_added_alone_removes_what_nobody_owns(stage: Stage, api: Ap
     assert stage.run(config_map("a")).exit_code == 0
     path = _path(stage, "a", "configmaps")
     before = _managers(api.get(path))
-    _patch(api, path, {"metadata": {"annotations": {"nobodys": "1"}}})
+    api.patch(path, {"metadata": {"annotations": {"nobodys": "1"}}}, by="alice")
     _disown(api, path, "alice")
     new = config_map("a", annotations={"nobodys": None})
     assert set(stage.run(new).outcomes.values()) == {Outcome.UPDATED}
@@ -213,7 +203,7 @@ def test_null_that_is_added_alone_conflicts_with_an_owner(stage: Stage, api: Api
     path = _path(stage, "a", "configmaps")
     new = config_map("a", labels={"theirs": None})
     for _ in range(2):
-        _patch(api, path, {"metadata": {"labels": {"theirs": "1"}}})
+        api.patch(path, {"metadata": {"labels": {"theirs": "1"}}}, by="alice")
         story = stage.run(new)
         assert (story.exit_code, api.get(path)["metadata"]["labels"]["theirs"]) == (4, "1")
         assert ".metadata.labels.theirs" in story.problem("configmap/a")
@@ -227,9 +217,9 @@ def test_null_of_a_field_removes_as_little_as_no_field(stage: Stage, api: Api) -
     old = ({**config_map("a"), "data": {"key": "v", "ours": "1"}}, copy.deepcopy(DEPLOYMENT))
     assert stage.run(*old).exit_code == 0
     paths = [_path(stage, "a", "configmaps"), _path(stage, "web")]
-    _patch(api, paths[0], {"data": {"nobodys": "1"}})
+    api.patch(paths[0], {"data": {"nobodys": "1"}}, by="alice")
     _disown(api, paths[0], "alice")
-    _patch(api, paths[1], {"spec": {"revisionHistoryLimit": 3}})
+    api.patch(paths[1], {"spec": {"revisionHistoryLimit": 3}}, by="alice")
     new = copy.deepcopy(old)
     new[0]["data"] |= {"ours": None, "nobodys": None}
     new[1]["spec"]["revisionHistoryLimit"] = None
@@ -269,7 +259,7 @@ def test_null_never_removes_what_is_left_to_others(stage: Stage, api: Api, left_
     """Whoever has set it, and if it belongs to nobody."""
     assert stage.run(config_map("a")).exit_code == 0
     path = _path(stage, "a", "configmaps")
-    _patch(api, path, {"metadata": {"labels": {"theirs": "1"}}})
+    api.patch(path, {"metadata": {"labels": {"theirs": "1"}}}, by="alice")
     _disown(api, path, "alice")
     new = config_map("a", labels={"theirs": None, "x": "y"})
     options: dict[str, Any] = {}
@@ -279,7 +269,7 @@ def test_null_never_removes_what_is_left_to_others(stage: Stage, api: Api, left_
     else:
         options["ignore"] = ("configmap:/metadata/labels/theirs",)
     for value in ("1", "2"):
-        _patch(api, path, {"metadata": {"labels": {"theirs": value}}})
+        api.patch(path, {"metadata": {"labels": {"theirs": value}}}, by="alice")
         for conflicts in (Conflicts.FAIL, Conflicts.FORCE):
             assert stage.run(new, **options, conflicts=conflicts).exit_code == 0
             assert api.get(path)["metadata"]["labels"]["theirs"] == value

@@ -14,7 +14,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from tests.support.api import Api
 from tests.support.clocks import AGES
-from tests.support.objects import DEPLOYMENT, config_map, crd, crd_name, custom_resource
+from tests.support.objects import DEPLOYMENT, config_map, crd, crd_name, custom_resource, of_kind
 from tests.support.stage import Stage
 from tests.support.workloads import out_of_time
 
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
     from tests.support.stage import Story
 
 HOLD = "example.com/hold"
-RBAC = "rbac.authorization.k8s.io"
-RULES = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]
-
-
-def _path(stage: Stage, name: str) -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
 
 
 def _finalize(api: Api, path: str, *finalizers: str, manager: str) -> None:
@@ -65,7 +59,7 @@ def hold(stage: Stage, api: Api) -> Iterator[Callable[[str, str], None]]:
     paths = []
 
     def put_on(name: str, manager: str) -> None:
-        paths.append(_path(stage, name))
+        paths.append(stage.path(name))
         _finalize(api, paths[-1], HOLD, manager=manager)
 
     yield put_on
@@ -83,9 +77,9 @@ def test_finalizer_is_attributed_to_who_has_set_it(
     story = stage.run(config_map("a"), timeout=3600.0)
     assert (story.exit_code, story.outcomes["configmap/held"]) == (5, Outcome.FAILED)
     assert _why(story, "configmap/held") == [f"finalizer {HOLD}, set by holder"]
-    assert api.get(_path(stage, "held"))["metadata"]["finalizers"] == [HOLD]
+    assert api.get(stage.path("held"))["metadata"]["finalizers"] == [HOLD]
     assert "configmap/held" in stage.listed()
-    _finalize(api, _path(stage, "held"), manager="holder")
+    _finalize(api, stage.path("held"), manager="holder")
     story = stage.run(config_map("a"))
     assert (story.exit_code, stage.listed()) == (0, {"configmap/a"})
 
@@ -96,9 +90,9 @@ def test_finalizer_of_the_manifest_is_explained(stage: Stage, api: Api) -> None:
     out_of_time(stage, "held by")
     story = stage.run(config_map("a"), timeout=3600.0)
     assert _why(story, "configmap/held") == [f"finalizer {HOLD}, set by the manifest"]
-    assert api.get(_path(stage, "held"))["metadata"]["finalizers"] == [HOLD]
+    assert api.get(stage.path("held"))["metadata"]["finalizers"] == [HOLD]
     assert "configmap/held" in stage.listed()
-    _finalize(api, _path(stage, "held"), manager="test")
+    _finalize(api, stage.path("held"), manager="test")
 
 
 def _outcomes(story: Story, *names: str) -> list[Outcome]:
@@ -127,7 +121,7 @@ def test_later_turns_wait_for_an_object_that_is_not_gone(
     }
     assert "configmap/held is deleted first, and is not gone" in story.problem("configmap/below")
     assert stage.listed() == {"configmap/held", "configmap/below"}
-    _finalize(api, _path(stage, "held"), manager="holder")
+    _finalize(api, stage.path("held"), manager="holder")
     stage.stop, stage.seen = Cancellation(), lambda _: None
     assert stage.run(mode=Mode.DELETE, timeout=AGES).exit_code == 0
     assert not stage.inventory().exists
@@ -138,7 +132,7 @@ def test_custom_resource_holds_its_crd_and_what_may_be_its_controller(
 ) -> None:
     """Nobody could remove its finalizer any more."""
     name = crd_name("Kept")
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator"}}
+    account = of_kind("ServiceAccount", "operator")
     stuck = custom_resource("stuck", "Kept")
     operator = _controller("operator")
     operator["spec"]["replicas"] = 0
@@ -161,7 +155,7 @@ def test_namespace_names_what_blocks_it(
     """Somebody else's ConfigMap in it waits for its controller; nothing in it is touched."""
     shop = f"{crd_stage.namespace}-shop"
     path = f"/api/v1/namespaces/{shop}/configmaps/theirs"
-    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": shop}}
+    home: dict[str, Any] = of_kind("Namespace", shop)
     crd_stage.run(home)
     kubectl("create", "configmap", "theirs", "-n", shop, "--from-literal=mine=1", plane=running)
     _finalize(crds, path, HOLD, manager="holder")

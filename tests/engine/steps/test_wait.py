@@ -22,12 +22,11 @@ from applyprune.model.options import DryRun
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from applyprune.planning.readiness import STATUS_GRACE, Applied, Awaited
 from tests.support.clocks import AGES, MOMENT, QuickClock
-from tests.support.objects import config_map
+from tests.support.objects import config_map, of_kind
 from tests.support.stage import Stage
 from tests.support.told_cluster import ToldCluster
 from tests.support.waiting import eventually
 from tests.support.workloads import (
-    MERGE,
     NOWHERE,
     PLAYED,
     READY_WHEN,
@@ -64,10 +63,7 @@ if TYPE_CHECKING:
         (workload("StatefulSet", spec={"replicas": 2}), "statefulset.apps/web"),
         (workload("DaemonSet"), "daemonset.apps/web"),
         (workload("Job"), "job.batch/web"),
-        (
-            workload("ReplicationController", spec={"replicas": 2}),
-            "replicationcontroller/web",
-        ),
+        (workload("ReplicationController", spec={"replicas": 2}), "replicationcontroller/web"),
     ],
     ids=["Deployment", "StatefulSet", "DaemonSet", "Job", "ReplicationController"],
 )
@@ -115,7 +111,7 @@ def test_deployment_that_exceeds_its_progress_deadline_fails(
 
     def expire() -> None:
         soon = {"spec": {"progressDeadlineSeconds": 1}}
-        assert puppets.api("PATCH", path, soon, content_type=MERGE)[0] == 200
+        puppets.api.patch(path, soon)
 
     when_waiting(stage, expire, "0/1 nodes are available")
     story = stage.run(workload("Deployment", pods=NOWHERE), wait=True, timeout=AGES)
@@ -163,12 +159,12 @@ def test_job_that_failed_and_was_removed_at_once_fails() -> None:
     ref = Ref("batch", "Job", "n", "once")
     resource = Resource("batch", "v1", "Job", "jobs", namespaced=True)
     target = applyset_identity("web", "n")
-    body: Body = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "once", "uid": "u", "labels": {PART_OF: target.id}},
-        "status": {"conditions": [{"type": "Failed", "status": "True", "message": "too often"}]},
-    }
+    body: Body = of_kind(
+        "Job",
+        "once",
+        {"uid": "u", "labels": {PART_OF: target.id}},
+        status={"conditions": [{"type": "Failed", "status": "True", "message": "too often"}]},
+    )
     live = LiveObject.of(
         ref=ref, uid="u", resource_version="2", metadata=body["metadata"], body=body
     )
@@ -194,28 +190,26 @@ def test_job_can_be_ready_when_started(stage: Stage, puppets: Puppets) -> None:
 def test_claim_is_ready_when_bound(stage: Stage, puppets: Puppets) -> None:
     """Pending until there is a volume for it; the controller binds the two."""
     name = f"{stage.namespace}-volume"
-    claim: Body = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data"},
-        "spec": {
+    claim: Body = of_kind(
+        "PersistentVolumeClaim",
+        "data",
+        spec={
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": "",
             "volumeName": name,
             "resources": {"requests": {"storage": "1Gi"}},
         },
-    }
-    volume: Body = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name},
-        "spec": {
+    )
+    volume: Body = of_kind(
+        "PersistentVolume",
+        name,
+        spec={
             "accessModes": ["ReadWriteOnce"],
             "capacity": {"storage": "1Gi"},
             "hostPath": {"path": "/nowhere"},
             "persistentVolumeReclaimPolicy": "Retain",
         },
-    }
+    )
     pending = "the claim is not bound, its phase is Pending"
     out_of_time(stage, pending)
     late = stage.run(claim, wait=True, timeout=3600.0)
@@ -330,7 +324,7 @@ def test_ready_rule_can_apply_to_kinds_that_are_ready_at_once(
     def fill() -> None:
         path = puppets.path("configmaps", "a")
         data = {"data": {"filled": "yes"}}
-        assert puppets.api("PATCH", path, data, content_type=MERGE)[0] == 200
+        puppets.api.patch(path, data)
 
     when_waiting(stage, fill, "does not hold yet")
     story = stage.run(body, wait=True, timeout=AGES)
@@ -342,11 +336,7 @@ def test_invalid_ready_rule_ends_the_run_before_any_write(
     stage: Stage, audit: AuditTrail, by: str
 ) -> None:
     """A rule that does not compile, a wait annotation that cannot be meant: by file and line."""
-    words = {
-        "annotation": {READY_WHEN: "self.status.("},
-        "wait": {WAIT: "sometimes"},
-        "option": {},
-    }
+    words = {"annotation": {READY_WHEN: "self.status.("}, "wait": {WAIT: "sometimes"}, "option": {}}
     options: Body = {"ready_when": (("cm", "self."),)} if by == "option" else {}
     with pytest.raises(InputError) as caught:
         stage.run(config_map("a"), config_map("b", annotations=words[by]), wait=True, **options)

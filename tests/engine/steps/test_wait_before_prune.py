@@ -16,11 +16,10 @@ from tests.support.clocks import AGES
 from tests.support.fault_proxy import FaultProxy
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at_first
-from tests.support.objects import config_map
+from tests.support.objects import config_map, of_kind
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 from tests.support.workloads import (
-    MERGE,
     NOWHERE,
     PLAYED,
     Body,
@@ -47,11 +46,7 @@ if TYPE_CHECKING:
 
 def _reads(name: str, **pods: Any) -> Body:
     """Return the Deployment ``web`` whose container reads a ConfigMap."""
-    container = {
-        "name": "main",
-        "image": "main:1",
-        "envFrom": [{"configMapRef": {"name": name}}],
-    }
+    container = {"name": "main", "image": "main:1", "envFrom": [{"configMapRef": {"name": name}}]}
     return workload("Deployment", pods={"containers": [container], **pods})
 
 
@@ -235,8 +230,7 @@ def _api_service(namespace: str) -> Body:
     backend = {"namespace": namespace, "name": "nobody"}
     spec = {"group": group, "version": "v1", "service": backend, "groupPriorityMinimum": 100,
             "versionPriority": 1, "insecureSkipTLSVerify": True}  # fmt: skip
-    return {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-            "metadata": {"name": f"v1.{group}"}, "spec": spec}  # fmt: skip
+    return of_kind("APIService", f"v1.{group}", api="apiregistration.k8s.io/v1", spec=spec)
 
 
 def _reads_of(audit: AuditTrail, resource: str) -> list[str]:
@@ -390,7 +384,7 @@ def test_object_that_a_pod_of_somebody_else_uses_is_kept(
 
 def test_object_that_only_pods_of_a_deleted_workload_use_is_pruned_with_it(stage: Stage) -> None:
     """As the plan says: the Pods go with the Deployment, though somewhat later."""
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "web"}}
+    account = of_kind("ServiceAccount", "web")
     leaving = config_map("conf"), account, _reads("conf", serviceAccountName="web")
     assert stage.run(config_map("a"), *leaving, wait=True, timeout=AGES).exit_code == 0
     most = stage.most(len(leaving))
@@ -480,7 +474,7 @@ def test_deployment_behind_the_same_service_stays_while_the_other_is_not_ready(
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
     assert stage.run(blue, green, service, wait=True, timeout=AGES).exit_code == 0
     template = {"spec": {"template": {"spec": NOWHERE}}}
-    assert api("PATCH", _path(stage, "green"), template, content_type=MERGE)[0] == 200
+    api.patch(_path(stage, "green"), template)
     out_of_time(stage)
     late = stage.run(green, service, timeout=3600.0)
     assert late.exit_code == 5

@@ -11,7 +11,7 @@ from applyprune.model.events import Finished
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, Mode
 from tests.support.clocks import AGES
-from tests.support.objects import DEPLOYMENT, config_map, crd, crd_name, custom_resource
+from tests.support.objects import DEPLOYMENT, config_map, crd, crd_name, custom_resource, of_kind
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -73,10 +73,7 @@ def test_entries_of_a_deleted_kind_are_removed(crd_stage: Stage) -> None:
     mine = Stage(crd_stage.kubeconfig, crd_stage.namespace, name="mine")
     crd_stage.run(crd("Removed"))
     mine.run(custom_resource("f", "Removed"), config_map("a"))
-    crd_stage.run(
-        mode=Mode.DELETE,
-        allow_cascade=frozenset({crd_name("Removed")}),
-    )
+    crd_stage.run(mode=Mode.DELETE, allow_cascade=frozenset({crd_name("Removed")}))
     story = mine.run(config_map("a"))
     assert story.outcomes["removed.x.example.com/f"] is Outcome.REMOVED_FROM_INVENTORY
     assert mine.listed() == {"configmap/a"}
@@ -109,7 +106,7 @@ def test_crd_with_foreign_custom_resources_is_not_deleted(crd_stage: Stage) -> N
 
 def test_namespace_with_foreign_contents_is_not_deleted(stage: Stage, shop: str) -> None:
     """The whole delete is refused, in its own words; --orphan leaves the namespace."""
-    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": shop}}
+    home: dict[str, Any] = of_kind("Namespace", shop)
     other = Stage(stage.kubeconfig, stage.namespace, name="other")
     stage.run(home, config_map("ours", namespace=shop))
     other.run(config_map("theirs", namespace=shop))
@@ -141,7 +138,7 @@ def test_namespace_with_foreign_contents_is_not_deleted(stage: Stage, shop: str)
 
 def test_children_of_the_sets_own_objects_are_not_foreign(stage: Stage, shop: str) -> None:
     """ReplicaSet and Pods of our Deployment, the namespace's default account, Events."""
-    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": shop}}
+    home: dict[str, Any] = of_kind("Namespace", shop)
     deployment = copy.deepcopy(DEPLOYMENT)
     deployment["metadata"]["namespace"] = shop
     stage.run(home, deployment)
@@ -152,7 +149,7 @@ def test_children_of_the_sets_own_objects_are_not_foreign(stage: Stage, shop: st
 @pytest.mark.parametrize("how", ["annotated", "adopted", "--orphan", "still wanted"])
 def test_orphaned_object_survives_its_namespaces_prune(stage: Stage, shop: str, how: str) -> None:
     """Kept, adopted or still in the input: the Namespace around it is refused."""
-    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": shop}}
+    home: dict[str, Any] = of_kind("Namespace", shop)
     marks = {"applyprune.dev/prune": "disabled"} if how == "annotated" else {}
     precious = config_map("precious", namespace=shop, annotations=marks)
     if how == "adopted":

@@ -17,7 +17,6 @@ from tests.support.objects import config_map
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 from tests.support.workloads import (
-    MERGE,
     NOWHERE,
     PLAYED,
     UNREAD,
@@ -75,7 +74,7 @@ def no_pods(api: Api, namespace: str) -> None:
     """A quota that lets no Pod into the namespace of the test."""
     path = f"/api/v1/namespaces/{namespace}/resourcequotas"
     quota = {"metadata": {"name": "no-pods"}, "spec": {"hard": {"pods": "0"}}}
-    assert api("POST", path, quota)[0] == 201
+    api.create(path, quota)
     eventually(lambda: "hard" in api.get(f"{path}/no-pods").get("status", {}), lambda: "the quota")
 
 
@@ -144,8 +143,8 @@ def test_pods_denied_by_an_admission_policy_fail_their_workload(
     policies = f"{groups}/validatingadmissionpolicies"
     bindings = f"{groups}/validatingadmissionpolicybindings"
     try:
-        assert api("POST", policies, policy)[0] == 201
-        assert api("POST", bindings, binding)[0] == 201
+        api.create(policies, policy)
+        api.create(bindings, binding)
         dry = f"/api/v1/namespaces/{stage.namespace}/pods?dryRun=All"
         eventually(lambda: api("POST", dry, pod("x"))[0] == 422, lambda: "the policy")
         story = stage.run(workload(kind), wait=True, timeout=AGES, fail_fast=True)
@@ -255,14 +254,14 @@ def test_object_replaced_while_waiting_fails(stage: Stage, puppets: Puppets, how
         live = puppets.api.get(path)
         if how == "unlabelled":
             gone = {"metadata": {"labels": None}}
-            assert puppets.api("PATCH", path, gone, content_type=MERGE)[0] == 200
+            puppets.api.patch(path, gone)
         else:
             puppets.remove(path)
         if how.startswith("replaced"):
             body = pod("p")
             if "label" in how:
                 body["metadata"]["labels"] = live["metadata"]["labels"]
-            assert puppets.api("POST", puppets.path("pods"), body)[0] == 201
+            puppets.api.create(puppets.path("pods"), body)
         if how != "deleted":
             puppets.pod("p", ready())
 

@@ -11,9 +11,9 @@ from applyprune.engine.ports import Cancellation
 from applyprune.model.events import InventoryWritten, Phase
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import always, faults
+from tests.support.objects import of_kind
 from tests.support.stage import Stage
 from tests.support.workloads import (
-    MERGE,
     NOWHERE,
     PLAYED,
     Puppets,
@@ -112,7 +112,7 @@ def test_wait_without_permission_for_pods_still_works(
         asked.update(seen.path.rpartition("/")[2] for seen in proxy.exchanges if seen.status == 403)
         if asked == {"pods", "events", "replicasets"}:
             soon = {"spec": {"progressDeadlineSeconds": 1}}
-            assert puppets.api("PATCH", path, soon, content_type=MERGE)[0] == 200
+            puppets.api.patch(path, soon)
 
     when_waiting(spoiled, expire)
     story = spoiled.run(workload("Deployment", "good"), bad, wait=True, timeout=AGES)
@@ -128,8 +128,8 @@ def test_wait_with_namespaced_permissions_covers_several_namespaces(
     """What cannot be listed over all namespaces is listed in each."""
     homes = [f"{spoiled.namespace}-{number}" for number in range(5)]
     for home in homes:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home}}
-        assert api("POST", "/api/v1/namespaces", body)[0] == 201
+        body = of_kind("Namespace", home)
+        api.create("/api/v1/namespaces", body)
     proxy.rule = always(
         faults.status(403, reason="Forbidden", message="pods is forbidden at the cluster scope"),
         where=lambda seen: seen.path == "/api/v1/pods",

@@ -194,7 +194,7 @@ def test_wrong_folder_is_refused_before_any_write(crd_stage: Stage, crds: Api) -
 def test_late_objects_count_as_input_when_the_prune_is_judged(crd_stage: Stage, crds: Api) -> None:
     """Their new version is not served yet: they have not left the set, and share it."""
     kept = [custom_resource(name, "LateVersion") for name in ("one", "two")]
-    assert crds("POST", CRDS, crd("LateVersion"))[0] == 201
+    crds.create(CRDS, crd("LateVersion"))
     left = [config_map("a"), config_map("b")]
     assert crd_stage.run(*kept, *left, kinds=300.0).exit_code == 0
     newer = [{**body, "apiVersion": "x.example.com/v2"} for body in kept]
@@ -214,7 +214,7 @@ def test_run_that_finds_the_inventory_lost_prunes_nothing_in_its_second_part(
     """The first part has recorded again what the objects' labels say; the next run prunes."""
     names = ("a", "b", "operator")
     assert crd_stage.run(*map(config_map, names)).exit_code == 0
-    maps = f"/api/v1/namespaces/{crd_stage.namespace}/configmaps"
+    maps = crd_stage.path()
     crds("DELETE", f"{maps}/{crd_stage.target.inventory.name}")
     _install(crd_stage, crds, crd("LateFound"))
     bodies = [config_map("a"), config_map("operator"), custom_resource("one", "LateFound")]
@@ -282,7 +282,7 @@ def test_second_part_is_announced_and_a_no_says_what_stays(
     call = ("apply", "web", "-n", crd_stage.namespace, *given)
     with on_terminal(*call, kubeconfig=crd_stage.kubeconfig, columns=120) as terminal:
         terminal.read_until("configmap/operator created")
-        assert crds("POST", CRDS, crd("LateAsked"))[0] == 201
+        crds.create(CRDS, crd("LateAsked"))
         shown = terminal.read_until("Apply these changes? [y/N] ")
         terminal.type("n\n")
         assert terminal.ended() == 1
@@ -297,15 +297,14 @@ def test_first_part_does_not_wait_for_what_may_need_the_second(crd_stage: Stage,
     """With --wait, the end of the run waits for everything, the objects of the first part too."""
     rule = "self.metadata.annotations[?'done'].orValue('') == 'yes'"
     user = config_map("user", annotations={"applyprune.dev/ready-when": rule})
-    path = f"/api/v1/namespaces/{crd_stage.namespace}/configmaps/user"
+    path = crd_stage.path("user")
     patch = {"metadata": {"annotations": {"done": "yes"}}}
 
     def seen(event: Event) -> None:
         if isinstance(event, ObjectDone) and event.ref.name == "operator":
             assert crds("POST", CRDS, crd("LateNeed"))[0] in {201, 409}
         if isinstance(event, ObjectDone) and event.ref.kind == "LateNeed":
-            kind = "application/merge-patch+json"
-            assert crds("PATCH", path, patch, content_type=kind)[0] == 200
+            crds.patch(path, patch)
 
     crd_stage.seen = seen
     bodies = (custom_resource("one", "LateNeed"), config_map("operator"), user)
@@ -322,8 +321,7 @@ def test_second_part_repeats_neither_what_was_skipped_nor_a_warning_of_the_serve
     _install(crd_stage, crds, crd("LateTwice"))
     restricted = {"metadata": {"labels": {"pod-security.kubernetes.io/warn": "restricted"}}}
     home = f"/api/v1/namespaces/{crd_stage.namespace}"
-    patch = "application/merge-patch+json"
-    assert crds("PATCH", home, restricted, content_type=patch)[0] == 200
+    crds.patch(home, restricted)
     web = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": 0}}
     off = config_map("off", annotations={"applyprune.dev/apply": "disabled"})
     bodies = (custom_resource("one", "LateTwice"), config_map("operator"), web, off)

@@ -201,11 +201,7 @@ def test_dependents_of_dependents_are_not_ready_either(stage: Stage) -> None:
     story = stage.run(*bodies, timeout=3600.0)
     assert (story.exit_code, story.outcomes) == (
         5,
-        {
-            "pod/a": Outcome.CREATED,
-            "configmap/b": Outcome.SKIPPED,
-            "configmap/c": Outcome.SKIPPED,
-        },
+        {"pod/a": Outcome.CREATED, "configmap/b": Outcome.SKIPPED, "configmap/c": Outcome.SKIPPED},
     )
 
 

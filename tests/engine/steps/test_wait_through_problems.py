@@ -9,10 +9,10 @@ import pytest
 from applyprune.model.events import ObjectStuck
 from applyprune.planning.readiness import GRACE
 from tests.support.clocks import AGES
+from tests.support.objects import of_kind
 from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually
 from tests.support.workloads import (
-    MERGE,
     PLAYED,
     Body,
     Puppets,
@@ -41,15 +41,12 @@ def stuck_events(story: Story) -> list[ObjectStuck]:
 
 def node(name: str, labels: dict[str, str]) -> Body:
     """Return a Node that kwok plays, like that of the plane."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {"type": "kwok", **labels},
-            "annotations": {"kwok.x-k8s.io/node": "fake"},
-        },
-    }
+    return of_kind(
+        "Node",
+        name,
+        {"labels": {"type": "kwok", **labels}, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+        api="v1",
+    )
 
 
 @pytest.mark.parametrize("kind", ["quota", "image", "node"])
@@ -70,18 +67,18 @@ def test_wait_outlasts_a_problem_that_passes(
     }[kind]
     if kind == "quota":
         quota = {"metadata": {"name": "no-pods"}, "spec": {"hard": {"pods": "0"}}}
-        assert api("POST", quotas, quota)[0] == 201
+        api.create(quotas, quota)
         path = f"{quotas}/no-pods"
         eventually(lambda: "hard" in api.get(path).get("status", {}), lambda: "the quota")
 
     def repair() -> None:
         if kind == "quota":
             more = {"spec": {"hard": {"pods": "5"}}}
-            assert api("PATCH", f"{quotas}/no-pods", more, content_type=MERGE)[0] == 200
+            api.patch(f"{quotas}/no-pods", more)
         elif kind == "image":
             puppets.pods_of("web", ready())
         else:
-            assert api("POST", "/api/v1/nodes", node(stage.namespace, label))[0] == 201
+            api.create("/api/v1/nodes", node(stage.namespace, label))
 
     on_problem(stage, repair)
     played = stuck("ImagePullBackOff")
@@ -141,7 +138,7 @@ def test_refusal_of_the_old_template_is_no_failure_of_the_new_one(
     """Even with --fail-fast: a repair replaces the Pods that Pod Security refuses."""
     enforce = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
     path = f"/api/v1/namespaces/{stage.namespace}"
-    assert api("PATCH", path, enforce, content_type=MERGE)[0] == 200
+    api.patch(path, enforce)
     privileged: dict[str, Any] = {"hostNetwork": True}
     refused = stage.run(workload(kind, pods=privileged), wait=True, timeout=AGES, fail_fast=True)
     name = f"{kind.lower()}.apps/web"
@@ -154,12 +151,9 @@ def test_refusal_of_the_old_template_is_no_failure_of_the_new_one(
 def autoscaler(name: str = "web") -> Body:
     """Return an autoscaler by CPU, for which a plane has no metrics."""
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": name},
-        "spec": {"scaleTargetRef": target, "maxReplicas": 3},
-    }
+    return of_kind(
+        "HorizontalPodAutoscaler", name, spec={"scaleTargetRef": target, "maxReplicas": 3}
+    )
 
 
 def test_autoscaler_without_metrics_is_ready_with_a_warning(stage: Stage, puppets: Puppets) -> None:

@@ -59,10 +59,7 @@ BODY = {"spec": {"list": [{"name": "x", "image": "i"}], "words": ["y"]}, "data":
 HELD: dict[str, tuple[Fields, Fields]] = {
     "a value": ({"f:data": {"f:key": {}}}, {"f:data": {"f:key": {}}}),
     "no such value": ({"f:data": {"f:other": {}}}, {}),
-    "both": (
-        {"f:data": {".": {}, "f:key": {}, "f:other": {}}},
-        {"f:data": {".": {}, "f:key": {}}},
-    ),
+    "both": ({"f:data": {".": {}, "f:key": {}, "f:other": {}}}, {"f:data": {".": {}, "f:key": {}}}),
     "an item": (
         {"f:spec": {"f:list": {'k:{"name":"x"}': {".": {}, "f:name": {}, "f:tty": {}}}}},
         {"f:spec": {"f:list": {'k:{"name":"x"}': {".": {}, "f:name": {}}}}},

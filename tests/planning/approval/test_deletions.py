@@ -201,10 +201,7 @@ def test_approval_lets_a_cascade_happen(mode: Mode) -> None:
     home = desired(body("Namespace", "gone"), NAMESPACES)
     there = live(home.ref, uid="u")
     inside = live(desired(body(name="x", namespace="gone")).ref, uid="x")
-    snapshot = cluster(
-        {home.ref: there},
-        contents={home.ref: CascadeContents((inside,))},
-    )
+    snapshot = cluster({home.ref: there}, contents={home.ref: CascadeContents((inside,))})
     options = options_of(mode=mode)
     plan = make_plan(world((), inventory(recorded(home, there)), snapshot, options))
     refused = with_approval(plan, TARGET, options)

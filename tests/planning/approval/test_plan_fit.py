@@ -154,11 +154,7 @@ FITS: dict[str, tuple[ApplyStep | RemoveStep | None, ApplyStep | RemoveStep | No
         _remove(Fate.REFUSE, None, problem=UNREAD),
         "deployments cannot be read",
     ),
-    "left, and differs now": (
-        LEAVE,
-        CHANGE,
-        "its live state differs from its manifest now",
-    ),
+    "left, and differs now": (LEAVE, CHANGE, "its live state differs from its manifest now"),
     "left as it is now": (CHANGE, LEAVE, ""),
     "not pruned now": (PRUNE, _remove(Fate.LEAVE), ""),
     "a recreation that the plan does not have": (

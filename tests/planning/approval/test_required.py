@@ -23,16 +23,7 @@ from applyprune.planning.approval import (
 )
 from applyprune.planning.plan import make_plan
 from tests.support.options import options_of
-from tests.support.planning import (
-    TARGET,
-    body,
-    cluster,
-    desired,
-    inventory,
-    live,
-    recorded,
-    world,
-)
+from tests.support.planning import TARGET, body, cluster, desired, inventory, live, recorded, world
 
 DELETIONS, WHOLE = "sha256:" + "d" * 64, "sha256:" + "f" * 64
 OTHER = "sha256:" + "0" * 64

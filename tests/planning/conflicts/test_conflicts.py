@@ -290,10 +290,7 @@ def test_autoscalers_that_could_not_be_read_may_be_there() -> None:
         True,
         False,
     )
-    assert (
-        "no controller owns it" in told[False],
-        "--conflicts revert" in told[False],
-    ) == (
+    assert ("no controller owns it" in told[False], "--conflicts revert" in told[False]) == (
         True,
         True,
     )

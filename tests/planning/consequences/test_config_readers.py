@@ -13,9 +13,7 @@ Body = dict[str, Any]
 
 ENV: Body = {"containers": [{"name": "m", "envFrom": [{"configMapRef": {"name": "c"}}]}]}
 ONE_KEY: Body = {
-    "containers": [
-        {"env": [{"valueFrom": {"configMapKeyRef": {"name": "c", "key": "a"}}}]},
-    ]
+    "containers": [{"env": [{"valueFrom": {"configMapKeyRef": {"name": "c", "key": "a"}}}]}]
 }
 SECRET_ENV: Body = {"containers": [{"envFrom": [{"secretRef": {"name": "c"}}]}]}
 

@@ -33,10 +33,7 @@ CONTENTS: dict[str, tuple[CascadeContents, str]] = {
         "deleted with it: 2 Secrets, 1 ConfigMap",
     ),
     "none": (CascadeContents(()), ""),
-    "not counted": (
-        CascadeContents((), "secrets: forbidden"),
-        "not counted: secrets: forbidden",
-    ),
+    "not counted": (CascadeContents((), "secrets: forbidden"), "not counted: secrets: forbidden"),
     "partly counted": (
         CascadeContents((live("Pod", "a"),), "secrets: forbidden"),
         "deleted with it: 1 Pod; not counted: secrets: forbidden",

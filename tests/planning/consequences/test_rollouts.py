@@ -105,12 +105,7 @@ CHECKED: dict[str, tuple[str, Body, Body, list[str]]] = {
         _body("b", **ON_DELETE),
         ["on-delete: 12 Pods change when they are deleted"],
     ),
-    "a DaemonSet": (
-        "DaemonSet",
-        _daemon_set("a"),
-        _daemon_set("b"),
-        ["rollout: rollout, 3 Pods"],
-    ),
+    "a DaemonSet": ("DaemonSet", _daemon_set("a"), _daemon_set("b"), ["rollout: rollout, 3 Pods"]),
     "a DaemonSet without nodes": ("DaemonSet", _daemon_set("a", 0), _daemon_set("b", 0), []),
     "a DaemonSet with OnDelete": (
         "DaemonSet",

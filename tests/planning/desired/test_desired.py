@@ -72,10 +72,7 @@ ERRORS: dict[str, tuple[list[dict[str, Any]], str]] = {
         "The server serves apps/v1.",
     ),
     "a version that the CRD in the input does not serve": (
-        [
-            _definition("v1"),
-            {"apiVersion": "x.io/v2", "kind": "Foo", "metadata": {"name": "f"}},
-        ],
+        [_definition("v1"), {"apiVersion": "x.io/v2", "kind": "Foo", "metadata": {"name": "f"}}],
         "set.yaml:2: no matches for kind Foo in x.io/v2",
     ),
     "one object twice": (

@@ -242,9 +242,7 @@ def test_recorded_object_that_is_a_left_out_hook_now_is_kept(name: str) -> None:
         world(
             found.desired,
             inventory(recorded(ONE, THERE), recorded(OTHER, live(OTHER.ref, uid="u9"))),
-            cluster(
-                {ONE.ref: state, OTHER.ref: live(OTHER.ref, uid="u9")},
-            ),
+            cluster({ONE.ref: state, OTHER.ref: live(OTHER.ref, uid="u9")}),
             options_of(),
             left_out=found.left_out,
         )

@@ -27,14 +27,7 @@ from applyprune.planning.digests import (
 )
 from applyprune.values import packed
 from tests.support.options import options_of
-from tests.support.planning import (
-    CONFIG_MAPS,
-    TARGET,
-    body,
-    desired,
-    live,
-    recorded,
-)
+from tests.support.planning import CONFIG_MAPS, TARGET, body, desired, live, recorded
 
 
 def _applied(name: str, fate: Fate = Fate.CHANGE, **changes: Any) -> ApplyStep:

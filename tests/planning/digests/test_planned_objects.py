@@ -12,15 +12,7 @@ from applyprune.model.plan import RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.digests import planned_object, state_mark
 from applyprune.planning.normalize import manifest_digest
-from tests.support.planning import (
-    DEPLOYMENTS,
-    SECRETS,
-    body,
-    desired,
-    live,
-    managed,
-    recorded,
-)
+from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live, managed, recorded
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref

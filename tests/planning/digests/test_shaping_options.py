@@ -36,11 +36,7 @@ OTHERS: dict[str, tuple[Any, str, str]] = {
     "conflicts": (Conflicts.REVERT, "--conflicts=fail", "--conflicts=revert"),
     "keep_drift": (True, "no --keep-drift", "--keep-drift"),
     "adopt_as": (Ownership.OWNED, "--adopt-as=adopted", "--adopt-as=owned"),
-    "take_over": (
-        frozenset({"b", "a"}),
-        "no --take-over",
-        "--take-over=a --take-over=b",
-    ),
+    "take_over": (frozenset({"b", "a"}), "no --take-over", "--take-over=a --take-over=b"),
     "ignore": (("*:/spec/a",), "no --ignore", "--ignore=*:/spec/a"),
     "no_default_ignore": (
         frozenset({"ca-bundle"}),
@@ -57,11 +53,7 @@ OTHERS: dict[str, tuple[Any, str, str]] = {
     "enabled": (False, "--prune", "--no-prune"),
     "orphan": (frozenset({"configmap/a"}), "no --orphan", "--orphan=configmap/a"),
     "also": (frozenset(PruneAlso), "no --prune-also", "--prune-also=adopted,shared"),
-    "propagation": (
-        Propagation.FOREGROUND,
-        "--propagation=background",
-        "--propagation=foreground",
-    ),
+    "propagation": (Propagation.FOREGROUND, "--propagation=background", "--propagation=foreground"),
 }
 
 

@@ -45,12 +45,7 @@ def _step(
 CASES: dict[str, tuple[RemoveStep, RemoveStep, dict[str, Any] | None, str]] = {
     "an unrelated object": (_step(CONFIG_MAP), _step(OTHER), None, ""),
     "its Namespace": (_step(CONFIG_MAP), _step(NAMESPACE), None, "configmap/a is still in it"),
-    "another Namespace": (
-        _step(Ref("", "ConfigMap", "shop", "a")),
-        _step(NAMESPACE),
-        None,
-        "",
-    ),
+    "another Namespace": (_step(Ref("", "ConfigMap", "shop", "a")), _step(NAMESPACE), None, ""),
     "its CRD": (_step(CUSTOM), _step(CRD), None, "is of its kind"),
     "its CRD under a recorded name": (
         _step(CUSTOM, plural="old", crd="widgets.x.io"),
@@ -92,12 +87,7 @@ CASES: dict[str, tuple[RemoveStep, RemoveStep, dict[str, Any] | None, str]] = {
         "",
     ),
     "the account of a custom resource": (_step(CUSTOM), _step(ACCOUNT), NAMES, "needs it"),
-    "the binding of its account": (
-        _step(CUSTOM),
-        _step(BINDING),
-        NAMES,
-        "need",
-    ),
+    "the binding of its account": (_step(CUSTOM), _step(BINDING), NAMES, "need"),
     "its APIService": (_step(CUSTOM), _step(BACKEND), None, "is of its kind"),
     "another APIService": (_step(CUSTOM, version="v2"), _step(BACKEND), None, ""),
     "the Service of an APIService": (_step(BACKEND), _step(SERVICE), TO_BACKEND, "needs it"),

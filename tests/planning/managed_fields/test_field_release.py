@@ -14,11 +14,7 @@ from applyprune.model.options import Options
 from applyprune.model.plan import ApplyRequest, ApplyStep, OnConflict, PatchRequest, Precondition
 from applyprune.planning.applyset import applyset_identity, set_of, yielded_manager
 from applyprune.planning.desired import resolve
-from applyprune.planning.managed_fields import (
-    split_fields,
-    split_problem,
-    yield_steps,
-)
+from applyprune.planning.managed_fields import split_fields, split_problem, yield_steps
 from applyprune.planning.normalize import body_to_send, manifest_digest
 from applyprune.planning.ownership import unchanged
 from applyprune.planning.requests import (
@@ -156,12 +152,7 @@ YIELDS: dict[str, tuple[list[dict[str, Any]], list[str], bool, list[str]]] = {
         False,
         [],
     ),
-    "yielded, and left out": (
-        [_ours(PAUSED), _second(REPLICAS)],
-        ["/spec/replicas"],
-        False,
-        [],
-    ),
+    "yielded, and left out": ([_ours(PAUSED), _second(REPLICAS)], ["/spec/replicas"], False, []),
     "yielded, and not left out yet": (
         [_ours(BOTH), _second(REPLICAS)],
         ["/spec/replicas"],

@@ -101,11 +101,7 @@ GUARDED: dict[str, Callable[[LiveObject], Operations]] = {
     **PATCHES,
     "migrate": lambda one: (
         migrate_request(
-            CONFIG_MAPS,
-            one,
-            Migration(whole=frozenset({("kubectl", "Update")})),
-            packed({}),
-            OURS,
+            CONFIG_MAPS, one, Migration(whole=frozenset({("kubectl", "Update")})), packed({}), OURS
         ).operations
     ),
 }
@@ -238,10 +234,7 @@ def test_releasing_removes_the_label_only() -> None:
 
 # The managers before and after a hand-over from ours to the shop's.
 HANDED_OVER: dict[str, tuple[list[Metadata], list[Metadata] | None]] = {
-    "ours among others'": (
-        [KUBECTL, managed(), STATUS],
-        [KUBECTL, managed(SHOP.manager), STATUS],
-    ),
+    "ours among others'": ([KUBECTL, managed(), STATUS], [KUBECTL, managed(SHOP.manager), STATUS]),
     "ours of a subresource as well": (
         [managed(), managed(OURS, subresource="status")],
         [managed(SHOP.manager), managed(SHOP.manager, subresource="status")],

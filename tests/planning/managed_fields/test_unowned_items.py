@@ -44,11 +44,7 @@ SPEC: Body = {
     "port": [{"number": 1}, {"number": 2, "protocol": "TCP"}],
     "mode": "a default",
 }
-ALL = [
-    '.spec.parts[name="two"]',
-    '.spec.tags[="two"]',
-    '.spec.port[number=2,protocol="TCP"]',
-]
+ALL = ['.spec.parts[name="two"]', '.spec.tags[="two"]', '.spec.port[number=2,protocol="TCP"]']
 CASES: dict[str, tuple[tuple[Body, ...], Body | None, list[str]]] = {
     "nobody owns them": ((), None, ALL),
     "a part of one is owned": (

@@ -56,16 +56,8 @@ def test_rule_of_a_manifest(marks: dict[str, str], rule: ApplyRule, text: str) -
     ("live", "ours", "expected"),
     [
         ({}, {}, ""),
-        (
-            {"annotations": {APPLY: "disabled"}},
-            {},
-            "applyprune.dev/apply: disabled",
-        ),
-        (
-            {"annotations": {APPLY: "Disabled "}},
-            {},
-            "applyprune.dev/apply: disabled",
-        ),
+        ({"annotations": {APPLY: "disabled"}}, {}, "applyprune.dev/apply: disabled"),
+        ({"annotations": {APPLY: "Disabled "}}, {}, "applyprune.dev/apply: disabled"),
         ({"annotations": {APPLY: "secret"}}, {}, "applyprune.dev/apply"),
         ({"annotations": {APPLY: "once"}}, {}, ""),
         ({"labels": {SSA: "Ignore"}}, {}, f"{SSA}: Ignore"),

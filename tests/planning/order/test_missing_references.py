@@ -131,11 +131,7 @@ PLAIN: dict[str, tuple[Desired, ...]] = {
     "created by a custom resource of its name": (
         WEB,
         desired(
-            {
-                "apiVersion": "cert-manager.io/v1",
-                "kind": "Certificate",
-                "metadata": {"name": "db"},
-            },
+            {"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": {"name": "db"}},
             CERTIFICATES,
         ),
     ),
@@ -234,11 +230,7 @@ KEYS: dict[str, tuple[Desired, Desired, tuple[str, str] | None]] = {
         _map("db", SECRETS, stringData={"password": "hunter2"}),
         ("user", ""),
     ),
-    "of a volume": (
-        _deployment(**VOLUME),
-        _map("config", data={"url": "x"}),
-        ("nope", ""),
-    ),
+    "of a volume": (_deployment(**VOLUME), _map("config", data={"url": "x"}), ("nope", "")),
     "that exists": (
         _deployment(**_reads("ConfigMap", "config", "url")),
         _map("config", data={"url": "x"}),

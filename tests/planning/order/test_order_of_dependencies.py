@@ -93,11 +93,7 @@ CASES: dict[str, tuple[list[Desired], list[str]]] = {
     ),
     "what is mounted in a later wave": (
         [
-            _one(
-                "Deployment",
-                "a",
-                spec=_pod(volumes=[{"name": "v", "configMap": {"name": "z"}}]),
-            ),
+            _one("Deployment", "a", spec=_pod(volumes=[{"name": "v", "configMap": {"name": "z"}}])),
             _one("ConfigMap", "z", {WAVE: "2"}),
         ],
         ["z", "a"],

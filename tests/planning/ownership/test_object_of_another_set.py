@@ -8,15 +8,7 @@ from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.plan import make_plan
 from tests.support.options import options_of
-from tests.support.planning import (
-    body,
-    cluster,
-    desired,
-    inventory,
-    live,
-    managed,
-    world,
-)
+from tests.support.planning import body, cluster, desired, inventory, live, managed, world
 
 ONE = desired(body())
 

@@ -12,15 +12,7 @@ from applyprune.model.live import LiveObject
 from applyprune.planning.marks import IGNORE_FIELDS
 from applyprune.planning.ownership import marks_to_record, other_owner, owned_by_tool
 from tests.support.objects import config_map
-from tests.support.planning import (
-    CONFIG_MAPS,
-    TARGET,
-    TIME,
-    desired,
-    live,
-    managed,
-    recorded,
-)
+from tests.support.planning import CONFIG_MAPS, TARGET, TIME, desired, live, managed, recorded
 
 REF = Ref("", "ConfigMap", "home", "a")
 MINE = desired(config_map("a"), CONFIG_MAPS)
@@ -76,12 +68,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, str], tuple[str, ...], st
         (f"{RELEASE}=x",),
         f"Helm has written it since the last apply ({RELEASE}: x)",
     ),
-    "another applier": (
-        [OURS, _applied("flux", DATA)],
-        {},
-        (),
-        "flux applies it too (.data.key)",
-    ),
+    "another applier": ([OURS, _applied("flux", DATA)], {}, (), "flux applies it too (.data.key)"),
     "an applier of other fields": (
         [OURS, _applied("flux", {"f:data": {"f:b": {}}})],
         {},
@@ -126,12 +113,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, str], tuple[str, ...], st
         (),
         "x applies a part of it (.data.b)",
     ),
-    "an applier of labels": (
-        [managed(fieldsV1=NOTED), _applied("flux", NOTED)],
-        {},
-        (),
-        "",
-    ),
+    "an applier of labels": ([managed(fieldsV1=NOTED), _applied("flux", NOTED)], {}, (), ""),
     "an applier of a subresource": ([OURS, _applied("x", DATA, subresource="scale")], {}, (), ""),
     "an Update": ([OURS, _applied("kubectl-edit", DATA, operation="Update")], {}, (), ""),
     "what we have yielded": ([OURS, _applied(TARGET.yielded, DATA)], {}, (), ""),

@@ -97,11 +97,7 @@ AFTER: dict[str, tuple[Desired, dict[str, Any], bool]] = {
     "re-created": (DEPLOYMENT, {"uid": "u2"}, False),
     "being deleted": (DEPLOYMENT, {"deletionTimestamp": "2026-11-21T11:00:00Z"}, False),
     "no generation, nothing moved": (CONFIG_MAP, {"generation": None}, True),
-    "no generation, moved, values stand": (
-        CONFIG_MAP,
-        {"generation": None, "version": "6"},
-        True,
-    ),
+    "no generation, moved, values stand": (CONFIG_MAP, {"generation": None, "version": "6"}, True),
     "no generation, moved, a value is another": (
         CONFIG_MAP,
         {"generation": None, "version": "6", "full": {**CONFIG_MAP.body, "data": {"k": "w"}}},

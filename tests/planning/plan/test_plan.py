@@ -219,11 +219,7 @@ REMOVALS: dict[str, tuple[State, InventoryEntry, Fate]] = {
         replace(ENTRY, orphaning=True),
         Fate.REMOVE_FROM_INVENTORY,
     ),
-    "our label is off it, and its UID is off the record": (
-        UNLABELLED,
-        UNION_ABSENT,
-        Fate.REFUSE,
-    ),
+    "our label is off it, and its UID is off the record": (UNLABELLED, UNION_ABSENT, Fate.REFUSE),
     "both marks, and the record names an older UID": (
         THERE,
         replace(UNION_FOUND, uid_before_apply="u0"),
@@ -251,10 +247,7 @@ REMOVALS: dict[str, tuple[State, InventoryEntry, Fate]] = {
         Fate.PRUNE,
     ),
     "with such a mark, and one that keeps it": (
-        live(
-            ONE.ref,
-            annotations={"applyprune.dev/x": "", "helm.sh/resource-policy": "keep"},
-        ),
+        live(ONE.ref, annotations={"applyprune.dev/x": "", "helm.sh/resource-policy": "keep"}),
         ENTRY,
         Fate.ORPHAN,
     ),
@@ -269,11 +262,7 @@ REMOVALS: dict[str, tuple[State, InventoryEntry, Fate]] = {
         UNION_ABSENT,
         Fate.REMOVE_FROM_INVENTORY,
     ),
-    "a controller copied our label to it": (
-        COPIED_LABEL,
-        UNION_ABSENT,
-        Fate.REMOVE_FROM_INVENTORY,
-    ),
+    "a controller copied our label to it": (COPIED_LABEL, UNION_ABSENT, Fate.REMOVE_FROM_INVENTORY),
     "being deleted already": (live(ONE.ref, deletionTimestamp="x"), ENTRY, Fate.PRUNE),
 }
 
@@ -290,10 +279,7 @@ def test_namespace_that_must_stay_is_orphaned(name: str) -> None:
     """The system's, the inventory's own, and one that holds another inventory."""
     one = desired(body("Namespace", name), NAMESPACES)
     state = live(one.ref)
-    snapshot = cluster(
-        {one.ref: state},
-        occupied={"another": None},
-    )
+    snapshot = cluster({one.ref: state}, occupied={"another": None})
     options = Options(mode=Mode.DELETE)
     plan = make_plan(world((), inventory(recorded(one, state)), snapshot, options))
     assert plan.removals[0].fate is Fate.ORPHAN
@@ -340,8 +326,7 @@ def test_namespace_is_pruned_only_with_pruned_contents(name: str) -> None:
     outside = live(HOME.ref, uid="u-ns")
     entry = InventoryEntry(INSIDE, "configmaps", "v1", None, uid="u2", wave=Wave(0, 2), **changes)
     snapshot = cluster(
-        {INSIDE: inside, HOME.ref: outside},
-        contents={HOME.ref: CascadeContents((inside,))},
+        {INSIDE: inside, HOME.ref: outside}, contents={HOME.ref: CascadeContents((inside,))}
     )
     listed = inventory(recorded(HOME, outside), entry)
     plan = make_plan(world((), listed, snapshot, Options(mode=Mode.DELETE)))
@@ -356,8 +341,7 @@ def test_namespace_with_uncountable_contents_stays() -> None:
     """Safety rule 7: not knowing is no permission."""
     state = live(HOME.ref)
     snapshot = cluster(
-        {HOME.ref: state},
-        contents={HOME.ref: CascadeContents((), "secrets: forbidden")},
+        {HOME.ref: state}, contents={HOME.ref: CascadeContents((), "secrets: forbidden")}
     )
     plan = make_plan(
         world((), inventory(recorded(HOME, state)), snapshot, Options(mode=Mode.DELETE))

@@ -73,11 +73,7 @@ DRY: dict[str, tuple[tuple[str, ...], Problem | None, str]] = {
         None,
         "the run would fail: other field managers own fields of 1 object",
     ),
-    "a fault": (
-        ("Invalid", "Conflict"),
-        None,
-        "the run would fail: 2 objects cannot be applied",
-    ),
+    "a fault": (("Invalid", "Conflict"), None, "the run would fail: 2 objects cannot be applied"),
     "a fault, and the prune": (
         ("Invalid",),
         REFUSAL,

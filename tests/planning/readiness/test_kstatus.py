@@ -430,23 +430,16 @@ OURS = {
     ),
     "no deadline": Case(dep(cond("Available"), spec={"progressDeadlineSeconds": 2**31 - 1}), DONE),
     "a Deployment that Pod Security refuses": Case(
-        dep(refuses(BASELINE), **EMPTY),
-        WAITING,
-        "violates PodSecurity",
+        dep(refuses(BASELINE), **EMPTY), WAITING, "violates PodSecurity"
     ),
     "a Deployment that a webhook refuses": Case(
-        dep(refuses(WEBHOOK), **EMPTY),
-        WAITING,
-        "denied the request: no",
+        dep(refuses(WEBHOOK), **EMPTY), WAITING, "denied the request: no"
     ),
     "a Deployment over quota, at first": Case(
         dep(refuses(QUOTA), **EMPTY), WAITING, "exceeded quota"
     ),
     "a Deployment over quota": Case(
-        dep(refuses(QUOTA), **EMPTY),
-        WAITING,
-        "exceeded quota",
-        told={"waited": LONG},
+        dep(refuses(QUOTA), **EMPTY), WAITING, "exceeded quota", told={"waited": LONG}
     ),
     "a webhook that cannot be called": Case(
         dep(refuses(NO_WEBHOOK), **EMPTY), WAITING, told={"waited": LONG}
@@ -479,9 +472,7 @@ OURS = {
     ),
     "a DaemonSet that is replaced by hand": Case(
         obj(
-            DS,
-            SCHEDULED | {"updatedNumberScheduled": 0},
-            {"updateStrategy": {"type": "OnDelete"}},
+            DS, SCHEDULED | {"updatedNumberScheduled": 0}, {"updateStrategy": {"type": "OnDelete"}}
         ),
         DONE,
         theirs=WAITING,

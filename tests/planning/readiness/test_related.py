@@ -34,11 +34,7 @@ def event(second: int) -> Body:
 def test_refusal_from_before_the_last_apply_does_not_count(happened: int, rejected: bool) -> None:
     """The template that was refused may be what the apply has repaired."""
     applied = {"manager": MANAGER, "operation": "Apply", "time": "2026-01-01T00:00:10Z"}
-    body: Body = {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"uid": "u1"},
-    }
+    body: Body = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"uid": "u1"}}
     found = live(Ref("apps", "StatefulSet", "home", "web"), full=body, entries=[applied])
     related = Related(events={found.uid: [event(happened)]})
     readiness = with_pods_explained(

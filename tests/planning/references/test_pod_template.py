@@ -79,9 +79,7 @@ READ = {
         _mounted(
             {
                 "name": "v",
-                "projected": {
-                    "sources": [{"configMap": {"name": "c"}}, {"secret": {"name": "s"}}],
-                },
+                "projected": {"sources": [{"configMap": {"name": "c"}}, {"secret": {"name": "s"}}]},
             },
             {},
         ),

@@ -29,9 +29,7 @@ def test_same_warning_is_one_with_the_names_of_all_objects() -> None:
     warnings = ServerWarnings()
     for ref in (*reversed(REFS), *REFS):
         warnings.add(ref, "old")
-    assert _told(warnings) == [
-        f"{REFS[0]}: configmap/a: old: also for configmap/b, configmap/c",
-    ]
+    assert _told(warnings) == [f"{REFS[0]}: configmap/a: old: also for configmap/b, configmap/c"]
     warnings.add(REFS[1], "old")
     warnings.add(REFS[1], "new")
     assert _told(warnings) == [f"{REFS[1]}: configmap/b: new"]
