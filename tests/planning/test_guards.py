@@ -150,6 +150,30 @@ def test_default_limit_depends_on_the_live_objects(sizes: tuple[int, int]) -> No
         assert all(step.fate is Fate.PRUNE for step in allowed.removals)
 
 
+# Listed before, wanted now, how much may go, whether the prune goes through.
+BUDGETS: dict[str, tuple[int, int, PruneLimit, bool]] = {
+    "five of six": (6, 1, PruneLimit(), True),
+    "six of seven": (7, 1, PruneLimit(), False),
+    "six of twenty": (20, 14, PruneLimit(), True),
+    "seven of twenty": (20, 13, PruneLimit(), False),
+    "seven of twenty, told so": (20, 13, PruneLimit(7, 0.0), True),
+    "seven of twenty, told less": (20, 13, PruneLimit(6, 0.0), False),
+    "a quarter, told so": (20, 15, PruneLimit(0, 25.0), True),
+    "a quarter and one, told a quarter": (20, 14, PruneLimit(0, 25.0), False),
+    "one, told none": (2, 1, PruneLimit(0, 0.0), False),
+}
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_sharply_smaller_input_is_refused(name: str) -> None:
+    """Above the larger of 5 objects and 30 %, or the given number."""
+    before, now, limit, goes = BUDGETS[name]
+    scene, members = _set(before)
+    plan = scene.plan(*members[:now], max_prune=limit)
+    assert (plan.refusal is None) is goes
+    assert goes or f"{LIMIT} {before - now}" in str(plan.refusal)
+
+
 def test_set_of_one_may_be_replaced() -> None:
     """A renamed object is the whole of a set, and nothing can be half of it."""
     scene, _ = _set(1)

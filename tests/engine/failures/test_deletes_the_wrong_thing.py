@@ -1,4 +1,4 @@
-"""failures §1.2: what deletes the wrong thing. A test a row, named after it."""
+"""failures §1.2: what deletes the wrong thing. A test a row, named after it, or in its own file."""
 
 from __future__ import annotations
 
@@ -169,19 +169,6 @@ def test_kep_rule_not_implemented(stage: Stage, api: Api, kubectl: Kubectl) -> N
     assert story.outcomes["configmap/taken"] is Outcome.ORPHANED
     assert story.outcomes["configmap/owned"] is Outcome.PRUNED
     assert api.exists(stage.path("taken"))
-
-
-def test_recreated_object_new_uid_deleted(stage: Stage, api: Api, kubectl: Kubectl) -> None:
-    """Re-created between two runs: not the object that was recorded, whatever it is labelled.
-
-    Between our read and our delete: tests/engine/failures/test_faults.py and test_guards_hold.py.
-    """
-    stage.run(config_map("a"), config_map("b"))
-    kubectl("delete", "configmap/b", "-n", stage.namespace)
-    kubectl("create", "configmap", "b", "-n", stage.namespace)
-    kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
-    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FAILED
-    assert api.exists(stage.path("b"))
 
 
 def test_wait_for_delete_hangs_because_name_was_recreated(

@@ -1,4 +1,4 @@
-"""failures §1.1: the inventory and the crash. A test a row, named after it."""
+"""failures §1.1: the inventory and the crash. A test a row, named after it, or in its own file."""
 
 from __future__ import annotations
 
@@ -91,18 +91,6 @@ def test_write_ahead_entry_has_no_uid_yet(
     kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
     assert api.get(stage.path("b"))["data"] == {"mine": "1"}
-
-
-def test_apply_error_for_a_new_object_drops_it_from_the_inventory(
-    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
-) -> None:
-    """The server may have created it: it stays listed, and the next run prunes it."""
-    spoiled.budget = 0.3
-    proxy.rule = always(faults.lose_reply(), where=_applies)
-    assert spoiled.run(config_map("a"), config_map("b")).exit_code == 3
-    assert stage.listed() == {"configmap/a", "configmap/b"}
-    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
-    assert not api.exists(stage.path("b"))
 
 
 def test_failed_prune_forgotten(stage: Stage, api: Api, kubectl: Kubectl) -> None:
@@ -248,30 +236,6 @@ def test_inventory_vanishes_while_running(
     assert api.exists(stage.path("applyprune-web")) is (how != "deleted")
 
 
-def test_lost_update_by_a_second_runner(
-    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
-) -> None:
-    """Both have read the same inventory: the loser plans again, on what the winner left."""
-    stage.run(config_map("a"))
-    done: list[int] = []
-
-    def before(seen: Exchange) -> None:
-        if seen.method == "PUT" and not done:
-            done.append(seen.number)
-            assert stage.run(config_map("a"), config_map("theirs")).exit_code == 0
-
-    proxy.before_forward = before
-    story = spoiled.run(config_map("a"), config_map("ours"))
-    assert done
-    assert story.outcomes == {
-        "configmap/a": Outcome.UNCHANGED,
-        "configmap/ours": Outcome.CREATED,
-        "configmap/theirs": Outcome.PRUNED,
-    }
-    assert not api.exists(stage.path("theirs"))
-    assert stage.listed() == {"configmap/a", "configmap/ours"}
-
-
 def test_crash_lock_never_released(stage: Stage) -> None:
     """A holder that does not move is timed by our own clock, whatever its own one says."""
     stage.run(config_map("a"))
@@ -396,32 +360,6 @@ def test_inventory_copied_to_another_name_is_not_believed(stage: Stage, api: Api
     with pytest.raises(InventoryError, match="is not this set's inventory"):
         evil.run(mode=Mode.DELETE)
     assert api.exists(stage.path("a"))
-
-
-def test_inventorys_own_namespace_pruned(stage: Stage, api: Api) -> None:
-    """It was adopted, created, or made by hand: it stays, whatever is allowed."""
-    home = of_kind("Namespace", stage.namespace)
-    stage.run(home, config_map("a"))
-    allowed = {"also": frozenset({PruneAlso.ADOPTED}), "allow_kinds": frozenset({"namespace"})}
-    story = stage.run(config_map("a"), **allowed)
-    name = f"namespace/{stage.namespace}"
-    assert story.outcomes[name] is Outcome.ORPHANED
-    assert not api.get(f"/api/v1/namespaces/{stage.namespace}")["metadata"].get("deletionTimestamp")
-
-
-@pytest.mark.parametrize("first", ["from", "to"])
-def test_object_moved_between_inventories(stage: Stage, api: Api, first: str) -> None:
-    """From A to B in the manifests: whichever set runs first, the object lives on, then in B."""
-    other = Stage(stage.kubeconfig, stage.namespace, name="other")
-    stage.run(config_map("moved"), config_map("a"))
-    uid = api.get(stage.path("moved"))["metadata"]["uid"]
-    stage.move(other, "configmap/moved")
-    runs = [(stage, [config_map("a")]), (other, [config_map("moved"), config_map("b")])]
-    for one, bodies in runs if first == "from" else reversed(runs):
-        assert one.run(*bodies).exit_code == 0
-    assert api.get(stage.path("moved"))["metadata"]["uid"] == uid
-    assert other.listed() == {"configmap/moved", "configmap/b"}
-    assert stage.listed() == {"configmap/a"}
 
 
 def test_grows_without_bound(stage: Stage, api: Api, kubectl: Kubectl) -> None:

@@ -90,28 +90,6 @@ def test_object_deleted_by_others_is_created_again(stage: Stage, kubectl: Kubect
     assert set(stage.run(*BODIES).outcomes.values()) == {Outcome.UNCHANGED}
 
 
-def test_finished_job_with_a_ttl_stays_gone(stage: Stage, api: Api) -> None:
-    """It has done its work; a changed one runs again."""
-    job: dict[str, Any] = of_kind(
-        "Job",
-        "j",
-        spec={
-            "ttlSecondsAfterFinished": 0,
-            "template": {
-                "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x:1"}]}
-            },
-        },
-    )
-    path = f"/apis/batch/v1/namespaces/{stage.namespace}/jobs/j"
-    stage.run(job)
-    api("DELETE", path + "?propagationPolicy=Background")
-    assert not api.exists(path)
-    assert stage.run(job).outcomes == {"job.batch/j": Outcome.UNCHANGED}
-    assert not api.exists(path)
-    job["spec"]["backoffLimit"] = 1
-    assert stage.run(job).outcomes == {"job.batch/j": Outcome.CREATED}
-
-
 # No controller writes to it while it is suspended, and it has what the rest of design §7 is about:
 # a generation, lists with keys, lists and maps that are one value.
 CRON_JOB: dict[str, Any] = of_kind(

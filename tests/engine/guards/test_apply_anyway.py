@@ -53,17 +53,6 @@ def test_refused_prune_writes_nothing(
     assert ("--apply-anyway" in _verdict(story)) is (mode is Mode.APPLY)
 
 
-def test_refused_prune_changes_nothing_for_the_next_run(stage: Stage, api: Api) -> None:
-    """A later run with the option does what the refused one was asked to do."""
-    stage.run(*MANY)
-    before = stage.inventory()
-    assert stage.run(config_map("c-0")).exit_code == 6
-    assert stage.inventory() == before
-    story = stage.run(config_map("c-0", "new"), max_prune=stage.most(7))
-    assert story.exit_code == 0
-    assert _value(api, stage, "c-0") == "new"
-
-
 def test_refused_prune_applies_if_asked_to(stage: Stage, api: Api) -> None:
     """It prunes nothing, keeps the entries, and still exits with 6."""
     stage.run(*MANY)
@@ -103,15 +92,6 @@ def test_dry_run_shows_what_a_refused_prune_holds_back(stage: Stage, dry: DryRun
     story = stage.run(config_map("c-0", "new"), dry_run=dry)
     assert story.exit_code == 6
     assert story.outcomes == {**LEFT, "configmap/c-0": Outcome.UPDATED}
-
-
-def test_set_that_prunes_nothing_is_not_refused(stage: Stage) -> None:
-    """With --no-prune there is nothing to refuse: no error, no digest, exit code 0."""
-    stage.run(*MANY)
-    story = stage.run(config_map("c-0", "new"), prune=False)
-    assert (story.exit_code, story.refusal, story.deletions) == (0, "", "")
-    assert story.outcomes["configmap/c-0"] is Outcome.UPDATED
-    assert story.plan.refusal is None
 
 
 def test_command_line_applies_nothing_until_asked(

@@ -37,20 +37,6 @@ def test_approval_covers_one_prune_only(stage: Stage) -> None:
     assert sum(one is Outcome.PRUNED for one in done.outcomes.values()) == 7
 
 
-@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE, Mode.DELETE])
-def test_plan_names_its_deletions_though_nothing_refuses_them(stage: Stage, mode: Mode) -> None:
-    """The digest is there before anybody has to ask for it, and only if something would go."""
-    names = ["a", "b"] if mode is Mode.DELETE else ["a", "b", "c"]
-    stage.run(*map(config_map, names))
-    stays = [] if mode is Mode.DELETE else [config_map("a"), config_map("b")]
-    looked = stage.run(*stays, mode=mode, dry_run=DryRun.CLIENT)
-    assert (looked.exit_code, looked.refusal) == (0, "")
-    assert looked.deletions
-    done = stage.run(*stays, mode=mode)
-    assert done.deletions == looked.deletions
-    assert stage.run(config_map("a"), config_map("b")).deletions == ""
-
-
 def test_approval_expires_with_its_objects(stage: Stage, api: Api) -> None:
     """An object of the same name and another UID was not approved."""
     stage.run(*(config_map(f"a{number}") for number in range(8)))

@@ -185,14 +185,6 @@ def test_decorated_object_is_pruned(stage: Stage, api: Api, kubectl: Kubectl) ->
     assert not api.exists(stage.path("b"))
 
 
-def test_marks_of_a_rendered_chart_are_no_owner(stage: Stage, api: Api) -> None:
-    """They are in the manifest, and nobody else has written the object."""
-    charted = config_map("b", annotations=RELEASE)
-    stage.run(config_map("a"), charted)
-    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
-    assert not api.exists(stage.path("b"))
-
-
 def test_tool_that_was_left_behind_is_no_owner(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """Its marks outlive it: they were there at the set's last apply already."""
     body = config_map("b", annotations=RELEASE)

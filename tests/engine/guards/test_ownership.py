@@ -8,9 +8,8 @@ import pytest
 
 from applyprune.errors import InputError
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Adopt, Conflicts, Mode
+from applyprune.model.options import Adopt, Mode
 from applyprune.planning.applyset import PART_OF
-from tests.support.actors import ALICE
 from tests.support.command import applyprune
 from tests.support.objects import SERVICE, config_map
 from tests.support.stage import Stage
@@ -61,22 +60,6 @@ def test_adopt_none_refuses_and_prunes_nothing(stage: Stage, api: Api, kubectl: 
     assert "--adopt=unowned" in story.problem("configmap/old")
     assert story.exit_code == 3
     assert api.get(stage.path("old"))["data"] == {"mine": "1"}
-
-
-def test_object_taken_with_adopt_all_survives_the_other_sets_prune(stage: Stage, api: Api) -> None:
-    """Moved from A to B: whichever runs first, it is not deleted."""
-    other = Stage(stage.kubeconfig, stage.namespace, name="other")
-    stage.run(config_map("moved"), config_map("a"))
-    refused = other.run(config_map("moved"))
-    assert refused.outcomes == {"configmap/moved": Outcome.FAILED}
-    assert "belongs to another set" in refused.problem("configmap/moved")
-    assert other.inventory().entries == {}
-
-    taken = other.run(config_map("moved"), adopt=Adopt.ALL)
-    assert taken.outcomes == {"configmap/moved": Outcome.UPDATED}
-    uid = api.get(stage.path("moved"))["metadata"]["uid"]
-    assert stage.run(config_map("a")).outcomes["configmap/moved"] is Outcome.REMOVED_FROM_INVENTORY
-    assert api.get(stage.path("moved"))["metadata"]["uid"] == uid
 
 
 def test_object_of_another_set_names_that_set_and_the_move(stage: Stage) -> None:
@@ -176,26 +159,6 @@ def test_object_with_a_mark_that_is_not_understood_is_orphaned_by_name(
     assert api.exists(stage.path("kept"))
 
 
-@pytest.mark.parametrize(
-    "mark",
-    [
-        "helm.sh/resource-policy= keep ",
-        "helm.sh/resource-policy=kept",
-        "kustomize.toolkit.fluxcd.io/reconcile=Disabled",
-        "kapp.k14s.io/delete-strategy=orphaned",
-        "kluctl.io/skip-delete=1",
-    ],
-)
-def test_mark_is_read_as_its_tool_reads_it(
-    stage: Stage, api: Api, kubectl: Kubectl, mark: str
-) -> None:
-    """Also one that somebody has put on the live object."""
-    stage.run(config_map("a"), config_map("kept"))
-    kubectl("annotate", "configmap/kept", "-n", stage.namespace, mark)
-    assert stage.run(config_map("a")).outcomes["configmap/kept"] is Outcome.ORPHANED
-    assert api.exists(stage.path("kept"))
-
-
 def test_object_with_a_copied_label_is_never_touched(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
@@ -212,21 +175,3 @@ def test_object_with_a_copied_label_is_never_touched(
     assert [one["metadata"]["uid"] for one in api.get(slices)["items"]] == [
         copied["metadata"]["uid"]
     ]
-
-
-def test_conflict_fails_the_run_and_is_explained(stage: Stage, api: Api) -> None:
-    """Exit code 4; the others are not applied either; nothing is pruned."""
-    stage.run(config_map("a"), config_map("go"))
-    api.patch(stage.path("a"), {"data": {"key": "theirs"}}, by=ALICE)
-    story = stage.run(config_map("a", "ours"), config_map("b"))
-    assert story.outcomes == {"configmap/a": Outcome.FAILED, "configmap/go": Outcome.NOT_PRUNED}
-    assert not api.exists(stage.path("b"))
-    assert story.exit_code == 4
-    assert f'.data.key: theirs "theirs" → ours "ours", owned by {ALICE} (Update, ' in story.problem(
-        "configmap/a"
-    )
-    assert "--conflicts revert" in story.problem("configmap/a")
-    assert api.get(stage.path("a"))["data"] == {"key": "theirs"}
-    forced = stage.run(config_map("a", "ours"), config_map("b"), conflicts=Conflicts.FORCE)
-    assert forced.exit_code == 0
-    assert api.get(stage.path("a"))["data"] == {"key": "ours"}

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.fate import Outcome
-from applyprune.model.inventory import Ownership
-from applyprune.model.options import DryRun, Mode, PruneLimit
+from applyprune.model.options import Mode
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import writes
 from tests.support.command import applyprune
@@ -48,21 +47,6 @@ def test_unrelated_input_is_refused(stage: Stage, api: Api, audit: AuditTrail, m
     assert _there(api, stage) == {"c-0", "c-1", "c-2"}
 
 
-def test_unrelated_input_is_refused_though_most_was_adopted(stage: Stage, api: Api) -> None:
-    """Only two of six would be deleted, so that no number and no part shows what is wrong."""
-    path = stage.path()
-    adopted = [config_map(f"old-{number}") for number in range(4)]
-    assert {api("POST", path, one)[0] for one in adopted} == {201}
-    stage.run(*_many(2), *adopted)
-    ownerships = [entry.ownership for entry in stage.inventory().entries.values()]
-    assert ownerships.count(Ownership.ADOPTED) == 4
-    story = stage.run(*WRONG)
-    assert story.exit_code == 6
-    assert "the input has no object in common with the inventory" in story.refusal
-    assert "half" not in story.refusal
-    assert len(_there(api, stage)) == 6
-
-
 def test_prune_of_more_than_half_is_refused(stage: Stage, api: Api, audit: AuditTrail) -> None:
     """Three of five, with one object in common: below every number, and nothing is written."""
     bodies = _many(5)
@@ -77,23 +61,6 @@ def test_prune_of_more_than_half_is_refused(stage: Stage, api: Api, audit: Audit
     half = stage.run(*bodies[:3])
     assert half.exit_code == 0
     assert _there(api, stage) == {"c-0", "c-1", "c-2"}
-
-
-def test_objects_that_are_gone_do_not_count(stage: Stage, api: Api) -> None:
-    """Of six entries three are gone: two of the other three are most of what is left."""
-    bodies = _many(6)
-    stage.run(*bodies)
-    path = stage.path()
-    assert {api("DELETE", f"{path}/c-{number}")[0] for number in (3, 4, 5)} == {200}
-    story = stage.run(bodies[0])
-    assert story.exit_code == 6
-    assert "it would delete 2 objects" in story.refusal
-    assert "2 deletions are more than half of the set's 3 live objects" in story.refusal
-    assert _there(api, stage) == {"c-0", "c-1", "c-2"}
-    story = stage.run(*bodies[:2])
-    assert story.exit_code == 0
-    assert _there(api, stage) == {"c-0", "c-1"}
-    assert stage.listed() == {"configmap/c-0", "configmap/c-1"}
 
 
 def _job(name: str) -> dict[str, Any]:
@@ -146,63 +113,6 @@ def test_dead_entries_do_not_hide_a_prune(stage: Stage, api: Api, how: str) -> N
     assert story.exit_code == 6
     assert "14 deletions are more than half of the set's 15 live objects" in story.refusal
     assert {f"c-{number}" for number in range(15)} <= _there(api, stage)
-
-
-@pytest.mark.parametrize("limit", [PruneLimit(3, 0.0), PruneLimit(0, 100.0), PruneLimit()])
-def test_given_limit_lifts_the_guards(stage: Stage, api: Api, limit: PruneLimit) -> None:
-    """A number or a part that the user has given, even one equal to the default."""
-    stage.run(*_many(3))
-    story = stage.run(*WRONG, max_prune=limit)
-    assert story.exit_code == 0
-    assert _there(api, stage) == {"wrong-1", "wrong-2"}
-    lifted = {result.lifted_by for result in story.plan.guards if result.lifted_by}
-    assert lifted == {f"--max-prune {limit.text}"}
-
-
-def test_too_low_a_limit_lifts_nothing(stage: Stage, api: Api) -> None:
-    """It says less than the default, and is held."""
-    stage.run(*_many(3))
-    story = stage.run(*WRONG, max_prune=stage.most(2))
-    assert (story.exit_code, len(_there(api, stage))) == (6, 3)
-    assert "it would delete 3 objects: 3 deletions are more than 2" in story.refusal
-
-
-def test_digest_approves_the_prune_of_a_small_set(stage: Stage, api: Api) -> None:
-    """Exactly this one; after one more object has gone it approves nothing."""
-    stage.run(*_many(4))
-    refused = stage.run(*WRONG)
-    assert stage.run(WRONG[0], config_map("c-0"), approved=refused.deletions).exit_code == 6
-    assert len(_there(api, stage)) == 4
-    assert stage.run(*WRONG, approved=refused.deletions).exit_code == 0
-    assert _there(api, stage) == {"wrong-1", "wrong-2"}
-
-
-def test_applied_anyway_the_set_keeps_all_objects(stage: Stage, api: Api) -> None:
-    """The input is applied, the old objects stay listed, and the exit code is that of the guard."""
-    stage.run(*_many(3))
-    story = stage.run(*WRONG, apply_anyway=True)
-    assert story.exit_code == 6
-    assert story.outcomes["configmap/wrong-1"] is Outcome.CREATED
-    assert story.outcomes["configmap/c-0"] is Outcome.NOT_PRUNED
-    assert len(_there(api, stage)) == len(stage.listed()) == 5
-
-
-def test_delete_of_a_small_set_is_not_held(stage: Stage, api: Api) -> None:
-    """It names the set, so that all of it goes."""
-    stage.run(*_many(3))
-    story = stage.run(mode=Mode.DELETE)
-    assert (story.exit_code, set(story.outcomes.values())) == (0, {Outcome.DELETED})
-    assert _there(api, stage) == set()
-
-
-@pytest.mark.parametrize("dry", [DryRun.CLIENT, DryRun.SERVER])
-def test_dry_run_refuses_as_the_run_does(stage: Stage, dry: DryRun) -> None:
-    """With the same results of the same guards."""
-    stage.run(*_many(3))
-    looked, done = stage.run(*WRONG, dry_run=dry), stage.run(*WRONG)
-    assert looked.exit_code == done.exit_code == 6
-    assert looked.plan.guards == done.plan.guards
-    assert looked.refusal == done.refusal
 
 
 def test_command_line_names_the_guards(stage: Stage, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Planned
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Approval, DryRun, Mode, PruneLimit
 from tests.support.api import writes
@@ -15,18 +14,11 @@ from tests.support.fault_proxy import always, faults
 from tests.support.objects import config_map
 
 if TYPE_CHECKING:
-    from applyprune.model.plan import Plan
     from tests.support.api import Api, AuditTrail
     from tests.support.fault_proxy import FaultProxy
-    from tests.support.stage import Stage, Story
+    from tests.support.stage import Stage
 
 A, B, C = (config_map(name) for name in "abc")
-
-
-def planned(story: Story) -> Plan:
-    """Return the plan of a run."""
-    (event,) = (one for one in story.events if isinstance(one, Planned))
-    return event.plan
 
 
 def test_unapproved_deletions_wait(stage: Stage) -> None:
@@ -40,8 +32,8 @@ def test_unapproved_deletions_wait(stage: Stage) -> None:
         "configmap/c": Outcome.CREATED,
     }
     assert "the deletions are not approved" in waiting.refusal
-    digest = planned(waiting).needs_approval
-    assert digest == planned(waiting).deletions
+    digest = waiting.plan.needs_approval
+    assert digest == waiting.plan.deletions
     # One more object would go: another plan.
     more = stage.run(C, approval=Approval.PRUNE, approved=digest)
     assert (more.exit_code, more.outcomes["configmap/a"]) == (6, Outcome.NOT_PRUNED)
@@ -55,7 +47,7 @@ def test_unapproved_plan_writes_nothing(stage: Stage, audit: AuditTrail) -> None
     waiting = stage.run(A, B, approval=Approval.ALWAYS)
     assert (waiting.exit_code, waiting.outcomes) == (6, {})
     assert [one for one in writes(audit) if stage.namespace in one] == []
-    digest = planned(waiting).needs_approval
+    digest = waiting.plan.needs_approval
     done = stage.run(A, B, approval=Approval.ALWAYS, approved_plan=digest)
     assert done.exit_code == 0
     # Nothing would change, so nothing must be approved.
@@ -72,7 +64,7 @@ def test_whole_plan_of_a_refused_prune_can_be_approved(stage: Stage) -> None:
     few = {"approval": Approval.ALWAYS, "max_prune": PruneLimit(0, 0)}
     waiting = stage.run(config_map("a", "new"), **few)
     assert waiting.exit_code == 6
-    digest = planned(waiting).needs_approval
+    digest = waiting.plan.needs_approval
     done = stage.run(config_map("a", "new"), **few, approved_plan=digest)
     assert (done.exit_code, done.outcomes["configmap/b"]) == (0, Outcome.PRUNED)
 
@@ -85,7 +77,7 @@ def test_taking_over_a_set_waits_too(stage: Stage, audit: AuditTrail) -> None:
     waiting = bundle.run(A, approval=Approval.ALWAYS)
     assert waiting.exit_code == 6
     assert writes(audit) == []
-    approved = planned(waiting).needs_approval
+    approved = waiting.plan.needs_approval
     assert bundle.run(A, approval=Approval.ALWAYS, approved_plan=approved).exit_code == 0
     assert stage.inventory().owner == "Bundle shop/web"
 
@@ -101,7 +93,7 @@ def test_approval_of_another_set_approves_nothing(
     for one in (stage, other):
         first, second = map(config_map, names[one.name])
         one.run(first, second)
-        digests.append(planned(one.run(first, approval=approval)).needs_approval)
+        digests.append(one.run(first, approval=approval).plan.needs_approval)
     assert len(set(digests)) == 2
     audit.restart()
     wrong = other.run(
@@ -133,7 +125,7 @@ def test_unapproved_recreation_waits(stage: Stage, api: Api) -> None:
         "configmap/a": Outcome.NOT_PRUNED,
     }
     assert api.get(path)["metadata"]["uid"] == uid
-    digest = planned(waiting).needs_approval
+    digest = waiting.plan.needs_approval
     # Only one of the two deletions: another digest.
     fewer = stage.run(fixed("new"), needs, A, **ask, approved=digest)
     assert (fewer.exit_code, fewer.outcomes["configmap/fixed"]) == (6, Outcome.SKIPPED)
@@ -202,7 +194,7 @@ def test_lone_recreation_waits(stage: Stage, prune: bool) -> None:
     waiting = stage.run(fixed("new"), **ask)
     assert (waiting.exit_code, waiting.outcomes) == (6, {"configmap/fixed": Outcome.SKIPPED})
     assert "the deletions are not approved" in waiting.refusal
-    digest = planned(waiting).needs_approval
+    digest = waiting.plan.needs_approval
     done = stage.run(fixed("new"), **ask, approved=digest)
     assert done.outcomes == {"configmap/fixed": Outcome.RECREATED}
 
@@ -216,7 +208,7 @@ def test_object_is_not_recreated_if_the_plan_does_not_say_so(
     stage.run(fixed("old"))
     uid = api.get(path)["metadata"]["uid"]
     ask = {"approval": approval, "recreate": True}
-    digest = planned(stage.run(fixed("new"), **ask)).digest
+    digest = stage.run(fixed("new"), **ask).plan.digest
     story = stage.run(fixed("new"), **ask, approved_plan=digest)
     assert (story.exit_code, story.outcomes) == (3, {"configmap/fixed": Outcome.FAILED})
     assert api.get(path)["metadata"]["uid"] == uid
@@ -224,13 +216,13 @@ def test_object_is_not_recreated_if_the_plan_does_not_say_so(
 
 def test_plan_that_has_run_must_be_approved_again(stage: Stage, api: Api) -> None:
     """Somebody deletes what was created: the same manifests, and another plan."""
-    first = planned(stage.run(A, approval=Approval.ALWAYS)).needs_approval
+    first = stage.run(A, approval=Approval.ALWAYS).plan.needs_approval
     assert stage.run(A, approval=Approval.ALWAYS, approved_plan=first).exit_code == 0
     path = stage.path("a")
     assert api("DELETE", path)[0] == 200
     again = stage.run(A, approval=Approval.ALWAYS, approved_plan=first)
     assert (again.exit_code, api.exists(path)) == (6, False)
-    assert planned(again).needs_approval not in {"", first}
+    assert again.plan.needs_approval not in {"", first}
 
 
 def test_check_that_finds_no_change_needs_no_approval(stage: Stage) -> None:

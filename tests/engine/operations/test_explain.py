@@ -172,15 +172,6 @@ def test_explain_says_what_a_prune_would_do(stage: Stage, kubectl: Kubectl) -> N
     assert any("kubectl label configmap/a" in reason for reason in unlabelled.reasons)
 
 
-def test_explain_names_a_guard_with_its_option(stage: Stage) -> None:
-    """The same that the run would name."""
-    bodies = [config_map(f"c{number}") for number in range(9)]
-    stage.run(*bodies)
-    told = explain(stage, "configmap/c3", bodies[0])
-    assert told.verdict == "It would be deleted, but the reasons below prevent it."
-    assert any("--max-prune 8" in reason for reason in told.reasons)
-
-
 def test_explain_recognises_an_object_outside_the_set(stage: Stage, kubectl: Kubectl) -> None:
     """Another set's, with its name; nobody's; none at all; and an unlisted one with our label."""
     stage.run(config_map("a"))

@@ -351,9 +351,3 @@ def test_create_with_a_lost_reply_is_recognised_as_ours(
     story = spoiled.run(_immutable("b"), recreate=True)
     assert story.outcomes == {"configmap/fixed": Outcome.RECREATED}, story.events
     assert {one.ownership for one in stage.inventory().entries.values()} == {Ownership.OWNED}
-
-
-def test_unknown_annotation_value_is_an_input_error(stage: Stage) -> None:
-    """With its place, before anything is applied."""
-    with pytest.raises(InputError, match=r"applyprune\.dev/recreate"):
-        stage.run(config_map("a", annotations={"applyprune.dev/recreate": "true"}))

@@ -13,7 +13,7 @@ import pytest
 
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.waiting import Listed, ReadinessWaiter, Upserted, WatchScope
-from applyprune.errors import InputError, UsageError
+from applyprune.errors import InputError
 from applyprune.model.events import InventoryWritten, Phase, Status, Waiting
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
@@ -91,18 +91,6 @@ def test_workload_is_waited_for_until_its_pods_are_ready(
     assert became_ready(again) == {name}, "while no time has passed"
 
 
-def test_deployment_that_rolls_out_again_is_waited_for(stage: Stage, api: Api) -> None:
-    """It was ready before: the numbers of the old generation do not count."""
-    stage.run(workload("Deployment"), wait=True, timeout=AGES)
-    changed = workload("Deployment")
-    changed["spec"]["template"]["spec"]["containers"][0]["image"] = "main:2"
-    story = stage.run(changed, wait=True, timeout=AGES)
-    assert story.outcomes == {"deployment.apps/web": Outcome.UPDATED}
-    assert story.exit_code == 0
-    live = api.get(f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web")
-    assert live["status"]["updatedReplicas"] == live["status"]["replicas"] == 1
-
-
 def test_deployment_that_exceeds_its_progress_deadline_fails(
     stage: Stage, puppets: Puppets
 ) -> None:
@@ -120,21 +108,6 @@ def test_deployment_that_exceeds_its_progress_deadline_fails(
     assert "set.yaml:1" in told
     assert " will not become ready: the progress deadline is exceeded" in told
     assert "0/1 nodes are available" in told
-
-
-def test_job_whose_pod_fails_fails(stage: Stage, puppets: Puppets) -> None:
-    """The Job controller's own verdict, on a Pod that failed."""
-
-    def fail() -> None:
-        puppets.pods_of("once", {"phase": "Failed", "reason": "Error"})
-
-    body = workload("Job", "once", pods=PLAYED, spec={"backoffLimit": 0})
-    with meanwhile(fail):
-        story = stage.run(body, wait=True, timeout=AGES)
-    assert story.exit_code == 5
-    told = complaints(story)["job.batch/once"]
-    assert "the Job has failed: " in told
-    assert "backoff limit" in told
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -187,45 +160,6 @@ def test_job_can_be_ready_when_started(stage: Stage, puppets: Puppets) -> None:
     assert live["status"]["active"] == 1
 
 
-def test_claim_is_ready_when_bound(stage: Stage, puppets: Puppets) -> None:
-    """Pending until there is a volume for it; the controller binds the two."""
-    name = f"{stage.namespace}-volume"
-    claim: Body = of_kind(
-        "PersistentVolumeClaim",
-        "data",
-        spec={
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "",
-            "volumeName": name,
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-    )
-    volume: Body = of_kind(
-        "PersistentVolume",
-        name,
-        spec={
-            "accessModes": ["ReadWriteOnce"],
-            "capacity": {"storage": "1Gi"},
-            "hostPath": {"path": "/nowhere"},
-            "persistentVolumeReclaimPolicy": "Retain",
-        },
-    )
-    pending = "the claim is not bound, its phase is Pending"
-    out_of_time(stage, pending)
-    late = stage.run(claim, wait=True, timeout=3600.0)
-    assert late.exit_code == 5
-    assert pending in complaints(late)["persistentvolumeclaim/data"]
-
-    def provide() -> None:
-        assert puppets.api("POST", "/api/v1/persistentvolumes", volume)[0] in {201, 409}
-
-    when_waiting(stage, provide, pending)
-    story = stage.run(claim, wait=True, timeout=AGES)
-    assert (story.exit_code, became_ready(story)) == (0, {"persistentvolumeclaim/data"})
-    puppets.remove(puppets.path("persistentvolumeclaims", "data"))
-    puppets.remove(f"/api/v1/persistentvolumes/{name}")
-
-
 # Kinds of one's own.
 
 
@@ -272,20 +206,6 @@ def test_custom_resource_is_ready_by_its_ready_condition(
     assert {(one.what, one.reason) for one in said} == {("ready", "the pump is cold")}
     assert verdicts(story)[f"widget.{group}/w"].elapsed > STATUS_GRACE
     assert all(one.count == 1 and one.elapsed < one.timeout == AGES for one in said)
-
-
-def test_stalled_custom_resource_fails_at_once(stage: Stage, puppets: Puppets, group: str) -> None:
-    """The condition of kstatus, whatever the other conditions say; no grace has passed."""
-    run_ahead(stage, last=STATUS_GRACE - 1.0)
-    conditions = [
-        {"type": "Ready", "status": "Unknown"},
-        {"type": "Stalled", "status": "True", "message": "no such pump"},
-    ]
-    path = puppets.path("widgets", "w", f"/apis/{group}/v1")
-    with meanwhile(lambda: puppets.set(path, {"conditions": conditions})):
-        story = stage.run(widget(group), wait=True, timeout=AGES)
-    assert story.exit_code == 5
-    assert "no such pump" in complaints(story)[f"widget.{group}/w"]
 
 
 @pytest.mark.parametrize("by", ["annotation", "option"])
@@ -343,12 +263,6 @@ def test_invalid_ready_rule_ends_the_run_before_any_write(
     assert caught.value.exit_code == 2
     assert caught.value.location == ("--ready-when configmap" if by == "option" else "set.yaml:2")
     assert [event for event in ours(audit) if event["verb"] in WRITES] == []
-
-
-def test_ready_rule_for_an_unknown_kind_is_an_error(stage: Stage) -> None:
-    """The kind before the group is empty."""
-    with pytest.raises(UsageError, match=r"unknown kind: no matches for kind \.x\.io"):
-        stage.run(config_map("a"), wait=True, ready_when=((".x.io", "true"),))
 
 
 # Objects that are not waited for.

@@ -46,39 +46,6 @@ def test_crd_and_custom_resources_apply_in_one_run_in_any_order(crd_stage: Stage
     )
 
 
-def test_changed_schema_sends_the_custom_resources_again(crd_stage: Stage) -> None:
-    """It changes what a read returns without touching the object."""
-    crd_stage.run(crd("Schema"), custom_resource("f", "Schema"))
-    changed = crd("Schema")
-    changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["more"] = {
-        "type": "string"
-    }
-    story = crd_stage.run(changed, custom_resource("f", "Schema"))
-    (step,) = [
-        step
-        for event in story.events
-        if hasattr(event, "plan")
-        for step in event.plan.applies
-        if step.desired.ref.kind == "Schema"
-    ]
-    assert step.fate == "change"
-    assert (
-        crd_stage.run(changed, custom_resource("f", "Schema")).outcomes["schema.x.example.com/f"]
-        is Outcome.UNCHANGED
-    )
-
-
-def test_entries_of_a_deleted_kind_are_removed(crd_stage: Stage) -> None:
-    """Fresh discovery lacks it, and its CRD is a Status NotFound: its objects are gone too."""
-    mine = Stage(crd_stage.kubeconfig, crd_stage.namespace, name="mine")
-    crd_stage.run(crd("Removed"))
-    mine.run(custom_resource("f", "Removed"), config_map("a"))
-    crd_stage.run(mode=Mode.DELETE, allow_cascade=frozenset({crd_name("Removed")}))
-    story = mine.run(config_map("a"))
-    assert story.outcomes["removed.x.example.com/f"] is Outcome.REMOVED_FROM_INVENTORY
-    assert mine.listed() == {"configmap/a"}
-
-
 def test_crd_with_foreign_custom_resources_is_not_deleted(crd_stage: Stage) -> None:
     """Both are counted, named, and neither is touched; the option printed allows exactly that."""
     other = Stage(crd_stage.kubeconfig, crd_stage.namespace, name="other")

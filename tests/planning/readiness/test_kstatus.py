@@ -270,6 +270,9 @@ CRASH = waits(
     lastState={"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
 )
 OURS = {
+    "a claim that waits for a volume": Case(
+        obj(PVC, {"phase": "Pending"}), WAITING, "the claim is not bound, its phase is Pending"
+    ),
     "an object that is being deleted": Case(
         obj(CR, {"conditions": [cond("Ready")]}, deletionTimestamp="2026-01-01T00:00:00Z"),
         Status.TERMINATING,
