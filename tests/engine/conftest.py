@@ -26,6 +26,14 @@ def stage(plane: Plane, namespace: str) -> Stage:
 
 
 @pytest.fixture
+def home(stage: Stage, api: Api) -> Iterator[str]:
+    """The name of a Namespace that the set is to make, and that is gone after the test."""
+    name = f"{stage.namespace}-home"
+    yield name
+    api("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
 def proxy(plane: Plane) -> Iterator[FaultProxy]:
     """A proxy in front of the run's plane."""
     with FaultProxy(plane) as running:

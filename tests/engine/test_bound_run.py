@@ -40,7 +40,6 @@ class Bound:
     def plan(
         self, *bodies: dict[str, Any], options: ApplyOptions = DEFAULTS, check: bool = True
     ) -> PlanFile:
-        """Return the file of the plan of an input."""
         plan = self.web.plan(load(objects=bodies), options=options, check=check).plan
         assert plan is not None
         return decode_plan_file(
@@ -50,7 +49,6 @@ class Bound:
     def apply(
         self, file: PlanFile, *bodies: dict[str, Any], options: ApplyOptions = DEFAULTS
     ) -> RunReport:
-        """Apply an input by a plan file."""
         return self.web.apply_plan(load(objects=bodies), file, options=options)
 
 
@@ -129,9 +127,7 @@ def test_planned_adoption_is_done(
     if name == "adopt":
         Stage(stage.kubeconfig, stage.namespace, name="other").run(config_map("a", "old"))
     else:
-        place = f"/api/v1/namespaces/{stage.namespace}/configmaps/a?fieldManager=theirs"
-        kind = "application/apply-patch+yaml"
-        assert api("PATCH", place, config_map("a", "old"), content_type=kind)[0] == 201
+        api.apply(stage.path("a"), config_map("a", "old"), by="theirs")
     file = bound.plan(config_map("a", "new"), options=options)
     assert [one.fate for one in file.objects] == [Fate.ADOPT]
     audit.restart()
@@ -149,8 +145,7 @@ def test_object_to_skip_on_a_conflict_is_tried(stage: Stage, bound: Bound, api: 
     annotated = {"annotations": {"applyprune.dev/conflicts": "skip"}}
     bodies = [config_map(name, "ours", **annotated) for name in ("a", "b")]
     stage.run(*bodies)
-    place = f"/api/v1/namespaces/{stage.namespace}/configmaps/a?fieldManager=theirs"
-    api.patch(place, {"data": {"key": "theirs"}})
+    api.patch(stage.path("a"), {"data": {"key": "theirs"}}, by="theirs")
     for check in (True, False):
         again = ApplyOptions(reapply_all=True)
         file = bound.plan(*bodies, options=again, check=check)

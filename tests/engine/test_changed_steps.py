@@ -41,14 +41,11 @@ def test_object_that_loses_its_annotation_during_the_orphan_is_not_deleted(
     spoiled.run(config_map("a"), body)
     kubectl("annotate", name, "-n", spoiled.namespace, "helm.sh/resource-policy=keep")
     path = _path(spoiled, rest)
-    happened: list[int] = []
 
-    def before(seen: Exchange) -> None:
-        if seen.method == "PATCH" and seen.path == path and not happened:
-            happened.append(seen.number)
-            kubectl("annotate", name, "-n", spoiled.namespace, "helm.sh/resource-policy-")
-
-    proxy.before_forward = before
+    happened = proxy.before_first(
+        lambda seen: seen.method == "PATCH" and seen.path == path,
+        lambda: kubectl("annotate", name, "-n", spoiled.namespace, "helm.sh/resource-policy-"),
+    )
     left = () if mode is Mode.DELETE else (config_map("a"),)
     story = spoiled.run(*left, mode=mode)
     assert happened

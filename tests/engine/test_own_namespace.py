@@ -61,25 +61,21 @@ def spoiled_home(spoiled: Stage, name: str) -> Stage:
 
 
 def own(name: str, **metadata: Any) -> dict[str, Any]:
-    """Return the manifest of a Namespace."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **metadata}}
 
 
 def live(api: Api, name: str) -> dict[str, Any]:
-    """Return the metadata of a Namespace."""
     found: dict[str, Any] = api.get(f"/api/v1/namespaces/{name}")["metadata"]
     return found
 
 
 def set_finalizers(api: Api, name: str, *finalizers: str) -> None:
-    """Set the finalizers of a Namespace."""
     api.patch(
         f"/api/v1/namespaces/{name}", {"metadata": {"finalizers": list(finalizers)}}, by="holder"
     )
 
 
 def is_gone(api: Api, name: str) -> bool:
-    """Return whether a Namespace does not exist."""
     return not api.exists(f"/api/v1/namespaces/{name}")
 
 
@@ -89,7 +85,6 @@ def deletes(audit: AuditTrail) -> list[str]:
 
 
 def is_create_of_inventory(seen: Exchange, name: str) -> bool:
-    """Return whether a request creates the inventory."""
     return (seen.method, seen.path) == ("POST", f"/api/v1/namespaces/{name}/configmaps")
 
 
@@ -138,7 +133,7 @@ def test_delete_removes_the_namespace_last_and_the_inventory_with_it(
     sent = deletes(audit)
     assert sent[-1] == f"delete /api/v1/namespaces/{name}"
     assert not any(home.target.inventory.name in one for one in sent)
-    written = [one for one in story.events if isinstance(one, InventoryWritten)]
+    written = story.of(InventoryWritten)
     assert written[-1].phase is Phase.REMOVED
     assert is_gone(api, name)
     again = home.run(mode=Mode.DELETE)
@@ -264,9 +259,7 @@ def test_namespace_with_one_mark_only_is_not_owned(
         marks["labels"] = {PART_OF: home.target.id}
     if mark != "label":
         marks["annotations"] = {OWNED_BY: home.target.id}
-    path = f"/api/v1/namespaces/{name}?fieldManager=somebody"
-    status, _ = api("PATCH", path, own(name, **marks), content_type="application/apply-patch+yaml")
-    assert status == 201
+    api.apply(f"/api/v1/namespaces/{name}", own(name, **marks), by="somebody")
     story = home.run(own(name), config_map("a"), adopt=Adopt.ALL)
     assert story.exit_code == 0, story.events
     home.run(mode=Mode.DELETE)
@@ -408,7 +401,7 @@ def test_namespace_that_is_owned_by_its_name_goes_with_the_set(
     api.create("/api/v1/namespaces", own(name))
     home.run(own(name), config_map("a"))
     story = home.own(f"namespace/{name}")
-    (done,) = [one for one in story.events if isinstance(one, ObjectDone)]
+    (done,) = story.of(ObjectDone)
     assert "only a delete of the whole set deletes it" in done.reason, done.reason
     planned = home.run(
         mode=Mode.DELETE, orphan=frozenset({f"namespace/{name}"}), dry_run=DryRun.SERVER

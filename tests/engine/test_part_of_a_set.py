@@ -149,14 +149,11 @@ def test_object_that_loses_the_labels_before_its_delete_stays(
 ) -> None:
     """The delete is decided again, by the labels that it has then."""
     spoiled.run(labelled("a", "web"), labelled("b", "db"))
-    done: list[int] = []
 
-    def relabel(seen: Exchange) -> None:
-        if seen.method == "DELETE" and not done:
-            done.append(seen.number)
-            kubectl("label", "--overwrite", "configmap/a", "-n", spoiled.namespace, "app=db")
-
-    proxy.before_forward = relabel
+    done = proxy.before_first(
+        lambda seen: seen.method == "DELETE",
+        lambda: kubectl("label", "--overwrite", "configmap/a", "-n", spoiled.namespace, "app=db"),
+    )
     story = spoiled.run(**DELETE)
     assert done
     assert story.outcomes == {"configmap/a": Outcome.NOT_PRUNED}

@@ -203,7 +203,7 @@ def _compare(
     removals = (removal_forecast(step, options_of()) for step in plan.removals)
     expected |= {one.ref.short: one.outcome for one in removals}
     assert done.outcomes == expected
-    diffs = {one.ref: one for one in planned.events if isinstance(one, ObjectDiff)}
+    diffs = {one.ref: one for one in planned.of(ObjectDiff)}
     for ref, diff in diffs.items():
         if diff.after is None or diff.fate is Fate.PRUNE:
             continue

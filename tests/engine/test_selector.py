@@ -64,11 +64,7 @@ def test_write_ahead_contains_the_unselected_objects(stage: Stage) -> None:
     """The listed objects and the ones to send, and nothing that was not selected."""
     stage.run(labelled("b", "db"), labelled("c", "db"))
     story = stage.run(labelled("a", "web"), labelled("d", "db"), selector=WEB)
-    union = [
-        one
-        for one in story.events
-        if isinstance(one, InventoryWritten) and one.phase is Phase.BEFORE_APPLY
-    ]
+    union = [one for one in story.of(InventoryWritten) if one.phase is Phase.BEFORE_APPLY]
     assert [one.entries for one in union] == [3]
     assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
 

@@ -41,7 +41,7 @@ def test_no_op_run_costs_one_list_per_kind(stage: Stage, audit: AuditTrail) -> N
     stage.run(*bodies)
     audit.restart()
     stage.run(*bodies)
-    ours = [one for one in audit.events() if one["userAgent"].startswith("applyprune/")]
+    ours = audit.ours()
     assert sorted(event["verb"] for event in ours) == ["get"] * 3 + ["list"] * 3
 
 
@@ -98,11 +98,7 @@ def test_delete_carries_both_preconditions_and_a_propagation(
     stage.run(config_map("a"), DEPLOYMENT, SERVICE)
     audit.restart()
     stage.run(mode=Mode.DELETE)
-    deletes = [
-        event
-        for event in audit.events()
-        if event["verb"] == "delete" and event["userAgent"].startswith("applyprune/")
-    ]
+    deletes = [event for event in audit.ours() if event["verb"] == "delete"]
     # A controller may write to an object meanwhile: then the first delete misses.
     done = [event for event in deletes if event["responseStatus"]["code"] < 300]
     assert len(done) == 4, "three objects and the inventory"
@@ -174,7 +170,7 @@ def test_dry_run_reports_and_writes_nothing(stage: Stage, audit: AuditTrail, whe
     bodies = (config_map("same"), config_map("change", "new"), config_map("come"))
     story = stage.run(*bodies, dry_run=where)
     assert writes(audit) == []
-    ours = [one for one in audit.events() if one["userAgent"].startswith("applyprune/")]
+    ours = audit.ours()
     deletes = [one for one in ours if one["verb"] == "delete"]
     assert all(event["requestObject"]["dryRun"] == ["All"] for event in deletes)
     assert story.outcomes == stage.run(*bodies).outcomes
@@ -198,7 +194,7 @@ def test_missing_inventory_namespace_is_named_with_the_option_that_creates_it(
 def test_missing_namespace_is_reported_with_a_hint(stage: Stage) -> None:
     """Of an object it is the place, not the request, that somebody must see to."""
     story = stage.run(config_map("a", namespace="nowhere"))
-    (problem,) = (event.problem for event in story.events if isinstance(event, ObjectDone))
+    (problem,) = (event.problem for event in story.of(ObjectDone))
     assert problem is not None
     assert problem.message == "configmap/a in namespace nowhere: there is no namespace nowhere"
     assert (problem.reason, problem.field) == ("", ("metadata", "namespace"))

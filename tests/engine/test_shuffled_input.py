@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import ObjectDone, Planned
+from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
 from applyprune.sources import read
@@ -138,14 +138,9 @@ def _shuffled(documents: Sequence[str], seed: int, folder: Path) -> Path:
     return folder
 
 
-def _plan(story: Story) -> Plan:
-    (plan,) = (one.plan for one in story.events if isinstance(one, Planned))
-    return plan
-
-
 def _outcomes(story: Story) -> list[Outcome]:
     """Return the outcome of each object; two of the set differ in their namespace only."""
-    return [one.outcome for one in story.events if isinstance(one, ObjectDone)]
+    return [one.outcome for one in story.of(ObjectDone)]
 
 
 def _steps(plan: Plan) -> list[tuple[str, str, Wave | None]]:
@@ -219,8 +214,8 @@ def test_input_order_changes_neither_plan_nor_cluster(
         assert Counter(_outcomes(story)) == Counter(
             {Outcome.CREATED: len(SHOP_SET) - len(HOMES), Outcome.UPDATED: len(HOMES)}
         )
-        plans.append(_steps(_plan(story)))
-        contents.append(_content(crds, _plan(story), stage.target.manager))
+        plans.append(_steps(story.plan))
+        contents.append(_content(crds, story.plan, stage.target.manager))
         records.append(_record(stage))
         again = stage.run(*reversed(bodies))
         assert _outcomes(again) == [Outcome.UNCHANGED] * len(SHOP_SET)
@@ -243,7 +238,7 @@ def test_input_order_does_not_change_the_prune_order(running: Plane, tmp_path: P
     for seed in SEEDS:
         inputs = read([str(_shuffled(kept, seed, tmp_path / str(seed)))])
         story = stage.run(*(dict(one.body) for one in inputs), dry_run=DryRun.CLIENT)
-        plans.append(_steps(_plan(story)))
+        plans.append(_steps(story.plan))
     assert len(plans[0]) == len(SHOP_SET)
     assert all(one == plans[0] for one in plans)
     assert stage.run(mode=Mode.DELETE).exit_code == 0

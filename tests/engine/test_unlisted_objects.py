@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.support.objects import config_map, crd, crd_name, custom_resource, of
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from applyprune.localplane import Plane
     from tests.support.api import Api
@@ -22,18 +22,6 @@ if TYPE_CHECKING:
 
 ALLOWED = frozenset({"namespace", "customresourcedefinition"})
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-
-@pytest.fixture
-def home(stage: Stage, api: Api) -> Iterator[str]:
-    """The name of a Namespace that the set is to make, and that is gone after the test."""
-    name = f"{stage.namespace}-home"
-    yield name
-    api("DELETE", f"/api/v1/namespaces/{name}")
-
-
-def _namespace(name: str) -> dict[str, Any]:
-    return of_kind("Namespace", name)
 
 
 def _path(kind: str, name: str = "") -> str:
@@ -61,7 +49,7 @@ def test_namespace_prune_with_a_new_object_in_it_is_refused(
     stage: Stage, api: Api, home: str, mode: Mode
 ) -> None:
     """The object is in the input and not yet there when the contents are counted."""
-    stage.run(_namespace(home), config_map("a"), config_map("b"))
+    stage.run(of_kind("Namespace", home), config_map("a"), config_map("b"))
     new = config_map("new", namespace=home)
     story = stage.run(config_map("a"), new, mode=mode, allow_kinds=ALLOWED, apply_anyway=True)
     assert story.exit_code == 6, story.events
@@ -95,7 +83,7 @@ def test_foreign_object_created_after_the_plan_saves_its_namespace(
 ) -> None:
     """The contents are counted once more right before the delete."""
     bodies = (config_map("a"), config_map("b"))
-    stage.run(_namespace(home), *bodies, config_map("ours", namespace=home))
+    stage.run(of_kind("Namespace", home), *bodies, config_map("ours", namespace=home))
     path = f"/api/v1/namespaces/{home}/configmaps"
     stage.seen = _at_plan(lambda: api("POST", path, config_map("foreign")))
     story = stage.run(*bodies, allow_kinds=ALLOWED)

@@ -42,8 +42,7 @@ def make(body: dict[str, Any], manager: str = KUBECTL) -> Step:
     """Return the step in which somebody else creates an object."""
 
     def step(stage: Stage, api: Api) -> None:
-        place = f"/api/v1/namespaces/{stage.namespace}/configmaps?fieldManager={manager}"
-        api.create(place, body)
+        api.create(stage.path(""), body, by=manager)
 
     return step
 
@@ -52,8 +51,7 @@ def edit(patch: dict[str, Any]) -> Step:
     """Return the step in which somebody else changes an object."""
 
     def step(stage: Stage, api: Api) -> None:
-        place = f"/api/v1/namespaces/{stage.namespace}/configmaps/a?fieldManager=theirs"
-        api.patch(place, patch)
+        api.patch(stage.path("a"), patch, by="theirs")
 
     return step
 

@@ -29,7 +29,6 @@ def owns(manager: str, *finalizers: str, part: str = "metadata") -> dict[str, An
 def held(
     *finalizers: str, entries: list[dict[str, Any]] | None = None, ref: Ref = STUCK
 ) -> LiveObject:
-    """Return an object that was deleted and is held."""
     return live(
         ref, entries=entries or [], finalizers=list(finalizers), deletionTimestamp=TIME, full={}
     )
@@ -98,7 +97,6 @@ def test_every_finalizer_and_every_owner_is_named() -> None:
 
 
 def namespace(*finalizers: str, conditions: object = (), **metadata: Any) -> LiveObject:
-    """Return a terminating Namespace, read in full."""
     full = {"spec": {"finalizers": list(finalizers)}, "status": {"conditions": conditions}}
     return live(SHOP, deletionTimestamp=TIME, full=full, **metadata)
 

@@ -74,7 +74,6 @@ class Scene:
         return one.ref
 
     def plan(self, *wanted: Desired, empty: tuple[str, ...] = (), **options: Any) -> Plan:
-        """Return the plan for an input."""
         snapshot = cluster(
             {**{one.ref: NotListed() for one in wanted}, **self.states},
             contents=self.contents,

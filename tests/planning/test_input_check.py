@@ -25,23 +25,19 @@ HIDDEN = "hunter2"
 
 
 def checked(*bodies: dict[str, Any], options: Options | None = None) -> InputCheck:
-    """Check an input."""
     manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
     return check_input(manifests, SET, options or Options())
 
 
 def body(api_version: str, kind: str, name: str = "a", **more: Any) -> dict[str, Any]:
-    """Return an object of any kind."""
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **more}
 
 
 def secret(**parts: Any) -> dict[str, Any]:
-    """Return a Secret."""
     return body("v1", "Secret", **parts)
 
 
 def noted(**texts: str) -> dict[str, Any]:
-    """Return a ConfigMap with annotations."""
     return config_map("a", annotations=annotation_texts(**texts))
 
 

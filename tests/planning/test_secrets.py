@@ -14,7 +14,6 @@ from applyprune.planning.secrets import HIDDEN, KnownSecrets, masked, value_text
 
 
 def secret(data: Any, **annotations: str) -> dict[str, Any]:
-    """Return a Secret as the server gives it."""
     metadata = {"name": "s", "annotations": annotations}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
 

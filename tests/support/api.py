@@ -136,6 +136,10 @@ class AuditTrail:
         events = [json.loads(line) for line in self._read_until_now().splitlines()]
         return [event for event in events if "/version?marker=" not in event["requestURI"]]
 
+    def ours(self) -> list[dict[str, Any]]:
+        """Return those of applyprune's requests."""
+        return [one for one in self.events() if one["userAgent"].startswith("applyprune/")]
+
     def _read_until_now(self) -> bytes:
         """Return all complete lines since the start."""
         # A reply may arrive just before its line is in the log. So send one more request and wait

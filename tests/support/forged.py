@@ -65,11 +65,10 @@ def remove_entries(stage: Stage, api: Api, *names: str) -> None:
 
 def forge(stage: Stage, name: str, **changes: Any) -> None:
     """Change the entry of one object by a write that no reader can tell from that of a run."""
-    store = stage.store(stage.transport())
-    inventory = store.read()
+    listed = stage.inventory().entries
     entries = {
         ref: replace(entry, **changes) if ref.name == name else entry
-        for ref, entry in inventory.entries.items()
+        for ref, entry in listed.items()
     }
-    assert entries != dict(inventory.entries)
-    store.write(replace(inventory, entries=entries))
+    assert entries != dict(listed)
+    stage.rewrite(entries=entries)

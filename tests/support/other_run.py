@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.clock import Instant
@@ -25,12 +24,7 @@ def take_from_elsewhere(stage: Stage, holder: LockHolder | None = ELSEWHERE) -> 
 
     None frees the lock at once, as the lease of a run that has lost it would do in time.
     """
-    transport = stage.transport()
-    try:
-        store = stage.store(transport)
-        store.write(replace(store.read(), holder=holder))
-    finally:
-        transport.close()
+    stage.rewrite(holder=holder)
 
 
 def wait_for_lock(stage: Stage, timeout: float = 60.0) -> list[float]:

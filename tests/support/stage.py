@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from applyprune import ApplySet, Input, connect
 from applyprune.cluster.access import cluster_access
@@ -42,32 +42,44 @@ if TYPE_CHECKING:
     from applyprune.planning.applyset import ApplySetIdentity
 
 
+E = TypeVar("E", bound=Event)
+
+
 @dataclass(frozen=True, slots=True)
 class Story:
     """The events of one run."""
 
     events: tuple[Event, ...]
 
+    def of(self, kind: type[E]) -> list[E]:
+        """Return the events of a kind, in their order."""
+        return [one for one in self.events if isinstance(one, kind)]
+
     @property
     def outcomes(self) -> dict[str, Outcome]:
         """Return the outcome of each object, by ``kind/name``."""
-        return {one.ref.short: one.outcome for one in self.events if isinstance(one, ObjectDone)}
+        return {one.ref.short: one.outcome for one in self.of(ObjectDone)}
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Return the reason for the outcome of each object, by ``kind/name``."""
+        return {one.ref.short: one.reason for one in self.of(ObjectDone)}
 
     @property
     def exit_code(self) -> int:
         """Return the exit code in the last event."""
-        (end,) = (one for one in self.events if isinstance(one, Finished))
+        (end,) = self.of(Finished)
         return end.exit_code
 
     @property
     def refusal(self) -> str:
         """Return why the whole prune was refused, as the user reads it; empty if it was not."""
-        return "".join(str(one.problem) for one in self.events if isinstance(one, PruneBlocked))
+        return "".join(str(one.problem) for one in self.of(PruneBlocked))
 
     @property
     def plan(self) -> Plan:
         """Return the plan."""
-        (planned,) = (one for one in self.events if isinstance(one, Planned))
+        (planned,) = self.of(Planned)
         return planned.plan
 
     @property
@@ -78,7 +90,7 @@ class Story:
     @property
     def warnings(self) -> list[str]:
         """Return the warnings."""
-        return [str(one.problem) for one in self.events if isinstance(one, WarningRaised)]
+        return [str(one.problem) for one in self.of(WarningRaised)]
 
     @property
     def found(self) -> dict[str, MismatchType]:
@@ -87,22 +99,29 @@ class Story:
             one.mismatch.ref.short
             if one.mismatch.ref
             else str(one.mismatch.type): one.mismatch.type
-            for one in self.events
-            if isinstance(one, MismatchFound)
+            for one in self.of(MismatchFound)
         }
 
     @property
     def explanation(self) -> Explanation:
         """Return what is explained of one object."""
-        (told,) = (one for one in self.events if isinstance(one, Explanation))
+        (told,) = self.of(Explanation)
         return told
 
     def problem(self, name: str) -> str:
         """Return the problem of one object, as the user reads it."""
-        (done,) = (
-            one for one in self.events if isinstance(one, ObjectDone) and one.ref.short == name
-        )
+        (done,) = (one for one in self.of(ObjectDone) if one.ref.short == name)
         return str(done.problem)
+
+
+def on(kind: type[Event], act: Callable[[], object]) -> Callable[[Event], None]:
+    """Return what a stage sees: it does something at each event of a kind."""
+
+    def seen(event: Event) -> None:
+        if isinstance(event, kind):
+            act()
+
+    return seen
 
 
 @dataclass(slots=True)
@@ -209,6 +228,15 @@ class Stage:
         """Return the inventory as it is stored."""
         with self.connection() as cluster:
             return self.applyset(cluster).inventory()
+
+    def rewrite(self, **changes: Any) -> Inventory:
+        """Write the inventory with other contents, as somebody does who may edit it."""
+        transport = self.transport()
+        try:
+            store = self.store(transport)
+            return store.write(replace(store.read(), **changes))
+        finally:
+            transport.close()
 
     def connection(self) -> ClusterConnection:
         """Return a connection of the stage's own, as a program would open it."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from applyprune.model.events import Event
-    from tests.support.api import Api, AuditTrail
+    from tests.support.api import Api
     from tests.support.fault_proxy import Exchange
 
 Body = dict[str, Any]
@@ -256,8 +256,3 @@ def on_problem(stage: Stage, *acts: Callable[[], object]) -> QuickClock:
 def is_watch(seen: Exchange) -> bool:
     """Return whether a request is a watch."""
     return "watch" in seen.query
-
-
-def ours(audit: AuditTrail) -> list[dict[str, Any]]:
-    """Return the requests of applyprune, as the server saw them."""
-    return [one for one in audit.events() if one["userAgent"].startswith("applyprune/")]

@@ -70,9 +70,8 @@ def test_autoscaler_that_will_not_be_there_does_not_count(stage: Stage, api: Api
 
 def _scale(stage: Stage, api: Api, replicas: int) -> None:
     """Scale the Deployment as an autoscaler does."""
-    path = f"{_path(stage)}/scale?fieldManager=kube-controller-manager"
     patch = {"spec": {"replicas": replicas}}
-    api.patch(path, patch)
+    api.patch(f"{_path(stage)}/scale", patch, by="kube-controller-manager")
 
 
 def test_autoscaler_counts_in_the_run_that_prunes_it(stage: Stage, api: Api) -> None:
@@ -116,11 +115,6 @@ def _without_replicas(kind: str = "Deployment") -> dict[str, Any]:
     return body
 
 
-def _create(stage: Stage, api: Api, scaler: dict[str, Any]) -> None:
-    path = f"/apis/autoscaling/v2/namespaces/{stage.namespace}/horizontalpodautoscalers"
-    api.create(path, scaler)
-
-
 @pytest.mark.parametrize("where", ["input", "cluster"])
 def test_replicas_that_leave_the_manifest_are_handed_to_the_autoscaler(
     stage: Stage, api: Api, audit: AuditTrail, where: str
@@ -129,7 +123,8 @@ def test_replicas_that_leave_the_manifest_are_handed_to_the_autoscaler(
     scalers = [_scaler()] if where == "input" else []
     stage.run(_deployment(5))
     if where == "cluster":
-        _create(stage, api, _scaler())
+        path = f"/apis/autoscaling/v2/namespaces/{stage.namespace}/horizontalpodautoscalers"
+        api.create(path, _scaler())
     for dry_run in (DryRun.SERVER, DryRun.OFF):
         story = stage.run(_without_replicas(), *scalers, dry_run=dry_run)
         (step,) = [one for one in story.plan.applies if one.desired.ref.short == NAME]
@@ -165,8 +160,7 @@ def test_replicas_of_a_stateful_set_are_handed_over(stage: Stage, api: Api) -> N
 def test_replicas_that_an_adoption_takes_are_handed_over(stage: Stage, api: Api) -> None:
     """What ``kubectl apply`` has declared is taken, and the manifest has no replicas."""
     path = f"/apis/apps/v1/namespaces/{stage.namespace}/deployments"
-    manager = "?fieldManager=kubectl-client-side-apply"
-    api.create(path + manager, _deployment(5))
+    api.create(path, _deployment(5), by="kubectl-client-side-apply")
     assert stage.run(_without_replicas(), _scaler()).exit_code == 0
     assert _replicas(stage, api) == 5
 
@@ -216,8 +210,7 @@ def test_replicas_are_not_set_back_where_no_autoscaler_can_be_read(
     access = kubeconfig_as("no-scalers", plane, api, stage.namespace, tmp_path, *rules)
     poor = Stage(access, stage.namespace)
     assert poor.run(_deployment(2)).exit_code == 0
-    scale = f"{_path(stage)}/scale?fieldManager=kubectl-scale"
-    api.patch(scale, {"spec": {"replicas": 5}})
+    api.patch(f"{_path(stage)}/scale", {"spec": {"replicas": 5}}, by="kubectl-scale")
     story = poor.run(_deployment(2), conflicts=Conflicts.REVERT)
     assert (story.exit_code, _replicas(stage, api)) == (4, 5)
     (warning,) = [one for one in story.warnings if "HorizontalPodAutoscaler" in one]

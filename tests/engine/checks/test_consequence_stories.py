@@ -8,28 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Planned
 from applyprune.model.options import DryRun, PruneLimit
 from tests.support.api import writes
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import CLAIM, SERVICE, config_map, crd, custom_resource, of_kind
 from tests.support.waiting import eventually
-from tests.support.workloads import ours, workload
+from tests.support.workloads import workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from applyprune.model.plan import Consequence
     from tests.support.api import Api, AuditTrail
     from tests.support.plane import Kubectl
-    from tests.support.stage import Stage, Story
+    from tests.support.stage import Stage
 
 Body = dict[str, Any]
-
-
-def _consequences(story: Story) -> Sequence[Consequence]:
-    (planned,) = (one for one in story.events if isinstance(one, Planned))
-    return planned.plan.consequences
 
 
 def _forecast(
@@ -37,7 +30,7 @@ def _forecast(
 ) -> list[str]:
     """Return what an apply would cause, as ``kind/name: message``; nothing is written."""
     story = stage.run(*bodies, dry_run=dry_run, **options)
-    return [f"{one.ref.short}: {one.message}" for one in _consequences(story)]
+    return [f"{one.ref.short}: {one.message}" for one in story.plan.consequences]
 
 
 def _image(body: Body, image: str = "main:2") -> Body:
@@ -69,7 +62,7 @@ def _create(api: Api, stage: Stage, plural: str, body: Body, group: str = "api/v
 
 def _lists(audit: AuditTrail) -> list[str]:
     """Return what applyprune has listed beyond the kinds of the set, with ``full`` for bodies."""
-    return sorted(one["objectRef"]["resource"] for one in ours(audit) if one["verb"] == "list")
+    return sorted(one["objectRef"]["resource"] for one in audit.ours() if one["verb"] == "list")
 
 
 WAYS: dict[str, tuple[Body, str, str]] = {
@@ -162,11 +155,11 @@ def test_changed_secret_is_said_without_its_values(stage: Stage) -> None:
     stage.run({**secret, "stringData": {"password": "hunter2-old"}}, reader)
     changed = {**secret, "stringData": {"password": "hunter2-new"}}
     story = stage.run(changed, reader, dry_run=DryRun.SERVER, diff=True)
-    assert [one.message for one in _consequences(story)] == [
+    assert [one.message for one in story.plan.consequences] == [
         "read by deployment.apps/web",
         "deployment.apps/web (environment) keeps the old values until its Pods restart",
     ]
-    told = repr(_consequences(story))
+    told = repr(story.plan.consequences)
     for value in (b"hunter2-old", b"hunter2-new"):
         assert value.decode() not in told
         assert base64.b64encode(value).decode() not in told

@@ -38,17 +38,8 @@ def bundle(plane: Plane) -> str:
     return base64.b64encode(plane.ca_file.read_bytes()).decode()
 
 
-def _patch(api: Api, path: str, patch: Any, *, manager: str, kind: str = "merge-patch+json") -> Any:
-    query = "&force=true" if kind.startswith("apply") else ""
-    status, reply = api(
-        "PATCH", f"{path}?fieldManager={manager}{query}", patch, content_type=f"application/{kind}"
-    )
-    assert status in {200, 201}, reply
-    return reply
-
-
 def _reasons(story: Story) -> list[str]:
-    return [one.reason for one in story.events if isinstance(one, ObjectDone) and one.reason]
+    return [one.reason for one in story.of(ObjectDone) if one.reason]
 
 
 def _aggregated(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -121,7 +112,7 @@ def test_generated_manifests_are_written_once(stage: Stage, api: Api, audit: Aud
         assert stage.run(*roles, *others, wait=False).exit_code == 0
         eventually(lambda: bool(api.get(path).get("rules")))
         secret = f"/api/v1/namespaces/{stage.namespace}/secrets/s"
-        _patch(api, secret, {"data": {"token": "MQ=="}}, manager="issuer")
+        api.patch(secret, {"data": {"token": "MQ=="}}, by="issuer")
         other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
         filled = {**other, "data": {"k": "v"}}
         configs = stage.path("c")
@@ -168,8 +159,7 @@ def test_empty_value_is_left_to_a_controller_and_not_to_a_person(stage: Stage, a
         (role_path, {**role, "rules": RULES}, "role-controller"),
         (policy_path, opened, "kubectl-edit"),
     ):
-        created = f"{path.rpartition('/')[0]}?fieldManager={manager}"
-        api.create(created, body)
+        api.create(path.rpartition("/")[0], body, by=manager)
     story = stage.run(role, policy)
     assert story.outcomes == {ROLE_NAME: Outcome.UPDATED, POLICY_NAME: Outcome.FAILED}
     assert ".spec.ingress" in story.problem(POLICY_NAME)
@@ -183,9 +173,9 @@ def test_empty_value_that_the_set_has_applied_stays_its_own(stage: Stage, api: A
     """Whatever anybody puts there is drift or a conflict, and never unchanged."""
     role, policy, role_path, policy_path = _empty(stage)
     assert stage.run(role, policy).exit_code == 0
-    _patch(api, policy_path, {"spec": {"ingress": [{}]}}, manager="some-bot")
+    api.patch(policy_path, {"spec": {"ingress": [{}]}}, by="some-bot")
     forced = {**role, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}
-    _patch(api, role_path, forced, manager="evil-applier", kind="apply-patch+yaml")
+    api.apply(role_path, forced, by="evil-applier", force=True)
     for options in ({}, {"conflicts": Conflicts.REVERT, "check": True}):
         assert stage.status(fail_on_drift=True).exit_code == 1
         story = stage.run(role, policy, dry_run=DryRun.SERVER, **options)
@@ -265,10 +255,10 @@ def test_empty_ca_bundle_is_left_to_the_injector(
         told = "an empty caBundle is left to its injector (default rule ca-bundle)"
         assert _reasons(story) == ([told] * 3 if given else [])
         add = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]
-        _patch(api, f"{HOOKS}/{name}", add, manager="injector", kind="json-patch+json")
+        api.patch(f"{HOOKS}/{name}", add, by="injector")
         config = {"webhook": {"clientConfig": {"caBundle": bundle}}}
-        _patch(api, crd_path, {"spec": {"conversion": config}}, manager="injector")
-        _patch(api, service_path, {"spec": {"caBundle": bundle}}, manager="injector")
+        api.patch(crd_path, {"spec": {"conversion": config}}, by="injector")
+        api.patch(service_path, {"spec": {"caBundle": bundle}}, by="injector")
         for options in AGAIN:
             again = stage.run(hooks, definition, service, wait=False, **options)
             assert set(again.outcomes.values()) == {Outcome.UNCHANGED}, (options, again.outcomes)
@@ -292,7 +282,7 @@ def test_ca_bundle_that_is_set_or_whose_rule_is_off_conflicts(
     try:
         assert stage.run(_hooks(name, {"caBundle": "Cg=="}), **off).exit_code == 0
         add = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]
-        _patch(api, f"{HOOKS}/{name}", add, manager="injector", kind="json-patch+json")
+        api.patch(f"{HOOKS}/{name}", add, by="injector")
         resolving = (
             'applyprune.dev/ignore-fields: /webhooks[name="one.example.com"]/clientConfig/caBundle'
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Finished, Planned
+from applyprune.model.events import Finished
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.options import DryRun
 from tests.support.api import writes
@@ -21,18 +21,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from applyprune.model.plan import Plan
     from tests.support.api import Api, AuditTrail
     from tests.support.fault_proxy import Exchange, FaultProxy
-    from tests.support.stage import Story
 
 TYPO = {**config_map("typo"), "dato": {}}
 WRONG: dict[str, Any] = {**config_map("wrong"), "data": {"port": 8080, "debug": True}}
-
-
-def _plan(story: Story) -> Plan:
-    (planned,) = (event for event in story.events if isinstance(event, Planned))
-    return planned.plan
 
 
 def _maps(stage: Stage, api: Api) -> list[str]:
@@ -89,7 +82,7 @@ def test_typo_leaves_even_the_namespace_uncreated(
 
 def test_faults_are_part_of_the_plan(stage: Stage) -> None:
     """Each faulty object is refused, and the rest has its own fate."""
-    plan = _plan(stage.run(config_map("a"), TYPO, WRONG))
+    plan = stage.run(config_map("a"), TYPO, WRONG).plan
     fates = {step.desired.ref.name: step.fate for step in plan.applies}
     assert fates == {"a": Fate.CREATE, "typo": Fate.REFUSE, "wrong": Fate.REFUSE}
     assert [step.desired.ref.name for step in plan.faults] == ["typo", "wrong"]
@@ -205,7 +198,7 @@ def test_object_without_a_schema_is_not_checked(
     story = spoiled.run(config_map("a"), TYPO)
     assert story.outcomes == {"configmap/a": Outcome.CREATED, "configmap/typo": Outcome.FAILED}
     assert "field not declared in schema" in story.problem("configmap/typo")
-    plan = _plan(story)
+    plan = story.plan
     assert plan.faults == ()
     assert all("fields are not checked" in step.not_checked for step in plan.applies)
 
@@ -254,4 +247,4 @@ def test_custom_resource_of_a_kind_without_a_schema_is_not_checked(crd_stage: St
     """Its CRD keeps unknown fields, or comes with the set."""
     story = crd_stage.run(crd("Loose"), custom_resource("a", "Loose"), dry_run=DryRun.SERVER)
     assert story.exit_code == 0
-    assert _plan(story).faults == ()
+    assert story.plan.faults == ()

@@ -51,8 +51,8 @@ def reviews(audit: AuditTrail) -> dict[str, int]:
     """Return how many reviews of each kind applyprune has asked for."""
     asked = [
         one["requestURI"].removeprefix(REVIEWS)
-        for one in audit.events()
-        if one["userAgent"].startswith("applyprune/") and one["requestURI"].startswith(REVIEWS)
+        for one in audit.ours()
+        if one["requestURI"].startswith(REVIEWS)
     ]
     return {kind: asked.count(kind) for kind in sorted(set(asked))}
 
@@ -69,7 +69,7 @@ def test_missing_rights_are_all_reported_before_the_first_write(
     story = ci.run(config_map("a", "new"), DEPLOYMENT, check=True)
     assert stage.inventory() == before
     assert story.exit_code == 3
-    done = [one for one in story.events if isinstance(one, ObjectDone)]
+    done = story.of(ObjectDone)
     assert sorted(one.ref.short for one in done) == ["deployment.apps/web", "service/web"]
     problem = story.problem("deployment.apps/web")
     assert "set.yaml:2" in problem

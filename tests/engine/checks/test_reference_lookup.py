@@ -45,7 +45,7 @@ def _map(name: str) -> dict[str, Any]:
 
 
 def _told(story: Story) -> list[str]:
-    told = [one.problem for one in story.events if isinstance(one, WarningRaised)]
+    told = [one.problem for one in story.of(WarningRaised)]
     kinds = [problem for problem in told if problem.kind is ProblemKind.MISSING_REFERENCE]
     # Each is raised once, and the plan has it too.
     assert [problem for problem in story.plan.warnings if problem in kinds] == kinds

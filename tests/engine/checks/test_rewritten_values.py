@@ -68,7 +68,6 @@ SELECTED = {"selector": {"matchLabels": LABELS}, "template": TEMPLATE}
 
 
 def one(kind: str, group: str = "v1", **parts: Any) -> dict[str, Any]:
-    """Return an object with these parts."""
     return {"apiVersion": group, "kind": kind, "metadata": {"name": "x"}, **parts}
 
 

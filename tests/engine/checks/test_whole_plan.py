@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 
 def _set_field(api: Api, stage: Stage, name: str, manager: str, value: str) -> None:
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}?fieldManager={manager}"
-    patch = {"data": {"key": value}}
-    api.patch(path, patch)
+    api.patch(stage.path(name), {"data": {"key": value}}, by=manager)
 
 
 def _no_dry_run_of(name: str) -> Rule:

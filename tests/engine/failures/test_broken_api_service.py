@@ -64,7 +64,6 @@ class Names:
 
     @property
     def home(self) -> dict[str, Any]:
-        """Return a Namespace."""
         metadata = {"name": f"{self.namespace}-shop"}
         return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
@@ -75,7 +74,6 @@ class Names:
 
     @property
     def foos(self) -> str:
-        """Return the path of the kind's objects."""
         return f"/apis/{self.group}/v1/namespaces/{self.namespace}/foos"
 
     @property
@@ -84,12 +82,10 @@ class Names:
         return f"customresourcedefinition.apiextensions.k8s.io/foos.{self.group}"
 
     def crd(self) -> dict[str, Any]:
-        """Return the CRD."""
         body = crd(group=self.group)
         return {**body, "metadata": {"name": f"foos.{self.group}"}}
 
     def foo(self, name: str) -> dict[str, Any]:
-        """Return a custom resource."""
         return {**custom_resource(name), "apiVersion": f"{self.group}/v1"}
 
 

@@ -15,6 +15,7 @@ from applyprune.model.fate import Outcome
 from tests.support.command import start
 from tests.support.fault_proxy import first
 from tests.support.objects import config_map, of_kind
+from tests.support.stage import on
 from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def dead_webhook(api: Api, namespace: str, resource: str = "services") -> Iterat
 
 def retries(story: Story) -> list[RetryReported]:
     """Return the reports of what did not answer."""
-    return [one for one in story.events if isinstance(one, RetryReported)]
+    return story.of(RetryReported)
 
 
 def test_dead_webhook_costs_the_budget_once(stage: Stage, api: Api) -> None:
@@ -87,7 +88,7 @@ def test_dead_webhook_costs_the_budget_once(stage: Stage, api: Api) -> None:
     assert tries == sorted({*tries})
     assert tries[0] >= 4
     assert "connection refused" in reports[-1].reason
-    done = next(one for one in story.events if isinstance(one, ObjectDone))
+    done = story.of(ObjectDone)[0]
     assert story.events.index(reports[0]) < story.events.index(done)
     problems = [story.problem(f"service/s{number}") for number in range(many)]
     tried = [one for one in problems if "tried " in one]
@@ -106,12 +107,7 @@ def test_run_succeeds_when_the_webhook_answers_in_time(
     stage.budget = HANG
     stage.run(service(0))
     with dead_webhook(api, stage.namespace, resource) as path:
-
-        def see(event: object) -> None:
-            if isinstance(event, RetryReported):
-                api("DELETE", path)
-
-        stage.seen = see
+        stage.seen = on(RetryReported, lambda: api("DELETE", path))
         story = stage.run(service(0), service(1))
     assert story.outcomes == {"service/s0": Outcome.UNCHANGED, "service/s1": Outcome.CREATED}
     assert story.exit_code == 0
@@ -131,11 +127,7 @@ def test_silent_server_is_reported_before_the_first_try_has_failed(
 
     proxy.rule = first(1, held, where=lambda seen: seen.method == "PATCH")
 
-    def see(event: object) -> None:
-        if isinstance(event, RetryReported):
-            reported.set()
-
-    spoiled.seen = see
+    spoiled.seen = on(RetryReported, reported.set)
     story = spoiled.run(config_map("a", value="w"))
     (report, *_) = retries(story)
     assert (report.message, report.tries) == ("the API server does not answer", 1)

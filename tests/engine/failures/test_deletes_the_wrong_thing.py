@@ -56,15 +56,10 @@ def test_same_uid_under_two_groups(stage: Stage, api: Api, order: tuple[str, str
 
 def _list_twice(stage: Stage) -> None:
     """List the Event under its other group too, as an earlier version of applyprune did."""
-    transport = stage.transport()
-    try:
-        store = stage.store(transport)
-        inventory = store.read()
-        (entry,) = [one for one in inventory.entries.values() if one.ref.kind == "Event"]
-        other = replace(entry, ref=replace(entry.ref, group="events.k8s.io"))
-        store.write(replace(inventory, entries={**inventory.entries, other.ref: other}))
-    finally:
-        transport.close()
+    listed = stage.inventory().entries
+    (entry,) = [one for one in listed.values() if one.ref.kind == "Event"]
+    other = replace(entry, ref=replace(entry.ref, group="events.k8s.io"))
+    stage.rewrite(entries={**listed, other.ref: other})
 
 
 def test_object_listed_under_two_groups_counts_once(stage: Stage, api: Api) -> None:

@@ -64,7 +64,6 @@ class Victim:
     live: dict[str, Any]
 
     def delete(self, uid: str = "", version: str = "") -> bool:
-        """Send one DELETE."""
         metadata = self.live["metadata"]
         state = Precondition(uid or metadata["uid"], version or metadata["resourceVersion"])
         ref = Ref(self.resource.group, self.resource.kind, metadata["namespace"], "victim")
@@ -90,7 +89,6 @@ def victim(
 
 
 def path_of(resource: Resource, namespace: str, name: str = "victim") -> str:
-    """Return the path of an object."""
     root = f"/apis/{resource.group}" if resource.group else "/api"
     return f"{root}/{resource.version}/namespaces/{namespace}/{resource.plural}/{name}"
 

@@ -14,7 +14,7 @@ from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, fault
 from tests.support.objects import config_map, of_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from tests.support.api import Api
     from tests.support.plane import Kubectl
@@ -95,17 +95,8 @@ def test_object_created_between_read_and_apply_is_not_taken(
     assert api.get(path)["metadata"].get("labels") is None
 
 
-def _before_the_first_delete(proxy: FaultProxy, call: Callable[[], None]) -> Sequence[int]:
-    """Call it when the first delete comes by; return the number of that request, once it has."""
-    done: list[int] = []
-
-    def before(seen: Exchange) -> None:
-        if seen.method == "DELETE" and not done:
-            done.append(seen.number)
-            call()
-
-    proxy.before_forward = before
-    return done
+def _deletes(seen: Exchange) -> bool:
+    return seen.method == "DELETE"
 
 
 def test_object_recreated_between_read_and_delete_survives(
@@ -118,7 +109,7 @@ def test_object_recreated_between_read_and_delete_survives(
         kubectl("delete", "configmap", "b", "-n", spoiled.namespace)
         kubectl("create", "configmap", "b", "-n", spoiled.namespace, "--from-literal=mine=1")
 
-    done = _before_the_first_delete(proxy, recreate)
+    done = proxy.before_first(_deletes, recreate)
     story = spoiled.run(config_map("a"))
     assert done, "the delete came by"
     assert story.outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
@@ -137,7 +128,7 @@ def test_object_changed_between_read_and_delete_is_decided_again(
             "annotate", "configmap", "b", "-n", spoiled.namespace, "applyprune.dev/prune=disabled"
         )
 
-    _before_the_first_delete(proxy, mark)
+    proxy.before_first(_deletes, mark)
     assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.ORPHANED
     assert api.exists(spoiled.path("b"))
 
@@ -148,7 +139,7 @@ def test_delete_without_an_answer_stays_recorded(
     """It may still be on its way, so the next apply of the object makes it fail."""
     stage.run(config_map("a"), config_map("b"))
     spoiled.budget = 0.5
-    proxy.rule = always(faults.reset(), where=lambda seen: seen.method == "DELETE")
+    proxy.rule = always(faults.reset(), where=_deletes)
     story = spoiled.run(config_map("a"))
     assert (story.exit_code, story.outcomes["configmap/b"]) == (3, Outcome.FAILED)
     marked = {ref.name for ref, entry in stage.inventory().entries.items() if entry.deleting}
@@ -161,7 +152,7 @@ def test_delete_without_an_answer_stays_recorded(
 def test_delete_with_a_lost_reply_succeeds(spoiled: Stage, proxy: FaultProxy) -> None:
     """The retry answers 404: gone is gone."""
     spoiled.run(config_map("a"), config_map("b"))
-    proxy.rule = first(1, faults.lose_reply(), where=lambda seen: seen.method == "DELETE")
+    proxy.rule = first(1, faults.lose_reply(), where=_deletes)
     assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
     assert spoiled.listed() == {"configmap/a"}
 
@@ -170,7 +161,7 @@ def test_delete_with_all_replies_lost_succeeds(spoiled: Stage, proxy: FaultProxy
     """A read shows what happened to it."""
     spoiled.budget = 0.3
     spoiled.run(config_map("a"), config_map("b"))
-    proxy.rule = always(faults.lose_reply(), where=lambda seen: seen.method == "DELETE")
+    proxy.rule = always(faults.lose_reply(), where=_deletes)
     assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
     assert spoiled.listed() == {"configmap/a"}
 

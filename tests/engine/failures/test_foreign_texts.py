@@ -36,18 +36,10 @@ def test_message_of_a_pod_shows_no_value(stage: Stage, api: Api) -> None:
     waited = stage.run(SECRET, POD, wait=True)
     assert waited.exit_code != 0
     _without_values(waited)
-    (problem,) = (
-        one.problem
-        for one in waited.events
-        if isinstance(one, ReadinessReported) and one.problem is not None
-    )
+    (problem,) = (one.problem for one in waited.of(ReadinessReported) if one.problem is not None)
     assert HIDDEN in str(problem)
     shown = stage.status()
     _without_values(shown)
-    (status,) = (
-        one.readiness
-        for one in shown.events
-        if isinstance(one, ObjectStatus) and one.ref.kind == "Pod"
-    )
+    (status,) = (one.readiness for one in shown.of(ObjectStatus) if one.ref.kind == "Pod")
     assert HIDDEN in status.message
     assert status.message.isprintable()

@@ -77,7 +77,6 @@ def _prune(stage: Stage, *bodies: dict[str, Any]) -> Story:
 
 
 def _home(stage: Stage) -> dict[str, Any]:
-    """Return a Namespace of the set."""
     name = f"{stage.namespace}-home"
     return of_kind("Namespace", name)
 
@@ -173,7 +172,7 @@ def test_search_without_the_proof_says_so(stage: Stage, cut: Stage, proxy: Fault
     stage.run(_home(stage), config_map("a"), custom_resource("mine"))
     proxy.rule = _forbidden
     story = cut.check()
-    messages = [one.mismatch.message for one in story.events if isinstance(one, MismatchFound)]
+    messages = [one.mismatch.message for one in story.of(MismatchFound)]
     assert "could not be read: the list of kinds is not proved: no" in messages
     paths = [seen.path for seen in proxy.exchanges]
     assert (paths.count("/apis"), paths.count("/readyz")) == (2, 1)
@@ -307,7 +306,6 @@ def _prune_custom(behind: Stage) -> None:
 
 
 def _members(stage: Stage, api: Api) -> set[str]:
-    """Return the objects with the label of a set."""
     query = f"?labelSelector={PART_OF}={stage.target.id}"
     base = f"namespaces/{stage.namespace}"
     maps = api.get(f"/api/v1/{base}/configmaps{query}")["items"]

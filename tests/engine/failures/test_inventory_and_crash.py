@@ -242,7 +242,7 @@ def test_crash_lock_never_released(stage: Stage) -> None:
     # Short, because this run waits in real time; the exact times: inventory/test_observed_lock.py.
     take_from_elsewhere(stage, replace(ELSEWHERE, lease=0.3))
     story = stage.run(config_map("b"))
-    waits = {(one.what, one.reason) for one in story.events if isinstance(one, Waiting)}
+    waits = {(one.what, one.reason) for one in story.of(Waiting)}
     assert waits == {(f"the lock of the set {stage.name}", f"held by {ELSEWHERE.who}")}
     assert story.outcomes == {"configmap/a": Outcome.PRUNED, "configmap/b": Outcome.CREATED}
     assert stage.inventory().holder is None
@@ -251,14 +251,10 @@ def test_crash_lock_never_released(stage: Stage) -> None:
 def test_too_large(stage: Stage) -> None:
     """Counted before anything is applied; test_shards.py tests how many fit."""
     stage.run(config_map("a"))
-    transport = stage.transport()
-    store = stage.store(transport)
-    inventory = store.read()
     refs = (Ref("", "ConfigMap", stage.namespace, f"c-{number}") for number in range(100_001))
     many = {ref: InventoryEntry(ref, "configmaps", "v1", None) for ref in refs}
     with pytest.raises(InventoryError, match="a set may have at most 100000 objects"):
-        store.write(replace(inventory, entries=many))
-    transport.close()
+        stage.rewrite(entries=many)
     assert stage.listed() == {"configmap/a"}
 
 

@@ -39,7 +39,7 @@ def test_source_returns_empty_with_success(stage: Stage, api: Api) -> None:
         story = stage.run(mode=mode)
         assert story.exit_code == 6
         assert set(story.outcomes.values()) == {Outcome.NOT_PRUNED}
-        reasons = {one.reason for one in story.events if isinstance(one, ObjectDone)}
+        reasons = {one.reason for one in story.of(ObjectDone)}
         assert reasons == {"prune refused"}
         assert "no object in the input" in story.refusal
         assert story.refusal.endswith("To allow this: --allow-empty --max-prune 8")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import pytest
 
@@ -144,7 +143,6 @@ PATHS = {
     "configmap/m": "/api/v1/namespaces/{}/configmaps/m",
 }
 MERGE = "application/merge-patch+json"
-APPLY = "application/apply-patch+yaml"
 
 
 def _pod(body: Any) -> Any:
@@ -158,7 +156,6 @@ def _wiped(body: Any) -> None:
 
 
 def _all(*edits: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return the edits as one."""
 
     def edit(body: Any) -> None:
         for one in edits:
@@ -270,12 +267,6 @@ def test_wiped_managed_fields_are_restored(stage: Stage, api: Api, target: str) 
     assert set(stage.run(*QUIET.values()).outcomes.values()) == {Outcome.UNCHANGED}
 
 
-def _apply(api: Api, path: str, body: Any, manager: str) -> None:
-    query = f"?force=true&fieldManager={quote(manager, safe='')}"
-    status, reply = api("PATCH", path + query, body, content_type=APPLY)
-    assert status == 200, reply
-
-
 @pytest.mark.parametrize("soon", [True, False], ids=["within its second", "later"])
 @pytest.mark.parametrize("target", QUIET)
 def test_apply_under_our_own_manager_is_noticed(
@@ -303,10 +294,10 @@ def test_apply_under_our_own_manager_is_noticed(
         ours = time()
         if not soon:
             next_second()
-        _apply(api, path, body, stage.target.manager)
+        api.apply(path, body, by=stage.target.manager, force=True)
         assert set(stage.run(*QUIET.values()).outcomes.values()) == {Outcome.UNCHANGED}
         before = api.get(path)
-        _apply(api, path, labelled, stage.target.manager)
+        api.apply(path, labelled, by=stage.target.manager, force=True)
         return before if (time() == ours) is soon else None
 
     before = eventually(applied)
@@ -324,12 +315,12 @@ def test_co_owner_is_ignored_until_it_changes_a_value(
     path = PATHS["cronjob.batch/c"].format(stage.namespace)
     before = api.get(path)
     body = copy.deepcopy(CRON_JOB)
-    _apply(api, path, body, "other")
+    api.apply(path, body, by="other", force=True)
     audit.restart()
     assert set(stage.run(*QUIET.values()).outcomes.values()) == {Outcome.UNCHANGED}
     assert writes(audit) == []
     body["spec"]["schedule"] = "0 4 * * *"
-    _apply(api, path, body, "other")
+    api.apply(path, body, by="other", force=True)
     story = stage.run(*QUIET.values())
     assert story.exit_code == 4, "they own it now, and alone"
     story = stage.run(*QUIET.values(), conflicts=Conflicts.FORCE)

@@ -247,7 +247,7 @@ def test_two_hundred_random_changes_are_seen_and_reverted(running: Plane, bare: 
             if len(batch) < A_SEED and (change := _draw(rng, bare, sample, stage.target)):
                 batch[sample.kind] = change
         story = stage.run(*bodies, conflicts=Conflicts.FORCE)
-        ended = {one.ref.kind: one for one in story.events if isinstance(one, ObjectDone)}
+        ended = {one.ref.kind: one for one in story.of(ObjectDone)}
         for one in SAMPLES:
             expected = Outcome.UPDATED if one.kind in batch else Outcome.UNCHANGED
             now = _values(bare.get(one.path), owned[one.path])
@@ -288,6 +288,6 @@ def test_random_changes_to_fields_of_others_cause_no_write(running: Plane, bare:
         before[sample.path] = bare.get(sample.path)
     audit = AuditTrail(running, bare)
     assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
-    ours = [one for one in audit.events() if one["userAgent"].startswith("applyprune/")]
+    ours = audit.ours()
     assert {one["verb"] for one in ours} == {"get", "list"}
     assert {path: bare.get(path) for path in before} == before

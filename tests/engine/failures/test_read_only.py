@@ -58,12 +58,10 @@ READS = (
 
 
 def without_body(seen: Exchange) -> None:
-    """Drop the body of a request."""
     seen.body = b""
 
 
 def without_query(seen: Exchange) -> None:
-    """Drop the query of a request."""
     seen.target = seen.path
 
 
@@ -87,9 +85,8 @@ def folder(running: Plane, crd_stage: Stage, crds: Api, tmp_path: Path) -> Path:
     assert crd_stage.run(*before).exit_code == 0
     path = crd_stage.path()
     for name in ("taken", "edited"):
-        manager = "?fieldManager=kubectl-client-side-apply"
         body = {**config_map(name), "data": {"key": "v", "stale": "1"}}
-        crds.create(path + manager, body)
+        crds.create(path, body, by="kubectl-client-side-apply")
     after = (
         {**config_map("changed"), "data": {"a": "2"}},
         {**frozen, "data": {"a": "2"}},
@@ -290,12 +287,7 @@ def test_put_is_not_sent_where_the_query_is_lost(
     custom = custom_resource("custom", "Unserved")
     assert crd_stage.run(custom).exit_code == 0
     path = f"/apis/x.example.com/{{}}/namespaces/{crd_stage.namespace}/unserveds/custom"
-    status = "/status?fieldManager=ctrl"
-    merge = "application/merge-patch+json"
-    patched = crds(
-        "PATCH", path.format("v1alpha1") + status, {"status": {"a": 1}}, content_type=merge
-    )
-    assert patched[0] == 200
+    crds.patch(path.format("v1alpha1") + "/status", {"status": {"a": 1}}, by="ctrl")
     definition["spec"]["versions"] = [version]
     assert shared.run(definition).exit_code == 0
     before = crds.get(path.format("v1"))

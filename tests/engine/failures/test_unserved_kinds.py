@@ -34,7 +34,7 @@ BACKEND: dict[str, Any] = of_kind(
 
 
 def _reason(story: Story, name: str) -> str:
-    (done,) = (one for one in story.events if isinstance(one, ObjectDone) and one.ref.short == name)
+    (done,) = (one for one in story.of(ObjectDone) if one.ref.short == name)
     return done.reason
 
 
@@ -157,15 +157,12 @@ EDITS = {
 def test_kind_of_an_entry_is_edited(stage: Stage, api: Api, edit: dict[str, str]) -> None:
     """It names no kind, or not that of the recorded plural: nobody can tell what it was."""
     stage.run(config_map("a"), config_map("b"))
-    inventory = stage.inventory()
     entries = {
         ref: replace(entry, ref=replace(ref, **edit)) if ref.name == "b" else entry
-        for ref, entry in inventory.entries.items()
+        for ref, entry in stage.inventory().entries.items()
     }
     edited = {entry.ref: entry for entry in entries.values()}
-    transport = stage.transport()
-    stage.store(transport).write(replace(inventory, entries=edited))
-    transport.close()
+    stage.rewrite(entries=edited)
     (name,) = (ref.short for ref in edited if ref.name == "b")
     story = stage.run(config_map("a"))
     _assert_unknown(story, stage, name)
@@ -207,15 +204,17 @@ def test_crd_of_a_kind_was_deleted(crd_stage: Stage, crds: Api, has_neighbour: b
         assert other.run(mode=Mode.DELETE).exit_code == 0
 
 
+def _forget_crds(stage: Stage) -> None:
+    """Write the inventory as an older version did: without the CRDs of the kinds."""
+    listed = stage.inventory().entries
+    stage.rewrite(entries={ref: replace(entry, crd="") for ref, entry in listed.items()})
+
+
 def test_crd_that_was_not_recorded_keeps_its_objects_listed(crd_stage: Stage, crds: Api) -> None:
     """An older inventory does not say that a CRD defined the kind; nor does an edited one."""
     replace(crd_stage, name="other").run(crd("Elder"))
     crd_stage.run(config_map("a"), custom_resource("f", "Elder"))
-    inventory = crd_stage.inventory()
-    transport = crd_stage.transport()
-    older = {ref: replace(entry, crd="") for ref, entry in inventory.entries.items()}
-    crd_stage.store(transport).write(replace(inventory, entries=older))
-    transport.close()
+    _forget_crds(crd_stage)
     _delete_crd(crds, "Elder")
     _assert_unknown(crd_stage.run(config_map("a")), crd_stage, "elder.x.example.com/f")
 
@@ -223,11 +222,7 @@ def test_crd_that_was_not_recorded_keeps_its_objects_listed(crd_stage: Stage, cr
 def test_run_without_a_change_records_the_crd(crd_stage: Stage) -> None:
     """The next write of an older inventory has it."""
     crd_stage.run(crd("Later"), custom_resource("f", "Later"))
-    inventory = crd_stage.inventory()
-    transport = crd_stage.transport()
-    older = {ref: replace(entry, crd="") for ref, entry in inventory.entries.items()}
-    crd_stage.store(transport).write(replace(inventory, entries=older))
-    transport.close()
+    _forget_crds(crd_stage)
     crd_stage.run(crd("Later"), custom_resource("f", "Later"), config_map("a"))
     (entry,) = (one for one in crd_stage.inventory().entries.values() if one.ref.name == "f")
     assert entry.crd == "laters.x.example.com"

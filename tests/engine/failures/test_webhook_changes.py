@@ -32,7 +32,6 @@ def changing(changes: dict[str, list[Change]]) -> Callable[[Change], list[Change
 
 
 def put(path: str, value: object) -> Change:
-    """Return one operation of a JSON patch."""
     return {"op": "replace", "path": path, "value": value}
 
 
@@ -210,7 +209,7 @@ def test_object_without_the_annotation_of_ownership_is_not_recorded_as_owned(
     """The line says so at once, and not only the prune that will not delete it."""
     with Webhook(plane, api, stage.namespace, ("CREATE",), change=_take_off):
         story = stage.run(config_map("a"), check=False)
-    (done,) = (one for one in story.events if isinstance(one, ObjectDone))
+    (done,) = story.of(ObjectDone)
     assert done.outcome is Outcome.CREATED
     assert f"has removed the annotation {OWNED_BY}" in done.reason
     (entry,) = stage.inventory().entries.values()

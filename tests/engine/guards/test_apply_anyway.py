@@ -31,7 +31,7 @@ def _value(api: Api, stage: Stage, name: str) -> str:
 
 
 def _verdict(story: Story) -> str:
-    (end,) = (one for one in story.events if isinstance(one, Finished))
+    (end,) = story.of(Finished)
     return str(end.problem)
 
 
@@ -45,7 +45,7 @@ def test_refused_prune_writes_nothing(
     story = stage.run(config_map("c-0", "new"), config_map("more"), mode=mode)
     assert writes(audit) == []
     assert (story.exit_code, story.outcomes) == (6, LEFT)
-    assert {one.reason for one in story.events if isinstance(one, ObjectDone)} == {"prune refused"}
+    assert {one.reason for one in story.of(ObjectDone)} == {"prune refused"}
     assert "it would delete 7 objects" in story.refusal
     assert _value(api, stage, "c-0") == "v"
     applied = "nothing was applied, and nothing was deleted" in _verdict(story)
@@ -71,7 +71,7 @@ def test_refused_prune_applies_if_asked_to(stage: Stage, api: Api) -> None:
     assert stage.listed() == {"configmap/more", *(f"configmap/c-{n}" for n in range(8))}
     again = stage.run(*bodies, apply_anyway=True)
     assert (again.exit_code, again.outcomes["configmap/c-0"]) == (6, Outcome.UNCHANGED)
-    assert not [one for one in again.events if isinstance(one, InventoryWritten)]
+    assert not again.of(InventoryWritten)
 
 
 def test_refused_prune_is_reported_with_the_refused_objects(stage: Stage) -> None:

@@ -65,11 +65,7 @@ def test_set_belongs_to_its_bundle(stage: Stage) -> None:
     taken = bundle.run(config_map("a"), config_map("b"))
     assert set(taken.outcomes.values()) == {Outcome.UNCHANGED}
     assert stage.inventory().owner == OWNER
-    assert not [
-        one
-        for one in bundle.run(config_map("a"), config_map("b")).events
-        if isinstance(one, InventoryWritten)
-    ]
+    assert not bundle.run(config_map("a"), config_map("b")).of(InventoryWritten)
     for mode in (Mode.APPLY, Mode.PRUNE, Mode.DELETE, Mode.ORPHAN):
         with pytest.raises(OwnedByBundle, match=OWNER):
             stage.run(config_map("a"), mode=mode)

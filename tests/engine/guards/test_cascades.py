@@ -25,7 +25,7 @@ from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from applyprune.localplane import Plane
@@ -36,18 +36,6 @@ Body = dict[str, Any]
 NAMESPACE = frozenset({"namespace"})
 MERGE = "application/merge-patch+json"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-
-@pytest.fixture
-def home(stage: Stage, api: Api) -> Iterator[str]:
-    """The name of a Namespace that the set is to make, and that is gone after the test."""
-    name = f"{stage.namespace}-home"
-    yield name
-    api("DELETE", f"/api/v1/namespaces/{name}")
-
-
-def _namespace(name: str) -> Body:
-    return of_kind("Namespace", name)
 
 
 SLICE: Body = of_kind(
@@ -79,7 +67,7 @@ def test_contents_made_by_hand_save_a_namespace(
 ) -> None:
     """Each alone, in kinds of which the control plane makes objects itself."""
     bodies = (config_map("a"), config_map("b"))
-    assert stage.run(_namespace(home), *bodies).exit_code == 0
+    assert stage.run(of_kind("Namespace", home), *bodies).exit_code == 0
     method, path, body = CONTENTS[name]
     path = path.format(f"namespaces/{home}")
     if method == "PATCH":
@@ -98,7 +86,7 @@ def test_contents_made_by_the_control_plane_save_nothing(stage: Stage, api: Api,
     """The ServiceAccount of every namespace, and the EndpointSlice of a Service of the set."""
     bodies = (config_map("a"), config_map("b"))
     service = {**SERVICE, "metadata": {"name": "web", "namespace": home}}
-    assert stage.run(_namespace(home), service, *bodies).exit_code == 0
+    assert stage.run(of_kind("Namespace", home), service, *bodies).exit_code == 0
     slices = f"/apis/discovery.k8s.io/v1/namespaces/{home}/endpointslices"
     eventually(lambda: bool(api.get(slices)["items"]), lambda: "the slice of the Service")
     eventually(
@@ -251,7 +239,7 @@ def test_owner_without_a_namespace_owns_everywhere(stage: Stage, api: Api, home:
     role = of_kind("ClusterRole", f"role-{home}", rules=[])
     volume = {**GUARDED["persistentvolume"], "metadata": {"name": f"pv-{home}"}}
     owner = _applied(stage, api, role, *STAY)
-    api.create("/api/v1/namespaces", _namespace(home))
+    api.create("/api/v1/namespaces", of_kind("Namespace", home))
     try:
         _make(api, home, CLAIM, owner)
         _make(api, "", volume, owner)
@@ -270,7 +258,7 @@ def test_data_in_a_pruned_namespace_counts_though_an_object_of_the_set_owns_it(
 ) -> None:
     """An ownerReference makes nobody's claim ours."""
     inside = config_map("inside", namespace=home)
-    assert stage.run(_namespace(home), inside, *STAY).exit_code == 0
+    assert stage.run(of_kind("Namespace", home), inside, *STAY).exit_code == 0
     owner = api.get(f"/api/v1/namespaces/{home}/configmaps/inside")
     _make(api, home, CLAIM, {**owner, "apiVersion": "v1", "kind": "ConfigMap"})
     story = stage.run(*STAY, allow_kinds=NAMESPACE)

@@ -6,7 +6,6 @@ A live object with our manager's Apply entry never leaves the inventory without 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import pytest
 
@@ -216,10 +215,8 @@ def test_look_alikes_elsewhere_do_not_hold_up_a_removal(stage: Stage, api: Api) 
     marks: dict[str, Any] = {"labels": {PART_OF: target.id}, "annotations": {OWNED_BY: target.id}}
     with temporary_namespace(api) as place:
         path = f"/api/v1/namespaces/{place}/configmaps/look-alike"
-        applied = f"{path}?fieldManager={quote(target.manager, safe='')}"
-        kind = "application/apply-patch+yaml"
         body = config_map("look-alike", namespace=place, **marks)
-        assert api("PATCH", applied, body, content_type=kind)[0] == 201
+        api.apply(path, body, by=target.manager)
         stage.run(A, config_map("b", namespace=place))
         with pytest.raises(InventoryError, match="the set web was not removed"):
             stage.run(mode=Mode.DELETE)
@@ -336,7 +333,7 @@ def test_forged_entry_adopts_nothing(stage: Stage, api: Api, kubectl: Kubectl) -
     assert "already exists and belongs to no set" in story.problem("configmap/b")
     adopted = stage.run(A, B)
     assert adopted.exit_code == 0
-    reasons = [one.reason for one in adopted.events if isinstance(one, ObjectDone)]
+    reasons = [one.reason for one in adopted.of(ObjectDone)]
     assert "adopted: it existed and belonged to no set" in reasons
     assert stage.run(A).outcomes["configmap/b"] is Outcome.ORPHANED
 
@@ -347,11 +344,7 @@ def test_forged_resource_version_hides_no_drift(stage: Stage, api: Api) -> None:
     api.patch(stage.path("b"), {"data": {"key": "theirs"}}, by=ALICE)
     version = api.get(stage.path("b"))["metadata"]["resourceVersion"]
     edit_entry(stage, api, "b", fingerprint={"resourceVersion": version})
-    drifted = {
-        one.ref.short: one.drifted
-        for one in stage.status(drift=True).events
-        if isinstance(one, ObjectStatus)
-    }
+    drifted = {one.ref.short: one.drifted for one in stage.status(drift=True).of(ObjectStatus)}
     assert drifted == {"configmap/a": False, "configmap/b": True}
     story = stage.run(A, B)
     assert (story.exit_code, story.outcomes) == (4, {"configmap/b": Outcome.FAILED})
@@ -360,16 +353,13 @@ def test_forged_resource_version_hides_no_drift(stage: Stage, api: Api) -> None:
 def test_values_are_compared_without_any_record(stage: Stage, api: Api) -> None:
     """Another value was applied under the set's own manager, and the record was made to fit."""
     stage.run(A, B)
-    query = f"fieldManager={quote(stage.target.manager, safe='')}&force=true"
     forged = of_kind(
         "ConfigMap",
         "b",
         {"labels": {PART_OF: stage.target.id}, "annotations": {OWNED_BY: stage.target.id}},
         data={"key": "theirs"},
     )
-    kind = "application/apply-patch+yaml"
-    status, reply = api("PATCH", f"{stage.path('b')}?{query}", forged, content_type=kind)
-    assert status == 200, reply
+    reply = api.apply(stage.path("b"), forged, by=stage.target.manager, force=True)
     (entry,) = reply["metadata"]["managedFields"]
     version = reply["metadata"]["resourceVersion"]
     edit_entry(stage, api, "b", fingerprint={"resourceVersion": version, "time": entry["time"]})

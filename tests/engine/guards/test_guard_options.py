@@ -12,7 +12,7 @@ from applyprune.model.options import Mode, PruneLimit
 from tests.support.objects import CLAIM, GUARDED, config_map, of_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from tests.support.api import Api
     from tests.support.plane import Kubectl
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
 ROLE: dict[str, Any] = of_kind("Role", "App.Reader", rules=[])
 STATEFUL: dict[str, Any] = {**GUARDED["statefulset"], "metadata": {"name": "db"}}
 WORDS = "To allow this: "
-
-
-@pytest.fixture
-def home(stage: Stage, api: Api) -> Iterator[str]:
-    """The name of a Namespace that the set is to make, and that is gone after the test."""
-    name = f"{stage.namespace}-home"
-    yield name
-    api("DELETE", f"/api/v1/namespaces/{name}")
 
 
 def _printed(refusal: str) -> list[tuple[str, str]]:
@@ -82,10 +74,6 @@ def _allowed(stage: Stage, *bodies: dict[str, Any], **options: Any) -> set[str]:
     return {option for option, _ in printed}
 
 
-def _namespace(name: str) -> dict[str, Any]:
-    return of_kind("Namespace", name)
-
-
 def _many(count: int) -> list[dict[str, Any]]:
     return [config_map(f"c-{number}") for number in range(count)]
 
@@ -100,7 +88,7 @@ CASES: dict[str, tuple[Callable[[str], Bodies], int, set[str]]] = {
     "empty": (lambda _: _many(2), 0, {"--allow-empty"}),
     "empty and count": (lambda _: _many(8), 0, {"--allow-empty", "--max-prune"}),
     "empty and a Namespace": (
-        lambda home: [_namespace(home), config_map("in", namespace=home)],
+        lambda home: [of_kind("Namespace", home), config_map("in", namespace=home)],
         0,
         {"--allow-empty", "--allow-kind"},
     ),
@@ -139,7 +127,7 @@ def test_printed_options_allow_cascades(stage: Stage, api: Api, home: str, name:
     """A Namespace with objects that are not the set's, counted among those that go."""
     made, left, options = CASCADES[name]
     bodies = made(home)
-    assert stage.run(*bodies, _namespace(home)).exit_code == 0
+    assert stage.run(*bodies, of_kind("Namespace", home)).exit_code == 0
     for foreign in ("s-1", "s-2"):
         path = f"/api/v1/namespaces/{home}/configmaps"
         api.create(path, config_map(foreign))

@@ -23,17 +23,8 @@ if TYPE_CHECKING:
     from tests.support.stage import Stage
 
 
-def _once(
-    method: str, path: str, then: Callable[[], object], happened: list[int]
-) -> Callable[[Exchange], None]:
-    """Return a hook that does something when the first such request is on its way."""
-
-    def hook(seen: Exchange) -> None:
-        if not happened and (seen.method, seen.path) == (method, path):
-            happened.append(seen.number)
-            then()
-
-    return hook
+def _is(method: str, path: str) -> Callable[[Exchange], bool]:
+    return lambda seen: (seen.method, seen.path) == (method, path)
 
 
 def test_object_recreated_between_read_and_apply_is_not_written(
@@ -46,8 +37,7 @@ def test_object_recreated_between_read_and_apply_is_not_written(
         kubectl("delete", "configmap", "a", "-n", spoiled.namespace)
         kubectl("create", "configmap", "a", "-n", spoiled.namespace, "--from-literal=mine=1")
 
-    happened: list[int] = []
-    proxy.before_forward = _once("PATCH", spoiled.path("a"), recreate, happened)
+    happened = proxy.before_first(_is("PATCH", spoiled.path("a")), recreate)
     story = spoiled.run(config_map("a", "new"))
     assert happened
     assert story.outcomes == {"configmap/a": Outcome.FAILED}
@@ -63,8 +53,7 @@ def test_forced_apply_does_not_overwrite_a_newer_version(
     def change() -> None:
         api.patch(spoiled.path("a"), {"data": {"key": "theirs"}}, by=ALICE)
 
-    happened: list[int] = []
-    proxy.before_forward = _once("PATCH", spoiled.path("a"), change, happened)
+    happened = proxy.before_first(_is("PATCH", spoiled.path("a")), change)
     story = spoiled.run(config_map("a", "new"), conflicts=Conflicts.FORCE)
     assert happened
     assert story.outcomes == {"configmap/a": Outcome.FAILED}
@@ -114,12 +103,9 @@ def test_inventory_written_by_another_run_is_read_again(
 ) -> None:
     """The objects of the other run are in the inventory, so they are pruned and not leaked."""
     spoiled.run(config_map("a"))
-    happened: list[int] = []
-    proxy.before_forward = _once(
-        "PUT",
-        stage.path(stage.target.inventory.name),
+    happened = proxy.before_first(
+        _is("PUT", stage.path(stage.target.inventory.name)),
         lambda: stage.run(config_map("a"), config_map("theirs")),
-        happened,
     )
     story = spoiled.run(config_map("a"), config_map("ours"))
     assert happened
@@ -151,8 +137,7 @@ def test_inventory_written_by_another_run_is_not_removed(
     """The delete of the set ends as a lost race, and what the other recorded stays."""
     spoiled.run(config_map("a"))
     path = stage.path(stage.target.inventory.name)
-    happened: list[int] = []
-    proxy.before_forward = _once("DELETE", path, lambda: take_from_elsewhere(stage), happened)
+    happened = proxy.before_first(_is("DELETE", path), lambda: take_from_elsewhere(stage))
     with pytest.raises(InventoryLocked):
         spoiled.run(mode=Mode.DELETE)
     assert happened

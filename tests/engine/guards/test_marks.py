@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import EmptyInput, InputError, InputErrors
-from applyprune.model.events import ObjectDone, Planned, ReadinessReported
+from applyprune.model.events import Planned, ReadinessReported
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun, Mode
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.marks import OWNER_MARKS
 from tests.support.objects import SECRET, config_map
+from tests.support.stage import on
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
     from tests.support.api import Api
     from tests.support.plane import Kubectl
-    from tests.support.stage import Stage, Story
+    from tests.support.stage import Stage
 
 LEFT_OUT: dict[str, dict[str, Any]] = {
     "ours": {"annotations": {"applyprune.dev/apply": "disabled"}},
@@ -62,10 +63,6 @@ def _create(kubectl: Kubectl, stage: Stage, *bodies: dict[str, Any], manager: st
         )  # fmt: skip
 
 
-def _reasons(story: Story) -> dict[str, str]:
-    return {one.ref.short: one.reason for one in story.events if isinstance(one, ObjectDone)}
-
-
 def test_manifest_that_is_left_out_changes_nothing(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
@@ -83,7 +80,7 @@ def test_manifest_that_is_left_out_changes_nothing(
     assert story.exit_code == 0
     left = {f"configmap/{body['metadata']['name']}" for body in (*new, *foreign, *listed)}
     assert {story.outcomes[name] for name in left} == {Outcome.SKIPPED}
-    assert _reasons(story)["configmap/new-kapp"] == "its manifest is marked kapp.k14s.io/noop"
+    assert story.reasons["configmap/new-kapp"] == "its manifest is marked kapp.k14s.io/noop"
     assert {story.outcomes[f"configmap/plain-{at}"] for at in range(len(APPLIED))} == {
         Outcome.CREATED
     }
@@ -225,7 +222,7 @@ def test_object_that_must_exist_is_never_ours(stage: Stage, api: Api, kubectl: K
 
     planned = stage.run(config_map("a"), *bodies, after, dry_run=DryRun.SERVER)
     assert planned.exit_code == 0
-    assert "it does not exist yet" in _reasons(planned)["configmap/must-ours"]
+    assert "it does not exist yet" in planned.reasons["configmap/must-ours"]
     stage.seen = create_late
     story = stage.run(config_map("a"), *bodies, after)
     assert story.exit_code == 0
@@ -289,7 +286,7 @@ def test_marked_live_object_is_left_alone(stage: Stage, api: Api, kubectl: Kubec
     kept = [name for name in names if name != "m-flux-paused"]  # this one is a keep mark too
     assert {story.outcomes[f"configmap/{name}"] for name in kept} == {Outcome.NOT_PRUNED}
     assert {f"configmap/{name}" for name in kept} < stage.listed()
-    assert _reasons(story)["configmap/m-kluctl"] == "marked kluctl.io/ignore: true"
+    assert story.reasons["configmap/m-kluctl"] == "marked kluctl.io/ignore: true"
     assert (
         "marked kluctl.io/ignore: true" in stage.explain("configmap/m-kluctl").explanation.verdict
     )
@@ -413,7 +410,7 @@ def test_object_of_another_tool_is_not_adopted(stage: Stage, api: Api, kubectl: 
     assert story.exit_code == 0
     taken = {step.desired.ref.name: step.taken_from for step in story.plan.applies}
     assert "the Helm release x in namespace y" in taken["o0"]
-    assert _reasons(story)["configmap/o0"] == (
+    assert story.reasons["configmap/o0"] == (
         "adopted: it existed and belonged to the Helm release x in namespace y"
     )
     entries = stage.inventory().entries.values()
@@ -441,11 +438,9 @@ def test_object_marked_after_the_plan_is_not_recreated(
     fixed = {**config_map("f"), "immutable": True}
     stage.run(fixed)
 
-    def mark(event: Event) -> None:
-        if isinstance(event, Planned):
-            _annotate(kubectl, stage, "f", "applyprune.dev/apply=disabled")
-
-    stage.seen = mark
+    stage.seen = on(
+        Planned, lambda: _annotate(kubectl, stage, "f", "applyprune.dev/apply=disabled")
+    )
     story = stage.run({**fixed, "data": {"key": "new"}}, recreate=True)
     assert "it is marked applyprune.dev/apply: disabled" in story.problem("configmap/f")
     assert api.get(stage.path("f"))["data"] == {"key": "v"}
@@ -458,5 +453,5 @@ def test_own_timeout_of_an_object(stage: Stage) -> None:
         config_map("a"), config_map("b", annotations=marks), wait=True, timeout=3600.0
     )
     assert story.exit_code == 5
-    (ready,) = [one for one in story.events if isinstance(one, ReadinessReported) and one.problem]
+    (ready,) = [one for one in story.of(ReadinessReported) if one.problem]
     assert ready.ref.name == "b"

@@ -7,7 +7,6 @@ ServiceAccount they are empty too.
 from __future__ import annotations
 
 import copy
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -174,13 +173,7 @@ def test_fields_that_another_apply_has_booked_to_nobody_conflict_too(
     changed = {"data": {"key": "precious"} if theirs else {"more": "precious"}}
     _spoiled(api, path, changed)
     team = {**config_map("a"), "data": {"third": "1"}}
-    applied = api(
-        "PATCH",
-        f"{path}?fieldManager=team",
-        json.loads(json.dumps(team)),
-        content_type="application/apply-patch+yaml",
-    )
-    assert applied[0] == 200
+    api.apply(path, team, by="team")
     wanted = {**config_map("a"), "data": {"key": "1"}}
     story = stage.run(wanted)
     assert story.exit_code == 4

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import ObjectDone, Planned
+from applyprune.model.events import Planned
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, Mode, Propagation, PruneAlso
 from tests.support.fault_proxy import always, faults
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.support.api import Api
     from tests.support.fault_proxy import Exchange, FaultProxy
     from tests.support.plane import Kubectl
-    from tests.support.stage import Stage, Story
+    from tests.support.stage import Stage
 
 Body = dict[str, Any]
 REST = tuple(config_map(f"rest-{number}") for number in range(4))
@@ -55,10 +55,6 @@ def _mounting(name: str) -> Body:
     body = copy.deepcopy(DEPLOYMENT)
     body["spec"]["template"]["spec"]["volumes"] = [{"name": "v", "configMap": {"name": name}}]
     return body
-
-
-def _reasons(story: Story) -> dict[str, str]:
-    return {one.ref.short: one.reason for one in story.events if isinstance(one, ObjectDone)}
 
 
 @pytest.mark.parametrize("mark", [DISABLED, "applyprune.dev/prune=disabled"])
@@ -197,11 +193,11 @@ def test_need_of_a_left_alone_object_stays(stage: Stage, kubectl: Kubectl) -> No
     assert story.outcomes["configmap/free"] is Outcome.PRUNED
     assert story.outcomes["configmap/needed"] is Outcome.NOT_PRUNED
     told = "deployment.apps/web needs it, and stays"
-    assert _reasons(story)["configmap/needed"] == told
+    assert story.reasons["configmap/needed"] == told
     story = stage.run(*REST, wait=False)
     assert story.exit_code == 0, story.events
     assert story.outcomes["deployment.apps/web"] is Outcome.NOT_PRUNED
-    assert _reasons(story)["configmap/needed"] == told
+    assert story.reasons["configmap/needed"] == told
     assert {"configmap/needed", "deployment.apps/web"} < stage.listed()
     kubectl("annotate", "deployment/web", "-n", stage.namespace, "applyprune.dev/apply-")
     story = stage.run(*REST, wait=False)

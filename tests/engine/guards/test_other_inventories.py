@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,14 +26,7 @@ FILLING = 6_000
 
 
 def _write(stage: Stage, entries: Mapping[Ref, InventoryEntry]) -> None:
-    """Write entries into a set's inventory beside what it lists."""
-    transport = stage.transport()
-    try:
-        store = stage.store(transport)
-        inventory = store.read()
-        store.write(replace(inventory, entries={**inventory.entries, **entries}))
-    finally:
-        transport.close()
+    stage.rewrite(entries={**stage.inventory().entries, **entries})
 
 
 def _entry(name: str, namespace: str, uid: str) -> InventoryEntry:

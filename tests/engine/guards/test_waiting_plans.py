@@ -104,7 +104,6 @@ def test_approval_of_another_set_approves_nothing(
 
 
 def fixed(value: str) -> dict[str, Any]:
-    """Return an object that cannot be changed in place."""
     return {**config_map("fixed", value), "immutable": True}
 
 

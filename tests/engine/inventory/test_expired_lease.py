@@ -45,7 +45,6 @@ class Holding:
     namespace: str
 
     def write(self) -> None:
-        """Create a ConfigMap."""
         ref = Ref("", "ConfigMap", self.namespace, "late")
         body = config_map("late")
         self.client.under_lease(self.lock).apply(

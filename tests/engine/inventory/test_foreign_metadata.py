@@ -28,10 +28,6 @@ def _path(stage: Stage) -> str:
     return stage.path(f"applyprune-{stage.name}")
 
 
-def _patch(api: Api, stage: Stage, patch: dict[str, Any]) -> None:
-    api.patch(_path(stage), patch)
-
-
 @pytest.fixture
 def release(stage: Stage, api: Api) -> Iterator[None]:
     """Remove the finalizer at the end, so that the namespace can go."""
@@ -51,12 +47,12 @@ def test_metadata_of_other_tools_stays_and_stops_no_run(stage: Stage, api: Api) 
         "name": "default",
         "uid": account["metadata"]["uid"],
     }
-    _patch(api, stage, {"metadata": {"ownerReferences": [owner], "finalizers": [HOLD]}})
+    api.patch(_path(stage), {"metadata": {"ownerReferences": [owner], "finalizers": [HOLD]}})
 
     def between(event: Event) -> None:
         if isinstance(event, InventoryWritten) and event.phase is not Phase.FINAL:
             mark = {str(event.phase): "seen"}
-            _patch(api, stage, {"metadata": {"labels": mark, "annotations": mark}})
+            api.patch(_path(stage), {"metadata": {"labels": mark, "annotations": mark}})
 
     stage.seen = between
     one["data"] = {"key": "other"}
@@ -81,7 +77,7 @@ def test_change_of_applyprunes_own_data_still_ends_the_run(stage: Stage, api: Ap
 
         def between(event: Event, patch: dict[str, Any] = patch) -> None:
             if isinstance(event, InventoryWritten) and event.phase is Phase.BEFORE_APPLY:
-                _patch(api, stage, patch)
+                api.patch(_path(stage), patch)
 
         stage.seen = between
         with pytest.raises((InventoryLocked, InventoryError)):
@@ -99,7 +95,7 @@ def test_finalizer_of_another_tool_holds_the_deleted_inventory(stage: Stage, api
 
     def between(event: Event) -> None:
         if isinstance(event, InventoryWritten) and event.phase is Phase.BEFORE_DELETE:
-            _patch(api, stage, {"metadata": {"finalizers": [HOLD]}})
+            api.patch(_path(stage), {"metadata": {"finalizers": [HOLD]}})
 
     stage.seen = between
     story = stage.run(mode=Mode.DELETE)
@@ -114,5 +110,5 @@ def test_finalizer_of_another_tool_holds_the_deleted_inventory(stage: Stage, api
         stage.run(one)
     assert HOLD in refused.value.reason
     assert api("GET", stage.path("one"))[0] == 404
-    _patch(api, stage, {"metadata": {"finalizers": None}})
+    api.patch(_path(stage), {"metadata": {"finalizers": None}})
     assert stage.run(one).exit_code == 0

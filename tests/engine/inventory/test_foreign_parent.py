@@ -40,10 +40,6 @@ def _path(stage: Stage) -> str:
     return stage.path(f"applyprune-{stage.name}")
 
 
-def _patch(stage: Stage, api: Api, metadata: dict[str, Any]) -> None:
-    api.patch(_path(stage), {"metadata": metadata})
-
-
 def _verbs(stage: Stage) -> dict[str, Callable[[], object]]:
     """Return every operation that could write the inventory."""
     return {
@@ -71,7 +67,7 @@ def test_parent_of_somebody_else_is_refused(stage: Stage, api: Api, name: str) -
     """By every verb, also by a repair; nothing is written, and nothing of the set changes."""
     stage.run(config_map("a"))
     change, words = REFUSALS[name]
-    _patch(stage, api, change)
+    api.patch(_path(stage), {"metadata": change})
     _assert_refused(stage, api, words, repair=True)
     assert api.exists(_path(stage).replace("applyprune-web", "a"))
 
@@ -102,7 +98,7 @@ def test_wrong_group_kinds_are_refused_and_repaired(stage: Stage, api: Api, name
     """The annotation is the second record of what the set contains; the entries stay."""
     stage.run(config_map("a"), config_map("b"))
     kinds, words = FAULTS[name]
-    _patch(stage, api, {"annotations": {GROUP_KINDS: kinds}})
+    api.patch(_path(stage), {"metadata": {"annotations": {GROUP_KINDS: kinds}}})
     _assert_refused(stage, api, words, repair=False)
     with pytest.raises(InventoryError, match=f"inventory repair web -n {stage.namespace}"):
         stage.run(config_map("a"))
@@ -116,7 +112,7 @@ def test_wrong_group_kinds_are_refused_and_repaired(stage: Stage, api: Api, name
 def test_lost_tool_is_repaired(stage: Stage, api: Api) -> None:
     """The ConfigMap still contains our inventory."""
     stage.run(config_map("a"))
-    _patch(stage, api, {"annotations": {TOOLING: None}})
+    api.patch(_path(stage), {"metadata": {"annotations": {TOOLING: None}}})
     with pytest.raises(InventoryError, match=r"it has no annotation .*tooling") as refused:
         stage.run(config_map("a"))
     assert not isinstance(refused.value, ForeignParent)

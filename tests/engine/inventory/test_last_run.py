@@ -21,7 +21,7 @@ from applyprune.model.options import Conflicts, Options
 from tests.support.command import applyprune
 from tests.support.objects import config_map, manifest, of_kind
 from tests.support.renewals import Renewals
-from tests.support.stage import Stage
+from tests.support.stage import Stage, on
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import RunRecord
@@ -82,11 +82,7 @@ def test_last_run_records_an_interruption(stage: Stage) -> None:
     """The signal's exit code; the error says how much is left of what the plan changes."""
     stage.run(config_map("a"), config_map("b"), config_map("c"))
 
-    def stop(event: object) -> None:
-        if isinstance(event, InventoryWritten):
-            stage.stop.request(15)
-
-    stage.seen = stop
+    stage.seen = on(InventoryWritten, lambda: stage.stop.request(15))
     with pytest.raises(Interrupted, match="interrupted: 2 objects are left"):
         stage.run(config_map("a", "other"), config_map("b"))
     assert last(stage).exit_code == 143

@@ -64,13 +64,7 @@ def _dead(count: int) -> dict[Ref, InventoryEntry]:
 
 
 def _write(stage: Stage, entries: Mapping[Ref, InventoryEntry]) -> Inventory:
-    """Write these entries into the set's inventory."""
-    transport = stage.transport()
-    try:
-        store = stage.store(transport)
-        return store.write(replace(store.read(), entries=dict(entries)))
-    finally:
-        transport.close()
+    return stage.rewrite(entries=dict(entries))
 
 
 def _shards(api: Api, stage: Stage) -> list[str]:

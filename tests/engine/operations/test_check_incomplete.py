@@ -46,7 +46,7 @@ def _damage(stage: Stage, api: Api) -> dict[str, Any]:
 
 def _unseen(story: Story) -> list[str]:
     """Return what a check reports as unreadable."""
-    findings = [one.mismatch for one in story.events if isinstance(one, MismatchFound)]
+    findings = [one.mismatch for one in story.of(MismatchFound)]
     return [one.message for one in findings if one.type is MismatchType.UNKNOWN and one.ref is None]
 
 
@@ -210,7 +210,7 @@ def test_unfinished_adoption_is_removed_from_the_inventory(
     before = _unfinished_adoption(stage, proxy, api, kubectl, tmp_path)
     assert stage.listed() == {"configmap/b"}
     checked = stage.check()
-    (finding,) = [one.mismatch for one in checked.events if isinstance(one, MismatchFound)]
+    (finding,) = [one.mismatch for one in checked.of(MismatchFound)]
     assert (finding.type, finding.repair) == (MismatchType.UNLABELLED, Repair.UNLIST)
     assert "its adoption did not happen" in finding.message
     assert stage.repair().outcomes == {"configmap/b": Outcome.REPAIRED}

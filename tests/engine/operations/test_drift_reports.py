@@ -24,7 +24,7 @@ from tests.support.actors import ALICE
 from tests.support.drifting import AFTER, BEFORE, DRIFTS, MERGE, deployment, documented
 from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import config_map, of_kind, text
-from tests.support.stage import Stage
+from tests.support.stage import Stage, on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -60,7 +60,7 @@ def _diff(stage: Stage, *, fails: bool) -> str:
     story = stage.run(deployment(), dry_run=DryRun.SERVER, diff=True, drift_only=fails)
     code = _code(with_exit_code(story.events, drift_only=fails))
     if fails:
-        (found,) = (one for one in story.events if isinstance(one, ObjectDiff))
+        (found,) = story.of(ObjectDiff)
         assert [one.path for one in found.drift] == ["/spec/replicas"]
         return f"{'drifted' if found.drifted else found.drifted}, {code}"
     return _outcome(story.events, code)
@@ -122,11 +122,7 @@ def test_drift_is_reverted_without_a_check_too_and_names_who_caused_it(
     planned = stage.run(*bodies, dry_run=DryRun.CLIENT, **options).plan.applies[0]
     assert planned.reverts == (("/data/key", ALICE), ("/data/other", ALICE))
     story = stage.run(*bodies, **options)
-    (done,) = (
-        one
-        for one in story.events
-        if isinstance(one, ObjectDone) and one.outcome is Outcome.UPDATED
-    )
+    (done,) = (one for one in story.of(ObjectDone) if one.outcome is Outcome.UPDATED)
     assert done.reason == f"reverted 2 fields that {ALICE} had changed"
     assert api.get(path)["data"] == {"key": "1", "other": "1", "more": "x"}
     assert set(stage.run(*bodies, **options).outcomes.values()) == {Outcome.UNCHANGED}
@@ -205,11 +201,7 @@ def test_drift_that_nobody_has_planned_to_revert_is_not(stage: Stage, api: Api) 
     def during(patch: dict[str, Any]) -> None:
         api.patch(path, {"data": {"key": "2"}})
 
-        def seen(event: Event) -> None:
-            if isinstance(event, Planned):
-                api.patch(path, patch)
-
-        stage.seen = seen
+        stage.seen = on(Planned, lambda: api.patch(path, patch))
 
     during({"data": {"other": "2"}})
     story = stage.run(wanted, conflicts=Conflicts.REVERT)
@@ -232,8 +224,7 @@ def test_object_that_another_set_takes_meanwhile_is_not_taken_back(
     other = Stage(stage.kubeconfig, stage.namespace, name="shop")
     stage.run(_map("a", key="v"))
     drifted = {"data": {"key": "drifted"}}
-    query = f"?fieldManager={ALICE}"
-    api.patch(path + query, drifted)
+    api.patch(path, drifted, by=ALICE)
     requests: list[int] = []
 
     def before(seen: Exchange) -> None:
@@ -338,13 +329,13 @@ def test_refused_manifest_keeps_the_record(stage: Stage, kubectl: Kubectl) -> No
     fresh = stage.run(
         deployment(), _map("a", key="3"), dry_run=DryRun.SERVER, diff=True, drift_only=True
     )
-    (diff,) = (one for one in fresh.events if isinstance(one, ObjectDiff))
+    (diff,) = fresh.of(ObjectDiff)
     assert (diff.drifted, [one.path for one in diff.drift]) == (True, ["/data/key"])
     assert diff.drift[0].found == '"theirs"'
 
 
 def _standings(stage: Stage) -> list[ObjectStatus]:
-    return [one for one in stage.status(drift=True).events if isinstance(one, ObjectStatus)]
+    return stage.status(drift=True).of(ObjectStatus)
 
 
 def test_drift_of_a_killed_run_is_unknown(proxy: FaultProxy, stage: Stage, tmp_path: Path) -> None:
@@ -360,12 +351,12 @@ def test_drift_of_a_killed_run_is_unknown(proxy: FaultProxy, stage: Stage, tmp_p
     arguments = ("apply", "web", "-n", stage.namespace, "-f", path, "--no-check", "--yes")
     kill_at_first(proxy, is_apply, Moment.AFTER, arguments, proxy.kubeconfig(tmp_path))
     story = stage.status(fail_on_drift=True)
-    told = {one.ref.short: one.drifted for one in story.events if isinstance(one, ObjectStatus)}
+    told = {one.ref.short: one.drifted for one in story.of(ObjectStatus)}
     assert told == {"configmap/a": None, "configmap/b": False}
     assert story.exit_code == 1
-    (warning,) = (one.problem for one in story.events if isinstance(one, WarningRaised))
+    (warning,) = (one.problem for one in story.of(WarningRaised))
     assert warning.message == "it is unknown whether configmap/a has drifted"
     compared = stage.run(*map(config_map, "ab"), dry_run=DryRun.SERVER, diff=True)
-    (diff,) = (one for one in compared.events if isinstance(one, ObjectDiff))
+    (diff,) = compared.of(ObjectDiff)
     assert (diff.ref.name, diff.drifted) == ("a", None)
     assert _code(with_exit_code(compared.events, drift_only=True)) == 1

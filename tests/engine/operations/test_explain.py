@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def explain(stage: Stage, named: str, *bodies: dict[str, Any]) -> Explanation:
-    """Return the explanation of one object by an input."""
     return stage.explain(named, *bodies).explanation
 
 
@@ -104,7 +103,6 @@ def test_explain_refuses_what_a_run_refuses(stage: Stage, api: Api) -> None:
 
 
 def alone(stage: Stage, named: str) -> Explanation:
-    """Return the explanation of an object without an input."""
     return stage.explain(named, given=False).explanation
 
 

@@ -238,7 +238,7 @@ def test_move_reports_an_object_that_cannot_be_transferred(
 
 def _told(story: Story, name: str) -> str:
     """Return the reason or problem that was reported for an object."""
-    (done,) = (one for one in story.events if isinstance(one, ObjectDone) and one.ref.short == name)
+    (done,) = (one for one in story.of(ObjectDone) if one.ref.short == name)
     return str(done.problem) if done.problem else done.reason
 
 
@@ -302,7 +302,7 @@ def test_moved_object_is_unchanged_by_the_new_sets_next_apply(
     assert {name for name, state in now.items() if state != before[name]} == {record}
     audit.restart()
     assert set(shop.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
-    assert {one["verb"] for one in audit.events() if "applyprune/" in one["userAgent"]} <= {
+    assert {one["verb"] for one in audit.ours()} <= {
         "get",
         "list",
     }
@@ -427,14 +427,8 @@ def test_move_reports_an_object_deleted_meanwhile(
 ) -> None:
     """It is gone for both sets, and nothing is made in its place."""
     spoiled.run(config_map("a"), config_map("b"))
-    sent: list[int] = []
 
-    def before(seen: Exchange) -> None:
-        if _patches(seen) and not sent:
-            sent.append(seen.number)
-            _gone(spoiled, kubectl)
-
-    proxy.before_forward = before
+    sent = proxy.before_first(_patches, lambda: _gone(spoiled, kubectl))
     story = spoiled.move(shop, "configmap/b")
     assert sent
     assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.REMOVED_FROM_INVENTORY})

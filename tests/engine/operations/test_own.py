@@ -86,7 +86,7 @@ def test_owned_object_is_pruned(stage: Stage, api: Api, kubectl: Kubectl) -> Non
     assert (story.exit_code, story.outcomes) == (0, {"configmap/theirs": Outcome.UPDATED})
     assert (_witness(api, stage), _recorded(stage)) == (True, OWNED)
     assert not stage.check().found
-    status = [one for one in stage.status(drift=True).events if isinstance(one, ObjectStatus)]
+    status = stage.status(drift=True).of(ObjectStatus)
     assert [(one.ref.name, one.drifted) for one in status if one.ref.name == "theirs"] == [
         ("theirs", False)
     ]
@@ -308,7 +308,7 @@ def test_object_that_is_kept_as_owned_is_called_so(
     else:
         story = stage.run(*bodies, adopt_as=OWNED, **options)
     assert story.exit_code == 0
-    told = {one.ref.name: one.reason for one in story.events if isinstance(one, ObjectDone)}
+    told = {one.ref.name: one.reason for one in story.of(ObjectDone)}
     assert told["theirs"].endswith("orphans it: marked applyprune.dev/prune: disabled")
     whole = "as owned; only a delete of the whole set deletes it: it contains this set's inventory"
     # What --adopt-as owned says of all objects, it does not say of this one.

@@ -71,12 +71,10 @@ def look(
 
 
 def standings(events: tuple[Event, ...]) -> dict[str, ObjectStatus]:
-    """Return the status of each object, as last reported."""
     return {one.ref.short: one for one in events if isinstance(one, ObjectStatus)}
 
 
 def ended(events: tuple[Event, ...]) -> Finished:
-    """Return how `status` ended."""
     assert isinstance(events[-1], Finished)
     return events[-1]
 
@@ -88,9 +86,8 @@ def test_status_costs_one_list_per_kind(stage: Stage, audit: AuditTrail) -> None
     events = look(stage)
     requests = sorted(
         (event["verb"], event["objectRef"]["resource"])
-        for event in audit.events()
-        if event["userAgent"].startswith("applyprune/")
-        and event.get("objectRef", {}).get("resource")
+        for event in audit.ours()
+        if event.get("objectRef", {}).get("resource")
     )
     assert requests == [
         ("get", "configmaps"),

@@ -32,15 +32,11 @@ def puppets(api: Api, namespace: str) -> Puppets:
 
 
 def of(story: Story, name: str) -> ObjectStatus:
-    """Return the status of one object, as last reported."""
-    *_, found = (
-        one for one in story.events if isinstance(one, ObjectStatus) and one.ref.short == name
-    )
+    *_, found = (one for one in story.of(ObjectStatus) if one.ref.short == name)
     return found
 
 
 def pod_names(puppets: Puppets, app: str) -> list[str]:
-    """Return the names of a workload's Pods."""
     listed = puppets.api.get(f"{puppets.path('pods')}?labelSelector=app%3D{app}")
     return [item["metadata"]["name"] for item in listed["items"]]
 
@@ -95,11 +91,7 @@ def test_status_names_the_pod_and_its_last_warnings(
     assert {one.about for one in told.events} == {f"pod/{name}"}
     assert (told.not_read, told.logs, told.tree) == ("", (), None)
     assert of(story, "deployment.apps/fine").events == ()
-    lists = [
-        one["objectRef"]["resource"]
-        for one in audit.events()
-        if one["userAgent"].startswith("applyprune/") and one["verb"] == "list"
-    ]
+    lists = [one["objectRef"]["resource"] for one in audit.ours() if one["verb"] == "list"]
     assert sorted(lists) == ["deployments", "events", "pods", "replicasets"]
 
 
@@ -147,7 +139,7 @@ def test_refused_reads_are_reported_and_are_no_error(
     assert "available: 0 of 1" in told.readiness.message
     for plural in ("pods", "events", "replicasets"):
         assert f"its {plural} cannot be read: " in told.not_read
-    assert [one.exit_code for one in story.events if isinstance(one, Finished)] == [5]
+    assert [one.exit_code for one in story.of(Finished)] == [5]
 
 
 @pytest.fixture

@@ -112,10 +112,8 @@ def _writes(audit: AuditTrail, namespace: str) -> list[str]:
     """Return the requests of our runs that may have changed something."""
     return [
         f"{event['verb']} {event['requestURI']}"
-        for event in audit.events()
-        if event["verb"] in WRITES
-        and f"/namespaces/{namespace}/" in event["requestURI"]
-        and event["userAgent"].startswith("applyprune/")
+        for event in audit.ours()
+        if event["verb"] in WRITES and f"/namespaces/{namespace}/" in event["requestURI"]
     ]
 
 
@@ -259,8 +257,8 @@ def test_ignored_field_co_owned_by_another_manager_is_released(stage: Stage, api
 
 def test_ignored_field_of_an_adopted_object_keeps_its_value(stage: Stage, api: Api) -> None:
     """Its fields become ours by the take-over first, and are released anyway."""
-    path = f"{_path(stage, '', 'deployments').rstrip('/')}?fieldManager=kubectl-client-side-apply"
-    api.create(path, deployment(replicas=5, paused=True))
+    path = _path(stage, "", "deployments").rstrip("/")
+    api.create(path, deployment(replicas=5, paused=True), by="kubectl-client-side-apply")
     story = stage.run(deployment(SCALED))
     assert story.outcomes == {"deployment.apps/web": Outcome.UPDATED}
     found = api.get(_path(stage))
@@ -344,7 +342,7 @@ def test_force_annotation_takes_the_fields_of_that_object_alone(stage: Stage, ap
     assert story.exit_code == 4
     story = stage.run(forced, config_map("b", "theirs"))
     assert story.exit_code == 0
-    reasons = {done.ref.name: done.reason for done in story.events if isinstance(done, ObjectDone)}
+    reasons = {done.ref.name: done.reason for done in story.of(ObjectDone)}
     assert reasons == {"a": "took fields from alice", "b": ""}
     assert api.get(_path(stage, "a", "configmaps"))["data"] == {"key": "ours"}
     assert api.get(_path(stage, "b", "configmaps"))["data"] == {"key": "theirs"}
@@ -380,7 +378,7 @@ def test_annotation_decides_for_its_object(stage: Stage, api: Api, mark: str) ->
         hint = f"To take over all fields of {ARGO}: --take-over {ARGO}"
         assert hint in story.problem("configmap/taken")
         report = own.run(body, dry_run=DryRun.SERVER, diff=True, drift_only=True)
-        (diff,) = (one for one in report.events if isinstance(one, ObjectDiff))
+        (diff,) = report.of(ObjectDiff)
         assert [one.found for one in diff.drift] == ['"theirs"']
         assert report.outcomes.get("configmap/taken") is not Outcome.FAILED
 

@@ -42,10 +42,6 @@ def _resource(kind: str, version: str, value: str) -> dict[str, Any]:
     }
 
 
-def _patch(api: Api, path: str, patch: Any, query: str = "") -> None:
-    api.patch(path + query, patch)
-
-
 def _controllers_entry(found: dict[str, Any]) -> dict[str, Any]:
     (entry,) = (one for one in found["metadata"]["managedFields"] if one["manager"] == "ctrl")
     return {key: entry[key] for key in ("apiVersion", "operation", "subresource", "fieldsV1")}
@@ -60,20 +56,20 @@ def test_change_after_a_version_was_dropped(crd_stage: Stage, crds: Api, by_the_
     assert crd_stage.run(definition, _resource(kind, "v1alpha1", "1")).exit_code == 0
     objects = f"namespaces/{crd_stage.namespace}/{kind.lower()}s/f"
     old, new = (f"/apis/x.example.com/{version}/{objects}" for version in ("v1alpha1", "v1"))
-    _patch(crds, f"{old}/status", {"status": {"phase": "Up"}}, "?fieldManager=ctrl")
+    crds.patch(f"{old}/status", {"status": {"phase": "Up"}}, by="ctrl")
     before = _controllers_entry(crds.get(old))
     both = _definition(kind, "v1")
     assert crd_stage.run(both, _resource(kind, "v1", "2")).exit_code == 0
-    _patch(crds, f"{path}/status", {"status": {"storedVersions": ["v1"]}})
+    crds.patch(f"{path}/status", {"status": {"storedVersions": ["v1"]}})
     last = _definition(kind, dropped=True)
     if not by_the_set:
         versions = {"spec": {"versions": last["spec"]["versions"]}}
-        _patch(crds, path, versions, f"?fieldManager={crd_stage.target.manager}")
+        crds.patch(path, versions, by=crd_stage.target.manager)
     given = (last, _resource(kind, "v1", "3"))
     dry = crd_stage.run(*given, dry_run=DryRun.SERVER, diff=True, conflicts=Conflicts.FORCE)
-    done = [one for one in dry.events if isinstance(one, ObjectDone)]
+    done = dry.of(ObjectDone)
     assert [str(one.problem) for one in done if one.problem] == []
-    (shown,) = (one for one in dry.events if isinstance(one, ObjectDiff) and one.ref.kind == kind)
+    (shown,) = (one for one in dry.of(ObjectDiff) if one.ref.kind == kind)
     assert (shown.after or {})["spec"] == {"value": "3"}
     name = f"{kind.lower()}.x.example.com/f"
     story = crd_stage.run(*given, conflicts=Conflicts.FORCE)
@@ -93,9 +89,9 @@ def test_both_entries_of_a_manager_keep_their_fields(crd_stage: Stage, crds: Api
     objects = f"namespaces/{crd_stage.namespace}/{kind.lower()}s/f"
     for version in ("v1alpha1", "v1"):
         path = f"/apis/x.example.com/{version}/{objects}"
-        _patch(crds, path, {"spec": {f"by-{version}": "theirs"}}, "?fieldManager=ctrl")
+        crds.patch(path, {"spec": {f"by-{version}": "theirs"}}, by="ctrl")
     definition = f"{CRDS}/{kind.lower()}s.x.example.com"
-    _patch(crds, f"{definition}/status", {"status": {"storedVersions": ["v1"]}})
+    crds.patch(f"{definition}/status", {"status": {"storedVersions": ["v1"]}})
     last = _definition(kind, dropped=True)
     assert crd_stage.run(last, _resource(kind, "v1", "2")).exit_code == 0
     entries = crds.get(path)["metadata"]["managedFields"]
@@ -125,7 +121,7 @@ def test_change_beside_an_entry_of_a_version_that_lacks_a_default(
     assert crd_stage.run(_grown(kind), _resource(kind, "v1alpha1", "1")).exit_code == 0
     objects = f"namespaces/{crd_stage.namespace}/{kind.lower()}s/f"
     old, new = (f"/apis/x.example.com/{version}/{objects}" for version in ("v1alpha1", "v1"))
-    _patch(crds, f"{old}/status", {"status": {"phase": "Up"}}, "?fieldManager=ctrl")
+    crds.patch(f"{old}/status", {"status": {"phase": "Up"}}, by="ctrl")
     before = _controllers_entry(crds.get(old))
     name = f"{kind.lower()}.x.example.com/f"
     grown = _grown(kind, "v1")
@@ -134,7 +130,7 @@ def test_change_beside_an_entry_of_a_version_that_lacks_a_default(
         given = (grown, _resource(kind, "v1", value))
         dry = crd_stage.run(*given, dry_run=DryRun.SERVER, diff=True)
         assert dry.exit_code == 0, dry.events
-        (shown,) = (one for one in dry.events if isinstance(one, ObjectDiff))
+        (shown,) = dry.of(ObjectDiff)
         assert (shown.after or {})["spec"] == {"value": value, "mode": "fast"}
         story = crd_stage.run(*given, check=checked)
         assert story.outcomes[name] is Outcome.UPDATED, story.events

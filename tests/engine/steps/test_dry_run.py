@@ -46,12 +46,10 @@ def compare(stage: Stage, *bodies: dict[str, Any], **options: Any) -> Story:
 
 
 def compared(story: Story) -> dict[str, ObjectDiff]:
-    """Return the comparisons by ``kind/name``, in their order."""
-    return {one.ref.short: one for one in story.events if isinstance(one, ObjectDiff)}
+    return {one.ref.short: one for one in story.of(ObjectDiff)}
 
 
 def secret(**values: str) -> dict[str, Any]:
-    """Return a Secret."""
     return of_kind("Secret", "s", stringData=values)
 
 
@@ -74,7 +72,7 @@ def test_diff_compares_exactly_what_would_change(stage: Stage, audit: AuditTrail
     assert (found["configmap/e"].before, found["configmap/c"].after) == (None, None)
     assert not any(one.drifted for one in found.values())
     # The plane's own parts write whenever they like.
-    events = [one for one in audit.events() if one["userAgent"].startswith("applyprune/")]
+    events = audit.ours()
     assert {
         "dryRun=All" in one["requestURI"] or "delete" in one["verb"]
         for one in events
@@ -139,9 +137,8 @@ def test_copies_in_a_secrets_metadata_are_not_shown(stage: Stage, api: Api) -> N
         name: copied for name, copied in copies.items() if len(copied) <= 63 and copied.isalnum()
     }
     assert {"hex", "sha256", "reversed"} <= short.keys()
-    path = f"/api/v1/namespaces/{stage.namespace}/secrets/s?fieldManager={ALICE}"
-    patch = {"metadata": {"annotations": copies, "labels": short}}
-    api.patch(path, patch)
+    path = f"/api/v1/namespaces/{stage.namespace}/secrets/s"
+    api.patch(path, {"metadata": {"annotations": copies, "labels": short}}, by=ALICE)
     changed, pruned = compare(stage, manifests[1], config_map("a")), compare(stage, config_map("a"))
     adopted = compare(replace(stage, name="other"), manifests[1], adopt=Adopt.ALL)
     for story in (changed, pruned, adopted):
@@ -206,7 +203,7 @@ def test_diff_reports_a_conflict_and_skips_the_prunes(stage: Stage, api: Api) ->
     conflict = f'.data.key: theirs "theirs" → ours "v", owned by {ALICE}'
     assert conflict in story.problem("configmap/a")
     assert story.outcomes["configmap/old"] is Outcome.NOT_PRUNED
-    (end,) = (one.problem for one in story.events if isinstance(one, Finished))
+    (end,) = (one.problem for one in story.of(Finished))
     assert "the run would fail: other field managers own fields of 1" in str(end)
 
 
@@ -355,7 +352,6 @@ def kinds(running: Plane) -> Stage:
 
 
 def sized(kind: str, **schema: Any) -> dict[str, Any]:
-    """Return a CRD whose objects have a size."""
     one = crd(kind)
     size = {"type": "integer", "minimum": 1}
     spec = {"type": "object", "properties": {"size": size, **schema}}

@@ -157,7 +157,7 @@ def test_drift_that_excludes_ours_is_set_back(
     assert api.get(path)["spec"] == drifted
     story = stage.run(body, wait=False, conflicts=Conflicts.REVERT, check=check)
     assert story.outcomes == {ref: Outcome.UPDATED}, story.events
-    (done,) = (one for one in story.events if isinstance(one, ObjectDone))
+    (done,) = story.of(ObjectDone)
     assert "that kubectl-patch had changed" in done.reason
     after = api.get(path)
     assert after["spec"] == before["spec"]

@@ -203,7 +203,7 @@ def test_diff_after_the_clearing_shows_what_the_apply_removes(
     kubectl("patch", "deployment/web", "-n", stage.namespace, "-p", patch)
     _clear(kubectl, stage, "deployment/web")
     forecast = stage.run(less, dry_run=DryRun.SERVER, diff=True)
-    (diff,) = (one for one in forecast.events if isinstance(one, ObjectDiff))
+    (diff,) = forecast.of(ObjectDiff)
     assert stage.run(less).exit_code == 0
     path = f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web"
     template = api.get(path)["spec"]["template"]
@@ -290,14 +290,11 @@ def test_change_between_read_and_migration_is_no_obstacle(
 ) -> None:
     """The patch is guarded: it is built again from the current object."""
     _make(kubectl, spoiled, "kubectl apply")
-    done: list[int] = []
 
-    def before(seen: Exchange) -> None:
-        if "json-patch" in seen.header("content-type") and not done:
-            done.append(seen.number)
-            kubectl("annotate", "configmap/old", "-n", spoiled.namespace, "some=note")
-
-    proxy.before_forward = before
+    done = proxy.before_first(
+        lambda seen: "json-patch" in seen.header("content-type"),
+        lambda: kubectl("annotate", "configmap/old", "-n", spoiled.namespace, "some=note"),
+    )
     assert spoiled.run(_body(key="v")).exit_code == 0
     assert done
     now = api.get(spoiled.path("old"))

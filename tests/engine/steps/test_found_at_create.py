@@ -15,19 +15,9 @@ from tests.support.objects import config_map, manifest, of_kind
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.support.api import Api
 
 CONTROLLER = {"User-Agent": "kube-controller-manager/v1.34"}
-
-
-@pytest.fixture
-def fresh(stage: Stage, api: Api) -> Iterator[str]:
-    """The name of a Namespace that does not exist; it is gone after the test."""
-    name = f"{stage.namespace}-new"
-    yield name
-    api("DELETE", f"/api/v1/namespaces/{name}")
 
 
 def _namespace_set(name: str) -> list[dict[str, Any]]:
@@ -44,14 +34,14 @@ def _namespace_set(name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("check", [False, True])
 def test_objects_of_a_new_namespace_are_planned_as_adopted(
-    stage: Stage, api: Api, fresh: str, check: bool
+    stage: Stage, api: Api, home: str, check: bool
 ) -> None:
     """The first run succeeds; without the set they would exist too, so a delete keeps them."""
-    bodies = _namespace_set(fresh)
+    bodies = _namespace_set(home)
     planned = stage.run(*bodies, dry_run=DryRun.SERVER)
     fates = {step.desired.ref.short: step.fate for step in planned.plan.applies}
     assert fates == {
-        f"namespace/{fresh}": Fate.CREATE,
+        f"namespace/{home}": Fate.CREATE,
         "serviceaccount/default": Fate.ADOPT,
         "configmap/kube-root-ca.crt": Fate.ADOPT,
         "configmap/a": Fate.CREATE,
@@ -60,7 +50,7 @@ def test_objects_of_a_new_namespace_are_planned_as_adopted(
     assert reason == "adopted: a controller creates it in a new Namespace"
     story = stage.run(*bodies, check=check)
     assert story.exit_code == 0, story.events
-    account = api.get(f"/api/v1/namespaces/{fresh}/serviceaccounts/default")
+    account = api.get(f"/api/v1/namespaces/{home}/serviceaccounts/default")
     assert account["imagePullSecrets"] == [{"name": "registry"}]
     assert account["metadata"]["labels"][PART_OF] == stage.target.id
     assert OWNED_BY not in (account["metadata"].get("annotations") or {})
@@ -71,35 +61,35 @@ def test_objects_of_a_new_namespace_are_planned_as_adopted(
     assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
     without = stage.run(bodies[0], bodies[3])
     assert without.outcomes["serviceaccount/default"] is Outcome.ORPHANED
-    assert api.exists(f"/api/v1/namespaces/{fresh}/serviceaccounts/default")
+    assert api.exists(f"/api/v1/namespaces/{home}/serviceaccounts/default")
 
 
-def test_objects_of_a_new_namespace_need_an_adoption(stage: Stage, api: Api, fresh: str) -> None:
+def test_objects_of_a_new_namespace_need_an_adoption(stage: Stage, api: Api, home: str) -> None:
     """With --adopt=none nothing is written, and the error says who creates them."""
-    story = stage.run(*_namespace_set(fresh), adopt=Adopt.NONE)
+    story = stage.run(*_namespace_set(home), adopt=Adopt.NONE)
     assert story.outcomes == dict.fromkeys(
         ("serviceaccount/default", "configmap/kube-root-ca.crt"), Outcome.FAILED
     )
     problem = story.problem("serviceaccount/default")
     assert "a controller creates it in a new Namespace" in problem
     assert "--adopt=unowned" in problem
-    assert not api.exists(f"/api/v1/namespaces/{fresh}")
+    assert not api.exists(f"/api/v1/namespaces/{home}")
 
 
-def test_objects_of_the_inventorys_new_namespace(stage: Stage, api: Api, fresh: str) -> None:
+def test_objects_of_the_inventorys_new_namespace(stage: Stage, api: Api, home: str) -> None:
     """--create-namespace creates it before the inventory."""
-    target = Stage(stage.kubeconfig, fresh)
-    _, account, authority, one = _namespace_set(fresh)
+    target = Stage(stage.kubeconfig, home)
+    _, account, authority, one = _namespace_set(home)
     story = target.run(account, authority, one, create_namespace=True)
     assert story.exit_code == 0, story.events
     assert [step.fate for step in story.plan.applies].count(Fate.ADOPT) == 2
     assert target.run(mode=Mode.DELETE).exit_code == 0
-    assert api.exists(f"/api/v1/namespaces/{fresh}/serviceaccounts/default")
+    assert api.exists(f"/api/v1/namespaces/{home}/serviceaccounts/default")
 
 
-def test_plan_file_of_a_new_namespace_is_applied(stage: Stage, fresh: str) -> None:
+def test_plan_file_of_a_new_namespace_is_applied(stage: Stage, home: str) -> None:
     """Its plan adopts what does not exist yet, so it fits whoever creates that first."""
-    manifests = [manifest(body) for body in _namespace_set(fresh)]
+    manifests = [manifest(body) for body in _namespace_set(home)]
     with stage.connection() as cluster:
         applyset = stage.applyset(cluster)
         plan = applyset.plan(manifests).plan

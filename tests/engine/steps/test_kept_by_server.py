@@ -29,7 +29,7 @@ def _with_its_port(stage: Stage, api: Api) -> int:
 
 
 def _line(story: Story) -> tuple[Outcome, str]:
-    (done,) = (one for one in story.events if isinstance(one, ObjectDone))
+    (done,) = story.of(ObjectDone)
     return done.outcome, done.reason
 
 

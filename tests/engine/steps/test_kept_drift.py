@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Planned
 from applyprune.model.fate import Outcome
 from applyprune.model.fieldset import FieldWriter
 from applyprune.model.options import Conflicts
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def step(story: Story, name: str) -> ApplyStep:
-    """Return the planned step of an object."""
-    (planned,) = (event for event in story.events if isinstance(event, Planned))
-    (found,) = (one for one in planned.plan.applies if one.desired.ref.short == name)
+    (found,) = (one for one in story.plan.applies if one.desired.ref.short == name)
     return found
 
 

@@ -68,8 +68,7 @@ def _shown(story: Story) -> dict[str, tuple[Any, Any]]:
     """Return both states of each object that has a diff, without what the server counts."""
     return {
         one.ref.short: tuple(_settled(state) for state in (one.before, one.after))
-        for one in story.events
-        if isinstance(one, ObjectDiff)
+        for one in story.of(ObjectDiff)
     }
 
 
@@ -97,11 +96,7 @@ def test_local_diff_is_that_of_the_server(
     )
     assert _shown(local) == _shown(by_server)
     assert set(_shown(local)) == {"deployment.apps/web", "configmap/a"}
-    assert all(
-        one.not_checked == "not checked by the server"
-        for one in local.events
-        if isinstance(one, ObjectDiff)
-    )
+    assert all(one.not_checked == "not checked by the server" for one in local.of(ObjectDiff))
     assert writes(audit) == []
 
 

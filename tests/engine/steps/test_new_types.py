@@ -80,9 +80,8 @@ def _resource(kind: str, parts: Any) -> Body:
 def _change_type(api: Api, kind: str, field: Body, stage: Stage) -> None:
     """Change the CRD as somebody else does, who leaves it to its set."""
     versions = _definition(kind, field)["spec"]["versions"]
-    path = f"{CRDS}/{kind.lower()}s.x.example.com?fieldManager={stage.target.manager}"
-    patch = {"spec": {"versions": versions}}
-    api.patch(path, patch)
+    path = f"{CRDS}/{kind.lower()}s.x.example.com"
+    api.patch(path, {"spec": {"versions": versions}}, by=stage.target.manager)
 
 
 @pytest.mark.parametrize("by_the_set", [True, False])
@@ -100,7 +99,7 @@ def test_part_that_leaves_with_the_new_type_goes(
     ref, path = f"{kind.lower()}.x.example.com/f", f"{kind.lower()}s/f"
     path = f"/apis/x.example.com/v1/namespaces/{crd_stage.namespace}/{path}"
     story = crd_stage.run(*given, dry_run=DryRun.SERVER, diff=True)
-    (shown,) = (one for one in story.events if isinstance(one, ObjectDiff) and one.ref.kind == kind)
+    (shown,) = (one for one in story.of(ObjectDiff) if one.ref.kind == kind)
     assert (shown.after or {})["spec"]["parts"] == after
     assert crds.get(path)["spec"]["parts"] == before
     story = crd_stage.run(*given)

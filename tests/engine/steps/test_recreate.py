@@ -7,7 +7,6 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, product
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import pytest
 
@@ -303,9 +302,7 @@ def test_object_of_an_earlier_version_is_changed_in_place(stage: Stage, api: Api
         live = api.get(path)["metadata"]
         marks = {**live["annotations"], recreate: "on-change", MANIFEST_DIGEST: "0" * 32}
         old = config_map(name, annotations=marks, labels=live["labels"])
-        query = f"fieldManager={quote(stage.target.manager, safe='')}&force=true"
-        applied = "application/apply-patch+yaml"
-        assert api("PATCH", f"{path}?{query}", old, content_type=applied)[0] == 200
+        api.apply(path, old, by=stage.target.manager, force=True)
     first = stage.run(*allowed)
     assert set(first.outcomes.values()) == {Outcome.UPDATED}
     live = api.get(stage.path("a"))["metadata"]

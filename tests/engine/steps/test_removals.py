@@ -86,7 +86,7 @@ def test_null_and_excluded_defaults_are_removed(stage: Stage, api: Api) -> None:
     _start(stage, api)
     story = stage.run(*NEW, dry_run=DryRun.SERVER, diff=True)
     assert story.exit_code == 0
-    after = {one.ref.kind: one.after or {} for one in story.events if isinstance(one, ObjectDiff)}
+    after = {one.ref.kind: one.after or {} for one in story.of(ObjectDiff)}
     assert after["ConfigMap"]["metadata"]["labels"].keys() == {PART_OF}
     assert after["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
     (volume,) = after["Deployment"]["spec"]["template"]["spec"]["volumes"]

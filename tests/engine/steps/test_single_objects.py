@@ -21,9 +21,7 @@ SIZE = 100
 
 
 def changed(stage: Stage, api: Api, name: str, **body: Any) -> None:
-    """Change a ConfigMap as the field manager ``opponent``."""
-    query = f"{stage.path(name)}?fieldManager=opponent"
-    api.patch(query, body or {"data": {"key": "2"}})
+    api.patch(stage.path(name), body or {"data": {"key": "2"}}, by="opponent")
 
 
 def options(stage: Stage, *names: str) -> dict[str, Any]:
@@ -44,7 +42,7 @@ def test_drift_of_one_object_costs_requests_about_it_only(
     story = stage.run(*bodies[:-1], **options(stage, "n7", "n8"))
     assert story.outcomes == {"configmap/n7": Outcome.UPDATED, "configmap/n8": Outcome.CREATED}
     assert api.get(stage.path("n7"))["data"] == {"key": "v"}
-    ours = [one for one in audit.events() if one["userAgent"].startswith("applyprune/")]
+    ours = audit.ours()
     objects = [one for one in ours if (one.get("objectRef") or {}).get("resource") == "configmaps"]
     names = [one["objectRef"]["name"] for one in objects if "name" in one["objectRef"]]
     assert {one["verb"] for one in objects} == {"get", "patch", "update"}
@@ -67,9 +65,7 @@ def test_more_than_drift_writes_nothing(stage: Stage, api: Api, audit: AuditTrai
     assert api("DELETE", stage.path("b"))[0] == 200
     api.create(stage.path(""), config_map("b"))
     applied = {**config_map("c"), "data": {"key": "theirs"}}
-    query = f"{stage.path('c')}?fieldManager=pipeline&force=true"
-    kind = "application/apply-patch+yaml"
-    assert api("PATCH", query, applied, content_type=kind)[0] == 200
+    api.apply(stage.path("c"), applied, by="pipeline", force=True)
     audit.restart()
     given = (config_map("a"), config_map("b"), config_map("c"))
     refused: dict[str, tuple[tuple[dict[str, Any], ...], tuple[str, ...]]] = {

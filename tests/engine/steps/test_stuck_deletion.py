@@ -47,7 +47,7 @@ def _controller(name: str) -> dict[str, Any]:
 
 def _why(story: Story, name: str) -> Sequence[str]:
     """Return the clauses of a diagnosis."""
-    (done,) = (one for one in story.events if isinstance(one, ObjectDone) and one.ref.short == name)
+    (done,) = (one for one in story.of(ObjectDone) if one.ref.short == name)
     assert done.problem is not None
     assert done.problem.message.endswith("is deleted but not gone yet")
     return done.problem.reason.split("; ")

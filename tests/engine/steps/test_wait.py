@@ -39,7 +39,6 @@ from tests.support.workloads import (
     complaints,
     definition,
     meanwhile,
-    ours,
     out_of_time,
     pod,
     run_ahead,
@@ -202,7 +201,7 @@ def test_custom_resource_is_ready_by_its_ready_condition(
     began = clock.now()
     story = stage.run(widget(group), wait=True, timeout=AGES)
     assert (story.exit_code, became_ready(story)) == (0, {f"widget.{group}/w"})
-    said = [one for one in story.events if isinstance(one, Waiting) and one.reason != UNREAD]
+    said = [one for one in story.of(Waiting) if one.reason != UNREAD]
     assert {(one.what, one.reason) for one in said} == {("ready", "the pump is cold")}
     assert verdicts(story)[f"widget.{group}/w"].elapsed > STATUS_GRACE
     assert all(one.count == 1 and one.elapsed < one.timeout == AGES for one in said)
@@ -262,7 +261,7 @@ def test_invalid_ready_rule_ends_the_run_before_any_write(
         stage.run(config_map("a"), config_map("b", annotations=words[by]), wait=True, **options)
     assert caught.value.exit_code == 2
     assert caught.value.location == ("--ready-when configmap" if by == "option" else "set.yaml:2")
-    assert [event for event in ours(audit) if event["verb"] in WRITES] == []
+    assert [event for event in audit.ours() if event["verb"] in WRITES] == []
 
 
 # Objects that are not waited for.
@@ -287,7 +286,7 @@ def test_object_that_is_ready_once_stored_is_not_watched(stage: Stage, audit: Au
     audit.restart()
     story = stage.run(*bodies, secret, wait=True)
     assert (story.exit_code, verdicts(story)) == (0, {})
-    assert sorted(event["verb"] for event in ours(audit)) == ["get"] * 3 + ["list"] * 2
+    assert sorted(event["verb"] for event in audit.ours()) == ["get"] * 3 + ["list"] * 2
 
 
 @pytest.mark.parametrize("options", [{}, {"wait": True, "dry_run": DryRun.SERVER}])
@@ -297,4 +296,4 @@ def test_run_without_wait_or_with_dry_run_watches_nothing(
     """The run ends as soon as everything is sent."""
     story = stage.run(workload("Deployment", pods=NOWHERE), **options)
     assert (story.exit_code, verdicts(story)) == (0, {})
-    assert "watch" not in {event["verb"] for event in ours(audit)}
+    assert "watch" not in {event["verb"] for event in audit.ours()}

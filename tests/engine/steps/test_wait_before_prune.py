@@ -27,7 +27,6 @@ from tests.support.workloads import (
     became_ready,
     complaints,
     meanwhile,
-    ours,
     out_of_time,
     pod,
     ready,
@@ -63,7 +62,7 @@ def _deleted(audit: AuditTrail) -> list[str]:
     """Return what applyprune has deleted, by the server's log."""
     return [
         f"{event['objectRef']['resource']}/{event['objectRef']['name']}"
-        for event in ours(audit)
+        for event in audit.ours()
         if event["verb"] in {"delete", "deletecollection"} and _succeeded(event)
     ]
 
@@ -76,8 +75,8 @@ def _succeeded(event: dict[str, Any]) -> bool:
 def _reasons(story: Story) -> dict[str, str]:
     return {
         one.ref.short: one.reason
-        for one in story.events
-        if isinstance(one, ObjectDone) and one.outcome is Outcome.NOT_PRUNED
+        for one in story.of(ObjectDone)
+        if one.outcome is Outcome.NOT_PRUNED
     }
 
 
@@ -186,7 +185,7 @@ def test_prune_without_a_wait_warns_and_deletes(stage: Stage, audit: AuditTrail)
     )
     assert verdicts(story) == {}
     assert _deleted(audit) == ["deployments/old"]
-    assert "watch" not in {event["verb"] for event in ours(audit)}
+    assert "watch" not in {event["verb"] for event in audit.ours()}
 
 
 def test_object_with_the_skip_annotation_does_not_hold_up_the_prune(stage: Stage) -> None:
@@ -208,7 +207,7 @@ def test_run_that_applies_nothing_does_not_wait(
     assert story.exit_code == 0
     assert "configmap/old" in story.outcomes
     assert stage.listed() == ({"deployment.apps/new"} if given else set())
-    assert "watch" not in {event["verb"] for event in ours(audit)}
+    assert "watch" not in {event["verb"] for event in audit.ours()}
 
 
 # What has nothing to do with what goes.
@@ -237,7 +236,7 @@ def _reads_of(audit: AuditTrail, resource: str) -> list[str]:
     """Return how applyprune has read the objects of a kind, by the server's log."""
     return [
         event["verb"]
-        for event in ours(audit)
+        for event in audit.ours()
         if event.get("objectRef", {}).get("resource") == resource
         and event["verb"] in {"get", "list", "watch"}
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,17 +15,7 @@ from tests.support.objects import DEPLOYMENT, config_map, crd, crd_name, custom_
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.api import Api
-
-
-@pytest.fixture
-def shop(stage: Stage, api: Api) -> Iterator[str]:
-    """The name of a Namespace that the set creates on the run's plane; it goes with the test."""
-    name = f"{stage.namespace}-shop"
-    yield name
-    api("DELETE", f"/api/v1/namespaces/{name}")
+    pass
 
 
 def test_crd_and_custom_resources_apply_in_one_run_in_any_order(crd_stage: Stage) -> None:
@@ -71,61 +61,61 @@ def test_crd_with_foreign_custom_resources_is_not_deleted(crd_stage: Stage) -> N
     assert (allowed.exit_code, allowed.outcomes[name]) == (0, Outcome.PRUNED)
 
 
-def test_namespace_with_foreign_contents_is_not_deleted(stage: Stage, shop: str) -> None:
+def test_namespace_with_foreign_contents_is_not_deleted(stage: Stage, home: str) -> None:
     """The whole delete is refused, in its own words; --orphan leaves the namespace."""
-    home: dict[str, Any] = of_kind("Namespace", shop)
+    body = of_kind("Namespace", home)
     other = Stage(stage.kubeconfig, stage.namespace, name="other")
-    stage.run(home, config_map("ours", namespace=shop))
-    other.run(config_map("theirs", namespace=shop))
-    marked = config_map("marked", namespace=shop)
+    stage.run(body, config_map("ours", namespace=home))
+    other.run(config_map("theirs", namespace=home))
+    marked = config_map("marked", namespace=home)
     marked["metadata"]["annotations"] = {"applyprune.dev/prune": "disabled"}
-    stage.run(home, config_map("ours", namespace=shop), marked)
+    stage.run(body, config_map("ours", namespace=home), marked)
     refused = stage.run(mode=Mode.DELETE)
     assert refused.exit_code == 6
     assert (
         "it would cascade-delete 2 objects that must stay\n"
-        f"    {shop}/configmap/marked: marked applyprune.dev/prune: disabled\n"
-        f"    {shop}/configmap/theirs: it is not in this set\n"
-    ) in refused.problem(f"namespace/{shop}")
+        f"    {home}/configmap/marked: marked applyprune.dev/prune: disabled\n"
+        f"    {home}/configmap/theirs: it is not in this set\n"
+    ) in refused.problem(f"namespace/{home}")
     assert refused.refusal.startswith("the delete was refused: namespace/")
     ended = refused.events[-1]
     assert isinstance(ended, Finished)
     assert str(ended.problem) == "the delete was refused: nothing was deleted"
     assert refused.outcomes["configmap/ours"] is Outcome.NOT_PRUNED
-    stage.run(home, config_map("ours", namespace=shop))
-    kept = stage.run(mode=Mode.DELETE, orphan=frozenset({f"namespace/{shop}"}))
+    stage.run(body, config_map("ours", namespace=home))
+    kept = stage.run(mode=Mode.DELETE, orphan=frozenset({f"namespace/{home}"}))
     assert kept.outcomes == {
         "configmap/ours": Outcome.DELETED,
-        f"namespace/{shop}": Outcome.ORPHANED,
+        f"namespace/{home}": Outcome.ORPHANED,
     }
-    assert set(other.run(config_map("theirs", namespace=shop)).outcomes.values()) == {
+    assert set(other.run(config_map("theirs", namespace=home)).outcomes.values()) == {
         Outcome.UNCHANGED
     }
 
 
-def test_children_of_the_sets_own_objects_are_not_foreign(stage: Stage, shop: str) -> None:
+def test_children_of_the_sets_own_objects_are_not_foreign(stage: Stage, home: str) -> None:
     """ReplicaSet and Pods of our Deployment, the namespace's default account, Events."""
-    home: dict[str, Any] = of_kind("Namespace", shop)
+    body = of_kind("Namespace", home)
     deployment = copy.deepcopy(DEPLOYMENT)
-    deployment["metadata"]["namespace"] = shop
-    stage.run(home, deployment)
+    deployment["metadata"]["namespace"] = home
+    stage.run(body, deployment)
     story = stage.run(mode=Mode.DELETE, timeout=AGES)
     assert set(story.outcomes.values()) == {Outcome.DELETED}, story.events
 
 
 @pytest.mark.parametrize("how", ["annotated", "adopted", "--orphan", "still wanted"])
-def test_orphaned_object_survives_its_namespaces_prune(stage: Stage, shop: str, how: str) -> None:
+def test_orphaned_object_survives_its_namespaces_prune(stage: Stage, home: str, how: str) -> None:
     """Kept, adopted or still in the input: the Namespace around it is refused."""
-    home: dict[str, Any] = of_kind("Namespace", shop)
+    body = of_kind("Namespace", home)
     marks = {"applyprune.dev/prune": "disabled"} if how == "annotated" else {}
-    precious = config_map("precious", namespace=shop, annotations=marks)
+    precious = config_map("precious", namespace=home, annotations=marks)
     if how == "adopted":
         other = Stage(stage.kubeconfig, stage.namespace, name="other")
-        other.run(home)
-        other.run(home, precious, prune=False)
-        stage.run(home, precious, adopt=Adopt.ALL)
+        other.run(body)
+        other.run(body, precious, prune=False)
+        stage.run(body, precious, adopt=Adopt.ALL)
         other.run(mode=Mode.DELETE)
-    stage.run(home, precious, config_map("plain", namespace=shop))
+    stage.run(body, precious, config_map("plain", namespace=home))
     orphan = frozenset({"configmap/precious"} if how == "--orphan" else ())
     if how == "still wanted":
         story = stage.run(precious, orphan=orphan)
@@ -133,9 +123,9 @@ def test_orphaned_object_survives_its_namespaces_prune(stage: Stage, shop: str, 
         story = stage.run(mode=Mode.DELETE, orphan=orphan)
     if how == "adopted":
         # Its Namespace was adopted with it, and an adopted Namespace is not deleted at all.
-        assert story.outcomes[f"namespace/{shop}"] is Outcome.ORPHANED
+        assert story.outcomes[f"namespace/{home}"] is Outcome.ORPHANED
     else:
         assert story.exit_code == 6, story.events
-        assert f"{shop}/configmap/precious" in story.problem(f"namespace/{shop}")
+        assert f"{home}/configmap/precious" in story.problem(f"namespace/{home}")
     lives = stage.run(precious, adopt=Adopt.ALL, prune=False)
     assert lives.outcomes["configmap/precious"] is not Outcome.CREATED

@@ -192,7 +192,7 @@ def test_timeout_is_exit_code_5_and_prunes_nothing(stage: Stage, api: Api) -> No
     assert "the Pod is pending" in complaints(story)["pod/never"]
     kept = [one for one in story.events if getattr(one, "outcome", None) is Outcome.NOT_PRUNED]
     assert [getattr(one, "reason", "") for one in kept] == ["not everything is ready"]
-    phases = [one.phase for one in story.events if isinstance(one, InventoryWritten)]
+    phases = [one.phase for one in story.of(InventoryWritten)]
     assert phases == [Phase.BEFORE_APPLY, Phase.APPLIED, Phase.FINAL]
     assert stage.listed() == {"pod/never", "configmap/new", "configmap/old"}
     entries = stage.inventory().entries.values()

@@ -188,6 +188,6 @@ def test_objects_of_a_namespace_that_is_being_deleted_are_not_ready(
     assert "configmap/old" in spoiled.listed()
     shown = spoiled.status()
     assert shown.exit_code == 5
-    statuses = [one for one in shown.events if isinstance(one, ObjectStatus)]
+    statuses = shown.of(ObjectStatus)
     assert {one.readiness.message for one in statuses} == {"its namespace is being deleted"}
     assert {one.readiness.status for one in statuses} == {Status.TERMINATING}

@@ -77,16 +77,12 @@ def test_objects_of_kinds_that_an_operator_installs_are_applied_in_the_same_run(
         "configmap/stays": Outcome.UNCHANGED,
         "configmap/leaves": Outcome.NOT_PRUNED,
     }
-    (kept,) = (
-        event
-        for event in story.events
-        if isinstance(event, ObjectDone) and event.outcome is Outcome.NOT_PRUNED
-    )
+    (kept,) = (event for event in story.of(ObjectDone) if event.outcome is Outcome.NOT_PRUNED)
     assert (kept.ref.name, kept.reason) == ("leaves", PRUNES_LATER)
     assert [_count(story, kind) for kind in (Started, Planned, Finished)] == [1, 2, 1]
-    (end,) = (event for event in story.events if isinstance(event, Finished))
+    (end,) = story.of(Finished)
     assert end.counts == {Outcome.CREATED: 4, Outcome.UNCHANGED: 1, Outcome.NOT_PRUNED: 1}
-    order = [event.ref.short for event in story.events if isinstance(event, ObjectDone)]
+    order = [event.ref.short for event in story.of(ObjectDone)]
     assert order.index("configmap/operator") < min(map(order.index, late))
     assert max(map(order.index, late)) < order.index("configmap/after")
     listed = {ref.short: ref.namespace for ref in crd_stage.inventory().entries}
@@ -310,7 +306,7 @@ def test_first_part_does_not_wait_for_what_may_need_the_second(crd_stage: Stage,
     bodies = (custom_resource("one", "LateNeed"), config_map("operator"), user)
     story = crd_stage.run(*bodies, kinds=300.0, wait=True, timeout=300.0)
     assert story.exit_code == 0, story.events
-    ready = {event.ref.name for event in story.events if isinstance(event, ReadinessReported)}
+    ready = {event.ref.name for event in story.of(ReadinessReported)}
     assert ready == {"user", "one"}
 
 
@@ -328,9 +324,9 @@ def test_second_part_repeats_neither_what_was_skipped_nor_a_warning_of_the_serve
     story = crd_stage.run(*bodies, kinds=300.0, reapply_all=True)
     assert story.exit_code == 0, story.events
     assert sum("would violate PodSecurity" in warning for warning in story.warnings) == 1
-    told = [event for event in story.events if isinstance(event, ObjectDone)]
+    told = story.of(ObjectDone)
     assert [event.outcome for event in told if event.ref.name == "off"] == [Outcome.SKIPPED]
-    (end,) = (event for event in story.events if isinstance(event, Finished))
+    (end,) = story.of(Finished)
     assert end.counts[Outcome.SKIPPED] == 1
 
 

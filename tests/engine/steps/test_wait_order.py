@@ -18,7 +18,6 @@ from tests.support.workloads import (
     became_ready,
     complaints,
     meanwhile,
-    ours,
     out_of_time,
     pod,
     ready,
@@ -67,7 +66,7 @@ def test_dependent_is_sent_when_its_dependency_is_ready_even_without_wait(
     assert (story.exit_code, became_ready(story)) == (0, {"pod/first"})
     writes = patches(audit, home)
     assert writes.index("pods/first/status") < writes.index("configmaps/second")
-    watched = {event["objectRef"]["resource"] for event in ours(audit) if event["verb"] == "watch"}
+    watched = {event["objectRef"]["resource"] for event in audit.ours() if event["verb"] == "watch"}
     assert watched - {"events"} == {"pods"}, "events are those about the Pod"
 
 
@@ -224,4 +223,4 @@ def test_unchanged_set_is_not_waited_for(stage: Stage, puppets: Puppets, audit: 
     audit.restart()
     again = stage.run(*bodies, timeout=AGES)
     assert (again.exit_code, set(again.outcomes.values())) == (0, {Outcome.UNCHANGED})
-    assert "watch" not in {event["verb"] for event in ours(audit)}
+    assert "watch" not in {event["verb"] for event in audit.ours()}

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 
 def stuck_events(story: Story) -> list[ObjectStuck]:
-    """Return the problems that a wait has reported."""
-    return [one for one in story.events if isinstance(one, ObjectStuck)]
+    return story.of(ObjectStuck)
 
 
 def node(name: str, labels: dict[str, str]) -> Body:

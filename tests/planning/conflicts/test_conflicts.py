@@ -53,12 +53,10 @@ def cause(field: str, manager: str, rest: str = "") -> dict[str, str]:
 
 
 def conflict(*causes: dict[str, str]) -> Conflict:
-    """Return the server's refusal."""
     return Conflict("Apply failed with 1 conflict", code=409, causes=causes)
 
 
 def scaler(kind: str = "Deployment", name: str = "a", version: str = "apps/v1") -> dict[str, Any]:
-    """Return a HorizontalPodAutoscaler."""
     target = {"apiVersion": version, "kind": kind, "name": name}
     return {
         "metadata": {"name": "a-hpa"},

@@ -26,7 +26,6 @@ OURS: dict[str, Any] = {"f:spec": {"f:paused": {}}, "f:metadata": {"f:labels": {
 def managed(
     manager: str, fields: dict[str, Any], time: str = LATER, subresource: str = ""
 ) -> dict[str, Any]:
-    """Return one entry of managedFields."""
     found = {
         "manager": manager,
         "operation": "Apply" if manager.startswith(MANAGER) else "Update",

@@ -42,7 +42,6 @@ CONTENTS: dict[str, tuple[CascadeContents, str]] = {
 
 
 def _pruned(fate: Fate, contents: CascadeContents, no_prune: str = "") -> Sequence[Change]:
-    """Return the changes of a plan with a Namespace that leaves, and a Pod that is pruned."""
 
     def step(there: LiveObject, fate: Fate) -> RemoveStep:
         entry = replace(recorded(desired(), there), ref=there.ref)

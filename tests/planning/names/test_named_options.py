@@ -15,7 +15,6 @@ from tests.support.options import options_of
 
 
 def resolved(known: Any = (), **options: Any) -> tuple[Options, list[str]]:
-    """Return options with exact names, and the warnings."""
     found, warnings = with_names_resolved(options_of(**options), kind_names(MAP), known)
     return found, [str(warning) for warning in warnings]
 

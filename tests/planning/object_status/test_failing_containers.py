@@ -14,13 +14,11 @@ DIED: Body = {"terminated": {"exitCode": 1}}
 
 
 def pod(*statuses: Body, name: str = "p", init: list[Body] | None = None) -> Body:
-    """Return a Pod with the statuses of its containers."""
     status = {"containerStatuses": list(statuses), "initContainerStatuses": init or []}
     return {"metadata": {"name": name, "namespace": "home"}, "status": status}
 
 
 def container(state: Body, last: Body | None = None, *, ready: bool = False) -> Body:
-    """Return the status of a container."""
     return {"name": "main", "state": state, "lastState": last or {}, "ready": ready}
 
 

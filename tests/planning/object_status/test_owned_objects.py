@@ -14,12 +14,10 @@ NOW = datetime(2026, 1, 1, 1, tzinfo=UTC)
 
 
 def waits(reason: str) -> Body:
-    """Return the status of a container that waits."""
     return {"state": {"waiting": {"reason": reason}}}
 
 
 def ended(**how: Any) -> Body:
-    """Return the status of a container that has ended."""
     return {"state": {"terminated": how}}
 
 

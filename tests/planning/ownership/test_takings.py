@@ -40,7 +40,6 @@ def owns(manager: str, key: str = "k", **parts: Any) -> dict[str, Any]:
 
 
 def there(*entries: dict[str, Any], label: str = TARGET.id, data: Any = None) -> LiveObject:
-    """Return the object as it is in the cluster."""
     full = None if data is None else {**body(), "data": data}
     return live(ONE.ref, label=label, entries=list(entries), full=full)
 

@@ -53,7 +53,6 @@ def obj(what: str, status: Body | None = None, spec: Body | None = None, **metad
 def cond(
     type_: str, status: str = "True", reason: str = "", message: str = "", **more: Any
 ) -> Body:
-    """Return a condition."""
     return {"type": type_, "status": status, "reason": reason, "message": message, **more}
 
 
@@ -110,29 +109,24 @@ def pod(
     init: list[Body] | None = None,
     **more: Any,
 ) -> Body:
-    """Return a Pod in a phase."""
     status: Body = {"phase": phase, "conditions": list(conditions), **more}
     status["containerStatuses"] = containers or []
     return obj(POD, status | {"initContainerStatuses": init or []})
 
 
 def waits(reason: str, message: str = "", *, name: str = "nginx", **more: Any) -> Body:
-    """Return the status of a container that waits."""
     return {"name": name, "state": {"waiting": {"reason": reason, "message": message}}, **more}
 
 
 def job(*conditions: Body, spec: Body | None = None, **status: Any) -> Body:
-    """Return a Job."""
     return obj(JOB, status | {"conditions": list(conditions)}, spec)
 
 
 def crd(*conditions: Body) -> Body:
-    """Return a CustomResourceDefinition."""
     return obj(CRD, {"conditions": list(conditions)})
 
 
 def suspended(status: str, spec: Body | None) -> Body:
-    """Return a Job with the Suspended condition."""
     return job(cond("Suspended", status, "JobSuspended"), spec=spec)
 
 
@@ -601,7 +595,6 @@ def test_body_is_unchanged() -> None:
 
 
 def named(name: str, body: Body, **metadata: Any) -> Body:
-    """Return the Pod under a name."""
     return body | {"metadata": body["metadata"] | {"name": name} | metadata}
 
 
@@ -722,7 +715,6 @@ def test_pods_of_a_job_are_all_of_its_pods() -> None:
 
 
 def event(reason: str, message: str, when: str, **more: Any) -> Body:
-    """Return a core/v1 Event of a time of day."""
     stamp = f"2026-01-01T{when}Z"
     return {"type": "Warning", "reason": reason, "message": message, "lastTimestamp": stamp, **more}
 

@@ -16,7 +16,6 @@ LONG = 60.0
 
 
 def pod(name: str, reason: str, message: str = "", **more: Any) -> Body:
-    """Return a Pod whose container waits."""
     waiting = {"reason": reason, "message": message}
     status = {"name": "app", "state": {"waiting": waiting}, **more}
     return {

@@ -18,7 +18,6 @@ BASELINE = 'pods "web-0" is forbidden: violates PodSecurity "baseline:latest": h
 
 
 def event(second: int) -> Body:
-    """Return the event about a Pod that was refused."""
     stamp = f"2026-01-01T00:00:{second:02}Z"
     return {
         "type": "Warning",

@@ -24,7 +24,6 @@ MAPS = GroupKind("", "ConfigMap")
 
 
 def entry(of: Any = ONE, **changes: Any) -> InventoryEntry:
-    """Return the entry of an object."""
     return recorded(of, live(of.ref), **changes)
 
 

@@ -110,7 +110,6 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 def told(spec: dict[str, Any], kind: KindSchema = CUSTOM) -> list[str]:
-    """Return the faults of a spec."""
     return [
         f"{'.'.join(map(str, fault.field[1:]))}: {fault.what}"
         for fault in field_faults({"apiVersion": "v1", "kind": "A", "spec": spec}, kind)

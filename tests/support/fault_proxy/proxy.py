@@ -110,6 +110,23 @@ class FaultProxy:
         if self.surprises and kind is None:
             raise self.surprises[0]
 
+    def before_first(
+        self, where: Callable[[Exchange], bool], act: Callable[[], object]
+    ) -> Sequence[int]:
+        """Do something before the first such request is forwarded; return its number, once it is.
+
+        It takes the place of ``before_forward``.
+        """
+        happened: list[int] = []
+
+        def before(seen: Exchange) -> None:
+            if not happened and where(seen):
+                happened.append(seen.number)
+                act()
+
+        self.before_forward = before
+        return happened
+
     def refuse_connections(self) -> None:
         """Close every connection and refuse new ones, until ``accept_connections``."""
         self._stop_listening()
