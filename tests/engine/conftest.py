@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from applyprune.localplane import start
+from applyprune.localplane import Binaries, Plane, start
 from tests.support.api import Api, temporary_namespace
 from tests.support.fault_proxy import FaultProxy
 from tests.support.plane import NO_NODES
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from applyprune.localplane import Binaries, Plane
 
 
 @pytest.fixture

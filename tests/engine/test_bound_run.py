@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from applyprune import ApplyOptions, ApplySet, connect, load
+from applyprune import ApplyOptions, ApplySet, PlanFile, RunReport, connect, load
 from applyprune.errors import PlanOutdated, UsageError
+from applyprune.localplane import Plane
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.options import Adopt, Conflicts, DryRun, Mode, Options
 from applyprune.model.text import parse_selector
 from applyprune.planning.approval import decode_plan_file, encode_plan_file
-from tests.support.api import AuditTrail, writes
+from tests.support.api import Api, AuditTrail, writes
+from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.objects import SECRET, config_map, crd, custom_resource
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from applyprune import PlanFile, RunReport
-    from applyprune.localplane import Plane
-    from tests.support.api import Api
-    from tests.support.fault_proxy import Exchange, FaultProxy
 
 DEFAULTS = ApplyOptions()
 SCHEMA_OF_CRD = "/spec/versions/0/schema/openAPIV3Schema"

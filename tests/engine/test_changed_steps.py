@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode, PruneAlso
+from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import CLAIM, config_map, event
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Stage
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage
 
 KEPT: dict[str, tuple[dict[str, Any], str, str]] = {
     "configmap": (config_map("b"), "configmap/b", "configmaps/b"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from threading import Event as Flag
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,6 @@ from applyprune.errors import ApplypruneError, Expired, Forbidden, Unavailable
 from applyprune.model.identity import Ref
 from applyprune.model.live import CONFIG_MAPS, LiveObject, WatchEvent, WatchEventType
 from tests.support.clocks import ManualClock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CHANGE = WatchEvent(
     WatchEventType.MODIFIED, LiveObject.of(Ref("", "ConfigMap", "n", "a"), "u", "2", {})

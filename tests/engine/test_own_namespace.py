@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,18 +16,12 @@ from applyprune.model.fate import Fate, Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun, Mode, PruneAlso
 from applyprune.planning.applyset import OWNED_BY, PART_OF
-from tests.support.api import writes
-from tests.support.fault_proxy import always, faults
+from tests.support.api import Api, AuditTrail, writes
+from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import SERVICE, config_map
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 from tests.support.workloads import out_of_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.api import Api, AuditTrail
-    from tests.support.fault_proxy import Exchange, FaultProxy
 
 HOLD = "example.com/hold"
 ALLOWED: dict[str, Any] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,14 +13,11 @@ from applyprune.model.options import DryRun, Mode
 from applyprune.model.text import parse_selector
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.order import DEPENDS_ON
-from tests.support.api import writes
+from tests.support.api import Api, AuditTrail, writes
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import SECRET, SERVICE, config_map, of_kind
-
-if TYPE_CHECKING:
-    from tests.support.api import Api, AuditTrail
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Stage
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage
 
 WEB = parse_selector("app=web")
 DELETE: dict[str, Any] = {"mode": Mode.DELETE, "select_labels": WEB}

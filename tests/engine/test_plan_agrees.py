@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
@@ -17,16 +18,12 @@ from applyprune.model.plan import ApplyStep, RemoveStep
 from applyprune.planning.comparison import without_bookkeeping
 from applyprune.planning.plan import apply_forecast, removal_forecast
 from tests.support.actors import ALICE
+from tests.support.api import Api
+from tests.support.live import Body
 from tests.support.objects import config_map
 from tests.support.options import options_of
 from tests.support.stage import Stage
 from tests.support.workloads import workload
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.support.api import Api
-    from tests.support.live import Body
 
 _NUMBERS = itertools.count()
 _PATHS = {

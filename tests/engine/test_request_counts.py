@@ -11,23 +11,20 @@ use lists the Pods and the ReplicaSets there, for the plan and before the deleti
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.engine.context import RunRequest
 from applyprune.engine.inventory import release
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, Options
+from tests.support.fault_proxy import FaultProxy
 from tests.support.objects import config_map, of_kind
 from tests.support.renewals import without_renewals
 from tests.support.stage import Stage, Story
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.fault_proxy import FaultProxy
 
 
 def _count(proxy: FaultProxy, call: Callable[[], Story], *, searches: bool = False) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -13,12 +13,10 @@ from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from applyprune.model.text import parse_selector
 from applyprune.planning.order import DEPENDS_ON
+from tests.support.api import Api
 from tests.support.objects import config_map, of_kind
 from tests.support.selectors import BAD, GOOD, LABELS, MATCHES
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 WEB = parse_selector("app=web")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from applyprune.errors import EmptyInput, UsageError
@@ -11,15 +9,12 @@ from applyprune.model.events import InventoryWritten, ObjectDone, Phase, Planned
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
 from applyprune.planning.applyset import PART_OF
-from tests.support.api import writes
+from tests.support.api import Api, AuditTrail, writes
+from tests.support.fault_proxy import FaultProxy
 from tests.support.objects import DEPLOYMENT, SECRET, SERVICE, config_map, of_kind
+from tests.support.plane import Kubectl
 from tests.support.renewals import without_renewals
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from tests.support.api import Api, AuditTrail
-    from tests.support.fault_proxy import FaultProxy
-    from tests.support.plane import Kubectl
 
 
 def test_unchanged_set_is_applied_again_without_a_write(stage: Stage, audit: AuditTrail) -> None:

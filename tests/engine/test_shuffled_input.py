@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from applyprune.localplane import Plane
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
+from applyprune.model.inventory import Wave
 from applyprune.model.options import DryRun, Mode
+from applyprune.model.plan import Plan
 from applyprune.sources import read
 from tests.support.api import Api
 from tests.support.command import applyprune
 from tests.support.objects import of_kind
-from tests.support.stage import Stage
+from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from applyprune.localplane import Plane
-    from applyprune.model.inventory import Wave
-    from applyprune.model.plan import Plan
-    from tests.support.stage import Story
 
 ROOT = Path(__file__).parents[2]
 SHOP = sorted((ROOT / "fixtures" / "shop").glob("*.yaml"))

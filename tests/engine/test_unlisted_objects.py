@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
+from applyprune.localplane import Plane
 from applyprune.model.events import Event, Planned
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
+from tests.support.api import Api
 from tests.support.objects import config_map, crd, crd_name, custom_resource, of_kind
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
 
 ALLOWED = frozenset({"namespace", "customresourcedefinition"})
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

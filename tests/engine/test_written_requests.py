@@ -8,28 +8,24 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, Conflicts, Mode
+from tests.support.api import Api
+from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.golden import FIXTURES
 from tests.support.objects import config_map, of_kind
 from tests.support.renewals import without_renewals
 from tests.support.stage import Stage
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from syrupy.assertion import SnapshotAssertion
-
-    from tests.support.api import Api
-    from tests.support.fault_proxy import Exchange, FaultProxy
-
-    Step = Callable[[Stage, Api], object]
+Step = Callable[[Stage, Api], object]
 
 KUBECTL = "kubectl-client-side-apply"
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject
 from applyprune.planning.cascade import cascade_of, diagnose, may_own_data
 from applyprune.planning.world import CascadeContents
 from tests.support.planning import TARGET, TIME, live, managed
-
-if TYPE_CHECKING:
-    from applyprune.model.live import LiveObject
 
 STUCK = Ref("", "ConfigMap", "home", "a")
 SHOP = Ref("", "Namespace", "", "shop")

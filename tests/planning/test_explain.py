@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from applyprune.model.events import Explanation
 from applyprune.model.fate import Fate
+from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.options import Mode, Options
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
@@ -15,12 +18,6 @@ from applyprune.planning.explain import ExplainInput, explanation_of
 from applyprune.planning.plan import make_plan
 from tests.support.options import options_of
 from tests.support.planning import TARGET, body, cluster, desired, inventory, live, recorded, world
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from applyprune.model.events import Explanation
-    from applyprune.model.inventory import Inventory, InventoryEntry
 
 ONE = desired(body(data={"k": "v"}))
 THERE = live(ONE.ref)

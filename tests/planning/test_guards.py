@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Ownership
-from applyprune.model.live import Absent, NotListed, Unknown
+from applyprune.model.inventory import InventoryEntry, Ownership
+from applyprune.model.live import Absent, LiveObject, NotListed, Resource, State, Unknown
 from applyprune.model.options import Mode, PruneLimit
-from applyprune.model.plan import ApplyRule, Guard, GuardResult, GuardVerdict
+from applyprune.model.plan import ApplyRule, Desired, Guard, GuardResult, GuardVerdict, Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.approval import with_approval
 from applyprune.planning.guards import APPROVAL, controller_parts
@@ -32,13 +33,6 @@ from tests.support.planning import (
     recorded,
     world,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from applyprune.model.inventory import InventoryEntry
-    from applyprune.model.live import LiveObject, Resource, State
-    from applyprune.model.plan import Desired, Plan
 
 LIMIT = "--max-prune"
 

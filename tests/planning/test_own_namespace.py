@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -10,7 +10,7 @@ from applyprune.errors import NotReady, UsageError
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
-from applyprune.model.live import Absent, LiveObject
+from applyprune.model.live import Absent, LiveObject, State
 from applyprune.model.options import Mode, Options, PruneAlso, PruneOptions
 from applyprune.model.plan import ApplyRule, DeleteRequest, Plan, Precondition, RemoveStep
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF
@@ -43,9 +43,6 @@ from tests.support.planning import (
     recorded,
     world,
 )
-
-if TYPE_CHECKING:
-    from applyprune.model.live import State
 
 HOME = TARGET.own_namespace
 OTHER = Ref("", "ConfigMap", "home", "a")

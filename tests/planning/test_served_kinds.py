@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,6 @@ from applyprune.model.live import (
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.served_kinds import MissingKinds, prove, still_registered, unserved_state
 from tests.support.objects import crd
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 FOO = Resource("x.example.com", "v1", "Foo", "foos", namespaced=True)
 X = "x.example.com"

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun, Mode
 from applyprune.model.plan import ConsequenceKind
 from applyprune.planning.approval import needed_consent
 from tests.support.accounts import WRITE, kubeconfig_as, rule
-from tests.support.api import writes
+from tests.support.api import Api, AuditTrail, writes
 from tests.support.objects import DEPLOYMENT
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api, AuditTrail
 
 DISABLED = {"applyprune.dev/apply": "disabled"}
 NAME, SCALER = "deployment.apps/web", "horizontalpodautoscaler.autoscaling/web"

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from applyprune.errors import EmptyInput, InputError
+from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, HelmHooks, Mode
 from applyprune.planning.desired import HOOK
-from tests.support.api import writes
+from tests.support.api import Api, AuditTrail, writes
 from tests.support.command import applyprune
 from tests.support.input_files import write_input
 from tests.support.objects import config_map, of_kind
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api, AuditTrail
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 
 def _hook(name: str, events: str, **annotations: str) -> dict[str, Any]:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import base64
 import copy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from applyprune.model.options import DryRun, PruneLimit
-from tests.support.api import writes
+from tests.support.api import Api, AuditTrail, writes
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import CLAIM, SERVICE, config_map, crd, custom_resource, of_kind
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage
 from tests.support.waiting import eventually
 from tests.support.workloads import workload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.api import Api, AuditTrail
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Stage
 
 Body = dict[str, Any]
 

@@ -5,22 +5,19 @@ from __future__ import annotations
 import base64
 import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.errors import UsageError
+from applyprune.localplane import Plane
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun
-from tests.support.api import writes
+from tests.support.api import Api, AuditTrail, writes
 from tests.support.objects import DEPLOYMENT, config_map, of_kind
+from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually
-
-if TYPE_CHECKING:
-    from applyprune.localplane import Plane
-    from tests.support.api import Api, AuditTrail
-    from tests.support.stage import Stage, Story
 
 RBAC = "rbac.authorization.k8s.io/v1"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"

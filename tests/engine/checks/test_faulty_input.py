@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from applyprune.errors import ApplypruneError, problems_of
+from applyprune.localplane import Plane
+from applyprune.model.events import Event
 from applyprune.model.options import DryRun, Mode
 from applyprune.planning.desired import HOOK
 from applyprune.planning.marks import READY_WHEN
 from applyprune.planning.order import DEPENDS_ON
 from applyprune.values import replace
 from tests.support.command import applyprune
+from tests.support.fault_proxy import FaultProxy
 from tests.support.input_files import write_input
 from tests.support.objects import config_map
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from applyprune.model.events import Event
-    from tests.support.fault_proxy import FaultProxy
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 UNKNOWN: dict[str, Any] = {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}}
 FAULTY = [

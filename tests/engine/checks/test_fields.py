@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from applyprune.localplane import Plane
 from applyprune.model.events import Finished
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.options import DryRun
-from tests.support.api import writes
+from tests.support.api import Api, AuditTrail, writes
 from tests.support.command import applyprune
-from tests.support.fault_proxy import always, faults
+from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import config_map, crd, custom_resource, of_kind
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api, AuditTrail
-    from tests.support.fault_proxy import Exchange, FaultProxy
 
 TYPO = {**config_map("typo"), "dato": {}}
 WRONG: dict[str, Any] = {**config_map("wrong"), "data": {"port": 8080, "debug": True}}

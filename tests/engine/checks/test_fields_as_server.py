@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import random
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.model.identity import GVK
 from applyprune.planning.schemas import field_faults, kind_schema
+from tests.support.api import Api
 from tests.support.field_samples import VALUES, Kind, served_kinds
 from tests.support.objects import crd
+from tests.support.stage import Stage
 from tests.support.waiting import eventually
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.stage import Stage
 
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
 OBJECT = {"type": "object", "properties": {"a": TEXT}}

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun
+from tests.support.api import Api
 from tests.support.objects import config_map, of_kind
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 RBAC = "rbac.authorization.k8s.io"
 

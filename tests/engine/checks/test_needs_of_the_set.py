@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from tests.support.accounts import RBAC, WRITE, kubeconfig_as, rule
+from tests.support.api import Api
 from tests.support.command import applyprune
 from tests.support.input_files import write_input
 from tests.support.objects import crd, crd_name, custom_resource, of_kind
+from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api
-    from tests.support.stage import Stage, Story
 
 POD: dict[str, Any] = of_kind("Pod", "p", spec={"containers": [{"name": "c", "image": "c"}]})
 SERVICE: dict[str, Any] = of_kind("Service", "s", spec={"ports": [{"port": 80}]})

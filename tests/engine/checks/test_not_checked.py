@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from applyprune.localplane import Plane
 from applyprune.model.options import DryRun
 from tests.support.accounts import RBAC, WRITE, kubeconfig_as, rule
-from tests.support.api import writes
-from tests.support.command import applyprune
+from tests.support.api import Api, AuditTrail, writes
+from tests.support.command import Ended, applyprune
 from tests.support.input_files import write_input
 from tests.support.objects import config_map, of_kind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api, AuditTrail
-    from tests.support.command import Ended
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 READER = of_kind("Role", "reader", rules=[rule("", ["configmaps"], ["get", "list"])])
 ACCOUNT = of_kind("ServiceAccount", "reader")

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from applyprune.localplane import Plane
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Access
 from tests.support.accounts import WRITE, kubeconfig_as, rule
-from tests.support.api import REVIEWS, writes
+from tests.support.api import REVIEWS, Api, AuditTrail, writes
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import DEPLOYMENT, SERVICE, config_map, of_kind
 from tests.support.stage import Stage
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api, AuditTrail
-
-    Limited = Callable[..., Stage]
+Limited = Callable[..., Stage]
 
 MAPS = rule("", ["configmaps"], WRITE)
 READ = ["get", "list", "watch"]

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from applyprune.localplane import Plane
 from applyprune.model.events import WarningRaised
 from applyprune.model.fate import Outcome
 from applyprune.model.problem import ProblemKind
 from tests.support.accounts import kubeconfig_as, rule
-from tests.support.api import writes
+from tests.support.api import Api, AuditTrail, writes
+from tests.support.fault_proxy import FaultProxy
 from tests.support.objects import DEPLOYMENT, SECRET, config_map, of_kind
-from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api, AuditTrail
-    from tests.support.fault_proxy import FaultProxy
-    from tests.support.stage import Story
+from tests.support.stage import Stage, Story
 
 
 def _deployment(name: str = "web", **pod: Any) -> dict[str, Any]:

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from applyprune.model.options import DryRun
 from tests.support.objects import CLAIM, GUARDED, SECRET, SERVICE, crd, event
+from tests.support.stage import Stage
 from tests.support.workloads import workload
-
-if TYPE_CHECKING:
-    from tests.support.stage import Stage
 
 POD: dict[str, Any] = {
     "serviceAccount": "default",

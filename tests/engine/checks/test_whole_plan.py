@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt
 from tests.support.actors import ALICE
-from tests.support.api import writes
-from tests.support.fault_proxy import always, faults
+from tests.support.api import Api, AuditTrail, writes
+from tests.support.fault_proxy import Exchange, FaultProxy, Rule, always, faults
 from tests.support.objects import config_map
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage
 from tests.support.workloads import workload
-
-if TYPE_CHECKING:
-    from tests.support.api import Api, AuditTrail
-    from tests.support.fault_proxy import Exchange, FaultProxy, Rule
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Stage
 
 
 def _set_field(api: Api, stage: Stage, name: str, manager: str, value: str) -> None:

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event as Flag
-from typing import TYPE_CHECKING
 
 import pytest
 
 from applyprune.model.events import ObjectDone, RetryReported
 from applyprune.model.fate import Outcome
+from tests.support.api import Api
 from tests.support.command import start
-from tests.support.fault_proxy import first
+from tests.support.fault_proxy import FaultProxy, first
+from tests.support.fault_proxy.exchange import Wire
 from tests.support.objects import config_map, of_kind
-from tests.support.stage import on
+from tests.support.stage import Stage, Story, on
 from tests.support.waiting import HANG, eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.api import Api
-    from tests.support.fault_proxy import FaultProxy
-    from tests.support.fault_proxy.exchange import Wire
-    from tests.support.stage import Stage, Story
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 NAME = 'the webhook "dead.example.com"'

@@ -6,17 +6,19 @@ import copy
 import json
 import subprocess
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.errors import UsageError
+from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, Conflicts, DryRun, Mode, PruneAlso
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always
+from tests.support.fault_proxy.exchange import Wire
 from tests.support.objects import (
     DEPLOYMENT,
     SERVICE,
@@ -27,12 +29,8 @@ from tests.support.objects import (
     event,
     of_kind,
 )
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from applyprune.localplane import Plane
-    from tests.support.fault_proxy.exchange import Wire
-    from tests.support.plane import Kubectl
 
 
 @pytest.mark.parametrize("order", [("", "events.k8s.io"), ("events.k8s.io", "")])

@@ -6,29 +6,25 @@ HTTP allows that (RFC 9110, section 9.3.5); kube-apiserver then reads the option
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.errors import Conflict
+from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.live import CONFIG_MAPS, Resource
 from applyprune.model.options import DryRun, Mode, Propagation
 from applyprune.model.plan import DeleteRequest, Precondition
-from tests.support.fault_proxy import FaultProxy
+from tests.support.api import Api
+from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.objects import config_map, crd, custom_resource
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api
-    from tests.support.fault_proxy import Exchange
 
 KIND = "Bodiless"
 CUSTOM = Resource("x.example.com", "v1", KIND, "bodilesss", namespaced=True)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from applyprune.errors import Unavailable
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
-from tests.support.fault_proxy import FaultProxy, always, faults
+from tests.support.api import Api
+from tests.support.fault_proxy import Exchange, Fault, FaultProxy, Rule, always, faults
 from tests.support.objects import SERVICE, config_map
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.fault_proxy import Exchange, Fault, Rule
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 A = config_map("a")
 BROKEN = faults.status(500, message="conversion webhook failed")

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.errors import InventoryError
+from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
+from tests.support.api import Api
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import config_map
+from tests.support.stage import Stage
 from tests.support.webhook import Webhook, missing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api
-    from tests.support.stage import Stage
 
 LISTED = {"configmap/a", "configmap/b", "configmap/c"}
 BODIES = [config_map("a"), config_map("b"), config_map("c")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -10,15 +10,11 @@ from applyprune.errors import AccessError
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
+from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first
 from tests.support.objects import config_map, of_kind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Stage
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage
 
 
 def _applies(name: str) -> Callable[[Exchange], bool]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from applyprune.model.events import ObjectStatus, ReadinessReported
 from applyprune.planning.secrets import HIDDEN
+from tests.support.api import Api
 from tests.support.objects import of_kind
+from tests.support.stage import Stage, Story
 from tests.support.workloads import pod
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.stage import Stage, Story
 
 VALUE = "hunter2-of-a-node"
 ENCODED = base64.b64encode(VALUE.encode()).decode()

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from applyprune.errors import AccessError, Unavailable
-from applyprune.localplane import API_SERVER_ONLY, start
+from applyprune.localplane import API_SERVER_ONLY, Binaries, Plane, start
 from applyprune.model.events import MismatchFound
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api
-from tests.support.fault_proxy import FaultProxy, always, faults, first
+from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first
 from tests.support.objects import config_map, crd, custom_resource, of_kind
 from tests.support.second_server import SecondServer
-from tests.support.stage import Stage
+from tests.support.stage import Stage, Story
 from tests.support.waiting import HANG, eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from applyprune.localplane import Binaries, Plane
-    from tests.support.fault_proxy import Exchange, Fault
-    from tests.support.stage import Story
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"

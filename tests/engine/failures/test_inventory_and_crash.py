@@ -6,7 +6,8 @@ import gzip
 import json
 from base64 import b64encode
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,20 +19,16 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.options import Mode, PruneAlso
 from applyprune.planning.applyset import GROUP_KINDS, PART_OF, SET_ID
+from tests.support.api import Api
 from tests.support.command import applyprune
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import config_map, of_kind
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
 
 
 def _applies(seen: Exchange) -> bool:

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from applyprune.errors import ApplypruneError, EmptyInput
+from applyprune.localplane import Plane
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode, PruneLimit
+from tests.support.api import Api
 from tests.support.command import applyprune
 from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults
 from tests.support.objects import GUARDED, config_map
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 
 def _there(api: Api, stage: Stage) -> set[str]:

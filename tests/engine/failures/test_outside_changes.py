@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts
 from applyprune.planning.applyset import PART_OF
-from tests.support.api import writes
+from tests.support.api import Api, AuditTrail, writes
 from tests.support.objects import DEPLOYMENT, SECRET, SERVICE, config_map, of_kind
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage
 from tests.support.waiting import eventually, next_second
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from tests.support.api import Api, AuditTrail
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Stage
 
 BODIES: tuple[dict[str, Any], ...] = (
     config_map("a", labels={"team": "x"}, annotations={"note": "y"}),

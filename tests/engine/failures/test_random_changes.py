@@ -5,27 +5,22 @@ from __future__ import annotations
 import copy
 import json
 import random
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import pytest
 
-from applyprune.localplane import PlaneSpec
+from applyprune.localplane import Plane, PlaneSpec
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts
-from applyprune.planning.applyset import OWNED_BY, PART_OF
+from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity
 from tests.support.api import Api, AuditTrail
+from tests.support.plane import FreshPlane
 from tests.support.samples import JSON, OTHERS_FIELDS, SAMPLES, Sample
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from applyprune.localplane import Plane
-    from applyprune.planning.applyset import ApplySetIdentity
-    from tests.support.plane import FreshPlane
 
 # No controllers: what they write at any moment would make a forced apply, which holds for the
 # object as it was read, fail now and then. test_outside_changes has them.

@@ -8,30 +8,26 @@ run; it is sent only after an apply, which fails without its query.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun
+from tests.support.api import Api
 from tests.support.command import applyprune
-from tests.support.fault_proxy import FaultProxy, faults
+from tests.support.fault_proxy import Exchange, FaultProxy, faults
+from tests.support.fault_proxy.exchange import Fault
 from tests.support.objects import config_map, crd, custom_resource, of_kind
 from tests.support.stage import Stage
 from tests.support.waiting import HANG
 from tests.support.workloads import workload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api
-    from tests.support.fault_proxy import Exchange
-    from tests.support.fault_proxy.exchange import Fault
 
 WRITES = frozenset({"DELETE", "PATCH", "POST", "PUT"})
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from applyprune.localplane import API_SERVER_ONLY
+from applyprune.localplane import API_SERVER_ONLY, Binaries, Plane
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import MismatchType
@@ -15,16 +16,10 @@ from applyprune.model.options import Mode
 from tests.support.api import Api
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import CRON_JOB, config_map, crd, crd_name, custom_resource, of_kind
+from tests.support.plane import FreshPlane
 from tests.support.second_server import SecondServer
-from tests.support.stage import Stage
+from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from applyprune.localplane import Binaries, Plane
-    from tests.support.plane import FreshPlane
-    from tests.support.stage import Story
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"

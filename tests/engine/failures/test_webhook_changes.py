@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from applyprune.localplane import Plane
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode
 from applyprune.planning.applyset import OWNED_BY
+from tests.support.api import Api
 from tests.support.objects import DEPLOYMENT, SECRET, config_map
+from tests.support.stage import Stage
 from tests.support.webhook import Webhook
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api
-    from tests.support.stage import Stage
 
 Change = dict[str, Any]
 REWRITTEN = "the server stores other values than the manifests have"

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.errors import Forbidden
+from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
+from tests.support.api import Api
 from tests.support.objects import config_map
+from tests.support.stage import Stage
 from tests.support.webhook import Webhook
-
-if TYPE_CHECKING:
-    from applyprune.localplane import Plane
-    from tests.support.api import Api
-    from tests.support.stage import Stage
 
 DENIED = 'admission webhook "missing.example.com" denied the request: not today'
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from applyprune.model.events import Finished, InventoryWritten, ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
-from tests.support.api import writes
+from tests.support.api import Api, AuditTrail, writes
 from tests.support.command import applyprune
 from tests.support.input_files import write_input
 from tests.support.objects import config_map
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.api import Api, AuditTrail
-    from tests.support.stage import Stage, Story
+from tests.support.stage import Stage, Story
 
 MANY = [config_map(f"c-{number}") for number in range(8)]
 LEFT = {f"configmap/c-{number}": Outcome.NOT_PRUNED for number in range(1, 8)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,12 +10,10 @@ from applyprune.errors import OwnedByBundle
 from applyprune.model.events import InventoryWritten
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
+from tests.support.api import Api
 from tests.support.command import applyprune
 from tests.support.objects import config_map
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 OWNER = "Bundle shop/web"
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode, Propagation
 from tests.support.accounts import WRITE, kubeconfig_as, rule
-from tests.support.api import writes
+from tests.support.api import Api, AuditTrail, writes
+from tests.support.fault_proxy import FaultProxy
 from tests.support.objects import (
     CLAIM,
     DEPLOYMENT,
@@ -23,14 +27,6 @@ from tests.support.objects import (
 )
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api, AuditTrail
-    from tests.support.fault_proxy import FaultProxy
 
 Body = dict[str, Any]
 NAMESPACE = frozenset({"namespace"})

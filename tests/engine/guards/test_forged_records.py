@@ -5,7 +5,7 @@ A live object with our manager's Apply entry never leaves the inventory without 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,17 +16,13 @@ from applyprune.model.inventory import MismatchType, Ownership
 from applyprune.model.options import Adopt, DryRun, Mode
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID
 from tests.support.actors import ALICE
-from tests.support.api import temporary_namespace
+from tests.support.api import Api, temporary_namespace
 from tests.support.command import Ended, applyprune
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.forged import edit_entry, remove_entries
 from tests.support.objects import SERVICE, config_map, of_kind, text
-from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Story
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage, Story
 
 A, B = config_map("a"), config_map("b")
 ROOTS = "/api/v1/configmaps"

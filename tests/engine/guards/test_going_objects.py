@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.options import DryRun, Mode
+from tests.support.api import Api
 from tests.support.objects import CLAIM, config_map, of_kind
+from tests.support.stage import Stage
 from tests.support.workloads import out_of_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.api import Api
-    from tests.support.stage import Stage
 
 MERGE = "application/merge-patch+json"
 HOLD = "example.com/hold"

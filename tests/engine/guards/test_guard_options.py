@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode, PruneLimit
+from tests.support.api import Api
 from tests.support.objects import CLAIM, GUARDED, config_map, of_kind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Stage
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage
 
 ROLE: dict[str, Any] = of_kind("Role", "App.Reader", rules=[])
 STATEFUL: dict[str, Any] = {**GUARDED["statefulset"], "metadata": {"name": "db"}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -11,16 +11,12 @@ from applyprune.errors import InventoryLocked
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, Mode
 from tests.support.actors import ALICE
+from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Stage
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage
 
 
 def _is(method: str, path: str) -> Callable[[Exchange], bool]:

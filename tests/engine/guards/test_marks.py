@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.errors import EmptyInput, InputError, InputErrors
-from applyprune.model.events import Planned, ReadinessReported
+from applyprune.model.events import Event, Planned, ReadinessReported
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun, Mode
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.marks import OWNER_MARKS
+from tests.support.api import Api
 from tests.support.objects import SECRET, config_map
-from tests.support.stage import on
-
-if TYPE_CHECKING:
-    from applyprune.model.events import Event
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Stage
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage, on
 
 LEFT_OUT: dict[str, dict[str, Any]] = {
     "ours": {"annotations": {"applyprune.dev/apply": "disabled"}},

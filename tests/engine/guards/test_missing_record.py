@@ -7,17 +7,15 @@ ServiceAccount they are empty too.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun
+from tests.support.api import Api
 from tests.support.objects import DEPLOYMENT, config_map, of_kind
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 UNKNOWN = "somebody unknown"
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from applyprune.errors import UsageError
 from applyprune.model.options import DryRun, Mode
-from tests.support.api import writes
+from tests.support.api import Api, AuditTrail, writes
 from tests.support.objects import DEPLOYMENT, SERVICE, config_map, crd, custom_resource, of_kind
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from tests.support.api import Api, AuditTrail
 
 
 def test_short_names_and_plurals_name_objects(stage: Stage, api: Api) -> None:

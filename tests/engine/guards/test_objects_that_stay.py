@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from applyprune.model.events import Planned
+from applyprune.model.events import Event, Planned
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, Mode, Propagation, PruneAlso
-from tests.support.fault_proxy import always, faults
+from tests.support.api import Api
+from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import DEPLOYMENT, config_map, of_kind
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage
 from tests.support.waiting import eventually
-
-if TYPE_CHECKING:
-    from applyprune.model.events import Event
-    from tests.support.api import Api
-    from tests.support.fault_proxy import Exchange, FaultProxy
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Stage
 
 Body = dict[str, Any]
 REST = tuple(config_map(f"rest-{number}") for number in range(4))

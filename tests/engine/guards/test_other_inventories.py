@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -12,14 +13,10 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.options import Adopt, Conflicts, Mode, PruneAlso
 from applyprune.planning.applyset import PART_OF, SHARD_OF
+from tests.support.api import Api
 from tests.support.objects import config_map, of_kind
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
 
 FILLING = 6_000
 """So many entries that they are kept in shards."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, Mode, PruneAlso
 from applyprune.planning.marks import OWNER_MARKS
+from tests.support.api import Api
 from tests.support.objects import DEPLOYMENT, config_map, of_kind
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Stage
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage
 
 RELEASE = {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "x"}
 

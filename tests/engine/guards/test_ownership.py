@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from applyprune.errors import InputError
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, Mode
 from applyprune.planning.applyset import PART_OF
+from tests.support.api import Api
 from tests.support.command import applyprune
 from tests.support.objects import SERVICE, config_map
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
 
 
 def _create(kubectl: Kubectl, stage: Stage, name: str) -> None:

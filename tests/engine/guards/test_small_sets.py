@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import PART_OF
-from tests.support.api import writes
+from tests.support.api import Api, AuditTrail, writes
 from tests.support.command import applyprune
 from tests.support.input_files import write_input
 from tests.support.objects import config_map, of_kind
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.api import Api, AuditTrail
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 MERGE = "application/merge-patch+json"
 WRONG = (config_map("wrong-1"), config_map("wrong-2"))

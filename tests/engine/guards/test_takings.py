@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,12 +11,10 @@ from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import ConsequenceKind
 from applyprune.planning.approval import needed_consent
+from tests.support.api import Api
 from tests.support.objects import config_map
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Stage, Story
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage, Story
 
 
 def _lost(story: Story) -> list[str]:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Approval, DryRun, Mode, PruneLimit
-from tests.support.api import writes
-from tests.support.fault_proxy import always, faults
+from tests.support.api import Api, AuditTrail, writes
+from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import config_map
-
-if TYPE_CHECKING:
-    from tests.support.api import Api, AuditTrail
-    from tests.support.fault_proxy import FaultProxy
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 A, B, C = (config_map(name) for name in "abc")
 

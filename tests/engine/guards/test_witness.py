@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,13 +11,11 @@ from applyprune.model.inventory import MismatchType, Ownership
 from applyprune.model.options import Adopt, Conflicts, Mode, PruneAlso
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.leave import NO_WITNESS
+from tests.support.api import Api
 from tests.support.forged import forge
 from tests.support.objects import SERVICE, config_map
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
 
 
 def _witness(api: Api, stage: Stage, name: str) -> str:

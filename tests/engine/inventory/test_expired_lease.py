@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event
-from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.clock import Clock, Waitable
 from applyprune.cluster.client import KubernetesClient
 from applyprune.engine.lock import InventoryLock
 from applyprune.errors import AccessError, InventoryLocked
@@ -17,20 +18,14 @@ from applyprune.model.live import CONFIG_MAPS
 from applyprune.model.options import Options
 from applyprune.model.plan import CREATE_ONLY, ApplyRequest
 from applyprune.values import packed
+from tests.support.api import Api
 from tests.support.clocks import HeldClock, MovedClock
-from tests.support.fault_proxy import faults
+from tests.support.fault_proxy import Exchange, Fault, FaultProxy, faults
 from tests.support.live import config_maps
 from tests.support.objects import config_map
 from tests.support.other_run import take_from_elsewhere
+from tests.support.stage import Stage
 from tests.support.waiting import HANG
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from applyprune.clock import Clock, Waitable
-    from tests.support.api import Api
-    from tests.support.fault_proxy import Exchange, Fault, FaultProxy
-    from tests.support.stage import Stage
 
 HOUR = 3_600.0
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from applyprune.errors import InventoryError, InventoryLocked
-from applyprune.model.events import InventoryWritten, Phase
+from applyprune.model.events import Event, InventoryWritten, Phase
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import GROUP_KINDS
+from tests.support.api import Api
 from tests.support.objects import config_map
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from applyprune.model.events import Event
-    from tests.support.api import Api
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 MERGE = "application/merge-patch+json"
 HOLD = "example.com/hold"

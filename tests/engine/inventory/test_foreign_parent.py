@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,14 +11,10 @@ from applyprune.errors import ForeignParent, InventoryError
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import GROUP_KINDS, SET_ID, TOOLING
+from tests.support.api import Api
 from tests.support.objects import config_map, text
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
 
 REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     "another tool": ({"annotations": {TOOLING: "kubectl/v1.34"}}, "parent of another tool"),

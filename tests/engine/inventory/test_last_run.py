@@ -6,7 +6,6 @@ import getpass
 import os
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,16 +16,14 @@ from applyprune.engine.run import run
 from applyprune.errors import Interrupted
 from applyprune.model.events import InventoryWritten
 from applyprune.model.fate import Outcome
+from applyprune.model.inventory import RunRecord
 from applyprune.model.options import Conflicts, Options
+from tests.support.api import AuditTrail
 from tests.support.command import applyprune
 from tests.support.objects import config_map, manifest, of_kind
+from tests.support.plane import Kubectl
 from tests.support.renewals import Renewals
 from tests.support.stage import Stage, on
-
-if TYPE_CHECKING:
-    from applyprune.model.inventory import RunRecord
-    from tests.support.api import AuditTrail
-    from tests.support.plane import Kubectl
 
 WRONG = of_kind("ConfigMap", "wrong", data={"not a key": ""})
 

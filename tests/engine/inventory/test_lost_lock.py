@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from applyprune.model.options import Options
 from applyprune.planning.applyset import PART_OF
+from tests.support.api import Api
 from tests.support.asleep import ROOT, with_clocks_of
 from tests.support.command import start
+from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.input_files import write_input
 from tests.support.live import config_maps
 from tests.support.objects import config_map
@@ -18,14 +22,6 @@ from tests.support.other_run import wait_for_lock
 from tests.support.processes import suspend
 from tests.support.stage import Stage
 from tests.support.waiting import HANG
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tests.support.api import Api
-    from tests.support.fault_proxy import Exchange, FaultProxy
 
 IN_FLIGHT = Options().concurrency
 """How many patches are on their way when a process is stopped: then no thread is in between."""

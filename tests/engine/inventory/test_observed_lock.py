@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from applyprune.engine.lock import InventoryLock
 from applyprune.errors import InventoryLocked
-from applyprune.model.inventory import LONGEST_LEASE
+from applyprune.model.inventory import LONGEST_LEASE, HolderObservation, LockHolder
 from applyprune.model.options import Options
+from tests.support.api import Api
 from tests.support.clocks import MovedClock
+from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.objects import config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere, wait_for_lock
-
-if TYPE_CHECKING:
-    from applyprune.model.inventory import HolderObservation, LockHolder
-    from tests.support.api import Api
-    from tests.support.fault_proxy import Exchange, FaultProxy
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 LEASE = ELSEWHERE.lease
 HOUR = 3_600.0

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from applyprune.errors import ApiError
+from tests.support.api import Api
 from tests.support.objects import config_map
+from tests.support.stage import Stage
 from tests.support.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.api import Api
-    from tests.support.stage import Stage
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 LABEL = "applyset.kubernetes.io/id"

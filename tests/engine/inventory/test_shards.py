@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,14 +23,10 @@ from applyprune.model.inventory import (
 )
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import SHARD_OF
+from tests.support.api import Api
 from tests.support.fault_proxy import Fault, FaultProxy, always, faults
 from tests.support.objects import config_map
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tests.support.api import Api
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 PER_SHARD = 8
 """Entries of a shard, on average, and not 2,048: so 60 entries are as many shards as 15,000 are."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,18 +18,13 @@ from applyprune.model.options import Mode, PruneAlso
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api
 from tests.support.command import applyprune
-from tests.support.fault_proxy import FaultProxy, always, faults
+from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import api_service, config_map, of_kind
+from tests.support.plane import FreshPlane, Kubectl
 from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.fault_proxy import Exchange
-    from tests.support.plane import FreshPlane, Kubectl
 
 ACCOUNT: dict[str, Any] = of_kind("ServiceAccount", "account")
 

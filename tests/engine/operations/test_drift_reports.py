@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from applyprune.cli.run import with_exit_code
 from applyprune.model.events import (
+    Event,
     Finished,
     ObjectDiff,
     ObjectDone,
@@ -21,19 +24,13 @@ from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, Conflicts, DryRun
 from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE
+from tests.support.api import Api
 from tests.support.drifting import AFTER, BEFORE, DRIFTS, MERGE, deployment, documented
+from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import config_map, of_kind, text
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage, on
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from applyprune.model.events import Event
-    from tests.support.api import Api
-    from tests.support.fault_proxy import Exchange, FaultProxy
-    from tests.support.plane import Kubectl
 
 LIVE = "/api/v1/namespaces/{}/configmaps/{}"
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.errors import EmptyInput, InventoryError, UsageError
-from applyprune.model.events import Waiting
-from tests.support.api import writes
+from applyprune.model.events import Explanation, Waiting
+from tests.support.api import Api, AuditTrail, writes
 from tests.support.objects import DEPLOYMENT, SECRET, config_map
 from tests.support.other_run import take_from_elsewhere
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from applyprune.model.events import Explanation
-    from tests.support.api import Api, AuditTrail
-    from tests.support.plane import Kubectl
 
 
 def explain(stage: Stage, named: str, *bodies: dict[str, Any]) -> Explanation:

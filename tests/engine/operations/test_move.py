@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,20 +17,14 @@ from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.actors import ALICE
+from tests.support.api import Api, AuditTrail
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.support.kill import kill_at_patch
 from tests.support.objects import SECRET, SERVICE, config_map, of_kind
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
-from tests.support.stage import Stage
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage, Story
 from tests.support.waiting import HANG
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.api import Api, AuditTrail
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Story
 
 JSON_PATCH = "application/json-patch+json"
 PLURALS = {"configmap": "configmaps", "service": "services", "secret": "secrets"}
@@ -302,10 +298,7 @@ def test_moved_object_is_unchanged_by_the_new_sets_next_apply(
     assert {name for name, state in now.items() if state != before[name]} == {record}
     audit.restart()
     assert set(shop.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
-    assert {one["verb"] for one in audit.ours()} <= {
-        "get",
-        "list",
-    }
+    assert {one["verb"] for one in audit.ours()} <= {"get", "list"}
 
 
 def _has_narrowed(api: Api, stage: Stage, shop: Stage) -> None:

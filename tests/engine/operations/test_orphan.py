@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,18 +12,14 @@ from applyprune.model.fate import Fate, Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE
+from tests.support.api import Api, AuditTrail
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.support.kill import Moment, kill_at, kill_at_patch
 from tests.support.live import config_maps
 from tests.support.objects import SERVICE, config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.api import Api, AuditTrail
-    from tests.support.plane import Kubectl
 
 
 def _managers(body: dict[str, Any]) -> set[str]:

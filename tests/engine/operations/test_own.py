@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,19 +14,15 @@ from applyprune.model.fate import Fate, Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, Conflicts, DryRun, Mode
 from applyprune.planning.applyset import OWNED_BY, PART_OF
+from tests.support.api import Api
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import DEPLOYMENT, config_map, of_kind
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
 
 OWNED = Ownership.OWNED
 

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from applyprune.errors import InventoryError, InventoryLocked, UsageError
+from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import LockHolder, MismatchType, Ownership
 from applyprune.model.options import DryRun
 from applyprune.planning.applyset import PART_OF
+from tests.support.api import Api, AuditTrail
+from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import config_map, crd, custom_resource
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api, AuditTrail
-    from tests.support.fault_proxy import Exchange, FaultProxy
-    from tests.support.plane import Kubectl
-
 
 JSON_PATCH = "application/json-patch+json"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -25,17 +26,13 @@ from applyprune.model.events import (
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, Conflicts, StatusOptions
 from applyprune.planning.applyset import PART_OF
+from tests.support.api import Api, AuditTrail
 from tests.support.clocks import AGES, QuickClock
 from tests.support.objects import SECRET, SERVICE, config_map, of_kind
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage
 from tests.support.waiting import eventually
 from tests.support.workloads import meanwhile
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.api import Api, AuditTrail
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Stage
 
 
 def deployment(replicas: int = 1, annotations: dict[str, str] | None = None) -> dict[str, Any]:

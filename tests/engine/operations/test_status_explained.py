@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 import secrets
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from applyprune.localplane import Plane
 from applyprune.model.events import Finished, ObjectStatus, Status
 from tests.support.accounts import WRITE, kubeconfig_as, rule
+from tests.support.api import Api, AuditTrail
 from tests.support.command import applyprune
 from tests.support.kubelet import Kubelet
-from tests.support.stage import Stage
+from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually
 from tests.support.workloads import NOWHERE, PLAYED, WAVE, Body, Puppets, stuck, workload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api, AuditTrail
-    from tests.support.stage import Story
 
 
 @pytest.fixture

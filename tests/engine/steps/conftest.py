@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
+from tests.support.api import Api
 from tests.support.waiting import eventually
 from tests.support.workloads import Puppets, definition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.api import Api
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,13 +16,10 @@ from applyprune.model.options import Adopt, Conflicts, DryRun
 from applyprune.output.json import event_data
 from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE, ARGO
+from tests.support.api import Api, AuditTrail
 from tests.support.objects import config_map, of_kind
-from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from tests.support.api import Api, AuditTrail
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Story
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage, Story
 
 DEPLOYMENT: dict[str, Any] = of_kind(
     "Deployment",

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.model.events import ObjectDiff, ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun
+from tests.support.api import Api
 from tests.support.objects import config_map, crd, crd_name
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

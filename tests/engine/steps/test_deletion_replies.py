@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Outcome
+from tests.support.api import Api
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import SERVICE, config_map, of_kind
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 ACCOUNT: dict[str, Any] = of_kind("ServiceAccount", "web")
 ROLE: dict[str, Any] = of_kind("Role", "web", rules=[])

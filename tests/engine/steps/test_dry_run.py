@@ -10,32 +10,28 @@ import json
 import secrets
 import zipfile
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from applyprune.cluster.requests import live_object
+from applyprune.localplane import Plane
 from applyprune.model.events import Finished, ObjectDiff
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.live import CONFIG_MAPS
+from applyprune.model.live import CONFIG_MAPS, LiveObject
 from applyprune.model.options import Adopt, Conflicts, DryRun
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.conflicts import drifted_from_record, recorded_drift
 from tests.support.actors import ALICE
+from tests.support.api import Api, AuditTrail
 from tests.support.fault_proxy import FaultProxy
 from tests.support.objects import config_map, crd, custom_resource, manifest, of_kind
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage, Story
 from tests.support.workloads import run_ahead, workload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from applyprune.model.live import LiveObject
-    from tests.support.api import Api, AuditTrail
-    from tests.support.plane import Kubectl
 
 WRITES = {"create", "update", "patch", "delete"}
 

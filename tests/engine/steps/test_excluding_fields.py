@@ -5,22 +5,19 @@ from __future__ import annotations
 import base64
 import copy
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
+from applyprune.localplane import Plane
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun
+from tests.support.api import Api
 from tests.support.objects import of_kind
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Stage
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage
 
 Body = dict[str, Any]
 ALLOWED = {"applyprune.dev/recreate": "allowed"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,14 +12,12 @@ from applyprune.model.events import ObjectDiff
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, Conflicts, DryRun, Mode
 from applyprune.planning.applyset import LAST_APPLIED, OWNED_BY
+from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.forged import forge
 from tests.support.objects import DEPLOYMENT, config_map, of_kind
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Stage
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage
 
 
 def _body(**data: str) -> dict[str, Any]:

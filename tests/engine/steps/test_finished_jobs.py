@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import JobRecord
-from tests.support.api import writes
+from tests.support.api import Api, AuditTrail, writes
 from tests.support.clocks import AGES
 from tests.support.objects import config_map
+from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually
 from tests.support.workloads import PLAYED, Body, Puppets, complaints, meanwhile, workload
-
-if TYPE_CHECKING:
-    from tests.support.api import Api, AuditTrail
-    from tests.support.stage import Stage, Story
 
 JOB = "job.batch/once"
 UNKNOWN = "no run has recorded that it completed: its result is unknown"

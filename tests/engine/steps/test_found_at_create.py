@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -10,12 +10,10 @@ from applyprune.model.fate import Fate, Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, Approval, DryRun, Mode
 from applyprune.planning.applyset import OWNED_BY, PART_OF
+from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.objects import config_map, manifest, of_kind
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
 
 CONTROLLER = {"User-Agent": "kube-controller-manager/v1.34"}
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun, Mode
 from tests.support.objects import DEPLOYMENT, SERVICE, config_map
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.support.plane import Kubectl
 
 Body = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"

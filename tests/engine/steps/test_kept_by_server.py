@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
+from tests.support.api import Api
 from tests.support.objects import of_kind
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.stage import Stage, Story
+from tests.support.stage import Stage, Story
 
 
 def _service(**spec: Any) -> dict[str, Any]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.fieldset import FieldWriter
 from applyprune.model.options import Conflicts
-from tests.support.api import writes
+from applyprune.model.plan import ApplyStep
+from tests.support.api import Api, AuditTrail, writes
 from tests.support.objects import DEPLOYMENT, config_map
-
-if TYPE_CHECKING:
-    from applyprune.model.plan import ApplyStep
-    from tests.support.api import Api, AuditTrail
-    from tests.support.stage import Stage, Story
+from tests.support.stage import Stage, Story
 
 
 def step(story: Story, name: str) -> ApplyStep:

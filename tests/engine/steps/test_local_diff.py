@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from applyprune.localplane import Plane
 from applyprune.model.events import ObjectDiff
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun
 from tests.support.accounts import kubeconfig_as, rule
-from tests.support.api import writes
+from tests.support.api import Api, AuditTrail, writes
 from tests.support.objects import DEPLOYMENT, SECRET, config_map
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage, Story
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api, AuditTrail
-    from tests.support.plane import Kubectl
 
 Body = dict[str, Any]
 READ = ["get", "list", "watch"]

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.errors import InputError
+from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from tests.support.actors import ARGO
 from tests.support.api import Api, AuditTrail
 from tests.support.clocks import AGES
 from tests.support.objects import crd, crd_name, custom_resource
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from applyprune.localplane import Plane
-    from tests.support.plane import Kubectl
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

@@ -7,7 +7,8 @@ newest manifest, and the others would stay without an owner.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,15 +16,11 @@ from applyprune.cli.run import with_exit_code
 from applyprune.model.events import Finished, ObjectDiff
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun
+from tests.support.api import Api
 from tests.support.objects import crd
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 from tests.support.workloads import workload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.api import Api
 
 Body = dict[str, Any]
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -6,7 +6,8 @@ import copy
 import json
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, product
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,18 +16,14 @@ from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Conflicts, DryRun
 from applyprune.planning.applyset import MANIFEST_DIGEST
+from tests.support.api import Api
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at
 from tests.support.objects import DEPLOYMENT, config_map, of_kind
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.api import Api
-    from tests.support.plane import Kubectl
 
 
 def _changed_deployment() -> dict[str, Any]:

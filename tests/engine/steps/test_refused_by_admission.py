@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.errors import Denied
+from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun
+from tests.support.api import Api
 from tests.support.objects import config_map, of_kind
+from tests.support.stage import Stage
 from tests.support.waiting import eventually
 from tests.support.webhook import Webhook
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api
-    from tests.support.stage import Stage
 
 ROOT = "/apis/admissionregistration.k8s.io/v1"
 ALLOWED = {"applyprune.dev/recreate": "allowed"}

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from applyprune.localplane import Plane
 from applyprune.model.events import ObjectDiff
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun
 from applyprune.planning.applyset import PART_OF
+from tests.support.api import Api
 from tests.support.command import applyprune
+from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import DEPLOYMENT, config_map, text
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api
-    from tests.support.fault_proxy import Exchange, FaultProxy
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 
 def _path(stage: Stage, name: str, kind: str = "deployments") -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -10,12 +10,9 @@ from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.options import Conflicts
 from applyprune.planning.recovery import WholeSetNeeded
-from tests.support.api import writes
+from tests.support.api import Api, AuditTrail, writes
 from tests.support.objects import config_map
-
-if TYPE_CHECKING:
-    from tests.support.api import Api, AuditTrail
-    from tests.support.stage import Stage
+from tests.support.stage import Stage
 
 SIZE = 100
 

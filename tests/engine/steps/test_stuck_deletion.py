@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
 from applyprune.engine.ports import Cancellation
+from applyprune.localplane import Plane
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from tests.support.api import Api
 from tests.support.clocks import AGES
 from tests.support.objects import DEPLOYMENT, config_map, crd, crd_name, custom_resource, of_kind
-from tests.support.stage import Stage
+from tests.support.plane import Kubectl
+from tests.support.stage import Stage, Story
 from tests.support.workloads import out_of_time
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from applyprune.localplane import Plane
-    from tests.support.plane import Kubectl
-    from tests.support.stage import Story
 
 HOLD = "example.com/hold"
 

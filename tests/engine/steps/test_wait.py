@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,6 +21,7 @@ from applyprune.model.live import LiveObject, Resource
 from applyprune.model.options import DryRun
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from applyprune.planning.readiness import STATUS_GRACE, Applied, Awaited
+from tests.support.api import Api, AuditTrail
 from tests.support.clocks import AGES, MOMENT, QuickClock
 from tests.support.objects import config_map, of_kind
 from tests.support.stage import Stage
@@ -47,10 +48,6 @@ from tests.support.workloads import (
     widget,
     workload,
 )
-
-if TYPE_CHECKING:
-    from tests.support.api import Api, AuditTrail
-
 
 # What kwok makes ready, as a cluster would.
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from applyprune.engine.prune import AGAIN_WHEN_UNUSED
+from applyprune.localplane import Plane
 from applyprune.model.events import InventoryWritten, ObjectDone, Planned
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
 from tests.support.accounts import WRITE, kubeconfig_as, rule
+from tests.support.api import Api, AuditTrail
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import FaultProxy
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import config_map, of_kind
-from tests.support.stage import Stage
+from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually
 from tests.support.workloads import (
     NOWHERE,
@@ -34,13 +37,6 @@ from tests.support.workloads import (
     widget,
     workload,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api, AuditTrail
-    from tests.support.stage import Story
 
 
 def _reads(name: str, **pods: Any) -> Body:

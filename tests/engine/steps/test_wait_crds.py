@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +12,6 @@ from applyprune.model.options import Adopt, Mode
 from tests.support.clocks import AGES
 from tests.support.objects import DEPLOYMENT, config_map, crd, crd_name, custom_resource, of_kind
 from tests.support.stage import Stage
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_crd_and_custom_resources_apply_in_one_run_in_any_order(crd_stage: Stage) -> None:

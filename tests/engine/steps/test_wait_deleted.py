@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -15,9 +15,6 @@ from applyprune.model.events import Waiting
 from applyprune.model.identity import Ref
 from applyprune.model.live import CONFIG_MAPS, Absent, LiveObject, State, Unknown
 from tests.support.clocks import ManualClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 REF = Ref("", "ConfigMap", "default", "a")
 OTHER = Ref("", "ConfigMap", "default", "b")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from applyprune.errors import Interrupted
@@ -11,8 +9,10 @@ from applyprune.model.events import InventoryWritten, Phase, Waiting
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.planning.readiness import GRACE
+from tests.support.api import Api
 from tests.support.clocks import AGES
-from tests.support.fault_proxy import faults
+from tests.support.fault_proxy import Exchange, Fault, FaultProxy, faults
+from tests.support.fault_proxy.exchange import Wire
 from tests.support.objects import config_map
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
@@ -32,12 +32,6 @@ from tests.support.workloads import (
     when_waiting,
     workload,
 )
-
-if TYPE_CHECKING:
-    from tests.support.api import Api
-    from tests.support.fault_proxy import Exchange, Fault, FaultProxy
-    from tests.support.fault_proxy.exchange import Wire
-
 
 # What will never be ready, and why.
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from applyprune.engine.ports import Cancellation
-from applyprune.model.events import InventoryWritten, Phase
+from applyprune.model.events import Event, InventoryWritten, Phase
+from tests.support.api import Api
 from tests.support.clocks import AGES
-from tests.support.fault_proxy import always, faults
+from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults
 from tests.support.objects import of_kind
 from tests.support.stage import Stage
 from tests.support.workloads import (
@@ -27,11 +27,6 @@ from tests.support.workloads import (
     when_waiting,
     workload,
 )
-
-if TYPE_CHECKING:
-    from applyprune.model.events import Event
-    from tests.support.api import Api
-    from tests.support.fault_proxy import Exchange, Fault, FaultProxy
 
 
 def an_error_in_a_watch(code: int) -> Fault:

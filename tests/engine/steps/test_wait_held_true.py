@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -16,9 +16,11 @@ from applyprune.model.events import (
     Status,
 )
 from applyprune.model.fate import Outcome
+from tests.support.api import Api
 from tests.support.clocks import AGES
-from tests.support.fault_proxy import always, faults
+from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults
 from tests.support.objects import config_map
+from tests.support.stage import Stage
 from tests.support.workloads import (
     NOWHERE,
     Puppets,
@@ -34,13 +36,6 @@ from tests.support.workloads import (
     when_waiting,
     workload,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.api import Api
-    from tests.support.fault_proxy import Exchange, Fault, FaultProxy
-    from tests.support.stage import Stage
 
 
 def _forbidden(verb: str) -> Fault:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from applyprune.errors import InputError, UsageError
 from applyprune.model.events import (
+    Event,
     Finished,
     InventoryWritten,
     ObjectDone,
@@ -19,18 +21,13 @@ from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, PruneAlso
 from applyprune.model.text import parse_selector
 from applyprune.planning.desired import PRUNES_LATER
+from tests.support.api import Api
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.forged import edit_entry, remove_entries
 from tests.support.input_files import write_input
 from tests.support.objects import DEPLOYMENT, config_map, crd, custom_resource
 from tests.support.pseudo_terminal import on_terminal
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from applyprune.model.events import Event
-    from tests.support.api import Api
-    from tests.support.stage import Stage, Story
+from tests.support.stage import Stage, Story
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from applyprune.model.events import Event, ReadinessReported, Waiting
 from applyprune.model.fate import Outcome
+from tests.support.api import AuditTrail
 from tests.support.clocks import AGES
 from tests.support.objects import config_map
 from tests.support.stage import Stage
@@ -24,10 +23,6 @@ from tests.support.workloads import (
     when_waiting,
     widget,
 )
-
-if TYPE_CHECKING:
-    from tests.support.api import AuditTrail
-
 
 PENDING = "the Pod is pending"
 

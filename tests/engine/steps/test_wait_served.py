@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from tests.support.clocks import AGES
-from tests.support.fault_proxy import FaultProxy, always, faults, first
+from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first
 from tests.support.objects import crd, crd_name, custom_resource
+from tests.support.stage import Stage
 from tests.support.workloads import run_ahead
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.fault_proxy import Exchange, Fault
-    from tests.support.stage import Stage
 
 FORBIDDEN = faults.status(403, reason="Forbidden", message="you may not list them")
 CONVERSION = faults.status(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from applyprune.model.events import ObjectStuck
+from applyprune.model.events import Event, ObjectStuck
 from applyprune.planning.readiness import GRACE
+from tests.support.api import Api
 from tests.support.clocks import AGES
 from tests.support.objects import of_kind
 from tests.support.stage import Stage, Story
@@ -28,10 +29,6 @@ from tests.support.workloads import (
     when_waiting,
     workload,
 )
-
-if TYPE_CHECKING:
-    from applyprune.model.events import Event
-    from tests.support.api import Api
 
 
 def stuck_events(story: Story) -> list[ObjectStuck]:

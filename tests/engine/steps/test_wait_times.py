@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,6 @@ from applyprune.planning.readiness import Applied, Awaited
 from tests.support.clocks import ManualClock, QuickClock
 from tests.support.told_cluster import ToldCluster
 from tests.support.workloads import Body, ready, stuck
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TARGET = applyset_identity("web", "n")
 POD = Ref("", "Pod", "n", "p")

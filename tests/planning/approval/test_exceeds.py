@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, RunFailed
 from applyprune.model.fate import Fate
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import AppliedPlan
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Mode
-from applyprune.model.plan import ApplyStep
-from applyprune.planning.approval import misfits, plan_file_of, with_approval
+from applyprune.model.plan import ApplyStep, Plan
+from applyprune.planning.approval import PlanFile, misfits, plan_file_of, with_approval
 from applyprune.planning.desired import resolve
 from applyprune.planning.digests import planned_objects, state_mark
 from applyprune.planning.managed_fields import own_fields
 from applyprune.planning.ownership import foreign_label, takes_no_more
 from applyprune.planning.plan import make_plan, removed_again, with_checked_request
 from applyprune.values import replace
-from tests.oracle.worlds import SET, later, world
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from applyprune.model.identity import Ref
-    from applyprune.model.plan import Plan
-    from applyprune.planning.approval import PlanFile
-    from tests.oracle.worlds import Generated
+from tests.oracle.worlds import SET, Generated, later, world
 
 WORLDS = 1_000
 NOW = datetime(2026, 11, 27, tzinfo=UTC)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.errors import Conflict, Invalid
 from applyprune.model.fate import Fate
+from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt, Conflicts, Options
 from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
 from applyprune.planning.applyset import PART_OF, applyset_identity
@@ -27,9 +28,6 @@ from tests.support.actors import ARGO
 from tests.support.options import options_of
 from tests.support.planning import DEPLOYMENTS, SECRETS, TARGET, body, desired, live, recorded
 from tests.support.planning import managed as entry
-
-if TYPE_CHECKING:
-    from applyprune.model.live import LiveObject
 
 DEPLOYMENT = desired(
     body(

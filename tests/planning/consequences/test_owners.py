@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
@@ -14,10 +14,6 @@ from applyprune.planning.world import CascadeContents
 from applyprune.values import replace
 from tests.support.consequences import found, live, told
 from tests.support.planning import cluster, desired, inventory, recorded, world
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 CONTENTS: dict[str, tuple[CascadeContents, str]] = {
     "contents": (

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Fate
+from applyprune.model.identity import Ref
 from applyprune.model.plan import RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.digests import planned_object, state_mark
 from applyprune.planning.normalize import manifest_digest
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live, managed, recorded
-
-if TYPE_CHECKING:
-    from applyprune.model.identity import Ref
 
 WEB = desired(body("Deployment", "web"), DEPLOYMENTS)
 STATUS = managed(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jsonpatch
 import pytest
@@ -25,11 +26,8 @@ from applyprune.planning.requests import (
 from applyprune.values import packed
 from tests.support.planning import CONFIG_MAPS, TARGET, live, managed
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    Operations = Sequence[Mapping[str, Any]]
-    Metadata = dict[str, Any]
+Operations = Sequence[Mapping[str, Any]]
+Metadata = dict[str, Any]
 
 REF = Ref("", "ConfigMap", "home", "a")
 OURS = TARGET.manager

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.errors import InputError, InputErrors, raise_all
+from applyprune.model.plan import Desired
 from applyprune.model.problem import Origin
 from applyprune.planning.marks import WAVE
 from applyprune.planning.order import DEPENDS_ON, in_order
@@ -19,9 +20,6 @@ from tests.support.planning import (
     body,
     desired,
 )
-
-if TYPE_CHECKING:
-    from applyprune.model.plan import Desired
 
 Place = dict[str, str]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from applyprune.model.live import Resource
+from applyprune.model.live import LiveObject, Resource
+from applyprune.model.plan import Desired
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.ownership import has_values, needs_values, unchanged
 from tests.support.planning import (
@@ -21,10 +22,6 @@ from tests.support.planning import (
     managed,
     recorded,
 )
-
-if TYPE_CHECKING:
-    from applyprune.model.live import LiveObject
-    from applyprune.model.plan import Desired
 
 DEPLOYMENT = desired(body("Deployment", spec={"replicas": 1}), DEPLOYMENTS)
 CONFIG_MAP = desired(body("ConfigMap", data={"k": "v"}), CONFIG_MAPS)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt, Conflicts
 from applyprune.model.plan import OnConflict
 from applyprune.planning.applyset import ApplySetIdentity
@@ -24,9 +25,6 @@ from tests.support.planning import (
     recorded,
     world,
 )
-
-if TYPE_CHECKING:
-    from applyprune.model.live import LiveObject
 
 ONE = desired(body(data={"k": "v", "other": "x"}))
 FORCING = replace(ONE, conflicts=OnConflict.FORCE)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Fate
 from applyprune.model.identity import GroupKind
+from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import AUTOSCALERS
 from applyprune.model.plan import ApplyStep, Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.recovery import WholeSetNeeded, part_to_correct, refuse_beyond_drift
 from tests.support.planning import NAMESPACES, body, desired, inventory, live, recorded
-
-if TYPE_CHECKING:
-    from applyprune.model.inventory import Inventory, InventoryEntry
 
 ONE, OTHER = desired(body(name="a")), desired(body(name="b"))
 SPACE = desired(body("Namespace", "n"), NAMESPACES)
