@@ -279,8 +279,8 @@ class ServerDryRun:
     def _tried(self, step: ApplyStep) -> tuple[ApplyStep, LiveObject, bool]:
         """Return the step as it was tried, with the reply.
 
-        A forced apply names a resourceVersion, which each write of a status outdates: then it is
-        decided again, as during the run.
+        If it names a resourceVersion, each write of a status outdates it: then it is decided again,
+        as during the run.
         """
         context = self.context
         for _ in range(_TRIES):
@@ -288,7 +288,8 @@ class ServerDryRun:
                 request = dry_run_request(step, context.applyset)
                 return step, *context.cluster.apply(request, dry_run=True)
             except Conflict as error:
-                if step.live is None or not request.force:
+                names_version = step.live is not None and request.precondition.resource_version
+                if error.causes or not names_version:
                     raise
                 step = decided_again(context, step, error)
         raise _ChangesTooFast(

@@ -140,9 +140,10 @@ def send_apply(
         try:
             return context.cluster.apply(step.request)
         except Conflict as error:
-            # A forced apply names a resourceVersion, which each write of a status outdates.
+            # It names a resourceVersion, which each write of a status outdates.
             outdated += 1
-            if error.causes or not step.request.force or outdated > _WRITE_TRIES:
+            names_version = step.live is not None and step.request.precondition.resource_version
+            if error.causes or not names_version or outdated > _WRITE_TRIES:
                 raise
             if context.cancellation.wait(_POLL):
                 raise

@@ -554,6 +554,8 @@ class YieldSteps:
     """Whether to remove the second field manager first."""
     fields: tuple[Path, ...]
     """The fields that the second field manager must then own; may be empty."""
+    relies_on_others: bool = False
+    """Whether the apply gives up fields that stay only because others own them now."""
 
 
 def yield_steps(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> YieldSteps:
@@ -564,16 +566,20 @@ def yield_steps(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) 
         return YieldSteps(release=False, fields=())
     others = [one.fields for one in other_writers(live, applyset.manager)]
 
-    def is_left_to_us(leaf: Path) -> bool:
-        return any(is_under(leaf, path) for path in paths) and not any(
-            leaf in fields for fields in others
-        )
+    def is_left(leaf: Path) -> bool:
+        return any(is_under(leaf, path) for path in paths)
 
-    wanted = tuple(filter(is_left_to_us, own_fields(live, applyset.manager).leaves()))
+    def is_left_to_us(leaf: Path) -> bool:
+        # Who owns a map as such, empty or not, keeps nothing in it.
+        return is_left(leaf) and not any(fields.names(leaf) for fields in others)
+
+    given = tuple(filter(is_left, own_fields(live, applyset.manager).leaves()))
+    wanted = tuple(filter(is_left_to_us, given))
     held = all(any(leaf in fields for fields in second) for leaf in wanted)
     stale = not all(is_left_to_us(leaf) for fields in second for leaf in fields.leaves())
     release = bool(second) and (stale or not held)
-    return YieldSteps(release, wanted if release or not held else ())
+    relies = len(given) > len(wanted)
+    return YieldSteps(release, wanted if release or not held else (), relies_on_others=relies)
 
 
 def with_live_values(

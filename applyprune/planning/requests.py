@@ -84,7 +84,8 @@ def apply_request(
     # The force that reverts drift would also empty what null contests.
     force = by_user or (reverts and not found.contested)  # guard: drift-beside-null
     uid = live.uid  # guard: apply-uid
-    version = live.resource_version if force else ""  # guard: forced-apply-version
+    relies = yield_steps(desired, live, applyset).relies_on_others  # guard: relied-on-version
+    version = live.resource_version if force or relies else ""  # guard: forced-apply-version
     guard = Precondition(uid, version)
     body = body_to_send(desired)
     for path in found.contested:  # the server answers to null with the conflict

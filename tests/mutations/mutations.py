@@ -112,7 +112,15 @@ MUTATIONS = (
         r"transfer_fields\(context, (.*)\)$",
         r"\1",
         f"{_STEPS}test_removals.py"
-        "::test_field_that_others_leave_before_the_apply_stays_if_it_is_left_to_them",
+        "::test_field_that_others_leave_before_the_apply_stays_if_it_is_left_to_them[force]",
+    ),
+    Mutation(
+        "the version of an apply that gives up what others own now",
+        ("relied-on-version",),
+        "= .*",
+        "= False",
+        f"{_STEPS}test_removals.py"
+        "::test_field_that_others_leave_before_the_apply_stays_if_it_is_left_to_them[fail]",
     ),
     Mutation(
         "the second look at an object that changes before its recreation",

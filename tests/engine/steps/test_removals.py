@@ -273,8 +273,9 @@ def test_null_never_removes_what_is_left_to_others(stage: Stage, api: Api, left_
         assert set(stage.run(new, **options).outcomes.values()) == {Outcome.UNCHANGED}
 
 
+@pytest.mark.parametrize("conflicts", [Conflicts.FORCE, Conflicts.FAIL])
 def test_field_that_others_leave_before_the_apply_stays_if_it_is_left_to_them(
-    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, conflicts: Conflicts
 ) -> None:
     """Its last owner would remove it by leaving it out, so it gets another one first."""
     path = _path(stage, "a", "configmaps")
@@ -296,6 +297,6 @@ def test_field_that_others_leave_before_the_apply_stays_if_it_is_left_to_them(
     proxy.before_forward = leave
     marks = {"applyprune.dev/ignore-fields": "/metadata/labels/theirs"}
     new = config_map("a", "new", labels={"theirs": "1"}, annotations=marks)
-    assert spoiled.run(new, conflicts=Conflicts.FORCE).exit_code == 0
+    assert spoiled.run(new, conflicts=conflicts).exit_code == 0
     assert changed
     assert api.get(path)["metadata"]["labels"].get("theirs") == "1"

@@ -43,6 +43,7 @@ IGNORED = "applyprune.dev/ignore-fields"
 REPLICAS: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
 PAUSED: dict[str, Any] = {"f:spec": {"f:paused": {}}}
 BOTH: dict[str, Any] = {"f:spec": {"f:replicas": {}, "f:paused": {}}}
+LABELLED: dict[str, Any] = {"f:metadata": {"f:labels": {"f:app": {}}}}
 ATOMIC: dict[str, Any] = {"f:spec": {"f:selector": {}}}
 
 
@@ -146,6 +147,12 @@ YIELDS: dict[str, tuple[list[dict[str, Any]], list[str], bool, list[str]]] = {
         ["/spec/paused", "/spec/replicas"],
     ),
     "ours and theirs": ([_ours(BOTH), _theirs(REPLICAS)], ["/spec/replicas"], False, []),
+    "ours, in a map that is theirs as such": (
+        [_ours(LABELLED), _theirs({"f:metadata": {"f:labels": {}}})],
+        ["/metadata/labels/app"],
+        False,
+        ["/metadata/labels/app"],
+    ),
     "ours and theirs by a subresource": (
         [_ours(BOTH), _theirs(REPLICAS, subresource="scale")],
         ["/spec/replicas"],
