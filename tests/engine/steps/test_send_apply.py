@@ -47,7 +47,7 @@ def test_apply_is_sent_again_for_a_moment_only(
         options=SimpleNamespace(wait=WaitOptions(timeout=SERVED)),
     )
     desired = SimpleNamespace(ref=Ref("", "ConfigMap", "home", "a"))
-    step: Any = SimpleNamespace(request=SimpleNamespace(force=False), desired=desired)
+    step: Any = SimpleNamespace(request=SimpleNamespace(force=False), desired=desired, live=None)
     with pytest.raises(type(error)):
         send_apply(context, step, lambda _: is_settling, is_new_kind=is_new_kind)
     assert clock.waits == sorted(clock.waits)
