@@ -667,7 +667,7 @@ class _Line:
         set_(pycurl.TCP_KEEPALIVE, 1)
         set_(pycurl.TCP_KEEPIDLE, _KEEPALIVE)
         set_(pycurl.TCP_KEEPINTVL, _KEEPALIVE)
-        set_(pycurl.BUFFERSIZE, 64 * 1024)
+        set_(pycurl.BUFFERSIZE, 32 * 1024)  # kept with each connection
         host, at = _place(self._first)
         set_(pycurl.RESOLVE, [f"{host}:{at}:{','.join(map(_bracketed, self._addresses))}"])
         set_(pycurl.OPENSOCKETFUNCTION, self._open_socket)

@@ -11,8 +11,8 @@ from tests.support.processes import open_files, proportional_size
 if TYPE_CHECKING:
     from tests.support.controller import Controller
 
-_MORE_FILES = 32
-"""Connections that one of two equal controllers may have just opened."""
+_MORE_FILES = 32 * 3
+"""Connections that one of two equal controllers may have kept, each with two files of libcurl."""
 _MORE_BYTES = 128 * 2**20
 """A worker holds about 20 MB more after its first few Bundles; a new controller has had none."""
 
