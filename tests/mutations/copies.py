@@ -7,12 +7,15 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.waiting import HANG_VARIABLE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.mutations.mutations import Mutation
 
 ROOT = Path(__file__).parents[2]
@@ -50,11 +53,22 @@ def python(
     )
 
 
-def take_out(folder: Path, mutation: Mutation) -> None:
-    """Change the marked lines in a copy."""
-    for guard in mutation.guards:
-        path = source_of(folder, guard)
+@contextmanager
+def taken_out(folder: Path, mutation: Mutation) -> Iterator[None]:
+    """Change the marked lines in a copy, and give it back as it was.
+
+    The times of the files are those of before as well: their bytecode counts again.
+    """
+    paths = {guard: source_of(folder, guard) for guard in mutation.guards}
+    sound = {path: (path.stat(), read(path)) for path in paths.values()}
+    for guard, path in paths.items():
         path.write_text(without(read(path), guard, mutation), encoding="utf-8")
+    try:
+        yield
+    finally:
+        for path, (stat, source) in sound.items():
+            path.write_text(source, encoding="utf-8")
+            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
 def sources(folder: Path) -> list[Path]:

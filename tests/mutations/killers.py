@@ -30,9 +30,8 @@ from tests.mutations.copies import (
     marked_line,
     python,
     read,
-    source_of,
     sources,
-    take_out,
+    taken_out,
 )
 from tests.mutations.mutations import MUTATIONS
 from tests.support.outcomes import Outcome, read_outcomes
@@ -149,12 +148,9 @@ def _marked() -> dict[str, Path]:
 def _result(mutation: Mutation, tests: Sequence[str], *, enough: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="killers-") as name:
         folder = copy(Path(name))
-        sound = {path: read(path) for path in {source_of(folder, one) for one in mutation.guards}}
-        take_out(folder, mutation)
-        outcomes = _outcomes(folder, tests, "--maxfail", str(enough))
+        with taken_out(folder, mutation):
+            outcomes = _outcomes(folder, tests, "--maxfail", str(enough))
         failed = [one for one in outcomes if one.has_failed]
-        for path, source in sound.items():
-            path.write_text(source, encoding="utf-8")
         again = _outcomes(folder, sorted({one.test for one in failed})) if failed else []
     broken = {one.test for one in again if one.has_failed}
     return {

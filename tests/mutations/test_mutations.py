@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.mutations.copies import GUARD, ROOT, copy, python, read, sources, take_out, without
+from tests.mutations.copies import GUARD, ROOT, copy, python, read, sources, taken_out, without
 from tests.mutations.mutations import MUTATIONS
 from tests.support.outcomes import DISPROVED
 
@@ -104,12 +104,18 @@ def test_mutations_name_tests_that_exist(tmp_path: Path) -> None:
     assert reply.returncode == 0, f"{reply.stdout}{reply.stderr}"
 
 
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One copy for all mutations of a process: only what one changes is compiled again."""
+    return copy(tmp_path_factory.mktemp("mutated"))
+
+
 @pytest.mark.sweep
 @pytest.mark.usefixtures("_sound")
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda one: one.takes_out)
-def test_every_removed_guard_fails_its_test(mutation: Mutation, tmp_path: Path) -> None:
+def test_every_removed_guard_fails_its_test(mutation: Mutation, copied: Path) -> None:
     """Check all of them: each needs a control plane."""
-    _is_missed(mutation, tmp_path)
+    _is_missed(mutation, copied)
 
 
 @pytest.mark.usefixtures("binaries")
@@ -118,14 +124,13 @@ def test_every_removed_guard_fails_its_test(mutation: Mutation, tmp_path: Path) 
     [one for one in MUTATIONS if one.takes_out == "the UID of a delete"],
     ids=lambda one: one.takes_out,
 )
-def test_removed_guard_fails_its_test(mutation: Mutation, tmp_path: Path) -> None:
+def test_removed_guard_fails_its_test(mutation: Mutation, copied: Path) -> None:
     """The short form: the listed test fails, by its own assertion."""
-    _is_missed(mutation, tmp_path)
+    _is_missed(mutation, copied)
 
 
-def _is_missed(mutation: Mutation, tmp_path: Path) -> None:
-    folder = copy(tmp_path)
-    take_out(folder, mutation)
-    reply = _pytest(folder, mutation.test)
+def _is_missed(mutation: Mutation, folder: Path) -> None:
+    with taken_out(folder, mutation):
+        reply = _pytest(folder, mutation.test)
     assert reply.returncode == 1, reply.stdout
     assert len(FAILED.findall(reply.stdout)) == 1, reply.stdout
