@@ -237,6 +237,13 @@ def fault_of(error: OSError) -> Fault:
 
 
 _CERTIFICATE = pattern(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+UNUSABLE_PAIR = "they are not PEM, do not belong together, or the key has a password"
+"""Why a client certificate and its key cannot be used."""
+
+
+def certificates_in(text: str) -> Sequence[str]:
+    """Return the certificates in PEM; there may be comments between them."""
+    return _CERTIFICATE.findall(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +265,10 @@ class Route:
 
     trust: Trust = Trust()
     addresses: AddressRules | None = None
-    """The rules for the addresses of the servers; None if every address may be reached."""
+    """The rules for the addresses of the servers; None if every address may be reached.
+
+    A proxy decides by itself about what is behind it.
+    """
     size: int = 1
     """How many requests run at a time, not counting those that are streamed."""
 
@@ -272,9 +282,9 @@ class Sent:
     """``SCHEME://HOST[:PORT]``."""
     target: str
     """The path, with the query, exactly as it is sent."""
-    headers: Sequence[tuple[str, str]] = ()
-    body: bytes | None = None
-    proxy: str = ""
+    headers: Sequence[tuple[str, str]] = field(default=(), repr=False)
+    body: bytes | None = field(default=None, repr=False)
+    proxy: str = field(default="", repr=False)
     """The URL of the proxy; empty for none."""
     is_streamed: bool = False
     """Whether the response may last; then it does not count among those that run at a time."""
@@ -352,7 +362,8 @@ class Connections:
             return found
         if found is not None:
             found.close()
-        return _Line(self._route.trust, sent, _addresses(sent, current, self._route.addresses))
+        addresses = _addresses(*place, current, self._route.addresses)
+        return _Line(self._route.trust, place, addresses)
 
     def give_back(self, line: _Line, sent: Sent, *, is_whole: bool) -> None:
         """Keep a connection for the next request, if its answer was read as a whole."""
@@ -529,19 +540,19 @@ _LENGTH = pattern(r"[0-9]{1,18}")
 # The names of servers: libcurl would resolve them in a thread that nothing ends.
 
 
-def _place(sent: Sent) -> tuple[str, int]:
+def _endpoint(server: str, proxy: str) -> tuple[str, int]:
     """Return the host and port to connect to: those of the proxy, if there is one."""
-    parts = urlsplit(sent.proxy or sent.server)
+    parts = urlsplit(proxy or server)
     return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
 
-def _addresses(sent: Sent, current: Try, rules: AddressRules | None) -> Sequence[str]:
+def _addresses(server: str, proxy: str, current: Try, rules: AddressRules | None) -> Sequence[str]:
     """Return the addresses to connect to.
 
     The name is resolved once: a second answer could be another one. Raises ConnectionFailed for one
     that is not known, or that means an address that may not be connected to.
     """
-    host, port = _place(sent)
+    host, port = _endpoint(server, proxy)
     addresses: Sequence[str] = [host]
     if not is_ip_address(host):
         limit = min(NAMED_CONNECT_TIMEOUT, current.seconds_left())
@@ -552,7 +563,7 @@ def _addresses(sent: Sent, current: Try, rules: AddressRules | None) -> Sequence
         except (OSError, UnicodeError):
             raise ConnectionFailed(Fault.NAME) from None
     for address in addresses:
-        fault = rules.fault(address) if rules is not None and not sent.proxy else ""
+        fault = rules.fault(address) if rules is not None and not proxy else ""
         if fault:  # guard: checked-connection
             raise ConnectionFailed(Fault.ADDRESS, fault)
     return addresses
@@ -610,10 +621,10 @@ _DIRECTIONS = {
 class _Line:
     """One connection; it is kept by the request of libcurl that has made it."""
 
-    def __init__(self, trust: Trust, first: Sent, addresses: Sequence[str]) -> None:
-        """Keep the settings, and the only addresses to connect to."""
-        self.place = first.server, first.proxy
-        self._trust, self._first, self._addresses = trust, first, addresses
+    def __init__(self, trust: Trust, place: tuple[str, str], addresses: Sequence[str]) -> None:
+        """Keep the server and the proxy, and the only addresses to connect to."""
+        self.place = place
+        self._trust, self._addresses = trust, addresses
         self._answer: Answer | None = None
         self._body = memoryview(b"")
         self._is_ready = self._waits_for_bytes = False
@@ -668,7 +679,7 @@ class _Line:
         set_(pycurl.TCP_KEEPIDLE, _KEEPALIVE)
         set_(pycurl.TCP_KEEPINTVL, _KEEPALIVE)
         set_(pycurl.BUFFERSIZE, 32 * 1024)  # kept with each connection
-        host, at = _place(self._first)
+        host, at = _endpoint(*self.place)
         set_(pycurl.RESOLVE, [f"{host}:{at}:{','.join(map(_bracketed, self._addresses))}"])
         set_(pycurl.OPENSOCKETFUNCTION, self._open_socket)
         server, proxy = self.place
@@ -846,8 +857,7 @@ def _secure(curl: pycurl.Curl, trust: Trust) -> None:
         curl.setopt(pycurl.SSL_VERIFYPEER, 0)
         curl.setopt(pycurl.SSL_VERIFYHOST, 0)
     elif trust.authorities:
-        # Only the PEM blocks: there may be comments.
-        blocks = _CERTIFICATE.findall(trust.authorities)
+        blocks = certificates_in(trust.authorities)
         if not blocks:
             raise ConnectionFailed(Fault.AUTHORITY)
         curl.setopt(pycurl.CAINFO_BLOB, "\n".join([*blocks, ""]).encode())

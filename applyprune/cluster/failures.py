@@ -28,7 +28,15 @@ from applyprune.errors import (
     Unavailable,
     Unreachable,
 )
-from applyprune.http import IN_TIME, Fault, describe_error, detail_of, fault_of, seconds_to_wait
+from applyprune.http import (
+    IN_TIME,
+    UNUSABLE_PAIR,
+    Fault,
+    describe_error,
+    detail_of,
+    fault_of,
+    seconds_to_wait,
+)
 from applyprune.model.text import visible
 from applyprune.values import dataclass, replace
 
@@ -388,7 +396,7 @@ def connection_failure(
 # Faults of our own certificates; nothing was sent.
 _UNUSABLE: Mapping[Fault, str] = {
     Fault.AUTHORITY: "",
-    Fault.OWN_CERTIFICATE: "they are not PEM, do not belong together, or the key has a password",
+    Fault.OWN_CERTIFICATE: UNUSABLE_PAIR,
 }
 # What to do about what has gone wrong, and whether a retry may help.
 _ADVICE: Mapping[Fault, tuple[str, bool]] = {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import ssl
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune.errors import AccessError
-from applyprune.values import pattern
+from applyprune.http import UNUSABLE_PAIR, certificates_in
 
 if TYPE_CHECKING:
     from applyprune.cluster.credentials import Identity
@@ -56,18 +55,15 @@ def _show(context: ssl.SSLContext, identity: Identity) -> None:
     except ValueError:
         raise AccessError(
             "the client certificate and its key cannot be used",
-            reason="they are not PEM, do not belong together, or the key has a password",
+            reason=UNUSABLE_PAIR,
             hint="Check client-certificate(-data) and client-key(-data) in the kubeconfig.",
         ) from None
-
-
-_CERTIFICATE = pattern(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
 def _trust_only(context: ssl.SSLContext, authorities: str) -> None:
     """Trust these certificates, in PEM; raise ValueError if there is none, or an invalid one."""
     # Only the PEM blocks: ssl refuses comments that are not ASCII.
-    blocks = _CERTIFICATE.findall(authorities)
+    blocks = certificates_in(authorities)
     if not blocks:
         raise ValueError("no certificate")
     try:

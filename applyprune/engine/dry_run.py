@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from applyprune.engine.send import apply_problem, decided_again
+from applyprune.engine.send import apply_problem, decided_again, is_outdated
 from applyprune.errors import (
     AlreadyExists,
     ApplypruneError,
@@ -279,8 +279,7 @@ class ServerDryRun:
     def _tried(self, step: ApplyStep) -> tuple[ApplyStep, LiveObject, bool]:
         """Return the step as it was tried, with the reply.
 
-        If it names a resourceVersion, each write of a status outdates it: then it is decided again,
-        as during the run.
+        It is decided again as during the run.
         """
         context = self.context
         for _ in range(_TRIES):
@@ -288,8 +287,7 @@ class ServerDryRun:
                 request = dry_run_request(step, context.applyset)
                 return step, *context.cluster.apply(request, dry_run=True)
             except Conflict as error:
-                names_version = step.live is not None and request.precondition.resource_version
-                if error.causes or not names_version:
+                if not is_outdated(step, request, error):
                     raise
                 step = decided_again(context, step, error)
         raise _ChangesTooFast(

@@ -140,10 +140,8 @@ def send_apply(
         try:
             return context.cluster.apply(step.request)
         except Conflict as error:
-            # It names a resourceVersion, which each write of a status outdates.
             outdated += 1
-            names_version = step.live is not None and step.request.precondition.resource_version
-            if error.causes or not names_version or outdated > _WRITE_TRIES:
+            if not is_outdated(step, step.request, error) or outdated > _WRITE_TRIES:
                 raise
             if context.cancellation.wait(_POLL):
                 raise
@@ -180,6 +178,15 @@ def create_first(context: RunContext, step: ApplyStep) -> LiveObject:
         live, created = found, True
     confirmed(step, live, context.applyset, {}, created=created)  # a 200 is not yet success
     return live
+
+
+def is_outdated(step: ApplyStep, request: ApplyRequest, error: Conflict) -> bool:
+    """Return whether only the resourceVersion of the request is wrong.
+
+    Each write of a status outdates it; then the step may be decided again.
+    """
+    names_version = step.live is not None and request.precondition.resource_version
+    return bool(names_version) and not error.causes
 
 
 def decided_again(context: RunContext, step: ApplyStep, error: Conflict) -> ApplyStep:

@@ -36,6 +36,7 @@ from applyprune.planning.managed_fields import (
     NO_REMOVALS,
     WITNESS,
     FieldRemovals,
+    YieldSteps,
     dead_versions,
     has_migration,
     is_contested,
@@ -84,7 +85,8 @@ def apply_request(
     # The force that reverts drift would also empty what null contests.
     force = by_user or (reverts and not found.contested)  # guard: drift-beside-null
     uid = live.uid  # guard: apply-uid
-    relies = yield_steps(desired, live, applyset).relies_on_others  # guard: relied-on-version
+    todo = yield_steps(desired, live, applyset)
+    relies = todo.relies_on_others  # guard: relied-on-version
     version = live.resource_version if force or relies else ""  # guard: forced-apply-version
     guard = Precondition(uid, version)
     body = body_to_send(desired)
@@ -92,7 +94,7 @@ def apply_request(
         body = with_value(body, path, None)
     if has_witness(live, applyset):  # without its annotation, it would lose it
         body = _witnessed(body, applyset)
-    before = _before(desired, live, applyset, step.migration, found)
+    before = _before(step, live, applyset, todo, found)
     if before is None and step.fence and WANTED not in live.annotations:
         # A new resourceVersion makes the precondition of that delete fail. A repeated apply alone
         # would not change it; the apply that follows, without the annotation, does once more.
@@ -170,13 +172,14 @@ def trial_request(
 
 
 def _before(
-    desired: Desired,
+    step: ApplyStep,
     live: LiveObject,
     applyset: ApplySetIdentity,
-    migration: Migration,
+    todo: YieldSteps,
     found: FieldRemovals,
 ) -> PatchRequest | ApplyRequest | None:
     """Return the first request that must precede the apply; None if none has to."""
+    desired, migration = step.desired, step.migration
     resource, manager = desired.resource, applyset.manager
     if dead := dead_versions(live, desired.versions):
         return version_request(resource, live, dead)
@@ -186,7 +189,6 @@ def _before(
         return unlabel_request(resource, live)
     if has_migration(live, migration, desired.packed, manager):
         return migrate_request(resource, live, migration, desired.packed, manager)
-    todo = yield_steps(desired, live, applyset)
     if todo.release:
         return remove_manager_request(resource, live, applyset.yielded)
     if todo.fields:  # guard: second-owner

@@ -384,7 +384,7 @@ def _redirect_location(
     proxy = proxy_for(url.place, os.environ)
     # A server that wants a client certificate gets it from git, which then reports the redirect.
     trust = Trust(source.credentials.ca.decode("ascii", "replace"))
-    connections = Connections(Route(trust, None if proxy else source.addresses))
+    connections = Connections(Route(trust, source.addresses))
     sent = Sent(
         "GET",
         url.place,

@@ -23,6 +23,7 @@ from applyprune.errors import AccessError, ApplypruneError, InputError, UsageErr
 from applyprune.http import (
     MAX_REDIRECTS,
     REDIRECTS,
+    UNUSABLE_PAIR,
     Connections,
     Fault,
     Route,
@@ -121,7 +122,7 @@ class Web:
         self._credentials = credentials
         self._addresses = addresses
         self._on_redirect = on_redirect
-        self._connections: dict[tuple[bool, bool], Connections] = {}
+        self._connections: dict[bool, Connections] = {}
 
     def check_time(self) -> None:
         """Raise FetchFailed if the time for the source has passed."""
@@ -226,26 +227,26 @@ class Web:
             method, f"https://{server}", target, tuple({**own, **headers}.items()), body, proxy
         )
         try:
-            answer = self._to(url, is_direct=not proxy).send(sent)
+            answer = self._to(url).send(sent)
         except AccessError as error:
             raise FetchFailed(error.message, hint=error.hint) from None
         except (OSError, ValueError) as error:
             raise connection_failed(error, server, self._seconds) from None
         return Reply(answer, url, server, self._seconds)
 
-    def _to(self, url: str, *, is_direct: bool) -> Connections:
+    def _to(self, url: str) -> Connections:
         """Return the connections; the client certificate is shown to the source's host only."""
         own = self._credentials
         shows = origin_of(url) == self._own and bool(own.certificate)
-        if (shows, is_direct) not in self._connections:
+        if shows not in self._connections:
             ca = own.ca.decode("utf-8", "replace")
             trust = Trust(ca)
             if shows:
                 trust = replace(trust, certificate=own.certificate, key=own.key)
             # guard: checked-source-address
-            rules = self._addresses if is_direct else None
-            self._connections[shows, is_direct] = Connections(Route(trust, rules, size=_AT_A_TIME))
-        return self._connections[shows, is_direct]
+            route = Route(trust, self._addresses, size=_AT_A_TIME)
+            self._connections[shows] = Connections(route)
+        return self._connections[shows]
 
     def _finish(self, reply: Reply) -> None:
         reply.finish()
@@ -471,7 +472,7 @@ def _explained(fault: Fault, detail: str, server: str) -> InputError | None:
         case Fault.OWN_CERTIFICATE:
             return AuthenticationFailed(
                 "the source's client certificate and its key cannot be used",
-                reason="they are not PEM, do not belong together, or the key has a password",
+                reason=UNUSABLE_PAIR,
                 hint="Check tls.crt and tls.key in its Secret.",
             )
         case Fault.CODING:

@@ -179,6 +179,14 @@ def test_header_with_a_line_break_is_not_sent(value: str) -> None:
     assert seen.heads == []
 
 
+def test_request_in_words_has_no_secret() -> None:
+    """It may come into a log."""
+    headers = (("Authorization", "Bearer hush"),)
+    sent = Sent("POST", "https://a", "/b", headers, b"hush", "http://user:hush@proxy")
+    assert "/b" in repr(sent)
+    assert "hush" not in repr(sent)
+
+
 def test_connection_that_was_not_used_up_is_closed() -> None:
     """What is left of an answer must not be the beginning of the next one."""
     seen = Seen()
