@@ -207,8 +207,7 @@ server.begin()
 process, connection = server.start(serve, 5)
 connection.send("asked")
 assert connection.recv() == ("asked", 5)
-assert server.start(tell_thresholds)[1].recv() == (700, 10, 10)
-print(process.pid, flush=True)
+print(process.pid, *server.start(tell_thresholds)[1].recv(), flush=True)
 sys.stdin.read()
 """
 
@@ -222,7 +221,8 @@ def test_process_is_a_copy_of_one_without_threads_and_ends_with_it(
     command = [sys.executable, "-c", _PARENT, mode]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
-        process = int(parent.stdout.readline())
+        process, *thresholds = map(int, parent.stdout.readline().split())
+        assert thresholds == [700, 10, 10]
         (forks,) = (one for one in children(parent.pid) if process in children(one))
         assert (name_of(forks) == name_of(parent.pid)) is copied
         assert threads_of(forks) == 1
