@@ -83,7 +83,8 @@ def attacks(request: pytest.FixtureRequest) -> Mapping[str, SourceAttack]:
 def servers(attacks: Mapping[str, SourceAttack], tmp_path: Path) -> Iterator[Servers]:
     """The servers of the attacker and of its victim, with what is on them."""
     with attack_servers(tmp_path) as found:
-        found.git.repository("evil").commit({"web/a.yaml": text(config_map("honest"))}, "honest")
+        honest = {f"{one}/a.yaml": text(config_map(one)) for one in ("web", "moved")}
+        found.git.repository("evil").commit(honest, "honest")
         bank = found.vault.repository("bank")
         bank.commit({"web/a.yaml": text(config_map("from-vault", TOKEN))})
         for name, attack in attacks.items():

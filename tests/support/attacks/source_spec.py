@@ -192,9 +192,14 @@ SPECS: dict[str, SourceAttack] = {
     ),
     "redirect: a blob to loopback": SourceAttack(_REFUSED, oci("evil/blob"), prepare=_blob),
     "redirect: the token server of a registry": SourceAttack(
-        _REFUSED,
+        "the credentials for localhost are not sent to it",
         oci("evil/token", **LOGIN),
         prepare=_answer("/v2/evil/token/manifests/latest", _asks(FORBIDDEN)),
+    ),
+    "redirect: the token server of an open registry": SourceAttack(
+        _REFUSED,
+        oci("evil/open"),
+        prepare=_answer("/v2/evil/open/manifests/latest", _asks(FORBIDDEN)),
     ),
     "ignore: costly patterns in the spec": SourceAttack(
         "Applied: ", git(ignore="\n".join(["**/a*a*a*/" * 80 + "b"] * 15))
@@ -205,7 +210,7 @@ SPECS: dict[str, SourceAttack] = {
     ),
     "leak: a repository that moved to another host": SourceAttack(
         "Applied: ",
-        lambda servers: git(servers.git.url("elsewhere"), **LOGIN)(servers),
+        lambda servers: git(servers.git.url("elsewhere"), path="moved", **LOGIN)(servers),
         prepare=_git_elsewhere,
     ),
     "leak: a password in a URL": SourceAttack(_INVALID, git(f"https://me:{TOKEN}@localhost/x.git")),
