@@ -16,6 +16,7 @@ import random
 import re
 import selectors
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,8 +43,8 @@ CONNECT_TIMEOUT = 5.0
 NAMED_CONNECT_TIMEOUT = 10.0
 # Seconds between two calls of ``stop``.
 TICK = 0.25
-# Seconds of silence before a connection is probed, and between two probes.
-_KEEPALIVE = 15
+# Seconds of silence before a connection is probed, and between probes; how many it may miss.
+_KEEPALIVE, _PROBES = 15, 3
 # Seconds in which a server must send something of a small answer, before its first byte or later.
 SILENCE = 15.0
 _current: ContextVar[Try] = ContextVar("try")
@@ -540,7 +541,7 @@ _LENGTH = pattern(r"[0-9]{1,18}")
 # The names of servers: libcurl would resolve them in a thread that nothing ends.
 
 
-def _endpoint(server: str, proxy: str) -> tuple[str, int]:
+def endpoint(server: str, proxy: str) -> tuple[str, int]:
     """Return the host and port to connect to: those of the proxy, if there is one."""
     parts = urlsplit(proxy or server)
     return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
@@ -552,24 +553,30 @@ def _addresses(server: str, proxy: str, current: Try, rules: AddressRules | None
     The name is resolved once: a second answer could be another one. Raises ConnectionFailed for one
     that is not known, or that means an address that may not be connected to.
     """
-    host, port = _endpoint(server, proxy)
+    host, port = endpoint(server, proxy)
     addresses: Sequence[str] = [host]
     if not is_ip_address(host):
         limit = min(NAMED_CONNECT_TIMEOUT, current.seconds_left())
         try:
-            addresses = _in_thread(lambda: _resolved(host, port), limit)
+            addresses = _in_thread(lambda: resolved(host, port), limit)
         except TimeoutError:
             raise ConnectionFailed(Fault.CONNECT_TIME) from None
         except (OSError, UnicodeError):
             raise ConnectionFailed(Fault.NAME) from None
+    check_addresses(addresses, proxy, rules)
+    return addresses
+
+
+def check_addresses(addresses: Sequence[str], proxy: str, rules: AddressRules | None) -> None:
+    """Raise ConnectionFailed if one of them may not be connected to; a proxy may have any."""
     for address in addresses:
         fault = rules.fault(address) if rules is not None and not proxy else ""
         if fault:  # guard: checked-connection
             raise ConnectionFailed(Fault.ADDRESS, fault)
-    return addresses
 
 
-def _resolved(host: str, port: int) -> Sequence[str]:
+def resolved(host: str, port: int) -> Sequence[str]:
+    """Return the addresses of a name; raises OSError or UnicodeError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(str(address[4][0]) for address in found))
 
@@ -606,6 +613,132 @@ def _in_thread(work: Callable[[], _Result], limit: float) -> _Result:
             return result
 
 
+# libcurl, set up: what holds for each request to a server, and what differs.
+
+
+@contextlib.contextmanager
+def explained_set_up() -> Iterator[None]:
+    """Raise ConnectionFailed for what libcurl does not take."""
+    try:
+        yield
+    except pycurl.error as error:
+        raise ConnectionFailed(Fault.BROKEN, f"libcurl's error {error.args[0]}") from None
+    except UnicodeError:
+        raise ConnectionFailed(Fault.NAME) from None
+
+
+class Transfer:
+    """An easy handle of libcurl for one server; its settings stay from request to request."""
+
+    def __init__(
+        self,
+        trust: Trust,
+        place: tuple[str, str],
+        addresses: Sequence[str],
+        version: int = pycurl.CURL_HTTP_VERSION_1_1,
+    ) -> None:
+        """Set what holds for the server and the proxy; nothing but the addresses is connected to.
+
+        Use it inside ``explained_set_up``.
+        """
+        server, proxy = place
+        self.curl = pycurl.Curl()
+        self._has_unchecked = False
+        self._connect_time = 0.0
+        self._addresses = frozenset(one.partition("%")[0] for one in addresses)
+        self._opened: list[socket.socket] = []
+        set_ = self.curl.setopt
+        set_(pycurl.NOSIGNAL, 1)
+        set_(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        set_(pycurl.FOLLOWLOCATION, 0)
+        set_(pycurl.HTTP_VERSION, version)
+        set_(pycurl.HEADEROPT, pycurl.HEADER_SEPARATE)  # guard: proxy-headers
+        set_(pycurl.PATH_AS_IS, 1)
+        set_(pycurl.USERAGENT, f"applyprune/{__version__}")  # for a proxy
+        set_(pycurl.BUFFERSIZE, 32 * 1024)  # kept with each connection
+        host, at = endpoint(*place)
+        set_(pycurl.RESOLVE, [f"{host}:{at}:{','.join(map(_bracketed, addresses))}"])
+        set_(pycurl.OPENSOCKETFUNCTION, self._open_socket)
+        parts = urlsplit(server)
+        is_secure = parts.scheme == "https"
+        _use_proxy(self.curl, proxy, tunnels=is_secure)
+        if is_secure:
+            _secure(self.curl, trust)
+        self._base = server
+        if trust.server_name and is_secure:
+            name, port = _bracketed(trust.server_name), parts.port or 443
+            self._base = f"https://{name}:{port}"
+            there = f"{name}:{port}:{_bracketed(parts.hostname or '')}:{port}"
+            set_(pycurl.CONNECT_TO, [there])
+        self._is_whole_url = bool(proxy) and not is_secure
+        self._host = f"Host: {parts.netloc}"
+
+    def prepare(self, sent: Sent, connect_time: float) -> None:
+        """Set what differs; inside ``explained_set_up``. Raises ValueError for a header."""
+        set_ = self.curl.setopt
+        self._connect_time = connect_time
+        set_(pycurl.CONNECTTIMEOUT_MS, max(1, int(connect_time * 1000)))
+        if self._is_whole_url:
+            set_(pycurl.URL, self._base + sent.target)
+        else:
+            set_(pycurl.URL, self._base + "/")
+            set_(pycurl.REQUEST_TARGET, sent.target)
+        headers = map(_header_line, sent.headers)
+        set_(pycurl.HTTPHEADER, [self._host, *_NOT_OURS, *headers])
+        set_(pycurl.HTTPGET, 1)
+        set_(pycurl.NOBODY, int(sent.method == "HEAD"))
+        if sent.body is not None:
+            set_(pycurl.UPLOAD, 1)
+            set_(pycurl.INFILESIZE_LARGE, len(sent.body))
+        set_(pycurl.CUSTOMREQUEST, sent.method)
+
+    def forget_opened(self) -> None:
+        """Close what libcurl has a duplicate of by now."""
+        while self._opened:
+            self._opened.pop().close()
+
+    def close(self) -> None:
+        """Free what it has; no multi handle may have it any more."""
+        self.forget_opened()
+        self.curl.close()
+
+    def failure(self, code: int, text: str, sent: Sent, *, has_begun: bool) -> ConnectionFailed:
+        """Return what has gone wrong, by libcurl's code and words."""
+        if self._has_unchecked:
+            return ConnectionFailed(Fault.ADDRESS, "an address that was not checked")
+        if self.curl.getinfo(pycurl.CONNECT_TIME) > 0 and code == pycurl.E_OPERATION_TIMEDOUT:
+            if sent.proxy:
+                return ConnectionFailed(Fault.TIME)
+            return ConnectionFailed(Fault.SILENT, handshake_text(self._connect_time))
+        number = int(self.curl.getinfo(pycurl.OS_ERRNO))
+        return _failure(code, text, number, sent, has_begun=has_begun)
+
+    def _open_socket(self, _purpose: int, address: tuple[int, int, int, Any]) -> Any:
+        # libcurl may write the name in another way, and then resolves it by itself.
+        family, kind, protocol, (host, *_) = address
+        found = host.decode() if isinstance(host, bytes) else host
+        if found not in self._addresses:  # guard: own-resolver
+            self._has_unchecked = True
+            return pycurl.SOCKET_BAD
+        self._opened.append(socket.socket(family, kind, protocol))
+        _notice_loss(self._opened[-1])
+        return self._opened[-1]  # pycurl uses a duplicate
+
+
+def _notice_loss(opened: socket.socket) -> None:
+    """Let the kernel find out within a minute that the other end is gone."""
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPALIVE" if sys.platform == "darwin" else "TCP_KEEPIDLE", _KEEPALIVE),
+        ("TCP_KEEPINTVL", _KEEPALIVE),
+        ("TCP_KEEPCNT", _PROBES),
+        # Also if what was sent last has not arrived. In milliseconds; only Linux has it.
+        ("TCP_USER_TIMEOUT", (1 + _PROBES) * _KEEPALIVE * 1000),
+    ):
+        if (option := getattr(socket, name, None)) is not None:
+            opened.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
 # One connection, of a request of libcurl in a multi handle of its own.
 
 
@@ -627,13 +760,12 @@ class _Line:
         self._trust, self._addresses = trust, addresses
         self._answer: Answer | None = None
         self._body = memoryview(b"")
-        self._is_ready = self._waits_for_bytes = False
+        self._waits_for_bytes = False
         self._selector = _Selector()
         self._socket = -1
-        self._opened: list[socket.socket] = []
         self._due: float | None = None
         self._multi = pycurl.CurlMulti()
-        self._curl = pycurl.Curl()
+        self._transfer: Transfer | None = None
 
     def is_open(self) -> bool:
         """Return whether the server has neither closed the kept connection nor sent anything."""
@@ -651,72 +783,24 @@ class _Line:
 
     def start(self, answer: Answer, connect_time: float) -> None:
         """Begin to send a request."""
-        try:
-            if not self._is_ready:
-                self._set_up()
-            self._curl.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(connect_time * 1000)))
-            self._set_request(answer.sent)
-            self._multi.add_handle(self._curl)
-        except pycurl.error as error:
-            raise ConnectionFailed(Fault.BROKEN, f"libcurl's error {error.args[0]}") from None
-        except UnicodeError:
-            raise ConnectionFailed(Fault.NAME) from None
+        with explained_set_up():
+            transfer = self._transfer = self._transfer or self._set_up()
+            transfer.prepare(answer.sent, connect_time)
+            self._body = memoryview(answer.sent.body or b"")
+            self._multi.add_handle(transfer.curl)
         self._answer = answer
 
-    def _set_up(self) -> None:
+    def _set_up(self) -> Transfer:
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
         self._multi.setopt(pycurl.M_MAXCONNECTS, 1)
-        set_ = self._curl.setopt
-        set_(pycurl.NOSIGNAL, 1)
-        set_(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
-        set_(pycurl.FOLLOWLOCATION, 0)
-        set_(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
-        set_(pycurl.HEADEROPT, pycurl.HEADER_SEPARATE)  # guard: proxy-headers
-        set_(pycurl.PATH_AS_IS, 1)
-        set_(pycurl.USERAGENT, f"applyprune/{__version__}")  # for a proxy
-        set_(pycurl.TCP_KEEPALIVE, 1)
-        set_(pycurl.TCP_KEEPIDLE, _KEEPALIVE)
-        set_(pycurl.TCP_KEEPINTVL, _KEEPALIVE)
-        set_(pycurl.BUFFERSIZE, 32 * 1024)  # kept with each connection
-        host, at = _endpoint(*self.place)
-        set_(pycurl.RESOLVE, [f"{host}:{at}:{','.join(map(_bracketed, self._addresses))}"])
-        set_(pycurl.OPENSOCKETFUNCTION, self._open_socket)
-        server, proxy = self.place
-        parts = urlsplit(server)
-        _use_proxy(self._curl, proxy, tunnels=parts.scheme == "https")
-        if parts.scheme == "https":
-            _secure(self._curl, self._trust)
-        self._base = server
-        if self._trust.server_name and parts.scheme == "https":
-            name, port = _bracketed(self._trust.server_name), parts.port or 443
-            self._base = f"https://{name}:{port}"
-            there = f"{name}:{port}:{_bracketed(parts.hostname or '')}:{port}"
-            set_(pycurl.CONNECT_TO, [there])
-        self._is_whole_url = bool(proxy) and parts.scheme == "http"
-        self._host = f"Host: {parts.netloc}"
+        transfer = Transfer(self._trust, self.place, self._addresses)
+        set_ = transfer.curl.setopt
         set_(pycurl.HEADERFUNCTION, self._header)
         set_(pycurl.WRITEFUNCTION, self._write)
         set_(pycurl.READFUNCTION, self._read)
         set_(pycurl.PREREQFUNCTION, self._before_request)
-        self._is_ready = True
-
-    def _set_request(self, sent: Sent) -> None:
-        set_ = self._curl.setopt
-        if self._is_whole_url:
-            set_(pycurl.URL, self._base + sent.target)
-        else:
-            set_(pycurl.URL, self._base + "/")
-            set_(pycurl.REQUEST_TARGET, sent.target)
-        headers = map(_header_line, sent.headers)
-        set_(pycurl.HTTPHEADER, [self._host, *_NOT_OURS, *headers])
-        set_(pycurl.HTTPGET, 1)
-        set_(pycurl.NOBODY, int(sent.method == "HEAD"))
-        if sent.body is not None:
-            self._body = memoryview(sent.body)
-            set_(pycurl.UPLOAD, 1)
-            set_(pycurl.INFILESIZE_LARGE, len(sent.body))
-        set_(pycurl.CUSTOMREQUEST, sent.method)
+        return transfer
 
     def drive(self, seconds: float) -> bool:
         """Let libcurl do what it can; return False if there was nothing for so many seconds."""
@@ -734,34 +818,33 @@ class _Line:
         if is_due:
             self._due = None
             self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
-        while self._opened:
-            self._opened.pop().close()
-        _, done, failed = self._multi.info_read()
-        if self._answer is not None and (done or failed):
-            answer, self._answer = self._answer, None
-            error = self._failure(answer, *failed[0][1:]) if failed else None
-            self._socket = int(self._curl.getinfo(pycurl.ACTIVESOCKET))
-            self._multi.remove_handle(self._curl)
-            self._body = memoryview(b"")
-            answer.end(error)
+        if self._answer is not None and self._transfer is not None:
+            self._transfer.forget_opened()
+            _, done, failed = self._multi.info_read()
+            if done or failed:
+                self._end(self._answer, self._transfer, failed)
         return True
+
+    def _end(
+        self, answer: Answer, transfer: Transfer, failed: Sequence[tuple[Any, int, str]]
+    ) -> None:
+        self._socket = int(transfer.curl.getinfo(pycurl.ACTIVESOCKET))
+        self._multi.remove_handle(transfer.curl)
+        self._answer, self._body = None, memoryview(b"")
+        errors = (
+            transfer.failure(code, text, answer.sent, has_begun=answer.has_begun)
+            for _, code, text in failed
+        )
+        answer.end(next(errors, None))
 
     def close(self) -> None:
         """Close the connection."""
-        if self._answer is not None:
-            self._answer = None
-            self._multi.remove_handle(self._curl)
-        self._curl.close()
+        if self._transfer is not None:
+            if self._answer is not None:
+                self._multi.remove_handle(self._transfer.curl)
+            self._transfer.close()
+        self._answer = None
         self._multi.close()
-
-    def _failure(self, answer: Answer, code: int, text: str) -> OSError:
-        """Return what has gone wrong, by libcurl's code and words."""
-        if self._curl.getinfo(pycurl.CONNECT_TIME) > 0 and code == pycurl.E_OPERATION_TIMEDOUT:
-            if answer.sent.proxy:
-                return ConnectionFailed(Fault.TIME)
-            return ConnectionFailed(Fault.SILENT, handshake_text(answer.connect_time))
-        number = int(self._curl.getinfo(pycurl.OS_ERRNO))
-        return _failure(code, text, number, answer.sent, has_begun=answer.has_begun)
 
     def _on_socket(self, what: int, fd: int, _multi: object, _data: object) -> None:
         directions = _DIRECTIONS.get(what)
@@ -771,18 +854,6 @@ class _Line:
             (self._selector.modify if known else self._selector.register)(fd, directions)
         elif known:
             self._selector.unregister(fd)
-
-    def _open_socket(self, _purpose: int, address: tuple[int, int, int, Any]) -> Any:
-        # libcurl may write the name in another way, and then resolves it by itself.
-        family, kind, protocol, (host, *_) = address
-        found = host.decode() if isinstance(host, bytes) else host
-        if found not in {one.partition("%")[0] for one in self._addresses}:  # guard: own-resolver
-            if self._answer is not None:
-                unchecked = "an address that was not checked"
-                self._answer.fail(ConnectionFailed(Fault.ADDRESS, unchecked))
-            return pycurl.SOCKET_BAD
-        self._opened.append(socket.socket(family, kind, protocol))
-        return self._opened[-1]  # pycurl uses a duplicate
 
     def _on_timer(self, milliseconds: int) -> None:
         self._due = None if milliseconds < 0 else time.monotonic() + milliseconds / 1000

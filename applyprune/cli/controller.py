@@ -56,7 +56,7 @@ def _networks(
         raise click.BadParameter(f"{error}, as in 127.0.0.0/8", ctx, param) from None
 
 
-_PACKAGES = ("prometheus_client", "h11", "pydantic")
+_PACKAGES = ("prometheus_client", "pydantic")
 _SIZE = pattern(r"([1-9][0-9]{0,5})(Mi|Gi)")
 _UNITS = {"Mi": 1 << 20, "Gi": 1 << 30}
 

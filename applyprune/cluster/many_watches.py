@@ -9,29 +9,34 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import socket
-import ssl
 import threading
-from base64 import b64encode
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
-from urllib.parse import SplitResult, unquote, urlsplit
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import h11
+import pycurl
 
+from applyprune.addresses import is_ip_address
 from applyprune.cluster.messages import ApiRequest
 from applyprune.cluster.requests import METADATA, for_collection, selection
-from applyprune.cluster.tls import tls_context
-from applyprune.cluster.transport import request_headers, user_agent
+from applyprune.cluster.transport import sent_request, trust_for, user_agent
 from applyprune.cluster.watch import parse_event
+from applyprune.http import (
+    Transfer,
+    check_addresses,
+    describe_error,
+    endpoint,
+    explained_set_up,
+    resolved,
+)
 from applyprune.model.live import LiveObject, Resource, WatchEventType
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.cluster.access import ClusterAccess
     from applyprune.cluster.credentials import Identity
+    from applyprune.http import Sent
     from applyprune.model.identity import Ref
 
 
@@ -85,11 +90,8 @@ _GRACE = 30.0
 _CONNECT_TIMEOUT = 10.0
 _OPENING = 16
 """How many watches connect at a time."""
-_READ = 64 * 1024
 _LONGEST_REASON = 300
 _GONE = 410
-_ABORTING = 0.01
-"""Seconds until the loop has closed the connections of ended watches."""
 _SETTLED = 0.5
 """Seconds without an event after which a watch has shown what it begins with."""
 
@@ -128,20 +130,24 @@ class RefusedReply(Exception):
 _UNAUTHORIZED = 401
 
 
-@dataclass(slots=True)
 class ManyWatches:
     """Watches of one API server; ``found`` is called with what they see, on their thread."""
 
-    access: ClusterAccess
-    agent: str
-    found: Callable[[WatchReport], None]
-    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
-    """Its clock is that of all watches."""
-    _tasks: dict[WatchTarget, asyncio.Task[None]] = field(default_factory=dict)
-    _opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_OPENING))
-    _thread: threading.Thread | None = None
-    _tls: tuple[bytes, ssl.SSLContext] | None = None
-    _closed: bool = False
+    def __init__(
+        self,
+        access: ClusterAccess,
+        agent: str,
+        found: Callable[[WatchReport], None],
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """Keep where the server is; the clock of the loop is that of all watches."""
+        self.loop = loop or asyncio.new_event_loop()
+        self._access, self._agent, self._found = access, agent, found
+        self._tasks: dict[WatchTarget, asyncio.Task[None]] = {}
+        self._opening = asyncio.Semaphore(_OPENING)
+        self._connections = _Connections(self.loop)
+        self._thread: threading.Thread | None = None
+        self._closed = False
 
     def start(self) -> None:
         """Start the thread."""
@@ -182,7 +188,7 @@ class ManyWatches:
         for task in self._tasks.values():
             task.cancel()
         self.loop.run_until_complete(asyncio.gather(*self._tasks.values(), return_exceptions=True))
-        self.loop.run_until_complete(asyncio.sleep(_ABORTING))
+        self._connections.close()
         self.loop.close()
 
     def _open(self, watched: WatchTarget) -> None:
@@ -215,7 +221,7 @@ class ManyWatches:
                 if code == _GONE:  # guard: expired-watch
                     state.is_listed = False
                 reason = str(error) or type(error).__name__
-                self.found(FailureReport(watched, code, reason[:_LONGEST_REASON]))
+                self._found(FailureReport(watched, code, reason[:_LONGEST_REASON]))
             lasted = self.loop.time() - began
             failures = failures_in_a_row(failures, lasted, goes_on=state.goes_on)
             pause = seconds_between(code, failures)
@@ -226,37 +232,44 @@ class ManyWatches:
         seconds = random.randint(*_SESSION)  # noqa: S311 -- no secret
         request = _request(watched, state.version, seconds)
         identity = await asyncio.to_thread(self._identity, state.refused)
-        async with self._opening:
-            reader, writer = await asyncio.wait_for(self._connect(identity), _CONNECT_TIMEOUT)
+        impersonation = self._access.impersonation
+        if watched.user:
+            impersonation = (("Impersonate-User", watched.user),)
+        access = replace(self._access, impersonation=impersonation)
+        sent = sent_request(access, request, identity, user_agent(self._agent))
+        lines = _Lines(partial(self._opened, watched, state), partial(self._see, watched, state))
+        reply = None
         try:
-            connection = h11.Connection(h11.CLIENT)
-            writer.write(self._sent(connection, request, watched, identity))
-            async with (
-                asyncio.timeout(seconds + _GRACE),
-                aclosing(reply_lines(connection, reader)) as lines,
-            ):
-                async for line in lines:
-                    if not line:
-                        self._opened(watched, state)
-                        continue
-                    live, kind = _change(watched, line)
-                    state.version = live.resource_version or state.version
-                    if kind is WatchEventType.BOOKMARK:
-                        continue
-                    gone = kind is WatchEventType.DELETED
-                    if not state.is_listed:
-                        state.changed = self.loop.time()
-                        (state.found.discard if gone else state.found.add)(live.ref)
-                    self.found(ObjectReport(watched, live, gone=gone))
+            async with self._opening:
+                reply = _Reply(await self._transfer(sent, identity), sent, lines)
+                self._connections.add(reply)
+                await asyncio.wait((reply.is_sent,))
+            async with asyncio.timeout(seconds + _GRACE):
+                failure = await reply.ended
+            if failure is not None:
+                raise failure
         except RefusedReply as error:
             # Perhaps the credentials have expired; if there are no newer ones, it waits.
             state.refused = identity if error.code == _UNAUTHORIZED else None
             raise
         finally:
             # At once: a watch has nothing to say at its end.
-            writer.transport.abort()
+            if reply is not None:
+                self._connections.remove(reply)
             if state.listing is not None:
                 state.listing.cancel()
+
+    def _see(self, watched: WatchTarget, state: _WatchState, line: bytes) -> None:
+        """Report an event."""
+        live, kind = _change(watched, line)
+        state.version = live.resource_version or state.version
+        if kind is WatchEventType.BOOKMARK:
+            return
+        gone = kind is WatchEventType.DELETED
+        if not state.is_listed:
+            state.changed = self.loop.time()
+            (state.found.discard if gone else state.found.add)(live.ref)
+        self._found(ObjectReport(watched, live, gone=gone))
 
     def _opened(self, watched: WatchTarget, state: _WatchState) -> None:
         """Take note that the server has answered with a watch."""
@@ -273,65 +286,25 @@ class ManyWatches:
             return
         found, state.found = frozenset(state.found), set()
         state.is_listed = True
-        self.found(ListReport(watched, found))
+        self._found(ListReport(watched, found))
 
     def _identity(self, refused: Identity | None) -> Identity:
-        credentials = self.access.credentials
+        credentials = self._access.credentials
         return credentials.current() if refused is None else credentials.renewed(refused)
 
-    async def _connect(
-        self, identity: Identity
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter | TLSStream]:
-        server = urlsplit(self.access.server)
-        first = urlsplit(self.access.proxy) if self.access.proxy else server
-        secure, host = server.scheme == "https", server.hostname or ""
-        if self.access.proxy and (first.scheme != "http" or not secure):
-            raise BrokenReply("a watch needs an http:// proxy and an https:// server")
-        reader, writer = await asyncio.open_connection(
-            first.hostname or "",
-            first.port or (443 if first.scheme == "https" else 80),
-            limit=_READ,
-        )
-        _keep_alive(writer.get_extra_info("socket"))
-        if not secure:
-            return reader, writer
-        try:
-            if self.access.proxy:
-                await _tunnel(reader, writer, f"{host}:{server.port or 443}", first)
-            name = self.access.trust.server_name or host
-            stream = TLSStream(reader, writer, self._context(identity), name)
-            await stream.handshake()
-        except BaseException:
-            writer.close()
-            raise
-        return stream, stream
-
-    def _context(self, identity: Identity) -> ssl.SSLContext:
-        """Return the context for the identity's certificate; made once for each."""
-        if self._tls is None or self._tls[0] != identity.certificate:
-            self._tls = (identity.certificate, tls_context(self.access.trust, identity))
-        return self._tls[1]
-
-    def _sent(
-        self,
-        connection: h11.Connection,
-        request: ApiRequest,
-        watched: WatchTarget,
-        identity: Identity,
-    ) -> bytes:
-        """Return the bytes of a request."""
-        impersonation = self.access.impersonation
-        if watched.user:
-            impersonation = (("Impersonate-User", watched.user),)
-        access = replace(self.access, impersonation=impersonation)
-        parts = urlsplit(self.access.server)
-        headers = request_headers(access, request, identity, user_agent(self.agent))
-        event = h11.Request(
-            method=request.method,
-            target=parts.path.rstrip("/") + request.target,
-            headers=[("Host", parts.netloc), *headers],
-        )
-        return (connection.send(event) or b"") + (connection.send(h11.EndOfMessage()) or b"")
+    async def _transfer(self, sent: Sent, identity: Identity) -> Transfer:
+        """Return what sends a request, with the addresses that the name of the server has now."""
+        place = sent.server, sent.proxy
+        host, port = endpoint(*place)
+        addresses: Sequence[str] = [host]
+        if not is_ip_address(host):
+            found = asyncio.to_thread(resolved, host, port)
+            addresses = await asyncio.wait_for(found, _CONNECT_TIMEOUT)
+        check_addresses(addresses, sent.proxy, self._access.addresses)
+        with explained_set_up():
+            transfer = Transfer(trust_for(self._access, identity), place, addresses, _VERSION)
+            transfer.prepare(sent, _CONNECT_TIMEOUT)
+        return transfer
 
 
 def _request(watched: WatchTarget, version: str, seconds: int) -> ApiRequest:
@@ -374,64 +347,169 @@ def _parsed_line(line: bytes) -> dict[str, Any]:
     return item
 
 
-def _keep_alive(raw: socket.socket) -> None:
-    """Let the kernel find out that the other end is gone."""
-    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if (option := getattr(socket, name, None)) is not None:
-            raw.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-async def _tunnel(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: str, proxy: SplitResult
-) -> None:
-    """Let a proxy connect to a server; raises BrokenReply if it does not."""
-    headers = {"Host": target}
-    if proxy.username:
-        login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
-        headers["Proxy-Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
-    lines = [f"CONNECT {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    writer.write("\r\n".join((*lines, "", "")).encode())
-    reply = await reader.readuntil(b"\r\n\r\n")
-    if reply.split(b" ", 2)[1:2] != [b"200"]:
-        raise BrokenReply("the proxy refused the connection")
-
-
 # The streamed reply to a watch, line by line.
 
 
 _MAX_EVENT = 2 * 1024 * 1024
 
 
-async def reply_lines(
-    connection: h11.Connection, reader: asyncio.StreamReader
-) -> AsyncGenerator[bytes, None]:
-    """Yield an empty line when the reply begins, and each of its lines.
+class _Lines:
+    """Cuts the parts of a reply into lines; calls ``begin`` at its head, ``see`` with each line."""
 
-    Raises RefusedReply for a reply that is not streamed.
-    """
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        event = connection.next_event()
-        if event is h11.NEED_DATA:
-            connection.receive_data(await reader.read(_READ))
-        elif isinstance(event, h11.Response):
-            if event.status_code != 200:
-                raise RefusedReply(event.status_code)
-            yield b""
-        elif isinstance(event, h11.Data):
-            *ends, rest = bytes(event.data).split(b"\n")
-            for end in ends:
-                line = b"".join((*parts, end))
-                # Of a huge object there is no hint; those of the others are not lost by it.
-                if line.strip() and size <= _MAX_EVENT:
-                    yield line
-                parts, size = [], 0
-            size += len(rest)
-            parts = [*parts, rest] if size <= _MAX_EVENT else []
-        elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
+    def __init__(self, begin: Callable[[], None], see: Callable[[bytes], None]) -> None:
+        self.begin = begin
+        self._see = see
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def take(self, data: bytes) -> None:
+        """Take a part."""
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            line = b"".join((*self._parts, end))
+            # Of a huge object there is no hint; those of the others are not lost by it.
+            if line.strip() and self._size <= _MAX_EVENT:
+                self._see(line)
+            self._parts, self._size = [], 0
+        self._size += len(rest)
+        self._parts = [*self._parts, rest] if self._size <= _MAX_EVENT else []
+
+
+class _Reply:
+    """The reply to one request, on the loop of its thread."""
+
+    def __init__(self, transfer: Transfer, sent: Sent, lines: _Lines) -> None:
+        loop = asyncio.get_running_loop()
+        self.is_sent: asyncio.Future[None] = loop.create_future()
+        """Done when the request goes out, or will not."""
+        self.ended: asyncio.Future[Exception | None] = loop.create_future()
+        """What has gone wrong, at its end."""
+        self.curl = transfer.curl
+        self._transfer, self._sent, self._lines = transfer, sent, lines
+        self._status = 0
+        set_ = self.curl.setopt
+        set_(pycurl.PIPEWAIT, 1)
+        set_(pycurl.PREREQFUNCTION, self._before_request)
+        set_(pycurl.HEADERFUNCTION, self._header)
+        set_(pycurl.WRITEFUNCTION, self._data)
+
+    def end(self, failed: tuple[int, str] | None) -> None:
+        """Take note that nothing more comes."""
+        if failed is None:
+            self._finish(None)
             return
+        error = self._transfer.failure(*failed, self._sent, has_begun=self._status > 0)
+        self._finish(BrokenReply(describe_error(error, server=self._sent.server)[0]))
+
+    def close(self) -> None:
+        """Free what it has."""
+        self._transfer.close()
+
+    def _finish(self, error: Exception | None) -> None:
+        """Keep the first thing that has gone wrong."""
+        self._go_out()
+        if not self.ended.done():
+            self.ended.set_result(error)
+
+    # What libcurl calls.
+
+    def _before_request(self, *_: object) -> int:
+        self._go_out()
+        return int(pycurl.PREREQFUNC_OK)
+
+    def _go_out(self) -> None:
+        self._transfer.forget_opened()
+        if not self.is_sent.done():
+            self.is_sent.set_result(None)
+
+    def _header(self, line: bytes) -> int | None:
+        if line.startswith(b"HTTP/"):
+            code = line.split(None, 2)[1:2]
+            self._status = int(code[0]) if code and code[0].isdigit() else 0
+        elif line.strip() or self._status < _FIRST_ANSWER or not self.is_sent.done():
+            return None  # the last are those of a proxy
+        elif self._status == _OK:
+            self._lines.begin()
+        else:
+            self._finish(RefusedReply(self._status))
+            return 0
+        return None
+
+    def _data(self, data: bytes) -> int | None:
+        try:
+            self._lines.take(data)
+        except Exception as error:  # noqa: BLE001 -- libcurl would not hand it over
+            self._finish(error)
+            return 0
+        return None
+
+
+_FIRST_ANSWER, _OK = 200, 200
+
+
+_VERSION = (
+    pycurl.CURL_HTTP_VERSION_2TLS
+    if pycurl.version_info()[4] & pycurl.VERSION_HTTP2
+    else pycurl.CURL_HTTP_VERSION_1_1
+)
+
+
+class _Connections:
+    """Connections of libcurl that a loop moves; HTTP/2 puts many watches on one of them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._replies: dict[pycurl.Curl, _Reply] = {}
+        self._timer: asyncio.Handle | None = None
+        self._multi = pycurl.CurlMulti()
+        self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
+        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
+
+    def add(self, reply: _Reply) -> None:
+        """Send a request."""
+        self._replies[reply.curl] = reply
+        self._multi.add_handle(reply.curl)
+
+    def remove(self, reply: _Reply) -> None:
+        """End a reply, at once."""
+        if self._replies.pop(reply.curl, None) is not None:
+            self._multi.remove_handle(reply.curl)
+        reply.close()
+
+    def close(self) -> None:
+        """Close what nobody uses any more."""
+        self._multi.close()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _act(self, fd: int, bits: int) -> None:
+        self._multi.socket_action(fd, bits)
+        _, done, failed = self._multi.info_read()
+        for curl in done:
+            self._replies[curl].end(None)
+        for curl, code, text in failed:
+            self._replies[curl].end((code, text))
+
+    def _on_socket(self, what: int, fd: int, _multi: object, _data: object) -> None:
+        for bits, wanted, add, remove in (
+            (pycurl.CSELECT_IN, pycurl.POLL_IN, self._loop.add_reader, self._loop.remove_reader),
+            (pycurl.CSELECT_OUT, pycurl.POLL_OUT, self._loop.add_writer, self._loop.remove_writer),
+        ):
+            # POLL_REMOVE has another bit.
+            if what & wanted:
+                add(fd, self._act, fd, bits)
+            else:
+                remove(fd)
+
+    def _on_timer(self, milliseconds: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        act = partial(self._act, pycurl.SOCKET_TIMEOUT, 0)
+        if milliseconds > 0:
+            self._timer = self._loop.call_later(milliseconds / 1000, act)
+        elif milliseconds == 0:
+            self._timer = self._loop.call_soon(act)
 
 
 # The pauses between two sessions.
@@ -468,72 +546,3 @@ def seconds_between(code: int, failures: int) -> float:
     if code in _FORBIDDEN and (code != _UNAUTHORIZED or failures > _RENEWALS):
         return _FORBIDDEN_PAUSE
     return min(_FIRST_PAUSE * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE)
-
-
-# TLS over an asyncio stream. asyncio's own keeps a buffer of 256 KiB for each connection, which is
-# most of what a watch that sees nothing would cost.
-
-
-_CHUNK = 16 * 1024
-T = TypeVar("T")
-
-
-class TLSStream(asyncio.StreamReader):
-    """A connection to a server over TLS; only ``read`` of the reader's methods is for use."""
-
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        context: ssl.SSLContext,
-        server_hostname: str,
-    ) -> None:
-        """Keep the plain connection; ``handshake`` comes first."""
-        super().__init__()
-        self._plain, self._writer = reader, writer
-        self._received, self._sent = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._received, self._sent, server_hostname=server_hostname)
-
-    async def handshake(self) -> None:
-        """Agree with the server; raises OSError if it cannot be trusted."""
-        await self._exchange(self._tls.do_handshake)
-
-    async def read(self, n: int = -1) -> bytes:
-        """Return at most ``n`` bytes as soon as there are any; none at the end."""
-        try:
-            return await self._exchange(partial(self._tls.read, n if n > 0 else _CHUNK))
-        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-            return b""
-
-    def write(self, data: bytes) -> None:
-        """Send bytes, after the handshake."""
-        self._tls.write(data)
-        self._writer.write(self._sent.read())
-
-    @property
-    def transport(self) -> asyncio.WriteTransport:
-        """Return the transport of the plain connection."""
-        return self._writer.transport
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._writer.close()
-
-    async def _exchange(self, call: Callable[[], T]) -> T:
-        """Call it until what it needs has come."""
-        while True:
-            try:
-                result = call()
-            except ssl.SSLWantReadError:
-                self._flush()
-            else:
-                self._flush()
-                return result
-            if data := await self._plain.read(_CHUNK):
-                self._received.write(data)
-            else:
-                self._received.write_eof()
-
-    def _flush(self) -> None:
-        if self._sent.pending:
-            self._writer.write(self._sent.read())

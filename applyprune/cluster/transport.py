@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from applyprune.cluster.access import ClusterAccess
     from applyprune.cluster.credentials import Identity
     from applyprune.cluster.messages import RetryBudget
+    from applyprune.http import Trust
     from applyprune.model.events import RetryReported
     from applyprune.planning.secrets import KnownSecrets
 
@@ -334,19 +335,9 @@ class Transport:
     def _answer(
         self, request: ApiRequest, identity: Identity, *, is_streamed: bool = False
     ) -> Answer:
-        parts = urlsplit(self._access.server)
-        headers = request_headers(self._access, request, identity, self._user_agent + self._run)
-        return self._connections(identity).send(
-            Sent(
-                request.method,
-                f"{parts.scheme}://{parts.netloc}",
-                parts.path.rstrip("/") + request.target,
-                headers,
-                request.body,
-                self._access.proxy,
-                is_streamed,
-            )
-        )
+        agent = self._user_agent + self._run
+        sent = sent_request(self._access, request, identity, agent, is_streamed=is_streamed)
+        return self._connections(identity).send(sent)
 
     def _raw_response(self, response: Answer, request: ApiRequest) -> RawResponse:
         raw = read_body(response, self._client, request.max_bytes)
@@ -363,9 +354,7 @@ class Transport:
             self._refuse_when_closed()
             kept = self._state.connections
             if kept is None or kept[0] != identity.certificate:
-                trust = replace(
-                    self._access.trust, certificate=identity.certificate, key=identity.key
-                )
+                trust = trust_for(self._access, identity)
                 route = Route(trust, self._access.addresses, self._pool_size)
                 if kept is not None:
                     kept[1].retire()
@@ -377,7 +366,33 @@ class Transport:
             raise Unreachable("the connection to the API server is closed")
 
 
-def request_headers(
+def trust_for(access: ClusterAccess, identity: Identity) -> Trust:
+    """Return whose certificates are trusted, and the identity's own."""
+    return replace(access.trust, certificate=identity.certificate, key=identity.key)
+
+
+def sent_request(
+    access: ClusterAccess,
+    request: ApiRequest,
+    identity: Identity,
+    agent: str,
+    *,
+    is_streamed: bool = False,
+) -> Sent:
+    """Return a request as it is sent, with the credentials."""
+    parts = urlsplit(access.server)
+    return Sent(
+        request.method,
+        f"{parts.scheme}://{parts.netloc}",
+        parts.path.rstrip("/") + request.target,
+        _headers(access, request, identity, agent),
+        request.body,
+        access.proxy,
+        is_streamed,
+    )
+
+
+def _headers(
     access: ClusterAccess, request: ApiRequest, identity: Identity, agent: str
 ) -> Sequence[tuple[str, str]]:
     """Return the headers of a request, with the credentials; each impersonated group has one."""

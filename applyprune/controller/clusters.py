@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import ssl
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -27,7 +29,6 @@ from applyprune.cluster.credentials import (
     KubeconfigEntry,
     checked_token,
 )
-from applyprune.cluster.tls import tls_context
 from applyprune.cluster.transport import Transport
 from applyprune.controller.clients import ServiceAccountClient, status_of
 from applyprune.controller.reasons import RETRY_BUDGET
@@ -46,7 +47,7 @@ from applyprune.errors import (
     NotFound,
     Unauthorized,
 )
-from applyprune.http import Trust
+from applyprune.http import UNUSABLE_PAIR, Trust, certificates_in
 from applyprune.model.identity import Ref
 from applyprune.model.live import NAMESPACES, SECRETS, namespace_ref, text
 from applyprune.planning.marks import ACCEPT_CLUSTER, FINALIZER
@@ -419,18 +420,39 @@ def _tenant_trust(cluster: KubeconfigEntry) -> Trust:
 
 
 def _check_certificates(trust: Trust, identity: Identity) -> None:
-    """Refuse certificates that cannot be used, by the names that their fields have here."""
-    try:
-        tls_context(trust, Identity())
-    except AccessError:
-        raise AccessError("certificate-authority-data is not a PEM certificate") from None
-    try:
-        tls_context(Trust(skip_verify=True), identity)
-    except AccessError as error:
-        why = error.reason
+    """Refuse certificates that cannot be used, by the names that their fields have here.
+
+    libcurl would say so at the first request.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if trust.authorities:
+        try:
+            context.load_verify_locations(cadata="\n".join(certificates_in(trust.authorities)))
+        except (ssl.SSLError, ValueError):
+            raise AccessError("certificate-authority-data is not a PEM certificate") from None
+    if identity.certificate and not _is_pair(context, identity):
         raise AccessError(
-            f"client-certificate-data and client-key-data cannot be used: {why}"
-        ) from None
+            f"client-certificate-data and client-key-data cannot be used: {UNUSABLE_PAIR}"
+        )
+
+
+def _is_pair(context: ssl.SSLContext, identity: Identity) -> bool:
+    """Return whether a certificate and a key can be used together."""
+
+    def no_password() -> str:
+        # Without it, OpenSSL would ask for one on the terminal.
+        raise ValueError("the key has a password")
+
+    # ssl needs a file, so write a private one for a moment.
+    with tempfile.TemporaryDirectory(prefix="applyprune-") as folder:
+        pair = Path(folder) / "client.pem"
+        pair.touch(mode=0o600)
+        pair.write_bytes(identity.certificate + b"\n" + identity.key)
+        try:
+            context.load_cert_chain(pair, password=no_password)
+        except (ssl.SSLError, ValueError):
+            return False
+    return True
 
 
 def _tenant_server(cluster: KubeconfigEntry, addresses: AddressRules) -> str:

@@ -12,7 +12,6 @@ import pytest
 from applyprune.cluster.access import ClusterAccess, cluster_access
 from applyprune.cluster.credentials import FixedCredentials, Identity
 from applyprune.cluster.messages import ApiRequest
-from applyprune.cluster.tls import tls_context
 from applyprune.cluster.transport import FIRST_CONTACT_BUDGET, Transport
 from applyprune.errors import AccessError, ApiError, Unreachable
 from applyprune.http import Trust
@@ -20,8 +19,6 @@ from tests.support.clocks import ManualClock
 from tests.support.listening import listening, tunnel
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from applyprune.localplane import Plane
 
 VERSION = ApiRequest("GET", "/version", timeout=20)
@@ -136,28 +133,19 @@ def test_certificate_can_be_its_own_authority(access: ClusterAccess, plane: Plan
 @pytest.mark.parametrize(
     "pem", ["no pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----", " "]
 )
-def test_invalid_authority_is_reported(pem: str) -> None:
+def test_invalid_authority_is_reported(access: ClusterAccess, pem: str) -> None:
     with pytest.raises(AccessError, match="authority is not a PEM certificate"):
-        tls_context(Trust(pem), Identity())
+        send(replace(access, trust=Trust(pem)))
 
 
-def test_certificate_with_another_key_is_reported(plane: Plane) -> None:
+def test_certificate_with_another_key_is_reported(access: ClusterAccess, plane: Plane) -> None:
     certificate = plane.client_cert_file.read_bytes()
     other_key = (plane.folder / "pki" / "server.key").read_bytes()
 
     for key in (other_key, b"no key"):
+        credentials = FixedCredentials(Identity("", certificate, key))
         with pytest.raises(AccessError, match="certificate and its key cannot be used"):
-            tls_context(Trust("", skip_verify=True), Identity("", certificate, key))
-
-
-def test_keys_leave_no_file(plane: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    certificate = plane.client_cert_file.read_bytes()
-    key = plane.client_key_file.read_bytes()
-
-    tls_context(Trust("", skip_verify=True), Identity("", certificate, key))
-
-    assert list(tmp_path.iterdir()) == []
+            send(replace(access, credentials=credentials))
 
 
 def test_plain_http_to_a_tls_port_is_reported(access: ClusterAccess) -> None:

@@ -53,7 +53,6 @@ LIBRARIES = frozenset(
         "click",
         "cryptography",
         "deepdiff",
-        "h11",
         "jsonpatch",
         "kubernetes",
         "msgspec",

@@ -44,8 +44,11 @@ def listening(serve: Callable[[socket.socket], None]) -> Iterator[int]:
             thread.join()
 
 
-def tunnel(to: str) -> Callable[[socket.socket], None]:
-    """Return what an HTTP proxy does with a connection: CONNECT, then bytes both ways."""
+def tunnel(to: str, opened: list[socket.socket] | None = None) -> Callable[[socket.socket], None]:
+    """Return what an HTTP proxy does with a connection: CONNECT, then bytes both ways.
+
+    ``opened`` gets the connections that lead to the server.
+    """
     host, _, port = to.removeprefix("https://").partition(":")
 
     def pump(source: socket.socket, target: socket.socket) -> None:
@@ -62,6 +65,8 @@ def tunnel(to: str) -> Callable[[socket.socket], None]:
             connection.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
             return
         with socket.create_connection((host, int(port))) as server:
+            if opened is not None:
+                opened.append(connection)
             connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             back = threading.Thread(target=pump, args=(server, connection))
             back.start()

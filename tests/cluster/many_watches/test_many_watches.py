@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -395,3 +396,31 @@ def test_watch_goes_through_a_proxy(access: ClusterAccess, namespace: str) -> No
                 watches.watch(root)
                 eventually(partial(list, told.news))
                 assert (told.codes(), told.seen()) == (codes, names)
+
+
+def test_watches_share_a_connection_and_its_loss(
+    access: ClusterAccess, namespace: str, maps: Callable[..., None]
+) -> None:
+    """Each goes on where it was, on another one."""
+    names = ["a", "b", "c"]
+    opened: list[socket.socket] = []
+    with listening(tunnel(access.server, opened)) as port:
+        proxied = replace(access, proxy=f"http://u:pass@127.0.0.1:{port}")
+        with running(proxied) as (watches, told):
+            targets = {of(namespace, name=name): name for name in names}
+            for watched in targets:
+                watches.watch(watched)
+            eventually(lambda: told.complete() == targets.keys())
+            for name in names:
+                maps("POST", name)
+            eventually(lambda: sorted(told.seen()) == names)
+            assert len(opened) == 1
+            opened[0].shutdown(socket.SHUT_RDWR)
+            for name in names:
+                maps("DELETE", name)
+            eventually(
+                lambda: sorted(told.seen()) == sorted((*names, *(f"-{one}" for one in names)))
+            )
+            assert told.codes() == [0, 0, 0]
+            assert len(told.begun()) == len(names)
+            assert len(opened) == 2
