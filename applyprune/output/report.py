@@ -120,13 +120,16 @@ class RunReport:
 
     @property
     def verdict(self) -> Problem | None:
-        """Return the problem of the last event, unless an earlier event has reported one."""
+        """Return the problem of the last event, unless an earlier event has reported a failure."""
         is_reported = (
             self.errors
             or self.prune_blocked
             or self.mismatches
             or any(applyset.problem for applyset in self.sets.values())
-            or any(report.problem or report.is_unready for report in self.objects)
+            or any(
+                report.is_unready or (report.problem and report.outcome is not Outcome.SKIPPED)
+                for report in self.objects
+            )
         )
         return None if is_reported or self.finished is None else self.finished.problem
 
