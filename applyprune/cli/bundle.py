@@ -238,7 +238,7 @@ def _suspended(cluster_target: ClusterTarget, name: str, *, suspended: bool) -> 
         "no-wait]",
     ),
     FAIL_FAST,
-    TIMEOUT.but(help="How long --wait waits.  [default: 5m]"),
+    TIMEOUT.but(help="How long --wait waits."),
     of=bundle,
 )
 def reconcile(

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     OUTPUT,
     Option("--with-secrets", is_flag=True, help="Push Secrets too that are not encrypted."),
     Option("--dry-run", is_flag=True, help="Print the digest, and send nothing."),
-    TIMEOUT.but(help="How long the push may take.  [default: 5m]"),
+    TIMEOUT.but(help="How long the push may take."),
 )
 def push(
     artifact: str,
