@@ -28,10 +28,12 @@ from applyprune.model.fate import Outcome
 from applyprune.model.options import CONTROLLER_NAMESPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from applyprune.api.bundles import Bundle
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.target import ClusterTarget
+    from applyprune.engine.ports import Cancellation
     from applyprune.model.reports import BundleStatus
 
 
@@ -88,15 +90,19 @@ def show(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
       applyprune bundle show web -n shop
       applyprune bundle show web -o json
     """
-    return reporting.with_text("bundle").print_events(_state(cluster_target, name))
+    events = _asked(cluster_target, name, lambda one: [one.status()])
+    return reporting.with_text("bundle").print_events(events)
 
 
-def _state(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
+def _asked(
+    cluster_target: ClusterTarget, name: str, ask: Callable[[Bundle], Iterable[Event]]
+) -> Iterator[Event]:
+    """Connect, and yield what a short question or change of a Bundle gives."""
     from applyprune.api.bundles import Bundle
     from applyprune.cli.session import connection_to
 
     with connection_to(cluster_target) as cluster:
-        yield Bundle(name, cluster=cluster).status()
+        yield from ask(Bundle(name, cluster=cluster))
 
 
 @command(BUNDLE, CLUSTER, OUTPUT, of=bundle)
@@ -110,15 +116,22 @@ def tree(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
     Examples:
       applyprune bundle tree web -n shop
     """
-    return reporting.print_events(_tree(cluster_target, name))
+    return reporting.print_events(
+        _followed(cluster_target, name, lambda one, stop: one.iter_tree(cancellation=stop))
+    )
 
 
-def _tree(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
+def _followed(
+    cluster_target: ClusterTarget,
+    name: str,
+    follow: Callable[[Bundle, Cancellation], Iterator[Event]],
+) -> Iterator[Event]:
+    """Connect, and yield what may take long, until a signal."""
     from applyprune.api.bundles import Bundle
     from applyprune.cli.session import open_session
 
     with open_session(cluster_target) as session:
-        yield from Bundle(name, cluster=session.cluster).iter_tree(cancellation=session.stop)
+        yield from follow(Bundle(name, cluster=session.cluster), session.stop)
 
 
 @command(
@@ -149,23 +162,13 @@ def approve(
       applyprune bundle approve web -n shop
       applyprune bundle approve web --digest "$DIGEST"
     """
-    return reporting.print_events(
-        _approved(cluster_target, reporting, name, digest=digest, yes=yes)
-    )
 
+    def approved(one: Bundle) -> Iterator[Event]:
+        approves = digest or _agreed(one.status(), reporting, yes=yes)
+        one.approve(approves)
+        yield ObjectDone(one.ref, Outcome.UPDATED, reason=f"approved {approves}")
 
-def _approved(
-    cluster_target: ClusterTarget, reporting: Reporting, name: str, *, digest: str, yes: bool
-) -> Iterator[Event]:
-    from applyprune.api.bundles import Bundle
-    from applyprune.cli.session import connection_to
-
-    with connection_to(cluster_target) as cluster:
-        one = Bundle(name, cluster=cluster)
-        if not digest:
-            digest = _agreed(one.status(), reporting, yes=yes)
-        one.approve(digest)
-        yield ObjectDone(one.ref, Outcome.UPDATED, reason=f"approved {digest}")
+    return reporting.print_events(_asked(cluster_target, name, approved))
 
 
 def _agreed(status: BundleStatus, reporting: Reporting, *, yes: bool) -> str:
@@ -201,7 +204,7 @@ def suspend(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> i
     Examples:
       applyprune bundle suspend web -n shop
     """
-    return reporting.print_events(_suspended(cluster_target, name, suspended=True))
+    return reporting.print_events(_asked(cluster_target, name, _suspended))
 
 
 @command(BUNDLE, CLUSTER, OUTPUT, of=bundle)
@@ -212,18 +215,17 @@ def resume(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> in
     Examples:
       applyprune bundle resume web -n shop
     """
-    return reporting.print_events(_suspended(cluster_target, name, suspended=False))
+    return reporting.print_events(_asked(cluster_target, name, _resumed))
 
 
-def _suspended(cluster_target: ClusterTarget, name: str, *, suspended: bool) -> Iterator[Event]:
-    from applyprune.api.bundles import Bundle
-    from applyprune.cli.session import connection_to
+def _suspended(one: Bundle) -> Iterator[Event]:
+    outcome = Outcome.UPDATED if one.suspend() else Outcome.UNCHANGED
+    yield ObjectDone(one.ref, outcome, reason="suspended")
 
-    with connection_to(cluster_target) as cluster:
-        one = Bundle(name, cluster=cluster)
-        changed = one.suspend() if suspended else one.resume()
-        outcome = Outcome.UPDATED if changed else Outcome.UNCHANGED
-        yield ObjectDone(one.ref, outcome, reason="suspended" if suspended else "not suspended")
+
+def _resumed(one: Bundle) -> Iterator[Event]:
+    outcome = Outcome.UPDATED if one.resume() else Outcome.UNCHANGED
+    yield ObjectDone(one.ref, outcome, reason="not suspended")
 
 
 @command(
@@ -234,11 +236,11 @@ def _suspended(cluster_target: ClusterTarget, name: str, *, suspended: bool) -> 
         "--wait/--no-wait",
         heading="Waiting",
         default=False,
-        help="Whether to wait until the controller is done and the Bundle is ready.  [default: "
-        "no-wait]",
+        show_default=True,
+        help="Whether to wait until the controller is done and the Bundle is ready.",
     ),
     FAIL_FAST,
-    TIMEOUT.but(help="How long --wait waits.  [default: 5m]"),
+    TIMEOUT.but(help="How long --wait waits."),
     of=bundle,
 )
 def reconcile(
@@ -260,21 +262,13 @@ def reconcile(
       applyprune bundle reconcile web -n shop
       applyprune bundle reconcile web --wait --timeout 2m
     """
-    return reporting.print_events(
-        _reconciled(cluster_target, name, wait=wait, fail_fast=fail_fast, timeout=timeout)
-    )
 
-
-def _reconciled(
-    cluster_target: ClusterTarget, name: str, *, wait: bool, fail_fast: bool, timeout: float
-) -> Iterator[Event]:
-    from applyprune.api.bundles import Bundle
-    from applyprune.cli.session import open_session
-
-    with open_session(cluster_target) as session:
-        yield from Bundle(name, cluster=session.cluster).iter_reconcile(
-            wait=wait, fail_fast=fail_fast, timeout=timeout, cancellation=session.stop
+    def reconciled(one: Bundle, stop: Cancellation) -> Iterator[Event]:
+        return one.iter_reconcile(
+            wait=wait, fail_fast=fail_fast, timeout=timeout, cancellation=stop
         )
+
+    return reporting.print_events(_followed(cluster_target, name, reconciled))
 
 
 @command(
@@ -318,32 +312,13 @@ def logs(
       applyprune bundle logs web --follow
       applyprune bundle logs web -o jsonl
     """
-    return reporting.print_events(
-        _lines(
-            cluster_target,
-            name,
+
+    def lines(one: Bundle, stop: Cancellation) -> Iterator[Event]:
+        return one.iter_logs(
             follow=follow,
             since=since,
             controller_namespace=controller_namespace,
+            cancellation=stop,
         )
-    )
 
-
-def _lines(
-    cluster_target: ClusterTarget,
-    name: str,
-    *,
-    follow: bool,
-    since: float | None,
-    controller_namespace: str,
-) -> Iterator[Event]:
-    from applyprune.api.bundles import Bundle
-    from applyprune.cli.session import open_session
-
-    with open_session(cluster_target) as session:
-        yield from Bundle(name, cluster=session.cluster).iter_logs(
-            follow=follow,
-            since=since,
-            controller_namespace=controller_namespace,
-            cancellation=session.stop,
-        )
+    return reporting.print_events(_followed(cluster_target, name, lines))

@@ -25,7 +25,6 @@ from applyprune.cli.options import (
     WATCH_NAMESPACES,
     Option,
     command,
-    duration,
     not_empty,
 )
 from applyprune.errors import UsageError
@@ -85,37 +84,32 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     Option(
         "--reconcile-memory",
         default="256Mi",
+        show_default=True,
         metavar="SIZE",
         callback=_size,
-        help="Memory that one reconcile may use, beyond that of an idle worker.  [default: 256Mi]",
+        help="Memory that one reconcile may use, beyond that of an idle worker.",
     ),
     Option(
         "--reconcile-cpu",
-        default="2m",
-        metavar="TIME",
-        callback=duration,
-        help="CPU time that one reconcile may use.  [default: 2m]",
+        time="2m",
+        help="CPU time that one reconcile may use.",
     ),
     Option(
         "--reconcile-timeout",
-        default="3m",
-        metavar="TIME",
-        callback=duration,
-        help="How long one reconcile may take. A wait for objects does not count.  [default: 3m]",
+        time="3m",
+        help="How long one reconcile may take. A wait for objects does not count.",
     ),
     Option(
         "--lease/--no-lease",
         default=True,
-        help="Whether to share the Bundles with the other replicas; if not, serve all of them."
-        "  [default: lease]",
+        show_default=True,
+        help="Whether to share the Bundles with the other replicas; if not, serve all of them.",
     ),
     Option(
         "--lease-duration",
-        default="15s",
-        metavar="TIME",
-        callback=duration,
+        time="15s",
         help="Time without a renewal of its Lease after which others serve the Bundles of a "
-        "replica.  [default: 15s]",
+        "replica.",
     ),
     Option(
         "--listen",
@@ -126,10 +120,8 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     ),
     Option(
         "--grace",
-        default="25s",
-        metavar="TIME",
-        callback=duration,
-        help="How long shutting down may take.  [default: 25s]",
+        time="25s",
+        help="How long shutting down may take.",
     ),
     Option(
         "--allow-network",
@@ -150,17 +142,16 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     ),
     Option(
         "--source-timeout-max",
-        default="10m",
-        metavar="TIME",
-        callback=duration,
-        help="How long one fetch of a source may take, whatever a Bundle says.  [default: 10m]",
+        time="10m",
+        help="How long one fetch of a source may take, whatever a Bundle says.",
     ),
     Option(
         "--source-cache",
         default="1Gi",
+        show_default=True,
         metavar="SIZE",
         callback=_size,
-        help="Space on the disk for sources that were read from other hosts.  [default: 1Gi]",
+        help="Space on the disk for sources that were read from other hosts.",
     ),
     Option(
         "--allow-source-cidr",

@@ -119,16 +119,19 @@ def _applyset_status(session: Session, name: str, namespace: str) -> Iterator[Ev
     ALL_NAMESPACES.but(help="Show the sets of all namespaces."),
     Option(
         "--drift",
+        sets="status_options.drift",
         is_flag=True,
         help="Name all fields that have drifted, with their values, and who wrote them.",
     ),
     Option(
         "--values",
+        sets="status_options.values",
         is_flag=True,
         help="Compare every value with the last applied manifest, not only the server's record.",
     ),
     Option(
         "--fail-on-drift",
+        sets="status_options.fail_on_drift",
         is_flag=True,
         help="Exit with 1 if an object has drifted, or if that is unknown.",
     ),
@@ -136,24 +139,28 @@ def _applyset_status(session: Session, name: str, namespace: str) -> Iterator[Ev
         "-w",
         "--watch",
         heading="Waiting",
+        sets="status_options.watch",
         is_flag=True,
         help="Keep running and show changes, until Ctrl-C.",
     ),
     Option(
         "--wait/--no-wait",
         heading="Waiting",
+        sets="status_options.wait",
         default=False,
-        help="Whether to wait until every object is ready, or one can never be.  "
-        "[default: no-wait]",
+        show_default=True,
+        help="Whether to wait until every object is ready, or one can never be.",
     ),
-    FAIL_FAST,
+    FAIL_FAST.but(sets="status_options.fail_fast"),
     Option(
         "--tree",
+        sets="status_options.tree",
         is_flag=True,
         help="Show the set by wave, with what each object owns, down to Pods.",
     ),
     Option(
         "--logs",
+        sets="status_options.logs",
         is_flag=True,
         help="Add the last 10 log lines of failing containers, also of the instance that crashed.",
     ),
@@ -164,22 +171,14 @@ def _applyset_status(session: Session, name: str, namespace: str) -> Iterator[Ev
         help="What to wait for: `ready` is the same as --wait; `deleted` waits until the set and "
         "all of its objects are gone.",
     ),
-    TIMEOUT.but(help="How long to wait, for all sets together.  [default: 5m]"),
+    TIMEOUT.but(sets="status_options.timeout", help="How long to wait, for all sets together."),
 )
 def status(
     names: tuple[str, ...],
     cluster_target: ClusterTarget,
     reporting: Reporting,
-    drift: bool,
-    values: bool,
-    fail_on_drift: bool,
-    watch: bool,
-    wait: bool,
+    status_options: StatusOptions,
     wait_for: str | None,
-    fail_fast: bool,
-    tree: bool,
-    logs: bool,
-    timeout: float,
     all_namespaces: bool,
 ) -> int:
     """Show the health and drift of each object in the set NAME, or in several sets.
@@ -203,30 +202,21 @@ def status(
       applyprune status web --wait-for deleted
       applyprune status web --fail-on-drift -q        # for a nightly job
     """
-    from applyprune.model.options import StatusOptions
-
     if all_namespaces and is_given("names"):
         raise UsageError("-A shows all sets: give either -A or NAME")
     names = () if all_namespaces else names
     if not (names or all_namespaces):
         raise no_set_given()
-    if watch and (all_namespaces or len(names) > 1):
+    if status_options.watch and (all_namespaces or len(names) > 1):
         raise UsageError("--watch follows a single set", hint="Give one NAME.")
-    if wait_for == "deleted" and (wait or watch):
+    if wait_for == "deleted" and (status_options.wait or status_options.watch):
         raise UsageError("--wait-for deleted excludes --wait and --watch")
-    status_options = StatusOptions(
-        drift=drift,
-        values=values,
-        fail_on_drift=fail_on_drift,
-        watch=watch,
-        wait=wait or wait_for == "ready",
+    status_options = replace(
+        status_options,
+        wait=status_options.wait or wait_for == "ready",
         deleted=wait_for == "deleted",
-        fail_fast=fail_fast,
-        tree=tree,
-        logs=logs,
-        timeout=timeout,
     )
-    if drift:
+    if status_options.drift:
         reporting = reporting.with_text("drift")
     return reporting.print_events(_events(cluster_target, names, status_options))
 

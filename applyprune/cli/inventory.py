@@ -131,9 +131,8 @@ def _with_exit_code(events: Iterable[Event]) -> Iterator[Event]:
     Option(
         "--record-as",
         "ownership",
-        type=click.Choice([str(ownership) for ownership in Ownership]),
-        default=str(Ownership.ADOPTED),
-        show_default=True,
+        one_of=Ownership,
+        default=Ownership.ADOPTED,
         help="How to record an unlisted object that has the set's label and field manager, and a "
         "listed one without the annotation of ownership; `owned` writes the annotation.",
     ),
@@ -150,7 +149,7 @@ def repair(
     cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
-    ownership: str,
+    ownership: Ownership,
     allow_partial: bool,
     yes: bool,
 ) -> int:
@@ -173,9 +172,7 @@ def repair(
             f"Reconcile the inventory of the set {name} with the cluster?",
         )
     options = replace(options, mode=Mode.REPAIR, allow_partial=allow_partial)
-    return reporting.print_events(
-        repair_events(cluster_target, name, options, Ownership(ownership))
-    )
+    return reporting.print_events(repair_events(cluster_target, name, options, ownership))
 
 
 def repair_events(

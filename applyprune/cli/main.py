@@ -13,7 +13,7 @@ import threading
 from contextlib import suppress
 from importlib import import_module
 from io import StringIO, TextIOWrapper
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -172,114 +172,89 @@ def _discard_stdout() -> None:
 # called.
 
 
-class ListedCommand(NamedTuple):
-    """A command in the help: the path to import it from, and the first sentence of its help."""
-
-    path: str
-    summary: str
-
-
-VERBS: dict[str, dict[str, ListedCommand]] = {
+VERBS: dict[str, dict[str, tuple[str, str]]] = {
     "Change the cluster": {
-        "apply": ListedCommand(
-            "applyprune.cli.run:apply",
-            "Make the cluster match the manifests of the set NAME.",
-        ),
-        "prune": ListedCommand(
-            "applyprune.cli.run:prune",
+        "apply": ("run", "Make the cluster match the manifests of the set NAME."),
+        "prune": (
+            "run",
             "Delete what the set NAME created and the manifests no longer contain; apply nothing.",
         ),
-        "delete": ListedCommand(
-            "applyprune.cli.run:delete",
-            "Delete everything that the set NAME created, then its inventory.",
-        ),
+        "delete": ("run", "Delete everything that the set NAME created, then its inventory."),
     },
     "Inspect": {
-        "diff": ListedCommand(
-            "applyprune.cli.run:diff",
-            "Show what `apply` with the same options would change, prunes included; change "
-            "nothing.",
+        "diff": (
+            "run",
+            (
+                "Show what `apply` with the same options would change, prunes included; change "
+                "nothing."
+            ),
         ),
-        "plan": ListedCommand(
-            "applyprune.cli.run:plan",
+        "plan": (
+            "run",
             "Show what `apply` with the same options would do to each object; change nothing.",
         ),
-        "list": ListedCommand(
-            "applyprune.cli.inspect:list_",
-            "List the sets: their objects, the last run that changed something, and the current "
-            "run.",
+        "list": (
+            "inspect",
+            (
+                "List the sets: their objects, the last run that changed something, and the "
+                "current run."
+            ),
         ),
-        "status": ListedCommand(
-            "applyprune.cli.inspect:status",
+        "status": (
+            "inspect",
             "Show the health and drift of each object in the set NAME, or in several sets.",
         ),
-        "explain": ListedCommand(
-            "applyprune.cli.run:explain",
-            "Explain what `apply` would do with one object, and why.",
-        ),
-        "check": ListedCommand(
-            "applyprune.cli.check:check",
-            "Check manifests without any cluster.",
-        ),
-        "rbac": ListedCommand(
-            "applyprune.cli.inspect:rbac",
+        "explain": ("run", "Explain what `apply` would do with one object, and why."),
+        "check": ("check", "Check manifests without any cluster."),
+        "rbac": (
+            "inspect",
             "Print the roles that an account needs to apply, prune and delete a set.",
         ),
-        "inventory": ListedCommand(
-            "applyprune.cli.inventory:inventory",
-            "Show, check and repair inventories; move or orphan objects.",
-        ),
+        "inventory": ("inventory", "Show, check and repair inventories; move or orphan objects."),
     },
     "Configure": {
-        "init": ListedCommand(
-            "applyprune.cli.publish:init",
+        "init": (
+            "publish",
             "Write an applyprune.yaml for the set NAME, and the JSON Schema for editors.",
         ),
     },
     "Publish": {
-        "push": ListedCommand(
-            "applyprune.cli.publish:push",
+        "push": (
+            "publish",
             "Publish manifests as an artifact in an OCI registry, and print its digest.",
         ),
     },
     "Continuous": {
-        "bundle": ListedCommand(
-            "applyprune.cli.bundle:bundle",
-            "List, inspect, suspend, reconcile and approve Bundles.",
-        ),
-        "install": ListedCommand(
-            "applyprune.cli.controller:install",
-            "Install the controller in the cluster, or update it.",
-        ),
-        "controller": ListedCommand(
-            "applyprune.cli.controller:controller",
+        "bundle": ("bundle", "List, inspect, suspend, reconcile and approve Bundles."),
+        "install": ("controller", "Install the controller in the cluster, or update it."),
+        "controller": (
+            "controller",
             "Run the Bundle controller: apply and prune Bundles continuously.",
         ),
     },
     "Local sandbox": {
-        "demo": ListedCommand(
-            "applyprune.cli.sandbox:demo",
-            "Demonstrate a diff, a prune, a refused prune and a conflict on a throw-away "
-            "control plane.",
+        "demo": (
+            "sandbox",
+            (
+                "Demonstrate a diff, a prune, a refused prune and a conflict on a throw-away "
+                "control plane."
+            ),
         ),
-        "local": ListedCommand(
-            "applyprune.cli.sandbox:local",
-            "Run a real Kubernetes control plane on this machine: API server, controllers, "
-            "fake nodes.",
+        "local": (
+            "sandbox",
+            (
+                "Run a real Kubernetes control plane on this machine: API server, controllers, "
+                "fake nodes."
+            ),
         ),
     },
     "About": {
-        "version": ListedCommand(
-            "applyprune.cli.about:version",
-            "Show the versions of applyprune and of the server.",
-        ),
-        "completion": ListedCommand(
-            "applyprune.cli.about:completion",
-            "Print the completion script for the shell SHELL.",
-        ),
+        "version": ("about", "Show the versions of applyprune and of the server."),
+        "completion": ("about", "Print the completion script for the shell SHELL."),
     },
 }
-"""The commands under the headings of the help; a test compares each summary with the command."""
+"""The commands under the headings of the help: the module of each, and the first sentence of its
+help, which a test compares with the command."""
 
 
 class CalledCommand(click.Command):
@@ -337,12 +312,13 @@ class _LazyGroup(SuggestingGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import a command; return None for an unknown one."""
-        listed = next((verbs[cmd_name] for verbs in VERBS.values() if cmd_name in verbs), None)
-        if listed is None:
-            return None
-        module, _, name = listed.path.partition(":")
-        command = getattr(import_module(module), name)
-        return command if isinstance(command, click.Command) else None
+        for verbs in VERBS.values():
+            if cmd_name in verbs:
+                module = import_module(f"applyprune.cli.{verbs[cmd_name][0]}")
+                # A verb that is also a name of Python has a ``_`` there: ``list_``.
+                command = getattr(module, f"{cmd_name}_", None) or getattr(module, cmd_name)
+                return command if isinstance(command, click.Command) else None
+        return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the commands under their headings without importing them."""
@@ -350,7 +326,7 @@ class _LazyGroup(SuggestingGroup):
         for heading, verbs in VERBS.items():
             with formatter.section(heading):
                 # One width for all sections: click would align each section separately.
-                rows = [(name.ljust(widest), listed.summary) for name, listed in verbs.items()]
+                rows = [(name.ljust(widest), summary) for name, (_, summary) in verbs.items()]
                 formatter.write_dl(rows)
 
 

@@ -2,8 +2,8 @@
 
 A row says all that is known of an option: its words and help, the heading of the help, whether
 ``applyprune.yaml`` may give it, and what it sets. A verb names its groups in ``@command``; it gets
-``name``, ``paths``, ``cluster_target``, ``options`` and ``reporting`` as values that are whole, and
-what no row sets by its own name.
+``name``, ``paths``, ``cluster_target``, ``options``, ``status_options`` and ``reporting`` as values
+that are whole, and what no row sets by its own name.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from applyprune.model.options import (
     Propagation,
     PruneAlso,
     PruneLimit,
+    StatusOptions,
     WaitMode,
     parse_duration,
     parse_ready_when,
@@ -72,10 +73,19 @@ class Option(click.Option):
         form of its value in ``applyprune.yaml``; None if the file cannot give it. ``guard``: it
         disables a guard, so the user must give it for each run; ``unsafe`` is the one value of
         which this is true. ``values`` are those of an option that may stand alone, which then means
-        the first. ``sets`` is what it sets: a value that the verb gets, and a field in it;
-        ``into`` makes the field of what was given.
+        the first. ``time`` is the default of a duration, and ``one_of`` has the words of an option
+        that takes one of them. ``sets`` is what it sets: a value that the verb gets, and a field in
+        it; ``into`` makes the verb's value of what was given.
         """
         self.words, self._row = words, dict(row)
+        if time := row.pop("time", ""):
+            shown = {"default": time, "show_default": True}
+            row = {**shown, "metavar": "TIME", "callback": duration, **row}
+        if words_of := row.pop("one_of", None):
+            by_word = {str(word).lower(): word for word in words_of}
+            default = str(row["default"]).lower()
+            row |= {"type": click.Choice(list(by_word)), "default": default, "show_default": True}
+            row["into"] = by_word.__getitem__
         self.heading: str = row.pop("heading", REST)
         self.config: Form | None = row.pop("config", None)
         self.guard: bool = row.pop("guard", False)
@@ -107,11 +117,6 @@ class Option(click.Option):
 
 def _as_given(value: Any) -> Any:
     return value
-
-
-def choice(of: type[StrEnum]) -> click.Choice[str]:
-    """Return the type of an option that is one of these words, in lower case."""
-    return click.Choice([str(word).lower() for word in of])
 
 
 # What the values are: each function checks one, or turns it into what a run takes.
@@ -416,10 +421,8 @@ PLACEMENT = (
         heading="Input",
         config=Form.TEXT,
         sets="options.apply.helm_hooks",
-        into=HelmHooks,
-        type=choice(HelmHooks),
-        default=str(HelmHooks.REFUSE),
-        show_default=True,
+        one_of=HelmHooks,
+        default=HelmHooks.REFUSE,
         help="What to do with the install and upgrade hooks of a chart: leave them out, or apply "
         "them like other objects. Test, delete and rollback hooks are always left out.",
     ),
@@ -472,8 +475,9 @@ APPLY = (
         config=Form.FLAG,
         sets="options.prune.enabled",
         default=True,
+        show_default=True,
         help="Whether to delete objects that are no longer in the input. If not, they stay in the "
-        "inventory.  [default: prune]",
+        "inventory.",
     ),
     Option(
         "--adopt",
@@ -481,10 +485,8 @@ APPLY = (
         config=Form.TEXT,
         unsafe="all",
         sets="options.apply.adopt",
-        into=Adopt,
-        type=choice(Adopt),
-        default=str(Adopt.UNOWNED),
-        show_default=True,
+        one_of=Adopt,
+        default=Adopt.UNOWNED,
         help="Which existing objects the set may adopt.",
     ),
     Option(
@@ -493,10 +495,8 @@ APPLY = (
         config=Form.TEXT,
         unsafe="owned",  # a later prune deletes what was adopted, as with --prune-also adopted
         sets="options.apply.adopt_as",
-        into=Ownership,
-        type=choice(Ownership),
-        default=str(Ownership.ADOPTED),
-        show_default=True,
+        one_of=Ownership,
+        default=Ownership.ADOPTED,
         help="How to record what is adopted: a later prune deletes an `owned` object, and orphans "
         "an `adopted` one. What another tool may manage is owned only with --adopt=all.",
     ),
@@ -519,10 +519,8 @@ APPLY = (
         config=Form.TEXT,
         unsafe=str(Conflicts.FORCE),
         sets="options.apply.conflicts",
-        into=Conflicts,
-        type=choice(Conflicts),
-        default=str(Conflicts.FAIL),
-        show_default=True,
+        one_of=Conflicts,
+        default=Conflicts.FAIL,
         help="What to do with fields that others have changed: report a conflict, revert drift, "
         "or take all. Drift is in fields of the set that others have changed by an update since "
         "its last apply. Fields that others apply, or had before, are taken with `force` only.",
@@ -586,10 +584,8 @@ LOCK_TIMEOUT = Option(
     heading="Waiting",
     config=Form.TEXT,
     sets="options.lock_timeout",
-    default="60s",
-    metavar="TIME",
-    callback=duration,
-    help="How long to wait for another run on the same set.  [default: 60s]",
+    time="60s",
+    help="How long to wait for another run on the same set.",
 )
 PRUNE = (
     LOCK_TIMEOUT,
@@ -637,10 +633,8 @@ PRUNE = (
         heading="Prune",
         config=Form.TEXT,
         sets="options.prune.propagation",
-        into=lambda word: Propagation(word.capitalize()),
-        type=choice(Propagation),
-        default="background",
-        show_default=True,
+        one_of=Propagation,
+        default=Propagation.BACKGROUND,
         help="What happens to the dependents of a deleted object.",
     ),
 )
@@ -726,11 +720,8 @@ TIMEOUT = Option(
     "--timeout",
     heading="Waiting",
     config=Form.TEXT,
-    default="5m",
-    metavar="TIME",
-    callback=duration,
-    help="How long each wait may take. A run waits for CRDs, readiness and deletions.  "
-    "[default: 5m]",
+    time="5m",
+    help="How long each wait may take. A run waits for CRDs, readiness and deletions.",
 )
 RUN = (DRY_RUN, TIMEOUT.but(sets="options.wait.timeout"), ACTOR)
 """What only a run has, and no plan."""
@@ -753,9 +744,8 @@ ASK = Option(
     "--ask",
     rare=True,
     config=Form.TEXT,
-    type=choice(Ask),
-    default=str(Ask.DELETIONS),
-    show_default=True,
+    one_of=Ask,
+    default=Ask.DELETIONS,
     help="When to ask on a terminal: before any change, before deletions, recreations, "
     "reverts and takeovers, or not at all, as in a pipeline.",
 )
@@ -766,8 +756,8 @@ CHECK = Option(
     heading="Apply",
     config=Form.FLAG,
     default=True,
-    help="Whether the server checks everything in a dry run before the first write.  "
-    "[default: check]",
+    show_default=True,
+    help="Whether the server checks everything in a dry run before the first write.",
 )
 WAIT = Option(
     "--wait/--no-wait",
@@ -1163,8 +1153,13 @@ def _values(
         for param in params
         if isinstance(param, SetName | ObjectName)
     }
+    others = {
+        str(param.name): param.into(given[str(param.name)])
+        for param in params
+        if isinstance(param, Option) and not param.sets and str(param.name) in given
+    }
     made = {value: _MAKERS[value](**_made(rows)) for value, rows in fields.items()}
-    return {**given, **names, **made}
+    return {**given, **names, **others, **made}
 
 
 def _made(rows: Mapping[str, tuple[Option, Any]]) -> dict[str, Any]:
@@ -1229,5 +1224,6 @@ _MAKERS: Mapping[str, Callable[..., Any]] = {
     "paths": _paths,
     "cluster_target": _cluster_target,
     "options": _options,
+    "status_options": StatusOptions,
 }
 """What makes each value of what the rows of its name set."""

@@ -11,17 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from applyprune.cli.complete import CONTEXT_NAME, FILE_PATH, NAMESPACE_NAME
+from applyprune.cli.complete import FILE_PATH
 from applyprune.cli.config import FILE
-from applyprune.cli.options import (
-    INPUT,
-    OUTPUT,
-    TIMEOUT,
-    Option,
-    command,
-    namespace_name,
-    not_empty,
-)
+from applyprune.cli.options import CLUSTER, INPUT, OUTPUT, TIMEOUT, Option, command
 from applyprune.errors import ApplypruneError, EmptyInput, InputError, UsageError, raise_all
 from applyprune.model.live import SECRETS
 from applyprune.model.problem import Manifest, Problem, ProblemKind
@@ -48,7 +40,7 @@ if TYPE_CHECKING:
     OUTPUT,
     Option("--with-secrets", is_flag=True, help="Push Secrets too that are not encrypted."),
     Option("--dry-run", is_flag=True, help="Print the digest, and send nothing."),
-    TIMEOUT.but(help="How long the push may take.  [default: 5m]"),
+    TIMEOUT.but(help="How long the push may take."),
 )
 def push(
     artifact: str,
@@ -241,44 +233,10 @@ _SCHEMA = Path(__file__).parents[1] / "output/schemas/config.json"
 
 @command(
     click.Argument(("name",)),
-    Option(
-        "-f",
-        "--filename",
-        "paths",
-        heading="Input",
-        type=FILE_PATH,
-        multiple=True,
-        metavar="PATH",
-        help="The manifests of the set. Repeatable.",
-    ),
-    Option(
-        "-k",
-        "--kustomize",
-        heading="Input",
-        type=FILE_PATH,
-        multiple=True,
-        metavar="DIR",
-        help="A kustomization of the set. Repeatable.",
-    ),
-    Option(
-        "-n",
-        "--namespace",
-        heading="Cluster",
-        default="",
-        type=NAMESPACE_NAME,
-        metavar="NS",
-        callback=namespace_name,
-        help="Namespace of the inventory, and of manifests without one.",
-    ),
-    Option(
-        "--context",
-        heading="Cluster",
-        default="",
-        type=CONTEXT_NAME,
-        metavar="NAME",
-        callback=not_empty,
-        help="The context that must be in use.",
-    ),
+    INPUT[0].but(sets="", help="The manifests of the set. Repeatable."),
+    INPUT[1].but(sets="", help="A kustomization of the set. Repeatable."),
+    CLUSTER[2].but(sets="", help="Namespace of the inventory, and of manifests without one."),
+    CLUSTER[1].but(sets="", help="The context that must be in use."),
     Option("--use-context", is_flag=True, help="Use that context, whatever the current one is."),
     Option(
         "--config",

@@ -29,7 +29,6 @@ from applyprune.cli.options import (
     Ask,
     Option,
     command,
-    duration,
     is_given,
 )
 from applyprune.errors import UsageError
@@ -46,8 +45,7 @@ if TYPE_CHECKING:
     from applyprune.model.options import Options
 
 _CHECKS_DELETIONS = CHECK.but(
-    help="Whether to check first what is deleted with the objects, and which rights are missing.  "
-    "[default: check]"
+    help="Whether to check first what is deleted with the objects, and which rights are missing."
 )
 _PLAN = Option(
     "--plan",
@@ -80,7 +78,7 @@ def apply(
     reporting: Reporting,
     options: Options,
     yes: bool,
-    ask: str,
+    ask: Ask,
     plan_path: str | None,
     check: bool,
 ) -> int:
@@ -125,7 +123,7 @@ def apply(
             cluster_target = replace(cluster_target, namespace=plan.namespace)
     if name is None:
         raise no_set_given()
-    confirmation = Confirmation(reporting, yes, paths.paths, Ask(ask))
+    confirmation = Confirmation(reporting, yes, paths.paths, ask)
     options = replace(
         options,
         mode=Mode.APPLY,
@@ -167,7 +165,7 @@ def prune(
     reporting: Reporting,
     options: Options,
     yes: bool,
-    ask: str,
+    ask: Ask,
     check: bool,
 ) -> int:
     """Delete what the set NAME created and the manifests no longer contain; apply nothing.
@@ -180,7 +178,7 @@ def prune(
     from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.session import input_reader, run_set
 
-    confirmation = Confirmation(reporting, yes, paths.paths, Ask(ask))
+    confirmation = Confirmation(reporting, yes, paths.paths, ask)
     options = replace(options, mode=Mode.PRUNE, check=check)
     return reporting.print_events(
         run_set(cluster_target, name, input_reader(paths), options, confirmation),
@@ -212,7 +210,7 @@ def delete(
     reporting: Reporting,
     options: Options,
     yes: bool,
-    ask: str,
+    ask: Ask,
     check: bool,
 ) -> int:
     """Delete everything that the set NAME created, then its inventory.
@@ -233,7 +231,7 @@ def delete(
 
     # The file cannot confirm that a set is deleted.
     never = is_given("ask") and ask == Ask.NEVER  # guard: deletion-confirmed-by-a-file
-    confirmation = Confirmation(reporting, yes or never, ask_for=Ask(ask), deletes_set=True)
+    confirmation = Confirmation(reporting, yes or never, ask_for=ask, deletes_set=True)
     if options.dry_run is DryRun.OFF:
         part = "a part of " if options.is_part else ""
         confirmation.require(f"deleting {part}the set {name}")
@@ -246,7 +244,7 @@ def delete(
 
 _LOOKS = CHECK.but(
     help="Whether the server checks, in a dry run, what would change. If not, the command only "
-    "reads: for a job that has no right to write.  [default: check]",
+    "reads: for a job that has no right to write.",
 )
 
 
@@ -265,9 +263,8 @@ def _looking(options: Options, *, check: bool) -> Options:
     Option(
         "--expires-in",
         heading="Output",
-        default="168h",
-        metavar="TIME",
-        callback=duration,
+        time="168h",
+        show_default=False,
         help="How long the plan file is valid, at most 8760h, a year.  [default: 168h, a week]",
     ),
     Option(

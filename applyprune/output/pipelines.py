@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
@@ -35,9 +35,89 @@ from applyprune.output.markdown import conclusion, page
 from applyprune.output.plan_text import ConsequenceLines, lifted_guards, with_origins
 from applyprune.output.printers import OutputTarget, RepositoryPaths
 from applyprune.output.report import UNREADY, ObjectReport, RunReport
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+# What a pipeline shows of an event. The levels are GitHub's and GitLab's words.
+
+
+_ERROR = ("error", "blocker")
+_FAILURE = ("error", "critical")
+_MISMATCH = ("warning", "major")
+_WARNING = ("warning", "minor")
+_SKIPPED = ("warning", "info")
+_LIFTED = ("notice", "minor")
+_FORECAST = ("notice", "info")
+
+_PROGRAM = "applyprune"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What fails, what the user should know, or what would change."""
+
+    levels: tuple[str, str]
+    title: str
+    text: str | Problem
+    origin: Origin | None = None
+    about: str = ""
+    """The object or the set that a problem is about; any other text names it."""
+    check: str = ""
+    """What kind of finding it is; empty for that of the problem."""
+
+    @property
+    def place(self) -> Origin | None:
+        """Return the place in the input; that of a problem is the more exact one."""
+        own = self.text.origin if isinstance(self.text, Problem) else None
+        return own or self.origin
+
+
+def findings(event: Event, report: RunReport) -> Iterator[Finding]:
+    """Yield the findings of an event that the report has taken."""
+    match event:
+        case ObjectDone(ref=ref, outcome=outcome, problem=problem) if problem is not None:
+            levels = _SKIPPED if outcome is Outcome.SKIPPED else _FAILURE
+            yield Finding(levels, f"{ref.short} {outcome.text}", problem, event.origin, str(ref))
+        case ReadinessReported(ref=ref, problem=problem) if problem is not None:
+            yield Finding(_FAILURE, f"{ref.short} is not ready", problem, None, str(ref))
+        case ObjectStatus(ref=ref, readiness=found) if found.status in UNREADY:
+            message = f"{ref}: {found.message}"
+            yield Finding(_FAILURE, found.status.text, message, check=str(found.status))
+        case ApplySetListed(name=name, problem=problem) if problem is not None:
+            yield Finding(_FAILURE, f"the set {name}", problem, None, name)
+        case WarningRaised(problem=problem):
+            yield Finding(_WARNING, _PROGRAM, problem)
+        case PruneBlocked(problem=problem):
+            yield Finding(_FAILURE, f"the {report.mode.removal} was refused", problem)
+        case ErrorRaised(problem=problem):
+            yield Finding(_ERROR, _PROGRAM, problem)
+        case MismatchFound(mismatch=found):
+            about = found.ref or "the inventory"
+            message = f"{about}: {found.message} → {found.repair.text}"
+            yield Finding(_MISMATCH, found.type.text, message, check=str(found.type))
+        case Finished():
+            if (verdict := report.verdict) is not None:
+                yield Finding(_FAILURE, _PROGRAM, verdict)
+        case _:
+            yield from _forecast(event)
+
+
+def _forecast(event: Event) -> Iterator[Finding]:
+    """Yield what would change, each lifted guard and each consequence."""
+    match event:
+        case Planned(plan=plan):
+            for guard, line in lifted_guards(plan):
+                yield Finding(_LIFTED, "a lifted guard", line, check=str(guard))
+            for caused, origin in with_origins(plan):
+                message = f"{caused.ref}: {caused.message}"
+                check = str(caused.kind)
+                yield Finding(_FORECAST, caused.ref.short, message, origin, check=check)
+        case ObjectDiff(ref=ref, fate=fate) if fate is not Fate.LEAVE:
+            message = f"{ref} {fate.forecast}"
+            yield Finding(_FORECAST, ref.short, message, event.origin, check=str(fate))
 
 
 # ``-o github``. A workflow command is a line ``::error file=a.yaml,line=3,col=5,title=T::MESSAGE``.
@@ -63,33 +143,15 @@ class GitHubPrinter:
         self._report = RunReport()
 
     def show(self, event: Event) -> None:
-        """Write the annotation or the line of one event."""
+        """Write the annotations of one event, or its lines."""
         self._report.take(event)
-        match event:
-            case ObjectDone():
-                self._done(event)
-            case ReadinessReported(ref=ref, problem=problem) if problem is not None:
-                self._problem("error", f"{ref.short} is not ready", problem)
-            case ObjectStatus(ref=ref, readiness=found) if found.status in UNREADY:
-                self._command("error", found.status.text, f"{ref}: {found.message}", None)
-            case ApplySetListed(name=name, problem=problem) if problem is not None:
-                self._problem("error", f"the set {name}", problem)
-            case WarningRaised(problem=problem):
-                self._problem("warning", "applyprune", problem)
-            case PruneBlocked(problem=problem):
-                self._problem("error", f"the {self._report.mode.removal} was refused", problem)
-            case ErrorRaised(problem=problem):
-                self._problem("error", "applyprune", problem)
-            case MismatchFound(mismatch=mismatch):
-                about = f"{mismatch.ref}: " if mismatch.ref else ""
-                message = f"{about}{mismatch.message} → {mismatch.repair.text}"
-                self._command("warning", mismatch.type.text, message, None)
-            case Finished():
-                if (verdict := self._report.verdict) is not None:
-                    self._problem("error", "applyprune", verdict)
-                self._line(conclusion(self._report))
-            case _:
-                self._forecast(event)
+        found = list(findings(event, self._report))
+        for one in found:
+            self._command(one.levels[0], one.title, str(one.text), one.place)
+        if isinstance(event, Finished):
+            self._line(conclusion(self._report))
+        elif not found:
+            self._log(event)
 
     def close(self) -> None:
         """Append the summary to its file; only warn if the file cannot be written."""
@@ -101,22 +163,14 @@ class GitHubPrinter:
             message = f"{self._summary}: {error.strerror}"
             self._command("warning", "the summary could not be written", message, None)
 
-    def _forecast(self, event: Event) -> None:
-        """Write a notice for what would change, each lifted guard and each consequence."""
+    def _log(self, event: Event) -> None:
+        """Write a result without a finding: a line of the log, no annotation."""
         match event:
-            case Planned(plan=plan):
-                for _, line in lifted_guards(plan):
-                    self._command("notice", "a lifted guard", line, None)
-                for caused, origin in with_origins(plan):
-                    self._command("notice", caused.ref.short, caused.message, origin)
-            case ObjectDiff(ref=ref, fate=fate) if fate is not Fate.LEAVE:
-                self._command("notice", ref.short, f"{ref} {fate.forecast}", event.origin)
-            case _:
-                self._inspected(event)
-
-    def _inspected(self, event: Event) -> None:
-        """Write a result without a problem: a line of the log, no annotation."""
-        match event:
+            case ObjectDone(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
+                reason = f" ({event.reason})" if event.reason else ""
+                started = self._report.started
+                dry = " (dry run)" if started and started.dry_run is not DryRun.OFF else ""
+                self._line(f"{ref} {outcome.text}{dry}{reason}")
             case EntryListed(entry=entry):
                 self._line(f"{entry.ref} {entry.ownership!s}")
             case ObjectStatus(ref=ref, readiness=found):
@@ -133,30 +187,12 @@ class GitHubPrinter:
                 self._line(f"{ref}: {verdict}")
                 for reason in reasons:
                     self._line(f"  {reason}")
-            case _:
-                pass
 
     def _append(self, path: Path) -> None:
         before = path.stat().st_size if path.exists() else 0
         if text := page(self._report, ROOM - before - 1):
             with path.open("a", encoding="utf-8") as file:
                 file.write(f"{text}\n")
-
-    def _done(self, event: ObjectDone) -> None:
-        if event.problem is not None:
-            title = f"{event.ref.short} {event.outcome.text}"
-            level = "warning" if event.outcome is Outcome.SKIPPED else "error"
-            self._problem(level, title, event.problem, event.origin)
-        elif event.outcome is not Outcome.UNCHANGED:
-            reason = f" ({event.reason})" if event.reason else ""
-            started = self._report.started
-            dry = " (dry run)" if started and started.dry_run is not DryRun.OFF else ""
-            self._line(f"{event.ref} {event.outcome.text}{dry}{reason}")
-
-    def _problem(
-        self, level: str, title: str, problem: Problem, origin: Origin | None = None
-    ) -> None:
-        self._command(level, title, str(problem), problem.origin or origin)
 
     def _command(self, level: str, title: str, message: str, origin: Origin | None) -> None:
         path = self._paths.path(origin)
@@ -192,7 +228,6 @@ def _data(text: str) -> str:
 
 
 _NO_FILE = "."
-_FAILURES = frozenset({"blocker", "critical", "major"})
 
 
 class GitLabPrinter:
@@ -204,87 +239,35 @@ class GitLabPrinter:
         self._paths = target.repository_paths or RepositoryPaths()
         self._findings: list[dict[str, Any]] = []
         self._seen: set[str] = set()
-        self._finished = False
+        self._report = RunReport()
         target.draft(self._text())
 
     def show(self, event: Event) -> None:
-        """Keep the finding of one event, if it has one."""
-        match event:
-            case ObjectDone(outcome=outcome, problem=problem) if problem is not None:
-                severity = "info" if outcome is Outcome.SKIPPED else "critical"
-                self._problem(severity, problem, event.origin, str(event.ref))
-            case ReadinessReported(problem=problem) if problem is not None:
-                self._problem("critical", problem, None, str(event.ref))
-            case ObjectStatus(ref=ref, readiness=found) if found.status in UNREADY:
-                message = f"{ref}: {found.message}"
-                self._add("critical", str(found.status), message, None, str(ref))
-            case ApplySetListed(name=name, problem=problem) if problem is not None:
-                self._problem("critical", problem, None, name)
-            case PruneBlocked(problem=problem):
-                self._problem("critical", problem)
-            case ErrorRaised(problem=problem):
-                self._problem("blocker", problem)
-            case WarningRaised(problem=problem):
-                self._problem("minor", problem)
-            case MismatchFound(mismatch=mismatch):
-                about = str(mismatch.ref or "the inventory")
-                self._add("major", str(mismatch.type), f"{about}: {mismatch.message}", None, about)
-            case Finished(problem=problem):
-                self._finished = True
-                if problem is not None and not self._has_failed:
-                    self._problem("critical", problem)
-            case _:
-                self._forecast(event)
+        """Keep the findings of one event."""
+        self._report.take(event)
+        for one in findings(event, self._report):
+            self._add(one)
 
     def close(self) -> None:
         """Write the report."""
         self._out(self._text())
 
-    def _forecast(self, event: Event) -> None:
-        """Keep what would change, each lifted guard and each consequence."""
-        match event:
-            case Planned(plan=plan):
-                for guard, line in lifted_guards(plan):
-                    self._add("minor", str(guard), line, None, "")
-                for caused, origin in with_origins(plan):
-                    message = f"{caused.ref}: {caused.message}"
-                    self._add("info", str(caused.kind), message, origin, str(caused.ref))
-            case ObjectDiff(ref=ref, fate=fate) if fate is not Fate.LEAVE:
-                message = f"{ref} {fate.forecast}"
-                self._add("info", str(fate), message, event.origin, str(ref))
-            case _:
-                pass
-
-    @property
-    def _has_failed(self) -> bool:
-        return any(finding["severity"] in _FAILURES for finding in self._findings)
-
-    def _problem(
-        self, severity: str, problem: Problem, origin: Origin | None = None, about: str = ""
-    ) -> None:
-        # Without the line: otherwise a problem that moves to another line is a new finding.
-        message = ": ".join(part for part in (problem.message, problem.reason) if part)
-        message += f" ({problem.hint})" if problem.hint else ""
-        place = problem.origin or origin
-        if place is None and problem.location and problem.location not in message:
-            message = f"{problem.location}: {message}"
-        self._add(severity, problem.kind, message, place, about)
-
-    def _add(
-        self, severity: str, check: str, message: str, origin: Origin | None, about: str
-    ) -> None:
+    def _add(self, found: Finding) -> None:
+        text, check, origin = found.text, found.check, found.place
+        if isinstance(text, Problem):
+            check, text = text.kind, _without_line(text, origin)
         path = self._paths.path(origin) or _NO_FILE
-        key = f"{check}\n{path}\n{about}\n{message}"
+        key = f"{check}\n{path}\n{found.about}\n{text}"
         while (digest := hashlib.sha256(key.encode(errors="replace")).hexdigest()) in self._seen:
             # GitLab shows only one of two findings with the same fingerprint.
             key += "\n"
         self._seen.add(digest)
         self._findings.append(
             {
-                "description": visible_lines(message),
+                "description": visible_lines(text),
                 "check_name": f"applyprune/{check}",
                 "fingerprint": digest,
-                "severity": severity,
+                "severity": found.levels[1],
                 "location": {
                     "path": path,
                     "lines": {"begin": origin.line if origin and origin.line else 1},
@@ -293,7 +276,7 @@ class GitLabPrinter:
         )
 
     def _text(self) -> str:
-        if self._finished:
+        if self._report.finished is not None:
             return to_json(self._findings, indent=2)
         unfinished = {
             "description": "applyprune did not finish",
@@ -303,6 +286,15 @@ class GitLabPrinter:
             "location": {"path": _NO_FILE, "lines": {"begin": 1}},
         }
         return to_json([*self._findings, unfinished], indent=2)
+
+
+def _without_line(problem: Problem, origin: Origin | None) -> str:
+    """Return a problem on one line that stays the same when its manifest moves to another line."""
+    message = ": ".join(part for part in (problem.message, problem.reason) if part)
+    message += f" ({problem.hint})" if problem.hint else ""
+    if origin is None and problem.location and problem.location not in message:
+        return f"{problem.location}: {message}"
+    return message
 
 
 # ``-o junit``, in the schema of Jenkins' xunit plugin (junit-10): a set is a test suite, an object
@@ -325,9 +317,6 @@ class JUnitPrinter:
     def close(self) -> None:
         """Write the report."""
         self._out(junit_xml(self._report))
-
-
-_PROGRAM = "applyprune"
 
 
 def junit_xml(report: RunReport) -> str:

@@ -120,13 +120,16 @@ class RunReport:
 
     @property
     def verdict(self) -> Problem | None:
-        """Return the problem of the last event, unless an earlier event has reported one."""
+        """Return the problem of the last event, unless an earlier event has reported a failure."""
         is_reported = (
             self.errors
             or self.prune_blocked
             or self.mismatches
             or any(applyset.problem for applyset in self.sets.values())
-            or any(report.problem or report.is_unready for report in self.objects)
+            or any(
+                report.is_unready or (report.problem and report.outcome is not Outcome.SKIPPED)
+                for report in self.objects
+            )
         )
         return None if is_reported or self.finished is None else self.finished.problem
 
@@ -148,32 +151,10 @@ class RunReport:
             case ApplySetListed():
                 # With --watch a set is reported again whenever it has changed.
                 self.sets[event.namespace, event.name] = event
-            case RunListed() | BundleStatus() | LogLine():
-                self._listed(event)
-            case VersionReport() | ArtifactPushed() | InputChecked():
-                self._told(event)
             case Finished():
                 self.finished = event
             case _:
                 self._of_an_object(event)
-
-    def _told(self, event: VersionReport | ArtifactPushed | InputChecked) -> None:
-        match event:
-            case VersionReport():
-                self.versions = event
-            case ArtifactPushed():
-                self.artifact = event
-            case InputChecked():
-                self.input_checked = event
-
-    def _listed(self, event: RunListed | BundleStatus | LogLine) -> None:
-        match event:
-            case RunListed():
-                self.runs.append(event)
-            case BundleStatus():
-                self.bundles.append(event)
-            case LogLine():
-                self.logs.append(event)
 
     def _failures(self) -> list[Problem]:
         return [report.problem for report in self.objects if report.problem is not None]
@@ -194,7 +175,23 @@ class RunReport:
             case Explanation():
                 self._report_of(event.ref).explanation = event
             case _:
-                pass
+                self._of_no_run(event)
+
+    def _of_no_run(self, event: Event) -> None:
+        """Take what a verb without a run has listed or found."""
+        match event:
+            case RunListed():
+                self.runs.append(event)
+            case BundleStatus():
+                self.bundles.append(event)
+            case LogLine():
+                self.logs.append(event)
+            case VersionReport():
+                self.versions = event
+            case ArtifactPushed():
+                self.artifact = event
+            case InputChecked():
+                self.input_checked = event
 
     def _report_of(self, ref: Ref, single: str = "") -> ObjectReport:
         """Return the report to add to: a new one if the part ``single`` is already taken."""

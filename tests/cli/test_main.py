@@ -100,7 +100,7 @@ def test_help_all_shows_as_many_options_as_help_says(capsys: pytest.CaptureFixtu
 def test_help_lists_each_verb_with_its_own_summary() -> None:
     """It is written down once more so that ``--help`` need not import them."""
     context = click.Context(cli)
-    said = {name: one.summary for below in VERBS.values() for name, one in below.items()}
+    said = {name: first for below in VERBS.values() for name, (_, first) in below.items()}
     is_so = {}
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)

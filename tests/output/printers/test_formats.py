@@ -390,6 +390,24 @@ def test_end_alone_reports_its_problem() -> None:
     assert [one["severity"] for one in json.loads(printed("gitlab", events))] == ["critical"]
 
 
+def test_skipped_object_is_no_failure() -> None:
+    """Only the end says why the run has failed: a report that is green would be a lie."""
+    ref = Ref("", "ConfigMap", "home", "late")
+    waits = Problem(ProblemKind.RUN_FAILED, f"{ref.short} waits for deployment.apps/web")
+    problem = Problem(ProblemKind.RUN_FAILED, "1 object failed", exit_code=3)
+    events = (
+        STARTED,
+        ObjectDone(ref, Outcome.SKIPPED, problem=waits),
+        Finished({Outcome.SKIPPED: 1}, 3, 1.0, problem),
+    )
+    junit = printed("junit", events)
+    assert ('failures="1"' in junit, 'skipped="1"' in junit) == (True, True)
+    assert [name for name, _, _ in commands(printed("github", events))] == ["warning", "error"]
+    found = json.loads(printed("gitlab", events))
+    assert [one["severity"] for one in found] == ["info", "critical"]
+    assert "1 object failed" in printed("markdown", events)
+
+
 def test_names_are_printed() -> None:
     """Once each; nothing of what failed or was passed over."""
     ref = Ref("apps", "Deployment", "home", "web")
