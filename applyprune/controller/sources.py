@@ -54,11 +54,11 @@ from applyprune.model.live import (
 from applyprune.model.problem import IgnoredManifest, Manifest, Problem, ProblemKind
 from applyprune.planning.managed_fields import with_ignored_fields
 from applyprune.planning.normalize import IgnoreRule, digest, manifest_digest
-from applyprune.sources.address import GitRef, GitSource
+from applyprune.sources.address import GitRef, GitSource, OciRef
 from applyprune.sources.archive import ArchiveSource
 from applyprune.sources.inputs import tree_sources
 from applyprune.sources.load import ignored_in, ignored_warnings, read_source, text_of
-from applyprune.sources.oci_artifact import OciRef, OciSource
+from applyprune.sources.oci_artifact import OciSource
 from applyprune.sources.sops import decrypt, encrypted_files
 from applyprune.sources.source_ignore import Rule, without_ignored
 from applyprune.sources.tree import (
