@@ -38,6 +38,7 @@ from applyprune.values import dataclass, field, pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.sources.moment import Moment
+    from applyprune.system.processes import ProcessGuard
 
     Warn = Callable[[Problem], None]
 
@@ -177,16 +178,6 @@ def no_kustomization(where: Origin) -> InputError:
     return InputError(f"it contains no {', '.join(NAMES[:-1])} or {NAMES[-1]}", location=where)
 
 
-class ProcessEnder(Protocol):
-    """Ends a process when this one ends, even by SIGKILL."""
-
-    def add(self, group: int) -> None:
-        """Remember a process group."""
-
-    def end(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill the group of a process that was added."""
-
-
 @dataclass(frozen=True, slots=True)
 class BuildRules:
     """How a folder is built that is not the user's own."""
@@ -197,7 +188,7 @@ class BuildRules:
     """The program's whole environment; None for that of this process."""
     within: Sequence[str] = ()
     """The beginning of a command that limits the program."""
-    guard: ProcessEnder | None = None
+    guard: ProcessGuard | None = None
 
 
 _DEFAULT_RULES = BuildRules()
