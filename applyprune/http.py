@@ -339,7 +339,7 @@ class Connections:
         if not sent.is_streamed and not self._slots.acquire(timeout=current.seconds_left()):
             raise ConnectionFailed(Fault.NONE_FREE)
         try:
-            line = self._line(sent, current)
+            line = self._line(sent)
         except BaseException:
             self._free_slot(sent)
             raise
@@ -351,7 +351,7 @@ class Connections:
             raise
         return answer
 
-    def _line(self, sent: Sent, current: Try) -> _Line:
+    def _line(self, sent: Sent) -> _Line:
         """Return a kept connection to the server, or one that is not open yet."""
         place = sent.server, sent.proxy
         with self._lock:
@@ -363,7 +363,9 @@ class Connections:
             return found
         if found is not None:
             found.close()
-        addresses = _addresses(*place, current, self._route.addresses)
+        # A proxy resolves names, and decides what may be reached.
+        rules = None if sent.proxy else self._route.addresses
+        addresses = addresses_of(*endpoint(*place), rules)
         return _Line(self._route.trust, place, addresses)
 
     def give_back(self, line: _Line, sent: Sent, *, is_whole: bool) -> None:
@@ -547,30 +549,29 @@ def endpoint(server: str, proxy: str) -> tuple[str, int]:
     return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
 
-def _addresses(server: str, proxy: str, current: Try, rules: AddressRules | None) -> Sequence[str]:
-    """Return the addresses to connect to.
+def addresses_of(host: str, port: int, rules: AddressRules | None) -> Sequence[str]:
+    """Return the addresses to connect to, at least one; use it inside ``one_try``.
 
     The name is resolved once: a second answer could be another one. Raises ConnectionFailed for one
     that is not known, or that means an address that may not be connected to.
     """
-    host, port = endpoint(server, proxy)
     addresses: Sequence[str] = [host]
     if not is_ip_address(host):
-        limit = min(NAMED_CONNECT_TIMEOUT, current.seconds_left())
+        limit = min(NAMED_CONNECT_TIMEOUT, _current.get().seconds_left())
         try:
             addresses = _in_thread(lambda: resolved(host, port), limit)
         except TimeoutError:
             raise ConnectionFailed(Fault.CONNECT_TIME) from None
         except (OSError, UnicodeError):
             raise ConnectionFailed(Fault.NAME) from None
-    check_addresses(addresses, proxy, rules)
+    check_addresses(addresses, rules)
     return addresses
 
 
-def check_addresses(addresses: Sequence[str], proxy: str, rules: AddressRules | None) -> None:
-    """Raise ConnectionFailed if one of them may not be connected to; a proxy may have any."""
+def check_addresses(addresses: Sequence[str], rules: AddressRules | None) -> None:
+    """Raise ConnectionFailed if one of them may not be connected to."""
     for address in addresses:
-        fault = rules.fault(address) if rules is not None and not proxy else ""
+        fault = rules.fault(address) if rules is not None else ""
         if fault:  # guard: checked-connection
             raise ConnectionFailed(Fault.ADDRESS, fault)
 

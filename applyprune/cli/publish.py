@@ -79,7 +79,7 @@ def _address(text: str) -> OciAddress:
     if not isinstance(address, OciAddress):
         shown = shown_address(text) if "://" in text else text
         raise UsageError(f"{shown!r} is not an address of a registry", hint=_FORM)
-    if not address.tag or address.path or address.semver:
+    if not address.ref.tag or address.path:
         reason = "it has a path" if address.path else "it names no tag"
         raise UsageError(f"cannot push to {address.shown}", reason=reason, hint=_FORM)
     return address
@@ -95,22 +95,23 @@ def _events(
 ) -> Iterator[Event]:
     from applyprune.cli.session import input_reader, read_input
     from applyprune.model.reports import ArtifactPushed
+    from applyprune.sources.address import NEWEST
     from applyprune.sources.fetch import artifact_source
-    from applyprune.sources.oci_artifact import OciRef, pack
+    from applyprune.sources.oci_artifact import pack
     from applyprune.sources.oci_artifact import push as send
     from applyprune.sources.tree import VerificationFailed
 
     given = yield from read_input(input_reader(paths))
     files = artifact_files(given, with_secrets=with_secrets)
     digest = pack(files).digest
-    named = f"{address.name}:{address.tag}"
-    if address.digest not in {"", digest}:
+    named, expected = f"{address.name}:{address.ref.tag}", address.ref.digest
+    if expected not in {"", digest}:
         raise VerificationFailed(
-            "the input has another digest", location=named, reason=f"{digest}, not {address.digest}"
+            "the input has another digest", location=named, reason=f"{digest}, not {expected}"
         )
     if not dry_run:
         source = artifact_source(address, os.environ)
-        digest = send(replace(source, url=named, ref=OciRef(), timeout=timeout), files)
+        digest = send(replace(source, url=named, ref=NEWEST, timeout=timeout), files)
     yield ArtifactPushed(f"{named}@{digest}", digest, len(given), dry_run)
 
 

@@ -300,7 +300,7 @@ class ManyWatches:
         if not is_ip_address(host):
             found = asyncio.to_thread(resolved, host, port)
             addresses = await asyncio.wait_for(found, _CONNECT_TIMEOUT)
-        check_addresses(addresses, sent.proxy, self._access.addresses)
+        check_addresses(addresses, None if sent.proxy else self._access.addresses)
         with explained_set_up():
             transfer = Transfer(trust_for(self._access, identity), place, addresses, _VERSION)
             transfer.prepare(sent, _CONNECT_TIMEOUT)

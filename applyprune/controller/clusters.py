@@ -7,7 +7,6 @@ of the controller.
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 import ssl
 import tempfile
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from applyprune.controller.spec import BundleSpec
     from applyprune.controller.task import ReconcileHistory
     from applyprune.engine.ports import Cluster
-    from applyprune.model.live import LiveObject
+    from applyprune.model.live import LiveObject, Resource
 
 _POOL = 8
 
@@ -242,14 +241,9 @@ def read_kubeconfig(bundle: BundleSpec, cluster: Cluster, versions: dict[Ref, st
     ref = kubeconfig_ref(bundle)
     if ref is None or bundle.spec.kube_config is None:
         return b""
-    try:
-        live = cluster.get(SECRETS, ref, full=True)
-    except NotFound:
-        versions[ref] = ""
-        raise KubeConfigMissing(
-            "the kubeconfig is missing", reason=f"{ref.short} does not exist"
-        ) from None
-    versions[ref] = live.resource_version
+    live = read_version(cluster, SECRETS, ref, versions)
+    if live is None:
+        raise KubeConfigMissing("the kubeconfig is missing", reason=f"{ref.short} does not exist")
     key = bundle.spec.kube_config.secret_ref.key
     keys = (key,) if key else _KEYS
     values = (live.body or {}).get("data") or {}
@@ -261,8 +255,24 @@ def read_kubeconfig(bundle: BundleSpec, cluster: Cluster, versions: dict[Ref, st
         )
     try:
         return base64.b64decode(str(value), validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         raise InvalidKubeConfig(f"the kubeconfig of {ref.short} is not base64") from None
+
+
+def read_version(
+    cluster: Cluster, resource: Resource, ref: Ref, versions: dict[Ref, str]
+) -> LiveObject | None:
+    """Return an object that a Bundle names, in full; None if it does not exist.
+
+    Its resourceVersion goes into ``versions``; it is empty if the object does not exist.
+    """
+    try:
+        live = cluster.get(resource, ref, full=True)
+    except NotFound:
+        versions[ref] = ""
+        return None
+    versions[ref] = live.resource_version
+    return live
 
 
 def kubeconfig_ref(bundle: BundleSpec) -> Ref | None:

@@ -29,7 +29,7 @@ from applyprune.controller.task import (
     SourceContent,
 )
 from applyprune.errors import InputError, UsageError
-from applyprune.http import SILENCE, Patience
+from applyprune.http import SILENCE, Patience, addresses_of, one_try
 from applyprune.model.problem import Problem
 from applyprune.planning.normalize import digest
 from applyprune.sources.address import FoundRef, GitSource
@@ -40,7 +40,7 @@ from applyprune.sources.archive import (
     check_archive,
     fetch_archive,
 )
-from applyprune.sources.git_server import find_ref, resolve
+from applyprune.sources.git_server import find_ref
 from applyprune.sources.git_signatures import GitVerification, SignatureMode, verify
 from applyprune.sources.git_store import GitStore, PathFiles
 from applyprune.sources.kustomize import FilesOfTree, included, with_rules
@@ -105,8 +105,9 @@ def _address(transport: SourceTransport) -> str:
     """Return an address of the host of a source, or its name if that means none."""
     host = urlsplit(transport.url).hostname or ""
     try:
-        return resolve(host, 443, host, Deadline(SLOW))[0]
-    except FetchFailed:
+        with one_try(SLOW):
+            return addresses_of(host, 443, None)[0]
+    except OSError:
         return host
 
 

@@ -7,13 +7,12 @@ manifests only its keys count, and for a source in a Secret only its resourceVer
 from __future__ import annotations
 
 import base64
-import binascii
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from applyprune.controller.clusters import kubeconfig_ref, read_kubeconfig
+from applyprune.controller.clusters import kubeconfig_ref, read_kubeconfig, read_version
 from applyprune.controller.fetch import (
     RemoteSource,
     SourceCache,
@@ -37,7 +36,6 @@ from applyprune.errors import (
     ApplypruneError,
     Forbidden,
     InputError,
-    NotFound,
     problems_of,
     raise_all,
 )
@@ -54,11 +52,11 @@ from applyprune.model.live import (
 from applyprune.model.problem import IgnoredManifest, Manifest, Problem, ProblemKind
 from applyprune.planning.managed_fields import with_ignored_fields
 from applyprune.planning.normalize import IgnoreRule, digest, manifest_digest
-from applyprune.sources.address import GitRef, GitSource
+from applyprune.sources.address import GitRef, GitSource, OciRef
 from applyprune.sources.archive import ArchiveSource
 from applyprune.sources.inputs import tree_sources
 from applyprune.sources.load import ignored_in, ignored_warnings, read_source, text_of
-from applyprune.sources.oci_artifact import OciRef, OciSource
+from applyprune.sources.oci_artifact import OciSource
 from applyprune.sources.sops import decrypt, encrypted_files
 from applyprune.sources.source_ignore import Rule, without_ignored
 from applyprune.sources.tree import (
@@ -335,14 +333,11 @@ def _lives(bundle: BundleSpec, cluster: Cluster, versions: ReadVersions) -> Sequ
     found = []
     missing = []
     for resource, ref in used_refs(bundle):
-        try:
-            live = cluster.get(resource, ref, full=True)
-        except NotFound:
-            versions[ref] = ""
+        live = read_version(cluster, resource, ref, versions)
+        if live is None:
             missing.append(f"{ref.short} does not exist")
-            continue
-        versions[ref] = live.resource_version
-        found.append(live)
+        else:
+            found.append(live)
     if missing:
         raise SourceMissing("the source is incomplete", reason="; ".join(missing))
     return found
@@ -368,7 +363,7 @@ def _bytes(value: object, *, encoded: bool, where: Ref) -> bytes:
         return str(value).encode("utf-8", "replace")
     try:
         return base64.b64decode(str(value), validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         raise InputError(f"{where.short} has a value that is not base64") from None
 
 
@@ -528,14 +523,9 @@ class _Secrets:
         return found
 
     def _values(self, ref: Ref) -> Mapping[str, bytes]:
-        try:
-            live = self._cluster.get(SECRETS, ref, full=True)
-        except NotFound:
-            self._versions[ref] = ""
-            raise SourceMissing(
-                "the source is incomplete", reason=f"{ref.short} does not exist"
-            ) from None
-        self._versions[ref] = live.resource_version
+        live = read_version(self._cluster, SECRETS, ref, self._versions)
+        if live is None:
+            raise SourceMissing("the source is incomplete", reason=f"{ref.short} does not exist")
         data = (live.body or {}).get("data") or {}
         return {key: _bytes(text, encoded=True, where=ref) for key, text in data.items()}
 

@@ -8,10 +8,11 @@ in CEL that the API server checks.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -53,9 +54,21 @@ from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
 from applyprune.planning.cel import compile_rule
 from applyprune.planning.digests import is_digest
 from applyprune.planning.normalize import DefaultRule, IgnoreRule, split_pointers
+from applyprune.sources.address import (
+    ArchiveAddress,
+    GitSource,
+    check_range,
+    is_artifact_digest,
+    is_commit,
+    is_full_ref_name,
+    is_ref_name,
+    is_tag,
+    parse_address,
+    parse_reference,
+)
 from applyprune.sources.source_ignore import IgnoreRulesInvalid, Rule, rules_in
 from applyprune.sources.tree import clean_path
-from applyprune.values import dataclass, pattern
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from pydantic.config import JsonDict
@@ -421,66 +434,47 @@ KindRule = Annotated[str, AfterValidator(_kind_rule), _crd(maxLength=1024, patte
 # The fields of ``spec.source`` and ``spec.decryption``; names and Secret keys are Flux's.
 
 
-_GIT_URL = pattern(r"(?:https|ssh)://[^\s@/?#]+(?:@[^\s@/?#]+)?/[^\s?#]+")
-_USER = pattern(r"https://[^/]*@")
-_SCP_URL = pattern(r"([^\s@/:?#]+@[^\s@/:?#]+):/*([^\s?#]+)")
-_OCI_URL = pattern(r"oci://[A-Za-z0-9.\-]+(?::[0-9]+)?(?:/[a-z0-9]+(?:[._\-]+[a-z0-9]+)*)+")
-_ARCHIVE_URL = pattern(r"https://[^\s@/?#]+/[^\s#]+")
-_ARCHIVE_NAME = pattern(r"\.(?:tar|tar\.gz|tgz)(?:\?|$)")
-_REF = pattern(r"[^\s~^:?*\[\\\x00-\x1f\x7f-]+[^\s~^:?*\[\\\x00-\x1f\x7f]*")
-_COMMIT = pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_DIGEST = pattern(r"sha256:[0-9a-f]{64}")
-_TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
-
-_GIT_URL_FAULT = "must be https://HOST/PATH or ssh://USER@HOST/PATH, without a password"
-_OCI_URL_FAULT = "must be oci://HOST/NAME, without a tag: that is in ref"
-_ARCHIVE_URL_FAULT = "must be https://HOST/PATH that ends in .tar.gz, .tgz or .tar"
+_GIT_URL = "https://HOST/PATH or ssh://USER@HOST/PATH, without a password"
+_OCI_URL = "oci://HOST/NAME, without a tag: that is in ref"
+_ARCHIVE_URL = "https://HOST/PATH that ends in .tar.gz, .tgz or .tar"
 
 
-def _git_url(text: str) -> str:
-    if (scp := _SCP_URL.fullmatch(text)) is not None:
-        raise ValueError(f"must be written as ssh://{scp[1]}/{scp[2]}")
-    if _GIT_URL.fullmatch(text) is None or _USER.match(text):
-        raise ValueError(_GIT_URL_FAULT)
-    return text
+def _read_by(read: Callable[[str], object], words: str) -> AfterValidator:
+    """Return the check that the source itself makes when it is fetched."""
+
+    def check(text: str) -> str:
+        try:
+            read(text)
+        except UsageError as error:
+            raise ValueError(f"must be {words} ({error.reason or error.message})") from None
+        return text
+
+    return AfterValidator(check)
 
 
-def _oci_url(text: str) -> str:
-    if _OCI_URL.fullmatch(text) is None:
-        raise ValueError(_OCI_URL_FAULT)
-    return text
+def _oci_url(text: str) -> None:
+    found = parse_reference(text)
+    if found.tag or found.digest:
+        raise UsageError("it names a version")
 
 
-def _archive_url(text: str) -> str:
-    if _ARCHIVE_URL.fullmatch(text) is None or _ARCHIVE_NAME.search(text) is None:
-        raise ValueError(_ARCHIVE_URL_FAULT)
-    return text
+def _archive_url(text: str) -> None:
+    found = parse_address(text)
+    if not isinstance(found, ArchiveAddress) or found.url != text or "@" in urlsplit(text).netloc:
+        raise UsageError("it is not an archive, or has a user or a fragment")
 
 
 def _one_word(word: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "enum": [word]})
 
 
-def _matching(pattern: re.Pattern[str], words: str) -> AfterValidator:
+def _matching(is_valid: Callable[[str], bool], words: str) -> AfterValidator:
     def check(text: str) -> str:
-        if text and pattern.fullmatch(text) is None:
+        if text and not is_valid(text):
             raise ValueError(f"must be {words}")
         return text
 
     return AfterValidator(check)
-
-
-def _ref(text: str) -> str:
-    wrong = ".." in text or text.endswith(("/", ".lock")) or "@{" in text
-    if text and (wrong or _REF.fullmatch(text) is None):
-        raise ValueError("must be the name of a Git reference")
-    return text
-
-
-def _full_ref(text: str) -> str:
-    if text and not text.startswith("refs/"):
-        raise ValueError("must begin with refs/")
-    return _ref(text)
 
 
 def _path(text: str) -> str:
@@ -501,40 +495,45 @@ def _ignore(text: str) -> str:
 _OF_URLS = {"minLength": 1, "maxLength": 2048}
 GitUrl = Annotated[
     str,
-    AfterValidator(_git_url),
+    _read_by(GitSource, _GIT_URL),
     _crd(
         {
             "rule": r"self.matches('^(https|ssh)://[^\\s?#]+$')",
             "messageExpression": r"self.matches('^[^\\s@/:?#]+@[^\\s@/:?#]+:[^\\s/?#][^\\s?#]*$')"
             " ? 'it must be written as ssh://' + self.replace(':', '/', 1) : "
-            f"'it {_GIT_URL_FAULT}'",
+            f"'it must be {_GIT_URL}'",
         },
         **_OF_URLS,
     ),
 ]
 OciUrl = Annotated[
     str,
-    AfterValidator(_oci_url),
+    _read_by(_oci_url, _OCI_URL),
     _crd(
-        {"rule": r"self.matches('^oci://[^\\s?#]+$')", "message": f"it {_OCI_URL_FAULT}"},
+        {"rule": r"self.matches('^oci://[^\\s?#]+$')", "message": f"it must be {_OCI_URL}"},
         **_OF_URLS,
     ),
 ]
 ArchiveUrl = Annotated[
     str,
-    AfterValidator(_archive_url),
+    _read_by(_archive_url, _ARCHIVE_URL),
     _crd(
-        {"rule": r"self.matches('^https://[^\\s#]+$')", "message": f"it {_ARCHIVE_URL_FAULT}"},
+        {"rule": r"self.matches('^https://[^\\s#]+$')", "message": f"it must be {_ARCHIVE_URL}"},
         **_OF_URLS,
     ),
 ]
 IgnorePaths = Annotated[str, AfterValidator(_ignore), _crd(maxLength=65536)]
 """Lines as in ``.gitignore``."""
-RefName = Annotated[str, AfterValidator(_ref), _AT_MOST_255]
-Range = Annotated[str, _AT_MOST_255]
+_A_REF = "the name of a Git reference"
+RefName = Annotated[str, _matching(is_ref_name, _A_REF), _AT_MOST_255]
+Range = Annotated[
+    str, _read_by(lambda text: text and check_range(text), "a range of versions"), _AT_MOST_255
+]
 """A range of versions."""
 SourcePath = Annotated[str, AfterValidator(_path), _crd(maxLength=1024)]
-Digest = Annotated[str, _matching(_DIGEST, "sha256: and 64 hexadecimal digits"), _crd(maxLength=71)]
+Digest = Annotated[
+    str, _matching(is_artifact_digest, "sha256: and 64 hexadecimal digits"), _crd(maxLength=71)
+]
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -588,9 +587,11 @@ class GitRefSpec:
     """A tag."""
     semver: Range = ""
     """A range of versions, such as ">=1.2.0 <2.0.0". The highest tag in it."""
-    name: Annotated[str, AfterValidator(_full_ref), _AT_MOST_255] = ""
+    name: Annotated[
+        str, _matching(is_full_ref_name, f"{_A_REF} that begins with refs/"), _AT_MOST_255
+    ] = ""
     """A whole reference, such as refs/pull/420/head."""
-    commit: Annotated[str, _matching(_COMMIT, "a whole commit ID"), _crd(maxLength=64)] = ""
+    commit: Annotated[str, _matching(is_commit, "a whole commit ID"), _crd(maxLength=40)] = ""
     """A whole commit ID; branch may say where it is."""
 
 
@@ -633,7 +634,7 @@ class OciVerify:
 class OciRefSpec:
     """Which version of an artifact is followed; without a field, the tag latest."""
 
-    tag: Annotated[str, _matching(_TAG, "the name of a tag"), _crd(maxLength=128)] = ""
+    tag: Annotated[str, _matching(is_tag, "the name of a tag"), _crd(maxLength=128)] = ""
     """A tag."""
     semver: Range = ""
     """A range of versions, such as ">=1.2.0 <2.0.0". The highest tag in it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
 
@@ -69,6 +69,116 @@ def shown_address(text: str) -> str:
     return shown_path(f"{scheme.lower()}://{host}{slash}{path}")
 
 
+# Which version of a source: the same checks hold for an address, for a Bundle and for a fetch.
+
+
+# What git itself forbids, and a dash at the beginning, which could be an option.
+_FORBIDDEN = pattern(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|[/.]$|^@$|^$")
+_COMMIT = pattern(r"[0-9a-f]{40}")
+_TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_DIGEST = pattern(r"sha256:[0-9a-f]{64}")
+_UNSET = "Check for an unset variable in the script."
+
+
+def is_ref_name(text: str) -> bool:
+    """Return whether Git may have a reference of this name; never an option of git."""
+    return text.isprintable() and _FORBIDDEN.search(text) is None
+
+
+def is_full_ref_name(text: str) -> bool:
+    """Return whether a text is the whole name of a reference."""
+    return text.startswith("refs/") and is_ref_name(text)
+
+
+def is_commit(text: str) -> bool:
+    """Return whether a text is a full commit ID."""
+    return _COMMIT.fullmatch(text) is not None
+
+
+def is_tag(text: str) -> bool:
+    """Return whether a text can be a tag of an artifact."""
+    return _TAG.fullmatch(text) is not None
+
+
+def is_artifact_digest(text: str) -> bool:
+    """Return whether a text is a digest that is checked here: ``sha256:`` and 64 digits."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def _check_ref_name(what: str, name: str) -> None:
+    if name and not is_ref_name(name):
+        raise UsageError(
+            f"invalid {what} of the source: {shown_path(name[:100])}",
+            hint="Write it as in `git ls-remote`.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GitRef:
+    """The reference of a source; each field is empty if it is not given, as in Flux.
+
+    The first of commit, name, semver, tag and branch decides; without any it is the remote's HEAD.
+    Raises UsageError for a value that git does not allow.
+    """
+
+    branch: str = ""
+    tag: str = ""
+    semver: str = ""
+    """A range of versions, matched against the tags."""
+    name: str = ""
+    """A whole name, such as refs/pull/1/head."""
+    commit: str = ""
+    """An object ID in full; ``branch`` may name the branch that it is on."""
+
+    def __post_init__(self) -> None:
+        _check_ref_name("branch", self.branch)
+        _check_ref_name("tag", self.tag)
+        _check_ref_name("name", self.name)
+        if self.name and not is_full_ref_name(self.name):
+            raise UsageError(
+                "invalid name of the source's reference: it does not begin with refs/",
+                hint="For example: refs/heads/main",
+            )
+        if self.commit and not is_commit(self.commit):
+            raise UsageError(
+                "invalid commit of the source", hint="Give all 40 digits: git rev-parse NAME"
+            )
+        if self.semver:
+            check_range(self.semver)
+
+
+HEAD = GitRef()
+"""What the server itself checks out."""
+
+
+@dataclass(frozen=True, slots=True)
+class OciRef:
+    """Which version: a digest wins over a range of versions, and that over a tag; as in Flux.
+
+    Raises UsageError for a value that no artifact can have.
+    """
+
+    tag: str = ""
+    semver: str = ""
+    """A range of versions, matched against the tags."""
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.tag and not is_tag(self.tag)) or (
+            self.digest and not is_artifact_digest(self.digest)
+        ):
+            raise UsageError(f"invalid tag or digest: {shown_path(self.tag or self.digest)}")
+        if self.semver:
+            check_range(self.semver)
+
+
+NEWEST = OciRef()
+"""The tag ``latest``."""
+
+
+# Addresses, as values.
+
+
 @dataclass(frozen=True, slots=True)
 class GitAddress:
     """A repository, which commit of it, and a path in it."""
@@ -77,13 +187,9 @@ class GitAddress:
     """``https://…``, which may have a user and a password, or ``ssh://…``."""
     path: str = ""
     """The folder or file, as a FileTree has it; empty for the root."""
-    ref: str = ""
-    """A branch, a tag or a full commit ID; at most one of the following is not empty then."""
-    branch: str = ""
-    tag: str = ""
-    semver: str = ""
-    commit: str = ""
-    """Without any of them, the default branch of the repository."""
+    ref: GitRef = HEAD
+    name: str = ""
+    """A branch, a tag or a full commit ID: the server knows which. Empty if ``ref`` says it."""
 
     @property
     def shown(self) -> str:
@@ -98,17 +204,14 @@ class OciAddress:
     host: str
     """With its port, if it is not 443."""
     repository: str
-    tag: str = ""
-    digest: str = ""
-    semver: str = ""
-    """A range of versions; only without a tag and a digest."""
+    ref: OciRef = NEWEST
     path: str = ""
 
     @property
     def shown(self) -> str:
         """Return the artifact, safe to print."""
-        tag = f":{self.tag}" if self.tag else ""
-        return f"{self.name}{tag}" if self.tag or not self.digest else f"{self.name}@{self.digest}"
+        digest = "" if self.ref.tag else self.ref.digest
+        return str(ArtifactReference(self.host, self.repository, self.ref.tag, digest))
 
     @property
     def name(self) -> str:
@@ -158,25 +261,15 @@ def _split(text: str, scheme: str) -> SplitResult:
     return parts
 
 
-_COMMIT = pattern(r"[0-9a-f]{40}")
-_USER = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
-
-
 def _git(parts: SplitResult, transport: str) -> GitAddress:
     text = urlunsplit(parts)
     if parts.fragment:
         raise _invalid(text, "it has a fragment", f"Write a path after //: {_GIT_FORM}")
     repository, path = _repository_and_path(text, parts.path)
-    if not repository.strip("/"):
-        raise _invalid(text, "it names no repository", f"Write {_GIT_FORM}.")
-    user, password = login_of(parts)
-    if transport == "ssh" and password:
+    if transport == "ssh" and login_of(parts)[1]:
         raise _invalid(
             text, "a password in it would be shown to every process", "Use a key, or ssh-agent."
         )
-    if user and _USER.fullmatch(user) is None:
-        raise _invalid(text, "its user is invalid", f"Write {_GIT_FORM}.")
-    found = GitAddress(f"{transport}://{parts.netloc}{repository}", path)
     values = _pairs(text, parts.query, ("ref", "branch", "tag", "semver", "commit"), "query")
     if len(values) > 1 and values.keys() != {"branch", "commit"}:
         raise _invalid(
@@ -184,32 +277,16 @@ def _git(parts: SplitResult, transport: str) -> GitAddress:
             f"{' and '.join(values)} exclude each other",
             "Give one of them; only a commit may have a branch beside it.",
         )
-    if (commit := values.get("commit", "")) and _COMMIT.fullmatch(commit.lower()) is None:
-        raise _invalid(
-            text, "commit is not a full commit ID", "Give all 40 digits: git rev-parse NAME"
-        )
-    for key, value in values.items():
-        if key != "semver" and not _is_ref_name(value):
-            raise _invalid(text, f"{key} is not a name of Git", "Write it as in `git ls-remote`.")
-    return replace(found, **{**values, **({"commit": commit.lower()} if commit else {})})
-
-
-def _is_ref_name(name: str) -> bool:
-    """Return whether Git may have a reference of this name; never an option of git."""
-    if any(char.isspace() or not char.isprintable() or char in "~^:?*[\\" for char in name):
-        return False
-    if name.startswith("-") or name == "@" or ".." in name or "@{" in name:
-        return False
-    return not any(
-        part in {"", "."} or part.startswith(".") or part.endswith((".", ".lock"))
-        for part in name.split("/")
-    )
-
-
-_NAME_PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
-_REPOSITORY_TEXT = rf"{_NAME_PART}(?:/{_NAME_PART})*"
-_REPOSITORY = pattern(_REPOSITORY_TEXT)
-_TAG_HINT = "Check for an unset variable in the script."
+    url = f"{transport}://{parts.netloc}{repository}"
+    name = values.pop("ref", "")
+    if "commit" in values:
+        values["commit"] = values["commit"].lower()
+    try:
+        parse_git_url(url)
+        _check_ref_name("ref", name)
+        return GitAddress(url, path, GitRef(**values), name)
+    except UsageError as error:
+        raise _invalid(text, error.message, error.hint or f"Write {_GIT_FORM}.") from None
 
 
 def _oci(parts: SplitResult) -> OciAddress:
@@ -219,26 +296,18 @@ def _oci(parts: SplitResult) -> OciAddress:
     if parts.fragment:
         raise _invalid(text, "it has a fragment", f"Write a path after //: {_OCI_FORM}//PATH")
     named, path = _repository_and_path(text, parts.path)
-    named, at, digest = named.lstrip("/").partition("@")
-    repository, colon, tag = named.partition(":")
-    if _REPOSITORY.fullmatch(repository) is None:
-        raise _invalid(
-            text,
-            "its repository is invalid" if repository else "it names no repository",
-            f"Write {_OCI_FORM}, in lower case.",
-        )
-    if colon and not is_tag(tag):
-        raise _invalid(text, "its tag is invalid" if tag else "its tag is empty", _TAG_HINT)
-    if at and not is_artifact_digest(digest):
-        raise _invalid(
-            text, "its digest is invalid", "Write @sha256: and 64 digits, or leave it out."
-        )
     semver = _pairs(text, parts.query, ("semver",), "query").get("semver", "")
-    if semver and (tag or digest):
+    try:
+        found = parse_reference(f"{SCHEME}{parts.netloc}{named}")
+        ref = OciRef(found.tag, semver, found.digest)
+    except UsageError as error:
+        reason = error.reason or error.message
+        raise _invalid(text, reason, error.hint or f"Write {_OCI_FORM}.") from None
+    if semver and (found.tag or found.digest):
         raise _invalid(
             text, "semver and a tag or digest exclude each other", "Give only one of them."
         )
-    return OciAddress(parts.netloc, repository, tag, digest, semver, path)
+    return OciAddress(found.host, found.repository, ref, path)
 
 
 def _archive(parts: SplitResult) -> ArchiveAddress:
@@ -281,7 +350,7 @@ def _clean(text: str, path: str) -> str:
     return found
 
 
-def _pairs(text: str, query: str, keys: Sequence[str], place: str) -> Mapping[str, str]:
+def _pairs(text: str, query: str, keys: Sequence[str], place: str) -> dict[str, str]:
     """Return the values of a query or a fragment; raise UsageError for what is not in ``keys``."""
     values: dict[str, str] = {}
     for pair in query.split("&") if query else ():
@@ -293,7 +362,7 @@ def _pairs(text: str, query: str, keys: Sequence[str], place: str) -> Mapping[st
         if key in values:
             raise _invalid(text, f"its {place} has {key} twice", "Give it once.")
         if not value:
-            raise _invalid(text, f"its {key} is empty", _TAG_HINT)
+            raise _invalid(text, f"its {key} is empty", _UNSET)
         values[key] = unquote(value, errors="surrogateescape")
     return values
 
@@ -361,46 +430,6 @@ def shown_url(url: str) -> str:
 LIMITS = TreeLimits()
 GIT_TIMEOUT = 60.0
 """Seconds for one check of a reference, and for one fetch."""
-# What git itself forbids, and a dash at the beginning, which could be an option.
-_FORBIDDEN = pattern(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|[/.]$|^@$|^$")
-
-
-@dataclass(frozen=True, slots=True)
-class GitRef:
-    """The reference of a source; each field is empty if it is not given, as in Flux.
-
-    The first of commit, name, semver, tag and branch decides; without any it is the remote's HEAD.
-    Raises UsageError for a value that git does not allow.
-    """
-
-    branch: str = ""
-    tag: str = ""
-    semver: str = ""
-    """A range of versions, matched against the tags."""
-    name: str = ""
-    """A whole name, such as refs/pull/1/head."""
-    commit: str = ""
-    """An object ID in full; ``branch`` may name the branch that it is on."""
-
-    def __post_init__(self) -> None:
-        for what, value in (("branch", self.branch), ("tag", self.tag), ("name", self.name)):
-            if value and (_FORBIDDEN.search(value) or not value.isprintable()):
-                raise UsageError(f"invalid {what} of the source: {shown_path(value[:100])}")
-        if self.name and not self.name.startswith("refs/"):
-            raise UsageError(
-                "invalid name of the source's reference: it does not begin with refs/",
-                hint="For example: refs/heads/main",
-            )
-        if self.commit and not _COMMIT.fullmatch(self.commit):
-            raise UsageError(
-                "invalid commit of the source", hint="Give all 40 digits, in lower case."
-            )
-        if self.semver:
-            check_range(self.semver)
-
-
-HEAD = GitRef()
-"""What the server itself checks out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,6 +492,7 @@ class FoundRef:
 
 # git@host:path, as scp writes it; a scheme has // after its colon.
 _SCP = pattern(r"(?P<user>[^@/:]+)@(?P<host>[^/:@\[\]]+):(?!//)(?P<path>.+)")
+_USER = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
 _PORTS = {"https": 443, "ssh": 22}
 _NAME = pattern(r"(?!-)[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?")
 
@@ -470,15 +500,16 @@ _NAME = pattern(r"(?!-)[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?")
 def parse_git_url(url: str) -> GitUrl:
     """Return the parts of a URL; raise UsageError for one that is not supported.
 
-    The error shows no more of the URL than its scheme.
+    The error shows no more of it than its scheme, or what it is as ``ssh://``: without a password.
     """
-    if not url.isprintable() or "\\" in url:
-        raise UsageError("the URL of the repository contains control characters or a backslash")
+    if not url.isprintable() or " " in url or "\\" in url:
+        raise UsageError(
+            "the URL of the repository contains a space, a control character or a backslash"
+        )
     if (found := _SCP.fullmatch(url)) is not None:
-        if found["path"].startswith("-"):
-            raise UsageError("the path in the URL of the repository begins with a dash")
-        host = _host(found["host"])
-        return GitUrl("ssh", host, 22, found["path"], _user(found["user"]), is_scp=True)
+        place = f"{_user(found['user'])}@{_host(found['host'])}"
+        path = found["path"].lstrip("/")
+        raise UsageError(f"the URL of the repository must be written as ssh://{place}/{path}")
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -487,7 +518,7 @@ def parse_git_url(url: str) -> GitUrl:
     if parts.scheme not in _PORTS:
         raise UsageError(
             f"unsupported URL of a repository: {shown_path(parts.scheme[:20])}:…",
-            hint="Use https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH.",
+            hint="Use https://HOST/PATH or ssh://USER@HOST/PATH.",
         )
     if "?" in url or "#" in url:
         raise UsageError("the URL of a repository has no query and no fragment")
@@ -517,8 +548,6 @@ class GitUrl:
     path: str
     user: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
-    is_scp: bool = False
-    """Whether it is written as ``git@host:path``: the path is relative to the user's home."""
 
     @property
     def place(self) -> str:
@@ -530,14 +559,10 @@ class GitUrl:
     @property
     def shown(self) -> str:
         """The URL, safe to print: without user and password."""
-        if self.is_scp:
-            return shown_path(f"{self.host}:{self.path}")
         return shown_path(f"{self.place}{self.path}")
 
     def given(self, user: str) -> str:
         """Return the URL as git gets it: for SSH with a user, and never with a password."""
-        if self.is_scp:
-            return f"{user}@{self.host}:{self.path}"
         if self.scheme == "ssh":
             return f"ssh://{user}@{self.place.removeprefix('ssh://')}{self.path}"
         return f"{self.place}{self.path}"
@@ -571,18 +596,12 @@ def _user(user: str) -> str:
 SCHEME = "oci://"
 DEFAULT_TAG = "latest"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_REGISTRY_HOST = (
-    rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])(?::(?P<port>[0-9]{{1,5}}))?"
-)
-_TAG_TEXT = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
-_DIGEST_TEXT = r"sha256:[0-9a-f]{64}"
-_REFERENCE = pattern(
-    rf"oci://(?P<host>{_REGISTRY_HOST})"
-    rf"/(?P<name>{_REPOSITORY_TEXT})(?::(?P<tag>{_TAG_TEXT}))?"
-    rf"(?:@(?P<digest>{_DIGEST_TEXT}))?"
-)
+_REGISTRY = pattern(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])(?::([0-9]{{1,5}}))?")
+_NAME_PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
+_REPOSITORY = pattern(rf"{_NAME_PART}(?:/{_NAME_PART})*")
+_REFERENCE = pattern(r"oci://([^/]*)/?([^:@]*)(?::([^@]*))?(?:@(.*))?")
+_LONGEST_HOST = 255
 _LONGEST_NAME = 255
-_LONGEST_REFERENCE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -607,32 +626,35 @@ def parse_reference(text: str) -> ArtifactReference:
 
     There is no place in it for a user, a password, a query or a path with dots.
     """
-    found = _REFERENCE.fullmatch(text) if len(text) <= _LONGEST_REFERENCE else None
-    if found is None or len(found["name"]) > _LONGEST_NAME or not _is_port(found["port"]):
-        # What comes before an @ may be a password, and what comes after a ? as well.
-        shown = shown_path(text.rpartition("@")[2].partition("?")[0][:200])
-        raise UsageError(
-            f"invalid name of an OCI artifact: {'…' if '@' in text else ''}{shown}",
-            hint="Write oci://HOST/NAME, oci://HOST/NAME:TAG or oci://HOST/NAME@sha256:DIGEST; "
-            "names are in lower case, and credentials are given elsewhere.",
-        )
-    return ArtifactReference(
-        found["host"], found["name"], found["tag"] or "", found["digest"] or ""
+    found = _REFERENCE.fullmatch(text)
+    host, name, tag, digest = found.groups() if found is not None else ("", "", None, None)
+    if not _is_registry(host):
+        reason = "its host or port is invalid"
+    elif not name:
+        reason = "it names no repository"
+    elif len(name) > _LONGEST_NAME or _REPOSITORY.fullmatch(name) is None:
+        reason = "its repository is invalid"
+    elif tag is not None and not is_tag(tag):
+        reason = "its tag is invalid" if tag else "its tag is empty"
+    elif digest is not None and not is_artifact_digest(digest):
+        reason = "its digest is invalid"
+    else:
+        return ArtifactReference(host, name, tag or "", digest or "")
+    # What comes before an @ may be a password, and what comes after a ? as well.
+    shown = shown_path(text.rpartition("@")[2].partition("?")[0][:200])
+    raise UsageError(
+        f"invalid name of an OCI artifact: {'…' if '@' in text else ''}{shown}",
+        reason=reason,
+        hint=_UNSET
+        if "its tag" in reason
+        else "Write oci://HOST/NAME, oci://HOST/NAME:TAG or oci://HOST/NAME@sha256:DIGEST; "
+        "names are in lower case, and credentials are given elsewhere.",
     )
 
 
-def is_tag(text: str) -> bool:
-    """Return whether a text can be a tag."""
-    return re.fullmatch(_TAG_TEXT, text) is not None
-
-
-def is_artifact_digest(text: str) -> bool:
-    """Return whether a text is a digest that is checked here: ``sha256:`` and 64 digits."""
-    return re.fullmatch(_DIGEST_TEXT, text) is not None
-
-
-def _is_port(text: str | None) -> bool:
-    return text is None or 0 < int(text) <= 65535
+def _is_registry(host: str) -> bool:
+    found = _REGISTRY.fullmatch(host) if len(host) <= _LONGEST_HOST else None
+    return found is not None and 0 < int(found[1] or 443) <= 65535
 
 
 # Ranges of versions, as Flux reads them (the constraints of Masterminds/semver).

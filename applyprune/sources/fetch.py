@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
 from applyprune.model.problem import Origin
-from applyprune.sources.address import ArchiveAddress, GitAddress, GitRef, GitSource, OciAddress
+from applyprune.sources.address import (
+    ArchiveAddress,
+    GitAddress,
+    GitRef,
+    GitSource,
+    OciAddress,
+    is_commit,
+)
 from applyprune.sources.git_server import find_ref
 from applyprune.sources.git_signatures import GitVerification, verify
 from applyprune.sources.git_store import GitStore
 from applyprune.sources.tree import Deadline, FileTree, PathNotFound, shown_path
 from applyprune.system.processes import ProcessGuard, require_posix
-from applyprune.values import pattern, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.sources.address import Address
@@ -54,11 +61,11 @@ def artifact_source(address: OciAddress, environ: Mapping[str, str]) -> OciSourc
 
     Raises AuthenticationFailed if the credentials cannot be read.
     """
-    from applyprune.sources.oci_artifact import OciRef, OciSource
+    from applyprune.sources.oci_artifact import OciSource
     from applyprune.sources.oci_registry import registry_login
 
-    ref = OciRef(address.tag, address.semver, address.digest)
-    return OciSource(address.name, ref, registry_login(address.host, environ, address.shown))
+    login = registry_login(address.host, environ, address.shown)
+    return OciSource(address.name, address.ref, login)
 
 
 def _fetch_git(address: GitAddress) -> FileTree:
@@ -67,12 +74,9 @@ def _fetch_git(address: GitAddress) -> FileTree:
         reason="git is run with limits that Windows does not have",
         hint="Clone it and give -f the folder, publish it with `applyprune push`, or use WSL.",
     )
-    ref = GitRef(
-        branch=address.branch, tag=address.tag, semver=address.semver, commit=address.commit
-    )
-    source = GitSource(address.url, ref, uses_user_config=True)
-    if address.ref:
-        source = _resolve_name(source, address.ref)
+    source = GitSource(address.url, address.ref, uses_user_config=True)
+    if address.name:
+        source = _resolve_name(source, address.name)
     # A store of its own: another command may fetch the same at this moment.
     with TemporaryDirectory(prefix="applyprune-") as folder, ProcessGuard(Path(folder)):
         return fetch_git(source, address.path, Path(folder) / "store")
@@ -97,12 +101,9 @@ def fetch_git(
     return FileTree(files, found.revision)
 
 
-_COMMIT = pattern(r"[0-9a-fA-F]{40}")
-
-
 def _resolve_name(source: GitSource, name: str) -> GitSource:
     """Return a source with what a name means: a commit ID, a branch, or else a tag."""
-    if _COMMIT.fullmatch(name):
+    if is_commit(name.lower()):
         return replace(source, ref=GitRef(commit=name.lower()))
     if name.startswith("refs/"):
         return replace(source, ref=GitRef(name=name))

@@ -6,36 +6,17 @@ source.
 
 from __future__ import annotations
 
-import base64
 import math
 import os
-import queue
 import socket
 import subprocess
-import threading
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin
 
-from applyprune._version import __version__
 from applyprune.addresses import is_ip_address, proxy_for
-from applyprune.errors import AccessError, UsageError
-from applyprune.http import (
-    CONNECT_TIMEOUT,
-    MAX_REDIRECTS,
-    NAMED_CONNECT_TIMEOUT,
-    REDIRECTS,
-    SILENCE,
-    Connections,
-    Fault,
-    Route,
-    Sent,
-    Trust,
-    describe_error,
-    detail_of,
-    fault_of,
-    one_try,
-)
+from applyprune.errors import UsageError
+from applyprune.http import CONNECT_TIMEOUT, SILENCE, addresses_of, one_try
+from applyprune.model.problem import Origin
 from applyprune.sources.address import FoundRef, GitUrl, best_version, parse_git_url
 from applyprune.sources.git_program import (
     GitEnvironment,
@@ -46,6 +27,7 @@ from applyprune.sources.git_program import (
     is_redirect,
 )
 from applyprune.sources.tree import AuthenticationFailed, Deadline, FetchFailed, PathNotFound
+from applyprune.sources.web import basic, bearer, connection_failed, located, open_web
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -205,7 +187,7 @@ class GitServer:
                 return out, err
             if is_last or self._source.parts.scheme != "https" or not is_redirect(err):
                 raise failure(err, code, self._program.where)
-            url = follow_redirects(self._source, self._headers(), self._program.deadline)
+            url = follow_redirects(self._source, self._authorization(), self._program.deadline)
             self._environment = self._environment_for(url)
         raise AssertionError
 
@@ -220,9 +202,7 @@ class GitServer:
         addresses = None
         # Behind a proxy only an address in the URL can be checked: the proxy resolves names.
         if source.addresses is not None and (not proxy or is_ip_address(url.host)):
-            addresses = checked_addresses(
-                source.addresses, url.host, url.port, where, self._program.deadline
-            )
+            addresses = checked_addresses(source.addresses, url, where, self._program.deadline)
         credentials = source.credentials
         user = url.user or credentials.username or "git"
         settings: Settings = (
@@ -241,7 +221,8 @@ class GitServer:
 
     def _https_environment(self, proxy: str) -> GitEnvironment:
         source = self._source
-        place = source.parts.place
+        place, authorization = source.parts.place, self._authorization()
+        header = (f"http.{place}.extraHeader", f"Authorization: {authorization}")
         settings: Settings = (
             ("protocol.https.allow", "always"),
             ("http.proxy", proxy),
@@ -250,14 +231,11 @@ class GitServer:
             ("http.postBuffer", "1m"),
             *_low_speed(self._program.deadline),
             # The settings of a URL are those of this host and port, and no redirect changes them.
-            *(
-                (f"http.{place}.extraHeader", f"{key}: {value}")
-                for key, value in self._headers().items()
-            ),
+            *((header,) if authorization else ()),
             *self._certificates(place),
         )
         environ: Mapping[str, str] = {}
-        if source.uses_user_config and not self._headers():
+        if source.uses_user_config and not authorization:
             settings = (*settings, *user_credential_helpers())
             environ = {
                 name: value for name, value in os.environ.items() if not name.startswith("GIT_")
@@ -286,20 +264,12 @@ class GitServer:
             )
         return settings
 
-    def _headers(self) -> Mapping[str, str]:
+    def _authorization(self) -> str:
         credentials, url = self._source.credentials, self._source.parts
-        if token := credentials.bearer_token.strip():
-            if not token.isascii() or not token.isprintable():
-                raise AuthenticationFailed(
-                    "the bearer token contains invalid characters", location=self._program.where
-                )
-            return {"Authorization": f"Bearer {token}"}
-        user = credentials.username or url.user
-        password = credentials.password or url.password
-        if not user and not password:
-            return {}
-        login = base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
-        return {"Authorization": f"Basic {login}"}
+        with located(Origin(self._program.where)):
+            return bearer(credentials.bearer_token) or basic(
+                credentials.username or url.user, credentials.password or url.password
+            )
 
 
 def _low_speed(deadline: Deadline) -> Settings:
@@ -336,124 +306,55 @@ def user_credential_helpers() -> Settings:
 # The redirects of a repository's URL: git itself follows none, and checks no address.
 
 
-_SERVICE = "/info/refs"
-_QUERY = "?service=git-upload-pack"
+_SERVICE = "/info/refs?service=git-upload-pack"
 
 
-def follow_redirects(source: GitSource, headers: Mapping[str, str], deadline: Deadline) -> GitUrl:
-    """Return the URL at which the repository of a source is, after at most 5 redirects.
+def follow_redirects(source: GitSource, authorization: str, deadline: Deadline) -> GitUrl:
+    """Return the URL at which the repository of a source is.
 
-    ``headers`` are sent to the host and port of the source only. Raises FetchFailed.
+    ``authorization`` is sent to the host and port of the source only. Raises FetchFailed.
     """
-    url = first = source.parts
-    for _ in range(MAX_REDIRECTS + 1):
-        # guard: git-credentials-of-one-host
-        own = headers if url.place == first.place else {}
-        target = _redirect_location(source, url, own, deadline)
-        if target is None:
-            return url
-        url = _redirect_target(url, target, first.shown)
-    raise FetchFailed(f"more than {MAX_REDIRECTS} redirects", location=first.shown)
+    found = [source.parts]
+    url = f"{found[0].place}{found[0].path}{_SERVICE}"
+    with (
+        located(Origin(source.parts.shown)),
+        open_web(
+            url,
+            timeout=deadline.left(source.parts.shown),
+            credentials=source.credentials,
+            addresses=source.addresses,
+            on_redirect=lambda target: found.append(_repository_at(target)),
+            patience=deadline.patience,
+        ) as web,
+        web.request("GET", url, authorization=authorization),
+    ):
+        return found[-1]
 
 
-def _redirect_target(url: GitUrl, location: str, where: str) -> GitUrl:
-    target = None
-    with suppress(ValueError, UsageError):
-        whole = urljoin(f"{url.place}{url.path}{_SERVICE}{_QUERY}", location)
-        bare, question, query = whole.partition("?")
-        if bare.endswith(_SERVICE) and question + query == _QUERY:
-            target = parse_git_url(bare.removesuffix(_SERVICE))
-    if target is None or target.scheme != "https":
-        raise FetchFailed(
-            "the server redirects to something that is not a repository over https://",
-            location=where,
-            hint="Use the URL of the repository itself.",
-        )
-    if target == url:
-        raise FetchFailed("redirect loop", location=where)
-    # Credentials that a server puts into a URL are not ours.
-    return replace(target, user="", password="")
-
-
-def _redirect_location(
-    source: GitSource, url: GitUrl, headers: Mapping[str, str], deadline: Deadline
-) -> str | None:
-    """Return where the server redirects to; None if it does not."""
-    where = source.parts.shown
-    seconds = deadline.left(where)
-    proxy = proxy_for(url.place, os.environ)
-    # A server that wants a client certificate gets it from git, which then reports the redirect.
-    trust = Trust(source.credentials.ca.decode("ascii", "replace"))
-    connections = Connections(Route(trust, source.addresses))
-    sent = Sent(
-        "GET",
-        url.place,
-        f"{url.path}{_SERVICE}{_QUERY}",
-        (("User-Agent", f"applyprune/{__version__}"), *headers.items()),
-        proxy=proxy,
+def _repository_at(url: str) -> GitUrl:
+    if url.endswith(_SERVICE):
+        with suppress(UsageError):
+            # Credentials that a server puts into a URL are not ours.
+            return replace(parse_git_url(url.removesuffix(_SERVICE)), user="", password="")
+    raise FetchFailed(
+        "the server redirects to something that is not a repository over https://",
+        hint="Use the URL of the repository itself.",
     )
-    try:
-        with one_try(seconds, patience=deadline.patience), closing(connections.send(sent)) as reply:
-            return reply.headers.get("Location") if reply.status in REDIRECTS else None
-    except (AccessError, OSError, ValueError) as error:
-        reason = str(error)
-        if isinstance(error, OSError):
-            if fault_of(error) is Fault.ADDRESS:
-                raise address_refused(detail_of(error), where) from None
-            reason, _ = describe_error(error, server=url.host, seconds=seconds)
-        raise FetchFailed("the repository cannot be read", location=where, reason=reason) from None
-    finally:
-        connections.close()
 
 
 # The addresses of a server that somebody else has named: resolved once, checked, then pinned.
 
 
 def checked_addresses(
-    rules: AddressRules, host: str, port: int, where: str, deadline: Deadline
+    rules: AddressRules, url: GitUrl, where: str, deadline: Deadline
 ) -> Sequence[str]:
     """Return every address of a host; raise FetchFailed if one of them is refused, or none is."""
-    addresses = resolve(host, port, where, deadline)
-    for address in addresses:
-        fault = rules.fault(address)
-        if fault:  # guard: refused-git-address
-            raise address_refused(fault, where)
-    return addresses
-
-
-def address_refused(fault: str, where: str) -> FetchFailed:
-    """Return the error for an address that the controller does not connect to."""
-    return FetchFailed(
-        f"the URL leads to {fault}",
-        location=where,
-        hint="If this is intended, allow its network: --allow-source-cidr of the controller.",
-    )
-
-
-def resolve(host: str, port: int, where: str, deadline: Deadline) -> Sequence[str]:
-    """Return every address of a host, at least one; raises FetchFailed."""
-    answer: queue.SimpleQueue[Sequence[str]] = queue.SimpleQueue()
-
-    def ask() -> None:
+    seconds = deadline.left(where)
+    with located(Origin(where)), one_try(seconds):
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
-            found = []
-        answer.put(tuple(dict.fromkeys(str(one[4][0]) for one in found)))
-
-    # In a thread: nothing else can limit the resolver.
-    threading.Thread(target=ask, name="resolve", daemon=True).start()
-    limit = min(NAMED_CONNECT_TIMEOUT, deadline.left(where))
-    reason = "the name of the server cannot be resolved"
-    addresses: Sequence[str] = ()
-    try:
-        addresses = answer.get(timeout=limit)
-    except queue.Empty:
-        reason = f"the name of the server was not resolved in {limit:.3g} s"
-    if not addresses:
-        message = "the repository cannot be read"
-        raise FetchFailed(message, location=where, reason=reason, hint="Check the URL.")
-    return addresses
+            return addresses_of(url.host, url.port, rules)  # guard: refused-git-address
+        except OSError as error:
+            raise connection_failed(error, url.host, seconds) from None
 
 
 def reachable(addresses: Sequence[str], port: int, where: str, deadline: Deadline) -> str:

@@ -97,7 +97,7 @@ class GitStore:
     def all_included(
         self, commit: str, paths: Sequence[str], deadline: Deadline | None = None
     ) -> Mapping[str, Included]:
-        """Return what each of some paths consists of, and what on other hosts it names."""
+        """Return what each of some paths consists of."""
         cleaned = dict(zip(paths, _clean(paths), strict=True))
         with self._reading(commit, deadline) as tree:
             found = load_closures(tree, tuple(cleaned.values()))

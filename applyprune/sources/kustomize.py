@@ -32,12 +32,13 @@ from applyprune.sources.documents import read_documents
 from applyprune.sources.moment import changed
 from applyprune.sources.source_ignore import folders_above, ignore_files
 from applyprune.sources.tree import SourceText, is_url, shown_path, too_much
-from applyprune.sources.yaml import Document, YAMLFault
+from applyprune.sources.yaml import YAMLFault
 from applyprune.system.processes import GROUP_FLAGS, find_program, kill_group, wait_for
 from applyprune.values import dataclass, field, pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.sources.moment import Moment
+    from applyprune.system.processes import ProcessGuard
 
     Warn = Callable[[Problem], None]
 
@@ -177,16 +178,6 @@ def no_kustomization(where: Origin) -> InputError:
     return InputError(f"it contains no {', '.join(NAMES[:-1])} or {NAMES[-1]}", location=where)
 
 
-class ProcessEnder(Protocol):
-    """Ends a process when this one ends, even by SIGKILL."""
-
-    def add(self, group: int) -> None:
-        """Remember a process group."""
-
-    def end(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill the group of a process that was added."""
-
-
 @dataclass(frozen=True, slots=True)
 class BuildRules:
     """How a folder is built that is not the user's own."""
@@ -197,7 +188,7 @@ class BuildRules:
     """The program's whole environment; None for that of this process."""
     within: Sequence[str] = ()
     """The beginning of a command that limits the program."""
-    guard: ProcessEnder | None = None
+    guard: ProcessGuard | None = None
 
 
 _DEFAULT_RULES = BuildRules()
@@ -379,18 +370,13 @@ _PLUGINS = frozenset({"generators", "transformers", "validators"})
 _LOADED = frozenset({"resources", "bases", "components", "crds", "configurations"}) | _PLUGINS
 _FILES = frozenset({"path", "files", "envs", "env", "patchesStrategicMerge", "schema"})
 _HELM = frozenset({"helmCharts", "helmChartInflationGenerator", "helmGlobals"})
-_REMOTE = pattern(
-    r"\w[\w+.-]*://|git::|[\w.-]+@[\w.-]+:|github\.com[/:]|.*\?(?:.*&)?(?:ref|version)="
-    r"|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}(?::\d+)?/\S*//",
-    re.IGNORECASE,
-)
 _LONGEST = 4096
 _MOST_PATHS = 5_000
 _WORDS = pattern(r"[^\s\"'`,;=\[\]{}()<>|&]+")
 
 
 def included(folder: str, tree: Tree) -> Included:
-    """Return what a folder of a commit consists of, and whether it names something remote."""
+    """Return what a folder of a commit consists of."""
     if not _kustomizations(folder, tree):
         return Included((folder,))
     finder = _Finder(tree)
@@ -399,7 +385,7 @@ def included(folder: str, tree: Tree) -> Included:
         finder.scan(finder.waiting.pop())
     paths = {ROOT} if finder.is_unknown else finder.paths
     outer = tuple(sorted(path for path in paths if not _is_inside(path, paths)))
-    return Included(outer, tuple(sorted(set(finder.remote))), is_build=True)
+    return Included(outer, is_build=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,8 +397,6 @@ class Included:
 
     The ignore rules above these are files among them.
     """
-    remote: tuple[str, ...] = ()
-    """The kustomization files that name something on another host, each with what it names."""
     is_build: bool = False
     """Whether the folder has a kustomization."""
 
@@ -450,16 +434,16 @@ class FilesOfTree:
     """The files of a source, as a kustomization is followed through them."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
-        self._files = files
+        self.files = files
         self._folders = {folder for name in files for folder in folders_above(name)}
 
     def kind(self, path: str) -> str | None:
-        if path in self._files:
+        if path in self.files:
             return "blob"
         return "tree" if path in self._folders else None
 
     def read(self, path: str) -> bytes | None:
-        return self._files.get(path)
+        return self.files.get(path)
 
 
 class _Finder:
@@ -467,7 +451,6 @@ class _Finder:
         self._tree = tree
         self.paths: set[str] = set()
         self.waiting: list[str] = []
-        self.remote: list[str] = []
         self.loaded: set[str] = set()
         """The files and folders that are named where kustomize loads them."""
         self.is_unknown = False
@@ -491,29 +474,23 @@ class _Finder:
                 # Charts lie below a folder that another option may name, or on another host.
                 self.is_unknown = True
             for key, text in _strings(body):
-                self._name(folder, file, key, text)
+                self._name(folder, key, text)
 
-    def _name(self, folder: str, file: str, key: str, text: str) -> None:
-        found = False
+    def _name(self, folder: str, key: str, text: str) -> None:
         is_loaded = key in _LOADED | _FILES and "\n" not in text.strip()
         for candidate in _candidates(text):
             path = self._include(folder, candidate, is_plugin=key in _PLUGINS)
-            found = found or path is not None
             if is_loaded and path is not None:
                 self.loaded.add(path)
-        value = text.strip()
-        if is_loaded and not found and any(map(_REMOTE.match, (value, value.partition("=")[2]))):
-            self.remote.append(f"{file}: {_without_login(value)}")
 
     def _include(self, folder: str, name: str, *, is_plugin: bool) -> str | None:
         """Include what a name means in a folder; return its path, None if it does not exist."""
         if len(name) > _LONGEST or name.startswith("/") or not name.isprintable():
             return None
-        path = posixpath.normpath(posixpath.join(folder, name))
-        if path == ".." or path.startswith("../"):
+        path = _path_from(folder, name)
+        if path is None:
             self.is_unknown = True
             return None
-        path = ROOT if path == "." else path
         kind = self._tree.kind(path)
         if kind == "tree":
             # An ancestor cannot be built from here, and a name such as . says nothing.
@@ -581,25 +558,14 @@ def _strings(value: object, key: str = "") -> Iterator[tuple[str, str]]:
 
 def _parse(data: bytes | None) -> Mapping[str, Any] | None:
     """Return the mapping in a kustomization file; None if it cannot be read."""
-    if data is None:
-        return None
     found: dict[str, Any] = {}
-    for document in read_documents(data):
-        value = document.content.value if isinstance(document.content, Document) else None
+    for number, value in enumerate(() if data is None else _values(data)):
         if not isinstance(value, Mapping):
             return None
         # kustomize reads the first document only; its names in the others are too many, not wrong.
-        found[f"{document.number}"] = value
+        found[f"{number}"] = value
         found.update(dict.fromkeys(_HELM & value.keys(), True))
     return found or None
-
-
-def _without_login(text: str) -> str:
-    """Return a remote base without what may be a credential."""
-    bare = text.partition("?")[0]
-    scheme, separator, rest = bare.rpartition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"[:200]
 
 
 # What a kustomization names outside of its source, found before kustomize would fetch it.
@@ -639,15 +605,12 @@ def remote_base(files: Mapping[str, bytes], folder: str) -> RemoteBase | None:
     ``files`` are all files of the tree; ``folder`` is empty for its root. A kustomization that this
     program cannot read is such a fault, too. Return None if there is none.
     """
-    folders = {parent for name in files for parent in folders_above(name)}
+    tree = FilesOfTree(files)
     waiting, entered = [folder], {folder}
     while waiting:
         here = waiting.pop()
-        for name in NAMES:
-            file = f"{here}/{name}" if here else name
-            if file not in files:
-                continue
-            for found in _references(files, folders, file, here):
+        for file in _kustomizations(here, tree):
+            for found in _references(tree, file, here):
                 if isinstance(found, RemoteBase):
                     return found
                 if found not in entered:
@@ -667,11 +630,9 @@ class RemoteBase:
     hint: str = _HINT
 
 
-def _references(
-    files: Mapping[str, bytes], folders: AbstractSet[str], file: str, here: str
-) -> Iterator[str | RemoteBase]:
+def _references(tree: FilesOfTree, file: str, here: str) -> Iterator[str | RemoteBase]:
     """Yield the folders that a kustomization file includes, and what it names elsewhere."""
-    for document in _values(files[file]):
+    for document in _values(tree.files[file]):
         if not isinstance(document, dict):
             yield RemoteBase(file, "the kustomization cannot be checked for remote bases", _NO_MAP)
             return
@@ -680,22 +641,22 @@ def _references(
                 continue
             for text in _texts(value, _HARMLESS_IN.get(key, frozenset())):
                 if key in _BASES:
-                    yield from _base_reference(files, folders, file, here, text)
+                    yield from _base_reference(tree, file, here, text)
                 elif key in _PLUGINS:
-                    yield from _plugin_faults(files, file, here, text)
+                    yield from _plugin_faults(tree, file, here, text)
                 elif _URL_WITHIN.search(text) and not (key in _INLINE and "\n" in text):
                     yield _remote_fault(file, key)
 
 
 def _base_reference(
-    files: Mapping[str, bytes], folders: AbstractSet[str], file: str, here: str, text: str
+    tree: FilesOfTree, file: str, here: str, text: str
 ) -> Iterator[str | RemoteBase]:
-    path = _path_in_tree(here, text)
-    if _ADDRESS.search(text) or path is None:
+    path = _path_from(here, text)
+    if _ADDRESS.search(text) or path is None or "\\" in text:
         yield _remote_fault(file, "a base")
-    elif path in folders:
+    elif tree.kind(path) == "tree":
         yield path
-    elif path not in files:
+    elif path not in tree.files:
         yield RemoteBase(
             file,
             "the kustomization names what the source does not have",
@@ -705,26 +666,26 @@ def _base_reference(
 
 
 def _plugin_faults(
-    files: Mapping[str, bytes], file: str, here: str, text: str
+    tree: FilesOfTree, file: str, here: str, text: str
 ) -> Iterator[str | RemoteBase]:
     """Yield the fault of a plugin's configuration: a field of it may be loaded, too."""
     if "\n" in text:
         if _URL_WITHIN.search(text):
             yield _remote_fault(file, "a plugin")
         return
-    path = _path_in_tree(here, text)
-    if _ADDRESS.search(text) or path is None:
+    path = _path_from(here, text)
+    if _ADDRESS.search(text) or path is None or "\\" in text:
         yield _remote_fault(file, "a plugin")
-    elif path not in files:
+    elif path not in tree.files:
         yield RemoteBase(
             file,
             "a generator, transformer or validator must be a file of the source",
             "what a folder builds cannot be checked for remote bases",
             "Name the file itself.",
         )
-    elif any(not isinstance(one, dict) for one in _values(files[path])):
+    elif any(not isinstance(one, dict) for one in _values(tree.files[path])):
         yield RemoteBase(path, "the file cannot be checked for remote bases", _NO_MAP)
-    elif any(_URL_WITHIN.search(one) for one in _texts([*_values(files[path])], frozenset())):
+    elif any(_URL_WITHIN.search(one) for one in _texts([*_values(tree.files[path])], frozenset())):
         yield _remote_fault(path, "a plugin")
 
 
@@ -753,11 +714,9 @@ def _texts(value: Any, harmless: frozenset[str]) -> Iterator[str]:
                 yield from _texts(item, frozenset())
 
 
-def _path_in_tree(folder: str, text: str) -> str | None:
+def _path_from(folder: str, text: str) -> str | None:
     """Return the path in the tree that a text means, seen from a folder; None if it leads out."""
-    if text.startswith("/") or "\\" in text:
+    path = posixpath.normpath(posixpath.join(folder, text))
+    if path == ".." or path.startswith(("/", "../")):
         return None
-    path = posixpath.normpath(f"{folder}/{text}" if folder else text)
-    if path == ".." or path.startswith("../"):
-        return None
-    return "" if path == "." else path
+    return ROOT if path == "." else path

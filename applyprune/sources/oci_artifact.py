@@ -19,7 +19,9 @@ from applyprune.model.live import items, mapping, text, whole_number
 from applyprune.model.problem import Origin
 from applyprune.sources.address import (
     DEFAULT_TAG,
+    NEWEST,
     ArtifactReference,
+    OciRef,
     best_version,
     is_artifact_digest,
     is_tag,
@@ -63,21 +65,12 @@ FLUX_LAYER = "application/vnd.cncf.flux.content.v1.tar+gzip"
 
 
 @dataclass(frozen=True, slots=True)
-class OciRef:
-    """Which version: a digest wins over a range of versions, and that over a tag; as in Flux."""
-
-    tag: str = ""
-    semver: str = ""
-    digest: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class OciSource:
     """Where an artifact is, and how it is pulled or pushed."""
 
     url: str
     """``oci://HOST/NAME``, which may have a tag and a digest if ``ref`` has nothing."""
-    ref: OciRef = field(default_factory=OciRef)
+    ref: OciRef = NEWEST
     credentials: SourceCredentials = ANONYMOUS
     timeout: float = 60.0
     """Seconds for all of it."""
@@ -184,10 +177,8 @@ def open_registry(
 def _resolve_reference(registry: Registry, source: OciSource) -> ArtifactReference:
     """Return the source's reference with a tag or a digest; raises as ``find_artifact``."""
     reference, ref = parse_reference(source.url), source.ref
-    if (reference.tag or reference.digest) and ref != OciRef():
+    if (reference.tag or reference.digest) and ref != NEWEST:
         raise UsageError("the URL and ref both name a version", hint="Name it in ref only.")
-    if (ref.tag and not is_tag(ref.tag)) or (ref.digest and not is_artifact_digest(ref.digest)):
-        raise UsageError(f"invalid tag or digest: {shown_path(ref.tag or ref.digest)}")
     tag, digest = reference.tag or ref.tag, reference.digest or ref.digest
     if ref.semver and not digest:
         tag = newest_in(registry, ref.semver)
@@ -485,7 +476,7 @@ def push(
     path that cannot be pushed, SourceTooLarge, AuthenticationFailed and FetchFailed.
     """
     reference = parse_reference(source.url)
-    if not reference.tag or reference.digest or source.ref != OciRef():
+    if not reference.tag or reference.digest or source.ref != NEWEST:
         raise UsageError("a push needs a tag, and no digest", hint="Write oci://HOST/NAME:TAG.")
     packed = pack(files, annotations, source.limits)
     manifest, digest = packed.manifest, packed.digest

@@ -21,19 +21,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ruamel.yaml.events import (
-    AliasEvent,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-)
-
 from applyprune.clock import CLOCK
 from applyprune.sources.documents import read_documents
 from applyprune.sources.tree import DecryptionFailed, FetchFailed, SourceTooLarge
-from applyprune.sources.yaml import Allowance, YAMLFault, events
+from applyprune.sources.yaml import Allowance, YAMLFault
 from applyprune.system.processes import ProcessLimits, TooMuchOutput, run_program
 from applyprune.values import dataclass, field, pattern
 
@@ -449,16 +440,10 @@ def _document_part(
     mac = str(metadata.get("mac"))
     foreign = _names_to_drop(metadata)
     kept = {key: value for key, value in metadata.items() if key not in foreign}
-    wanted = found[0] | {_METADATA: kept}
-    if text.lstrip("-").lstrip().startswith("{"):
-        # JSON is YAML as well, and its lines cannot be told apart.
-        is_json = kind is SopsFormat.JSON
-        return text if is_json and not foreign else json.dumps(wanted), SopsFormat.JSON, mac
     if foreign:
-        text = _without_lines(text)
-        again = [one.content for one in read_documents(text.encode(), allowance)]
-        if [getattr(one, "value", None) for one in again] != [wanted]:
-            raise Undecryptable(_NOT_BY_SOPS)
+        # JSON is YAML as well. The MAC is of the values, in their order, and of no comment.
+        text = json.dumps(found[0] | {_METADATA: kept}, ensure_ascii=False)
+        text = text if kind is SopsFormat.JSON else f"---\n{text}\n"
     return text, kind, mac
 
 
@@ -477,47 +462,6 @@ def _names_to_drop(metadata: Mapping[str, Any]) -> frozenset[str]:
     if not groups and not any(metadata.get(name) for name in _LOCAL_KEYS):
         raise Undecryptable(_OTHER_KEYS)
     return frozenset(metadata) - _KEPT_NAMES
-
-
-def _without_lines(text: str) -> str:
-    """Return a YAML document without foreign names in its metadata, and the lines of their values.
-
-    Raises Undecryptable where that cannot be done line by line; sops writes no such file.
-    """
-    starts, end = _lines_of_names(text)
-    lines = text.split("\n")
-    spans = zip(starts, [*(line for _, line in starts[1:]), end], strict=True)
-    for (name, first), after in reversed(list(spans)):
-        if name not in _KEPT_NAMES:
-            del lines[first:after]
-    return "\n".join(lines)
-
-
-def _lines_of_names(text: str) -> tuple[list[tuple[str, int]], int]:
-    """Return each name of the metadata with its line, from 0, and the line after the metadata."""
-    starts: list[tuple[str, int]] = []
-    nodes: list[int] = []  # how many each open mapping or list has so far: names are the even ones
-    is_metadata, previous = False, ""
-    take = events(text)
-    while (event := take()) is not None:
-        is_start = isinstance(event, MappingStartEvent | SequenceStartEvent)
-        if nodes and (is_start or isinstance(event, ScalarEvent | AliasEvent)):
-            is_name = nodes[-1] % 2 == 0
-            value = str(getattr(event, "value", ""))
-            if len(nodes) == 1:
-                is_block = isinstance(event, MappingStartEvent) and not event.flow_style
-                is_metadata = not is_name and previous == _METADATA and is_block
-                previous = value
-            elif is_metadata and is_name and len(nodes) == 2:
-                starts.append((value, event.start_mark.line))
-            nodes[-1] += 1
-        if is_start:
-            nodes.append(0)
-        elif isinstance(event, MappingEndEvent | SequenceEndEvent):
-            nodes.pop()
-            if is_metadata and len(nodes) == 1:
-                return starts, event.start_mark.line
-    raise Undecryptable(_NOT_BY_SOPS)
 
 
 _FLAT_GROUP = pattern(r"list_\d+__map_([a-z]+)__")

@@ -22,9 +22,9 @@ from applyprune.controller.worker import (
     WorkerSettings,
     worker_context,
 )
-from applyprune.sources.address import GitRef, GitSource
+from applyprune.sources.address import GitRef, GitSource, OciRef
 from applyprune.sources.archive import ArchiveSource
-from applyprune.sources.oci_artifact import OciRef, OciSource
+from applyprune.sources.oci_artifact import OciSource
 from applyprune.sources.tree import SourceCredentials
 from tests.support import tls_site
 from tests.support.git_servers import git_site

@@ -2853,16 +2853,9 @@ MUTATIONS = (
     Mutation(
         "the check of the address of a Git server",
         ("refused-git-address",),
-        "if .+:",
-        "if 0:",
+        "rules",
+        "None",
         f"{_GIT_ADDRESSES}test_refused_address_gets_no_request[localhost]",
-    ),
-    Mutation(
-        "the rule that a redirect of a Git server gets no credentials",
-        ("git-credentials-of-one-host",),
-        " if .+ else .+",
-        "",
-        f"{_GIT_ADDRESSES}test_redirect_takes_no_credentials_to_another_host",
     ),
     Mutation(
         "the mask over a token that a server quotes",

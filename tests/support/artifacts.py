@@ -6,11 +6,11 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
+from applyprune.sources.address import OciRef
 from applyprune.sources.oci_artifact import (
     FLUX_CONFIG,
     FLUX_LAYER,
     MANIFEST,
-    OciRef,
     OciSource,
     open_registry,
 )

@@ -18,8 +18,9 @@ from applyprune.controller.fetch import (
 )
 from applyprune.controller.task import CheckResult, CheckTask, FetchResult, FetchTask, SourceContent
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.sources.address import OciRef
 from applyprune.sources.archive import ArchiveSource
-from applyprune.sources.oci_artifact import OciRef, OciSource, push
+from applyprune.sources.oci_artifact import OciSource, push
 from applyprune.sources.tree import SourceCredentials, TreeLimits
 from tests.support import tls_site
 from tests.support.archives import packed

@@ -11,7 +11,9 @@ from applyprune.sources.address import (
     Address,
     ArchiveAddress,
     GitAddress,
+    GitRef,
     OciAddress,
+    OciRef,
     is_address,
     parse_address,
     shown_address,
@@ -23,36 +25,38 @@ REPO = "https://git.example.com/shop/deploy.git"
 ADDRESSES: dict[str, Address] = {
     f"git+{REPO}": GitAddress(REPO),
     f"git+{REPO}/": GitAddress(f"{REPO}/"),
-    f"git+{REPO}//clusters/prod/web?ref=main": GitAddress(REPO, "clusters/prod/web", ref="main"),
+    f"git+{REPO}//clusters/prod/web?ref=main": GitAddress(REPO, "clusters/prod/web", name="main"),
     f"git+{REPO}//clusters/prod/web/": GitAddress(REPO, "clusters/prod/web"),
-    f"git+{REPO}//?ref=main": GitAddress(REPO, ref="main"),
-    f"git+{REPO}//a/b.yaml?branch=feature/x": GitAddress(REPO, "a/b.yaml", branch="feature/x"),
-    f"git+{REPO}?tag=v1.2.3": GitAddress(REPO, tag="v1.2.3"),
-    f"git+{REPO}?semver=%3E%3D1.2%20%3C2": GitAddress(REPO, semver=">=1.2 <2"),
-    f"git+{REPO}?commit={COMMIT.upper()}": GitAddress(REPO, commit=COMMIT),
-    f"git+{REPO}?commit={COMMIT}&branch=main": GitAddress(REPO, branch="main", commit=COMMIT),
+    f"git+{REPO}//?ref=main": GitAddress(REPO, name="main"),
+    f"git+{REPO}//a/b.yaml?branch=feature/x": GitAddress(REPO, "a/b.yaml", GitRef("feature/x")),
+    f"git+{REPO}?tag=v1.2.3": GitAddress(REPO, ref=GitRef(tag="v1.2.3")),
+    f"git+{REPO}?semver=%3E%3D1.2%20%3C2": GitAddress(REPO, ref=GitRef(semver=">=1.2 <2")),
+    f"git+{REPO}?commit={COMMIT.upper()}": GitAddress(REPO, ref=GitRef(commit=COMMIT)),
+    f"git+{REPO}?commit={COMMIT}&branch=main": GitAddress(
+        REPO, ref=GitRef(branch="main", commit=COMMIT)
+    ),
     f"git+{REPO}//a%20b/%23c": GitAddress(REPO, "a b/#c"),
     "GIT+HTTPS://git.example.com/x.git": GitAddress("https://git.example.com/x.git"),
     "git+https://me:hunter2@git.example.com:8443/x.git": GitAddress(
         "https://me:hunter2@git.example.com:8443/x.git"
     ),
     "git+ssh://git@git.example.com:2222/x.git//a?branch=b": GitAddress(
-        "ssh://git@git.example.com:2222/x.git", "a", branch="b"
+        "ssh://git@git.example.com:2222/x.git", "a", GitRef("b")
     ),
     "git+ssh://git.example.com/~me/x.git": GitAddress("ssh://git.example.com/~me/x.git"),
     "git+https://[::1]:8443/x.git": GitAddress("https://[::1]:8443/x.git"),
     "oci://registry.example.com/shop/web": OciAddress("registry.example.com", "shop/web"),
     "oci://registry.example.com:5000/web:1.4.0": OciAddress(
-        "registry.example.com:5000", "web", "1.4.0"
+        "registry.example.com:5000", "web", OciRef("1.4.0")
     ),
     f"oci://registry.example.com/web@{DIGEST}": OciAddress(
-        "registry.example.com", "web", digest=DIGEST
+        "registry.example.com", "web", OciRef(digest=DIGEST)
     ),
     f"oci://registry.example.com/shop/web:1.4.0@{DIGEST}//prod": OciAddress(
-        "registry.example.com", "shop/web", "1.4.0", DIGEST, path="prod"
+        "registry.example.com", "shop/web", OciRef("1.4.0", digest=DIGEST), "prod"
     ),
     "oci://registry.example.com/web//prod?semver=%5E1": OciAddress(
-        "registry.example.com", "web", semver="^1", path="prod"
+        "registry.example.com", "web", OciRef(semver="^1"), "prod"
     ),
     "https://example.com/web.tar.gz": ArchiveAddress("https://example.com/web.tar.gz"),
     "https://example.com/web.TGZ?token=hunter2": ArchiveAddress(
@@ -100,11 +104,11 @@ def test_other_texts_stay_paths_and_urls(text: str) -> None:
     [
         ("git+https://", "invalid address git+https://…: it has no host"),
         ("git+https:///x.git", "it has no host"),
-        ("git+https://git.example.com", "it names no repository"),
-        ("git+https://git.example.com//web", "it names no repository"),
+        ("git+https://git.example.com", "the URL of the repository has no path"),
+        ("git+https://git.example.com//web", "the URL of the repository has no path"),
         ("git+https://git.example.com:port/x.git", "its host or port is invalid"),
         ("git+https://-oProxyCommand=x/x.git", "its host or port is invalid"),
-        ("git+ssh://-oProxyCommand=x@h/x.git", "its user is invalid"),
+        ("git+ssh://-oProxyCommand=x@h/x.git", "the URL of the repository has an unsupported user"),
         ("git+ssh://git:hunter2@h/x.git", "a password in it would be shown to every process"),
         ("git+https://h/x.git//../y", "its path is not inside the source"),
         ("git+https://h/x.git//a/%2e%2e/y", "its path is not inside the source"),
@@ -121,11 +125,11 @@ def test_other_texts_stay_paths_and_urls(text: str) -> None:
         ("git+https://h/x.git?hunter2", "its query has an unknown key"),
         ("git+https://h/x.git?branch=a&tag=b", "branch and tag exclude each other"),
         (f"git+https://h/x.git?tag=a&commit={COMMIT}", "exclude each other"),
-        ("git+https://h/x.git?commit=0123456", "commit is not a full commit ID"),
-        ("git+https://h/x.git?ref=--upload-pack=x", "ref is not a name of Git"),
-        ("git+https://h/x.git?branch=a..b", "branch is not a name of Git"),
-        ("git+https://h/x.git?tag=a%20b", "tag is not a name of Git"),
-        ("git+https://h/x.git?ref=a:b", "ref is not a name of Git"),
+        ("git+https://h/x.git?commit=0123456", "invalid commit of the source"),
+        ("git+https://h/x.git?ref=--upload-pack=x", "invalid ref of the source"),
+        ("git+https://h/x.git?branch=a..b", "invalid branch of the source"),
+        ("git+https://h/x.git?tag=a%20b", "invalid tag of the source"),
+        ("git+https://h/x.git?ref=a:b", "invalid ref of the source"),
         ("oci://registry.example.com", "it names no repository"),
         ("oci://registry.example.com/Web:1", "its repository is invalid"),
         ("oci://registry.example.com/web:", "its tag is empty"),

@@ -47,7 +47,7 @@ def test_credentials_are_needed_and_sent(tmp_path: Path, kind: str) -> None:
 def test_token_adds_no_header(site: HttpsSite, token: str) -> None:
     site.repository().commit(FILES)
     credentials = replace(site.credentials, bearer_token=token)
-    with pytest.raises(AuthenticationFailed, match="invalid characters"):
+    with pytest.raises(AuthenticationFailed, match="the token is invalid"):
         find_ref(site.source(credentials=credentials))
     assert site.requests == []
 

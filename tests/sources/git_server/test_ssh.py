@@ -34,7 +34,9 @@ def test_path_is_read(ssh: SshSite, tmp_path: Path) -> None:
 def test_path_in_a_url_is_no_command(ssh: SshSite, tmp_path: Path) -> None:
     """The server's shell gets it as one word."""
     mark = tmp_path / "ran"
-    source = replace(ssh.source(), url=f"{ssh.url('web')}$(touch%20{mark})`touch '{mark}'`;'")
+    source = replace(
+        ssh.source(), url=f"{ssh.url('web')}$(touch%20{mark})`touch${{IFS}}'{mark}'`;'"
+    )
     with pytest.raises(FetchFailed):
         find_ref(source)
     assert not mark.exists()

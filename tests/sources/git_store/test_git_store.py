@@ -180,13 +180,6 @@ def test_kustomization_is_all_that_it_names(site: HttpsSite, store: GitStore) ->
     assert objects(store) == {text.decode() for text in BUILT.values()}
 
 
-def test_remote_bases_are_named(site: HttpsSite, store: GitStore) -> None:
-    site.repository().commit({"a/kustomization.yaml": "resources:\n- https://h.example/x?ref=y\n"})
-    found = fetched(site, store, "a")
-    (what,) = store.all_included(found.commit, ["a"]).values()
-    assert what.remote == ("a/kustomization.yaml: https://h.example/x",)
-
-
 def test_ids_change_with_the_content_of_the_path_only(site: HttpsSite, store: GitStore) -> None:
     repository = site.repository()
     repository.commit(

@@ -114,37 +114,5 @@ def test_unknown_content_is_the_whole_commit(kustomization: str | None) -> None:
     assert find(kustomization, **{"bad/kustomization.yaml": "{"}).paths == ("",)
 
 
-@pytest.mark.parametrize(
-    ("kustomization", "remote"),
-    [
-        ("resources:\n- https://me:hunter2@h.example/a?ref=main", "https://h.example/a"),
-        ("resources:\n- github.com/a/b//c?ref=v1", "github.com/a/b//c"),
-        ("resources: ['git@h.example:a/b.git']", "h.example:a/b.git"),
-        ("resources: ['git::https://h.example/a']", "git::https://h.example/a"),
-        ("components: [h.example/a//b]", "h.example/a//b"),
-        ("bases: ['ssh://h.example/a']", "ssh://h.example/a"),
-        ("patches: [{path: 'https://h.example/a'}]", "https://h.example/a"),
-        ("configMapGenerator: [{files: ['x=https://h.example/a']}]", "x=https://h.example/a"),
-    ],
-)
-def test_remote_bases_are_reported(kustomization: str, remote: str) -> None:
-    """With their place, and without what could be a credential."""
-    found = find(kustomization)
-    assert found.remote == (f"app/kustomization.yaml: {remote}",)
-
-
-@pytest.mark.parametrize(
-    "kustomization",
-    [
-        "images: [{name: ghcr.io/a/b, newTag: v1}]",
-        "commonAnnotations: {docs: 'https://h.example/a?ref=main'}",
-        "resources: [ghcr.io/a.yaml]",
-        "patches:\n- patch: |\n    url: https://h.example/a\n",
-    ],
-)
-def test_addresses_in_content_are_not_bases(kustomization: str) -> None:
-    assert find(kustomization).remote == ()
-
-
 def test_folder_without_a_kustomization_is_itself() -> None:
     assert included("files", Files(OTHERS)) == Included(("files",))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import InputError, UsageError
-from applyprune.sources.oci_artifact import OciRef, fetch_artifact, find_artifact, push, write_layer
+from applyprune.sources.address import OciRef
+from applyprune.sources.oci_artifact import fetch_artifact, find_artifact, push, write_layer
 from applyprune.sources.tree import (
     AuthenticationFailed,
     SourceCredentials,

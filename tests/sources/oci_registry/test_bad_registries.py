@@ -10,7 +10,8 @@ from urllib.parse import parse_qsl
 import pytest
 
 from applyprune.errors import InputError
-from applyprune.sources.oci_artifact import OciRef, OciSource, fetch_artifact, find_artifact, push
+from applyprune.sources.address import OciRef
+from applyprune.sources.oci_artifact import OciSource, fetch_artifact, find_artifact, push
 from applyprune.sources.oci_registry import challenges, shares_domain
 from applyprune.sources.tree import (
     AuthenticationFailed,
