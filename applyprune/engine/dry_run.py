@@ -98,7 +98,7 @@ from applyprune.values import dataclass, field, replace
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster
-    from applyprune.model.fieldset import Path, Writer
+    from applyprune.model.fieldset import Path
     from applyprune.model.plan import ApplyRequest, Desired
     from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.managed_fields import FieldRemovals
@@ -265,9 +265,10 @@ class ServerDryRun:
                     raise
                 # The conflict is only with managers whose fields become ours first.
                 request = forced(dry_run_request(step, context.applyset))
-                after, created = context.cluster.apply(request, dry_run=True)
-            elif (by_schema := self._by_new_schema(step, error)) is not None:
-                return by_schema
+                try:
+                    after, created = context.cluster.apply(request, dry_run=True)
+                except Invalid as excluded:
+                    return self._refused(step, excluded)
             else:
                 return self._refused(step, error)
         step = dry_run_reply(step, after, context.applyset)
@@ -395,12 +396,14 @@ class ServerDryRun:
         self.comparisons[desired.ref] = comparison
         return replace(step, not_checked=_VERSIONS_REWRITTEN)
 
-    def _refused(self, step: ApplyStep, error: ApplypruneError) -> ApplyStep:
+    def _refused(self, step: ApplyStep, error: Conflict | Invalid) -> ApplyStep:
         """Return the step as RECREATE if that explains and resolves a refused change.
 
         If the server cannot read the entries of another version, return it with their rewriting.
         """
         context, desired = self.context, step.desired
+        if (by_schema := self._by_new_schema(step, error)) is not None:
+            return by_schema
         if (own := with_follow_up(step, error, context.applyset, context.options)) is not None:
             return self._by_replacement(own, dry_run_request(own, context.applyset))
         live: LiveObject | None
@@ -411,6 +414,8 @@ class ServerDryRun:
         refused_guard(step, live, error, context.applyset)
         if live is None:
             raise error
+        if (taken := self._after_takeover(step, live, error)) is not None:
+            return self._with_comparison(step, live, taken)
         if (reverted := with_exclusion_reverted(context, step, live, error)) is not None:
             step, body = reverted
             return self._with_comparison(replace(step, fate=Fate.CHANGE), live, body)
@@ -418,6 +423,22 @@ class ServerDryRun:
         step = replace(step, fate=Fate.RECREATE, reason=IN_PLACE, deletion=deletion)
         self._with_comparison(step, live, body, _OTHER_NAME)
         return step
+
+    def _after_takeover(
+        self, step: ApplyStep, live: LiveObject, error: ApplypruneError
+    ) -> Mapping[str, Any] | None:
+        """Return an object whose manifest is only refused beside fields that become ours first.
+
+        The apply removes what the manifest lacks of them. None if the server refuses it all the
+        same, or if nothing is taken over.
+        """
+        applyset = self.context.applyset
+        if not (step.takes_over and is_worth_a_trial(error)):
+            return None
+        first = migrated_first(step.live, step.migration, applyset)
+        others = first - step.migration.managers
+        gone = removed_fields(step, live, others, applyset.manager)
+        return _without_exclusion(self.context, step, live, gone) if gone else None
 
     def _in_new_kind_or_namespace(self, step: ApplyStep) -> ApplyStep:
         """Check an object whose namespace or kind the plan itself will create.
@@ -532,7 +553,7 @@ def check_recreation(
     if not (isinstance(error, Invalid) and is_worth_a_trial(error)):
         raise error
     beside = fields_beside(error, live, context.applyset.manager)
-    if beside and _without_exclusion(context, step, live, beside) is not None:
+    if beside and _without_exclusion(context, step, live, [path for path, _ in beside]) is not None:
         raise exclusion(error, beside) from error  # guard: excluded-by-others
     body: Mapping[str, Any] | None = None
     with suppress(ApplypruneError):
@@ -566,7 +587,7 @@ def with_exclusion_reverted(
     beside = fields_beside(error, live, manager)
     if not excluded_by_drift(step.entry, live, beside, manager):  # guard: excluded-by-drift
         return None
-    body = _without_exclusion(context, step, live, beside)
+    body = _without_exclusion(context, step, live, [path for path, _ in beside])
     if body is None:
         return None
     fresh = with_excluding(step, live, beside, context.applyset, options)
@@ -577,7 +598,7 @@ def _without_exclusion(
     context: RunContext,
     step: ApplyStep,
     live: LiveObject,
-    fields: Sequence[tuple[Path, Writer]],
+    paths: Collection[Path],
 ) -> Mapping[str, Any] | None:
     """Return an object with its manifest, but without these fields; None if the server refuses it.
 
@@ -590,11 +611,11 @@ def _without_exclusion(
         try:
             fresh = with_checked_request(step, live, applyset, context.options)
             try:
-                cluster.apply(dry_run_request(fresh, applyset), dry_run=True)
+                request = dry_run_request(fresh, applyset)
+                cluster.apply(forced(request) if step.takes_over else request, dry_run=True)
             except Invalid as error:
                 if is_without_options(error):  # guard: put-after-refusal
                     return None
-            paths = [path for path, _ in fields]
             body = without_excluding(step.desired, live, paths, applyset.manager)
             return cluster.replace(resource, ref, body, dry_run=True).body or {}
         except Conflict as error:

@@ -90,9 +90,10 @@ CASES: Mapping[str, tuple[Body, str, list[Body], str]] = {
 }
 
 
+@pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("name", CASES)
 def test_field_that_excludes_ours_is_a_conflict_with_its_manager(
-    stage: Stage, kubectl: Kubectl, name: str
+    stage: Stage, kubectl: Kubectl, name: str, check: bool
 ) -> None:
     """It names manager, field and way out, with the same manifest, another one, and in a check."""
     body, ref, patch, field = CASES[name]
@@ -123,7 +124,10 @@ def test_field_that_excludes_ours_is_a_conflict_with_its_manager(
         assert field in told, (options, told)
         assert "in place" not in told, (options, told)
         assert _uid(stage, ref) == uid
-    story = stage.run(changed, wait=False, take_over=frozenset({"kubectl-patch"}))
+    taken: dict[str, Any] = {"wait": False, "take_over": frozenset({"kubectl-patch"})}
+    planned = stage.run(changed, dry_run=DryRun.SERVER, **taken)
+    assert planned.outcomes == {ref: Outcome.UPDATED}, planned.events
+    story = stage.run(changed, check=check, **taken)
     assert story.outcomes == {ref: Outcome.UPDATED}, story.events
     assert _uid(stage, ref) == uid
     kubectl("patch", target, "-n", stage.namespace, "--type=json", "-p", text)
@@ -237,6 +241,9 @@ def test_conversion_that_another_manager_keeps_is_a_conflict_with_it(
         )
         assert "--take-over injector" in told, (options, told)
         assert "caBundle" in told
+    taken: dict[str, Any] = {"wait": False, "take_over": frozenset({"injector"}), "check": True}
+    assert crd_stage.run(body, **taken).exit_code == 0
+    assert crds.get(path)["spec"]["conversion"] == {"strategy": "None"}
 
 
 def test_recreation_needs_a_field_of_ours_alone(stage: Stage, kubectl: Kubectl) -> None:
