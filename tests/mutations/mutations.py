@@ -412,7 +412,8 @@ MUTATIONS = (
         ("excluded-by-others",),
         LINE,
         "pass",
-        "tests/engine/steps/test_excluding_fields.py::test_field_that_excludes_ours_is_a_conflict_with_its_manager[probe]",
+        "tests/engine/steps/test_excluding_fields.py::"
+        "test_field_that_excludes_ours_is_a_conflict_with_its_manager[probe-True]",
     ),
     Mutation(
         "that others own fields beside the one that was refused",
