@@ -143,36 +143,37 @@ _MOVE = Call(Mode.MOVE, _MOVED)
 _TAKE = Call(Mode.APPLY, (*_MOVED, _D), by_other_set=True, adopt=Adopt.ALL)
 
 SCENARIOS = (
-    # Inventory, discovery 2, namespace, three reads, the set's labelled objects, schemas, union,
-    # three applies, shrunk.
+    # Inventory, discovery 2, namespace, three reads, the set's labelled objects, schemas, three dry
+    # runs, rights, union, three applies, shrunk.
     Scenario(
         "create",
         before=(),
         killed=_apply(_A, _B, _C),
         recoveries={"same": _then(_apply(_A, _B, _C)), "smaller": _then(_apply(_A))},
-        requests=14,
+        requests=18,
         writes=5,
     ),
     # Inventory, discovery 2, two lists, two of the guarded kinds (what a delete could take along),
-    # two of what may use what goes, schemas, union, apply, the last two lists again, intent, four
-    # deletes, one of them answered with its object, shrunk.
+    # two of what may use what goes, schemas, a dry run and the object that it compares, rights,
+    # union, apply, intent, a delete, the lists of what may use what goes again, three deletes,
+    # shrunk.
     Scenario(
         "shrink",
         before=(_apply(*_FIVE, SERVICE),),
         killed=_CHANGED,
         recoveries={"same": _then(_CHANGED), "smaller": _then(_apply(_A))},
-        requests=20,
+        requests=23,
         writes=8,
         lasting=(_A,),
     ),
-    # Inventory, discovery 2, two lists, two of the guarded kinds, union, intent, four deletes,
-    # shards, the inventory's own delete.
+    # Inventory, discovery 2, two lists, two of the guarded kinds, rights, union, intent, four
+    # deletes, shards, the inventory's own delete.
     Scenario(
         "destroy",
         before=(_apply(_A, _B, _C, SERVICE),),
         killed=Call(Mode.DELETE),
         recoveries={"same": _then(Call(Mode.DELETE)), "smaller": _then(_apply(_A))},
-        requests=15,
+        requests=16,
         writes=7,
     ),
     # Two inventories, discovery 2, two lists, two unions, for each of three objects the transfer
