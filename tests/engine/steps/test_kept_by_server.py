@@ -85,6 +85,22 @@ def test_node_port_stays_until_another_is_written(stage: Stage, api: Api) -> Non
     assert _live(stage, api)["metadata"]["uid"] == uid
 
 
+def test_empty_cluster_ip_does_not_replace_none(stage: Stage, api: Api) -> None:
+    """A warning says so, of a plan too, until the Service is deleted and applied again."""
+    assert stage.run(_service(clusterIP="None")).exit_code == 0
+    for dry_run in (DryRun.SERVER, DryRun.OFF):
+        story = stage.run(_service(clusterIP=""), recreate=True, dry_run=dry_run)
+        assert _line(story) == (Outcome.UNCHANGED, "")
+        (told,) = story.warnings
+        assert "service/shop at .spec.clusterIP: an empty value does not replace" in told
+        assert "Delete the Service and apply again" in told
+    assert _live(stage, api)["spec"]["clusterIP"] == "None"
+    _delete(stage, api)
+    story = stage.run(_service(clusterIP=""))
+    assert (_line(story), story.warnings) == ((Outcome.CREATED, ""), [])
+    assert _live(stage, api)["spec"]["clusterIP"] != "None"
+
+
 def test_removal_that_the_server_follows_is_not_said(stage: Stage, api: Api) -> None:
     """A node port goes with the type."""
     assert stage.run(_service(**NODE_PORT)).exit_code == 0
