@@ -85,10 +85,11 @@ class KindRow:
     """The field that says how Pods are replaced; without it, those that exist never change."""
     everywhere: str = ""
     """The name of the object that a controller creates in each Namespace."""
-    allocated: tuple[str, ...] = ()
-    """Fields that the server allocates: it ignores that a manifest no longer sets them.
+    allocated: tuple[tuple[str, str], ...] = ()
+    """Fields that the server allocates, each with what changes it, in words.
 
-    See patchAllocatedValues in the registry of kube-apiserver's core/service.
+    It ignores that a manifest no longer sets them: see patchAllocatedValues in the registry of
+    kube-apiserver's core/service.
     """
 
 
@@ -119,12 +120,17 @@ SECRET = _kind("Secret", _NAMED, "at-once read by-pods by-custom", "always")
 SERVICE_ACCOUNT = _kind("ServiceAccount", _NAMED, "at-once by-pods by-custom", everywhere="default")
 LIMITS = _kind("LimitRange", _NAMED, "at-once")
 QUOTA = _kind("ResourceQuota", _NAMED, "at-once")
+_ANEW = "delete the Service and apply again"
 SERVICE = _kind(
     "Service",
     _NAMING,
     "backend",
     "service",
-    allocated=("clusterIP", "healthCheckNodePort", "nodePort"),
+    allocated=(
+        ("clusterIP", _ANEW),
+        ("healthCheckNodePort", _ANEW),
+        ("nodePort", "write another one"),
+    ),
 )
 POD = _kind("Pod", ready="pod", template=())
 REPLICATION_CONTROLLER = _kind("ReplicationController", None, "keeps-pods", "replica-set")

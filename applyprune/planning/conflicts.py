@@ -31,7 +31,7 @@ from applyprune.model.fieldset import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
-from applyprune.model.kinds import SECRET
+from applyprune.model.kinds import SECRET, SERVICE
 from applyprune.model.live import LiveObject, mapping, one_line
 from applyprune.model.options import Adopt, ApplyOptions, Conflicts, Options, parse_duration
 from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
@@ -888,6 +888,9 @@ def rewritten_problem(found: Mapping[Ref, tuple[str, ...]]) -> Problem | None:
     if all(path.endswith(_OLD_ACCOUNT) for paths in found.values() for path in paths):
         reason = "serviceAccountName, which stands beside its old name, decides"
         hint = "Leave the field serviceAccount out."
+    elif all((ref.group_kind, *paths) == _CLUSTER_IP for ref, paths in found.items() if paths):
+        reason = "an empty value does not replace clusterIP: None; any other value is a webhook's"
+        hint = "Delete the Service and apply again, or put the stored value into the manifest."
     message = f"the server stores other values than the manifests have: {objects}"
     return Problem(ProblemKind.REWRITTEN_VALUES, message, reason=reason, hint=hint)
 
@@ -906,6 +909,7 @@ def unowned_problem(found: Mapping[Ref, tuple[str, ...]]) -> Problem | None:
 
 # The server stores the value of serviceAccountName in both (core/v1, conversion of a PodSpec).
 _OLD_ACCOUNT = ".serviceAccount"
+_CLUSTER_IP = (SERVICE, ".spec.clusterIP")
 
 
 # Whether the server has stored a value as it was sent, perhaps in another form. It writes a
@@ -934,6 +938,9 @@ def is_stored(wanted: object, stored: object, name: str = "") -> bool:
     Both may be missing. Whatever the server adds to mappings, to their lists, and to what is empty
     does not count.
     """
+    # The server fills in an address for an empty one, but not in the place of None.
+    if wanted == "" and name == "clusterIP":
+        return stored != "None"
     if wanted is MISSING or wanted is None or wanted in ("", [], {}):
         return True
     if isinstance(wanted, dict):

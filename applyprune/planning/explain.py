@@ -302,8 +302,9 @@ def _of_apply(step: ApplyStep, entry: InventoryEntry | None) -> str:
             return f"It would be deleted and recreated: {step.reason}."
         case Fate.CHANGE | Fate.ADOPT:
             changed = entry is not None and entry.digest not in {"", step.desired.digest}
-            reason = "its manifest has changed" if changed else "others may have changed it"
-            return f"It would be applied: {step.reason or reason}."
+            cause = "its manifest has changed" if changed else "others may have changed it"
+            causes = (step.reason,) if step.fate is Fate.ADOPT else (cause, step.reason)
+            return f"It would be applied: {'; '.join(filter(None, causes))}."
         case _:
             return _REFUSED
 

@@ -147,14 +147,21 @@ def confirmed(
 
 
 def _reason(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> str:
-    notes = [f"the server keeps {text}" for text in _kept_by_server(step, after, applyset.manager)]
     if step.reverts:
-        notes = [f"reverted {drifted_fields(step.reverts)}", *step.desired.left, *notes]
+        kept = _kept_by_server(step, after, applyset.manager)
+        notes = [f"reverted {drifted_fields(step.reverts)}", *step.desired.left, *kept]
         return "; ".join(notes)
+    taken = ""
     if step.live is not None and step.taken_from and step.fate is not Fate.ADOPT:
         losers = confirmed_takings(step, step.live, after, applyset)
-        notes += [f"took fields from {', '.join(losers)}"] if losers else []
-    return "; ".join([*notes, step.reason] if step.reason else notes)
+        taken = f"took fields from {', '.join(losers)}" if losers else ""
+    return "; ".join(filter(None, (taken, _with_kept(step, after, applyset))))
+
+
+def _with_kept(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> str:
+    """Return the reason of a step with what the server keeps; the check may have said that."""
+    kept = _kept_by_server(step, after, applyset.manager)
+    return "; ".join(filter(None, (step.reason, *(one for one in kept if one not in step.reason))))
 
 
 def _defaulted(desired: Desired, after: LiveObject, applyset: ApplySetIdentity) -> str:
@@ -173,15 +180,17 @@ def _holds_defaults(value: object) -> bool:
 
 
 def _kept_by_server(step: ApplyStep, after: LiveObject, manager: str) -> Iterator[str]:
-    """Yield each field that has left the manifest, and whose value the server has kept."""
-    names = row_of(step.desired.ref.group_kind).allocated
-    if step.live is None or not names:
+    """Yield, in words, each field that has left the manifest and whose value stays."""
+    changed_by = dict(row_of(step.desired.ref.group_kind).allocated)
+    if step.live is None or not changed_by:
         return
     now = own_fields(after, manager)
     for path in own_fields(step.live, manager).leaves():
         value = value_at(after.body, path)
-        if path[-1] in names and value is not MISSING and path not in now:
-            yield f"{to_server(path).removeprefix('.')}: {value}; only --recreate changes it"
+        how = changed_by.get(str(path[-1]))
+        if how is not None and value is not MISSING and path not in now:
+            name = to_server(path).removeprefix(".")
+            yield f"the server keeps {name}: {value}; to change it, {how}"
 
 
 def _changed_by_apply(
@@ -202,7 +211,7 @@ def _changed_by_apply(
 
 
 def dry_run_reply(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> ApplyStep:
-    """Return a step with the fields that webhooks rewrite, by the reply to its dry run.
+    """Return a step with what webhooks rewrite and the server keeps, by the reply to its dry run.
 
     Raises RunFailed if they change its name.
     """
@@ -210,7 +219,7 @@ def dry_run_reply(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity
     if (error := name_error(desired.ref, after, desired.origin, exists=False)) is not None:
         raise error
     rewritten = rewritten_fields(body_to_send(desired), after, applyset.manager)
-    return replace(step, rewritten=rewritten)
+    return replace(step, rewritten=rewritten, reason=_with_kept(step, after, applyset))
 
 
 def refused_guard(

@@ -21,6 +21,8 @@ SAME = [
     ("YWJj\nZGVm\n", "YWJjZGVm", "key"),
     (None, MISSING, ""),
     ("", "TCP", "protocol"),
+    ("", "10.96.0.7", "clusterIP"),
+    (MISSING, "None", "clusterIP"),
     ({}, MISSING, ""),
     (False, MISSING, ""),
     (0, MISSING, ""),
@@ -32,6 +34,7 @@ SAME = [
 OTHER = [
     ("v", "w", ""),
     ("v", MISSING, ""),
+    ("", "None", "clusterIP"),
     ("100m", "200m", "cpu"),
     ("1Mi", "1M", "memory"),
     (True, False, ""),
