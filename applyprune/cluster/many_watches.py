@@ -196,6 +196,11 @@ class ManyWatches:
             task = self._tasks[watched] = self.loop.create_task(self._keep(watched))
             task.add_done_callback(self._on_end)
 
+    def _tell(self, report: WatchReport) -> None:
+        """Report something, unless the watch has been ended meanwhile."""
+        if report.watched in self._tasks:  # libcurl may hand over more until its task has ended
+            self._found(report)
+
     def _on_end(self, task: asyncio.Task[None]) -> None:
         """End the thread with a watch that ends by itself: nobody would miss that watch."""
         if not task.cancelled():
@@ -221,7 +226,7 @@ class ManyWatches:
                 if code == _GONE:  # guard: expired-watch
                     state.is_listed = False
                 reason = str(error) or type(error).__name__
-                self._found(FailureReport(watched, code, reason[:_LONGEST_REASON]))
+                self._tell(FailureReport(watched, code, reason[:_LONGEST_REASON]))
             lasted = self.loop.time() - began
             failures = failures_in_a_row(failures, lasted, goes_on=state.goes_on)
             pause = seconds_between(code, failures)
@@ -269,7 +274,7 @@ class ManyWatches:
         if not state.is_listed:
             state.changed = self.loop.time()
             (state.found.discard if gone else state.found.add)(live.ref)
-        self._found(ObjectReport(watched, live, gone=gone))
+        self._tell(ObjectReport(watched, live, gone=gone))
 
     def _opened(self, watched: WatchTarget, state: _WatchState) -> None:
         """Take note that the server has answered with a watch."""
@@ -286,7 +291,7 @@ class ManyWatches:
             return
         found, state.found = frozenset(state.found), set()
         state.is_listed = True
-        self._found(ListReport(watched, found))
+        self._tell(ListReport(watched, found))
 
     def _identity(self, refused: Identity | None) -> Identity:
         credentials = self._access.credentials
