@@ -318,7 +318,13 @@ class ServerDryRun:
         manager = self.context.applyset.manager
         if self.context.options.apply.reapply_all:
             step = replace(step, unowned=tuple(self._unowned(step, after)))
-        if not (has_changed(comparison, self.rules) or changes_ownership(before, after, manager)):
+        # guard: written-before-the-apply
+        writes = step.request is not None and step.request.writes_first
+        if not (
+            writes
+            or has_changed(comparison, self.rules)
+            or changes_ownership(before, after, manager)
+        ):
             return replace(step, fate=Fate.LEAVE)
         self.comparisons[desired.ref] = comparison
         return replace(step, not_checked=not_checked)
@@ -389,11 +395,7 @@ class ServerDryRun:
         body = with_versions(overlaid(before.body, body_to_send(desired)), before, desired)
         with suppress(Conflict, Forbidden, DryRunUnsupported):
             body = cluster.replace(desired.resource, desired.ref, body, dry_run=True).body or {}
-        comparison = Comparison(step, before, body, not_checked=_VERSIONS_REWRITTEN)
-        if not has_changed(comparison, self.rules):
-            return replace(step, fate=Fate.LEAVE)
-        self.comparisons[desired.ref] = comparison
-        return replace(step, not_checked=_VERSIONS_REWRITTEN)
+        return self._with_comparison(step, before, body, _VERSIONS_REWRITTEN)
 
     def _refused(self, step: ApplyStep, error: ApplypruneError) -> ApplyStep:
         """Return the step as RECREATE if that explains and resolves a refused change.

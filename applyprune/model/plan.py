@@ -495,6 +495,16 @@ class ApplyRequest:
         return found
 
     @property
+    def writes_first(self) -> bool:
+        """Return whether its object changes before the apply, whatever that does.
+
+        What is claimed for the apply to remove does not count: the server may set it again.
+        """
+        before = self.before
+        claims = isinstance(before, PatchRequest) and before.claims
+        return before is not None and not claims
+
+    @property
     def guarded_body(self) -> Mapping[str, Any]:
         """Return the body with its preconditions, as it is sent."""
         guard: dict[str, str] = {}
