@@ -288,7 +288,7 @@ class Applier:
         try:
             self.sent.add(step.desired.ref)
             # Of the apply that follows, the reply does not show it.
-            written = step.request is not None and step.request.writes_first
+            written = step.writes_first
             step = transfer_fields(self.context, step)
             live, created = self._apply(step)
             more = with_follow_up(step, live, self.context.applyset, self.context.options)

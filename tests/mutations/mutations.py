@@ -872,8 +872,8 @@ MUTATIONS = (
     Mutation(
         "the change before an apply that changes nothing itself",
         ("written-before-the-apply",),
-        "= .+",
-        "= False",
+        "return .+",
+        "return False",
         f"{_TRANSFER}test_request_before_an_apply_counts_in_its_plan[_handed_over]",
     ),
     Mutation(

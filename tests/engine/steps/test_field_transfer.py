@@ -400,8 +400,10 @@ def test_request_before_an_apply_counts_in_its_plan(
     (name,) = {one for one in stage.listed() if not one.startswith("horizontal")}
     planned = stage.run(*bodies, dry_run=DryRun.SERVER, diff=True, **options)
     assert planned.outcomes[name] is Outcome.UPDATED
-    (shown,) = [one for one in planned.of(ObjectDiff) if one.ref.short == name]
-    assert shown.before == shown.after
+    local = stage.run(*bodies, dry_run=DryRun.CLIENT, diff=True, **options)
+    for story in (planned, local):
+        (shown,) = [one for one in story.of(ObjectDiff) if one.ref.short == name]
+        assert shown.before == shown.after
     (step,) = [one for one in planned.plan.applies if one.desired.ref.short == name]
     assert planned_object(step).fate is Fate.CHANGE
     assert stage.run(*bodies, **options).outcomes[name] is Outcome.UPDATED
