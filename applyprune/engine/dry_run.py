@@ -62,7 +62,9 @@ from applyprune.planning.managed_fields import (
     fields_left_to_others,
     own_fields,
     unowned_items,
+    with_live_values,
     with_versions,
+    yield_steps,
 )
 from applyprune.planning.normalize import IgnoreRule, body_to_send, ignored_paths, parse_rule
 from applyprune.planning.order import SetNeeds
@@ -184,9 +186,12 @@ class ServerDryRun:
             raise
         except ApplypruneError:
             return None  # its line says that it was not checked
+        given = yield_steps(desired, before, context.applyset).fields
+        body = with_live_values(before, body, given)
         body = predicted(before.body, body, own_fields(before, context.applyset.manager))
         comparison = Comparison(step, before, body, not_checked=NOT_CHECKED)
-        return comparison if has_changed(comparison, self.rules) else None
+        changes = step.writes_first or has_changed(comparison, self.rules)
+        return comparison if changes else None
 
     def check_apply(self, step: ApplyStep) -> ApplyStep:
         """Return the step with the fate that the server confirms."""
@@ -319,7 +324,11 @@ class ServerDryRun:
         manager = self.context.applyset.manager
         if self.context.options.apply.reapply_all:
             step = replace(step, unowned=tuple(self._unowned(step, after)))
-        if not (has_changed(comparison, self.rules) or changes_ownership(before, after, manager)):
+        if not (
+            step.writes_first
+            or has_changed(comparison, self.rules)
+            or changes_ownership(before, after, manager)
+        ):
             return replace(step, fate=Fate.LEAVE)
         self.comparisons[desired.ref] = comparison
         return replace(step, not_checked=not_checked)
@@ -390,11 +399,7 @@ class ServerDryRun:
         body = with_versions(overlaid(before.body, body_to_send(desired)), before, desired)
         with suppress(Conflict, Forbidden, DryRunUnsupported):
             body = cluster.replace(desired.resource, desired.ref, body, dry_run=True).body or {}
-        comparison = Comparison(step, before, body, not_checked=_VERSIONS_REWRITTEN)
-        if not has_changed(comparison, self.rules):
-            return replace(step, fate=Fate.LEAVE)
-        self.comparisons[desired.ref] = comparison
-        return replace(step, not_checked=_VERSIONS_REWRITTEN)
+        return self._with_comparison(step, before, body, _VERSIONS_REWRITTEN)
 
     def _refused(self, step: ApplyStep, error: Conflict | Invalid) -> ApplyStep:
         """Return the step as RECREATE if that explains and resolves a refused change.

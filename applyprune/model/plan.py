@@ -236,6 +236,16 @@ class ApplyStep:
         return self.fate is Fate.CREATE or (self.fate is Fate.ADOPT and self.live is None)
 
     @property
+    def writes_first(self) -> bool:
+        """Return whether the object changes before the apply, whatever that does.
+
+        What is claimed for the apply to remove does not count: the server may set it again.
+        """
+        before = self.request.before if self.request is not None else None
+        claims = isinstance(before, PatchRequest) and before.claims
+        return before is not None and not claims  # guard: written-before-the-apply
+
+    @property
     def is_skipped(self) -> bool:
         """Return whether it is left although it differs from its manifest."""
         return self.keeps_drift or self.why in _SKIPPED

@@ -85,12 +85,14 @@ def confirmed(
     schemas: Mapping[GroupKind, int | None],
     *,
     created: bool,
+    written: bool = False,
 ) -> ConfirmedApply:
     """Return what the reply to an apply confirms; ``after`` is the object in it.
 
-    ``step.live`` is the object before the last request. ``schemas`` has the generation of each
-    custom kind's CRD. Raises RunFailed if the reply is about another object, or about one that is
-    being deleted or has another name.
+    ``step.live`` is the object before the last request. ``written`` says that one before the apply
+    has changed it already. ``schemas`` has the generation of each custom kind's CRD. Raises
+    RunFailed if the reply is about another object, or about one that is being deleted or has
+    another name.
     """
     desired = step.desired
     if (error := name_error(desired.ref, after, desired.origin)) is not None:
@@ -139,7 +141,7 @@ def confirmed(
         notes = [step.reason, _NO_WITNESS if lost else ""]
         return ConfirmedApply(entry, Outcome.CREATED, "; ".join(filter(None, notes)), rewritten)
     before = step.claimed_from or step.live
-    moved = before is None or step.takes_over or _changed_by_apply(desired, before, after, applyset)
+    moved = before is None or written or _changed_by_apply(desired, before, after, applyset)
     outcome = Outcome.UPDATED if moved else Outcome.UNCHANGED
     if not moved:
         entry = replace(entry, changed=step.entry.changed)

@@ -871,6 +871,13 @@ MUTATIONS = (
         "test_object_without_the_annotation_of_ownership_is_not_recorded_as_owned",
     ),
     Mutation(
+        "the change before an apply that changes nothing itself",
+        ("written-before-the-apply",),
+        "return .+",
+        "return False",
+        f"{_TRANSFER}test_request_before_an_apply_counts_in_its_plan[_handed_over]",
+    ),
+    Mutation(
         "the conflict with whoever has written without a record",
         ("unrecorded-conflict",),
         "raise .+",

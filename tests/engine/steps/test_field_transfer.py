@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from applyprune.model.events import ObjectDiff
-from applyprune.model.fate import Outcome
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.options import Adopt, Conflicts, DryRun, Mode
 from applyprune.planning.applyset import LAST_APPLIED, OWNED_BY
+from applyprune.planning.digests import planned_object
+from applyprune.values import replace
 from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.forged import forge
@@ -351,3 +354,59 @@ def test_schema_errors_are_permanent_and_named(
     assert story.outcomes["configmap/a"] is Outcome.CREATED
     sent = [one for one in proxy.exchanges if one.path.endswith("/pods/p")]
     assert len([one for one in sent if one.method == "PATCH"]) == 1
+
+
+def _taken_over(stage: Stage, api: Api) -> dict[str, Any]:
+    """Another manager has the same value: only its entry goes."""
+    stage.run(_body(key="v"))
+    api.apply(stage.path("old"), _body(key="v"), by="our-old-deployer")
+    return {"bodies": [_body(key="v")], "take_over": frozenset({"our-old-deployer"})}
+
+
+def _handed_over(stage: Stage, api: Api) -> dict[str, Any]:
+    """The second field manager gets what the first one gives up; no value changes."""
+    stage.run({**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": 5}})
+    scaler = of_kind("HorizontalPodAutoscaler", "web", api="autoscaling/v2")
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    scaler["spec"] = {"scaleTargetRef": target, "minReplicas": 4, "maxReplicas": 9}
+    spec = {name: value for name, value in DEPLOYMENT["spec"].items() if name != "replicas"}
+    return {"bodies": [{**DEPLOYMENT, "spec": spec}, scaler]}
+
+
+def _released(stage: Stage, api: Api) -> dict[str, Any]:
+    """The second field manager goes with the next apply: the set has nothing to give up now."""
+    bodies = _handed_over(stage, api)["bodies"]
+    stage.run(*bodies)
+    return {"bodies": bodies, "reapply_all": True}
+
+
+def _fenced(stage: Stage, api: Api) -> dict[str, Any]:
+    """A delete of an interrupted run may still arrive: the object changes, so that it fails."""
+    stage.run(_body(key="v"))
+    inventory = stage.inventory()
+    stage.rewrite(
+        entries={ref: replace(one, deleting=True) for ref, one in inventory.entries.items()}
+    )
+    return {"bodies": [_body(key="v")]}
+
+
+@pytest.mark.parametrize("make", [_taken_over, _handed_over, _released, _fenced])
+def test_request_before_an_apply_counts_in_its_plan(
+    stage: Stage, api: Api, make: Callable[[Stage, Api], dict[str, Any]]
+) -> None:
+    """No value changes. The second plan and the second apply change nothing."""
+    options = make(stage, api)
+    bodies = options.pop("bodies")
+    (name,) = {one for one in stage.listed() if not one.startswith("horizontal")}
+    planned = stage.run(*bodies, dry_run=DryRun.SERVER, diff=True, **options)
+    assert planned.outcomes[name] is Outcome.UPDATED
+    local = stage.run(*bodies, dry_run=DryRun.CLIENT, diff=True, **options)
+    for story in (planned, local):
+        (shown,) = [one for one in story.of(ObjectDiff) if one.ref.short == name]
+        assert shown.before == shown.after
+    (step,) = [one for one in planned.plan.applies if one.desired.ref.short == name]
+    assert planned_object(step).fate is Fate.CHANGE
+    assert stage.run(*bodies, **options).outcomes[name] is Outcome.UPDATED
+    for again in (DryRun.SERVER, DryRun.OFF):
+        outcomes = stage.run(*bodies, dry_run=again, **options).outcomes
+        assert set(outcomes.values()) == {Outcome.UNCHANGED}
