@@ -288,7 +288,7 @@ class Applier:
         try:
             self.sent.add(step.desired.ref)
             # Of the apply that follows, the reply does not show it.
-            written = step.writes_first
+            done = Outcome.UPDATED if step.writes_first else Outcome.UNCHANGED
             step = transfer_fields(self.context, step)
             live, created = self._apply(step)
             more = with_follow_up(step, live, self.context.applyset, self.context.options)
@@ -301,7 +301,7 @@ class Applier:
             if more is not None:  # guard: entries-of-other-versions
                 return self._send(more)
             return self._after_refused_guard(step, error)
-        return self._confirm(step, live, created=created, written=written)
+        return self._confirm(step, live, Outcome.CREATED if created else done)
 
     def _stopped_by_dry_run(self, step: ApplyStep) -> ApplyStep | None:
         """Return the step as a dry run has it, if that means that nothing may be sent.
@@ -343,7 +343,7 @@ class Applier:
         if live is None:
             raise error
         if is_ours:
-            return self._confirm(step, live, created=True)
+            return self._confirm(step, live, Outcome.CREATED)
         options = self.context.options
         # guard: unplanned-recreation
         was_shown = step.is_checked or options.check or options.approval is not Approval.AUTOMATIC
@@ -374,9 +374,7 @@ class Applier:
         context.lock.record_entry(found.entry)  # guard: found-recorded
         return self._send(found)
 
-    def _confirm(
-        self, step: ApplyStep, live: LiveObject, *, created: bool, written: bool = False
-    ) -> ObjectDone:
+    def _confirm(self, step: ApplyStep, live: LiveObject, known: Outcome) -> ObjectDone:
         """Accept a reply only if it is about the expected object, and that is not being deleted."""
         desired = step.desired
         if live.other_name:
@@ -384,9 +382,7 @@ class Applier:
             self.confirmed[desired.ref] = replace(step.entry, uid=live.uid)
         if _is_definition(step) and not live.terminating:
             self.schemas.update(dict.fromkeys(defined_kinds(desired.body), live.generation))
-        confirmation = confirmed(
-            step, live, self.context.applyset, self.schemas, created=created, written=written
-        )
+        confirmation = confirmed(step, live, self.context.applyset, self.schemas, known)
         self.replies[desired.ref] = live
         self.confirmed[desired.ref] = confirmation.entry
         if confirmation.rewritten != step.rewritten:  # the plan has not named these fields

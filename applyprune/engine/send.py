@@ -28,6 +28,7 @@ from applyprune.errors import (
     PruneRefused,
     RunFailed,
 )
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import AUTOSCALERS, LiveObject
@@ -176,7 +177,8 @@ def create_first(context: RunContext, step: ApplyStep) -> LiveObject:
         if found is None or not is_ours:
             raise
         live, created = found, True
-    confirmed(step, live, context.applyset, {}, created=created)  # a 200 is not yet success
+    outcome = Outcome.CREATED if created else Outcome.UNCHANGED
+    confirmed(step, live, context.applyset, {}, outcome)  # a 200 is not yet success
     return live
 
 

@@ -83,16 +83,14 @@ def confirmed(
     after: LiveObject,
     applyset: ApplySetIdentity,
     schemas: Mapping[GroupKind, int | None],
-    *,
-    created: bool,
-    written: bool = False,
+    known: Outcome,
 ) -> ConfirmedApply:
     """Return what the reply to an apply confirms; ``after`` is the object in it.
 
-    ``step.live`` is the object before the last request. ``written`` says that one before the apply
-    has changed it already. ``schemas`` has the generation of each custom kind's CRD. Raises
-    RunFailed if the reply is about another object, or about one that is being deleted or has
-    another name.
+    ``step.live`` is the object before the last request. ``schemas`` has the generation of each
+    custom kind's CRD. ``known`` is CREATED, UPDATED if a request before the apply has changed the
+    object, else UNCHANGED. Raises RunFailed if the reply is about another object, or about one that
+    is being deleted or has another name.
     """
     desired = step.desired
     if (error := name_error(desired.ref, after, desired.origin)) is not None:
@@ -116,6 +114,7 @@ def confirmed(
     is_as_sent = may_be_secret(desired.body) or (is_whole and values_match(desired, after))
     # The annotation came with the apply, so the inventory never says it first.
     is_owned = has_witness(after, applyset)
+    created = known is Outcome.CREATED
     lost = created and step.entry.ownership is Ownership.OWNED and not is_owned
     ownership = step.entry.ownership
     if lost:
@@ -141,7 +140,11 @@ def confirmed(
         notes = [step.reason, _NO_WITNESS if lost else ""]
         return ConfirmedApply(entry, Outcome.CREATED, "; ".join(filter(None, notes)), rewritten)
     before = step.claimed_from or step.live
-    moved = before is None or written or _changed_by_apply(desired, before, after, applyset)
+    moved = (
+        before is None
+        or known is Outcome.UPDATED
+        or _changed_by_apply(desired, before, after, applyset)
+    )
     outcome = Outcome.UPDATED if moved else Outcome.UNCHANGED
     if not moved:
         entry = replace(entry, changed=step.entry.changed)
