@@ -132,5 +132,5 @@ def test_removed_guard_fails_its_test(mutation: Mutation, copied: Path) -> None:
 def _is_missed(mutation: Mutation, folder: Path) -> None:
     with taken_out(folder, mutation):
         reply = _pytest(folder, mutation.test)
-    assert reply.returncode == 1, reply.stdout
+    assert reply.returncode == 1, f"{reply.returncode}: {reply.stdout}{reply.stderr}"
     assert len(FAILED.findall(reply.stdout)) == 1, reply.stdout
