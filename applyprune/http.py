@@ -363,10 +363,9 @@ class Connections:
             return found
         if found is not None:
             found.close()
-        # A proxy resolves names, and decides what may be reached.
-        rules = None if sent.proxy else self._route.addresses
-        addresses = addresses_of(*endpoint(*place), rules)
-        return _Line(self._route.trust, place, addresses)
+        addresses = addresses_for(place, self._route.addresses)
+        with explained_set_up():
+            return _Line(place, Transfer(self._route.trust, place, addresses))
 
     def give_back(self, line: _Line, sent: Sent, *, is_whole: bool) -> None:
         """Keep a connection for the next request, if its answer was read as a whole."""
@@ -543,10 +542,18 @@ _LENGTH = pattern(r"[0-9]{1,18}")
 # The names of servers: libcurl would resolve them in a thread that nothing ends.
 
 
-def endpoint(server: str, proxy: str) -> tuple[str, int]:
+def _endpoint(server: str, proxy: str) -> tuple[str, int]:
     """Return the host and port to connect to: those of the proxy, if there is one."""
     parts = urlsplit(proxy or server)
     return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def addresses_for(place: tuple[str, str], rules: AddressRules | None) -> Sequence[str]:
+    """Return the addresses to connect to for a server and its proxy, as ``addresses_of`` does.
+
+    A proxy resolves names, and decides what may be reached.
+    """
+    return addresses_of(*_endpoint(*place), None if place[1] else rules)
 
 
 def addresses_of(host: str, port: int, rules: AddressRules | None) -> Sequence[str]:
@@ -559,25 +566,19 @@ def addresses_of(host: str, port: int, rules: AddressRules | None) -> Sequence[s
     if not is_ip_address(host):
         limit = min(NAMED_CONNECT_TIMEOUT, _current.get().seconds_left())
         try:
-            addresses = _in_thread(lambda: resolved(host, port), limit)
+            addresses = _in_thread(lambda: _resolved(host, port), limit)
         except TimeoutError:
             raise ConnectionFailed(Fault.CONNECT_TIME) from None
         except (OSError, UnicodeError):
             raise ConnectionFailed(Fault.NAME) from None
-    check_addresses(addresses, rules)
-    return addresses
-
-
-def check_addresses(addresses: Sequence[str], rules: AddressRules | None) -> None:
-    """Raise ConnectionFailed if one of them may not be connected to."""
     for address in addresses:
         fault = rules.fault(address) if rules is not None else ""
         if fault:  # guard: checked-connection
             raise ConnectionFailed(Fault.ADDRESS, fault)
+    return addresses
 
 
-def resolved(host: str, port: int) -> Sequence[str]:
-    """Return the addresses of a name; raises OSError or UnicodeError."""
+def _resolved(host: str, port: int) -> Sequence[str]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(str(address[4][0]) for address in found))
 
@@ -657,7 +658,7 @@ class Transfer:
         set_(pycurl.PATH_AS_IS, 1)
         set_(pycurl.USERAGENT, f"applyprune/{__version__}")  # for a proxy
         set_(pycurl.BUFFERSIZE, 32 * 1024)  # kept with each connection
-        host, at = endpoint(*place)
+        host, at = _endpoint(*place)
         set_(pycurl.RESOLVE, [f"{host}:{at}:{','.join(map(_bracketed, addresses))}"])
         set_(pycurl.OPENSOCKETFUNCTION, self._open_socket)
         parts = urlsplit(server)
@@ -755,10 +756,9 @@ _DIRECTIONS = {
 class _Line:
     """One connection; it is kept by the request of libcurl that has made it."""
 
-    def __init__(self, trust: Trust, place: tuple[str, str], addresses: Sequence[str]) -> None:
-        """Keep the server and the proxy, and the only addresses to connect to."""
+    def __init__(self, place: tuple[str, str], transfer: Transfer) -> None:
+        """Keep the server and the proxy, and what is set up for them."""
         self.place = place
-        self._trust, self._addresses = trust, addresses
         self._answer: Answer | None = None
         self._body = memoryview(b"")
         self._waits_for_bytes = False
@@ -766,7 +766,15 @@ class _Line:
         self._socket = -1
         self._due: float | None = None
         self._multi = pycurl.CurlMulti()
-        self._transfer: Transfer | None = None
+        self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
+        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
+        self._multi.setopt(pycurl.M_MAXCONNECTS, 1)
+        self._transfer = transfer
+        set_ = transfer.curl.setopt
+        set_(pycurl.HEADERFUNCTION, self._header)
+        set_(pycurl.WRITEFUNCTION, self._write)
+        set_(pycurl.READFUNCTION, self._read)
+        set_(pycurl.PREREQFUNCTION, self._before_request)
 
     def is_open(self) -> bool:
         """Return whether the server has neither closed the kept connection nor sent anything."""
@@ -785,23 +793,10 @@ class _Line:
     def start(self, answer: Answer, connect_time: float) -> None:
         """Begin to send a request."""
         with explained_set_up():
-            transfer = self._transfer = self._transfer or self._set_up()
-            transfer.prepare(answer.sent, connect_time)
+            self._transfer.prepare(answer.sent, connect_time)
             self._body = memoryview(answer.sent.body or b"")
-            self._multi.add_handle(transfer.curl)
+            self._multi.add_handle(self._transfer.curl)
         self._answer = answer
-
-    def _set_up(self) -> Transfer:
-        self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
-        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
-        self._multi.setopt(pycurl.M_MAXCONNECTS, 1)
-        transfer = Transfer(self._trust, self.place, self._addresses)
-        set_ = transfer.curl.setopt
-        set_(pycurl.HEADERFUNCTION, self._header)
-        set_(pycurl.WRITEFUNCTION, self._write)
-        set_(pycurl.READFUNCTION, self._read)
-        set_(pycurl.PREREQFUNCTION, self._before_request)
-        return transfer
 
     def drive(self, seconds: float) -> bool:
         """Let libcurl do what it can; return False if there was nothing for so many seconds."""
@@ -819,32 +814,26 @@ class _Line:
         if is_due:
             self._due = None
             self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
-        if self._answer is not None and self._transfer is not None:
-            self._transfer.forget_opened()
-            _, done, failed = self._multi.info_read()
-            if done or failed:
-                self._end(self._answer, self._transfer, failed)
+        self._transfer.forget_opened()
+        _, done, failed = self._multi.info_read()
+        if self._answer is not None and (done or failed):
+            answer, self._answer = self._answer, None
+            self._body = memoryview(b"")
+            self._socket = int(self._transfer.curl.getinfo(pycurl.ACTIVESOCKET))
+            self._multi.remove_handle(self._transfer.curl)
+            errors = (
+                self._transfer.failure(code, text, answer.sent, has_begun=answer.has_begun)
+                for _, code, text in failed
+            )
+            answer.end(next(errors, None))
         return True
-
-    def _end(
-        self, answer: Answer, transfer: Transfer, failed: Sequence[tuple[Any, int, str]]
-    ) -> None:
-        self._socket = int(transfer.curl.getinfo(pycurl.ACTIVESOCKET))
-        self._multi.remove_handle(transfer.curl)
-        self._answer, self._body = None, memoryview(b"")
-        errors = (
-            transfer.failure(code, text, answer.sent, has_begun=answer.has_begun)
-            for _, code, text in failed
-        )
-        answer.end(next(errors, None))
 
     def close(self) -> None:
         """Close the connection."""
-        if self._transfer is not None:
-            if self._answer is not None:
-                self._multi.remove_handle(self._transfer.curl)
-            self._transfer.close()
-        self._answer = None
+        if self._answer is not None:
+            self._answer = None
+            self._multi.remove_handle(self._transfer.curl)
+        self._transfer.close()
         self._multi.close()
 
     def _on_socket(self, what: int, fd: int, _multi: object, _data: object) -> None:

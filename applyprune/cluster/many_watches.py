@@ -17,19 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pycurl
 
-from applyprune.addresses import is_ip_address
 from applyprune.cluster.messages import ApiRequest
 from applyprune.cluster.requests import METADATA, for_collection, selection
 from applyprune.cluster.transport import sent_request, trust_for, user_agent
 from applyprune.cluster.watch import parse_event
-from applyprune.http import (
-    Transfer,
-    check_addresses,
-    describe_error,
-    endpoint,
-    explained_set_up,
-    resolved,
-)
+from applyprune.http import Transfer, addresses_for, describe_error, explained_set_up, one_try
 from applyprune.model.live import LiveObject, Resource, WatchEventType
 from applyprune.values import dataclass, field, replace
 
@@ -226,6 +218,8 @@ class ManyWatches:
                 if code == _GONE:  # guard: expired-watch
                     state.is_listed = False
                 reason = str(error) or type(error).__name__
+                if isinstance(error, OSError):
+                    reason, _ = describe_error(error, server=self._access.server)
                 self._tell(FailureReport(watched, code, reason[:_LONGEST_REASON]))
             lasted = self.loop.time() - began
             failures = failures_in_a_row(failures, lasted, goes_on=state.goes_on)
@@ -297,15 +291,14 @@ class ManyWatches:
         credentials = self._access.credentials
         return credentials.current() if refused is None else credentials.renewed(refused)
 
+    def _addresses(self, place: tuple[str, str]) -> Sequence[str]:
+        with one_try(_CONNECT_TIMEOUT):
+            return addresses_for(place, self._access.addresses)
+
     async def _transfer(self, sent: Sent, identity: Identity) -> Transfer:
         """Return what sends a request, with the addresses that the name of the server has now."""
         place = sent.server, sent.proxy
-        host, port = endpoint(*place)
-        addresses: Sequence[str] = [host]
-        if not is_ip_address(host):
-            found = asyncio.to_thread(resolved, host, port)
-            addresses = await asyncio.wait_for(found, _CONNECT_TIMEOUT)
-        check_addresses(addresses, None if sent.proxy else self._access.addresses)
+        addresses = await asyncio.to_thread(self._addresses, place)
         with explained_set_up():
             transfer = Transfer(trust_for(self._access, identity), place, addresses, _VERSION)
             transfer.prepare(sent, _CONNECT_TIMEOUT)
@@ -403,8 +396,7 @@ class _Reply:
         if failed is None:
             self._finish(None)
             return
-        error = self._transfer.failure(*failed, self._sent, has_begun=self._status > 0)
-        self._finish(BrokenReply(describe_error(error, server=self._sent.server)[0]))
+        self._finish(self._transfer.failure(*failed, self._sent, has_begun=self._status > 0))
 
     def close(self) -> None:
         """Free what it has."""
