@@ -6,8 +6,6 @@ no more for a tenant than the tenant may.
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
@@ -32,7 +30,7 @@ from applyprune.model.problem import ProblemKind
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.marks import FINALIZER, RECONCILE_NOW
 from applyprune.planning.replies import refuse_false_absence
-from applyprune.values import dataclass, field
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -108,10 +106,6 @@ class ServiceAccountClient:
     """A client that acts for one Bundle: as a ServiceAccount, or as the user of a kubeconfig."""
 
     cluster: KubernetesClient
-
-    def read_only(self) -> ServiceAccountClient:
-        """Return the same client; every write ends with MustReadAgain."""
-        return ServiceAccountClient(self.cluster.under_lease(ReadOnlyLease()))
 
     def store(self, target: ApplySetIdentity) -> ConfigMapStore:
         return ConfigMapStore(self.cluster, target)
@@ -243,47 +237,3 @@ def request_of(live: LiveObject) -> str:
     if len(request) <= _LONGEST_REQUEST:  # guard: bounded-request
         return request
     return f"sha256:{sha256(request.encode('utf-8', 'replace')).hexdigest()}"
-
-
-# A Bundle as a reconcile has left it: the next one need not read it if nothing has changed since.
-#
-# That nothing has changed is what a watch says, and a watch may be late. So a reconcile of such a
-# Bundle only looks: its first write ends it, and it begins again with everything read.
-
-
-_LARGEST = 16 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class KnownBundle:
-    """A Bundle in one resourceVersion, packed: the main process keeps thousands."""
-
-    version: str
-    packed: bytes = field(repr=False)
-
-    def unpack(self, key: Key) -> LiveObject:
-        body = json.loads(zlib.decompress(self.packed))
-        metadata = body["metadata"]
-        return LiveObject.of(bundle_ref(key), metadata["uid"], self.version, metadata, body)
-
-
-def known_bundle(live: LiveObject) -> KnownBundle | None:
-    """Return a Bundle packed; None if it is large: then it is read each time."""
-    body = live.body or {}
-    kept = {key: value for key, value in body["metadata"].items() if key != "managedFields"}
-    packed = zlib.compress(json.dumps({**body, "metadata": kept}).encode(), 1)
-    return KnownBundle(live.resource_version, packed) if len(packed) <= _LARGEST else None
-
-
-class MustReadAgain(Exception):
-    """A reconcile that only looks has found something to do."""
-
-
-class ReadOnlyLease:
-    """The lease of a reconcile that must not write: it refuses every write."""
-
-    def ensure(self) -> None:
-        raise MustReadAgain
-
-    def left(self) -> float:
-        return 0.0

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from applyprune.controller.checker import Checker
-from applyprune.controller.clients import BundleObjects, KnownBundle
+from applyprune.controller.clients import BundleObjects
 from applyprune.controller.followed_sources import FollowedSources, NextWork
 from applyprune.controller.metrics import Metrics
 from applyprune.controller.queue import WorkQueue, retry_delay
@@ -62,7 +62,6 @@ class Dispatcher:
     share: Share
     sources: SourceDispatcher
     _histories: dict[Key, ReconcileHistory] = field(default_factory=dict)
-    _known: dict[Key, KnownBundle] = field(default_factory=dict)
     _serving: dict[Key, WorkerHandle] = field(default_factory=dict)
     busy_since: dict[str, float] = field(default_factory=dict)
     """When each worker began with its Bundle, by the clock of the queue."""
@@ -182,14 +181,12 @@ class Dispatcher:
         is_whole, drifted = self.queue.takes_whole(key), self.watches.drifted(key)
         if not (is_whole or drifted):
             return None
-        known = self.watches.unless_changed(key, self._known.pop(key, None))
         alone = frozenset() if is_whole or len(drifted) > MOST_ALONE else drifted
         source = self.sources.followed.state(key)
         return Task(
             key,
             self._histories.get(key, ReconcileHistory()),
             alone,
-            None if drifted else known,
             source,
             self.watches.shared.unwatched(key),
         )
@@ -220,8 +217,6 @@ class Dispatcher:
             self.metrics.forget(key)
             return
         self._histories[key] = answer.history
-        if answer.known is not None:
-            self._known[key] = answer.known
         self.watches.wait_for_kinds(key, waits=answer.lacks_kinds)
         if answer.source is not None:
             self.watches.follow_source(key, answer.source)
@@ -243,7 +238,6 @@ class Dispatcher:
         """
         self.queue.set_cluster(key, "")
         self._histories.pop(key, None)
-        self._known.pop(key, None)
         self.sources.leave(key)
         self.watches.leave(key)
         self.metrics.forget(key)

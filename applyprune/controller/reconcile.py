@@ -17,9 +17,7 @@ from applyprune.controller.clients import (
     AccountMissing,
     BundleObjects,
     Impersonation,
-    MustReadAgain,
     ServiceAccountClient,
-    known_bundle,
     request_of,
     status_of,
 )
@@ -139,12 +137,6 @@ class Reconciler:
 
         Raises ApplypruneError if not even the Bundle's status could be written.
         """
-        if task.known is not None:
-            with suppress(MustReadAgain):
-                return self._reconcile(task, task.known.unpack(task.key))
-        return self._reconcile(task, None)
-
-    def _reconcile(self, task: Task, known: LiveObject | None) -> Answer:
         self._current = current = OneReconcile(
             self.bundles,
             self.impersonation,
@@ -154,7 +146,6 @@ class Reconciler:
             task.key,
             task.history,
             task.drifted,
-            known,
             task.source,
             task.unwatched,
         )
@@ -200,8 +191,6 @@ class OneReconcile:
     history: ReconcileHistory
     drifted: frozenset[Ref]
     """The objects that may have drifted; empty for the whole set."""
-    known: LiveObject | None
-    """The Bundle, if it is known without a read; then it only looks whether anything is to do."""
     source_state: SourceState | None = None
     """What is known of its source on another host; None if nothing is."""
     unwatched: str | None = None
@@ -232,7 +221,7 @@ class OneReconcile:
         """Reconcile the Bundle; raises Interrupted when it has changed meanwhile."""
         began = CLOCK.now()
         self.stop.check()
-        live = self.known or self.bundles.get(self.key)
+        live = self.bundles.get(self.key)
         if live is None:
             return Answer(None, gone=True)
         self.generation = live.generation
@@ -268,12 +257,9 @@ class OneReconcile:
         result = with_drift_reported(
             result, live, bundle, is_part=self.is_part, unwatched=unwatched
         )
-        if self.known is not None and result.ready is not ConditionStatus.READY:
-            raise MustReadAgain
         if result.ready is ConditionStatus.NOT_READY:
             self.impersonation.forget()
         measured = self.reporter.report(live, result, CLOCK.now() - began, bundle)
-        is_ready = result.ready is ConditionStatus.READY
         left = leaves_drift(result, is_for_drift=bool(self.drifted or self.history.unreverted))
         seconds, history = next_reconcile(self.history, bundle, result, leaves_drift=left)
         delay = None if result.reason in _UNTIL_CHANGE else delay_with_contention(seconds, result)
@@ -283,7 +269,6 @@ class OneReconcile:
             history=history,
             lacks_kinds=result.reason is Reason.KIND_NOT_FOUND and not history.cluster,
             measured=measured,
-            known=known_bundle(live) if is_ready and not history.cluster else None,
         )
 
     def _apply(self, live: LiveObject, bundle: BundleSpec) -> tuple[LiveObject, ReconcileResult]:
@@ -302,10 +287,8 @@ class OneReconcile:
         beside = paths_beside(bundle, dependencies)
         try:
             with self.impersonation.as_account(
-                bundle.namespace, spec.service_account_name, must_exist=self.known is None
-            ) as writing:
-                reads_only = self.known is not None
-                own = writing.read_only() if reads_only else writing  # guard: only-looks
+                bundle.namespace, spec.service_account_name, must_exist=True
+            ) as own:
                 source, kubeconfig = self._source(own, live, bundle, beside)
                 if waiting := outdated_dependencies(dependencies, beside, source.state):
                     return live, self._dependent(bundle, waiting)  # guard: dependency-of-a-commit

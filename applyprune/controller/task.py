@@ -13,7 +13,6 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from applyprune.addresses import AddressRules
-from applyprune.controller.clients import KnownBundle
 from applyprune.controller.reasons import ConditionType, Key, Reason
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import HolderObservation
@@ -69,8 +68,6 @@ class Task:
     history: ReconcileHistory = ReconcileHistory()
     drifted: frozenset[Ref] = frozenset()
     """The objects that may have drifted since the last reconcile; empty for the whole set."""
-    known: KnownBundle | None = None
-    """The Bundle, if a watch says that it has not changed since it was read."""
     source: SourceState | None = None
     """What is known of its source on another host; None if it has none, or nothing is known."""
     unwatched: str | None = None
@@ -95,8 +92,6 @@ class Answer:
     waits_for: frozenset[str] | None = None
     """The Bundles of the namespace that it waits for; None if that was not looked at."""
     measured: Measured | None = None
-    known: KnownBundle | None = None
-    """The Bundle as read; None if it is not ready, or large."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from applyprune.cluster.many_watches import (
     WatchReport,
     WatchTarget,
 )
-from applyprune.controller.clients import KnownBundle, account_user
+from applyprune.controller.clients import account_user
 from applyprune.controller.hints import ObjectHints, is_in
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.reasons import LOG, Key, fields
@@ -101,8 +101,6 @@ class Watches:
     _news: SimpleQueue[WatchChange] = field(default_factory=SimpleQueue)
     _bundles: Informer | None = None
     _marks: dict[Key, tuple[object, ...]] = field(default_factory=dict)
-    _versions: dict[Key, str] = field(default_factory=dict)
-    _hinted: set[Key] = field(default_factory=set)
     """The Bundles for which there is probably something to do."""
     _served: set[Key] = field(default_factory=set)
     _sources: dict[Key, SourceObjects] = field(default_factory=dict)
@@ -203,11 +201,10 @@ class Watches:
             # Its mark may be known from before it came into the share.
             moved = serves and (self._marks.get(key) != mark or key not in self._served)
             self._marks[key] = mark
-            self._versions[key] = live.resource_version if live is not None else ""
             if serves:
                 self._served.add(key)
             elif live is None:
-                del self._marks[key], self._versions[key]
+                del self._marks[key]
             waiting = self._waiting.waiting_for(key)
         if moved:
             if live is not None:
@@ -255,17 +252,8 @@ class Watches:
             for key in [
                 one for one, mark in self._marks.items() if mark == _GONE and one not in served
             ]:
-                del self._marks[key], self._versions[key]
+                del self._marks[key]
             return served - before, before - served
-
-    def unless_changed(self, key: Key, known: KnownBundle | None) -> KnownBundle | None:
-        """Return a Bundle that was read earlier, unless it has changed or nobody can know."""
-        with self._lock:
-            hinted = key in self._hinted
-            self._hinted.discard(key)
-            is_same = known is not None and self._versions.get(key) == known.version
-        is_seen = not any(scope.resource == BUNDLES for scope in tuple(self._failures))
-        return known if is_same and is_seen and not hinted else None
 
     def follow_source(self, key: Key, source: SourceObjects) -> None:
         """Watch, as its ServiceAccount, the objects of a Bundle's source."""
@@ -336,7 +324,6 @@ class Watches:
         self.leave(key)
         with self._lock:
             self._marks.pop(key, None)
-            self._versions.pop(key, None)
             self._served.discard(key)
 
     def leave(self, key: Key) -> None:
@@ -345,7 +332,6 @@ class Watches:
         with self._lock:
             self._leave_source(key)
             self._hints.forget(key)
-            self._hinted.discard(key)
             self._waiting.wait(key, frozenset())
         self.shared.want(key, ())
 
@@ -382,7 +368,6 @@ class Watches:
                 if key in users and self._sources[key].versions.get(live.ref) != version
             ]
             requeues = self._hints.observe(live, gone=gone, users=users)
-            self._hinted.update(woken, (one.key for one in requeues))
         for key in woken:
             self.queue.add(key, news=True)
         for requeue in requeues:
@@ -413,7 +398,6 @@ class Watches:
                 )
             ]
             hints = [(key, self._hints.observe_absence(key, listed)) for key in users]
-            self._hinted.update(lost, (key for key, seconds in hints if seconds is not None))
         for key in lost:
             self.queue.add(key, news=True)
         for key, seconds in hints:

