@@ -136,13 +136,13 @@ class KubernetesClient:
         cache: Path | None = None,
         terms: WriteTerms = NO_TERMS,
         *,
-        registry: KubernetesClient | None = None,
+        memory: Memory | None = None,
         run: str = "",
     ) -> None:
         """Keep the transport; ``cache`` is the folder for discovery and OpenAPI documents.
 
-        ``registry`` reads the CRDs and APIServices, if that takes other rights. Without ``run``,
-        the run has a new ID.
+        Without a ``memory``, nothing is remembered from one call to the next. Without ``run``, the
+        run has a new ID.
         """
         self.run = run or uuid.uuid4().hex[:12]
         """The ID of the run that the requests are for; it is in their User-Agent."""
@@ -153,8 +153,26 @@ class KubernetesClient:
         self.context = context
         """The context of the kubeconfig; empty if unknown."""
         self._cache = cache
-        self._registry = registry
+        self._memory = memory
+        self._user = ""
+        self._registry: KubernetesClient | None = None
         self._known = _KnownServers()
+
+    def as_user(self, user: str) -> KubernetesClient:
+        """Return a client for another user, over the same connections and with the same memory.
+
+        The CRDs and APIServices are read as the user of this one.
+        """
+        other = KubernetesClient(
+            self._transport.as_user(user), self.server, cache=self._cache, memory=self._memory
+        )
+        other._user, other._registry = user, self
+        return other
+
+    def forget(self) -> None:
+        """Forget the kinds and their schemas: something has failed, perhaps for that reason."""
+        if self._memory is not None:
+            self._memory.forget_kinds()
 
     @property
     def patience(self) -> float:
@@ -215,9 +233,18 @@ class KubernetesClient:
         told, age = self.server_time, self._transport.date_age
         return "" if told is None else f"{told + timedelta(seconds=int(age)):%Y-%m-%dT%H:%M:%SZ}"
 
-    def resource_map(self, *, remembered: bool = False) -> ResourceMap:  # noqa: ARG002
-        """Return what the server serves now; this client has not ``remembered`` anything."""
-        return discover(self._transport, self.server, self._cache)
+    def resource_map(self, *, remembered: bool = False) -> ResourceMap:
+        """Return what the server serves now; if ``remembered``, at most a minute ago."""
+        memory = self._memory
+        if memory is None:
+            return discover(self._transport, self.server, self._cache)
+        kept = memory.kinds
+        if remembered and kept is not None and memory.is_fresh(kept[0]):
+            return kept[1]
+        asked = memory.clock.now()
+        found = discover(self._transport, self.server, self._cache)
+        memory.kinds = asked, replace(found, remembered=True)
+        return found
 
     def registrations(self) -> Registrations:
         """Return the CRDs and APIServices, by which the list of kinds is proved complete."""
@@ -237,8 +264,20 @@ class KubernetesClient:
         return is_ready(self._transport, _READY_WITHIN)
 
     def schemas(self, resource: Resource) -> Mapping[str, Any]:
-        """Return the OpenAPI v3 schemas of a resource's group version, by name."""
-        return self._openapi(resource).schemas
+        """Return the OpenAPI v3 schemas of a resource's group version, by name.
+
+        Those of built-in kinds may be remembered.
+        """
+        memory, key = self._memory, (resource.group, resource.version)
+        if memory is None or not is_built_in(resource.group):
+            return self._openapi(resource).schemas
+        kept = memory.schemas.get(key)
+        if kept is not None and memory.is_fresh(kept[0]):
+            return kept[1]
+        asked = memory.clock.now()
+        found = self._openapi(resource).schemas
+        memory.schemas[key] = asked, found
+        return found
 
     def _openapi(self, resource: Resource) -> GroupVersionDocument:
         found = read_openapi(self._transport, self.server, self._cache, resource)
@@ -325,12 +364,33 @@ class KubernetesClient:
         full: bool = False,
         page: int | None = None,
         timeout: float | None = None,
-        remembered: bool = False,  # noqa: ARG002
+        remembered: bool = False,
     ) -> Sequence[LiveObject]:
-        """Return all objects of a resource, read in pages of ``page``; never an incomplete list."""
+        """Return all objects of a resource, read in pages of ``page``; never an incomplete list.
+
+        With ``remembered``, a refusal for the whole cluster counts for some minutes.
+        """
+        refusal = None
+        # guard: search-asks-again
+        if remembered and resource.namespaced and not namespace:
+            refusal = self._refusal(resource)
+        if refusal is not None and (message := _read_refusal(refusal)):
+            raise Forbidden(message, code=403)
         # What does not match is dropped here as well: some aggregated APIs ignore the selector.
         wanted = Selection(namespace, selector, "", full)
-        return _paged_list(self._transport, resource, wanted, page, timeout=timeout)[0]
+        try:
+            return _paged_list(self._transport, resource, wanted, page, timeout=timeout)[0]
+        except Forbidden as error:
+            if refusal is not None:
+                _write_refusal(refusal, error.message)
+            raise
+
+    def _refusal(self, resource: Resource) -> Path | None:
+        """Return the file with the refusal of a list; all processes that share the cache see it."""
+        if self._memory is None or self._cache is None:
+            return None
+        which = f"{self.server}\n{self._user}\n{resource.full_plural}"
+        return self._cache / "refused" / hashlib.sha256(which.encode()).hexdigest()
 
     def list_at(
         self,
@@ -818,103 +878,7 @@ def _texts(rule: Mapping[str, Any], key: str) -> frozenset[str]:
 # What many short runs remember. None of it proves anything: kinds and rights may have changed.
 
 
-class RememberingClient(KubernetesClient):
-    """A client that shares a memory with others, each for one user; thread-safe."""
-
-    def __init__(
-        self,
-        transport: Transport,
-        server: str,
-        *,
-        cache: Path | None,
-        user: str = "",
-        registry: KubernetesClient | None = None,
-        memory: Memory | None = None,
-    ) -> None:
-        """Keep the memory; ``user`` is the one that the transport impersonates."""
-        super().__init__(transport, server, cache=cache, registry=registry)
-        self._user = user
-        self.memory = memory if memory is not None else Memory()
-        """What it shares with other clients."""
-
-    def as_user(self, user: str) -> RememberingClient:
-        """Return a client for another user, over the same connections and with the same memory.
-
-        The CRDs and APIServices are read as the user of this one.
-        """
-        return RememberingClient(
-            self._transport.as_user(user),
-            self.server,
-            cache=self._cache,
-            user=user,
-            registry=self,
-            memory=self.memory,
-        )
-
-    def resource_map(self, *, remembered: bool = False) -> ResourceMap:
-        """Return what the server serves now; if ``remembered``, at most a minute ago."""
-        kept = self.memory.kinds
-        if remembered and kept is not None and self.memory.is_fresh(kept[0]):
-            return kept[1]
-        asked = self.memory.clock.now()
-        found = super().resource_map()
-        self.memory.kinds = asked, replace(found, remembered=True)
-        return found
-
-    def schemas(self, resource: Resource) -> Mapping[str, Any]:
-        """Return the schemas of a group version; those of built-in kinds may be remembered."""
-        if not is_built_in(resource.group):
-            return super().schemas(resource)
-        memory, key = self.memory.schemas, (resource.group, resource.version)
-        kept = memory.get(key)
-        if kept is not None and self.memory.is_fresh(kept[0]):
-            return kept[1]
-        asked = self.memory.clock.now()
-        found = super().schemas(resource)
-        memory[key] = asked, found
-        return found
-
-    def list(
-        self,
-        resource: Resource,
-        *,
-        namespace: str = "",
-        selector: str = "",
-        full: bool = False,
-        page: int | None = None,
-        timeout: float | None = None,
-        remembered: bool = False,
-    ) -> Sequence[LiveObject]:
-        """Return what ``KubernetesClient.list`` returns.
-
-        With ``remembered``, a refusal for the whole cluster counts for some minutes.
-        """
-        refusal = None
-        # guard: search-asks-again
-        if remembered and resource.namespaced and not namespace:
-            refusal = self._refusal(resource)
-        if refusal is not None and (message := _read_refusal(refusal)):
-            raise Forbidden(message, code=403)
-        try:
-            return super().list(
-                resource,
-                namespace=namespace,
-                selector=selector,
-                full=full,
-                page=page,
-                timeout=timeout,
-            )
-        except Forbidden as error:
-            if refusal is not None:
-                _write_refusal(refusal, error.message)
-            raise
-
-    def _refusal(self, resource: Resource) -> Path | None:
-        """Return the file with the refusal of a list; all processes that share the cache see it."""
-        if self._cache is None:
-            return None
-        which = f"{self.server}\n{self._user}\n{resource.full_plural}"
-        return self._cache / "refused" / hashlib.sha256(which.encode()).hexdigest()
+# What the clients of a controller remember of one API server.
 
 
 _KINDS_LAST = 60.0

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from applyprune.cluster.client import KubernetesClient, RememberingClient
+from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.controller.reasons import Key
 from applyprune.errors import AccessError, ApplypruneError, Conflict, Interrupted, NotFound
@@ -45,7 +45,7 @@ class Impersonation:
     They share connections: who is impersonated stands in each request.
     """
 
-    own: RememberingClient
+    own: KubernetesClient
 
     def connect(self, namespace: str, account: str) -> ServiceAccountClient:
         """Return a client for a ServiceAccount without checking that it exists; sends nothing.
@@ -70,7 +70,7 @@ class Impersonation:
 
     def forget(self) -> None:
         """Forget what is remembered of the server's kinds: something has failed."""
-        self.own.memory.forget_kinds()
+        self.own.forget()
 
     def require_account(self, namespace: str, account: str) -> None:
         ref = Ref(SERVICE_ACCOUNTS.group, SERVICE_ACCOUNTS.kind, namespace, account)

@@ -22,7 +22,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from applyprune.addresses import AddressRules
-from applyprune.cluster.client import RememberingClient
+from applyprune.cluster.client import KubernetesClient, Memory
 from applyprune.cluster.transport import Transport
 from applyprune.controller.clients import BundleObjects, Impersonation
 from applyprune.controller.reasons import LOG, RETRY_BUDGET, Key, Limit, fields, log_to_stderr
@@ -198,7 +198,7 @@ def _reconciler(settings: WorkerSettings, requests: SentRequests) -> Reconciler:
         trace=requests.traced,
         agent=settings.agent,
     )
-    client = RememberingClient(transport, access.server, cache=settings.cache)
+    client = KubernetesClient(transport, access.server, cache=settings.cache, memory=Memory())
     clusters = OtherClusters(client, settings.addresses, requests.traced, settings.agent)
     bundles = BundleObjects(client)
     reporter = Reporter(bundles, EventRecorder(client), settings.agent)

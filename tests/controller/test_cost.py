@@ -11,11 +11,10 @@ from tests.benchmarks.controller.requests import WRITES, Requests, is_counted
 from tests.benchmarks.controller.site import OBJECTS, Site
 from tests.support.api import AuditTrail
 from tests.support.controller import Tenant, controller
-from tests.support.objects import config_map
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from applyprune.localplane import Plane

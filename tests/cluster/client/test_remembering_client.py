@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.cluster.access import cluster_access
-from applyprune.cluster.client import RememberingClient
+from applyprune.cluster.client import KubernetesClient, Memory
 from applyprune.cluster.transport import Transport
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.ports import Cancellation
@@ -34,13 +34,20 @@ SELECTOR = "a=b"
 
 
 @pytest.fixture
-def client(open_transport: OpenTransport, tmp_path: Path) -> RememberingClient:
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def client(open_transport: OpenTransport, tmp_path: Path, clock: ManualClock) -> KubernetesClient:
     """A client of the run's plane, through the proxy."""
-    return RememberingClient(open_transport(), "test", cache=tmp_path / "cache")
+    return KubernetesClient(
+        open_transport(), "test", cache=tmp_path / "cache", memory=Memory(clock=clock)
+    )
 
 
 def test_users_on_the_same_connections_keep_their_own_rights(
-    client: RememberingClient, plane: Plane, api: Api, namespace: str, tmp_path: Path
+    client: KubernetesClient, plane: Plane, api: Api, namespace: str, tmp_path: Path
 ) -> None:
     """Whatever the others do at the same time."""
     kubeconfig_as("one", plane, api, namespace, tmp_path, rule("", ["configmaps"], ["list"]))
@@ -58,7 +65,7 @@ def test_users_on_the_same_connections_keep_their_own_rights(
     assert set(found) == {("one", True), ("other", False)}
 
 
-def test_refused_list_is_not_asked_for_again(client: RememberingClient, proxy: FaultProxy) -> None:
+def test_refused_list_is_not_asked_for_again(client: KubernetesClient, proxy: FaultProxy) -> None:
     """The refusal of one user says nothing about another."""
     nobody = client.as_user("nobody")
     for _ in range(3):
@@ -74,7 +81,7 @@ def test_refused_list_is_not_asked_for_again(client: RememberingClient, proxy: F
 
 
 def test_kinds_are_remembered_until_something_fails(
-    client: RememberingClient, proxy: FaultProxy
+    client: KubernetesClient, proxy: FaultProxy
 ) -> None:
     """All users of a memory share them; who wants to know what is served now asks."""
     assert not client.resource_map(remembered=True).remembered
@@ -83,14 +90,13 @@ def test_kinds_are_remembered_until_something_fails(
     assert len(proxy.exchanges) == asked
     assert not client.resource_map().remembered
     assert len(proxy.exchanges) > asked
-    client.memory.forget_kinds()
+    client.forget()
     assert not client.resource_map(remembered=True).remembered
 
 
 def test_kinds_and_schemas_are_remembered_for_a_minute(
-    client: RememberingClient, proxy: FaultProxy
+    client: KubernetesClient, proxy: FaultProxy, clock: ManualClock
 ) -> None:
-    client.memory.clock = clock = ManualClock()
     for seconds, is_asked in ((0, True), (59, False), (1, True), (59, False)):
         clock.advance(seconds)
         for read in (lambda: client.resource_map(remembered=True), lambda: client.schemas(PODS)):
@@ -106,7 +112,7 @@ def test_no_proof_is_made_by_remembered_kinds(fresh_plane: FreshPlane, tmp_path:
     assert api("POST", path, crd())[0] == 201
     access = cluster_access(kubeconfig=str(plane.kubeconfig), environ={})
     transport = Transport(access)
-    client = RememberingClient(transport, "test", cache=tmp_path / "cache")
+    client = KubernetesClient(transport, "test", cache=tmp_path / "cache", memory=Memory())
     kind = GroupKind("x.example.com", "Foo")
     # The server lists its groups a moment before their kinds.
     eventually(lambda: client.resource_map().find_kind(kind) is not None, lambda: "the kind")
