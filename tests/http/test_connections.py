@@ -136,6 +136,36 @@ def test_body_is_not_sent_after_the_end_of_a_lease() -> None:
     assert received < size
 
 
+class Raising(Ending):
+    """A lease in which Ctrl-C is pressed when it is asked for the n-th time."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def left(self) -> float:
+        self.number -= 1
+        if not self.number:
+            raise KeyboardInterrupt
+        return super().left()
+
+
+@pytest.mark.parametrize(("number", "is_sent"), [(1, False), (2, True)])
+def test_interrupt_within_libcurl_reaches_the_caller(
+    number: int, is_sent: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Before the request as well as before its body; pycurl would print it and go on."""
+    seen = Seen()
+    with connected(seen) as (connections, server):
+        with one_try(HANG, None, (Raising(number),)) as current, pytest.raises(KeyboardInterrupt):
+            connections.send(Sent("PATCH", server, "/a", body=b"body"))
+        assert current.sent == is_sent
+        # Its connection is not used again.
+        assert send(connections, Sent("GET", server, "/b")) == b"ok"
+    assert len([head for head in seen.heads if head.startswith("PATCH")]) <= is_sent
+    assert capfd.readouterr().err == ""
+
+
 def test_proxy_gets_no_header_of_a_request() -> None:
     """What is for the server goes through the tunnel only."""
     seen = Seen()
