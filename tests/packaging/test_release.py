@@ -224,6 +224,11 @@ def test_bill_names_each_dependency(release: Path, installed: Callable[..., Path
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {canonicalize_name(Requirement(line).name) for line in project["dependencies"]}
     assert names - {canonicalize_name(ref.partition("==")[0]) for ref in direct} == set()
+    (pycurl,) = (part for part in bill["components"] if part["name"] == "pycurl")
+    bundled = {part["name"]: part["version"] for part in pycurl["components"]}
+    assert bundled.keys() >= {"libcurl", "OpenSSL"}
+    told = run(programs / "python", "-c", "import pycurl; print(pycurl.version)", cwd=programs)
+    assert {f"{name}/{version}" for name, version in bundled.items()} < set(told.stdout.split())
     assert str(ROOT) not in json.dumps(bill)
 
 
