@@ -34,7 +34,7 @@ demo-gitops: $(INSTALLED)
 plane: $(INSTALLED)
 	$(BIN)/python -m tests.versions.build $(KUBERNETES)
 
-# Into dist/plane, which is a mirror as well: `make demo APPLYPRUNE_PLANE=dist/plane`. It needs Go.
+# Into dist/plane. It needs Go.
 plane-wheel: $(INSTALLED)
 	$(BIN)/python -m tests.packaging.plane_wheel
 

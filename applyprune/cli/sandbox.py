@@ -16,12 +16,12 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import click
 
 from applyprune.cli.options import CommandGroup, Option, command
-from applyprune.errors import AccessError, ApplypruneError, RunFailed, UsageError
+from applyprune.errors import AccessError, RunFailed, UsageError
 from applyprune.model.options import CONTROLLER_NAMESPACE
 from applyprune.values import dataclass, field
 
@@ -29,23 +29,12 @@ if TYPE_CHECKING:
     import io
     from collections.abc import Iterator, Mapping, Sequence
 
-    from applyprune.localplane import Plane, PlaneOrigin
+    from applyprune.localplane import Plane
     from applyprune.localplane.planes import PlaneStatus
 
 
-PLANE_VARIABLE = "APPLYPRUNE_PLANE"
-_PLANE_FROM = Option(
-    "--plane-from",
-    metavar="FOLDER|URL",
-    envvar=PLANE_VARIABLE,
-    show_envvar=True,
-    default="",
-    help="Take the control plane from a mirror: a folder, or https://…#sha256=….",
-)
-
-
-@command(Option("--controller", is_flag=True, help="Demonstrate Bundles instead."), _PLANE_FROM)
-def demo(controller: bool, plane_from: str) -> int:
+@command(Option("--controller", is_flag=True, help="Demonstrate Bundles instead."))
+def demo(controller: bool) -> int:
     """Demonstrate a diff, a prune, a refused prune and a conflict on a throw-away control plane.
 
     Starts the embedded control plane, which is built if nothing has it, runs the commands that it
@@ -61,7 +50,7 @@ def demo(controller: bool, plane_from: str) -> int:
 
     manifests = packaged_folder("demo")
     progress = progress_on(sys.stderr)
-    binaries = ensure_built(progress, origin=plane_origin(plane_from))
+    binaries = ensure_built(progress)
     # The plane removes this folder, even if this process is killed.
     folder = Path(tempfile.mkdtemp(prefix="applyprune-demo-"))
     with start(binaries, PlaneSpec(), folder, name="demo", progress=progress) as plane:
@@ -437,14 +426,13 @@ _NAME = Option(
         metavar="N",
         help="How many nodes to simulate.",
     ),
-    _PLANE_FROM,
     of=local,
 )
-def up(name: str, nodes: int, plane_from: str) -> None:
+def up(name: str, nodes: int) -> None:
     """Start a plane and leave it running.
 
-    Its programs come from the mirror that you name, else the cache, else the package
-    applyprune-plane, else they are built from source, which takes minutes.
+    Its programs come from the cache, else the package applyprune-plane, else they are built from
+    source, which takes minutes.
 
     Prints a shell command: `eval` it to point applyprune and kubectl at the plane.
 
@@ -452,13 +440,12 @@ def up(name: str, nodes: int, plane_from: str) -> None:
     Examples:
       eval "$(applyprune local up)"
       applyprune local up --name big --nodes 100
-      applyprune local up --plane-from ./dist/plane
     """
     from applyprune.localplane import PlaneSpec, progress_on
     from applyprune.localplane.planes import bring_up
 
     spec = PlaneSpec(kwok=nodes > 0, nodes=nodes)
-    plane, started = bring_up(name, spec, progress_on(sys.stderr), plane_origin(plane_from))
+    plane, started = bring_up(name, spec, progress_on(sys.stderr))
     if not started:
         click.echo(f"the plane {name} is already running", err=True)
     option = "" if name == "default" else f" --name {name}"
@@ -543,59 +530,3 @@ def kubectl(name: str, arguments: tuple[str, ...]) -> None:
             reason="the cache was emptied while the plane was running",
             hint="Stop the plane and start it again: `applyprune local down`, then `up`.",
         ) from None
-
-
-# ``--plane-from``.
-
-
-def plane_origin(named: str) -> PlaneOrigin | None:
-    """Return the mirror that the user has named; None for none."""
-    from applyprune.localplane import PlaneOrigin
-
-    return PlaneOrigin(named, _download) if named else None
-
-
-_TIMEOUT = 900.0
-"""Seconds for one file: a wheel has 60 MB, and a line may be slow."""
-
-
-def _download(url: str, file: IO[bytes], limit: int) -> None:
-    """Write the content of an HTTPS address to a file, at most ``limit`` bytes.
-
-    Raises AccessError if it is not received completely, is larger, or is a web page.
-    """
-    from urllib.parse import urlsplit
-
-    from applyprune.sources.address import login_of, shown_url, url_parts
-    from applyprune.sources.web import basic, open_web
-
-    if url_parts(url) is None:
-        raise _failure("", "the URL is invalid", "")
-    try:
-        with (
-            open_web(url, timeout=_TIMEOUT) as web,
-            web.request("GET", url, authorization=basic(*login_of(urlsplit(url)))) as reply,
-        ):
-            if reply.status != 200:
-                raise reply.refusal(hint="Check the address of the mirror.")
-            if reply.header("Content-Type").lower().startswith("text/html"):
-                raise _failure(
-                    shown_url(url),
-                    "the response is a web page",
-                    "Use the address that serves the files themselves.",
-                )
-            reply.save(file, limit)
-    except AccessError:
-        raise
-    except ApplypruneError as error:
-        reason = f"{error.message}{f': {error.reason}' if error.reason else ''}"
-        raise _failure(shown_url(url), reason, error.hint) from None
-
-
-def _failure(where: str, reason: str, hint: str) -> AccessError:
-    return AccessError(
-        "the control plane cannot be fetched",
-        location=where,
-        reason=reason,
-        hint=hint or "Run it again, or leave out --plane-from and APPLYPRUNE_PLANE.",
-    )

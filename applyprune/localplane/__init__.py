@@ -4,14 +4,12 @@ from applyprune.localplane.build import Binaries, ensure_built
 from applyprune.localplane.cache import Progress, progress_on
 from applyprune.localplane.plane import API_SERVER_ONLY, FULL, Plane, PlaneSpec
 from applyprune.localplane.planes import StartedPlane, start
-from applyprune.localplane.wheel import PlaneOrigin
 
 __all__ = [
     "API_SERVER_ONLY",
     "FULL",
     "Binaries",
     "Plane",
-    "PlaneOrigin",
     "PlaneSpec",
     "Progress",
     "StartedPlane",

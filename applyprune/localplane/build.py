@@ -1,4 +1,4 @@
-"""The control plane's programs: from a mirror, the cache, a wheel, or built here with Go."""
+"""The control plane's programs: from the cache, a wheel, or built here with Go."""
 
 from __future__ import annotations
 
@@ -25,36 +25,25 @@ from applyprune.localplane.cache import (
 )
 from applyprune.localplane.kill_group import guarded
 from applyprune.localplane.plane import require_supported_system
-from applyprune.localplane.wheel import (
-    CONTROL_PLANE,
-    KUBECTL,
-    PROGRAMS,
-    fetched,
-    fetched_folder,
-    installed,
-)
+from applyprune.localplane.wheel import CONTROL_PLANE, KUBECTL, PROGRAMS, installed
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from applyprune.localplane.cache import Progress
-    from applyprune.localplane.wheel import PlaneOrigin
 
 
-def ensure_built(
-    progress: Progress | None = None, *, origin: PlaneOrigin | None = None
-) -> Binaries:
-    """Return the control plane from ``origin``, the cache, the installed wheel, or a build.
+def ensure_built(progress: Progress | None = None) -> Binaries:
+    """Return the control plane from the cache, the installed wheel, or a build.
 
-    Without ``origin``, the first of the others that has it. Raises AccessError if the origin does
-    not have it, if there is no Go, or if the build fails. Several processes may call it at the
-    same time: the first fetches or builds, the others wait.
+    The first that has it. Raises AccessError if there is no Go, or if the build fails. Several
+    processes may call it at the same time: the first builds, the others wait.
     """
     require_supported_system()
     progress = progress or Silence()
     try:
-        folder = _folder(progress, origin)
+        folder = _folder(progress)
     finally:
         progress.clear()
     return Binaries(folder / CONTROL_PLANE, folder / KUBECTL)
@@ -68,27 +57,12 @@ class Binaries:
     """kubectl, of the same version."""
 
 
-def _folder(progress: Progress, origin: PlaneOrigin | None) -> Path:
-    module = module_digest()
-    if origin is not None:
-        return fetched(origin, module, progress)
-    cached = _cached(module)
-    if cached is not None:
+def _folder(progress: Progress) -> Path:
+    cached = built_folder(_CONTROL_PLANE)
+    if has_programs(cached, PROGRAMS):
         progress.step(f"using the control plane in the cache: {cached}")
         return cached
-    package = installed(module, progress)
-    if package is not None:
-        return package
-    return built(source_of(), progress)
-
-
-def _cached(module: str) -> Path | None:
-    """Return the folder of the cache with these programs, built here or fetched; None if absent."""
-    fetched_ones = fetched_folder(module)
-    names = sorted(fetched_ones.iterdir()) if fetched_ones.is_dir() else []
-    # A folder that is being made has a dot in its name.
-    folders = (built_folder(_CONTROL_PLANE), *(path for path in names if "." not in path.name))
-    return next((folder for folder in folders if has_programs(folder, PROGRAMS)), None)
+    return installed(module_digest(), progress) or built(source_of(), progress)
 
 
 def module_digest() -> str:

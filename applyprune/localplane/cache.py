@@ -82,22 +82,17 @@ def has_programs(folder: Path, programs: Sequence[str] = ()) -> bool:
     return folder.is_dir() and all(os.access(folder / name, os.X_OK) for name in programs)
 
 
-def not_written(folder: Path, error: OSError) -> AccessError:
-    """Return the error for a cache that is read-only or full."""
-    return AccessError(
-        "the cache cannot be written",
-        location=str(folder),
-        reason=error.strerror or str(error),
-        hint="Free space or make it writable, or set XDG_CACHE_HOME to another folder.",
-    )
-
-
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise not_written(folder, error) from None
+        raise AccessError(
+            "the cache cannot be written",
+            location=str(folder),
+            reason=error.strerror or str(error),
+            hint="Free space or make it writable, or set XDG_CACHE_HOME to another folder.",
+        ) from None
 
 
 @contextmanager

@@ -40,12 +40,9 @@ if TYPE_CHECKING:
     from applyprune.localplane.build import Binaries
     from applyprune.localplane.cache import Progress
     from applyprune.localplane.plane import PlaneSpec
-    from applyprune.localplane.wheel import PlaneOrigin
 
 
-def bring_up(
-    name: str, spec: PlaneSpec, progress: Progress, origin: PlaneOrigin | None = None
-) -> tuple[Plane, bool]:
+def bring_up(name: str, spec: PlaneSpec, progress: Progress) -> tuple[Plane, bool]:
     """Return the plane with this name, and whether this call started it; it keeps running.
 
     Its programs are those of ``ensure_built``. Raises AccessError if the plane cannot be started.
@@ -57,7 +54,7 @@ def bring_up(
             if status.plane is not None:
                 return status.plane, False
             if status.phase not in {PlanePhase.STARTING, PlanePhase.STOPPING}:
-                binaries = ensure_built(progress, origin=origin)
+                binaries = ensure_built(progress)
                 # Another process may have started it first: then wait for that plane.
                 with suppress(PlaneRuns):
                     started = start(binaries, spec, folder, name=name, progress=progress)

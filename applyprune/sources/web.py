@@ -342,14 +342,14 @@ class Reply:
         except ValueError:
             return str(self.status)
 
-    def refusal(self, *, reason: str = "", hint: str = "") -> InputError:
+    def refusal(self, *, reason: str = "") -> InputError:
         """Return the error for a status that is not the expected one."""
         message = f"the server answered {self.shown_status}"
         if self.status in {401, 403}:
             return AuthenticationFailed(
-                message, reason=reason, hint=hint or "Check the source's credentials."
+                message, reason=reason, hint="Check the source's credentials."
             )
-        return FetchFailed(message, reason=reason, hint=hint)
+        return FetchFailed(message, reason=reason)
 
     def chunks(self, limit: int) -> Iterator[bytes]:
         """Yield the body as it is on the wire, as it comes.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from applyprune import __version__
-from applyprune.localplane import progress_on
+from applyprune.localplane import ensure_built, progress_on
 from tests.benchmarks import report as reports
 from tests.benchmarks.jobs import alone, sets
 from tests.benchmarks.measuring.site import site_in
@@ -24,7 +24,6 @@ from tests.benchmarks.peers.calls import APPLYPRUNE, Programs
 from tests.benchmarks.peers.programs import KAPP, KAPPLY, ensure_peer
 from tests.benchmarks.rows import Subject, failures
 from tests.benchmarks.targets import ROWS, chosen
-from tests.support.plane import ensure_plane
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +62,7 @@ def main(
     *, names: tuple[str, ...], rounds: int | None, quick: bool, peers: bool, target: Path | None
 ) -> None:
     """Measure, print the table, and exit with 1 if a target is missed."""
-    binaries = ensure_plane(progress_on(sys.stderr))
+    binaries = ensure_built(progress_on(sys.stderr))
     programs, versions = _programs(binaries, peers=peers)
     rows = chosen(names, quick=quick)
     machine = {

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from applyprune.cli.sandbox import Shell
 from applyprune.errors import RunFailed
-from applyprune.localplane import PlaneSpec, progress_on, start
+from applyprune.localplane import PlaneSpec, ensure_built, progress_on, start
 from tests.support.git_servers import author, git_site
-from tests.support.plane import ensure_plane
 
 if TYPE_CHECKING:
     from tests.support.git_servers import HttpsSite
@@ -55,7 +54,7 @@ _IMAGE = "'jsonpath={.spec.template.spec.containers[0].image}'"
 def main() -> int:
     """Run the demo; return the exit code."""
     progress = progress_on(sys.stderr)
-    binaries = ensure_plane(progress)
+    binaries = ensure_built(progress)
     # The plane removes this folder, even if this process is killed.
     folder = Path(tempfile.mkdtemp(prefix="applyprune-demo-"))
     with (

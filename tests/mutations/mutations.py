@@ -95,7 +95,7 @@ _FORGED_INVENTORIES = "tests/cluster/inventory_format/test_forged_inventories.py
 _HEALTH = "tests/controller/metrics/test_health.py::"
 _ALLOWANCE = "tests/sources/yaml/test_allowance.py::"
 _HANDLE = "tests/controller/test_worker.py::"
-_WHEEL = "tests/localplane/wheel/"
+_WHEEL = "tests/localplane/test_wheel.py::"
 
 MUTATIONS = (
     Mutation(
@@ -3128,25 +3128,11 @@ MUTATIONS = (
         "tests/controller/fetch/test_fetch.py::test_unsigned_artifact_is_not_kept",
     ),
     Mutation(
-        "the digest of a mirror's index, which the user has named",
-        ("index-of-a-mirror",),
-        "if .*:",
-        "if 0:",
-        f"{_WHEEL}test_mirror.py::test_fault_of_a_server_is_refused[other index]",
-    ),
-    Mutation(
-        "the digest of a wheel of the control plane",
-        ("wheel-of-a-mirror",),
-        "if .*:",
-        "if 1:",
-        f"{_WHEEL}test_mirror.py::test_fault_of_a_server_is_refused[other wheel]",
-    ),
-    Mutation(
         "the sources of an installed control plane",
         ("sources-of-a-wheel",),
         "if .*:",
         "if 0:",
-        f"{_WHEEL}test_origins.py::test_package_that_does_not_fit_is_not_used[sources]",
+        f"{_WHEEL}test_package_that_does_not_fit_is_not_used[sources]",
     ),
     Mutation(
         "the Go modules in the cache key of a build",
@@ -3161,6 +3147,6 @@ MUTATIONS = (
         ("program-of-a-wheel",),
         "if .*:",
         "if 0:",
-        f"{_WHEEL}test_origins.py::test_package_that_does_not_fit_is_not_used[half a program]",
+        f"{_WHEEL}test_package_that_does_not_fit_is_not_used[half a program]",
     ),
 )

@@ -25,7 +25,7 @@ from applyprune.localplane.build import MODULE, kubernetes_version
 from applyprune.localplane.cache import Silence
 from applyprune.localplane.wheel import PROGRAMS, REVISION, wheel_version
 from tests.packaging.plane_wheel.linked import spdx_of
-from tests.packaging.plane_wheel.wheel import add_to_index, write_wheel
+from tests.packaging.plane_wheel.wheel import write_wheel
 
 if TYPE_CHECKING:
     from applyprune.localplane import Binaries
@@ -79,18 +79,9 @@ def test_license_is_known_by_its_words(text: str, licenses: list[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def mirror(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel of this platform and its index."""
-    folder = tmp_path_factory.mktemp("plane")
-    add_to_index(folder, write_wheel(binaries.program.parent, folder, Silence()))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def wheel(mirror: Path) -> Path:
+def wheel(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this platform."""
-    (found,) = mirror.glob("*.whl")
-    return found
+    return write_wheel(binaries.program.parent, tmp_path_factory.mktemp("plane"), Silence())
 
 
 @pytest.mark.sweep
@@ -135,34 +126,27 @@ def test_wheel_carries_licenses_and_a_bill_of_materials(wheel: Path, binaries: B
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("way", ["package", "mirror"])
-def test_demo_runs_without_go(way: str, mirror: Path, wheel: Path, tmp_path: Path) -> None:
-    """In a fresh environment with a cache of its own: from the installed wheel, or a mirror."""
+def test_demo_runs_without_go(wheel: Path, tmp_path: Path) -> None:
+    """In a fresh environment with a cache of its own: from the installed wheel."""
     assert shutil.which("go", path=NO_GO) is None
     built = (sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path / "dist", ROOT)
     _run(*built, cwd=tmp_path)
     environment = tmp_path / "environment"
     venv.create(environment)
-    wheels = [*(tmp_path / "dist").glob("*.whl"), *([wheel] if way == "package" else [])]
     pip = (sys.executable, "-m", "pip", "--python", environment, "install", "--no-compile")
-    _run(*pip, *wheels, cwd=tmp_path)
+    _run(*pip, *(tmp_path / "dist").glob("*.whl"), wheel, cwd=tmp_path)
     own = {
         "PATH": NO_GO,
         "HOME": str(tmp_path / "home"),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
         "XDG_STATE_HOME": str(tmp_path / "state"),
-        **({"APPLYPRUNE_PLANE": str(mirror)} if way == "mirror" else {}),
     }
     shown = _run(environment / "bin" / "applyprune", "demo", cwd=tmp_path, env=own)
     assert "Demo finished." in shown.stdout
-    said = {
-        "package": "using the control plane of the package applyprune-plane",
-        "mirror": f"fetching the control plane from {mirror}",
-    }
-    assert said[way] in shown.stderr
+    assert "using the control plane of the package applyprune-plane" in shown.stderr
     assert "building" not in shown.stderr
-    cached = [path.name for path in (tmp_path / "cache").rglob("*") if path.name in PROGRAMS]
-    assert sorted(cached) == ([] if way == "package" else sorted(PROGRAMS))
+    cached = (tmp_path / "cache").rglob("*")
+    assert not {path.name for path in cached} & set(PROGRAMS)
 
 
 def _run(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from applyprune.cli.sandbox import PLANE_VARIABLE, plane_origin
-from applyprune.localplane import FULL, Plane, PlaneSpec, ensure_built
+from applyprune.localplane import FULL, Plane, PlaneSpec
 from tests.support.api import Api
 
 if TYPE_CHECKING:
@@ -15,12 +12,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.cluster.transport import Transport
-    from applyprune.localplane import Binaries, Progress
-
-
-def ensure_plane(progress: Progress) -> Binaries:
-    """Return the control plane, from the same places as ``applyprune demo`` takes it from."""
-    return ensure_built(progress, origin=plane_origin(os.environ.get(PLANE_VARIABLE, "")))
 
 
 def server_version(plane: Plane) -> str:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from applyprune.localplane import Binaries
+from applyprune.localplane import Binaries, ensure_built
 from applyprune.localplane.build import built, kubernetes_version, source_of
 from applyprune.localplane.wheel import CONTROL_PLANE, KUBECTL
-from tests.support.plane import ensure_plane
 
 if TYPE_CHECKING:
     from applyprune.localplane import Progress
@@ -44,11 +43,11 @@ def release_named(named: str) -> str:
 def ensure_release(version: str, progress: Progress) -> Binaries:
     """Return the control plane of a version.
 
-    The default one is taken from where applyprune takes it from. Mirrors, packages and
-    ``APPLYPRUNE_PLANE`` hold that one only: every other one is in the cache, or is built.
+    The default one is taken from where applyprune takes it from. A package holds that one only:
+    every other one is in the cache, or is built.
     """
     if version == kubernetes_version():
-        return ensure_plane(progress)
+        return ensure_built(progress)
     folder = built(source_of(go_mod_of(version)), progress)
     return Binaries(folder / CONTROL_PLANE, folder / KUBECTL)
 

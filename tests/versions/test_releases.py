@@ -149,11 +149,9 @@ def test_digest_changes_with_the_other_go_mod_and_its_go_sum(changed: str, tmp_p
     assert source.digest() != before
 
 
-def test_other_version_comes_from_the_cache_whatever_mirror_is_named(
+def test_other_version_comes_from_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A mirror holds the default version: named for that one, it must not be asked."""
-    monkeypatch.setenv("APPLYPRUNE_PLANE", str(tmp_path / "missing"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     folder = built_folder(source_of(go_mod_of(OTHERS[0])))
     assert folder.is_relative_to(tmp_path)

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.localplane import progress_on
+from applyprune.localplane import ensure_built, progress_on
 from tests.benchmarks.controller import jobs
 from tests.benchmarks.controller.report import report
 from tests.benchmarks.controller.site import Running, audited_site
-from tests.support.plane import ensure_plane
 
 if TYPE_CHECKING:
     from tests.benchmarks.controller.jobs import Figure
@@ -51,7 +50,7 @@ def main(
     controller_arguments: tuple[str, ...],
 ) -> None:
     """Measure, and print the table. CONTROLLER_ARGUMENTS go to the controller, after ``--``."""
-    binaries = ensure_plane(progress_on(sys.stderr))
+    binaries = ensure_built(progress_on(sys.stderr))
     load, names = os.getloadavg()[0], wanted or JOBS
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="applyprune-bench-") as scratch:

@@ -1,19 +1,17 @@
-"""Write the wheel, by the same bytes each time, and the index of a folder of wheels."""
+"""Write the wheel, by the same bytes each time."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from applyprune.localplane.build import kubernetes_version, module_digest
 from applyprune.localplane.wheel import (
     DISTRIBUTION,
     FACTS,
-    MIRROR_INDEX,
     PACKAGE,
     PROGRAMS,
     WheelFacts,
@@ -72,25 +70,6 @@ def write_wheel(programs: Path, folder: Path, progress: Progress) -> Path:
     }
     _write(wheel, files, f"{info}/RECORD")
     return wheel
-
-
-def add_to_index(folder: Path, wheel: Path) -> str:
-    """Write the wheel's line to the folder's index, and return the digest of the index.
-
-    Lines of other platforms and sources stay, so one folder serves them all.
-    """
-    path = folder / MIRROR_INDEX
-    known: dict[str, Any] = json.loads(path.read_bytes())["planes"] if path.exists() else {}
-    content = wheel.read_bytes()
-    known[module_digest()] = {
-        "platform": this_platform(),
-        "wheel": wheel.name,
-        "sha256": hashlib.sha256(content).hexdigest(),
-        "size": len(content),
-    }
-    index = f"{json.dumps({'planes': dict(sorted(known.items()))}, indent=2)}\n".encode()
-    path.write_bytes(index)
-    return hashlib.sha256(index).hexdigest()
 
 
 def _licenses(modules: Sequence[LinkedModule]) -> Iterator[tuple[str, bytes]]:

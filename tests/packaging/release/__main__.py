@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune import __version__
-from applyprune.localplane import progress_on
+from applyprune.localplane import ensure_built, progress_on
 from tests.packaging.plane_wheel.wheel import write_wheel
 from tests.packaging.release.krew import MANIFEST, manifest, write_archive
 from tests.packaging.release.materials import write_bill
-from tests.support.plane import ensure_plane
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +31,7 @@ CHECKSUMS = "SHA256SUMS"
 def build(folder: Path) -> None:
     """Write what depends on this machine, and the wheel and the sdist, into an empty folder."""
     progress = progress_on(sys.stderr)
-    binaries = ensure_plane(progress)
+    binaries = ensure_built(progress)
     folder.mkdir(parents=True, exist_ok=True)
     if left := sorted(path.name for path in folder.iterdir()):
         raise SystemExit(f"{folder} is not empty: it has {left[0]}")
