@@ -55,6 +55,7 @@ from applyprune.planning.normalize import IgnoreRule, digest, manifest_digest
 from applyprune.sources.address import GitRef, GitSource, OciRef
 from applyprune.sources.archive import ArchiveSource
 from applyprune.sources.inputs import tree_sources
+from applyprune.sources.kustomize import FilesOfTree, loaded_files
 from applyprune.sources.load import ignored_in, ignored_warnings, read_source, text_of
 from applyprune.sources.oci_artifact import OciSource
 from applyprune.sources.sops import decrypt, encrypted_files
@@ -597,7 +598,7 @@ def remote_texts(
     if files is None:
         raise SourceAwaited(content.artifact)
     tree = without_ignored(FileTree(files, content.revision), rules)
-    tree = replace(tree, files=_decrypted(tree.files, request.path, keys))
+    tree = replace(tree, files=decrypted(tree.files, request.path, keys))
     found = list(
         tree_sources(
             tree,
@@ -612,17 +613,19 @@ def remote_texts(
     return [one for one in found if not isinstance(one, InputError)]
 
 
-def _decrypted(
+def decrypted(
     files: Mapping[str, bytes], path: str, keys: Mapping[str, bytes] | None
 ) -> Mapping[str, bytes]:
-    """Return the files of a source, those at its path decrypted.
+    """Return the files of a source, decrypted at its path and where its kustomization loads them.
 
-    Of a kustomization, files elsewhere may be there that it does not use, and that others encrypt.
+    Other files elsewhere may be there that it does not use, and that others encrypt. Raises
+    DecryptionFailed.
     """
+    loaded = loaded_files(path, FilesOfTree(files))
     own = {
         name: data
         for name, data in files.items()
-        if path in {"", name} or name.startswith(f"{path}/")
+        if path in {"", name} or name.startswith(f"{path}/") or name in loaded
     }
     if keys is None:
         if encrypted := encrypted_files(own):

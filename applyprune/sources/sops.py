@@ -187,6 +187,7 @@ def _keyring(keys: bytes) -> Iterator[tuple[Path, Sequence[int]]]:
 _EDITED = "it was changed after its encryption: its content does not match its MAC"
 _LATE = "sops did not finish in time"
 _NOT_RUN = "sops cannot be run"
+_INI = "it looks encrypted as INI; only YAML, JSON, dotenv and binary are supported"
 # By the exit code of sops.
 _REASONS: Mapping[int, str] = {
     24: _EDITED,
@@ -199,6 +200,7 @@ _HINTS: Mapping[str, str] = {
     _REASONS[128]: "Encrypt it for a key of the Secret too: sops updatekeys FILE.",
     _LATE: "Encrypt fewer files, or try again.",
     _NOT_RUN: "Check the memory and the processes of this machine.",
+    _INI: "Encrypt it as binary: sops encrypt --input-type binary --output-type binary FILE.",
 }
 _HINT = "Restore the file from its history, and change it only by: sops edit FILE."
 
@@ -299,7 +301,6 @@ class SopsFormat(enum.StrEnum):
     YAML = "yaml"
     JSON = "json"
     DOTENV = "dotenv"
-    INI = "ini"
     BINARY = "binary"
 
 
@@ -308,7 +309,6 @@ _SUFFIXES = {
     ".yml": SopsFormat.YAML,
     ".json": SopsFormat.JSON,
     ".env": SopsFormat.DOTENV,
-    ".ini": SopsFormat.INI,
 }
 
 
@@ -369,11 +369,9 @@ _BINARY = pattern(r'\s*\{\s*"data":\s*"ENC\[[^"]*",\s*"sops":')
 _DOTENV_SIGN = pattern(r"^[ \t]*sops_(?:mac|version|lastmodified|age__|pgp__)", re.MULTILINE)
 _DOTENV_LINE = pattern(r"[ \t]*sops_(?P<name>[^=\s]*)[ \t]*=")
 _INI_SECTION = pattern(r"^[ \t]*\[[^\n]*sops[^\n]*$", re.MULTILINE)
-_INI_LINE = pattern(r"(?P<name>\w+)[ \t]*=")
 _YAML_SIGN = pattern(r"^sops:", re.MULTILINE)
 _OTHER_KEYS = "it names no age or OpenPGP key; keys of a cloud or of Vault are not supported"
 _OTHER_GROUPS = "one of its key groups names other keys than age and OpenPGP"
-_NOT_BY_SOPS = "its metadata is not written as sops writes it"
 
 
 def parts_of(path: str, data: bytes) -> tuple[Part, ...]:
@@ -391,9 +389,7 @@ def parts_of(path: str, data: bytes) -> tuple[Part, ...]:
     known = _SUFFIXES.get(path[path.rfind(".") :].lower())
     kind = known or _guess_format(text)
     if kind is SopsFormat.DOTENV:
-        return (_flat_part(text, kind, _DOTENV_LINE),) if _DOTENV_SIGN.search(text) else plain
-    if kind is SopsFormat.INI:
-        return (_ini_part(text),) if _INI_SECTION.search(text) else plain
+        return (_dotenv_part(text),) if _DOTENV_SIGN.search(text) else plain
     if kind is None:
         return plain
     pieces = [text] if kind is SopsFormat.JSON else _SEPARATOR.split(text.replace("\r\n", "\n"))
@@ -408,11 +404,11 @@ def parts_of(path: str, data: bytes) -> tuple[Part, ...]:
 
 
 def _guess_format(text: str) -> SopsFormat | None:
-    """Return the format of a file whose name does not say it."""
+    """Return the format of a file whose name does not say it; raise Undecryptable for INI."""
     if text.lstrip().startswith("{"):
         return SopsFormat.JSON
     if _INI_SECTION.search(text):
-        return SopsFormat.INI
+        raise Undecryptable(_INI)
     if _DOTENV_SIGN.search(text):
         return SopsFormat.DOTENV
     return SopsFormat.YAML if _YAML_SIGN.search(text) else None
@@ -467,12 +463,12 @@ def _names_to_drop(metadata: Mapping[str, Any]) -> frozenset[str]:
 _FLAT_GROUP = pattern(r"list_\d+__map_([a-z]+)__")
 
 
-def _flat_part(text: str, kind: SopsFormat, pattern: re.Pattern[str]) -> Part:
+def _dotenv_part(text: str) -> Part:
     """Return a file whose metadata is lines of names and values, without those to leave out."""
     kept: list[str] = []
     names: set[str] = set()
     for line in text.splitlines(keepends=True):
-        found = pattern.match(line)
+        found = _DOTENV_LINE.match(line)
         name, _, rest = found["name"].partition("__") if found else ("", "", "")
         group = _FLAT_GROUP.match(rest) if name == _GROUPS else None
         if name == _GROUPS and (group is None or group[1] not in _LOCAL_KEYS):
@@ -482,19 +478,7 @@ def _flat_part(text: str, kind: SopsFormat, pattern: re.Pattern[str]) -> Part:
             kept.append(line)
     if names.isdisjoint({*_LOCAL_KEYS, _GROUPS}):
         raise Undecryptable(_OTHER_KEYS)
-    return Part("".join(kept).encode(), kind)
-
-
-def _ini_part(text: str) -> Part:
-    """Return an INI file whose last section is that of sops, without names to leave out."""
-    sections = list(_INI_SECTION.finditer(text))
-    if len(sections) > 1:
-        raise Undecryptable(_NOT_BY_SOPS)
-    start = sections[0].end()
-    lines = [line for line in text[start:].splitlines(keepends=True) if line.strip()]
-    known = [line for line in lines if _INI_LINE.match(line)]
-    metadata = _flat_part("".join(known), SopsFormat.INI, _INI_LINE)
-    return Part(f"{text[:start]}\n".encode() + metadata.content, SopsFormat.INI)
+    return Part("".join(kept).encode(), SopsFormat.DOTENV)
 
 
 def join_documents(parts: Sequence[bytes]) -> bytes:

@@ -107,11 +107,10 @@ def refused(call: Callable[[], object]) -> DecryptionFailed:
         ("a/b/secret.yml", "yaml", SECRET),
         ("secret.json", "json", json.dumps({"kind": "Secret", "data": {"x": WORD, "n": 1.5}})),
         ("config.env", "dotenv", f"PASSWORD={WORD}\nOTHER=1\n"),
-        ("config.ini", "ini", f"[main]\npassword = {WORD}\n"),
+        ("config.ini", "binary", f"[main]\npassword = {WORD}\n"),
         ("certificate.pem", "binary", f"-----BEGIN-----\n{WORD}\n"),
         ("without-suffix", "binary", WORD),
         ("settings", "dotenv", f"PASSWORD={WORD}\n"),
-        ("settings.conf", "ini", f"[main]\npassword = {WORD}\n"),
     ],
 )
 def test_each_format_is_found_and_decrypted(
@@ -182,6 +181,19 @@ def test_files_that_only_mention_sops_stay_as_they_are(path: str, content: bytes
     files = {path: content}
     assert encrypted_files(files) == ()
     assert decrypt(files, {}, program="/nonexistent/sops") == files
+
+
+@pytest.mark.parametrize("path", ["config.ini", "settings.conf", "settings"])
+def test_ini_is_refused_with_what_is_supported(
+    components: Components, key: Key, opened: Decrypt, path: str
+) -> None:
+    content = f"[main]\npassword = {WORD}\n"
+    files = {path: encrypt(components, content, "--age", key.recipient, kind="ini")}
+    assert encrypted_files(files) == (path,)
+    error = refused(lambda: opened(files))
+    assert error.location == path
+    assert "as INI; only YAML, JSON, dotenv and binary are supported" in error.reason
+    assert "--input-type binary" in error.hint
 
 
 def test_any_key_of_the_secret_may_fit(
@@ -270,7 +282,7 @@ def test_file_that_was_edited_is_refused(
     assert error.hint
 
 
-@pytest.mark.parametrize("kind", ["yaml", "json", "dotenv", "ini"])
+@pytest.mark.parametrize("kind", ["yaml", "json", "dotenv"])
 @pytest.mark.parametrize("is_mine", [True, False], ids=["mine", "foreign"])
 def test_no_service_that_a_file_names_is_asked(
     components: Components, key: Key, other: Key, opened: Decrypt, kind: str, is_mine: bool
@@ -286,7 +298,6 @@ def test_no_service_that_a_file_names_is_asked(
         "yaml": SECRET,
         "json": json.dumps({"password": WORD}),
         "dotenv": f"PASSWORD={WORD}\n",
-        "ini": f"[main]\npassword = {WORD}\n",
     }[kind]
     file = encrypt(components, content, "--age", recipient, kind=kind)
     suffix = {"dotenv": "env"}.get(kind, kind)
@@ -328,8 +339,6 @@ def with_keys(file: bytes, kind: str, named: Mapping[str, list[dict[str, str]]])
             return json.dumps(value).encode()
         case "dotenv":
             return (text + "".join(f"sops_{key}={value}\n" for key, value in flat.items())).encode()
-        case "ini":
-            return (text + "".join(f"{key} = {value}\n" for key, value in flat.items())).encode()
     block = ""
     for name, keys in named.items():
         fields = [f"{field}: {json.dumps(value)}\n" for field, value in keys[0].items()]
@@ -364,8 +373,7 @@ spec: {{n: 12345678901234567, f: 1.50, e: 1e3, oct: 0o17, when: 2026-01-01T00:00
         ("a.yaml", "x: ENC[]\nsops:\n  age: []\n  mac: ENC[x]\n", "no age or OpenPGP key"),
         ("a.json", '{"x": "ENC[]", "sops": {"hc_vault": [{}], "mac": ""}}', "no age or OpenPGP"),
         ("a.env", "X=ENC[]\nsops_mac=x\nsops_kms__list_0__map_arn=x\n", "no age or OpenPGP key"),
-        ("a.ini", "[x]\na = ENC[]\n[sops]\nmac = x\nkms__list_0__map_arn = x\n", "no age or"),
-        ("a.ini", "[x]\na = ENC[]\n[sops]\nmac = x\n[ sops ]\nage__list_0 = x\n", "as sops writes"),
+        ("a.ini", "[x]\na = ENC[]\n[ sops ]\nmac = x\nkms__list_0__map_arn = x\n", "as INI"),
         (
             "a.yaml",
             "x: ENC[]\nsops:\n  key_groups: [{age: [{}]}, {hc_vault: [{}]}]\n  mac: ENC[x]\n",
