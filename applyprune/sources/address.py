@@ -602,6 +602,10 @@ _REPOSITORY = pattern(rf"{_NAME_PART}(?:/{_NAME_PART})*")
 _REFERENCE = pattern(r"oci://([^/]*)/?([^:@]*)(?::([^@]*))?(?:@(.*))?")
 _LONGEST_HOST = 255
 _LONGEST_NAME = 255
+_ARTIFACT_FORMS = (
+    "Write oci://HOST/NAME, oci://HOST/NAME:TAG or oci://HOST/NAME@sha256:DIGEST; "
+    "names are in lower case, and credentials are given elsewhere."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -629,26 +633,26 @@ def parse_reference(text: str) -> ArtifactReference:
     found = _REFERENCE.fullmatch(text)
     host, name, tag, digest = found.groups() if found is not None else ("", "", None, None)
     if not _is_registry(host):
-        reason = "its host or port is invalid"
-    elif not name:
-        reason = "it names no repository"
-    elif len(name) > _LONGEST_NAME or _REPOSITORY.fullmatch(name) is None:
-        reason = "its repository is invalid"
-    elif tag is not None and not is_tag(tag):
+        raise _not_an_artifact(text, "its host or port is invalid")
+    if not name:
+        raise _not_an_artifact(text, "it names no repository")
+    if len(name) > _LONGEST_NAME or _REPOSITORY.fullmatch(name) is None:
+        raise _not_an_artifact(text, "its repository is invalid")
+    if tag is not None and not is_tag(tag):
         reason = "its tag is invalid" if tag else "its tag is empty"
-    elif digest is not None and not is_artifact_digest(digest):
-        reason = "its digest is invalid"
-    else:
-        return ArtifactReference(host, name, tag or "", digest or "")
+        raise _not_an_artifact(text, reason, _UNSET)
+    if digest is not None and not is_artifact_digest(digest):
+        raise _not_an_artifact(text, "its digest is invalid")
+    return ArtifactReference(host, name, tag or "", digest or "")
+
+
+def _not_an_artifact(text: str, reason: str, hint: str = _ARTIFACT_FORMS) -> UsageError:
     # What comes before an @ may be a password, and what comes after a ? as well.
     shown = shown_path(text.rpartition("@")[2].partition("?")[0][:200])
-    raise UsageError(
+    return UsageError(
         f"invalid name of an OCI artifact: {'…' if '@' in text else ''}{shown}",
         reason=reason,
-        hint=_UNSET
-        if "its tag" in reason
-        else "Write oci://HOST/NAME, oci://HOST/NAME:TAG or oci://HOST/NAME@sha256:DIGEST; "
-        "names are in lower case, and credentials are given elsewhere.",
+        hint=hint,
     )
 
 
