@@ -399,6 +399,37 @@ _ACCEPTED = "accepted the connection"
 _SENT_NOTHING = f"{_ACCEPTED} and sent nothing"
 
 
+class Head:
+    """The head of an answer, from the lines that libcurl hands over; a trailer is none of it."""
+
+    def __init__(self) -> None:
+        """Wait for the first line."""
+        self.status = 0
+        self.is_whole = False
+        self._lines: list[tuple[str, str]] = []
+
+    def take(self, line: bytes, *, is_sent: bool) -> Headers | None:
+        """Take a line, with its end; return the headers if it is the last one of the head.
+
+        Before the request is sent, the lines are those of a proxy; below 200, another head follows.
+        """
+        if self.is_whole:
+            return None
+        text = line.decode("latin-1").strip()
+        if line.startswith(b"HTTP/"):
+            self._lines.clear()
+            code = text.split(None, 2)[1:2]
+            self.status = int(code[0]) if code and code[0].isdecimal() else 0
+        elif text:
+            name, _, value = text.partition(":")
+            self._lines.append((name.strip(), value.strip()))
+        elif is_sent and self.status >= 200:
+            self.is_whole = True
+            lines, self._lines = self._lines, []
+            return Headers(lines)
+        return None
+
+
 class Answer:
     """The answer to one request; for one thread, which moves its bytes while it waits."""
 
@@ -409,8 +440,8 @@ class Answer:
         self.headers = Headers()
         self._connections, self._line = connections, line
         self.connect_time = min(CONNECT_TIMEOUT, current.seconds_left())
-        self._lines: list[tuple[str, str]] = []
-        self._is_sent = self._has_headers = self._is_done = self._is_closed = False
+        self._head = Head()
+        self._is_sent = self._is_done = self._is_closed = False
         self._chunks: list[bytes] = []
         self._failure: OSError | None = None
         self._arrived = 0
@@ -419,7 +450,7 @@ class Answer:
     def begin(self) -> None:
         """Send the request, and wait for the headers."""
         self._line.start(self, self.connect_time)
-        self._wait(lambda: self._has_headers)
+        self._wait(lambda: self._head.is_whole)
 
     def read(self) -> bytes:
         """Return what has come of the body, at least a byte of it; empty at the end.
@@ -493,7 +524,6 @@ class Answer:
         if not self.is_leased():
             return False
         self._is_sent = self.current.sent = True
-        self._lines.clear()  # those of the proxy
         return True
 
     def is_leased(self) -> bool:
@@ -506,19 +536,9 @@ class Answer:
     def header(self, line: bytes) -> None:
         """Take a line of the headers, with its end."""
         self._arrived += 1
-        if self._has_headers:
-            return  # a trailer
-        text = line.decode("latin-1").strip()
-        if line.startswith(b"HTTP/"):
-            self._lines.clear()
-            code = text.split(None, 2)[1:2]
-            self.status = int(code[0]) if code and code[0].isdecimal() else 0
-        elif text:
-            name, _, value = text.partition(":")
-            self._lines.append((name.strip(), value.strip()))
-        elif self._is_sent and self.status >= 200:
-            self.headers = Headers(self._lines)
-            self._has_headers = True
+        headers = self._head.take(line, is_sent=self._is_sent)
+        if headers is not None:
+            self.status, self.headers = self._head.status, headers
 
     def data(self, chunk: bytes) -> None:
         """Take a part of the body."""

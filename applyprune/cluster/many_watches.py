@@ -21,7 +21,14 @@ from applyprune.cluster.messages import ApiRequest
 from applyprune.cluster.requests import METADATA, for_collection, selection
 from applyprune.cluster.transport import sent_request, trust_for, user_agent
 from applyprune.cluster.watch import parse_event
-from applyprune.http import Transfer, addresses_for, describe_error, explained_set_up, one_try
+from applyprune.http import (
+    Head,
+    Transfer,
+    addresses_for,
+    describe_error,
+    explained_set_up,
+    one_try,
+)
 from applyprune.model.live import LiveObject, Resource, WatchEventType
 from applyprune.values import dataclass, field, replace
 
@@ -384,7 +391,7 @@ class _Reply:
         """What has gone wrong, at its end."""
         self.curl = transfer.curl
         self._transfer, self._sent, self._lines = transfer, sent, lines
-        self._status = 0
+        self._head = Head()
         set_ = self.curl.setopt
         set_(pycurl.PIPEWAIT, 1)
         set_(pycurl.PREREQFUNCTION, self._before_request)
@@ -396,7 +403,7 @@ class _Reply:
         if failed is None:
             self._finish(None)
             return
-        self._finish(self._transfer.failure(*failed, self._sent, has_begun=self._status > 0))
+        self._finish(self._transfer.failure(*failed, self._sent, has_begun=self._head.status > 0))
 
     def close(self) -> None:
         """Free what it has."""
@@ -420,16 +427,12 @@ class _Reply:
             self.is_sent.set_result(None)
 
     def _header(self, line: bytes) -> int | None:
-        if line.startswith(b"HTTP/"):
-            code = line.split(None, 2)[1:2]
-            self._status = int(code[0]) if code and code[0].isdigit() else 0
-        elif line.strip() or self._status < _FIRST_ANSWER or not self.is_sent.done():
-            return None  # the last are those of a proxy
-        elif self._status == _OK:
-            self._lines.begin()
-        else:
-            self._finish(RefusedReply(self._status))
+        if self._head.take(line, is_sent=self.is_sent.done()) is None:
+            return None
+        if self._head.status != _OK:
+            self._finish(RefusedReply(self._head.status))
             return 0
+        self._lines.begin()
         return None
 
     def _data(self, data: bytes) -> int | None:
@@ -441,7 +444,7 @@ class _Reply:
         return None
 
 
-_FIRST_ANSWER, _OK = 200, 200
+_OK = 200
 
 
 _VERSION = (

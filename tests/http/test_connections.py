@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.http import ConnectionFailed, Connections, Fault, Route, Sent, one_try
+from applyprune.http import ConnectionFailed, Connections, Fault, Head, Route, Sent, one_try
 from tests.support.clocks import ManualClock
 from tests.support.listening import listening, silent_port
 from tests.support.waiting import HANG, eventually
@@ -215,6 +215,28 @@ def test_request_in_words_has_no_secret() -> None:
     sent = Sent("POST", "https://a", "/b", headers, b"hush", "http://user:hush@proxy")
     assert "/b" in repr(sent)
     assert "hush" not in repr(sent)
+
+
+HEADS: dict[str, tuple[list[str], list[str]]] = {
+    "alone": ([], ["HTTP/1.1 404 Not Found", "A: b", ""]),
+    "after an interim answer": (
+        [],
+        ["HTTP/1.1 100 Continue", "A: x", "", "HTTP/2 404", "A: b", ""],
+    ),
+    "after that of a proxy": (["HTTP/1.1 200 OK", "A: x", ""], ["HTTP/1.1 404 No", "A:b", ""]),
+    "after half of a proxy's": (["HTTP/1.1 200 OK", "A: x"], ["HTTP/1.1 404 No", "A:b", ""]),
+    "before trailers": ([], ["HTTP/1.1 404 No", "A: b", "", "A: x", "HTTP/1.1 200 OK", "A: x", ""]),
+}
+
+
+@pytest.mark.parametrize("how", HEADS)
+def test_head_of_an_answer_comes_once(how: str) -> None:
+    head, (before, lines) = Head(), HEADS[how]
+    for line in before:
+        assert head.take(f"{line}\r\n".encode(), is_sent=False) is None
+    found = [head.take(f"{line}\r\n".encode(), is_sent=True) for line in lines]
+    assert [headers.all("a") for headers in found if headers is not None] == [["b"]]
+    assert head.status == 404
 
 
 def test_connection_that_was_not_used_up_is_closed() -> None:

@@ -339,6 +339,27 @@ def test_strange_answer_does_not_end_a_watch(
         assert watches.is_alive
 
 
+def test_trailer_of_a_watch_is_no_other_answer(
+    proxy: FaultProxy, proxied: ClusterAccess, namespace: str, maps: Callable[..., None]
+) -> None:
+    """It neither refuses the watch nor begins it again."""
+
+    def answer(wire: Wire) -> None:
+        headers = [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]
+        wire.send(head(200, headers) + b"0\r\nHTTP/1.1 500: x\r\nA: b\r\n\r\n")
+        wire.close()
+
+    maps("POST", "a")
+    proxy.rule = first(1, answer, where=watching)
+    with running(proxied, loop := HeldLoop()) as (watches, told):
+        watches.watch(of(namespace))
+        loop.end_pause(1)
+        eventually(lambda: told.seen() == ["a"])
+        settle(loop, lambda: told.begun() != [])
+        assert told.begun() == [{"a"}]
+        assert told.codes() == []
+
+
 def test_huge_object_hides_no_other(
     access: ClusterAccess, namespace: str, maps: Callable[..., None]
 ) -> None:
