@@ -20,7 +20,6 @@ from applyprune.sources.address import (
     is_commit,
 )
 from applyprune.sources.git_server import find_ref
-from applyprune.sources.git_signatures import GitVerification, verify
 from applyprune.sources.git_store import GitStore
 from applyprune.sources.tree import Deadline, FileTree, PathNotFound, shown_path
 from applyprune.system.processes import ProcessGuard, require_posix
@@ -82,9 +81,7 @@ def _fetch_git(address: GitAddress) -> FileTree:
         return fetch_git(source, address.path, Path(folder) / "store")
 
 
-def fetch_git(
-    source: GitSource, path: str, folder: Path, *, verification: GitVerification | None = None
-) -> FileTree:
+def fetch_git(source: GitSource, path: str, folder: Path) -> FileTree:
     """Return the files of a path, by their paths from the root, with ``main@sha1:…``.
 
     With a kustomization in it, they are all files that it names. ``folder`` is that of a store; it
@@ -94,10 +91,7 @@ def fetch_git(
     store = GitStore(folder)
     found = find_ref(source, deadline)
     store.fetch(source, found, [path], deadline)
-    where = source.parts.shown
-    if verification is not None:
-        verify(store, found, verification, where, deadline)
-    files = store.read(found.commit, path, source.limits, deadline, where)
+    files = store.read(found.commit, path, source.limits, deadline, source.parts.shown)
     return FileTree(files, found.revision)
 
 

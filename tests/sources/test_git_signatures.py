@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.sources.address import GitRef
-from applyprune.sources.fetch import fetch_git
-from applyprune.sources.git_signatures import GitVerification, SignatureMode
-from applyprune.sources.tree import VerificationFailed
+from applyprune.sources.git_server import find_ref
+from applyprune.sources.git_signatures import GitVerification, SignatureMode, verify
+from applyprune.sources.git_store import GitStore
+from applyprune.sources.tree import Deadline, VerificationFailed
 from tests.support.git_servers import HttpsSite
 from tests.support.signers import GpgSigner, SshSigner, gpg_home
 
@@ -37,8 +38,11 @@ def read(
 ) -> Mapping[str, bytes]:
     """Read a path, verified; the store is a new one."""
     source = site.source(ref=GitRef(**(ref or {"branch": "main"})))
-    folder = tmp_path / f"store-{len(site.requests)}"
-    return fetch_git(source, "a", folder, verification=GitVerification(mode, keys)).files
+    store, found = GitStore(tmp_path / f"store-{len(site.requests)}"), find_ref(source)
+    store.fetch(source, found, ["a"])
+    where = source.parts.shown
+    verify(store, found, GitVerification(mode, keys), where, Deadline(source.timeout))
+    return store.read(found.commit, "a")
 
 
 def refusal(
