@@ -54,9 +54,10 @@ from applyprune.planning.managed_fields import with_ignored_fields
 from applyprune.planning.normalize import IgnoreRule, digest, manifest_digest
 from applyprune.sources.address import GitRef, GitSource, OciRef
 from applyprune.sources.archive import ArchiveSource
+from applyprune.sources.documents import text_in
 from applyprune.sources.inputs import tree_sources
 from applyprune.sources.kustomize import FilesOfTree, loaded_files
-from applyprune.sources.load import ignored_in, ignored_warnings, read_source, text_of
+from applyprune.sources.load import ignored_in, ignored_warnings, read_source
 from applyprune.sources.oci_artifact import OciSource
 from applyprune.sources.sops import decrypt, encrypted_files
 from applyprune.sources.source_ignore import Rule, without_ignored
@@ -373,7 +374,7 @@ def _manifests(texts: Sequence[SourceText], rules: Sequence[IgnoreRule]) -> tupl
     errors: list[InputError] = []
     allowance = Allowance(_MOST_MEMORY, _MOST_ERRORS)
     for one in texts:
-        for found in read_source(one, text_of(one), allowance):
+        for found in read_source(one, text_in(one.data), allowance):
             if isinstance(found, Manifest):
                 manifests.append(_ignoring(found, rules))
             else:

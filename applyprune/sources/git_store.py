@@ -88,11 +88,10 @@ class GitStore:
         cleaned = dict(zip(paths, _clean(paths), strict=True))
         with self._reading(commit, deadline) as tree:
             entries = tree.find(cleaned.values())
-            root = ("tree", tree.root()) if ROOT in cleaned.values() else None
-        return {
-            path: _kind_and_id(entries.get(clean)) if clean else root
-            for path, clean in cleaned.items()
-        }
+            found = {path: (entry.kind, entry.oid) for path, entry in entries.items()}
+            if ROOT in cleaned.values():
+                found[ROOT] = "tree", tree.root()
+        return {path: found.get(clean) for path, clean in cleaned.items()}
 
     def all_included(
         self, commit: str, paths: Sequence[str], deadline: Deadline | None = None
@@ -181,10 +180,6 @@ def _clean(paths: Sequence[str]) -> tuple[str, ...]:
             )
         cleaned.append(clean)
     return tuple(cleaned)
-
-
-def _kind_and_id(entry: TreeEntry | None) -> tuple[str, str] | None:
-    return None if entry is None else (entry.kind, entry.oid)
 
 
 # The folder of a store: one repository, a lock, and the removal of what a killed git has left.

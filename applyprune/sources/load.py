@@ -91,7 +91,7 @@ def read(
                 continue
             revisions.add(given.revision)
             if source is not None:
-                text = text_of(source)
+                text = text_in(source.data)
                 texts.keep(source.path, text)
                 for found in read_source(source, text, allowance):
                     full.add(given.place)
@@ -231,11 +231,6 @@ def _without_collector() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def text_of(source: SourceText) -> str:
-    """Return the text of a source, decoded so that its lines can always be shown."""
-    return text_in(source.data)
 
 
 def read_source(

@@ -181,7 +181,9 @@ def _resolve_reference(registry: Registry, source: OciSource) -> ArtifactReferen
         raise UsageError("the URL and ref both name a version", hint="Name it in ref only.")
     tag, digest = reference.tag or ref.tag, reference.digest or ref.digest
     if ref.semver and not digest:
-        tag = newest_in(registry, ref.semver)
+        tag = best_version(ref.semver, list_tags(registry)) or ""
+        if not tag:
+            raise PathNotFound(f"the repository has no version in the range {ref.semver}")
     if not tag and not digest:
         tag = DEFAULT_TAG
     return ArtifactReference(reference.host, reference.repository, tag, digest)
@@ -359,24 +361,12 @@ def fetch_blob(registry: Registry, blob: Descriptor, file: IO[bytes], limit: int
     check_digest(digest, blob.digest, "a blob")
 
 
-# The tags of a repository: the newest version in a range.
+# The tags of a repository.
 
 
 MOST_TAGS = 100_000
 _PER_PAGE = 1000
 _MOST_PAGES = 1000
-
-
-def newest_in(registry: Registry, wanted: str) -> str:
-    """Return the tag with the newest version in a range.
-
-    Raises PathNotFound if there is none, SourceTooLarge for too many tags, and UsageError for an
-    invalid range.
-    """
-    tag = best_version(wanted, list_tags(registry))
-    if tag is None:
-        raise PathNotFound(f"the repository has no version in the range {wanted}")
-    return tag
 
 
 def list_tags(registry: Registry) -> Iterator[str]:

@@ -39,24 +39,19 @@ if TYPE_CHECKING:
 def verification(secret: Mapping[str, bytes]) -> Callable[[Registry, ArtifactManifest], None]:
     """Return what verifies an artifact before it is read, by the keys ``*.pub`` of a Secret.
 
-    Raises VerificationFailed for keys that cannot be used, before the registry is asked.
+    Raises VerificationFailed for keys that cannot be used, before the registry is asked. What is
+    returned raises it if none of the keys has signed the artifact, and what ``fetch_manifest`` and
+    ``fetch_blob`` raise. It takes two requests for a signature in the tag form, and two for each
+    bundle.
     """
     keys = public_keys(secret)
-    return lambda registry, manifest: verify_artifact(registry, manifest.digest, keys)
 
+    def verify(registry: Registry, manifest: ArtifactManifest) -> None:
+        digest = manifest.digest
+        signatures, bundles = _signatures(registry, digest), _bundles(registry, digest)
+        verify_signatures(digest, keys, signatures=signatures, bundles=bundles)
 
-def verify_artifact(registry: Registry, digest: str, keys: Sequence[PublicKey]) -> None:
-    """Return if one of the keys has signed the artifact with the digest.
-
-    Takes two requests for a signature in the tag form, and two more for each bundle. Raises
-    VerificationFailed, and what ``fetch_manifest`` and ``fetch_blob`` raise.
-    """
-    verify_signatures(
-        digest,
-        keys,
-        signatures=_signatures(registry, digest),
-        bundles=_bundles(registry, digest),
-    )
+    return verify
 
 
 MOST_SIGNATURES = 50

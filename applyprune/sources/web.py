@@ -151,7 +151,7 @@ class Web:
         try:
             yield reply
         finally:
-            self._finish(reply)
+            reply.finish()
 
     def close(self) -> None:
         """Close every connection."""
@@ -175,7 +175,7 @@ class Web:
             if reply.status not in REDIRECTS or method not in _FOLLOWED:
                 return reply
             target = joined(url, reply.header("Location"))
-            self._finish(reply)
+            reply.finish()
             _check_redirect(url, target)
             if self._on_redirect is not None:
                 self._on_redirect(target)
@@ -198,14 +198,14 @@ class Web:
             self.check_time()
             left = self._current.seconds_left()
             if wait >= left and asked:
-                self._finish(reply)
+                reply.finish()
                 raise FetchFailed(
                     f"the server answered {reply.shown_status}",
                     reason=f"it asks to wait {asked:.0f} s, and {left:.0f} s are left",
                 )
             if wait >= left:
                 return reply
-            self._finish(reply)
+            reply.finish()
             self._pause(wait)
 
     def _pause(self, seconds: float) -> None:
@@ -247,9 +247,6 @@ class Web:
             route = Route(trust, self._addresses, size=_AT_A_TIME)
             self._connections[shows] = Connections(route)
         return self._connections[shows]
-
-    def _finish(self, reply: Reply) -> None:
-        reply.finish()
 
 
 _AT_A_TIME = 8

@@ -13,7 +13,8 @@ import pytest
 from applyprune.errors import InputError, InputErrors, raise_all
 from applyprune.model.problem import Manifest
 from applyprune.sources import read
-from applyprune.sources.load import read_source, text_of
+from applyprune.sources.documents import text_in
+from applyprune.sources.load import read_source
 from applyprune.sources.tree import SourceText
 from applyprune.sources.yaml import Allowance
 from tests.support.source_text import config_map, write
@@ -36,7 +37,7 @@ def bombs(documents: int) -> str:
 def found(text: str, allowance: Allowance, path: str = "in.yaml") -> list[Manifest | InputError]:
     """Return what one source of a load holds."""
     source = SourceText(path, text.encode())
-    return list(read_source(source, text_of(source), allowance))
+    return list(read_source(source, text_in(source.data), allowance))
 
 
 def test_aliases_of_all_documents_share_one_limit() -> None:
