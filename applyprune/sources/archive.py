@@ -66,11 +66,10 @@ class ArchiveSource:
         return shown_url(self.url)
 
 
-def fetch_archive(source: ArchiveSource, path: str = "") -> FileTree:
+def fetch_archive(source: ArchiveSource) -> FileTree:
     """Return every file of the archive, by its path from the archive's root.
 
-    The revision is the digest of the archive. ``path`` is a folder that must have a file in it;
-    ``subtree`` gives its files alone.
+    The revision is the digest of the archive.
 
     Raises PathNotFound, SourceTooLarge, VerificationFailed for another digest, AuthenticationFailed
     for 401 and 403, and FetchFailed for everything else that is wrong with the server or the
@@ -83,33 +82,14 @@ def fetch_archive(source: ArchiveSource, path: str = "") -> FileTree:
             digest = reply.save(file, source.limits.size)
         check_digest(digest, source.digest, "the archive")
         file.seek(0)
-        tree = FileTree(MappingProxyType(read_tar(file, source.limits, web.check_time)), digest)
-        subtree(tree, path)
-        return tree
+        return archive_tree(read_tar(file, source.limits, web.check_time), digest)
 
 
-def subtree(tree: FileTree, path: str) -> FileTree:
-    """Return the files below a folder, by their paths from there; raise PathNotFound for none.
-
-    A folder may have no file for one reason only: it is not there. Archives and artifacts that have
-    no file at all are refused in the same way, as an empty set would prune everything.
-    """
-    folder = clean_path(path)
-    if folder is None:
-        raise PathNotFound(f"the path leads out of the source: {shown_path(path)}")
-    if not tree.files:
-        raise PathNotFound("the source has no files")
-    if folder in tree.files:
-        raise PathNotFound(f"the path is a file, not a folder: {shown_path(folder)}")
-    start = f"{folder}/" if folder else ""
-    files = {
-        name.removeprefix(start): data
-        for name, data in tree.files.items()
-        if name.startswith(start)
-    }
+def archive_tree(files: Mapping[str, bytes], revision: str) -> FileTree:
+    """Return the files of an archive; raise PathNotFound for none: they would prune everything."""
     if not files:
-        raise PathNotFound(f"the source has no such folder: {shown_path(folder)}")
-    return FileTree(MappingProxyType(files), tree.revision)
+        raise PathNotFound("the source has no files")
+    return FileTree(MappingProxyType(files), revision)
 
 
 def check_digest(found: str, wanted: str, what: str) -> None:

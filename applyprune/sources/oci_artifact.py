@@ -28,7 +28,7 @@ from applyprune.sources.address import (
     joined,
     parse_reference,
 )
-from applyprune.sources.archive import TarNames, check_digest, open_spool, read_tar, subtree
+from applyprune.sources.archive import TarNames, archive_tree, check_digest, open_spool, read_tar
 from applyprune.sources.oci_registry import (
     PULL,
     PULL_AND_PUSH,
@@ -83,15 +83,13 @@ class OciSource:
 def fetch_artifact(
     source: OciSource,
     found: FoundArtifact | None = None,
-    path: str = "",
     *,
     verify: Callable[[Registry, ArtifactManifest], None] | None = None,
 ) -> FileTree:
     """Return every file of the artifact, by its path from the artifact's root.
 
-    With ``found``, that manifest is fetched whatever the tag means now. ``path`` is a folder that
-    must have a file in it; ``archive.subtree`` gives its files alone. ``verify`` gets the manifest
-    before anything else is fetched, and raises VerificationFailed if it is not trusted.
+    With ``found``, that manifest is fetched whatever the tag means now. ``verify`` gets the
+    manifest before anything else is fetched, and raises VerificationFailed if it is not trusted.
 
     Raises PathNotFound, SourceTooLarge, VerificationFailed if one byte is not what a digest says,
     AuthenticationFailed, FetchFailed for everything else that is wrong with the registry or the
@@ -110,9 +108,7 @@ def fetch_artifact(
         fetch_blob(registry, layer, file, source.limits.size)
         file.seek(0)
         files = read_tar(file, source.limits, registry.check_time)
-        tree = FileTree(MappingProxyType(files), found.revision)
-        subtree(tree, path)
-        return tree
+        return archive_tree(files, found.revision)
 
 
 def find_artifact(source: OciSource, patience: Patience | None = None) -> FoundArtifact:

@@ -17,7 +17,6 @@ from applyprune.sources.archive import (
     Unchanged,
     check_archive,
     fetch_archive,
-    subtree,
 )
 from applyprune.sources.tree import (
     AuthenticationFailed,
@@ -53,16 +52,16 @@ def source(web_site: Site) -> ArchiveSource:
     )
 
 
-def failure(source: ArchiveSource, path: str = "") -> InputError:
+def failure(source: ArchiveSource) -> InputError:
     with pytest.raises(InputError) as caught:
-        fetch_archive(source, path)
+        fetch_archive(source)
     assert SECRET not in str(caught.value)
     return caught.value
 
 
 def test_archive_is_fetched_with_one_request(source: ArchiveSource, web_site: Site) -> None:
     """Its revision is its own digest; a given digest is checked."""
-    tree = fetch_archive(replace(source, digest=DIGEST), "web")
+    tree = fetch_archive(replace(source, digest=DIGEST))
     assert (tree.files, tree.revision) == (FILES, DIGEST)
     assert [call.path for call in web_site.calls] == [f"/web.tar.gz?signature={SECRET}"]
 
@@ -89,35 +88,12 @@ def test_digest_is_checked_before_the_archive_is_read(
     assert isinstance(failure(source), FetchFailed)
 
 
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("we", "the source has no such folder: we"),
-        ("web/missing", "the source has no such folder: web/missing"),
-        ("web/a.yaml", "the path is a file, not a folder: web/a.yaml"),
-        ("../web", "the path leads out of the source: ../web"),
-        ("/web", "the path leads out of the source: /web"),
-    ],
-)
-def test_missing_path_is_reported(source: ArchiveSource, path: str, expected: str) -> None:
-    error = failure(source, path)
-    assert isinstance(error, PathNotFound)
-    assert error.message == expected
-
-
 def test_archive_without_files_is_refused(source: ArchiveSource, web_site: Site) -> None:
     """It would prune everything."""
     web_site.answers["/web.tar.gz"] = lambda _: Answer(body=packed({}))
     error = failure(source)
     assert isinstance(error, PathNotFound)
     assert error.message == "the source has no files"
-
-
-def test_subtree_has_the_files_below_a_folder(source: ArchiveSource) -> None:
-    tree = fetch_archive(source)
-    below = subtree(tree, "web/")
-    assert (below.files, below.revision) == ({"a.yaml": b"a: 1\n", "b/c.yaml": b"c: 1\n"}, DIGEST)
-    assert subtree(tree, "").files == FILES
 
 
 @pytest.mark.parametrize(
@@ -240,7 +216,7 @@ def test_credentials_in_the_url_are_sent_and_never_shown(
     fetch_archive(own)
     assert web_site.calls[0].headers["Authorization"].startswith("Basic ")
     assert SECRET not in repr(own)
-    assert "me@" not in str(failure(own, "missing"))
+    assert "me@" not in str(failure(replace(own, digest=f"sha256:{64 * '0'}")))
 
 
 def test_token_that_no_header_can_have_is_refused(source: ArchiveSource, web_site: Site) -> None:

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 LAYER = packed(FILES)
 
 
-def failure(source: OciSource, found: FoundArtifact | None = None, path: str = "") -> InputError:
+def failure(source: OciSource, found: FoundArtifact | None = None) -> InputError:
     with pytest.raises(InputError) as caught:
-        fetch_artifact(source, found, path)
+        fetch_artifact(source, found)
     assert PASSWORD not in str(caught.value)
     return caught.value
 
@@ -142,13 +142,6 @@ def test_missing_version_is_reported(
     assert isinstance(error, PathNotFound)
     assert error.message.startswith(expected)
     assert error.location == f"oci://{registry.host}/{name.partition(':')[0]}"
-
-
-def test_missing_path_is_reported(registry: Registry) -> None:
-    source = source_of(registry, "shop/web:1")
-    push(source, FILES)
-    assert fetch_artifact(source, None, "b").files == FILES
-    assert isinstance(failure(source, None, "c"), PathNotFound)
 
 
 @pytest.mark.parametrize(
