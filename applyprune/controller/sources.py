@@ -622,7 +622,7 @@ def decrypted(
     Other files elsewhere may be there that it does not use, and that others encrypt. Raises
     DecryptionFailed.
     """
-    loaded = loaded_files(path, FilesOfTree(files))
+    loaded = loaded_files(path, FilesOfTree(files))  # guard: encrypted-elsewhere
     own = {
         name: data
         for name, data in files.items()

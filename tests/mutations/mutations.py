@@ -3128,6 +3128,14 @@ MUTATIONS = (
         "tests/controller/fetch/test_fetch.py::test_unsigned_artifact_is_not_kept",
     ),
     Mutation(
+        "the decryption of what a kustomization loads from elsewhere",
+        ("encrypted-elsewhere",),
+        "= .*",
+        "= ()",
+        "tests/controller/test_sources.py"
+        "::test_file_that_a_kustomization_loads_elsewhere_is_never_used_encrypted",
+    ),
+    Mutation(
         "the sources of an installed control plane",
         ("sources-of-a-wheel",),
         "if .*:",
