@@ -109,11 +109,9 @@ class GitProgram:
         self,
         *arguments: str,
         repository: Path | None = None,
-        environment: GitEnvironment = LOCAL,
         stdin: bytes = b"",
         limit: int = _OUTPUT,
         records: tuple[bytes, int] | None = None,
-        program: str = "git",
     ) -> bytes:
         """Return the output of git; raise FetchFailed or what its message means.
 
@@ -121,13 +119,7 @@ class GitProgram:
         which end with a byte.
         """
         code, out, err = self.try_run(
-            *arguments,
-            repository=repository,
-            environment=environment,
-            stdin=stdin,
-            limit=limit,
-            records=records,
-            program=program,
+            *arguments, repository=repository, stdin=stdin, limit=limit, records=records
         )
         if code:
             raise failure(err, code, self.where)

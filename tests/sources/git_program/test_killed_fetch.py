@@ -206,8 +206,8 @@ def program(private: Path) -> Iterator[GitProgram]:
 
 def test_processes_have_limits(program: GitProgram) -> None:
     """Of memory, time and file size, and without core files."""
-    shown = program.run("/proc/self/limits", program="cat").decode()
-    found = {line[:26].strip(): line[26:].split()[:2] for line in shown.splitlines()}
+    _, shown, _ = program.try_run("/proc/self/limits", program="cat")
+    found = {line[:26].strip(): line[26:].split()[:2] for line in shown.decode().splitlines()}
     assert found["Max address space"] == [str(MEMORY)] * 2
     assert found["Max file size"] == ["1000000"] * 2
     assert found["Max core file size"] == ["0"] * 2
@@ -218,7 +218,8 @@ def test_private_folder_is_private(program: GitProgram, private: Path) -> None:
     (folder,) = private.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
     assert program.write("x", b"x").stat().st_mode & 0o777 == 0o600
-    environ = program.run("-0", program="env").decode().split("\0")
+    _, shown, _ = program.try_run("-0", program="env")
+    environ = shown.decode().split("\0")
     assert f"HOME={folder.resolve()}/home" in environ
     assert not any(line.startswith(("PWD=", "USER=", "SSH_")) for line in environ)
 
@@ -242,7 +243,7 @@ def test_ended_run_leaves_no_process(private: Path, end: str) -> None:
         pytest.raises(expected),
         GitProgram("place", Deadline(seconds), 1_000_000) as program,
     ):
-        program.run("-c", script, program="sh", limit=1000)
+        program.try_run("-c", script, program="sh", limit=1000)
     assert working_in(private) == []
     assert list(private.iterdir()) == []
 
