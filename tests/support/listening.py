@@ -44,18 +44,20 @@ def listening(serve: Callable[[socket.socket], None]) -> Iterator[int]:
             thread.join()
 
 
+def pump(source: socket.socket, target: socket.socket) -> None:
+    """Pass on all bytes of one connection to another, and then its end."""
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
 def tunnel(to: str, opened: list[socket.socket] | None = None) -> Callable[[socket.socket], None]:
     """Return what an HTTP proxy does with a connection: CONNECT, then bytes both ways.
 
     ``opened`` gets the connections that lead to the server.
     """
     host, _, port = to.removeprefix("https://").partition(":")
-
-    def pump(source: socket.socket, target: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                target.sendall(data)
-            target.shutdown(socket.SHUT_WR)
 
     def serve(connection: socket.socket) -> None:
         head = b""

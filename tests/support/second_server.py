@@ -88,10 +88,10 @@ class SecondServer:
                 env={**inherited, "HOME": str(self._folder), "GOGC": "200"},
             )
 
-    def stop(self) -> None:
-        """Kill the process."""
+    def stop(self, number: int = signal.SIGKILL) -> None:
+        """End the process by a signal, and wait for its end."""
         if self._process is not None:
-            self._process.kill()
+            self._process.send_signal(number)
             self._process.wait()
 
     def restart(self) -> None:
