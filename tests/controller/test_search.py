@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Binaries, Plane
-    from tests.support.controller import Controller, Tenant
+    from tests.support.controller import Tenant
     from tests.support.fault_proxy import Exchange, Fault
     from tests.support.fault_proxy.exchange import Wire
 
@@ -195,45 +195,50 @@ def test_silent_api_group_does_not_hold_every_bundle(
 
 
 def test_finalizer_stays_while_a_kind_cannot_be_listed(
-    running: Controller, site_api: Api, tenant: Tenant
+    site: Plane, site_api: Api, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
     """The conversion webhook of a CRD is dead: its objects exist, and no list shows them."""
-    assert running.process.poll() is None
+    tenant = new_tenant()
     definition = f"{DEFINITIONS}/turners.x.example.com"
     assert site_api("POST", DEFINITIONS, crd("Turner"))[0] == 201
     turners = f"/apis/x.example.com/v1/namespaces/{tenant.namespace}/turners"
     eventually(lambda: site_api("GET", turners)[0] == 200, lambda: "the kind")
-    tenant.bundle("web", custom_resource("t", "Turner"))
-    tenant.ready("web")
-    (version,) = crd("Turner")["spec"]["versions"]
-    versions = [version, {**version, "name": "v2", "storage": False}]
-    dead = {"url": "https://127.0.0.1:1/convert"}
-    webhook = {"conversionReviewVersions": ["v1"], "clientConfig": dead}
-    _patch(
-        site_api,
-        definition,
-        {
-            "spec": {
-                "versions": versions,
-                "conversion": {"strategy": "Webhook", "webhook": webhook},
-            }
-        },
-    )
-    newer = turners.replace("/v1/", "/v2/")
-    eventually(lambda: "conversion" in str(site_api("GET", newer)), lambda: "the dead conversion")
-    assert site_api("DELETE", tenant.path("configmaps", "applyprune-web"))[0] == 200
-    tenant.delete("web")
-    message = tenant.failed("web", "RemovalFailed")
-    assert "the search was incomplete: turners.x.example.com: " in message
-    assert "conversion webhook" in message
-    _patch(site_api, definition, {"spec": {"conversion": {"strategy": "None", "webhook": None}}})
-    eventually(
-        lambda: "1 object has the set's label: turner" in tenant.condition("web")[2],
-        lambda: "the search",
-    )
-    assert site_api("DELETE", f"{turners}/t")[0] == 200
-    tenant.annotate("web", reconcile_now="1")
-    tenant.gone("web")
+    with controller(site.kubeconfig, tmp_path / "log", "--no-lease"):
+        tenant.bundle("web", custom_resource("t", "Turner"))
+        tenant.ready("web")
+        (version,) = crd("Turner")["spec"]["versions"]
+        versions = [version, {**version, "name": "v2", "storage": False}]
+        dead = {"url": "https://127.0.0.1:1/convert"}
+        webhook = {"conversionReviewVersions": ["v1"], "clientConfig": dead}
+        _patch(
+            site_api,
+            definition,
+            {
+                "spec": {
+                    "versions": versions,
+                    "conversion": {"strategy": "Webhook", "webhook": webhook},
+                }
+            },
+        )
+        newer = turners.replace("/v1/", "/v2/")
+        eventually(
+            lambda: "conversion" in str(site_api("GET", newer)), lambda: "the dead conversion"
+        )
+        assert site_api("DELETE", tenant.path("configmaps", "applyprune-web"))[0] == 200
+        tenant.delete("web")
+        message = tenant.failed("web", "RemovalFailed")
+        assert "the search was incomplete: turners.x.example.com: " in message
+        assert "conversion webhook" in message
+        _patch(
+            site_api, definition, {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+        )
+        eventually(
+            lambda: "1 object has the set's label: turner" in tenant.condition("web")[2],
+            lambda: "the search",
+        )
+        assert site_api("DELETE", f"{turners}/t")[0] == 200
+        tenant.annotate("web", reconcile_now="1")
+        tenant.gone("web")
 
 
 def _patch(api: Api, path: str, body: dict[str, Any]) -> None:
