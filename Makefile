@@ -86,15 +86,13 @@ mutants: $(PROOF)
 sweep-versions: $(INSTALLED)
 	$(BIN)/python -m tests.versions $(KUBERNETES)
 
-# A cache of types belongs to one platform. The tests need the embedded control plane, which does
-# not run on Windows, so only the package is checked for it.
+# A cache of types belongs to one platform.
 # Its tests are about the sources: laws, words, links, generated pages, types of the examples.
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --platform linux
 	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin
-	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 --package applyprune
 	$(BIN)/python -m pytest -q -m "lint and not sweep" -n 3 --dist worksteal
 
 # The parts of docs/ that the code already knows; a test fails when they are out of date.

@@ -5,6 +5,21 @@ The names below are the Python API; each is imported when it is first used.
 
 from __future__ import annotations
 
+import os
+import sys
+
+if sys.platform == "win32":
+    # Before anything is imported that is missing there.
+    why = (
+        "applyprune does not run on Windows: it needs the file locks, process groups and limits "
+        "of Linux or macOS\n  Run it in WSL, the Windows Subsystem for Linux."
+    )
+    # A command, and ``python -m``: an error like all others of the command line.
+    if "applyprune" in os.path.basename(sys.argv[0]) or sys.argv[0] == "-m":  # noqa: PTH119
+        print(f"error: {why}", file=sys.stderr)  # noqa: T201
+        sys.exit(2)
+    raise ImportError(why)
+
 from applyprune._version import __version__
 
 # Not from typing: a Ctrl-C while that is imported would print a traceback, before the command line
