@@ -8,7 +8,6 @@ host has paused it, but the wall clock is corrected afterwards: so a pause is no
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -44,33 +43,13 @@ class SystemClock:
         return event.wait(seconds)
 
 
-def clock_name(platform: str) -> str:
-    """Return the clock that counts sleep on a platform (``sys.platform``); empty if unknown."""
-    return {
-        "linux": "CLOCK_BOOTTIME",
-        "darwin": "CLOCK_MONOTONIC",
-        "win32": "GetTickCount64",
-    }.get(platform, "")
+# Linux has a clock for it; on macOS this one counts sleep, unlike ``time.monotonic()``.
+_COUNTS_SLEEP: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-if sys.platform == "win32":
-    import ctypes
-
-    def _boot_clock() -> Callable[[], float]:
-        ticks = ctypes.windll.kernel32.GetTickCount64
-        ticks.restype = ctypes.c_ulonglong
-        return lambda: float(ticks()) / 1000.0
-
-else:
-
-    def _boot_clock() -> Callable[[], float]:
-        if (number := getattr(time, clock_name(sys.platform), None)) is not None:
-            return lambda: time.clock_gettime(number)
-        return time.monotonic
-
-
-boot_time = _boot_clock()
-"""Return the seconds on the clock that counts sleep."""
+def boot_time() -> float:
+    """Return the seconds on the clock that counts sleep."""
+    return time.clock_gettime(_COUNTS_SLEEP)
 
 
 CLOCK: Clock = SystemClock(time.monotonic)

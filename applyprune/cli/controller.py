@@ -31,7 +31,6 @@ from applyprune.errors import UsageError
 from applyprune.model.options import CONTROLLER_NAMESPACE, DryRun
 from applyprune.sources.documents import read_documents
 from applyprune.sources.yaml import Document
-from applyprune.system.processes import require_posix
 from applyprune.values import pattern, replace
 
 if TYPE_CHECKING:
@@ -207,11 +206,6 @@ def controller(
       applyprune controller --kubeconfig admin.conf
       applyprune controller --watch-namespaces shop,blog --no-lease
     """
-    require_posix(
-        "the controller does not run",
-        reason="it limits its worker processes, and Windows has no such limits",
-        hint="Install it in a cluster: applyprune install.",
-    )
     missing = next((name for name in _PACKAGES if find_spec(name) is None), "")
     if missing:
         raise UsageError(

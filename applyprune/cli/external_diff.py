@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 from applyprune.errors import RunFailed, UsageError
 from applyprune.model.events import Finished, ObjectDiff
 from applyprune.output.diff_text import as_yaml
-from applyprune.system.files import file_name
-from applyprune.system.processes import UnsafeArguments, command_line
 from applyprune.values import pattern
 
 if TYPE_CHECKING:
@@ -66,7 +64,7 @@ def _write(folder: Path, diff: ObjectDiff, body: Mapping[str, Any]) -> None:
     state = diff.after or diff.before or {}
     version = str(state.get("apiVersion", "")).replace("/", ".")
     ref = diff.ref
-    name = file_name(f"{version}.{ref.kind}.{ref.namespace}.{ref.name}")
+    name = f"{version}.{ref.kind}.{ref.namespace}.{ref.name}"
     if len(name.encode()) > _LONGEST_NAME:
         end = hashlib.sha256(name.encode()).hexdigest()[:32]
         name = f"{name[: _LONGEST_NAME - len(end) - 1]}.{end}"
@@ -80,9 +78,9 @@ def _write(folder: Path, diff: ObjectDiff, body: Mapping[str, Any]) -> None:
 def _run_program(command: Sequence[str]) -> None:
     sys.stdout.flush()
     try:
-        reply = subprocess.run(command_line(command, Path.cwd(), os.environ), check=False)
-    except (OSError, UnsafeArguments) as error:
-        reason = (error.strerror or "") if isinstance(error, OSError) else str(error)
-        raise UsageError(f"the diff program {command[0]!r} cannot start", reason=reason) from error
+        reply = subprocess.run(command, check=False)
+    except OSError as error:
+        what = f"the diff program {command[0]!r} cannot start"
+        raise UsageError(what, reason=error.strerror or "") from error
     if reply.returncode not in {0, 1}:
         raise RunFailed(f"the diff program {command[0]!r} failed with exit code {reply.returncode}")

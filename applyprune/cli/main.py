@@ -52,7 +52,7 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # A stream with few characters must not end a run.
-            stream.reconfigure(encoding=_encoding(stream), errors="backslashreplace")
+            stream.reconfigure(errors="backslashreplace")
     code = exit_code_of(_code)
     ended.append(code)
     sys.exit(code)
@@ -69,13 +69,6 @@ def _leave_threads(ended: Sequence[int]) -> None:
             with suppress(OSError, ValueError):
                 stream.flush()
         os._exit(ended[0])
-
-
-def _encoding(stream: TextIOWrapper) -> str | None:
-    """Return the encoding that a stream must get; None to leave its own."""
-    # Files and pipes of Windows would get that of the region: YAML and JSON are UTF-8 everywhere.
-    is_regional = sys.platform == "win32" and not stream.isatty()
-    return "utf-8" if is_regional and "PYTHONIOENCODING" not in os.environ else None
 
 
 def _code() -> int:

@@ -406,9 +406,6 @@ def demo_failed(location: str, reason: str) -> RunFailed:
 @click.group(cls=CommandGroup)
 def local() -> None:
     """Run a real Kubernetes control plane on this machine: API server, controllers, fake nodes."""
-    from applyprune.localplane.plane import require_supported_system
-
-    require_supported_system()
 
 
 _NAME = Option(

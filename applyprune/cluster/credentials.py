@@ -7,6 +7,7 @@ import binascii
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -26,8 +27,6 @@ from applyprune.clock import CLOCK, Clock
 from applyprune.cluster.failures import safe_text
 from applyprune.errors import AccessError
 from applyprune.model.text import time_of
-from applyprune.system.files import in_home
-from applyprune.system.processes import GROUP_FLAGS, UnsafeArguments, command_line, kill_group
 from applyprune.values import dataclass, field
 
 
@@ -242,12 +241,9 @@ class ExecPlugin:
         # A person at a terminal gets all the time.
         limit = None if _is_interactive() else self._timeout
         try:
-            command = command_line(self._command(), folder, environment)
-            code, out, err = _run(command, environment, folder, limit)
+            code, out, err = _run(self._command(), environment, folder, limit)
         except FileNotFoundError:
             raise self._failure("cannot be found", hint=self._plugin.text("installHint")) from None
-        except UnsafeArguments as error:
-            raise self._failure("cannot get its arguments as they are", str(error)) from None
         except subprocess.TimeoutExpired:
             raise self._failure(f"did not finish within {limit:.0f} seconds") from None
         except (OSError, ValueError) as error:
@@ -356,18 +352,17 @@ def _run(
         cwd=folder,
         env=environment,
         process_group=0 if own_group else None,
-        creationflags=GROUP_FLAGS if own_group else 0,
     ) as process:
         try:
             out, err = process.communicate(timeout=seconds)
         except BaseException:
             with suppress(OSError):
                 if own_group:
-                    kill_group(process.pid)
+                    os.killpg(process.pid, signal.SIGKILL)
                 else:
                     process.kill()
             raise
-    # Its text is UTF-8 on every system, whatever the console has.
+    # Its text is UTF-8 on every system, whatever the terminal has.
     return process.returncode, out, (err or b"").decode("utf-8", "replace")
 
 
@@ -451,8 +446,8 @@ def candidate_files(kubeconfig: str, environ: Mapping[str, str]) -> tuple[Path, 
         # Even if it names no file, as ":" does, the default is not used.
         parts = [part for part in listed.split(os.pathsep) if part]
         return tuple(dict.fromkeys(Path(part) for part in parts))
-    file = in_home(environ, ".kube", "config")
-    return (file,) if file else ()
+    home = environ.get("HOME")
+    return (Path(home, ".kube", "config"),) if home else ()
 
 
 def load_kubeconfig(paths: Iterable[Path]) -> Kubeconfig:

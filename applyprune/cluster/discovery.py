@@ -18,7 +18,6 @@ from applyprune.cluster.requests import JSON, for_document, schemas_path
 from applyprune.errors import AccessError, Unavailable, Unreachable
 from applyprune.model.live import Resource, ResourceMap, items, mapping
 from applyprune.planning.schemas import KEYWORDS
-from applyprune.system.files import replace_file
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
@@ -270,7 +269,7 @@ class _CachedDocument:
             with tempfile.NamedTemporaryFile(dir=self._file.parent, delete=False) as fresh:
                 unless_moved.callback(Path(fresh.name).unlink)
                 fresh.write(text.encode())
-            replace_file(Path(fresh.name), self._file)
+            Path(fresh.name).replace(self._file)
             unless_moved.pop_all()
 
 

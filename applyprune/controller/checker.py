@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
+from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
 
@@ -32,7 +33,6 @@ from applyprune.controller.worker import (
     problem_of_bug,
 )
 from applyprune.http import TICK, Stopped
-from applyprune.system.fork_server import Connection
 from applyprune.values import dataclass, field
 
 _STACK = 1 << 20

@@ -35,7 +35,7 @@ from applyprune.controller.worker import WorkerHandle, WorkerLimits, WorkerSetti
 from applyprune.engine.ports import Cancellation
 from applyprune.errors import NotServed, UsageError
 from applyprune.model.live import BUNDLES
-from applyprune.system.files import NO_LINKS, try_lock
+from applyprune.system.processes import try_lock
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ def _remove_left() -> None:
     place = next((name for name in named if name and Path(name).is_dir()), "/tmp")  # noqa: S108
     for folder in Path(place).glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            lock = os.open(folder / _LOCK, os.O_RDWR | NO_LINKS)
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
             try:
                 if try_lock(lock):
                     shutil.rmtree(folder, ignore_errors=True)

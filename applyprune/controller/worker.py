@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -15,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
@@ -41,8 +42,8 @@ from applyprune.controller.task import (
 )
 from applyprune.errors import ApplypruneError, problems_of
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.system.fork_server import UNKNOWN, Connection, ForkedProcess, ForkServer
-from applyprune.system.processes import ProcessResource, kill, lower_limit
+from applyprune.system.fork_server import UNKNOWN, ForkedProcess, ForkServer
+from applyprune.system.processes import lower_limit
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
@@ -353,17 +354,17 @@ class WorkerLimits:
 def limit_memory(limits: WorkerLimits) -> None:
     """Limit the memory of this process, once: a try to get more raises MemoryError."""
     if (used := _of_status("VmData:")) is not None:
-        lower_limit(ProcessResource.DATA, used + limits.memory)
+        lower_limit(resource.RLIMIT_DATA, used + limits.memory)
 
 
 def limit_cpu(limits: WorkerLimits) -> None:
     """Let the kernel end this process when it uses more CPU time from now on."""
-    lower_limit(ProcessResource.CPU, math.ceil(time.process_time() + limits.cpu))
+    lower_limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + limits.cpu))
 
 
 def write_no_core() -> None:
     """Let no limit write the memory of this process to a disk: it may hold Secrets."""
-    lower_limit(ProcessResource.CORE, 0)
+    lower_limit(resource.RLIMIT_CORE, 0)
 
 
 def be_first_victim() -> None:
@@ -579,7 +580,7 @@ class WorkerHandle:
 def _kill(process: ForkedProcess) -> None:
     if process.exitcode in {None, UNKNOWN}:
         with suppress(ProcessLookupError):
-            kill(process.pid)
+            os.kill(process.pid, signal.SIGKILL)
 
 
 class LimitExceeded(ApplypruneError):

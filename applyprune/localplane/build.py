@@ -24,7 +24,6 @@ from applyprune.localplane.cache import (
     user_cache_folder,
 )
 from applyprune.localplane.kill_group import guarded
-from applyprune.localplane.plane import require_supported_system
 from applyprune.localplane.wheel import CONTROL_PLANE, KUBECTL, PROGRAMS, installed
 from applyprune.values import dataclass, replace
 
@@ -40,7 +39,6 @@ def ensure_built(progress: Progress | None = None) -> Binaries:
     The first that has it. Raises AccessError if there is no Go, or if the build fails. Several
     processes may call it at the same time: the first builds, the others wait.
     """
-    require_supported_system()
     progress = progress or Silence()
     try:
         folder = _folder(progress)

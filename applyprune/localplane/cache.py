@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import platformdirs
 
 from applyprune.errors import AccessError
-from applyprune.system import files
+from applyprune.system import processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -129,7 +129,7 @@ def try_lock(path: Path) -> int | None:
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        if not files.try_lock(descriptor):
+        if not processes.try_lock(descriptor):
             os.close(descriptor)
             return None
         # The previous holder may have removed the file in between: that lock would be useless.
@@ -149,7 +149,7 @@ def is_locked(path: Path) -> bool:
         return False
     try:
         # A shared lock: two processes that only check do not see each other.
-        return not files.try_lock(descriptor, is_shared=True)
+        return not processes.try_lock(descriptor, is_shared=True)
     finally:
         os.close(descriptor)
 

@@ -63,9 +63,8 @@ def main(arguments: Sequence[str]) -> int:
     woken, waker = socket.socketpair()
     waker.setblocking(False)  # noqa: FBT003 - the function has no other form
     signal.set_wakeup_fd(waker.fileno())
-    if sys.platform != "win32":  # where no control plane is built
-        # Without a handler, the signal wakes nothing.
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+    # Without a handler, the signal wakes nothing.
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     # A separate process group: everything that the command starts is killed with it.
     process = subprocess.Popen(list(arguments[1:]), start_new_session=True)
     while process.poll() is None:
@@ -73,9 +72,8 @@ def main(arguments: Sequence[str]) -> int:
         if woken.fileno() in ready:
             woken.recv(4096)
         if lifeline in ready:
-            if sys.platform != "win32":
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             break
     code = process.wait()
     return code if code >= 0 else 128 - code

@@ -9,7 +9,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from applyprune.system.processes import require_posix
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
@@ -431,12 +430,3 @@ def certificate_user(layout: Layout, identity: str) -> dict[str, str]:
 
 def _data(content: bytes) -> str:
     return base64.b64encode(content).decode("ascii")
-
-
-def require_supported_system() -> None:
-    """Raise UsageError where it does not run: on Windows."""
-    require_posix(
-        "the embedded control plane does not run",
-        reason="etcd and the API server are built for Linux and macOS only",
-        hint="Set KUBECONFIG to a cluster of your own, or run applyprune in WSL.",
-    )

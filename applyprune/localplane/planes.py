@@ -27,10 +27,8 @@ from applyprune.localplane.plane import (
     PlaneState,
     plane_in,
     read_state,
-    require_supported_system,
 )
 from applyprune.model.text import is_dns_label
-from applyprune.system.processes import kill
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
@@ -162,7 +160,6 @@ def start(
     not become ready (then the folder keeps the logs), and UsageError for a folder with other
     content. After an interruption, nothing is left.
     """
-    require_supported_system()
     progress = progress or Silence()
     folder = folder.absolute()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -271,7 +268,7 @@ def stop_plane(folder: Path) -> None:
                     hint=f"Find it with `lsof {layout.lock}`.",
                 )
             with suppress(ProcessLookupError):
-                kill(signalled)
+                os.kill(signalled, signal.SIGKILL)
         time.sleep(0.05)
     remove_folder(folder)
 

@@ -158,9 +158,8 @@ class Supervisor:
 
         signal.signal(signal.SIGTERM, ask_to_stop)
         signal.signal(signal.SIGINT, ask_to_stop)
-        if sys.platform != "win32":  # where no plane is started
-            # Without a handler the signal wakes nothing; ``_pause`` does the work.
-            signal.signal(signal.SIGCHLD, lambda *_: None)
+        # Without a handler the signal wakes nothing; ``_pause`` does the work.
+        signal.signal(signal.SIGCHLD, lambda *_: None)
 
     # -- starting
 
@@ -174,8 +173,7 @@ class Supervisor:
         # Bound but not listening: this reserves the port until the API server shares it, so that
         # no other process can get it in between.
         with socket.socket() as reserved:
-            if sys.platform != "win32":
-                reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             reserved.bind(("127.0.0.1", 0))
             port = reserved.getsockname()[1]
             server = f"https://127.0.0.1:{port}"

@@ -91,8 +91,8 @@ def compile_rule(text: str, *, where: str) -> Rule:
             "ready-when rules are not available",
             location=where,
             reason=f"the package cel-expr-python is not installed ({error})",
-            hint="Run: pip install 'applyprune[cel]'. There are wheels for Linux with glibc, macOS "
-            "and Windows on x86_64 and arm64.",
+            hint="Run: pip install 'applyprune[cel]'. There are wheels for Linux with glibc and "
+            "macOS on x86_64 and arm64.",
         ) from error
     # Kubernetes' own rules have these two extensions too: `self.?status.?phase.orValue('')`.
     extensions = [ext_optional.ExtOptional(), ext_strings.ExtStrings()]

@@ -22,7 +22,7 @@ from applyprune.sources.address import (
 from applyprune.sources.git_server import find_ref
 from applyprune.sources.git_store import GitStore
 from applyprune.sources.tree import Deadline, FileTree, PathNotFound, shown_path
-from applyprune.system.processes import ProcessGuard, require_posix
+from applyprune.system.processes import ProcessGuard
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -68,11 +68,6 @@ def artifact_source(address: OciAddress, environ: Mapping[str, str]) -> OciSourc
 
 
 def _fetch_git(address: GitAddress) -> FileTree:
-    require_posix(
-        "a Git repository cannot be read",
-        reason="git is run with limits that Windows does not have",
-        hint="Clone it and give -f the folder, publish it with `applyprune push`, or use WSL.",
-    )
     source = GitSource(address.url, address.ref, uses_user_config=True)
     if address.name:
         source = _resolve_name(source, address.name)

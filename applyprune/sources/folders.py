@@ -26,7 +26,6 @@ from applyprune.sources.moment import not_regular, read_at_once
 from applyprune.sources.source_ignore import IgnoreRulesInvalid
 from applyprune.sources.tree import PathNotFound, SourceText, shown_path
 from applyprune.sources.yaml import YAMLFault
-from applyprune.system.files import IGNORES_CASE, split_path
 from applyprune.values import dataclass, field, pattern
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -35,7 +34,7 @@ P = TypeVar("P", bound=PurePath)
 
 
 def is_manifest_name(name: str) -> bool:
-    """Return whether a file of this name or path in a folder is read; B.YAML is one on Windows."""
+    """Return whether a file of this name or path in a folder is read; B.YAML is one, too."""
     return name.lower().endswith(SUFFIXES)
 
 
@@ -239,13 +238,11 @@ def manifests_in(
 
 
 _MAGIC = pattern(r"[*?[]")
-_FLAGS = re.IGNORECASE if IGNORES_CASE else re.NOFLAG
 
 
 def is_pattern(path: str) -> bool:
     """Return whether a path has ``*``, ``?`` or ``[``, and no file has exactly that name."""
-    _, parts = split_path(path)
-    return any(map(_MAGIC.search, parts)) and not os.path.lexists(path)
+    return _MAGIC.search(path) is not None and not os.path.lexists(path)
 
 
 Names: TypeAlias = Callable[[str], Sequence[str]]
@@ -256,7 +253,8 @@ def expand_pattern(pattern: str, names: Names = os.listdir) -> list[str]:
 
     ``names`` returns the names in a folder.
     """
-    root, parts = split_path(pattern)
+    root = "/" if pattern.startswith("/") else ""
+    parts = [part for part in pattern.split("/") if part]
     return sorted(dict.fromkeys(_matches(root, parts, frozenset(), names)))
 
 
@@ -275,7 +273,7 @@ def _matches(
         if _is_there(folder, path, names):
             yield from _matches(path, rest, above, names)
     else:
-        fits = re.compile(translate(part), _FLAGS).match
+        fits = re.compile(translate(part)).match
         for name in _names(folder, names):
             if fits(name) and (part.startswith(".") or not name.startswith(".")):
                 yield from _matches(_join(folder, name), rest, above, names)

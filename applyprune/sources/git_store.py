@@ -30,7 +30,7 @@ from applyprune.sources.tree import (
     clean_path,
     shown_path,
 )
-from applyprune.system.files import try_lock
+from applyprune.system.processes import try_lock
 from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:

@@ -75,8 +75,7 @@ from applyprune.sources.tree import (
     too_much,
 )
 from applyprune.sources.web import check_url, download
-from applyprune.system.files import NO_WAITING, can_name_file
-from applyprune.system.processes import ProcessLimits, guarding
+from applyprune.system.processes import ProcessGuard, ProcessLimits
 from applyprune.values import dataclass, field, replace
 
 STDIN = "-"
@@ -351,7 +350,7 @@ _MOST_IGNORED = 16 * 2**20
 
 
 def _without_waiting(name: str, flags: int) -> int:
-    return os.open(name, flags | NO_WAITING)
+    return os.open(name, flags | os.O_NONBLOCK)
 
 
 class _LocalFolders:
@@ -676,7 +675,7 @@ def _build_of_tree(
     try:
         with (
             TemporaryDirectory(prefix="applyprune-") as private,
-            guarding(Path(private)) as guard,
+            ProcessGuard(Path(private)) as guard,
         ):
             # Kustomize resolves links: of the folder for temporary files, too.
             root = Path(private).resolve() / "source"
@@ -686,8 +685,6 @@ def _build_of_tree(
                 guard=guard,
             )
             if is_offline:
-                # Windows has no such limits, and no controller.
-
                 own = {**_OFFLINE, "HOME": private, "TMPDIR": private}
                 rules = replace(rules, environ=own, within=ProcessLimits().command())
             return build_folder(str(root / folder), shown, left, warn, rules)
@@ -706,8 +703,6 @@ def _write_tree(root: Path, files: Mapping[str, bytes]) -> None:
     for name, data in files.items():
         if not name or clean_path(name) != name:  # guard: tree-path
             raise OSError(errno.EINVAL, "a file has an invalid path")
-        if not all(map(can_name_file, name.split("/"))):
-            raise OSError(errno.EINVAL, "a file has a name that this system does not allow")
         path = root / name
         path.parent.mkdir(0o700, parents=True, exist_ok=True)
         # Never through an existing name: two may differ only in case.
@@ -718,8 +713,4 @@ def _write_tree(root: Path, files: Mapping[str, bytes]) -> None:
 
 def _without_private_folder(text: str, root: Path, shown: str) -> str:
     """Return a text with the address of the tree instead of its private folder."""
-    for name in {f"{root}", root.as_posix()}:
-        for end in "/\\":
-            text = text.replace(f"{name}{end}", f"{shown}//")
-        text = text.replace(name, shown)
-    return text
+    return text.replace(f"{root}/", f"{shown}//").replace(str(root), shown)

@@ -10,6 +10,8 @@ import contextlib
 import os
 import posixpath
 import re
+import shutil
+import signal
 import subprocess
 from collections.abc import (
     Callable,
@@ -33,7 +35,6 @@ from applyprune.sources.moment import changed
 from applyprune.sources.source_ignore import folders_above, ignore_files
 from applyprune.sources.tree import SourceText, is_url, shown_path, too_much
 from applyprune.sources.yaml import YAMLFault
-from applyprune.system.processes import GROUP_FLAGS, find_program, kill_group, wait_for
 from applyprune.values import dataclass, field, pattern, replace
 
 if TYPE_CHECKING:
@@ -250,9 +251,9 @@ def _needs_option(option: str, folder: str, where: Origin) -> InputError:
 def _command(folder: str, shown: str) -> Sequence[str]:
     # An absolute path: kustomize treats some relative paths as the address of a repository.
     path = os.path.abspath(folder)  # noqa: PTH100 -- links in it stay as they are
-    if program := find_program("kustomize", os.environ):
+    if program := shutil.which("kustomize"):
         return (program, "build", path)
-    if program := find_program("kubectl", os.environ):
+    if program := shutil.which("kubectl"):
         return (program, "kustomize", path)
     raise InputError(
         "kustomize or kubectl is needed to build a kustomization, and neither is installed",
@@ -276,7 +277,6 @@ def _run(command: Sequence[str], limit: int, rules: BuildRules) -> tuple[int, by
             stderr=subprocess.PIPE,
             # In a session of its own it cannot prompt on the terminal, and git is killed with it.
             start_new_session=True,
-            creationflags=GROUP_FLAGS,
             env={**environ, "GIT_TERMINAL_PROMPT": "0"},
         ) as process,
         ThreadPoolExecutor(2) as readers,
@@ -286,7 +286,7 @@ def _run(command: Sequence[str], limit: int, rules: BuildRules) -> tuple[int, by
         out = readers.submit(_read_at_most, process, limit + 1)
         err = readers.submit(_read_end, process.stderr)
         try:
-            wait_for(process, BUILD_TIMEOUT)
+            process.wait(BUILD_TIMEOUT)
         except subprocess.TimeoutExpired:
             raise TimeoutError from None
         finally:
@@ -318,7 +318,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     # Not after it was waited for: another process may have its pid by then.
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
-            kill_group(process.pid)
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 # The parts of the input that kustomize quotes in its errors: they may belong to a Secret.

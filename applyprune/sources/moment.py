@@ -19,7 +19,6 @@ from applyprune.clock import SystemClock
 from applyprune.errors import InputError
 from applyprune.model.problem import Origin
 from applyprune.sources.tree import shown_path
-from applyprune.system.files import NO_WAITING
 
 if TYPE_CHECKING:
     from applyprune.clock import Clock
@@ -49,7 +48,7 @@ class Moment:
         Without ``waits``, only a regular file is read: a pipe might never end.
         """
         found = self._rested(str(path))
-        more = 0 if waits else NO_WAITING
+        more = 0 if waits else os.O_NONBLOCK
         # The flags of open(), which has no parameter for another one.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | more)) as stream:
             opened = os.fstat(stream.fileno())

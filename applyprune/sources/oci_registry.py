@@ -9,7 +9,9 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import os
 import re
+import signal
 import subprocess
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -29,8 +31,6 @@ from applyprune.sources.tree import (
     shown_path,
 )
 from applyprune.sources.web import basic, bearer
-from applyprune.system.files import in_home
-from applyprune.system.processes import GROUP_FLAGS, command_line, kill_group
 from applyprune.values import dataclass, field, pattern, replace
 
 if TYPE_CHECKING:
@@ -348,10 +348,11 @@ def registry_login(
     ``host`` has its port, if it is not 443. ``timeout`` is in seconds, for a helper. Raises
     AuthenticationFailed for ``where`` if the file is invalid, or a helper that it names fails.
     """
-    folder = environ.get("DOCKER_CONFIG")
-    path = Path(folder, _FILE) if folder else in_home(environ, ".docker", _FILE)
-    if path is None:
+    home = environ.get("HOME")
+    folder = environ.get("DOCKER_CONFIG") or (home and Path(home, ".docker"))
+    if not folder:
         return ANONYMOUS
+    path = Path(folder, _FILE)
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES)
@@ -390,12 +391,11 @@ def _run_helper(
         raise _helper_failed(where, program, "its name is invalid")
     try:
         with subprocess.Popen(
-            command_line([program, "get"], Path.cwd(), environ),
+            [program, "get"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            creationflags=GROUP_FLAGS,
             env=dict(environ),
         ) as process:
             try:
@@ -403,7 +403,7 @@ def _run_helper(
             finally:
                 if process.poll() is None:
                     with suppress(ProcessLookupError):
-                        kill_group(process.pid)
+                        os.killpg(process.pid, signal.SIGKILL)
     except subprocess.TimeoutExpired:
         reason = f"it did not finish within {timeout:.3g} s"
         raise _helper_failed(where, program, reason) from None

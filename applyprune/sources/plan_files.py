@@ -17,7 +17,6 @@ from applyprune.planning.approval import (
     is_plan_file,
 )
 from applyprune.sources.tree import shown_path
-from applyprune.system.files import NO_WAITING, replace_file
 
 
 def read_plan(path: str | os.PathLike[str]) -> PlanFile:
@@ -52,7 +51,7 @@ def read_plan(path: str | os.PathLike[str]) -> PlanFile:
 
 def _without_waiting(path: str, flags: int) -> int:
     # Otherwise the open of a pipe waits for its writer.
-    return os.open(path, flags | NO_WAITING)
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _unreadable(shown: str, error: Exception) -> UsageError:
@@ -75,7 +74,7 @@ def write_plan(path: str | os.PathLike[str], file: PlanFile) -> None:
                 fresh.write(encode_plan_file(file))
                 fresh.flush()
                 os.fsync(fresh.fileno())
-            replace_file(Path(fresh.name), target)
+            Path(fresh.name).replace(target)
             unless_moved.pop_all()
     except OSError as error:
         raise _unwritable(path, _reason(error)) from None

@@ -100,7 +100,7 @@ def too_much(path: str) -> InputError:
 
 
 def is_url(path: str) -> bool:
-    """Return whether a path has a scheme, such as ``https://`` (C: is a drive)."""
+    """Return whether a path has a scheme, such as ``https://``."""
     return _URL.match(path) is not None
 
 

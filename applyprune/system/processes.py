@@ -1,4 +1,4 @@
-"""Programs and processes: find, run and limit them, and end them with all that they have started.
+"""Programs and processes: run and limit them, end them with all that they have started, lock files.
 
 Where ``prlimit`` or ``setpriv`` (util-linux) is missing, as on macOS, only time and output are
 limited.
@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import selectors
 import shutil
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
-from errno import ENOENT
+from collections.abc import Mapping, Sequence
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from functools import partial
-from os import strerror
-from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Self
 
 from applyprune.clock import CLOCK
-from applyprune.errors import UsageError
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from types import TracebackType
 
 
@@ -72,7 +68,7 @@ def run_program(
         finally:
             # Its number is taken until it was waited for; then the group may still have others.
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                kill_group(process.pid)
+                os.killpg(process.pid, signal.SIGKILL)
     return FinishedProcess(code, out, err)
 
 
@@ -109,8 +105,7 @@ def exchange(
     out, err, rest = bytearray(), b"", memoryview(stdin)
     with selectors.DefaultSelector() as waiting:
         if process.stdin is not None:
-            if sys.platform != "win32":  # where no such program is run
-                os.set_blocking(process.stdin.fileno(), False)
+            os.set_blocking(process.stdin.fileno(), False)
             waiting.register(process.stdin, selectors.EVENT_WRITE)
         for stream in (process.stdout, process.stderr):
             if stream is not None:
@@ -150,7 +145,7 @@ def _left(deadline: float) -> float:
     return left
 
 
-# Limits of a process; Windows has none.
+# Limits of a process.
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,70 +173,32 @@ class ProcessLimits:
             command += [program, "--pdeathsig", "KILL", "--"]
         if program := shutil.which("prlimit"):
             limits = {
-                ProcessResource.DATA: self.memory,
-                ProcessResource.CPU: self.cpu,
-                ProcessResource.FILE_SIZE: self.file_size,
-                ProcessResource.FILES: self.files,
-                ProcessResource.CORE: 0,
+                "data": (resource.RLIMIT_DATA, self.memory),
+                "cpu": (resource.RLIMIT_CPU, self.cpu),
+                "fsize": (resource.RLIMIT_FSIZE, self.file_size),
+                "nofile": (resource.RLIMIT_NOFILE, self.files),
+                "core": (resource.RLIMIT_CORE, 0),
             }
             if self.address_space:
-                limits[ProcessResource.ADDRESS_SPACE] = self.address_space
+                limits["as"] = (resource.RLIMIT_AS, self.address_space)
             command += [program]
-            for what, wanted in limits.items():
+            for name, (what, wanted) in limits.items():
                 allowed = within_hard_limit(what, wanted)
-                command.append(f"--{what}={allowed}:{allowed}")
+                command.append(f"--{name}={allowed}:{allowed}")
             command.append("--")
         return command
 
 
-class ProcessResource(StrEnum):
-    """Something that a process uses; the value is the name that ``prlimit`` has for it."""
-
-    DATA = "data"
-    """Bytes that it may allocate."""
-    CPU = "cpu"
-    """Seconds of computing, of all its threads together."""
-    FILE_SIZE = "fsize"
-    """Bytes of one file that it writes."""
-    FILES = "nofile"
-    """How many files it may have open."""
-    CORE = "core"
-    """Bytes of its memory that are written to the disk when it crashes."""
-    ADDRESS_SPACE = "as"
-    """Bytes of addresses."""
+def within_hard_limit(what: int, wanted: int) -> int:
+    """Return the limit that is wanted, or the one that this process cannot exceed."""
+    _, hard = resource.getrlimit(what)
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
-if sys.platform == "win32":
-
-    def within_hard_limit(what: ProcessResource, wanted: int) -> int:
-        del what
-        return wanted
-
-    def lower_limit(what: ProcessResource, value: int) -> None:
-        del value
-        raise OSError(f"Windows has no limit of {what}")
-
-else:
-    import resource
-
-    _NUMBERS = {
-        ProcessResource.DATA: resource.RLIMIT_DATA,
-        ProcessResource.CPU: resource.RLIMIT_CPU,
-        ProcessResource.FILE_SIZE: resource.RLIMIT_FSIZE,
-        ProcessResource.FILES: resource.RLIMIT_NOFILE,
-        ProcessResource.CORE: resource.RLIMIT_CORE,
-        ProcessResource.ADDRESS_SPACE: resource.RLIMIT_AS,
-    }
-
-    def within_hard_limit(what: ProcessResource, wanted: int) -> int:
-        """Return the limit that is wanted, or the one that this process cannot exceed."""
-        _, hard = resource.getrlimit(_NUMBERS[what])
-        return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-
-    def lower_limit(what: ProcessResource, value: int) -> None:
-        """Set a limit of this process, within the one that it cannot exceed."""
-        _, hard = resource.getrlimit(_NUMBERS[what])
-        resource.setrlimit(_NUMBERS[what], (within_hard_limit(what, value), hard))
+def lower_limit(what: int, value: int) -> None:
+    """Set a limit of this process, within the one that it cannot exceed."""
+    _, hard = resource.getrlimit(what)
+    resource.setrlimit(what, (within_hard_limit(what, value), hard))
 
 
 # Kill the child processes when this process ends, even by SIGKILL, and remove their private folder.
@@ -270,19 +227,6 @@ for group in $groups; do
 done
 rm -rf -- "$1"
 """
-
-
-@contextlib.contextmanager
-def guarding(folder: Path) -> Iterator[ProcessGuard | None]:
-    """Yield a guard for the processes that work in a folder; None on Windows, which has no groups.
-
-    There, a process that is ended at once leaves behind what it has started.
-    """
-    if sys.platform == "win32":
-        yield None
-    else:
-        with ProcessGuard(folder) as guard:
-            yield guard
 
 
 class ProcessGuard:
@@ -326,7 +270,7 @@ class ProcessGuard:
         The process is not waited for before its group was killed: until then its number is taken.
         """
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            kill_group(process.pid)
+            os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(OSError):
             self._say(f"- {process.pid}\n")
         process.wait()
@@ -338,157 +282,18 @@ class ProcessGuard:
         os.write(stdin.fileno(), line.encode())
 
 
-# End processes: one, or one with all that it has started.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""They ask a program to stop: Ctrl-C, and the end of a Pod."""
 
 
-_STEP = 0.2
+def try_lock(descriptor: int, *, is_shared: bool = False) -> bool:
+    """Return whether the lock of an open file is ours now; False if another process holds it.
 
-
-if sys.platform == "win32":
-    GROUP_FLAGS = subprocess.CREATE_NEW_PROCESS_GROUP
-    """For ``creationflags``: Ctrl-C does not reach such a process, only ours."""
-
-    def kill(process: int) -> None:
-        """End a process at once; raises OSError."""
-        # Whatever the signal, unless it is one of the console's.
-        os.kill(process, signal.SIGTERM)
-
-    def kill_group(process: int) -> None:
-        """End a process and all that it has started, at once; nothing if it has ended."""
-        # There are no groups as POSIX has them; this follows the children.
-        # By its path: Windows would look in the folder that the user is in first.
-        system = os.environ.get("SYSTEMROOT", r"C:\Windows")
-        command = (rf"{system}\System32\taskkill.exe", "/F", "/T", "/PID", str(process))
-        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-
-    def wait_for(process: subprocess.Popen[bytes], seconds: float) -> None:
-        """Wait for the end of a process; raises subprocess.TimeoutExpired."""
-        wait_in_steps(process, seconds)
-
-else:
-    GROUP_FLAGS = 0
-    """For ``creationflags``: none; ``start_new_session`` is what keeps Ctrl-C from a process."""
-
-    def kill(process: int) -> None:
-        """End a process at once; raises OSError."""
-        os.kill(process, signal.SIGKILL)
-
-    def kill_group(process: int) -> None:
-        """End the group of processes that a process leads, at once; raises OSError."""
-        os.killpg(process, signal.SIGKILL)
-
-    def wait_for(process: subprocess.Popen[bytes], seconds: float) -> None:
-        """Wait for the end of a process; raises subprocess.TimeoutExpired."""
-        process.wait(seconds)
-
-
-def wait_in_steps(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Wait for the end of a process, so that Python can handle Ctrl-C in between.
-
-    Raises subprocess.TimeoutExpired. Windows ends no wait early for a signal.
+    It lasts until every process that has the file open has closed it, or ended. Any number may
+    hold it together if it ``is_shared``. Raises OSError.
     """
-    ends = time.monotonic() + seconds
-    while True:
-        left = ends - time.monotonic()
-        try:
-            process.wait(min(_STEP, max(left, 0.0)))
-        except subprocess.TimeoutExpired:
-            if left <= _STEP:
-                raise
-        else:
-            return
-
-
-# Find the file that a command starts.
-#
-# Windows starts ``NAME.exe`` and ``NAME.cmd`` for NAME. It would also look in the folder that the
-# user is in; nobody else does, because anybody may have put a program there.
-
-
-_BATCH = frozenset({".bat", ".cmd"})
-# What cmd.exe, which runs a batch file, does not take for text, whether it is quoted or not.
-_INTERPRETED = frozenset('"%!^&|<>()\r\n')
-
-
-if sys.platform == "win32":
-
-    def command_line(
-        command: Sequence[str], folder: Path, environ: Mapping[str, str]
-    ) -> Sequence[str]:
-        """Return a command with the file that it starts in a folder.
-
-        Raises FileNotFoundError, and UnsafeArguments for some arguments of a batch file.
-        """
-        program, *arguments = command
-        for file in windows_files(program, str(folder.absolute()), environ):
-            if Path(file).is_file():
-                if fault := fault_for_batch_file(file, arguments):
-                    raise UnsafeArguments(fault)
-                return (file, *arguments)
-        raise FileNotFoundError(ENOENT, strerror(ENOENT), program)
-
-    def find_program(name: str, environ: Mapping[str, str]) -> str | None:
-        """Return the file of a program in ``PATH``, or None."""
-        files = windows_files(name, "", environ)
-        return next((file for file in files if Path(file).is_file()), None)
-
-else:
-
-    def command_line(
-        command: Sequence[str], folder: Path, environ: Mapping[str, str]
-    ) -> Sequence[str]:
-        """Return the command as it is: the system finds its file, and all arguments are text."""
-        del folder, environ
-        return command
-
-    def find_program(name: str, environ: Mapping[str, str]) -> str | None:
-        """Return the file of a program in ``PATH``, or None."""
-        return shutil.which(name, path=environ.get("PATH"))
-
-
-class UnsafeArguments(Exception):
-    """The program would get other arguments than these."""
-
-
-def windows_files(command: str, folder: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the files that a command may mean on Windows, in order.
-
-    One with a path is relative to ``folder``; any other is looked for in ``PATH``.
-    """
-    extensions = environ.get("PATHEXT", ".com;.exe;.bat;.cmd").lower().split(";")
-    extensions = [one for one in extensions if one]
-    path = PureWindowsPath(command)
-    has_path = path.name != command
-    places = [folder] if has_path else environ.get("PATH", "").split(";")
-    names = [command] if path.suffix.lower() in extensions else []
-    names += [f"{command}{extension}" for extension in extensions]
-    for place in places:
-        # A relative entry of PATH is some folder of the folder that the user is in.
-        if (within := PureWindowsPath(place.strip('"'))).is_absolute() or has_path:
-            yield from (str(within / name) for name in names)
-
-
-def fault_for_batch_file(program: str, arguments: Sequence[str]) -> str:
-    """Return why a program of Windows cannot get its arguments as they are; empty if it can."""
-    if PureWindowsPath(program).suffix.lower() not in _BATCH:
-        return ""
-    for number, argument in enumerate(arguments, 1):
-        if found := sorted(_INTERPRETED & set(argument)):
-            return f"it is a batch file, and Windows interprets {found[0]!r} in argument {number}"
-    return ""
-
-
-# The signals that ask a program to stop, and the error for what Windows cannot run.
-
-
-if sys.platform == "win32":
-    # Ctrl-Break is all that one program can send to another one there.
-    STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGBREAK)
-else:
-    STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-def require_posix(what: str, *, reason: str, hint: str) -> None:
-    """Raise UsageError on Windows, with these words; return on other systems."""
-    if sys.platform == "win32":
-        raise UsageError(f"{what} on Windows", reason=reason, hint=hint)
+    try:
+        flock(descriptor, (LOCK_SH if is_shared else LOCK_EX) | LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -2,61 +2,41 @@
 
 from __future__ import annotations
 
+import fcntl
 import getpass
 import io
 import os
+import struct
 import sys
+import termios
 from contextlib import suppress
 
-if sys.platform == "win32":
-    import msvcrt
 
-    def open_terminal() -> io.RawIOBase:
-        """Open it to read lines of UTF-8; raises OSError if there is none."""
-        # The console itself: what is typed is decoded there, and Ctrl-C ends a read.
-        return open("CONIN$", "rb", buffering=0)  # noqa: PTH123 -- a device, not a path
+def open_terminal() -> io.RawIOBase:
+    """Open it to read lines of UTF-8; raises OSError if there is none."""
+    return io.FileIO(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
 
-    def open_standard_input() -> io.RawIOBase:
-        """Open standard input, which is a terminal; raises OSError."""
-        return open_terminal()
 
-    def drop_typed(terminal: io.RawIOBase) -> None:
-        """Drop what was typed and not read."""
-        del terminal
-        while msvcrt.kbhit():
-            msvcrt.getwch()
+def open_standard_input() -> io.RawIOBase:
+    """Open standard input, which is a terminal; raises OSError."""
+    return io.FileIO(sys.stdin.fileno(), closefd=False)
 
-    def new_terminal(columns: int) -> tuple[io.FileIO, int]:
-        """Raise OSError: there are none of this kind."""
-        raise OSError(f"Windows has no terminal of {columns} columns for another program")
 
-else:
-    import fcntl
-    import struct
-    import termios
+def drop_typed(terminal: io.RawIOBase) -> None:
+    """Drop what was typed and not read."""
+    with suppress(termios.error):
+        termios.tcflush(terminal.fileno(), termios.TCIFLUSH)
 
-    def open_terminal() -> io.RawIOBase:
-        """Open it to read lines of UTF-8; raises OSError if there is none."""
-        return io.FileIO(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
 
-    def open_standard_input() -> io.RawIOBase:
-        """Open standard input, which is a terminal; raises OSError."""
-        return io.FileIO(sys.stdin.fileno(), closefd=False)
-
-    def drop_typed(terminal: io.RawIOBase) -> None:
-        """Drop what was typed and not read."""
-        with suppress(termios.error):
-            termios.tcflush(terminal.fileno(), termios.TCIFLUSH)
-
-    def new_terminal(columns: int) -> tuple[io.FileIO, int]:
-        """Open a terminal for another program: our end, and the file that is the program's."""
-        ours, theirs = os.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        settings = termios.tcgetattr(theirs)
-        # The terminal that shows its lines in the end moves to column 1 itself.
-        settings[1] &= ~termios.OPOST
-        termios.tcsetattr(theirs, termios.TCSANOW, settings)
-        return io.FileIO(ours, "r+"), theirs
+def new_terminal(columns: int) -> tuple[io.FileIO, int]:
+    """Open a terminal for another program: our end, and the file that is the program's."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    settings = termios.tcgetattr(theirs)
+    # The terminal that shows its lines in the end moves to column 1 itself.
+    settings[1] &= ~termios.OPOST
+    termios.tcsetattr(theirs, termios.TCSANOW, settings)
+    return io.FileIO(ours, "r+"), theirs
 
 
 def has_terminal() -> bool:
@@ -69,20 +49,8 @@ def has_terminal() -> bool:
 
 
 def user_name() -> str:
-    """Return it; where the system knows none, the user's number, or a question mark."""
+    """Return it; where the system knows none, the user's number."""
     try:
         return getpass.getuser()
-    # A container's user without a name; and Windows without USERNAME has no database to look in.
-    except (ImportError, KeyError, OSError):
-        return _number()
-
-
-if sys.platform == "win32":
-
-    def _number() -> str:
-        return "?"
-
-else:
-
-    def _number() -> str:
+    except (KeyError, OSError):  # a container's user without a name
         return str(os.getuid())

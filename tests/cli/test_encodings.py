@@ -1,4 +1,4 @@
-"""A console with few characters, as those of Windows: no text that it lacks ends a run."""
+"""A terminal with few characters: no text that it lacks ends a run."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_json_stays_json(tmp_path: Path, encoding: str) -> None:
 
 
 def test_written_files_are_utf_8(tmp_path: Path) -> None:
-    """Whatever the console has: other programs read them."""
+    """Whatever the terminal has: other programs read them."""
     (tmp_path / f"{NAME}.yaml").write_text(GOOD, encoding="utf-8")
     reply = run(tmp_path, "init", "web", "-f", f"{NAME}.yaml", encoding="cp1252")
     assert reply.returncode == 0, reply.stderr

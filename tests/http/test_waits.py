@@ -1,4 +1,4 @@
-"""How long a try waits at once: Windows handles Ctrl-C only between two waits."""
+"""How long a try waits at once."""
 
 from __future__ import annotations
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from subprocess import Popen
 from typing import TYPE_CHECKING
 
 import pytest
 
 from applyprune.errors import InputError, InputErrors
 from applyprune.sources import Overlay, kustomize, read
-from applyprune.system import processes
 from tests.support.source_text import config_map, write
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from subprocess import Popen
-
     from applyprune.localplane import Binaries
     from applyprune.model.problem import Problem
 
@@ -283,12 +281,14 @@ def test_endless_build_is_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch)
     program(folder, "kustomize", "sleep 3600 & echo $! >child; wait")
     child = folder / "child"
 
-    def wait_for(process: Popen[bytes], seconds: float) -> None:
-        assert seconds == kustomize.BUILD_TIMEOUT
-        eventually(lambda: child.exists() and child.read_text().endswith("\n"))
-        processes.wait_for(process, 0)
+    def wait(process: Popen[bytes], seconds: float | None = None) -> int:
+        if seconds == kustomize.BUILD_TIMEOUT:
+            eventually(lambda: child.exists() and child.read_text().endswith("\n"))
+            seconds = 0
+        return really_wait(process, seconds)
 
-    monkeypatch.setattr(kustomize, "wait_for", wait_for)
+    really_wait = Popen.wait
+    monkeypatch.setattr(Popen, "wait", wait)
     assert "the build did not finish within" in message("base")
     stat = Path(f"/proc/{int(child.read_text())}/stat")
 

@@ -10,13 +10,13 @@ import subprocess
 import sys
 import threading
 from contextlib import closing, suppress
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.system.fork_server import UNKNOWN, Connection, ForkedProcess, ForkServer
+from applyprune.system.fork_server import UNKNOWN, ForkedProcess, ForkServer
 from tests.support.processes import children, is_running, name_of, threads_of
 from tests.support.waiting import HANG, eventually
 
