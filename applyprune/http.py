@@ -1009,7 +1009,9 @@ def _failure(code: int, text: str, number: int, sent: Sent, *, has_begun: bool) 
     parts of them are shown.
     """
     if tunnel := _TUNNEL.search(text):
-        return ConnectionFailed(Fault.PROXY, f"Tunnel connection failed: {_status(int(tunnel[1]))}")
+        return ConnectionFailed(
+            Fault.PROXY, f"Tunnel connection failed: {status_in_words(int(tunnel[1]))}"
+        )
     why = os.strerror(number) if number else f"libcurl's error {code}"
     if code in {pycurl.E_COULDNT_RESOLVE_PROXY, _PROXY}:
         return ConnectionFailed(Fault.PROXY, why)
@@ -1053,7 +1055,8 @@ def _untrusted(text: str) -> str:
     return "it cannot be verified"
 
 
-def _status(code: int) -> str:
+def status_in_words(code: int) -> str:
+    """Return the status as ``404 Not Found``, in words of our own."""
     from http import HTTPStatus  # noqa: PLC0415 -- only an error needs it
 
     try:

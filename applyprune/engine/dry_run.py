@@ -8,7 +8,7 @@ example because the account may not write, is not a failure.
 
 from __future__ import annotations
 
-import secrets
+import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -688,4 +688,4 @@ _NAME = 40
 
 def _random_name(name: str) -> str:
     """Return a name that no object has."""
-    return f"{name[:_NAME].rstrip('-.')}-{secrets.token_hex(4)}"
+    return f"{name[:_NAME].rstrip('-.')}-{uuid.uuid4().hex[:8]}"

@@ -6,7 +6,6 @@ The output depends on a value in only one way: it shows whether two values are e
 from __future__ import annotations
 
 import base64
-import html
 import json
 import re
 from bisect import bisect_left
@@ -290,6 +289,8 @@ def _escaped(value: bytes) -> Iterator[str]:
 
 
 def _of_html(value: bytes) -> Iterator[str]:
+    import html  # most texts have no reference of HTML
+
     for text in _plain(value):
         yield from (html.escape(text), html.escape(text, quote=False))
         yield html.escape(text).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")

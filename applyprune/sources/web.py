@@ -11,7 +11,6 @@ import os
 import re
 import socket
 from contextlib import contextmanager, suppress
-from http import HTTPStatus
 from threading import Event
 from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -35,6 +34,7 @@ from applyprune.http import (
     fault_of,
     one_try,
     seconds_to_wait,
+    status_in_words,
 )
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.model.text import visible
@@ -200,7 +200,7 @@ class Web:
             if wait >= left and asked:
                 reply.finish()
                 raise FetchFailed(
-                    f"the server answered {reply.shown_status}",
+                    f"the server answered {status_in_words(reply.status)}",
                     reason=f"it asks to wait {asked:.0f} s, and {left:.0f} s are left",
                 )
             if wait >= left:
@@ -331,17 +331,9 @@ class Reply:
         """Return the value of a header; several, joined by commas; empty for none."""
         return self._raw.headers.get(name, "")
 
-    @property
-    def shown_status(self) -> str:
-        """Return the status as ``404 Not Found``, in words of our own."""
-        try:
-            return f"{self.status} {HTTPStatus(self.status).phrase}"
-        except ValueError:
-            return str(self.status)
-
     def refusal(self, *, reason: str = "") -> InputError:
         """Return the error for a status that is not the expected one."""
-        message = f"the server answered {self.shown_status}"
+        message = f"the server answered {status_in_words(self.status)}"
         if self.status in {401, 403}:
             return AuthenticationFailed(
                 message, reason=reason, hint="Check the source's credentials."
@@ -551,7 +543,7 @@ def _read_document(reply: Reply, limit: int) -> bytes:
     if reply.status != 200:
         hint = f"applyprune sends no credentials. Download it yourself: {_PIPE}"
         raise InputError(
-            f"the server answered {reply.shown_status}",
+            f"the server answered {status_in_words(reply.status)}",
             hint=hint if reply.status in _NOT_FOR_ALL else "",
         )
     data = reply.read(limit)
