@@ -264,7 +264,7 @@ def _command(folder: str, shown: str) -> Sequence[str]:
 
 
 def _run(command: Sequence[str], limit: int, rules: BuildRules) -> tuple[int, bytes, str]:
-    """Return the exit code, up to ``limit`` + 1 bytes of output, and the end of standard error.
+    """Return the exit code, up to ``limit`` + 1 bytes of output, and the errors.
 
     Raises TimeoutError. In every case, no process that was started is left running.
     """
@@ -284,7 +284,7 @@ def _run(command: Sequence[str], limit: int, rules: BuildRules) -> tuple[int, by
         if rules.guard is not None:
             rules.guard.add(process.pid)
         out = readers.submit(_read_at_most, process, limit + 1)
-        err = readers.submit(_read_end, process.stderr)
+        err = readers.submit(_read_errors, process.stderr)
         try:
             process.wait(BUILD_TIMEOUT)
         except subprocess.TimeoutExpired:
@@ -307,10 +307,16 @@ def _read_at_most(process: subprocess.Popen[bytes], count: int) -> bytes:
 _STDERR = 64 * 1024
 
 
-def _read_end(stream: IO[bytes] | None) -> str:
+def _read_errors(stream: IO[bytes] | None) -> str:
+    """Return what was written to a stream; nothing if it is too long.
+
+    A part of it might begin within what the program quotes, which is then not found.
+    """
     kept = b""
     while stream and (more := stream.read(_STDERR)):
-        kept = (kept + more)[-_STDERR:]
+        kept = (kept + more)[: _STDERR + 1]
+    if len(kept) > _STDERR:  # guard: errors-of-a-build
+        return ""
     return kept.decode("utf-8", "replace")
 
 

@@ -3079,6 +3079,13 @@ MUTATIONS = (
         "tests/sources/kustomize/test_kustomize.py::test_brackets_that_are_not_closed_hide_all_within",
     ),
     Mutation(
+        "the end of an error of a build that is too long to be shown",
+        ("errors-of-a-build",),
+        "if .*:",
+        "if 0:",
+        "tests/sources/kustomize/test_kustomize.py::test_error_that_is_too_long_is_not_shown",
+    ),
+    Mutation(
         "the token server that a login is for",
         ("token-server",),
         "if .*:",

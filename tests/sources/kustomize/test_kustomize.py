@@ -174,6 +174,15 @@ def test_brackets_that_are_not_closed_hide_all_within(folder: Path) -> None:
     assert "hunter2" not in told
 
 
+def test_error_that_is_too_long_is_not_shown(folder: Path) -> None:
+    """Of its end alone, nobody could say where a quoted value has begun."""
+    literal = " ".join(["hunter2"] * 10_000)
+    write(
+        folder, {"m/kustomization.yaml": f"secretGenerator: [{{name: s, literals: ['{literal}']}}]"}
+    )
+    assert message("m").endswith("/kubectl kustomize exited with code 1")
+
+
 SECRETS = {
     "a literal without a key": "secretGenerator:\n- name: s\n  literals: [hunter2]\n",
     "a patch that is none": (
