@@ -77,6 +77,10 @@ _FORBIDDEN = pattern(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:
 _COMMIT = pattern(r"[0-9a-f]{40}")
 _TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIGEST = pattern(r"sha256:[0-9a-f]{64}")
+_TAG_FORM = (
+    "A tag has up to 128 letters, digits, dots, dashes and underscores, and does not begin with "
+    "a dot or a dash."
+)
 _UNSET = "Check for an unset variable in the script."
 
 
@@ -638,9 +642,10 @@ def parse_reference(text: str) -> ArtifactReference:
         raise _not_an_artifact(text, "it names no repository")
     if len(name) > _LONGEST_NAME or _REPOSITORY.fullmatch(name) is None:
         raise _not_an_artifact(text, "its repository is invalid")
+    if tag == "":
+        raise _not_an_artifact(text, "its tag is empty", _UNSET)
     if tag is not None and not is_tag(tag):
-        reason = "its tag is invalid" if tag else "its tag is empty"
-        raise _not_an_artifact(text, reason, _UNSET)
+        raise _not_an_artifact(text, "its tag is invalid", _TAG_FORM)
     if digest is not None and not is_artifact_digest(digest):
         raise _not_an_artifact(text, "its digest is invalid")
     return ArtifactReference(host, name, tag or "", digest or "")
