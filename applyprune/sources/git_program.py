@@ -50,6 +50,7 @@ class GitEnvironment:
 LOCAL = GitEnvironment()
 """Those of a git that speaks to no server."""
 _OUTPUT = 64 * 2**20
+_ERRORS = 16 * 1024
 
 
 class GitProgram:
@@ -174,11 +175,11 @@ class GitProgram:
                 raise self.deadline.passed(self.where) from None
             except OSError as error:
                 raise self.unusable(error) from None
-        return code, out, err
+        return code, out, err[-_ERRORS:].decode("utf-8", "replace")
 
     def _read(
         self, process: subprocess.Popen[bytes], limit: int, records: tuple[bytes, int] | None
-    ) -> tuple[bytes, str]:
+    ) -> tuple[bytes, bytes]:
         count = 0
 
         def check(data: bytes, size: int) -> None:

@@ -6,13 +6,10 @@ a kustomization names.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import posixpath
 import re
 import shutil
-import signal
-import subprocess
 from collections.abc import (
     Callable,
     Collection,
@@ -23,10 +20,10 @@ from collections.abc import (
     Sequence,
 )
 from collections.abc import Set as AbstractSet
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from applyprune.clock import CLOCK
 from applyprune.errors import InputError
 from applyprune.model.live import one_line
 from applyprune.model.problem import Origin, Problem, ProblemKind
@@ -35,6 +32,7 @@ from applyprune.sources.moment import changed
 from applyprune.sources.source_ignore import folders_above, ignore_files
 from applyprune.sources.tree import SourceText, is_url, shown_path, too_much
 from applyprune.sources.yaml import YAMLFault
+from applyprune.system.processes import MOST_ERRORS, TooMuchOutput, run_program
 from applyprune.values import dataclass, field, pattern, replace
 
 if TYPE_CHECKING:
@@ -202,30 +200,42 @@ def build_folder(
     where = Origin(f"{shown} (kustomize)")
     try:
         command = _command(folder, shown)
-        code, out, err = _run(command, limit, rules)
+        environ = os.environ if rules.environ is None else rules.environ
+        done = run_program(
+            [*rules.within, *command],
+            env={**environ, "GIT_TERMINAL_PROMPT": "0"},
+            deadline=CLOCK.now() + BUILD_TIMEOUT,
+            max_output=limit,
+            cwd=None,
+            guard=rules.guard,
+        )
     except InputError as error:
         return error
+    except TooMuchOutput:
+        return too_much(where.path)
     except TimeoutError:
         return InputError(f"the build did not finish within {BUILD_TIMEOUT:.0f} s", location=where)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         return InputError("cannot be built", location=where, reason=reason or "")
-    if len(out) > limit:
-        return too_much(where.path)
+    err = done.stderr.decode("utf-8", "replace")
+    # A part of the errors might begin within what the program quotes, which is then not found.
+    if len(done.stderr) == MOST_ERRORS:  # guard: errors-of-a-build
+        err = ""
     message = _message(_DEPRECATED.sub("", rules.shown_text(err)))
-    if code:
+    if done.code:
         for words, option in _OPTIONS.items():
             if words in message:
                 return _needs_option(option, shown if rules is _DEFAULT_RULES else "", where)
-        reason = message or f"{' '.join(command[:-1])} exited with code {code}"
+        reason = message or f"{' '.join(command[:-1])} exited with code {done.code}"
         return InputError("the build failed", location=where, reason=reason)
-    if not out.strip():
+    if not done.stdout.strip():
         return InputError(
             "the build is empty", location=where, hint="Check that it lists resources."
         )
     if message:
         warn(Problem(ProblemKind.KUSTOMIZE, message, str(where)))
-    return SourceText(where.path, out)
+    return SourceText(where.path, done.stdout)
 
 
 # What kustomize writes where it wants an option that lets it run other programs.
@@ -261,70 +271,6 @@ def _command(folder: str, shown: str) -> Sequence[str]:
         hint="Install either (https://kubectl.docs.kubernetes.io/installation/kustomize/), "
         "or build it on another machine and pipe it in: kustomize build DIR | applyprune … -f -",
     )
-
-
-def _run(command: Sequence[str], limit: int, rules: BuildRules) -> tuple[int, bytes, str]:
-    """Return the exit code, up to ``limit`` + 1 bytes of output, and the errors.
-
-    Raises TimeoutError. In every case, no process that was started is left running.
-    """
-    environ = os.environ if rules.environ is None else rules.environ
-    with (
-        subprocess.Popen(
-            [*rules.within, *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            # In a session of its own it cannot prompt on the terminal, and git is killed with it.
-            start_new_session=True,
-            env={**environ, "GIT_TERMINAL_PROMPT": "0"},
-        ) as process,
-        ThreadPoolExecutor(2) as readers,
-    ):
-        if rules.guard is not None:
-            rules.guard.add(process.pid)
-        out = readers.submit(_read_at_most, process, limit + 1)
-        err = readers.submit(_read_errors, process.stderr)
-        try:
-            process.wait(BUILD_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            raise TimeoutError from None
-        finally:
-            _kill(process)
-            if rules.guard is not None:
-                rules.guard.end(process)
-        return process.returncode, out.result(), err.result()
-
-
-def _read_at_most(process: subprocess.Popen[bytes], count: int) -> bytes:
-    """Return the first bytes of the output; kill a process that writes more."""
-    data = process.stdout.read(count) if process.stdout else b""
-    if len(data) == count:
-        _kill(process)
-    return data
-
-
-_STDERR = 64 * 1024
-
-
-def _read_errors(stream: IO[bytes] | None) -> str:
-    """Return what was written to a stream; nothing if it is too long.
-
-    A part of it might begin within what the program quotes, which is then not found.
-    """
-    kept = b""
-    while stream and (more := stream.read(_STDERR)):
-        kept = (kept + more)[: _STDERR + 1]
-    if len(kept) > _STDERR:  # guard: errors-of-a-build
-        return ""
-    return kept.decode("utf-8", "replace")
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    # Not after it was waited for: another process may have its pid by then.
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 # The parts of the input that kustomize quotes in its errors: they may belong to a Secret.

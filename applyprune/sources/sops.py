@@ -142,12 +142,11 @@ class _Sops(contextlib.ExitStack):
         command += ["--input-type", part.format, "--output-type", part.format, "/dev/stdin"]
         try:
             done = run_program(
-                command,
+                [*_LIMITS.command(), *command],
                 env=self._environment,
                 stdin=part.content,
                 deadline=self._deadline,
                 max_output=self._size,
-                limits=_LIMITS,
                 pass_fds=self._fds,
             )
         except TimeoutError:

@@ -34,14 +34,15 @@ def run_program(
     stdin: bytes = b"",
     deadline: float,
     max_output: int,
-    limits: ProcessLimits | None = None,
     pass_fds: Sequence[int] = (),
+    cwd: str | None = "/",
+    guard: ProcessGuard | None = None,
 ) -> FinishedProcess:
     """Run a program, without a shell and with no other environment, and return how it has ended.
 
     ``deadline`` is an instant of ``CLOCK``; ``max_output`` is in bytes. Raises
     TimeoutError, TooMuchOutput, and OSError if it cannot be started. In every case, its process
-    group is killed before this function returns.
+    group is killed before this function returns; by the ``guard`` also if this process is killed.
     """
 
     def check(_data: bytes, size: int) -> None:
@@ -49,18 +50,20 @@ def run_program(
             raise TooMuchOutput
 
     with subprocess.Popen(
-        [*(limits or ProcessLimits()).command(), *command],
+        command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         # Without a terminal to ask at; and what it starts is killed with it.
         start_new_session=True,
-        cwd="/",
+        cwd=cwd,
         env=dict(env),
         pass_fds=pass_fds,
         bufsize=0,
     ) as process:
         try:
+            if guard is not None:
+                guard.add(process.pid)
             out, err = exchange(process, partial(_left, deadline), check, stdin)
             code = process.wait(_left(deadline))
         except subprocess.TimeoutExpired:
@@ -69,6 +72,8 @@ def run_program(
             # Its number is taken until it was waited for; then the group may still have others.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
+            if guard is not None:
+                guard.forget(process.pid)
     return FinishedProcess(code, out, err)
 
 
@@ -79,15 +84,16 @@ class FinishedProcess:
     code: int
     """Its exit code; the negative number of the signal that has killed it."""
     stdout: bytes
-    stderr: str
-    """The end of it. It may contain parts of the input: never show it."""
+    stderr: bytes
+    """The last ``MOST_ERRORS`` of it. It may contain parts of the input."""
 
 
 class TooMuchOutput(Exception):
     """The program has written more than it may; it was killed."""
 
 
-_STDERR = 16 * 1024
+MOST_ERRORS = 64 * 1024
+"""How many bytes are kept of what a program writes to standard error."""
 _CHUNK = 64 * 1024
 
 
@@ -96,7 +102,7 @@ def exchange(
     left: Callable[[], float],
     check: Callable[[bytes, int], None],
     stdin: bytes = b"",
-) -> tuple[bytes, str]:
+) -> tuple[bytes, bytes]:
     """Write the input while the output is read; return the output and the end of the errors.
 
     ``left`` returns the seconds until the deadline, or raises. ``check`` gets each piece of the
@@ -122,11 +128,11 @@ def exchange(
                 if not data:
                     waiting.unregister(key.fileobj)
                 elif key.fileobj is process.stderr:
-                    err = (err + data)[-_STDERR:]
+                    err = (err + data)[-MOST_ERRORS:]
                 else:
                     out += data
                     check(data, len(out))
-    return bytes(out), err.decode("utf-8", "replace")
+    return bytes(out), err
 
 
 def _written(fd: int, rest: memoryview) -> memoryview:
@@ -271,9 +277,13 @@ class ProcessGuard:
         """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        with contextlib.suppress(OSError):
-            self._say(f"- {process.pid}\n")
+        self.forget(process.pid)
         process.wait()
+
+    def forget(self, group: int) -> None:
+        """Leave a process group that has ended alone: its number may be another's."""
+        with contextlib.suppress(OSError):
+            self._say(f"- {group}\n")
 
     def _say(self, line: str) -> None:
         stdin = self._process.stdin

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from subprocess import Popen
 from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.clock import CLOCK, SystemClock
 from applyprune.errors import InputError, InputErrors
 from applyprune.sources import Overlay, kustomize, read
+from applyprune.system import processes
 from tests.support.source_text import config_map, write
 from tests.support.waiting import eventually
 
@@ -287,17 +288,14 @@ def test_empty_build_is_an_error(folder: Path) -> None:
 def test_endless_build_is_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all that it has started: here its time is over when there is a child."""
     write(folder, OVERLAY)
-    program(folder, "kustomize", "sleep 3600 & echo $! >child; wait")
+    program(folder, "kustomize", "sleep 3600 & echo $! >child; echo >&2; wait")
     child = folder / "child"
 
-    def wait(process: Popen[bytes], seconds: float | None = None) -> int:
-        if seconds == kustomize.BUILD_TIMEOUT:
-            eventually(lambda: child.exists() and child.read_text().endswith("\n"))
-            seconds = 0
-        return really_wait(process, seconds)
+    def now() -> float:
+        is_late = child.exists() and child.read_text().endswith("\n")
+        return CLOCK.now() + (kustomize.BUILD_TIMEOUT if is_late else 0)
 
-    really_wait = Popen.wait
-    monkeypatch.setattr(Popen, "wait", wait)
+    monkeypatch.setattr(processes, "CLOCK", SystemClock(now))
     assert "the build did not finish within" in message("base")
     stat = Path(f"/proc/{int(child.read_text())}/stat")
 

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.clock import CLOCK
-from applyprune.system.processes import ProcessLimits, TooMuchOutput, run_program
+from applyprune.system.processes import (
+    MOST_ERRORS,
+    ProcessLimits,
+    TooMuchOutput,
+    run_program,
+)
 from tests.support.home import processes_with
 from tests.support.processes import is_running
 from tests.support.waiting import eventually
@@ -37,7 +42,7 @@ def test_output_errors_and_code_are_returned_and_the_environment_is_only_what_wa
         max_output=10_000,
     )
     lines = done.stdout.decode().splitlines()
-    assert (done.code, done.stderr, lines[:2]) == (3, "bad\n", ["input", "/"])
+    assert (done.code, done.stderr, lines[:2]) == (3, b"bad\n", ["input", "/"])
     # A shell sets its own.
     assert {one.partition("=")[0] for one in lines[2:]} <= {"PATH", "KEY", "PWD", "_", "SHLVL"}
 
@@ -56,8 +61,8 @@ def test_program_that_does_not_read_its_input_is_no_failure() -> None:
 def test_errors_are_cut() -> None:
     script = "head -c 1000000 /dev/zero | tr '\\0' x >&2; echo end >&2"
     done = run_program(["sh", "-c", script], env=ENV, deadline=soon(), max_output=10)
-    assert done.stderr.endswith("xxxend\n")
-    assert len(done.stderr) == 16 * 1024
+    assert done.stderr.endswith(b"xxxend\n")
+    assert len(done.stderr) == MOST_ERRORS
 
 
 @pytest.mark.parametrize("script", ["sleep 3600", "exec >&- 2>&-; sleep 3600", "sleep 3600 & echo"])
@@ -75,8 +80,11 @@ def test_too_much_output_ends_the_program() -> None:
 
 def test_missing_program_is_an_error_of_the_system() -> None:
     """Either Popen says it, or the program that sets the limits ends with its own code."""
-    done = run_program(["/nonexistent/program"], env=ENV, deadline=soon(), max_output=100)
-    assert done.code == 127
+    command = ["/nonexistent/program"]
+    with pytest.raises(FileNotFoundError):
+        run_program(command, env=ENV, deadline=soon(), max_output=100)
+    command = [*ProcessLimits().command(), *command]
+    assert run_program(command, env=ENV, deadline=soon(), max_output=100).code == 127
 
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="needs prlimit")
@@ -96,11 +104,10 @@ def test_missing_program_is_an_error_of_the_system() -> None:
 def test_limits_end_the_program(tmp_path: Path, script: str, limits: ProcessLimits) -> None:
     file = tmp_path / "file"
     script = script.replace("FILE", str(file))
-    within = run_program(
-        [*PYTHON, script[:0]], env=ENV, deadline=soon(), max_output=10, limits=limits
-    )
+    command = [*limits.command(), *PYTHON]
+    within = run_program([*command, ""], env=ENV, deadline=soon(), max_output=10)
     assert within.code == 0
-    beyond = run_program([*PYTHON, script], env=ENV, deadline=soon(), max_output=10, limits=limits)
+    beyond = run_program([*command, script], env=ENV, deadline=soon(), max_output=10)
     assert beyond.code != 0
     assert not file.exists() or file.stat().st_size <= 4000
 
@@ -110,8 +117,9 @@ def test_program_dies_with_a_caller_that_is_killed(tmp_path: Path) -> None:
     script = (
         "import sys\n"
         "from applyprune.clock import CLOCK\n"
-        "from applyprune.system.processes import run_program\n"
-        "run_program([sys.executable, '-c', 'import signal; signal.pause()', sys.argv[1]],"
+        "from applyprune.system.processes import ProcessLimits, run_program\n"
+        "command = [sys.executable, '-c', 'import signal; signal.pause()', sys.argv[1]]\n"
+        "run_program([*ProcessLimits().command(), *command],"
         " env={}, deadline=CLOCK.now() + 3600, max_output=10)\n"
     )
     with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)]) as caller:
