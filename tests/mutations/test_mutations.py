@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.mutations.copies import GUARD, ROOT, copy, python, read, sources, taken_out, without
+from tests.mutations.copies import (
+    GUARD,
+    ROOT,
+    copy,
+    python,
+    read,
+    source_of,
+    sources,
+    taken_out,
+    without,
+)
 from tests.mutations.mutations import MUTATIONS
 from tests.support.outcomes import DISPROVED
 
@@ -108,6 +118,23 @@ def test_mutations_name_tests_that_exist(tmp_path: Path) -> None:
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One copy for all mutations of a process: only what one changes is compiled again."""
     return copy(tmp_path_factory.mktemp("mutated"))
+
+
+def test_bytecode_of_one_mutation_is_not_that_of_another(copied: Path) -> None:
+    """Also where both are of one module, leave the same size, and follow within a second."""
+    guards = ("unpacked-in-total", "values-in-total")
+    mutations = [one for one in MUTATIONS if one.guards[0] in guards]
+    show = (
+        "import dis, io; from applyprune.cluster.inventory_format import UnpackedLines\n"
+        "out = io.StringIO(); dis.dis(UnpackedLines.add, file=out); print(out.getvalue())"
+    )
+    sizes, compiled = set(), set()
+    for mutation in mutations * 3:
+        with taken_out(copied, mutation):
+            sizes.add(source_of(copied, guards[0]).stat().st_size)
+            compiled.add((mutation.guards, python(copied, "-c", show).stdout))
+    assert (len(mutations), len(sizes)) == (2, 1)
+    assert len(compiled) == 2
 
 
 @pytest.mark.sweep
