@@ -29,7 +29,8 @@ HEAVY = {
 
 def declared() -> dict[str, str]:
     """Return what type checkers see: the names of the TYPE_CHECKING block and their modules."""
-    (block,) = (node for node in tree("applyprune").body if isinstance(node, ast.If))
+    blocks = (node for node in tree("applyprune").body if isinstance(node, ast.If))
+    (block,) = (node for node in blocks if ast.unparse(node.test) == "TYPE_CHECKING")
     return {
         alias.name: str(node.module)
         for node in block.body
