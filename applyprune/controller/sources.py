@@ -622,12 +622,11 @@ def decrypted(
     Other files elsewhere may be there that it does not use, and that others encrypt. Raises
     DecryptionFailed.
     """
-    loaded = loaded_files(path, FilesOfTree(files))  # guard: encrypted-elsewhere
-    own = {
-        name: data
-        for name, data in files.items()
-        if path in {"", name} or name.startswith(f"{path}/") or name in loaded
-    }
+    here = {name for name in files if path in {"", name} or name.startswith(f"{path}/")}
+    others = encrypted_files({name: data for name, data in files.items() if name not in here})
+    # Only then are the kustomizations read for it.
+    loaded = loaded_files(path, FilesOfTree(files)) if others else ()  # guard: encrypted-elsewhere
+    own = {name: data for name, data in files.items() if name in here or name in loaded}
     if keys is None:
         if encrypted := encrypted_files(own):
             raise DecryptionFailed(
@@ -635,7 +634,7 @@ def decrypted(
             )
         return files
     found = {**files, **decrypt(own, keys)}
-    for name in encrypted_files({name: found[name] for name in files.keys() - own.keys()}):
+    for name in set(others) - own.keys():
         with suppress(DecryptionFailed):
             found.update(decrypt({name: files[name]}, keys))
     return found
