@@ -53,7 +53,7 @@ from applyprune.sources.kustomize import (
     no_kustomization,
     remote_base,
 )
-from applyprune.sources.moment import Moment, at_most
+from applyprune.sources.moment import Moment, at_most, without_waiting
 from applyprune.sources.source_ignore import (
     MOST_OF_A_FILE,
     IgnoreRules,
@@ -255,7 +255,7 @@ class _Reader:
     def _read_ignored(self, found: FoundIgnored[Path]) -> IgnoredText | None:
         """Return what a file holds that is not read; None if that cannot be found out."""
         try:
-            with open(found.path, "rb", opener=_without_waiting) as stream:
+            with open(found.path, "rb", opener=without_waiting) as stream:
                 is_file = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
                 data = at_most(stream, self._left_ignored) if is_file else b""
         except (OSError, ValueError):
@@ -347,10 +347,6 @@ def _identity(place: _Place) -> str:
 
 _MOST_IGNORED = 16 * 2**20
 """Bytes of files that are not read, in which manifests are looked for."""
-
-
-def _without_waiting(name: str, flags: int) -> int:
-    return os.open(name, flags | os.O_NONBLOCK)
 
 
 class _LocalFolders:

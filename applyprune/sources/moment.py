@@ -48,9 +48,7 @@ class Moment:
         Without ``waits``, only a regular file is read: a pipe might never end.
         """
         found = self._rested(str(path))
-        more = 0 if waits else os.O_NONBLOCK
-        # The flags of open(), which has no parameter for another one.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | more)) as stream:
+        with open(path, "rb", opener=None if waits else without_waiting) as stream:
             opened = os.fstat(stream.fileno())
             is_file = stat.S_ISREG(opened.st_mode)
             if not (is_file or waits):  # guard: regular-file
@@ -148,6 +146,11 @@ def _names(folder: str) -> Sequence[str]:
 
 
 _BLOCK = 2**20
+
+
+def without_waiting(name: str, flags: int) -> int:
+    """Open a file for ``open``, whose ``opener`` it is; else a pipe waits for its writer."""
+    return os.open(name, flags | os.O_NONBLOCK)
 
 
 def at_most(stream: BinaryIO, most: int) -> bytes:

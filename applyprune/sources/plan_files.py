@@ -16,6 +16,7 @@ from applyprune.planning.approval import (
     encode_plan_file,
     is_plan_file,
 )
+from applyprune.sources.moment import without_waiting
 from applyprune.sources.tree import shown_path
 
 
@@ -29,7 +30,7 @@ def read_plan(path: str | os.PathLike[str]) -> PlanFile:
     if not shown:
         raise _unreadable(shown, ValueError("the path is empty"))
     try:
-        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - closed below
+        file = open(path, "rb", opener=without_waiting)  # noqa: SIM115 - closed below
     except (OSError, ValueError) as error:
         raise _unreadable(shown, error) from None
     with file:
@@ -47,11 +48,6 @@ def read_plan(path: str | os.PathLike[str]) -> PlanFile:
         reason = f"it has more than {LARGEST // 2**20} MiB"
         raise UsageError("the plan file is too large", location=shown, reason=reason)
     return decode_plan_file(data, source=shown)
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    # Otherwise the open of a pipe waits for its writer.
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _unreadable(shown: str, error: Exception) -> UsageError:
