@@ -7,7 +7,6 @@ import itertools
 import json
 import signal
 import socket
-import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -20,7 +19,7 @@ from applyprune.values import replace
 from tests.support.api import Api
 from tests.support.command import applyprune, start
 from tests.support.input_files import write_input
-from tests.support.listening import listening, pump
+from tests.support.listening import listening, pass_on
 from tests.support.live import config_maps
 from tests.support.objects import config_map
 from tests.support.second_server import SecondServer
@@ -42,10 +41,7 @@ def balancer(*ports: int) -> Callable[[socket.socket], None]:
 
     def serve(connection: socket.socket) -> None:
         with socket.create_connection(("127.0.0.1", next(turns))) as server:
-            back = threading.Thread(target=pump, args=(server, connection))
-            back.start()
-            pump(connection, server)
-            back.join()
+            pass_on(connection, server)
 
     return serve
 

@@ -44,12 +44,19 @@ def listening(serve: Callable[[socket.socket], None]) -> Iterator[int]:
             thread.join()
 
 
-def pump(source: socket.socket, target: socket.socket) -> None:
-    """Pass on all bytes of one connection to another, and then its end."""
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
+def pass_on(connection: socket.socket, server: socket.socket) -> None:
+    """Pass on all bytes both ways, and the end of each."""
+
+    def pump(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    back = threading.Thread(target=pump, args=(server, connection))
+    back.start()
+    pump(connection, server)
+    back.join()
 
 
 def tunnel(to: str, opened: list[socket.socket] | None = None) -> Callable[[socket.socket], None]:
@@ -70,10 +77,7 @@ def tunnel(to: str, opened: list[socket.socket] | None = None) -> Callable[[sock
             if opened is not None:
                 opened.append(connection)
             connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            back = threading.Thread(target=pump, args=(server, connection))
-            back.start()
-            pump(connection, server)
-            back.join()
+            pass_on(connection, server)
 
     return serve
 
