@@ -305,7 +305,7 @@ class GitHubError(Exception):
     def __init__(self, message: str, status: int = 0) -> None:
         """Take what it answered, and the status; 0 without an answer."""
         super().__init__(message)
-        # A token without the permission is told 404 for what it may not see.
+        # A token without the permission gets 404 for what it may not see.
         self.is_forbidden = status in {403, 404}
 
 
