@@ -33,6 +33,7 @@ from applyprune.engine.dry_run import ServerDryRun
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.reader import (
     DependantCounter,
+    KindProofs,
     SnapshotReader,
     read_pod_use,
     with_cascades,
@@ -92,7 +93,7 @@ from applyprune.planning.recovery import (
     unlisted_problem,
 )
 from applyprune.planning.rights import Member, RoleText, roles, with_rights
-from applyprune.planning.served_kinds import has_all_kinds
+from applyprune.planning.served_kinds import has_all_kinds, lacking_groups
 from applyprune.planning.server_errors import known_secrets
 from applyprune.planning.world import World
 from applyprune.values import dataclass, field, replace
@@ -199,6 +200,11 @@ def _plan_with(
     The names in the options are exact: see ``with_exact_names``.
     """
     cluster, applyset, options = context.cluster, context.applyset, context.options
+    proofs = KindProofs(cluster, context.workers, resource_map, cluster.patience)
+    if lacking := lacking_groups(resource_map, request.manifests, inventory):
+        # The list of kinds lags behind a new CRD: this reads it until it does not.
+        proofs.of(lacking)
+        resource_map = proofs.resource_map
     _hide_secrets(request, {}, context)
     resolved = resolve(
         request.manifests,
@@ -232,7 +238,7 @@ def _plan_with(
         resource_map=resource_map,
         keeps_own_namespace=why_own_namespace_stays(options, request.owner),
     )
-    world = _read(world, resolved.kinds, reader, context)
+    world = _read(world, resolved.kinds, reader, proofs, context)
     world = _with_withheld(world, request)
     _hide_secrets(request, world.states, context)
     dependants = DependantCounter(cluster, context.workers, resource_map, tuple(world.live_objects))
@@ -339,12 +345,17 @@ def _with_withheld(world: World, request: RunRequest) -> World:
 
 
 def _read(
-    world: World, kinds: Collection[GroupKind], reader: SnapshotReader, context: RunContext
+    world: World,
+    kinds: Collection[GroupKind],
+    reader: SnapshotReader,
+    proofs: KindProofs,
+    context: RunContext,
 ) -> World:
     """Read everything that the plan depends on, but for what would be deleted with it."""
     options, own = world.options, world.applyset.own_namespace
     world = reader.read(
         world,
+        proofs=proofs,
         full=bool(options.corrects) or kinds_to_judge(world.desired, world.inventory, options),
         searches=not options.corrects,
         kinds=kinds,

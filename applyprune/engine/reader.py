@@ -123,6 +123,7 @@ class SnapshotReader:
         self,
         world: World,
         *,
+        proofs: KindProofs | None = None,
         proves: bool = True,
         full: bool | Collection[GroupKind] = False,
         searches: bool = False,
@@ -130,6 +131,7 @@ class SnapshotReader:
     ) -> World:
         """Return the world with the state of every desired object and of every entry.
 
+        ``proofs`` are those of the world's list of kinds, if something has been proved already.
         ``proves`` proves with a GET each that missing listed objects are gone. ``full`` reads the
         listed objects with their bodies; those of some kinds only for ``World.shown``. If no
         inventory exists, ``searches`` finds the objects with the set's label and field manager, by
@@ -147,7 +149,8 @@ class SnapshotReader:
         states: States = {}
         # The namespaces that the inventory's annotation names, and no entry.
         hidden = inventory.hinted_namespaces - {ref.namespace for ref in inventory.entries}
-        proofs = KindProofs(self.cluster, self.workers, resource_map, self.cluster.patience)
+        if proofs is None:
+            proofs = KindProofs(self.cluster, self.workers, resource_map, self.cluster.patience)
         for kind, refs in _by_kind(inventory.entries).items():
             entries = [inventory.entries[ref] for ref in refs]
             if (resource := resources.get(kind)) is not None:

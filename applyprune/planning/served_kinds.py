@@ -173,6 +173,26 @@ def has_all_kinds(
     )
 
 
+def lacking_groups(
+    found: ResourceMap, manifests: Collection[Manifest], inventory: Inventory
+) -> frozenset[str]:
+    """Return the API groups of CRDs in which a list of kinds lacks one that is needed.
+
+    That is one of the inventory, or one of the input that the input itself does not define.
+    """
+    wanted = {each.gvk for each in manifests if found.find(each.gvk) is None}
+    if wanted:
+        wanted -= {
+            resource.gvk
+            for each in manifests
+            if each.gvk.group_kind == CRD
+            for resource in defined_resources(each.body)
+        }
+    groups = {gvk.group for gvk in wanted}
+    groups |= {ref.group for ref in inventory.entries if found.find_kind(ref.group_kind) is None}
+    return frozenset(group for group in groups - found.stale if "." in group)
+
+
 def cannot_count(missing: str) -> Unavailable:
     """Return the error of an operation that needs a complete list of kinds."""
     return Unavailable(

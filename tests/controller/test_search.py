@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.api import Api
+from tests.support.api import DISCOVERY, Api
 from tests.support.controller import controller, told_of_namespace
 from tests.support.fault_proxy import FaultProxy, always, faults, first
 from tests.support.fault_proxy.exchange import ServerReply
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tests.support.fault_proxy import Exchange, Fault
     from tests.support.fault_proxy.exchange import Wire
 
-DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 

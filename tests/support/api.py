@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from applyprune.localplane import Plane
 
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+"""What to accept of ``/apis``, which is then the list of kinds."""
+
 
 class Api:
     """Plain requests to a plane as admin: an oracle that shares no code with the package."""

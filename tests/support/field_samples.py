@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.support.api import DISCOVERY
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -21,7 +23,6 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 _FILLED = {"string": "x", "integer": 1, "number": 1, "boolean": True, "array": []}
 _IDENTITY = {"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.generateName"}
-_DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Kind:
 def served_kinds(api: Api, namespace: str) -> Iterator[Kind]:
     """Yield every kind that can be patched."""
     for root in ("/api", "/apis"):
-        status, groups = api("GET", root, headers={"Accept": _DISCOVERY})
+        status, groups = api("GET", root, headers={"Accept": DISCOVERY})
         assert status == 200, groups
         for group in groups["items"]:
             for version in group["versions"]:

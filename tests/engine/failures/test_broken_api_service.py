@@ -11,13 +11,12 @@ import pytest
 from applyprune.localplane import API_SERVER_ONLY, Binaries, Plane, start
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun, Mode, PruneAlso, PruneLimit
-from tests.support.api import Api, temporary_namespace
+from tests.support.api import DISCOVERY, Api, temporary_namespace
 from tests.support.objects import DEPLOYMENT, SERVICE, api_service, config_map, crd, custom_resource
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
-DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
 @pytest.fixture(scope="module")

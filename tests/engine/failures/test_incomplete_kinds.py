@@ -150,6 +150,30 @@ def test_list_that_becomes_complete_is_waited_for(
     assert not replace(cut, budget=HANG).check().found
 
 
+@pytest.mark.parametrize("is_listed", [True, False], ids=["in the inventory", "in the input"])
+def test_kind_that_the_list_lacks_for_a_moment_is_waited_for(
+    stage: Stage, cut: Stage, proxy: FaultProxy, is_listed: bool
+) -> None:
+    """It lags behind a CRD that another run has just created: neither an error nor a failure."""
+    bodies = (config_map("a"), custom_resource("mine"))
+    stage.run(*bodies[: 1 + is_listed])
+    proxy.rule = first(2, CUT, where=_is_discovery)
+    slow = replace(cut, budget=HANG)
+    if is_listed:
+        pruned = slow.run(config_map("a"))
+        assert pruned.outcomes["foo.x.example.com/mine"] is Outcome.PRUNED
+        stage.run(*bodies)
+        proxy.rule = first(2, CUT, where=_is_discovery)
+    story = slow.run(*bodies)
+    assert story.exit_code == 0, story.events
+    done = Outcome.UNCHANGED if is_listed else Outcome.CREATED
+    assert story.outcomes == {
+        "configmap/a": Outcome.UNCHANGED,
+        "foo.x.example.com/mine": done,
+    }
+    assert set(slow.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
+
+
 def _forbidden(seen: Exchange) -> Fault | None:
     """Forbid the lists of CRDs and APIServices."""
     is_proof = seen.path in {DEFINITIONS, SERVICES}

@@ -13,7 +13,7 @@ from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import MismatchType
 from applyprune.model.options import Mode
-from tests.support.api import Api
+from tests.support.api import DISCOVERY, Api
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import CRON_JOB, config_map, crd, crd_name, custom_resource, of_kind
 from tests.support.plane import FreshPlane
@@ -134,8 +134,7 @@ def _api_service(backend: SecondServer) -> dict[str, Any]:
 
 def _serves(api: Api) -> bool:
     """Return whether discovery lists the kind, and its endpoint answers."""
-    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-    listed = api("GET", "/apis", headers={"Accept": accept})[1]["items"]
+    listed = api("GET", "/apis", headers={"Accept": DISCOVERY})[1]["items"]
     groups = [one for one in listed if one["metadata"]["name"] == "x.example.com"]
     kinds = groups[0]["versions"][0].get("resources") if groups else ()
     return bool(kinds) and api("GET", "/apis/x.example.com/v1/foos")[0] == 200

@@ -13,17 +13,22 @@ from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from tests.support.actors import ARGO
-from tests.support.api import Api, AuditTrail
+from tests.support.api import DISCOVERY, Api, AuditTrail
 from tests.support.clocks import AGES
 from tests.support.objects import crd, crd_name, custom_resource
 from tests.support.plane import Kubectl
 from tests.support.stage import Stage
+from tests.support.waiting import eventually
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def _stage(plane: Plane, name: str) -> Stage:
     return Stage(plane.kubeconfig, "default", name=name)
+
+
+def _kinds(api: Api) -> str:
+    return json.dumps(api("GET", "/apis", headers={"Accept": DISCOVERY})[1])
 
 
 def _one(kind: str, name: str = "a") -> str:
@@ -50,7 +55,7 @@ def _in(version: str, body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "apiVersion": f"x.example.com/{version}"}
 
 
-def test_hundred_crds_with_two_custom_resources_each_apply(running: Plane) -> None:
+def test_hundred_crds_with_two_custom_resources_each_apply(running: Plane, crds: Api) -> None:
     """From empty in one command, without an error; again, nothing to do; and away again."""
     stage = _stage(running, "many")
     kinds = [f"Many{number}" for number in range(100)]
@@ -61,6 +66,8 @@ def test_hundred_crds_with_two_custom_resources_each_apply(running: Plane) -> No
     assert story.exit_code == 0
     assert story.warnings == []
     assert list(story.outcomes.values()) == [Outcome.CREATED] * 300
+    # On a busy machine, the list of kinds may lag by more than a run waits for.
+    eventually(lambda: all(f'"{kind}"' in _kinds(crds) for kind in kinds), lambda: _kinds(crds))
     assert list(stage.run(*bodies).outcomes.values()) == [Outcome.UNCHANGED] * 300
     gone = stage.run(mode=Mode.DELETE)
     assert gone.exit_code == 0
