@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC
+from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -90,7 +91,7 @@ class ApiRequest:
         """Return path and query as they are sent."""
         if not self.query:
             return self.path
-        return f"{self.path}?{urlencode(self.query, quote_via=quote, safe='')}"
+        return f"{self.path}?{_query_text(self.query)}"
 
     @property
     def shown(self) -> str:
@@ -98,6 +99,11 @@ class ApiRequest:
         shown = [f"{key}={value}" for key, value in self.query if key in _SHOWN]
         more = ["…"] if len(shown) < len(self.query) else []
         return f"{self.path}?{'&'.join(shown + more)}" if self.query else self.path
+
+
+@lru_cache(64)  # all applies of a run have the same
+def _query_text(query: tuple[tuple[str, str], ...]) -> str:
+    return urlencode(query, quote_via=quote, safe="")
 
 
 @dataclass(frozen=True, slots=True)

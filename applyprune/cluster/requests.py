@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from sys import intern
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -279,6 +280,7 @@ def _version_path(resource: Resource) -> str:
 _UNSAFE = pattern(r"[/%\x00-\x1f\x7f]")
 
 
+@lru_cache(1024)  # every request of a run names the same few kinds and namespaces
 def segment(name: str) -> str:
     """Return a name quoted as one path segment; raises UsageError for an invalid name."""
     if not name or name in {".", ".."} or _UNSAFE.search(name):
@@ -309,8 +311,12 @@ class WriteTerms:
         handler = None
         if self.sink is not None:
             handler = _warning_handler(self.sink, ref, is_secret=write.secret)
-        own = replace(write, on_warnings=handler, budget=self.budget)
-        return replace(own, leases=self.leases)  # guard: write-lease
+        return replace(
+            write,
+            on_warnings=handler,
+            budget=self.budget,
+            leases=self.leases,  # guard: write-lease
+        )
 
 
 NO_TERMS = WriteTerms()
@@ -344,7 +350,7 @@ def object_in(
     """
     kind = "PartialObjectMetadata" if partial else resource.kind
     live = live_object(resource, body, full=full)
-    if live is not None and any_name:
+    if live is not None and any_name and live.ref.name != ref.name:
         live = replace(live, ref=replace(live.ref, name=ref.name))
     if live is None or live.ref != ref or body.get("kind") != kind:
         raise invalid_response(str(ref), "it is about something else")

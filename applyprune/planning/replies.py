@@ -108,10 +108,13 @@ def confirmed(
     fingerprint = fingerprint_of(after, applyset.manager, schema)
     if desired.ref.group_kind in schemas and schema is None:
         fingerprint = None
-    # What is only sent at creation is left to others.
-    rewritten = rewritten_fields(body_to_send(desired), after, applyset.manager)
     is_whole = not (desired.ignored or desired.removed)
-    is_as_sent = may_be_secret(desired.body) or (is_whole and values_match(desired, after))
+    has_all = values_match(desired, after)
+    is_as_sent = may_be_secret(desired.body) or (is_whole and has_all)
+    rewritten: tuple[str, ...] = ()
+    if not has_all:
+        # What is only sent at creation is left to others.
+        rewritten = rewritten_fields(body_to_send(desired), after, applyset.manager)
     # The annotation came with the apply, so the inventory never says it first.
     is_owned = has_witness(after, applyset)
     created = known is Outcome.CREATED

@@ -91,12 +91,16 @@ def _without_folders(parts: Sequence[str], reached: set[int]) -> set[int]:
 @lru_cache(maxsize=4096)
 def _glob(text: str) -> _Match:
     """Return what matches one part of a path; the regular expression never tries twice."""
+    end = text.removeprefix("*")
+    if not _SPECIAL.search(end):  # most rules; to compile a pattern takes longer than a manifest
+        return text.__eq__ if end == text else lambda part: part.endswith(end)
     return re.compile(translate(_ESCAPED.sub(_as_set, text).replace("[^", "[!"))).match
 
 
 _Match: TypeAlias = Callable[[str], object]
 _Tests: TypeAlias = tuple[tuple[Rule, _Match | None], ...]
 _ESCAPED = pattern(r"\\(.)")
+_SPECIAL = pattern(r"[*?[\\]")
 
 
 def _as_set(found: re.Match[str]) -> str:

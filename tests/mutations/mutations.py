@@ -1660,7 +1660,7 @@ MUTATIONS = (
     Mutation(
         "the leases of every write",
         ("write-lease",),
-        ", leases=[^)]*",
+        "leases=.*,",
         "",
         f"{_LEASE}test_write_is_not_sent_after_the_end_of_its_lease[apply]",
     ),
