@@ -9,17 +9,15 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
 import re
-import signal
-import subprocess
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from applyprune.addresses import is_ip_address
+from applyprune.clock import CLOCK
 from applyprune.errors import InputError
 from applyprune.model.live import items, mapping, text
 from applyprune.sources.address import host_of, is_https, joined, origin_of, shown_url
@@ -31,6 +29,7 @@ from applyprune.sources.tree import (
     shown_path,
 )
 from applyprune.sources.web import basic, bearer
+from applyprune.system.processes import TooMuchOutput, run_program
 from applyprune.values import dataclass, field, pattern, replace
 
 if TYPE_CHECKING:
@@ -337,6 +336,8 @@ HELPER_TIMEOUT = 30.0
 """Seconds for one credential helper."""
 _MAX_BYTES = 2**20
 _FILE = "config.json"
+_MOST_OF_A_LOGIN = 2**20
+"""Bytes of a helper's answer."""
 _HELPER = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -390,31 +391,27 @@ def _run_helper(
     if _HELPER.fullmatch(name) is None:
         raise _helper_failed(where, program, "its name is invalid")
     try:
-        with subprocess.Popen(
+        ended = run_program(
             [program, "get"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env=dict(environ),
-        ) as process:
-            try:
-                out, _ = process.communicate(host.encode(), timeout=timeout)
-            finally:
-                if process.poll() is None:
-                    with suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)
-    except subprocess.TimeoutExpired:
+            env=environ,
+            stdin=host.encode(),
+            deadline=CLOCK.now() + timeout,
+            max_output=_MOST_OF_A_LOGIN,
+            cwd=None,
+        )
+    except TimeoutError:
         reason = f"it did not finish within {timeout:.3g} s"
         raise _helper_failed(where, program, reason) from None
     except OSError as error:
         raise _helper_failed(where, program, error.strerror or "") from None
-    if process.returncode:
-        if "credentials not found" in out.decode("utf-8", "replace").lower():
+    except TooMuchOutput:
+        raise _helper_failed(where, program, "its answer is too long") from None
+    if ended.code:
+        if "credentials not found" in ended.stdout.decode("utf-8", "replace").lower():
             return None
-        raise _helper_failed(where, program, f"it exited with code {process.returncode}")
+        raise _helper_failed(where, program, f"it exited with code {ended.code}")
     try:
-        reply = json.loads(out)
+        reply = json.loads(ended.stdout)
         user, secret = reply["Username"], reply["Secret"]
     except (ValueError, TypeError, KeyError):
         raise _helper_failed(where, program, "its answer is invalid") from None

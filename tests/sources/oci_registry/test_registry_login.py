@@ -89,6 +89,7 @@ def test_helper_may_give_a_token(tmp_path: Path) -> None:
         ("echo hunter2", "its answer is invalid"),
         ("echo '[]'", "its answer is invalid"),
         ("""echo '{"Username": 1, "Secret": "hunter2"}'""", "its answer is invalid"),
+        ("yes hunter2", "its answer is too long"),
         ("sleep 3600", "it did not finish within 0.3 s"),
     ],
 )
