@@ -206,15 +206,15 @@ def needed_refs(desired: Desired, brings: Mapping[GroupKind, Ref]) -> Iterator[R
 
     ``brings`` has the CRD of each kind that the set defines.
     """
-    ref, body = desired.ref, desired.body
+    ref, resource = desired.ref, desired.resource
     if ref.namespace:
         yield namespace_ref(ref.namespace)
     if (definition := brings.get(ref.group_kind)) is not None:
         yield definition
-    group, _, version = body["apiVersion"].rpartition("/")
-    served_by = f"{version}.{group}"
+    served_by = f"{resource.version}.{resource.group}"
     yield Ref(API_SERVICES.group, API_SERVICES.kind, "", served_by)  # guard: api-service-order
-    yield from (found.ref for found in references(ref, body) if found.orders)
+    if may_refer(desired):
+        yield from (found.ref for found in references(ref, desired.body) if found.orders)
 
 
 def _sorted(

@@ -7,6 +7,7 @@ import pytest
 from applyprune.model.identity import GroupKind
 from applyprune.model.live import API_SERVICES, Resource
 from applyprune.planning.order import in_order, wave_of
+from applyprune.values import replace
 from tests.support.planning import desired
 
 RBAC = "rbac.authorization.k8s.io"
@@ -44,7 +45,7 @@ def test_objects_of_an_aggregated_api_come_after_its_api_service() -> None:
     kinds = {
         "APIService": ("apiregistration.k8s.io/v1", "v1.x.io", API_SERVICES),
         "Foo": ("x.io/v1", "f", FOOS),
-        "Bar": ("x.io/v2", "b", FOOS),
+        "Bar": ("x.io/v2", "b", replace(FOOS, version="v2")),
     }
     members = [
         desired({"apiVersion": version, "kind": kind, "metadata": {"name": name}}, resource)
