@@ -408,5 +408,6 @@ def test_request_before_an_apply_counts_in_its_plan(
     assert planned_object(step).fate is Fate.CHANGE
     assert stage.run(*bodies, **options).outcomes[name] is Outcome.UPDATED
     for again in (DryRun.SERVER, DryRun.OFF):
+        # The autoscaler has no generation: its controller may write its status meanwhile.
         outcomes = stage.run(*bodies, dry_run=again, **options).outcomes
-        assert set(outcomes.values()) == {Outcome.UNCHANGED}
+        assert outcomes[name] is Outcome.UNCHANGED
