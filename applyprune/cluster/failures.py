@@ -259,6 +259,11 @@ def _hint(error: ApiError, message: str, client: ClientContext) -> str:
                 f"Ask for the right to {denied['verb']} {denied['resource']}"
                 f"{f' in namespace {place}' if place else ''} (used: {who})."
             )
+    elif error.code == 413 and not error.status_reason:
+        return (
+            "A gateway in front of the API server takes no request of this size "
+            "(in nginx: client_max_body_size)."
+        )
     elif "HTTP request to an HTTPS server" in message:
         return f"The server expects https:// instead of {client.server}."
     return ""

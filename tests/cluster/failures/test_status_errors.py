@@ -219,6 +219,18 @@ def test_web_page_is_recognised() -> None:
     assert "web page" in str(response_failure(PATCH, text(502, HTML), CLIENT).error)
 
 
+def test_size_that_a_gateway_refuses_is_explained() -> None:
+    """What the API server itself says of a size stays as it is."""
+    page = response_failure(PATCH, text(413, HTML), CLIENT).error
+    assert isinstance(page, Invalid)
+    assert page.hint == (
+        "A gateway in front of the API server takes no request of this size "
+        "(in nginx: client_max_body_size)."
+    )
+    own = status(413, "RequestEntityTooLarge", "limit is 3145728")
+    assert response_failure(PATCH, own, CLIENT).error.hint == ""
+
+
 def test_encoded_reply_is_recognised() -> None:
     assert "encoded as gzip" in str(
         response_failure(GET, text(200, b"\x1f\x8b", Content_Encoding="gzip"), CLIENT).error
