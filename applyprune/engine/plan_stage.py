@@ -223,7 +223,7 @@ def _plan_with(
     known = yield from _part_to_read(
         resolved, inventory, [one.ref for one in resolved.unknown], context
     )
-    reader = SnapshotReader(cluster, context.workers, applyset, context.store)
+    reader = SnapshotReader(cluster, context.workers, applyset, context.store, proofs)
     world = World(
         applyset,
         known,
@@ -238,7 +238,7 @@ def _plan_with(
         resource_map=resource_map,
         keeps_own_namespace=why_own_namespace_stays(options, request.owner),
     )
-    world = _read(world, resolved.kinds, reader, proofs, context)
+    world = _read(world, resolved.kinds, reader, context)
     world = _with_withheld(world, request)
     _hide_secrets(request, world.states, context)
     dependants = DependantCounter(cluster, context.workers, resource_map, tuple(world.live_objects))
@@ -345,17 +345,12 @@ def _with_withheld(world: World, request: RunRequest) -> World:
 
 
 def _read(
-    world: World,
-    kinds: Collection[GroupKind],
-    reader: SnapshotReader,
-    proofs: KindProofs,
-    context: RunContext,
+    world: World, kinds: Collection[GroupKind], reader: SnapshotReader, context: RunContext
 ) -> World:
     """Read everything that the plan depends on, but for what would be deleted with it."""
     options, own = world.options, world.applyset.own_namespace
     world = reader.read(
         world,
-        proofs=proofs,
         full=bool(options.corrects) or kinds_to_judge(world.desired, world.inventory, options),
         searches=not options.corrects,
         kinds=kinds,

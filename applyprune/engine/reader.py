@@ -118,12 +118,13 @@ class SnapshotReader:
     workers: WorkerPool
     applyset: ApplySetIdentity
     store: Readable
+    proofs: KindProofs | None = None
+    """The proofs about the worlds' list of kinds, if something was proved already."""
 
     def read(
         self,
         world: World,
         *,
-        proofs: KindProofs | None = None,
         proves: bool = True,
         full: bool | Collection[GroupKind] = False,
         searches: bool = False,
@@ -131,7 +132,6 @@ class SnapshotReader:
     ) -> World:
         """Return the world with the state of every desired object and of every entry.
 
-        ``proofs`` are those of the world's list of kinds, if something has been proved already.
         ``proves`` proves with a GET each that missing listed objects are gone. ``full`` reads the
         listed objects with their bodies; those of some kinds only for ``World.shown``. If no
         inventory exists, ``searches`` finds the objects with the set's label and field manager, by
@@ -149,8 +149,9 @@ class SnapshotReader:
         states: States = {}
         # The namespaces that the inventory's annotation names, and no entry.
         hidden = inventory.hinted_namespaces - {ref.namespace for ref in inventory.entries}
-        if proofs is None:
-            proofs = KindProofs(self.cluster, self.workers, resource_map, self.cluster.patience)
+        proofs = self.proofs or KindProofs(
+            self.cluster, self.workers, resource_map, self.cluster.patience
+        )
         for kind, refs in _by_kind(inventory.entries).items():
             entries = [inventory.entries[ref] for ref in refs]
             if (resource := resources.get(kind)) is not None:
