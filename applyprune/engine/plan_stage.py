@@ -204,6 +204,7 @@ def _plan_with(
     if lacking := lacking_groups(resource_map, request.manifests, inventory):
         # The list of kinds lags behind a new CRD: this reads it until it does not.
         proofs.of(lacking)
+        context.cancellation.check()
         resource_map = proofs.resource_map
     _hide_secrets(request, {}, context)
     resolved = resolve(

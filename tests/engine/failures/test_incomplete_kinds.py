@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.errors import AccessError, Unavailable
+from applyprune.errors import AccessError, Interrupted, Unavailable
 from applyprune.localplane import API_SERVER_ONLY, Binaries, Plane, start
 from applyprune.model.events import MismatchFound
 from applyprune.model.fate import Outcome
@@ -172,6 +172,20 @@ def test_kind_that_the_list_lacks_for_a_moment_is_waited_for(
         "foo.x.example.com/mine": done,
     }
     assert set(slow.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
+
+
+def test_signal_ends_the_wait_for_a_kind(stage: Stage, cut: Stage, proxy: FaultProxy) -> None:
+    """The run says so, and not that no kind matches."""
+    slow = replace(cut, budget=HANG)
+
+    def stopped(seen: Exchange) -> bool:
+        if seen.path == DEFINITIONS:
+            slow.stop.request()
+        return _is_discovery(seen)
+
+    proxy.rule = always(CUT, where=stopped)
+    with pytest.raises(Interrupted):
+        slow.run(custom_resource("mine"))
 
 
 def _forbidden(seen: Exchange) -> Fault | None:
