@@ -162,7 +162,8 @@ def with_approval(
         removals = tuple(steps[step.entry.ref] for step in removals)
         guards, refusal, lifted = lifted.guards, lifted.refusal, None
     if options.dry_run is DryRun.CLIENT:
-        applies, removals = tuple(map(unchecked, applies)), tuple(map(unchecked, removals))
+        applies = tuple(unchecked(step, options.mode) for step in applies)
+        removals = tuple(unchecked(step, options.mode) for step in removals)
     no_prune, applies, removals = settled(applies, removals, refusal, options, keeps)
     plan = replace(
         plan,

@@ -511,7 +511,7 @@ _IF_CHANGED = "if it has changed: this account may not read it"
 _NOT_READ = "not checked: this account may not read it"
 
 
-def unchecked(step: _Step) -> _Step:
+def unchecked(step: _Step, mode: Mode) -> _Step:
     """Return a step that says, if it would send something, that no server has checked it.
 
     What this account may not read, such as the Secrets for one with the role ``view``, may change:
@@ -519,7 +519,8 @@ def unchecked(step: _Step) -> _Step:
     """
     applies = isinstance(step, ApplyStep)
     if _is_unread(step):
-        fate, reason = (Fate.CHANGE, _IF_CHANGED) if applies else (Fate.PRUNE, _NOT_READ)
+        goes = Fate.ORPHAN if mode is Mode.ORPHAN else Fate.PRUNE
+        fate, reason = (Fate.CHANGE, _IF_CHANGED) if applies else (goes, _NOT_READ)
         return replace(step, fate=fate, problem=None, not_checked=reason)
     sends = step.request is not None if applies else step.fate is Fate.PRUNE
     return replace(step, not_checked=NOT_CHECKED) if sends else step

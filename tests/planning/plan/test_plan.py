@@ -11,10 +11,11 @@ from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, JobRecord, Ownership, Wave
 from applyprune.model.live import Absent, NotListed, State, Unknown
-from applyprune.model.options import Adopt, ApplyOptions, Mode, Options
+from applyprune.model.options import Adopt, ApplyOptions, DryRun, Mode, Options
 from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
+from applyprune.planning.approval import with_approval
 from applyprune.planning.decide import FINISHED, UNKNOWN_RESULT, entry_of_untouched
 from applyprune.planning.plan import make_plan
 from applyprune.planning.world import CascadeContents
@@ -424,3 +425,14 @@ def test_job_of_unknown_result_is_created_again_only_if_asked(completed: bool) -
         (step,) = make_plan(world((job,), inventory(entry), snapshot, options)).applies
         may_create = options in ASKED and not completed
         assert (step.fate, step.reason) == ((Fate.CREATE, "") if may_create else left)
+
+
+@pytest.mark.parametrize("mode", [Mode.DELETE, Mode.ORPHAN])
+def test_unread_object_gets_the_fate_of_the_run(mode: Mode) -> None:
+    """Without a server's dry run: the account of the run may read it."""
+    options = options_of(mode=mode, dry_run=DryRun.CLIENT, allow_empty=True)
+    listed, snapshot = inventory(ENTRY), cluster({ONE.ref: UNREADABLE})
+    plan = make_plan(world((), listed, snapshot, options))
+    (step,) = with_approval(plan, TARGET, options).removals
+    assert step.fate is (Fate.ORPHAN if mode is Mode.ORPHAN else Fate.PRUNE)
+    assert "may not read" in step.not_checked
