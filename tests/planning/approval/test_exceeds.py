@@ -13,30 +13,20 @@ from applyprune.model.inventory import AppliedPlan
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, Plan
-from applyprune.planning.approval import PlanFile, misfits, plan_file_of, with_approval
-from applyprune.planning.desired import resolve
+from applyprune.planning.approval import PlanFile, misfits, plan_file_of
 from applyprune.planning.digests import planned_objects, state_mark
 from applyprune.planning.managed_fields import own_fields
 from applyprune.planning.ownership import foreign_label, takes_no_more
-from applyprune.planning.plan import make_plan, removed_again, with_checked_request
+from applyprune.planning.plan import removed_again, with_checked_request
 from applyprune.values import replace
-from tests.oracle.worlds import SET, Generated, later, world
+from tests.planning.generated_worlds import SET, Generated, later, world
 
 WORLDS = 1_000
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 
 
-def _plan(one: Generated) -> Plan:
-    read, options = one.read, one.read.options
-    resolved = resolve(
-        one.manifests, read.resource_map, SET, namespace=SET.namespace, options=options
-    )
-    plan = make_plan(one.planned_from(resolved.desired))
-    return with_approval(plan, SET, options)
-
-
 def _file(one: Generated) -> PlanFile:
-    plan = _plan(one)
+    plan = one.plan()
     cluster = {"kube-system": "k1"}
     return plan_file_of(
         plan, SET, one.read.options, cluster=cluster, now=NOW, valid_for=timedelta(hours=1)
@@ -59,7 +49,7 @@ def _pairs() -> Iterator[tuple[Generated, PlanFile, Generated, Plan]]:
             file = _file(one)
             begun = replace(now.read.inventory, plan=AppliedPlan(file.checksum))
             ours = replace(now, read=replace(now.read, inventory=begun))
-            yield one, file, ours, _plan(ours)
+            yield one, file, ours, ours.plan()
         except (ApplypruneError, KeyError):
             continue  # an input that is refused, or a world without a kind that it lists
 
@@ -153,7 +143,7 @@ def test_no_step_that_is_decided_again_does_more() -> None:
     seen: Counter[str] = Counter()
     for one, now in _worlds():
         try:
-            plan = _plan(one)
+            plan = one.plan()
         except (ApplypruneError, KeyError):
             continue
         doomed = {step.live.uid for step in plan.removals if step.fate is Fate.PRUNE and step.live}

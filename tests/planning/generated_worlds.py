@@ -7,7 +7,7 @@ manifest, to the entry, to the live object, or to all three. The seed decides ev
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -47,12 +47,15 @@ from applyprune.model.options import (
     WaitMode,
     WaitOptions,
 )
-from applyprune.model.plan import Desired
+from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, PART_OF, applyset_identity
+from applyprune.planning.approval import with_approval
 from applyprune.planning.built_in_kinds import built_in_kinds
+from applyprune.planning.desired import resolve
 from applyprune.planning.normalize import manifest_digest, normalize
 from applyprune.planning.ownership import UNREAD, OtherSet, fingerprint_of, owned_fields_of
+from applyprune.planning.plan import make_plan
 from applyprune.planning.world import CascadeContents, World
 from applyprune.sources import Input, read_objects
 from applyprune.values import replace
@@ -73,9 +76,14 @@ class Generated:
     manifests: Input
     read: World
 
-    def planned_from(self, desired: Sequence[Desired]) -> World:
-        """Return the world with the objects of the input."""
-        return replace(self.read, desired=desired)
+    def plan(self) -> Plan:
+        """Return what a run would do."""
+        read, options = self.read, self.read.options
+        resolved = resolve(
+            self.manifests, read.resource_map, SET, namespace=SET.namespace, options=options
+        )
+        plan = make_plan(replace(read, desired=resolved.desired))
+        return with_approval(plan, SET, options)
 
 
 def world(seed: int) -> Generated:
@@ -128,7 +136,6 @@ _ANNOTATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("applyprune.dev/prune", ("disabled",)),
     ("applyprune.dev/apply", ("disabled", "once", "exists")),
     ("applyprune.dev/conflicts", ("fail", "skip", "revert", "force")),
-    # Narrowed: "on-change" is an error.
     ("applyprune.dev/recreate", ("allowed",)),
     ("applyprune.dev/ignore-fields", ("/data/key", "/spec/replicas")),
     ("applyprune.dev/wave", ("-1", "1", "2")),
@@ -333,7 +340,6 @@ class _Maker:
             elif how == "removed":
                 del changed[part][key]
             elif how == "null":
-                # Of a field, null is left out: house.md, "null as a removal, in general".
                 changed["metadata"].setdefault("labels", {})[key] = None
             elif how == "value" and isinstance(changed[part][key], str | int):
                 changed[part][key] = "new" if isinstance(changed[part][key], str) else 8
