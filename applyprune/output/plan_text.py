@@ -83,8 +83,10 @@ def plan_table(
         below.append(kubectl_name(ref, namespace))
         below += [line for text in texts for line in _indented(text, width)]
     lines = [*notes.values(), *(plan_notes(plan, namespace) if rows else ())]
-    if full and plan.no_prune and plan.removals:
-        lines.append(_none_pruned(plan, namespace))
+    stays = [step.entry.ref for step in plan.removals if step.fate is not Fate.REFUSE]
+    if full and plan.no_prune and stays:
+        about = f"{counted(len(stays), 'object')} {Outcome.NOT_PRUNED.forecast} ({plan.no_prune})"
+        lines.append(f"{about}: {some_names(stays, namespace)}")
     below += [part for line in lines for part in _fitted(line, width)]
     if mode is Mode.DELETE and rows:
         below += deletion_summary(plan, applyset, width)
@@ -100,13 +102,6 @@ def _fitted(line: str, width: int | None) -> list[str]:
 def _indented(line: str, width: int | None, indent: str = "  ") -> list[str]:
     line = line.replace("\n", "\\n")
     return [f"{indent}{line}"] if width is None else wrapped(line, width, indent)
-
-
-def _none_pruned(plan: Plan, namespace: str) -> str:
-    """Return a line about what has left the set, and stays because nothing is pruned."""
-    refs = [step.entry.ref for step in plan.removals if step.fate is not Fate.REFUSE]
-    about = f"{counted(len(refs), 'object')} {Outcome.NOT_PRUNED.forecast} ({plan.no_prune})"
-    return f"{about}: {some_names(refs, namespace)}"
 
 
 _KEPT = {

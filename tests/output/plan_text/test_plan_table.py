@@ -238,6 +238,9 @@ def test_full_plan_lists_every_object_and_what_stays_for_a_reason() -> None:
         "2 objects would not be pruned (--no-prune): configmap/kept, configmap/old",
     ]
     assert len(told) == 23
+    refused = replace(plan, removals=(removed(Fate.REFUSE, "old"),))
+    text = plan_table(refused, Mode.APPLY, applyset_identity("web", "home"), None, full=True)
+    assert "would not be pruned" not in text
 
 
 def test_note_of_several_objects_is_below_the_table() -> None:
