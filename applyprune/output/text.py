@@ -285,7 +285,8 @@ class TextPrinter:
             self._target.err(" ".join(f"waiting: {line}".split()))
 
     def _failure(self, ref: Ref, problem: Problem) -> None:
-        self._failures.append((ref, self._lines))
+        if problem.kind is not ProblemKind.PRUNE_REFUSED:  # the refusal names it again
+            self._failures.append((ref, self._lines))
         self._problem("error", problem)
 
     def _warning(self, event: WarningRaised) -> None:

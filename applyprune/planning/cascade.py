@@ -119,11 +119,21 @@ class Cascades:
         names = and_more([_named(other) for other in cascade.foreign], _SHOWN)
         return f"{text}, {' and '.join(parts)}: {names}"
 
-    def harm(self, ref: Ref) -> str:
-        """Return in short what speaks against the deletion of an object that harms, or may."""
-        if self.foreign(ref):
-            return f"{ref.short} would cascade-delete objects that must stay"
-        return f"it is unknown what {ref.short} would cascade-delete"
+    def harm(self, refs: Sequence[Ref]) -> str:
+        """Return in short what speaks against the deletion of objects that harm, or may."""
+        known = ", ".join(ref.short for ref in refs if self.foreign(ref))
+        unknown = ", ".join(ref.short for ref in refs if not self.foreign(ref))
+        parts = (
+            f"{known} would cascade-delete objects that must stay" if known else "",
+            f"it is unknown what {unknown} would cascade-delete" if unknown else "",
+        )
+        return "; ".join(filter(None, parts))
+
+    def loss(self, ref: Ref) -> str:
+        """Return what only the delete of ``ref`` would delete, with the first names."""
+        found = self.foreign(ref)
+        names = and_more([_named(other) for other in found], _SHOWN)
+        return f"{ref.short} would cascade-delete {counted(len(found), 'object')}: {names}"
 
     def lacks_rights(self, ref: Ref) -> bool:
         """Return whether an object is refused only because a right to count is missing."""

@@ -253,9 +253,13 @@ def _of_checks(case: ExplainInput) -> Iterator[str]:
 
 def _of_guards(case: ExplainInput) -> Iterator[str]:
     step = case.step
-    if isinstance(step, RemoveStep) and step.ignored:
+    if not isinstance(step, RemoveStep):
+        return
+    if step.ignored:
         yield step.ignored
-    if not isinstance(step, RemoveStep) or step.problem is not None:
+    if step.problem is not None:
+        if step.is_doomed and case.plan.refusal is not None:
+            yield str(case.plan.refusal)
         return
     if step.fate is Fate.PRUNE and step.reason:
         yield f"it {step.reason}"

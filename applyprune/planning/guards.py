@@ -299,7 +299,7 @@ def _cascade(prune: GuardedPrune) -> _Finding:
     unknown = any(cascades.of(ref).unlisted for ref in prune.to_delete)
     return _Finding(
         Guard.CASCADE,
-        "; ".join(cascades.harm(ref) for ref in named[:_SHOWN]),
+        cascades.harm(named[:_SHOWN]),
         f"no deletion cascades to objects that must stay{', as far as is known' * unknown}",
         option,
         option if prune.is_allowed(allowed) and not refused else "",
@@ -401,7 +401,7 @@ def refusal_of(prune: GuardedPrune, results: Sequence[GuardResult]) -> Problem |
     delete = f": it would delete {counted(count, 'object')}{along}" if count else ""
     error = PruneRefused(
         f"the {prune.world.options.mode.removal} was refused{delete if prune.limited else ''}",
-        reason=_reason(shown),
+        reason=f"{_reason(shown)}{_goes_along(prune)}",
         hint=_hint(prune, refused),
     )
     return error.problem
@@ -414,6 +414,13 @@ def _reason(refused: Sequence[GuardResult]) -> str:
         return first.message
     lines = (f"\n    {result.guard}: {result.message}" for result in refused)
     return f"{len(refused)} guards refuse it{''.join(lines)}"
+
+
+def _goes_along(prune: GuardedPrune) -> str:
+    """Return a line for each object that takes others with it, but for what a problem names."""
+    cascades, refused = prune.cascades, set(prune.refused)
+    causes = [ref for ref in prune.to_delete if ref not in refused and cascades.foreign(ref)]
+    return and_more(["", *map(cascades.loss, causes)], 1 + _SHOWN, "\n    ")
 
 
 def _hint(prune: GuardedPrune, refused: Sequence[GuardResult]) -> str:
@@ -438,9 +445,8 @@ def with_digest(refusal: Problem, approved: str, deletions: str, *, allows: bool
     """
     reason = refusal.reason
     if approved:
-        reason += (
-            f"; the approval is for {approved}, and the digest of these deletions is {deletions}"
-        )
+        own = f"the approval is for {approved}, and the digest of these deletions is {deletions}"
+        reason += f"\n    {own}" if "\n" in reason else f"; {own}"
     hint = refusal.hint
     if allows:
         exactly = f"To allow exactly these deletions: --approve {deletions}"
@@ -448,17 +454,17 @@ def with_digest(refusal: Problem, approved: str, deletions: str, *, allows: bool
     return replace(refusal, reason=reason, hint=hint)
 
 
-def hinted(prune: GuardedPrune, refusal: Problem | None) -> tuple[RemoveStep, ...]:
-    """Return the steps; those that are refused because of cascades get the hint."""
+def hinted(prune: GuardedPrune) -> tuple[RemoveStep, ...]:
+    """Return the steps; those that are refused because of cascades say how to keep the object.
+
+    How to delete it says the refusal of the whole prune.
+    """
     around = set(prune.around_input)
 
     def with_hint(step: RemoveStep) -> RemoveStep:
         problem, ref = step.problem, step.entry.ref
-        if refusal is None or problem is None or ref in around:
+        if problem is None or problem.kind is not ProblemKind.PRUNE_REFUSED or ref in around:
             return step
-        if problem.kind is not ProblemKind.PRUNE_REFUSED:
-            return step
-        hint = f"{refusal.hint.removesuffix('.')}. To orphan it instead: --orphan {ref.short}"
-        return replace(step, problem=replace(problem, hint=hint))
+        return replace(step, problem=replace(problem, hint=f"To orphan it: --orphan {ref.short}"))
 
     return tuple(map(with_hint, prune.steps))

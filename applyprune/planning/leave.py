@@ -241,7 +241,7 @@ def _after_guards(prune: GuardedPrune, allow_cascade: Collection[str]) -> Remova
     prune = replace(prune, steps=refused)
     results = check_guards(prune)
     refusal = refusal_of(prune, results)
-    return Removals(hinted(prune, refusal), results, refusal)
+    return Removals(hinted(prune), results, refusal)
 
 
 def _with_cascade(step: RemoveStep, cascades: Cascades, allowed: Collection[str]) -> RemoveStep:

@@ -122,6 +122,18 @@ def test_explanation_of_a_removal_names_what_prevents_it(
     assert told.reasons[-1] == "nothing is pruned in this run: --no-prune"
 
 
+def test_explanation_of_a_refused_deletion_ends_with_what_allows_it() -> None:
+    """The problem of the object says why and how to keep it; the refusal of the prune the rest."""
+    snapshot = cluster({ONE.ref: THERE})
+    plan = make_plan(world((), inventory(ENTRY), snapshot, options_of()))
+    refusal = Problem(ProblemKind.PRUNE_REFUSED, "it would cascade-delete")
+    assert plan.refusal is not None
+    (step,) = plan.removals
+    doomed = replace(plan, removals=(replace(step, fate=Fate.REFUSE, problem=refusal),))
+    told = _verdict(doomed, inventory(ENTRY))
+    assert (told.reasons[0], told.reasons[-1]) == (str(refusal), str(plan.refusal))
+
+
 def test_explanation_of_a_silent_kind_says_why_it_is_unknown() -> None:
     """It is in the input, and fails alone; nobody knows what it is."""
     silent = Problem(ProblemKind.RUN_FAILED, "its server does not answer", location="set.yaml:7")

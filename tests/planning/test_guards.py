@@ -295,7 +295,10 @@ def test_foreign_cascade_counts_for_the_number_and_not_for_half() -> None:
         "the prune was refused: it would delete 13 objects, including 12 cascaded deletions"
     )
     assert plan.refusal.reason == (
-        "13 deletions are more than 5, and more than 30% of the set's 4 live objects"
+        "13 deletions are more than 5, and more than 30% of the set's 4 live objects\n"
+        "    namespace/shop would cascade-delete 12 objects: home/configmap/s-0, "
+        "home/configmap/s-1, home/configmap/s-10, home/configmap/s-11, home/configmap/s-2 "
+        "and 7 more"
     )
     assert _verdicts(plan)[HALF] is GuardVerdict.PASSED
     assert _verdicts(plan)[Guard.CASCADE] is GuardVerdict.LIFTED

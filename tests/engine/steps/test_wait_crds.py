@@ -52,7 +52,8 @@ def test_crd_with_foreign_custom_resources_is_not_deleted(crd_stage: Stage) -> N
         "it would cascade-delete 1 object that must stay\n"
         f"    {crd_stage.namespace}/shared.x.example.com/theirs: it is not in this set" in problem
     )
-    assert f"To allow this: --allow-cascade {name}." in problem
+    assert problem.endswith(f"To orphan it: --orphan {name}")
+    assert story.refusal.endswith(f"To allow this: --allow-cascade {name}")
     allowed = crd_stage.run(*bodies, allow_cascade=frozenset({name}))
     assert (allowed.exit_code, allowed.outcomes[name]) == (0, Outcome.PRUNED)
 

@@ -412,7 +412,7 @@ REFUSED = _settled(
     replace(
         refused_by(*(result.guard for result in check_guards(WRONG))),
         applies=(*FAULTS, *APPLIES[2:]),
-        removals=(*DOUBTS, *hinted(WRONG, refusal_of(WRONG, check_guards(WRONG)))),
+        removals=(*DOUBTS, *hinted(WRONG)),
         warnings=(MISSING,),
     )
 )
