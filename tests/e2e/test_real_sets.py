@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.api import Api, AuditTrail
+from tests.support.api import Api, AuditTrail, writes
 from tests.support.command import applyprune
-from tests.support.everything import everything, lasting, our_writes
+from tests.support.everything import everything, lasting
 
 if TYPE_CHECKING:
     from tests.support.plane import FreshPlane
@@ -56,7 +56,7 @@ def test_real_set_is_applied_again_shrunk_and_deleted(
     again = applyprune("apply", name, "-f", source, kubeconfig=plane.kubeconfig)
     assert again.code == 0, again.err
     assert f"{name}: {count} unchanged in " in again.out
-    assert our_writes(audit) == []
+    assert writes(audit, dry_runs=True) == []
 
     if name == "monitoring":
         _without_grafana(api, source, tmp_path / "smaller", plane.kubeconfig)

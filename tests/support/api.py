@@ -168,16 +168,16 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubject"
 """Where the reviews of one's own rights are: a POST there stores nothing."""
 
 
-def writes(audit: AuditTrail) -> list[str]:
+def writes(audit: AuditTrail, *, dry_runs: bool = False) -> list[str]:
     """Return applyprune's requests that would have changed something, as the server saw them."""
     return [
         f"{event['verb']} {event['requestURI']}"
         for event in audit.events()
         if event["userAgent"].startswith("applyprune/")
         and event["verb"] in WRITES
-        and "dryRun=All" not in event["requestURI"]
         and not event["requestURI"].startswith(REVIEWS)
-        and not (event.get("requestObject") or {}).get("dryRun")
+        and (dry_runs or "dryRun=All" not in event["requestURI"])
+        and (dry_runs or not (event.get("requestObject") or {}).get("dryRun"))
     ]
 
 

@@ -1,16 +1,14 @@
-"""All objects of a server, and what the program under test has written."""
+"""All objects of a server."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.support.api import REVIEWS, WRITES
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.api import Api, AuditTrail
+    from tests.support.api import Api
 
 
 def everything(api: Api) -> dict[str, str]:
@@ -51,14 +49,3 @@ def lasting(things: dict[str, str]) -> dict[str, str]:
     """
     passing = ("events ", "leases ", "endpoints ", "endpointslices ", "ipaddresses ")
     return {key: uid for key, uid in things.items() if not key.startswith(passing)}
-
-
-def our_writes(audit: AuditTrail) -> list[str]:
-    """Return each write of the program since the trail began, a dry run included."""
-    return [
-        f"{event['verb']} {event['requestURI']}"
-        for event in audit.events()
-        if event["userAgent"].startswith("applyprune/")
-        and event["verb"] in WRITES
-        and not event["requestURI"].startswith(REVIEWS)
-    ]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from applyprune.model.identity import GroupKind
 from applyprune.model.kinds import CRD, GUARDED_KINDS, NAMESPACE
 from applyprune.sources import read
-from tests.support.api import Api, AuditTrail
+from tests.support.api import Api, AuditTrail, writes
 from tests.support.command import applyprune
-from tests.support.everything import contents, everything, lasting, our_writes
+from tests.support.everything import contents, everything, lasting
 from tests.support.objects import text
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class CorpusRun:
         for name, outcome in ended.objects:
             if not outcome.startswith("unchanged"):
                 self._found(step, f"{name} {outcome}")
-        for write in our_writes(audit):
+        for write in writes(audit, dry_runs=True):
             self._found(step, f"wrote: {write}")
 
     def _hand_over(self, audit: AuditTrail) -> None:
@@ -113,7 +113,7 @@ class CorpusRun:
             return
         audit.restart()
         self._expect("hand over", self._call("apply", self.source, "--no-wait"), 0)
-        for write in our_writes(audit):
+        for write in writes(audit, dry_runs=True):
             plural, name = write.partition("?")[0].split("/")[-2:]
             if (plural, name) not in {*scaled, ("configmaps", "applyprune-corpus")}:
                 self._found("hand over", f"wrote: {write}")
