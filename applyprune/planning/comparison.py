@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from applyprune.errors import ApplypruneError, Invalid, RunFailed
@@ -237,22 +237,25 @@ def predicted(there: Any, wanted: Any, owned: FieldSet) -> Any:
             name: predicted(there.get(name), value, below.get(name, NO_FIELDS))
             for name, value in wanted.items()
         }
-    steps = {step: inner for step, inner in below.items() if not isinstance(step, str)}
-    if not (steps and isinstance(there, list) and isinstance(wanted, list)):
+    owners = [(step, inner) for step, inner in below.items() if not isinstance(step, str)]
+    if not (owners and isinstance(there, list) and isinstance(wanted, list)):
         return wanted
-    found = []
+    found, steps = [], [step for step, _ in owners]
     for item in wanted:
-        step = next((step for step in steps if is_at(item, step)), None) or _step_to(item, steps)
+        new = (_step_to(item, steps[0]), NO_FIELDS)
+        step, fields = next((one for one in owners if is_at(item, one[0])), new)
         before = value_at(there, (step,))
-        fields = steps.setdefault(step, NO_FIELDS)
         found.append(item if before is MISSING else predicted(before, item, fields))
+        steps.append(step)
     # What is left belongs to others.
     return [*found, *(item for item in there if not any(is_at(item, step) for step in steps))]
 
 
-def _step_to(item: Any, others: Iterable[ListItem | SetMember]) -> ListItem | SetMember:
-    """Return the step to an item of a list whose items have the same keys."""
-    other = next(iter(others))
+def _step_to(item: Any, other: ListItem | SetMember) -> ListItem | SetMember:
+    """Return the step to an item, which has the same keys as another one of its list.
+
+    A manifest may have a mapping or a list anywhere, so a step is compared, and never hashed.
+    """
     if not isinstance(other, ListItem) or not isinstance(item, dict):
         return SetMember(item)
     return list_item({name: item[name] for name, _ in other.keys if name in item})
