@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -173,7 +174,7 @@ class Input(Sequence[Manifest]):
         return len(self.manifests)
 
     def pointed(self, problem: Problem) -> Problem:
-        """Return the problem with the line and column of its field, and an excerpt of the text.
+        """Return the problem with the lines and columns of its fields, and an excerpt of the text.
 
         It has neither when it has no place in these texts. A command in its hint names this input.
         """
@@ -184,7 +185,16 @@ class Input(Sequence[Manifest]):
         marks = problem.marks or ((Mark(problem.field),) if problem.field else ())
         first, excerpts = point(self.texts, problem.origin, marks)
         where = str(first) if problem.location == str(problem.origin) else problem.location
-        return replace(problem, origin=first, location=where, excerpt=excerpts)
+        places = {
+            str(mark.origin): str(point(self.texts, mark.origin, [Mark(mark.field)])[0])
+            for mark in marks
+            if mark.origin is not None
+        }
+        reason = problem.reason
+        if places:  # `web.yaml:1` is also the beginning of `web.yaml:12`
+            named = "|".join(map(re.escape, sorted(places, key=len, reverse=True)))
+            reason = re.sub(named, lambda found: places[found[0]], reason)
+        return replace(problem, origin=first, location=where, reason=reason, excerpt=excerpts)
 
 
 Objects: TypeAlias = Iterable[Manifest | Mapping[str, Any]] | Mapping[str, Any]
@@ -690,11 +700,12 @@ def point(texts: Mapping[str, str], origin: Origin, marks: Sequence[Mark]) -> tu
     places = list(found) if any(mark.origin for mark in marks) else sorted(found)
     first = places[0][0]
     width = max(len(str(place.line)) for place, _ in places)
-    parts = []
+    parts: list[str] = []
     for place, key in places:
         text, notes = kept[place.path], found[place, key]
         shown = excerpt(text, place.line, place.column, key=key, notes=notes, gutter=width)
-        if shown and place.path != first.path:
+        # The message names the first place; its own line may be one that must not be shown.
+        if shown and place != first and (place.path != first.path or not parts):
             parts.append(f"--> {place}")
         parts += [shown] if shown else []
     return first, "\n".join(parts)

@@ -42,7 +42,7 @@ INPUTS: dict[str, tuple[str, int, list[str]]] = {
     "a duplicate": (
         f"{GOOD}---\n{GOOD.replace('k: v', 'k: w')}",
         2,
-        ["bad.yaml:8:12", "bad.yaml:1", "twice"],
+        ["bad.yaml:8:12", "bad.yaml:3:12", "twice"],
     ),
     "an ApplySet label": (
         GOOD.replace("{name: good}", f"{{name: good, labels: {{{LABEL}: x}}}}"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from applyprune.model.problem import Field, Mark, Origin
-from applyprune.sources.load import point
+from applyprune.planning.desired import defined_twice
+from applyprune.sources.load import Input, point
 
 BOTH = """apiVersion: v1
 kind: Secret
@@ -34,3 +35,38 @@ def test_field_of_a_secret_is_shown_where_the_manifest_has_it(
     origin, shown = point({"s.yaml": text}, Origin("s.yaml", 1, 1), [Mark(field, "said")])
     assert origin.line == line
     assert "said" in shown
+
+
+BLOCK, FLOW = "metadata:\n  name: a\n", "metadata: {name: a}\n"
+MAP, SECRET = "kind: ConfigMap\n", "kind: Secret\n"
+TWINS: dict[str, tuple[str, list[str]]] = {
+    "both are shown": (
+        f"{MAP}{FLOW}---\n{MAP}{BLOCK}",
+        ["a.yaml:6:3 is defined twice: it is also in a.yaml:2:12", "6 |   name: a", "  |   ^ here",
+         "2 | metadata: {name: a}", "  |            ^ and here"],
+    ),
+    "the second is shown": (
+        f"{SECRET}{FLOW}---\n{SECRET}{BLOCK}",
+        ["a.yaml:6:3 is defined twice: it is also in a.yaml:2:12", "6 |   name: …", "  |   ^ here"],
+    ),
+    "the first is shown": (
+        f"{SECRET}{BLOCK}---\n{SECRET}{FLOW}",
+        ["a.yaml:6:12 is defined twice: it is also in a.yaml:3:3", "--> a.yaml:3:3",
+         "3 |   name: …", "  |   ^ and here"],
+    ),
+    "none is shown": (
+        f"{SECRET}{FLOW}---\n{SECRET}{FLOW}",
+        ["a.yaml:5:12 is defined twice: it is also in a.yaml:2:12"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_message_and_excerpt_name_the_same_places(name: str) -> None:
+    """Each line that is shown is that of the place above it."""
+    text, expected = TWINS[name]
+    second = text[: text.index("---")].count("\n") + 2
+    origins = Origin("a.yaml", 0, second), Origin("a.yaml", 0, 1)
+    found = Input((), {"a.yaml": text}).pointed(defined_twice("x", *origins).problem)
+    lines = [f"{found.location} is defined twice: {found.reason}", *found.excerpt.splitlines()]
+    assert lines == expected
