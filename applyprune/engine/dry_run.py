@@ -559,7 +559,10 @@ def check_recreation(
         raise error
     beside = fields_beside(error, live, context.applyset.manager)
     if beside and _without_exclusion(context, step, live, [path for path, _ in beside]) is not None:
-        raise exclusion(error, beside) from error  # guard: excluded-by-others
+        is_drift = not step.desired.excluding and excluded_by_drift(
+            step.entry, live, beside, context.applyset.manager
+        )
+        raise exclusion(error, beside, is_drift=is_drift) from error  # guard: excluded-by-others
     body: Mapping[str, Any] | None = None
     with suppress(ApplypruneError):
         body = _try_creation(context.cluster, context.applyset, step.desired)

@@ -43,7 +43,7 @@ from applyprune.planning.applyset import (
     PART_OF,
     ApplySetIdentity,
 )
-from applyprune.planning.field_writers import Contest, is_by_hand, note_on
+from applyprune.planning.field_writers import Contest, Way, is_by_hand, note_on
 from applyprune.planning.managed_fields import (
     BEFORE_FIRST_APPLY,
     UNKNOWN,
@@ -259,6 +259,7 @@ def explain_conflict(
     free = tuple(dict.fromkeys(filter(is_ignorable, pointers)))
     is_scale = all(_is_scale(field.field, owners) for field, owners in fields.items())
     owners = tuple(owner for owners in fields.values() for owner in owners)
+    why = {cause.get("reason") for cause in error.causes}
     # guard: autoscaler-that-is-gone
     is_over = scalers == [] and all(map(_is_autoscaler, owners))
     contest = Contest(
@@ -267,7 +268,7 @@ def explain_conflict(
         leaves_all=0 < len(free) == len(fields) <= _MOST_LINES,
         must_own=bool(pointers) and not free,
         adopts=live is not None and PART_OF not in live.labels,
-        reverts=reverts and scalers == [],
+        reverts=(reverts or DRIFT_EXCLUDES in why) and scalers == [],
         is_scaled=scalers != [] and is_scale,
         is_over=is_over,
         is_marked=desired.conflicts is not OnConflict.UNSET,
@@ -284,16 +285,18 @@ def explain_conflict(
         origin=desired.origin,
         conflicts=_by_manager(fields),
     )
-    if any(cause.get("reason") == EXCLUDES for cause in error.causes):
+    first, *others = contest.ways
+    if why & EXCLUSIONS:
         said = one_line(clean_message(error.message))
         names = sorted({owner.manager for owner in owners})
         options = " ".join(f"--take-over {name}" for name in names)
-        hint = (
-            f"These fields exclude those of the manifest. To remove them: {options}, which takes "
-            f"over all fields of {' and '.join(names)}."
-        )
-        return replace(worded, reason=f"{said}; {reason}", hint=hint)
-    first, *others = contest.ways
+        hint = "These fields exclude those of the manifest. "
+        remedy = ""
+        if first is Way.REVERT:
+            hint += f"{contest.words(first)}\n  "
+            remedy = contest.words(first, of_bundle=True)
+        hint += f"To remove them: {options}, which takes over all fields of {' and '.join(names)}."
+        return replace(worded, reason=f"{said}; {reason}", hint=hint, remedy=remedy)
     more = f"\n  Other ways: {explain}" if explain and others else ""
     return replace(
         worded,
@@ -541,8 +544,9 @@ def _other_managers(
 # object; what excludes it is the field itself or one beside it, such as the limit of a request.
 
 
-EXCLUDES = "FieldManagerExcludes"
-"""The reason of a cause that names a field which excludes ours; the server has no such reason."""
+EXCLUDES, DRIFT_EXCLUDES = "FieldManagerExcludes", "DriftExcludes"
+EXCLUSIONS = frozenset({EXCLUDES, DRIFT_EXCLUDES})
+"""The reasons of a cause that names a field which excludes ours; the server has no such reason."""
 _STEP = pattern(r"\[([^\]]*)\]|\.?([^.\[\]]+)")
 _NUMBER = None
 
@@ -604,8 +608,10 @@ def excluding_parts(
     return tuple(sorted(found.items()))
 
 
-def exclusion(error: ApplypruneError, fields: Iterable[tuple[Path, Writer]]) -> Conflict:
-    return _conflict(error.message, fields, EXCLUDES)
+def exclusion(
+    error: ApplypruneError, fields: Iterable[tuple[Path, Writer]], *, is_drift: bool
+) -> Conflict:
+    return _conflict(error.message, fields, DRIFT_EXCLUDES if is_drift else EXCLUDES)
 
 
 def drifted_fields(reverts: Sequence[tuple[str, str]]) -> str:

@@ -120,6 +120,7 @@ def test_field_that_excludes_ours_is_a_conflict_with_its_manager(
             # The request too is the other manager's now: that conflict comes first.
             assert "To revert" in told or "To overwrite" in told, (options, told)
             continue
+        assert "--conflicts revert" in told, (options, told)
         assert "--take-over kubectl-patch" in told, (options, told)
         assert field in told, (options, told)
         assert "in place" not in told, (options, told)
@@ -240,6 +241,7 @@ def test_conversion_that_another_manager_keeps_is_a_conflict_with_it(
             f"customresourcedefinition.apiextensions.k8s.io/convs.{group}"
         )
         assert "--take-over injector" in told, (options, told)
+        assert "--conflicts" not in told, (options, told)  # nothing of the set has drifted
         assert "caBundle" in told
     taken: dict[str, Any] = {"wait": False, "take_over": frozenset({"injector"}), "check": True}
     assert crd_stage.run(body, **taken).exit_code == 0
