@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 from applyprune.http import SILENCE
 from applyprune.model.live import one_line
 from applyprune.sources.tree import AuthenticationFailed, FetchFailed, PathNotFound, SourceTooLarge
-from applyprune.system.processes import ProcessGuard, ProcessLimits, exchange
+from applyprune.system.processes import MOST_ERRORS, ProcessGuard, ProcessLimits, exchange
 from applyprune.values import dataclass, field, pattern
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class GitEnvironment:
 LOCAL = GitEnvironment()
 """Those of a git that speaks to no server."""
 _OUTPUT = 64 * 2**20
-_ERRORS = 16 * 1024
+_LAST_ERRORS = slice(-MOST_ERRORS, None)
+"""git says last what it ends with."""
 
 
 class GitProgram:
@@ -175,7 +176,7 @@ class GitProgram:
                 raise self.deadline.passed(self.where) from None
             except OSError as error:
                 raise self.unusable(error) from None
-        return code, out, err[-_ERRORS:].decode("utf-8", "replace")
+        return code, out, err.decode("utf-8", "replace")
 
     def _read(
         self, process: subprocess.Popen[bytes], limit: int, records: tuple[bytes, int] | None
@@ -196,7 +197,8 @@ class GitProgram:
                     f"the source has more than {records[1]} entries", location=self.where
                 )
 
-        return exchange(process, partial(self.deadline.next_wait, self.where), check)
+        left = partial(self.deadline.next_wait, self.where)
+        return exchange(process, left, check, errors=_LAST_ERRORS)
 
     def _process_environ(
         self, environment: GitEnvironment, repository: Path | None

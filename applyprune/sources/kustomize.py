@@ -218,11 +218,8 @@ def build_folder(
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         return InputError("cannot be built", location=where, reason=reason or "")
-    err = done.stderr.decode("utf-8", "replace")
-    # A part of the errors might begin within what the program quotes, which is then not found.
-    if len(done.stderr) == MOST_ERRORS:  # guard: errors-of-a-build
-        err = ""
-    message = _message(_DEPRECATED.sub("", rules.shown_text(err)))
+    err = _DEPRECATED.sub("", rules.shown_text(done.stderr.decode("utf-8", "replace")))
+    message = _message(err, is_cut=len(done.stderr) == MOST_ERRORS)
     if done.code:
         for words, option in _OPTIONS.items():
             if words in message:
@@ -274,14 +271,24 @@ def _command(folder: str, shown: str) -> Sequence[str]:
 
 
 # The parts of the input that kustomize quotes in its errors: they may belong to a Secret.
+_TO_THE_END = (
+    "invalid literal source ",
+    "node contents:",
+    "invalid utf8 bytes : ",
+    "out of bounds for value ",
+    "Unexpected kind: ",
+)
+_PATCH, _FILE = "failure on '", 'source "'
 _QUOTED = pattern(
-    r"`[^`]*`|\[.*\]|(?<=invalid literal source ).*|(?<=node contents:).*"
-    r"|(?<=invalid utf8 bytes : ).*|(?<=out of bounds for value ).*|(?<=Unexpected kind: ).*"
+    r"`[^`]*`|\[.*\]"
     # A patch that kustomize treats as a file name.
-    r"|(?<=failure on ')(?=[^']*\n).*"
-    r'|(?<=source ")[^"]*(?=" key name or file path)',
+    rf"|(?<={_PATCH})(?=[^']*\n).*"
+    rf'|(?<={_FILE})[^"]*(?=" key name or file path)'
+    + "".join(f"|(?<={words}).*" for words in _TO_THE_END),
     re.DOTALL,
 )
+# Where a quote may begin in an error whose end is missing, and with it that of the quote.
+_BEGIN = pattern("|".join(map(re.escape, ("`", "[", _PATCH, _FILE, *_TO_THE_END))))
 # An old name of a field changes nothing; each build would say so.
 _DEPRECATED = pattern(r"^# Warning: '.+' is deprecated\..*$", re.MULTILINE)
 _PREFIX = pattern(r'\A(?:Error: |error: |.*?"command failed" err=)')
@@ -292,9 +299,16 @@ _EMPTY_PARTS = pattern(r"(?:\.\[no(?:Ver|Grp|Ns)\])+")
 _KINDS = pattern(r"(?<= with the following GVK )\[([A-Za-z0-9./ -]*)\]")
 
 
-def _message(err: str) -> str:
-    """Return the program's error text without the input that it quotes."""
+def _message(err: str, *, is_cut: bool = False) -> str:
+    """Return the program's error text without the input that it quotes.
+
+    ``is_cut`` says that its end is missing. Then it quotes much, and is empty where that cannot be
+    found.
+    """
     text = _PREFIX.sub("", err.strip())
+    if is_cut:  # guard: errors-of-a-build
+        begin = _BEGIN.search(text)
+        return one_line(f"{text[: begin.end()]}…") if begin else ""
     plain = _KINDS.sub(lambda found: ", ".join(found[1].split()), _EMPTY_PARTS.sub("", text))
     if _is_closed(plain):  # guard: quoted-input-of-a-build
         text = plain

@@ -85,7 +85,7 @@ class FinishedProcess:
     """Its exit code; the negative number of the signal that has killed it."""
     stdout: bytes
     stderr: bytes
-    """The last ``MOST_ERRORS`` of it. It may contain parts of the input."""
+    """The first ``MOST_ERRORS`` of it. It may contain parts of the input."""
 
 
 class TooMuchOutput(Exception):
@@ -102,8 +102,9 @@ def exchange(
     left: Callable[[], float],
     check: Callable[[bytes, int], None],
     stdin: bytes = b"",
+    errors: slice = slice(MOST_ERRORS),
 ) -> tuple[bytes, bytes]:
-    """Write the input while the output is read; return the output and the end of the errors.
+    """Write the input while the output is read; return the output and a part of the errors.
 
     ``left`` returns the seconds until the deadline, or raises. ``check`` gets each piece of the
     output, with the size of all of it so far, and raises if that is too much.
@@ -128,7 +129,7 @@ def exchange(
                 if not data:
                     waiting.unregister(key.fileobj)
                 elif key.fileobj is process.stderr:
-                    err = (err + data)[-MOST_ERRORS:]
+                    err = (err + data)[errors]
                 else:
                     out += data
                     check(data, len(out))

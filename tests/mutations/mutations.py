@@ -3079,11 +3079,12 @@ MUTATIONS = (
         "tests/sources/kustomize/test_kustomize.py::test_brackets_that_are_not_closed_hide_all_within",
     ),
     Mutation(
-        "the end of an error of a build that is too long to be shown",
+        "that the end of a quote may be missing in a long error of a build",
         ("errors-of-a-build",),
         "if .*:",
         "if 0:",
-        "tests/sources/kustomize/test_kustomize.py::test_error_that_is_too_long_is_not_shown",
+        "tests/sources/kustomize/test_kustomize.py::"
+        "test_quote_without_its_end_is_hidden[a bracket]",
     ),
     Mutation(
         "the token server that a login is for",

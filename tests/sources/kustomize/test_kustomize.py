@@ -175,13 +175,33 @@ def test_brackets_that_are_not_closed_hide_all_within(folder: Path) -> None:
     assert "hunter2" not in told
 
 
-def test_error_that_is_too_long_is_not_shown(folder: Path) -> None:
-    """Of its end alone, nobody could say where a quoted value has begun."""
+CUT = {
+    "nothing that is known": ("it has ", ""),
+    "a bracket": ("value [", "]"),
+    "a backtick": ("json: `", "`"),
+    "a file": ('a literal source "', '" key name or file path'),
+    "a patch": ("evalsymlink failure on '", "\n'"),
+    "a literal": ("invalid literal source ", ""),
+}
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_quote_without_its_end_is_hidden(folder: Path, name: str) -> None:
+    """The beginning of a long error is shown; if no quote is found in it, it may be anywhere."""
+    begin, end = CUT[name]
+    write(folder, OVERLAY)
+    (folder / "said").write_text(f"Error: in a.yaml: {begin}{'hunter2 ' * 10_000}{end}")
+    program(folder, "kustomize", "cat said >&2; exit 1")
+    told = message("base")
+    assert told.endswith(f": in a.yaml: {begin}…" if begin != "it has " else "exited with code 1")
+
+
+def test_long_error_names_the_cause(folder: Path) -> None:
     literal = " ".join(["hunter2"] * 10_000)
     write(
         folder, {"m/kustomization.yaml": f"secretGenerator: [{{name: s, literals: ['{literal}']}}]"}
     )
-    assert message("m").endswith("/kubectl kustomize exited with code 1")
+    assert message("m").endswith("loading KV pairs: literal sources […")
 
 
 SECRETS = {
