@@ -50,6 +50,7 @@ from applyprune.planning.managed_fields import (
     manager_by_label,
     other_writers,
     own_fields,
+    removed_by_null,
 )
 from applyprune.planning.marks import CONFLICTS
 from applyprune.planning.normalize import (
@@ -190,15 +191,18 @@ def _unrecorded_fields(
     """Yield each field that an apply would change or remove, and that has no record."""
     desired, migration = step.desired, step.migration
     recorded = _fields(migration.recorded or "{}")
-    if migration.recorded and not may_be_secret(desired.body):
-        now = digest_of_fields(before, recorded, migration.api_version)
-        if now == migration.digest:  # guard: recorded-values
-            return
     invented = [one.fields for one in before.writers if one.manager == BEFORE_FIRST_APPLY]
 
     def is_recorded(path: Path) -> bool:
         return bool(before.writers) and not any(fields.names(path) for fields in invented)
 
+    for path in removed_by_null(desired):
+        if not (path in recorded or is_recorded(path)):  # guard: unrecorded-null
+            yield path
+    if migration.recorded and not may_be_secret(desired.body):
+        now = digest_of_fields(before, recorded, migration.api_version)
+        if now == migration.digest:  # guard: recorded-values
+            return
     body = body_to_send(desired)
     if after is None:
         wanted, paths = body, _paths(body)

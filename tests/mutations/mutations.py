@@ -892,6 +892,13 @@ MUTATIONS = (
         f"{_RECORD}test_other_values_without_a_record_are_a_conflict[role-own-check]",
     ),
     Mutation(
+        "the labels without a record that null would remove",
+        ("unrecorded-null",),
+        "if .+:",
+        "if False:",
+        f"{_RECORD}test_label_without_a_record_is_not_removed_by_null[new-check]",
+    ),
+    Mutation(
         "the recorded digest, which says that nobody has changed the set's fields",
         ("recorded-values",),
         "if .+:",

@@ -128,6 +128,31 @@ def test_other_values_without_a_record_are_a_conflict(
     assert stage.run(wanted).outcomes == {name: Outcome.UNCHANGED}
 
 
+@pytest.mark.parametrize("check", [True, False], ids=["check", "no-check"])
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "own"])
+def test_label_without_a_record_is_not_removed_by_null(
+    stage: Stage, api: Api, is_new: bool, check: bool
+) -> None:
+    """Nobody knows who needs it; force takes it, and what the set itself had goes as before."""
+    body, path = config_map("a"), stage.path("a")
+    if is_new:
+        api.create(path.removesuffix("/a"), body)
+    else:
+        mine = {**body, "metadata": {**body["metadata"], "labels": {"mine": "x"}}}
+        assert stage.run(mine).exit_code == 0
+    _spoiled(api, path, {"metadata": {"labels": {"theirs": "precious"}}})
+    body["metadata"] = {**body["metadata"], "labels": {"mine": None, "theirs": None}}
+    for dry_run in (DryRun.SERVER, DryRun.CLIENT, DryRun.OFF):
+        story = stage.run(body, dry_run=dry_run, check=check)
+        assert story.exit_code == 4, story.outcomes
+        told = story.problem("configmap/a")
+        assert f".metadata.labels.theirs: owned by {UNKNOWN}" in told
+        assert "mine" not in told
+        assert api.get(path)["metadata"]["labels"]["theirs"] == "precious"
+    assert stage.run(body, conflicts=Conflicts.FORCE, check=check).exit_code == 0
+    assert not {"mine", "theirs"} & api.get(path)["metadata"]["labels"].keys()
+
+
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "secret"])
 def test_own_values_without_a_record_are_none(stage: Stage, api: Api, kind: str) -> None:
     """The recorded fields have the recorded digest: nobody has changed them."""
