@@ -368,10 +368,7 @@ class ServerDryRun:
         body = after.body or {}
         gone: tuple[Path, ...] = ()
         if step.takes_over:
-            first = migrated_first(step.live, step.migration, context.applyset)
-            gone = removed_fields(
-                step, after, first - step.migration.managers, context.applyset.manager
-            )
+            gone = removed_fields(step, after, context.applyset)
         if not (gone or removed):
             return body, ""
         body = after_removal(without_fields(body, gone), desired.body, removed)
@@ -437,12 +434,9 @@ class ServerDryRun:
         The apply removes what the manifest lacks of them. None if the server refuses it all the
         same, or if nothing is taken over.
         """
-        applyset = self.context.applyset
         if not (step.takes_over and is_worth_a_trial(error)):
             return None
-        first = migrated_first(step.live, step.migration, applyset)
-        others = first - step.migration.managers
-        gone = removed_fields(step, live, others, applyset.manager)
+        gone = removed_fields(step, live, self.context.applyset)
         return _without_exclusion(self.context, step, live, gone) if gone else None
 
     def _in_new_kind_or_namespace(self, step: ApplyStep) -> ApplyStep:

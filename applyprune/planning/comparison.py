@@ -37,11 +37,13 @@ from applyprune.planning.conflicts import (
     drift_before,
     excluding_fields,
     last_owned,
+    migrated_first,
     overlap,
     steps_of,
 )
 from applyprune.planning.managed_fields import (
     BEFORE_FIRST_APPLY,
+    fields_left_to_others,
     own_fields,
     own_writer,
     recorded_fields,
@@ -170,18 +172,20 @@ def without_bookkeeping(body: Mapping[str, Any], *, status: bool = False) -> Map
 
 
 def removed_fields(
-    step: ApplyStep, after: LiveObject, others: Collection[str], manager: str
+    step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity
 ) -> tuple[Path, ...]:
     """Return the fields that the apply of a step removes after fields have changed hands.
 
-    ``after`` is the response of a dry run, which cannot migrate the fields first. ``others`` are
-    the managers whose fields are taken for another reason than the step's migration.
+    ``after`` is the response of a dry run, which cannot migrate the fields first. What the second
+    manager of the set has stays, and so does what becomes ours and is left to others.
     """
-    migration = step.migration
+    migration, left = step.migration, fields_left_to_others(step.desired)
+    others = migrated_first(step.live, migration, applyset) - migration.managers
+    others -= {applyset.yielded}
     wanted = body_to_send(step.desired)
     leaving: list[FieldSet] = []
     staying: list[FieldSet] = []
-    ours = own_writer(after, manager)
+    ours = own_writer(after, applyset.manager)
     is_untracked = step.live is not None and not step.live.writers
     for one in after.writers:
         if one == ours:
@@ -203,7 +207,11 @@ def removed_fields(
     # A list item goes with its last owner, whoever owns something in it.
     kept = {path for fields in staying for path in fields.items()}
     items = [path for fields in leaving for path in fields.items() if path not in kept]
-    return tuple(path for path in (*gone, *items) if value_at(wanted, path) is MISSING)
+    return tuple(
+        path
+        for path in (*gone, *items)
+        if value_at(wanted, path) is MISSING and not any(is_under(path, one) for one in left)
+    )
 
 
 def renamed(body: Mapping[str, Any], *, name: str, namespace: str) -> Mapping[str, Any]:

@@ -214,6 +214,32 @@ def test_diff_after_the_clearing_shows_what_the_apply_removes(
     assert diff.after["spec"]["template"] == template
 
 
+IGNORED = {"applyprune.dev/ignore-fields": "/data/left"}
+
+
+@pytest.mark.parametrize("how", ["taken over", "no longer ignored", "ignored after the clearing"])
+def test_diff_removes_nothing_that_the_second_manager_keeps(
+    stage: Stage, api: Api, kubectl: Kubectl, how: str
+) -> None:
+    """What the set has left to others stays, while it takes over from somebody else."""
+    plain, less = _body(key="v", left="1"), _body(key="v")
+    ignoring = {**plain, "metadata": {**plain["metadata"], "annotations": IGNORED}}
+    assert stage.run(plain).exit_code == 0
+    if how == "ignored after the clearing":
+        _clear(kubectl, stage, "configmap/old")
+    else:
+        assert stage.run(ignoring).exit_code == 0
+        patch = '{"data":{"theirs":"1"}}'
+        where = ("configmap/old", "-n", stage.namespace, "--field-manager=nightly")
+        kubectl("patch", *where, "--type=merge", "-p", patch)
+    wanted = less if how == "no longer ignored" else ignoring
+    options: dict[str, Any] = {"take_over": frozenset({"nightly"})}
+    (diff,) = stage.run(wanted, dry_run=DryRun.SERVER, diff=True, **options).of(ObjectDiff)
+    assert stage.run(wanted, **options).exit_code == 0
+    assert diff.after is not None
+    assert diff.after["data"] == api.get(stage.path("old"))["data"] == plain["data"]
+
+
 def test_another_apply_after_the_clearing_costs_nobody_a_field(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
