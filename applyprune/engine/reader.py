@@ -121,6 +121,12 @@ class SnapshotReader:
     proofs: KindProofs | None = None
     """The proofs about the worlds' list of kinds, if something was proved already."""
 
+    def proofs_for(self, world: World) -> KindProofs:
+        """Return the proofs that what is read of this world shares, with one patience."""
+        return self.proofs or KindProofs(
+            self.cluster, self.workers, world.resource_map, self.cluster.patience
+        )
+
     def read(
         self,
         world: World,
@@ -149,9 +155,7 @@ class SnapshotReader:
         states: States = {}
         # The namespaces that the inventory's annotation names, and no entry.
         hidden = inventory.hinted_namespaces - {ref.namespace for ref in inventory.entries}
-        proofs = self.proofs or KindProofs(
-            self.cluster, self.workers, resource_map, self.cluster.patience
-        )
+        proofs = self.proofs_for(world)
         for kind, refs in _by_kind(inventory.entries).items():
             entries = [inventory.entries[ref] for ref in refs]
             if (resource := resources.get(kind)) is not None:
@@ -764,10 +768,7 @@ def with_cascades(world: World, counted: DependantCounter, reader: SnapshotReade
     to_prune = objects_to_prune(world)
     if not to_prune or is_restored(world):
         return world
-    cluster = reader.cluster
-    proofs = KindProofs(
-        cluster, reader.workers, world.resource_map, cluster.patience, world.registered
-    )
+    proofs = reader.proofs_for(world)
     # What somebody has deleted already cascade-deletes the same, whatever this run decides.
     staying = [live for live in to_prune if not live.terminating]
     records = OwnRecords(world.applyset, world.inventory.uid)

@@ -194,6 +194,25 @@ def _forbidden(seen: Exchange) -> Fault | None:
     return faults.status(403, reason="Forbidden", message="no") if is_proof else None
 
 
+def test_right_that_is_lacking_is_asked_for_once(
+    stage: Stage, cut: Stage, proxy: FaultProxy
+) -> None:
+    """An object of a kind that is not listed, and a Namespace to count: one proof serves both."""
+    home = _home(stage)
+    assert stage.run(home, custom_resource("mine")).exit_code == 0
+    seen: list[Exchange] = []
+
+    def rule(asked: Exchange) -> Fault | None:
+        if asked.path == DEFINITIONS and asked.header("Accept") == "application/json":
+            seen.append(asked)
+        return CUT if _is_discovery(asked) else _forbidden(asked)
+
+    proxy.rule = rule
+    refused = _prune(cut, config_map("a"))
+    assert refused.outcomes[f"namespace/{home['metadata']['name']}"] is Outcome.FAILED
+    assert len(seen) == 1
+
+
 def test_search_without_the_proof_says_so(stage: Stage, cut: Stage, proxy: FaultProxy) -> None:
     """Without the right to list CRDs, two lists that agree and a ready server are enough.
 
