@@ -191,8 +191,8 @@ class Input(Sequence[Manifest]):
             if mark.origin is not None
         }
         reason = problem.reason
-        if places:  # `web.yaml:1` is also the beginning of `web.yaml:12`
-            named = "|".join(map(re.escape, sorted(places, key=len, reverse=True)))
+        if places:  # `web.yaml:1` is also a part of `a/web.yaml:12`
+            named = rf"(?<![\w./-])(?:{'|'.join(map(re.escape, places))})(?!:?\d)"
             reason = re.sub(named, lambda found: places[found[0]], reason)
         return replace(problem, origin=first, location=where, reason=reason, excerpt=excerpts)
 

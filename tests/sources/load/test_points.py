@@ -7,6 +7,7 @@ import pytest
 from applyprune.model.problem import Field, Mark, Origin
 from applyprune.planning.desired import defined_twice
 from applyprune.sources.load import Input, point
+from applyprune.values import replace
 
 BOTH = """apiVersion: v1
 kind: Secret
@@ -70,3 +71,12 @@ def test_message_and_excerpt_name_the_same_places(name: str) -> None:
     found = Input((), {"a.yaml": text}).pointed(defined_twice("x", *origins).problem)
     lines = [f"{found.location} is defined twice: {found.reason}", *found.excerpt.splitlines()]
     assert lines == expected
+
+
+def test_only_whole_places_are_replaced_in_a_reason() -> None:
+    """``a.yaml:1`` is also a part of ``b/a.yaml:12``, which is another place."""
+    text, others = f"{MAP}{BLOCK}", "b/a.yaml:1, a.yaml:12 and a.yaml:1:5"
+    problem = defined_twice("x", Origin("c.yaml", 0, 1), Origin("a.yaml", 0, 1)).problem
+    given = replace(problem, reason=f"{others}, but not a.yaml:1, (a.yaml:1)")
+    found = Input((), {"a.yaml": text, "c.yaml": text}).pointed(given)
+    assert found.reason == f"{others}, but not a.yaml:3:3, (a.yaml:3:3)"
