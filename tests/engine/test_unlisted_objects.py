@@ -122,7 +122,7 @@ def test_unserved_kind_is_not_taken_for_empty(running: Plane, crds: Api, kubectl
         assert story.exit_code == 6, story.events
         problem = story.problem(crd_name("Hidden"))
         assert "its cascaded deletions cannot be counted: its kind is not served" in problem
-        assert f"--allow-cascade {crd_name('Hidden')}" in problem
+        assert f"--allow-cascade {crd_name('Hidden')}" in story.refusal
         assert _lives(crds, f"{CRDS}/hiddens.x.example.com")
     allowed = frozenset({crd_name("Hidden")})
     story = stage.run(config_map("hidden"), allow_cascade=allowed)
