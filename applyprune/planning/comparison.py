@@ -248,15 +248,17 @@ def predicted(there: Any, wanted: Any, owned: FieldSet) -> Any:
     owners = [(step, inner) for step, inner in below.items() if not isinstance(step, str)]
     if not (owners and isinstance(there, list) and isinstance(wanted, list)):
         return wanted
-    found, steps = [], [step for step, _ in owners]
+    found = []
     for item in wanted:
-        new = (_step_to(item, steps[0]), NO_FIELDS)
-        step, fields = next((one for one in owners if is_at(item, one[0])), new)
+        owner = next((one for one in owners if is_at(item, one[0])), None)
+        if owner is None:
+            owner = (_step_to(item, owners[0][0]), NO_FIELDS)
+            owners.append(owner)
+        step, fields = owner
         before = value_at(there, (step,))
         found.append(item if before is MISSING else predicted(before, item, fields))
-        steps.append(step)
     # What is left belongs to others.
-    return [*found, *(item for item in there if not any(is_at(item, step) for step in steps))]
+    return [*found, *(item for item in there if not any(is_at(item, step) for step, _ in owners))]
 
 
 def _step_to(item: Any, other: ListItem | SetMember) -> ListItem | SetMember:

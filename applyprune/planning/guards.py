@@ -457,7 +457,7 @@ def with_digest(refusal: Problem, approved: str, deletions: str, *, allows: bool
 def hinted(prune: GuardedPrune) -> tuple[RemoveStep, ...]:
     """Return the steps; those that are refused because of cascades say how to keep the object.
 
-    How to delete it says the refusal of the whole prune.
+    The refusal of the whole prune says how to delete it.
     """
     around = set(prune.around_input)
 

@@ -302,8 +302,8 @@ _KINDS = pattern(r"(?<= with the following GVK )\[([A-Za-z0-9./ -]*)\]")
 def _message(err: str, *, is_cut: bool = False) -> str:
     """Return the program's error text without the input that it quotes.
 
-    ``is_cut`` says that its end is missing. Then it quotes much, and is empty where that cannot be
-    found.
+    ``is_cut`` says that its end is missing. Then it is shown up to the first quote; without one,
+    nothing is, because a long error quotes something.
     """
     text = _PREFIX.sub("", err.strip())
     if is_cut:  # guard: errors-of-a-build

@@ -186,9 +186,9 @@ class Input(Sequence[Manifest]):
         first, excerpts = point(self.texts, problem.origin, marks)
         where = str(first) if problem.location == str(problem.origin) else problem.location
         places = {
-            str(mark.origin): str(point(self.texts, mark.origin, [Mark(mark.field)])[0])
+            str(start): str(_nearest(self.texts[start.path], start, mark.field)[1])
             for mark in marks
-            if mark.origin is not None
+            if (start := mark.origin) is not None and start.path in self.texts
         }
         reason = problem.reason
         if places:  # `web.yaml:1` is also a part of `a/web.yaml:12`

@@ -114,6 +114,7 @@ def test_command_line_reports_all_hooks_with_file_and_line(
     """As the renderer wrote them, in every verb that reads input."""
     source = write_input(tmp_path / "chart.yaml", [WEB, MIGRATE, _hook("seed", "post-install")])
     into = ("-f", source, "-n", stage.namespace)
+    column = source.read_text().splitlines()[2].index('"helm.sh/hook"') + 1
 
     def call(*arguments: str | Path) -> tuple[int, str]:
         ended = applyprune(*arguments, kubeconfig=plane.kubeconfig)
@@ -125,7 +126,7 @@ def test_command_line_reports_all_hooks_with_file_and_line(
         assert code == 2, err
         assert f"{source}:2:" in err
         assert "2 objects are install or upgrade hooks of a chart" in err
-        assert f"job.batch/seed (post-install) in {source}:3:" in err
+        assert f"job.batch/seed (post-install) in {source}:3:{column} (document 3)" in err
     assert writes(audit) == []
     code, err = call("diff", "web", *into, "--helm-hooks=skip")
     assert (code, "2 chart hooks are left out" in err) == (1, True), err
