@@ -202,26 +202,26 @@ class Writer:
     entry: Mapping[str, Any]
     """The entry as the server has it."""
 
-    @property
+    @cached_property
     def manager(self) -> str:
         return str(self.entry.get("manager") or "")
 
-    @property
+    @cached_property
     def operation(self) -> str:
         """Return ``Apply`` or ``Update``."""
         return str(self.entry.get("operation") or "")
 
-    @property
+    @cached_property
     def subresource(self) -> str:
         """Return the subresource that it writes through; empty for the object itself."""
         return str(self.entry.get("subresource") or "")
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         """Return the version in which the fields are named."""
         return str(self.entry.get("apiVersion") or "")
 
-    @property
+    @cached_property
     def time(self) -> str:
         """Return the time of its last write, RFC 3339; empty if a patch has made the entry."""
         return str(self.entry.get("time") or "")

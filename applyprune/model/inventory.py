@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
-from applyprune.model.identity import Ref
+from applyprune.model.identity import GVK, Ref
 from applyprune.model.live import LiveObject, Resource
 from applyprune.values import dataclass, field
 
@@ -148,6 +148,11 @@ class InventoryEntry:
     """The CRD that defined its kind at the last apply; empty if none did or that is unknown."""
     changed: bool = False
     """Whether it has changed, or may have, since a run last saw it ready."""
+
+    @property
+    def api_version(self) -> str:
+        """Return the API version of its last apply, with the group."""
+        return GVK(self.ref.group, self.version, self.ref.kind).api_version
 
     @property
     def values_digest(self) -> str:

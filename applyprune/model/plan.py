@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum, StrEnum, auto
+from enum import StrEnum, auto
 from typing import Any, TypeAlias
 
 from applyprune.model.fate import Fate
@@ -103,7 +103,7 @@ class Plan:
 # The steps of a plan.
 
 
-class Why(Enum):
+class Why(StrEnum):
     """What has led to a fate, where something else depends on it; the reason has the words."""
 
     ORDINARY = auto()
@@ -131,6 +131,7 @@ class Why(Enum):
     """Only a right is missing to count what it owns."""
 
 
+_DRIFT_STAYS = {Why.DRIFT_KEPT, Why.CONTENDED}
 _SKIPPED = {Why.LEFT_ALONE, Why.CONFLICT_SKIPPED, Why.NOT_APPROVED}
 
 
@@ -142,14 +143,15 @@ class Migration:
     """The managers, with their operation, whose fields are all taken."""
     proven: frozenset[str] = frozenset()
     """The managers of which only fields are taken that provably belong to the set."""
-    recorded: str = field(default="", repr=False)
-    """The fields that the set's last confirmed apply owned, as in the inventory."""
-    api_version: str = ""
-    """The API version of ``recorded``."""
-    digest: str = ""
-    """The digest of their values; empty if none is known, as for a Secret."""
+    last: InventoryEntry | None = field(default=None, repr=False)
+    """The record of the set's last confirmed apply; None for an adoption, or if there is none."""
     restores: bool = False
     """Whether the set gets back its lost Apply entry, with the recorded fields."""
+
+    @property
+    def recorded(self) -> str:
+        """Return the fields that the last confirmed apply owned, as in the inventory."""
+        return "" if self.last is None else self.last.owned_fields
 
     @property
     def whole_managers(self) -> frozenset[str]:
@@ -253,7 +255,7 @@ class ApplyStep:
     @property
     def keeps_drift(self) -> bool:
         """Return whether it is left although it may have drifted."""
-        return self.why in {Why.DRIFT_KEPT, Why.CONTENDED}
+        return self.why in _DRIFT_STAYS
 
 
 IN_PLACE = "it cannot be changed in place"

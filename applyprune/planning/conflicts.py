@@ -199,9 +199,9 @@ def _unrecorded_fields(
     for path in removed_by_null(desired):
         if not (path in recorded or is_recorded(path)):  # guard: unrecorded-null
             yield path
-    if migration.recorded and not may_be_secret(desired.body):
-        now = digest_of_fields(before, recorded, migration.api_version)
-        if now == migration.digest:  # guard: recorded-values
+    if (last := migration.last) is not None and not may_be_secret(desired.body):
+        now = digest_of_fields(before, recorded, last.api_version)
+        if now == last.values_digest:  # guard: recorded-values
             return
     body = body_to_send(desired)
     if after is None:

@@ -5,7 +5,7 @@ What the inventory records before the apply is decided here as well.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from applyprune.errors import RunFailed
 from applyprune.model.fate import Fate
@@ -32,6 +32,7 @@ from applyprune.planning.managed_fields import (
     manager_by_label,
     migration_of,
     own_fields,
+    sets_replicas,
     split_problem,
 )
 from applyprune.planning.marks import APPLY, left_alone
@@ -70,11 +71,10 @@ def existing_step(
 ) -> ApplyStep:
     """Decide about an object of the input that exists; ``entry`` is its entry, if it has one."""
     applyset, options = world.applyset, world.options
-    fresh = entry_before_apply(desired, live, None, applyset)
-    if (left := step_of_unapplied(desired, entry, fresh, live, applyset)) is not None:
+    if (left := step_of_unapplied(desired, entry, live, applyset)) is not None:
         return left
     judged = owner_to_apply(live, entry, applyset)
-    owner, migration = _owner_and_migration(entry, live, world)
+    owner, migration = _owner_and_migration(entry, live, judged, world)
     known = owner is Owner.RECORDED and entry is not None
     desired = with_lost_replicas(desired, entry, live, world)
     desired = left_to_autoscaler(desired, world)
@@ -85,8 +85,7 @@ def existing_step(
         return refused_step(
             desired, entry or replace(union, uid_before_apply=live.uid), problem, live
         )
-    leaving = {applyset.yielded, *migration.managers, manager_by_label(live)}
-    desired = _without_filled(desired, live, union, applyset, leaving)
+    desired = _without_filled(desired, live, union, applyset, migration)
     takes = takes_over(desired, live, applyset, migration)
     schema = world.schemas.get(desired.ref.group_kind)
     if (
@@ -226,12 +225,15 @@ def _not_applied(desired: Desired, what: str, reason: str, hint: str) -> Problem
 
 
 def _owner_and_migration(
-    entry: InventoryEntry | None, live: LiveObject, world: World
+    entry: InventoryEntry | None, live: LiveObject, judged: Owner, world: World
 ) -> tuple[Owner, Migration]:
-    """Return whose an object of the input is, and which fields of it become the set's own."""
+    """Return whose an object of the input is, and which fields of it become the set's own.
+
+    ``judged`` is its owner for the apply.
+    """
     # An interrupted adoption has not marked the object yet.
     is_confirmed = entry is None or bool(entry.uid)
-    owner = (owner_to_apply if is_confirmed else owner_of)(live, entry, world.applyset)
+    owner = judged if is_confirmed else owner_of(live, entry, world.applyset)
     known = entry if owner is Owner.RECORDED else None
     # An adoption is not complete until a response has confirmed it.
     adopts = known is None or (not known.uid and known.uid_before_apply is not None)
@@ -243,9 +245,11 @@ def with_lost_replicas(
     desired: Desired, entry: InventoryEntry | None, live: LiveObject, world: World
 ) -> Desired:
     """Return an object of the input that knows whether its apply would remove the replicas."""
-    if not live.packed_managers.mentions("f:replicas"):  # nothing is parsed for most objects
+    # Nothing is parsed for most objects.
+    if not live.packed_managers.mentions("f:replicas") or sets_replicas(desired):
         return desired
-    _, migration = _owner_and_migration(entry, live, world)
+    judged = owner_to_apply(live, entry, world.applyset)
+    _, migration = _owner_and_migration(entry, live, judged, world)
     loses = loses_replicas(desired, live, migration, world.applyset)
     return replace(desired, loses_replicas=True) if loses else desired
 
@@ -264,9 +268,12 @@ def _without_filled(
     live: LiveObject,
     entry: InventoryEntry,
     applyset: ApplySetIdentity,
-    leaving: Collection[str],
+    migration: Migration,
 ) -> Desired:
     """Return a manifest whose empty values are left to others that have filled them, and say so."""
+    if not desired.packed.may_contain("{}", "[]", "null"):
+        return desired
+    leaving = {*migration.managers, manager_by_label(live)}
     filled = filled_by_others(
         desired.packed, live, applyset.manager, leaving, owned=last_owned(entry)
     )
@@ -305,38 +312,34 @@ _CONTENDED = "somebody keeps changing it back"
 def step_of_unapplied(
     desired: Desired,
     entry: InventoryEntry | None,
-    fresh: InventoryEntry,
     state: State,
     applyset: ApplySetIdentity,
 ) -> ApplyStep | None:
     """Return the step of an object that is not applied; None if it is applied as usual.
 
-    ``fresh`` is the entry that a new object would get. A listed object stays listed, so that it
-    never counts as one that has left the set.
+    A listed object stays listed, so that it never counts as one that has left the set.
     """
     live = state if isinstance(state, LiveObject) else None
     if desired.apply is ApplyRule.DISABLED:  # guard: disabled-manifest
-        return _left_alone(
-            desired, entry, fresh, live, f"its manifest is marked {desired.apply_mark}"
-        )
+        return _left_alone(desired, entry, live, f"its manifest is marked {desired.apply_mark}")
     if desired.apply is ApplyRule.EXISTS and not isinstance(state, Unknown):
-        return _must_exist(desired, fresh, live)
+        return _must_exist(desired, live)
     if live is None:
         return None
     if desired.apply is ApplyRule.ONCE and not live.terminating:
-        return _created_once(desired, entry, fresh, live, applyset)
+        return _created_once(desired, entry, live, applyset)
     if mark := left_alone(live.metadata, own_fields(live, applyset.manager)):  # guard: left-alone
-        return _left_alone(desired, entry, fresh, live, f"it is marked {mark} in the cluster")
+        return _left_alone(desired, entry, live, f"it is marked {mark} in the cluster")
     return None
 
 
-def _must_exist(desired: Desired, fresh: InventoryEntry, live: LiveObject | None) -> ApplyStep:
+def _must_exist(desired: Desired, live: LiveObject | None) -> ApplyStep:
     # Its state is not part of the plan: somebody else may delete and create it at any time.
     is_there = live is not None and not live.terminating
     return ApplyStep(
         desired,
         Fate.LEAVE,
-        fresh,
+        new_entry(desired, live),
         reason=OUTSIDE if is_there else f"{OUTSIDE}; it does not exist yet",
         is_unlisted=True,
         is_awaited=not is_there,
@@ -344,30 +347,24 @@ def _must_exist(desired: Desired, fresh: InventoryEntry, live: LiveObject | None
 
 
 def _created_once(
-    desired: Desired,
-    entry: InventoryEntry | None,
-    fresh: InventoryEntry,
-    live: LiveObject,
-    applyset: ApplySetIdentity,
+    desired: Desired, entry: InventoryEntry | None, live: LiveObject, applyset: ApplySetIdentity
 ) -> ApplyStep:
     """Leave an existing object as it is; it is the set's own only if the set has created it."""
     reason = f"it exists, and its manifest is marked {desired.apply_mark}"
     if entry is None or owner_of(live, entry, applyset) is not Owner.RECORDED:
-        return _left_alone(desired, entry, fresh, live, reason)
+        return _left_alone(desired, entry, live, reason)
     # The reply to the create may have been lost.
     uid = entry.uid or (live.uid if is_marked(live, applyset) else "")
-    step = ApplyStep(desired, Fate.LEAVE, fresh, live, reason)
+    step = ApplyStep(desired, Fate.LEAVE, entry, live, reason)
     return _listed(step, replace(entry, uid=uid))
 
 
 def _left_alone(
-    desired: Desired,
-    entry: InventoryEntry | None,
-    fresh: InventoryEntry,
-    live: LiveObject | None,
-    reason: str,
+    desired: Desired, entry: InventoryEntry | None, live: LiveObject | None, reason: str
 ) -> ApplyStep:
-    step = ApplyStep(desired, Fate.LEAVE, fresh, live, reason, Why.LEFT_ALONE)
+    step = ApplyStep(
+        desired, Fate.LEAVE, entry or new_entry(desired, live), live, reason, Why.LEFT_ALONE
+    )
     return replace(step, is_unlisted=True) if entry is None else _listed(step, entry)
 
 
@@ -553,6 +550,20 @@ def _adopted_from_controller(step: ApplyStep, world: World) -> ApplyStep:
 # The entry before an apply, and after one that has certainly changed nothing.
 
 
+def new_entry(desired: Desired, live: LiveObject | None) -> InventoryEntry:
+    """Return the entry that an object without one gets; ``live`` is None if it does not exist."""
+    return InventoryEntry(
+        ref=desired.ref,
+        plural=desired.resource.plural,
+        version=desired.resource.version,
+        uid_before_apply=None if live is None else live.uid,
+        ownership=Ownership.OWNED if live is None else Ownership.ADOPTED,
+        wave=desired.wave,
+        depends_on=desired.depends_on,
+        orphan_reason=desired.orphan_reason,
+    )
+
+
 def entry_before_apply(
     desired: Desired,
     live: LiveObject,
@@ -565,32 +576,24 @@ def entry_before_apply(
     confirmed apply left stays recorded, because the next one may fail: while the object is as it
     was then, nobody has changed it.
     """
-    known = entry is not None
-    return InventoryEntry(
-        ref=desired.ref,
-        plural=desired.resource.plural,
-        version=desired.resource.version,
-        uid_before_apply=live.uid,
-        uid=live.uid if known else "",
+    fresh = new_entry(desired, live)
+    if entry is None:
+        return fresh
+    return replace(
+        fresh,
+        uid=live.uid,
         ownership=_ownership(entry, live, applyset),
-        fingerprint=entry.fingerprint if entry is not None else None,
-        owned_fields=entry.owned_fields if entry is not None else "",
-        marks=entry.marks if entry is not None else (),
-        wave=desired.wave,
-        depends_on=desired.depends_on,
-        orphan_reason=desired.orphan_reason,
-        deleting=entry is not None and entry.deleting,
-        changed=entry is not None and entry.changed,
-        job=job_record(desired, live, entry) if known else None,
-        crd=entry.crd if entry is not None else "",
+        fingerprint=entry.fingerprint,
+        owned_fields=entry.owned_fields,
+        marks=entry.marks,
+        deleting=entry.deleting,
+        changed=entry.changed,
+        job=job_record(desired, live, entry),
+        crd=entry.crd,
     )
 
 
-def _ownership(
-    entry: InventoryEntry | None, live: LiveObject, applyset: ApplySetIdentity
-) -> Ownership:
-    if entry is None:
-        return Ownership.ADOPTED
+def _ownership(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> Ownership:
     # An interrupted run has orphaned it already, so it is adopted again.
     if entry.orphaning and not has_witness(live, applyset):
         return Ownership.ADOPTED

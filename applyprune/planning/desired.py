@@ -18,6 +18,7 @@ from applyprune.model.options import HelmHooks, Options
 from applyprune.model.plan import Desired
 from applyprune.model.problem import (
     MOST_ERRORS,
+    Field,
     Manifest,
     Mark,
     Origin,
@@ -340,7 +341,9 @@ def _desired_of(
     own_namespace = namespace if resource.namespaced else ""
     ref = Ref(resource.group, resource.kind, own_namespace, manifest.name)
     given, left = without_defaults(manifest.body, ref.group_kind, rules.off)
-    given, removed = without_nulls(given, custom=not is_built_in(resource.group))
+    removed: tuple[str, ...] = ()
+    if manifest.packed.may_contain("null"):
+        given, removed = without_nulls(given, custom=not is_built_in(resource.group))
     body = normalize(
         given, namespace=own_namespace, set_id=applyset.id, has_status=resource.has_status
     )
@@ -489,7 +492,10 @@ def unsent_parts(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
             field=("metadata", "namespace"),
             hint=f"Remove metadata.namespace {manifest.namespace!r} from the manifest.",
         )
-    if left := idle_nulls(manifest.body, custom=not is_built_in(desired.ref.group)):
+    left: Sequence[Field] = ()
+    if manifest.packed.may_contain("null"):
+        left = idle_nulls(manifest.body, custom=not is_built_in(desired.ref.group))
+    if left:
         yield Problem(
             kind=ProblemKind.IGNORED_NULL,
             message=f"{desired.ref.short}: null is left out, and removes nothing, in "

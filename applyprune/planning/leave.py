@@ -84,9 +84,7 @@ def remove_steps(
     kept = unless_used(_decided(entries, world, wanted), world.pod_use, desired, options)
     deleting = {step.live.uid for step in kept if step.fate is Fate.PRUNE and step.live is not None}
     going = {step.live.uid for step in kept if step.live is not None and step.is_going}
-    # guard: listed-stays
-    staying = (_recorded_uids(world) | wanted) - deleting
-    found = _cascades(world, deleting, staying)
+    found = _cascades(world, deleting, wanted)
     stays = {step.entry.ref: step.reason for step in kept if step.fate is not Fate.PRUNE}
     cascades = Cascades(found, listed, _desired_within(kept, world, wanted), stays)
     steps = [
@@ -151,13 +149,17 @@ def _recorded_uids(world: World) -> set[str]:
 
 
 def _cascades(
-    world: World, deleting: Collection[str], staying: Collection[str]
+    world: World, deleting: Collection[str], wanted: Collection[str]
 ) -> Mapping[Ref, Cascade]:
     """Return the cascade of each object that has any.
 
-    ``deleting`` and ``staying`` have UIDs. What must stay counts, whatever owns it.
+    ``deleting`` and ``wanted`` have UIDs. What must stay counts, whatever owns it.
     """
     contents = world.contents
+    if not (contents or world.dependants):
+        return {}
+    # guard: listed-stays
+    staying = _recorded_uids(world).union(wanted).difference(deleting)
     dependants = {
         ref: replace(
             owned,

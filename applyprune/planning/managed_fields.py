@@ -27,7 +27,6 @@ from applyprune.model.fieldset import (
     with_value,
     without_fields,
 )
-from applyprune.model.identity import GVK
 from applyprune.model.kinds import DAEMON_SET, POD, row_of
 from applyprune.model.live import field, mapping
 from applyprune.model.options import Adopt, ApplyOptions
@@ -162,6 +161,7 @@ BEFORE_FIRST_APPLY = "before-first-apply"
 """The server's name for whoever has written an object that had no managedFields."""
 UNKNOWN = "somebody unknown"
 """The same in our words."""
+_INVENTED = (BEFORE_FIRST_APPLY, "Update")
 _DECLARED = frozenset({("kubectl-client-side-apply", "Update"), ("kubectl", "Apply")})
 _PROTECTED: Sequence[Path] = (("metadata", "finalizers"), ("metadata", "ownerReferences"))
 
@@ -179,46 +179,47 @@ def migration_of(
     ``adopts`` is whether the set takes the object in. A Helm release is adopted on purpose only:
     with ``--adopt=all``, or with its manager in ``--take-over``.
     """
-    asked = options.take_over | ({"helm"} if adopts and options.adopt is Adopt.ALL else set())
-    kubectls: Path = ("metadata", "annotations", LAST_APPLIED)
+    asked = options.take_over
+    if adopts and options.adopt is Adopt.ALL:
+        asked = asked | {"helm"}
+    whole: set[tuple[str, str]] = set()
+    proven: frozenset[str] = frozenset()
+    for one in live.writers:
+        if one.subresource:
+            continue
+        name = one.manager, one.operation
+        if one.manager in asked or (adopts and _declares(one, live)):
+            whole.add(name)
+        if name == _INVENTED and not adopts:
+            proven = frozenset({BEFORE_FIRST_APPLY})
+    last = entry if entry is not None and entry.owned_fields and not adopts else None
+    restores = last is not None and not is_applied(live, manager)
+    return Migration(frozenset(whole), proven, last, restores)
 
-    def declares(one: Writer) -> bool:
-        # kubectl may have any name. It writes the manifest into an annotation by the same request.
-        return (one.manager, one.operation) in _DECLARED or (
-            one.operation == "Update"
-            and LAST_APPLIED in live.annotations
-            and kubectls in one.fields
-        )
 
-    main = [one for one in live.writers if not one.subresource]
-    is_invented = any(
-        (one.manager, one.operation) == (BEFORE_FIRST_APPLY, "Update") for one in main
-    )
-    recorded = entry.owned_fields if entry is not None and not adopts else ""
-    return Migration(
-        whole=frozenset(
-            (one.manager, one.operation)
-            for one in main
-            if one.manager in asked or (adopts and declares(one))
-        ),
-        proven=frozenset({BEFORE_FIRST_APPLY}) if is_invented and not adopts else frozenset(),
-        recorded=recorded,
-        api_version="" if entry is None else GVK(entry.ref.group, entry.version, "").api_version,
-        digest=entry.values_digest if entry is not None and recorded else "",
-        restores=bool(recorded) and not is_applied(live, manager),
-    )
+def _declares(writer: Writer, live: LiveObject) -> bool:
+    """Return whether a manager has declared what an object was applied with until now."""
+    if (writer.manager, writer.operation) in _DECLARED:
+        return True
+    # kubectl may have any name. It writes the manifest into an annotation by the same request.
+    is_kubectls = writer.operation == "Update" and LAST_APPLIED in live.annotations
+    return is_kubectls and ("metadata", "annotations", LAST_APPLIED) in writer.fields
+
+
+def sets_replicas(desired: Desired) -> bool:
+    """Return whether a manifest sets the replicas."""
+    path = from_pointer(REPLICAS)
+    return desired.packed.mentions("replicas") and value_at(desired.body, path) is not MISSING
 
 
 def loses_replicas(
     desired: Desired, live: LiveObject, migration: Migration, applyset: ApplySetIdentity
 ) -> bool:
-    """Return whether an apply would remove the live replicas: the manifest sets none.
+    """Return whether an apply would remove the live replicas, of which the manifest sets none.
 
     The set owns them, or they become its own before the apply.
     """
     path = from_pointer(REPLICAS)
-    if desired.packed.mentions("replicas") and value_at(desired.body, path) is not MISSING:
-        return False
     ours = {applyset.manager, manager_by_label(live)}
     return any(
         path in (one.fields if one.manager in ours else taken(one, migration, desired.packed))
@@ -487,7 +488,10 @@ def after_removal(
 def conflict_rule(body: Mapping[str, Any]) -> OnConflict:
     """Return the rule of the conflicts annotation."""
     text = mapping(body["metadata"].get("annotations")).get(CONFLICTS)
-    return OnConflict(text) if text in set(OnConflict) else OnConflict.UNSET
+    return OnConflict(text) if text in _CONFLICT_RULES else OnConflict.UNSET
+
+
+_CONFLICT_RULES = frozenset(OnConflict)
 
 
 def ignored_fields(body: Mapping[str, Any], origin: Origin) -> tuple[str, ...]:

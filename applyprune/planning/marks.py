@@ -265,9 +265,9 @@ class Meaning(StrEnum):
 def found_marks(metadata: Mapping[str, object], *meanings: Meaning) -> Iterator[FoundMark]:
     """Yield the marks of other tools that mean one of ``meanings``, in the order of the table."""
     for part in PARTS:
-        there = texts_of(metadata, part)
-        if _PEER_KEYS.isdisjoint(there):
+        if _PEER_KEYS.isdisjoint(mapping(metadata.get(part))):
             continue  # as nearly always: there may be 100,000 objects
+        there = texts_of(metadata, part)
         for mark in PEER_MARKS:
             if mark.meaning not in meanings or mark.key not in there:
                 continue
@@ -298,9 +298,9 @@ def unknown_values(
     Only keys that can mean one of ``meanings`` count.
     """
     for part in PARTS:
-        there = texts_of(metadata, part)
-        if _PEER_KEYS.isdisjoint(there):
+        if _PEER_KEYS.isdisjoint(mapping(metadata.get(part))):
             continue
+        there = texts_of(metadata, part)
         asked = {mark.key for mark in PEER_MARKS if mark.meaning in meanings}
         for key, value in there.items():
             if key in asked and not _is_known(key, str(value)):
@@ -523,6 +523,7 @@ _LEAVE_OUT_KEYS = frozenset({APPLY}).union(
 )
 _NOT_READ = frozenset(mark.meaning for mark in PEER_MARKS if mark.instead)
 _SHOWN = 3
+_OWN_RULES = frozenset({ApplyRule.DISABLED, ApplyRule.EXISTS, ApplyRule.ONCE})
 _APPLY_RULES = {
     Meaning.LEAVE_OUT: ApplyRule.DISABLED,
     Meaning.EXISTS: ApplyRule.EXISTS,
@@ -537,7 +538,7 @@ def apply_rule(metadata: Mapping[str, object]) -> tuple[ApplyRule, str]:
     Our own annotation decides. Of several marks of other tools, the one that does least decides.
     """
     value = str(texts_of(metadata, "annotations").get(APPLY, ""))
-    if value in {ApplyRule.DISABLED, ApplyRule.EXISTS, ApplyRule.ONCE}:
+    if value in _OWN_RULES:
         return ApplyRule(value), f"{APPLY}: {value}"
     found = {one.mark.meaning: one for one in found_marks(metadata, *_APPLY_RULES)}
     for meaning, rule in _APPLY_RULES.items() if found else ():

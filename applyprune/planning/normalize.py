@@ -195,9 +195,6 @@ def without_nulls(
 
     ``custom`` says that a CRD or an aggregated API defines the kind.
     """
-    # To write the whole object is ten times as fast as to walk through it.
-    if b"null" not in canonical(body):
-        return body, ()
     parts = {"metadata"} if _may_be_value(body, custom=custom) else body.keys()
     left = {
         key: _stripped(value) if key in parts else value
@@ -228,7 +225,7 @@ def _stripped(value: Any) -> Any:
 
 def idle_nulls(body: Mapping[str, Any], *, custom: bool) -> tuple[Field, ...]:
     """Return the nulls that are left out and remove nothing, as far as somebody may wonder."""
-    if _may_be_value(body, custom=custom) or b"null" not in canonical(body):
+    if _may_be_value(body, custom=custom):
         return ()
     return tuple(
         place

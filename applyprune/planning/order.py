@@ -91,12 +91,14 @@ def in_order(
     for ref, member in desired.items():
         asked = 0
         depends_on: tuple[Ref, ...] = ()
+        # Nothing is parsed for an object without annotations.
+        metadata = member.body["metadata"] if member.packed.mentions("annotations") else {}
         try:
-            asked = annotated_wave(member.body["metadata"], member.origin)
+            asked = annotated_wave(metadata, member.origin)
         except InputError as error:
             errors.append(error)
         try:
-            named = depends_on_refs(member.body["metadata"], member.origin)
+            named = depends_on_refs(metadata, member.origin)
             depends_on = tuple(need if need in desired else moved.get(need, need) for need in named)
             _refuse_missing(member, depends_on, desired, elsewhere)
         except InputError as error:
@@ -430,7 +432,8 @@ def missing_keys(plan: Plan, manager: str) -> Iterator[Problem]:
     steps = {step.desired.ref: step for step in plan.applies}
     keys: dict[Ref, frozenset[str]] = {}
     found: dict[tuple[Ref, str], list[Use]] = {}
-    for use in _uses(step.desired for step in plan.applies):
+    readers = (step.desired for step in plan.applies if step.desired.packed.mentions("key"))
+    for use in _uses(readers):
         target = use.reference.ref
         if use.reference.optional or not use.reference.keys or target not in steps:
             continue

@@ -57,6 +57,7 @@ from applyprune.planning.decide import (
     LEAVING,
     UNKNOWN_RESULT,
     existing_step,
+    new_entry,
     refused_step,
     step_of_deleted,
     step_of_unapplied,
@@ -219,20 +220,12 @@ def _apply_step(desired: Desired, entry: InventoryEntry | None, world: World) ->
     applyset, options = world.applyset, world.options
     state = world.states[desired.ref]
     if not isinstance(state, LiveObject):
-        fresh = InventoryEntry(
-            ref=desired.ref,
-            plural=desired.resource.plural,
-            version=desired.resource.version,
-            uid_before_apply=None,
-            wave=desired.wave,
-            depends_on=desired.depends_on,
-            orphan_reason=desired.orphan_reason,
-        )
-        untouched = step_of_unapplied(desired, entry, fresh, state, applyset)
+        untouched = step_of_unapplied(desired, entry, state, applyset)
         if untouched is not None:
             return untouched
     if isinstance(state, Unknown):
-        refused = refused_step(desired, entry or fresh, state.problem, None)
+        unread = entry or new_entry(desired, None)
+        refused = refused_step(desired, unread, state.problem, None)
         return replace(refused, why=Why.UNREAD)
     if isinstance(state, Missing):
         # The replicas are sent, but the same manifest has the same digest in the next run.
@@ -244,7 +237,7 @@ def _apply_step(desired: Desired, entry: InventoryEntry | None, world: World) ->
         is_gone = isinstance(state, Absent)
         if entry is None or again or not (is_gone and _may_have_finished(desired, entry)):
             left = "; ".join(desired.left)
-            created = ApplyStep(desired, Fate.CREATE, fresh, reason=left)
+            created = ApplyStep(desired, Fate.CREATE, new_entry(desired, None), reason=left)
             created = replace(created, request=apply_request(created, applyset, options))
             return step_of_deleted(created, entry, state, options)
         return ApplyStep(

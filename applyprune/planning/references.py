@@ -119,6 +119,8 @@ def _by_rule(
     *,
     optional: bool = False,
 ) -> Iterator[Reference]:
+    if rule.path[0] not in body:
+        return  # as nearly always
     for path, value in _values_at(body, rule.path, place):
         found = {"name": value} if isinstance(value, str) else mapping(value)
         name, kind = text(found, "name"), _kind(found, rule.kind)

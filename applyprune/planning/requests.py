@@ -116,7 +116,7 @@ def needs_body(
     return bool(
         split_fields(desired, live)
         or yield_steps(desired, live, applyset).fields
-        or (may_remove(desired) and not is_applied)
+        or (not is_applied and may_remove(desired))
         or is_contested(desired, live, applyset.manager)
     )
 
@@ -339,8 +339,8 @@ def migrate_request(
     """
     ours, fields = own_writer(live, manager), own_fields(live, manager)
     version = resource.gvk.api_version
-    if ours is None and migration.restores:
-        fields, version = recorded_fields(migration), migration.api_version
+    if ours is None and migration.restores and migration.last is not None:
+        fields, version = recorded_fields(migration), migration.last.api_version
     others: list[Writer] = []
     for one in live.writers:
         if one == ours:
