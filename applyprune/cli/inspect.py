@@ -11,6 +11,7 @@ from applyprune.cli.config import no_set_given
 from applyprune.cli.options import (
     ALL_NAMESPACES,
     CLUSTER,
+    CONFIG,
     FAIL_FAST,
     INPUT,
     NAMES,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     CLUSTER,
     OUTPUT,
     ALL_NAMESPACES.but(help="List the sets of all namespaces."),
+    CONFIG,
     Option(
         "--count-ready", is_flag=True, help="Count the ready objects too; this reads all of them."
     ),

@@ -321,7 +321,8 @@ _OBJECT = "applyprune.object"
 
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    noted = ctx.meta.setdefault("applyprune.parsed", {})
+    takes_name = any(isinstance(one, SetName) for one in ctx.command.params)
+    noted = ctx.meta.setdefault("applyprune.parsed", {} if takes_name else {"names": ()})
     takes_object = any(isinstance(one, ObjectName) for one in ctx.command.params)
     if isinstance(param, SetName) and takes_object and value and "/" in value:
         ctx.meta[_OBJECT], value = value, None

@@ -71,6 +71,18 @@ def test_configuration_applies_where_the_command_line_is_silent(folder: Path) ->
     assert (found["wait"], found["timeout"]) == (False, 90.0)
 
 
+def test_list_takes_its_place_from_the_file(folder: Path) -> None:
+    """It names no set: a file for any set says where the folder's objects are."""
+    file = f"{HEAD}name: web\nnamespace: shop\n"
+    write(folder, {"applyprune.yaml": file, "other.yaml": f"{HEAD}name: api\nnamespace: api\n"})
+    assert options_of("list")["namespace"] == "shop"
+    assert options_of("list", "-n", "test")["namespace"] == "test"
+    assert options_of("list", "--config", "other.yaml")["namespace"] == "api"
+    write(folder, {"applyprune.yaml": f"{HEAD}name: web\nnamespace: [shop]\n"})
+    with pytest.raises(InputError, match="namespace must be a text"):
+        call("list")
+
+
 def test_verb_reads_only_the_keys_it_has(folder: Path) -> None:
     """``delete`` has no input and does not wait for readiness."""
     write(folder, {"applyprune.yaml": f"{HEAD}name: web\nfilename: m/\nwait: true\nnamespace: s\n"})
