@@ -296,12 +296,7 @@ class Packed:
 
     def may_contain(self, *texts: str) -> bool:
         """Return False only if none of these is in the JSON text, which never escapes them."""
-        if type(self.kept) is not bytes:
-            return True
-        for text in texts:  # noqa: SIM110 - a generator takes five times as long
-            if text.encode() in self.kept:
-                return True
-        return False
+        return type(self.kept) is not bytes or any(text.encode() in self.kept for text in texts)
 
     def __eq__(self, other: object) -> bool:
         """Return whether the data is equal: the order of keys makes no difference."""

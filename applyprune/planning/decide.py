@@ -73,8 +73,7 @@ def existing_step(
     applyset, options = world.applyset, world.options
     if (left := step_of_unapplied(desired, entry, live, applyset)) is not None:
         return left
-    judged = owner_to_apply(live, entry, applyset)
-    owner, migration = _owner_and_migration(entry, live, judged, world)
+    judged, owner, migration = _owners_and_migration(entry, live, world)
     known = owner is Owner.RECORDED and entry is not None
     desired = with_lost_replicas(desired, entry, live, world)
     desired = left_to_autoscaler(desired, world)
@@ -224,21 +223,22 @@ def _not_applied(desired: Desired, what: str, reason: str, hint: str) -> Problem
     return error.problem_at(desired.origin)
 
 
-def _owner_and_migration(
-    entry: InventoryEntry | None, live: LiveObject, judged: Owner, world: World
-) -> tuple[Owner, Migration]:
+def _owners_and_migration(
+    entry: InventoryEntry | None, live: LiveObject, world: World
+) -> tuple[Owner, Owner, Migration]:
     """Return whose an object of the input is, and which fields of it become the set's own.
 
-    ``judged`` is its owner for the apply.
+    The first owner decides whether it may be applied. The second one is that of an interrupted
+    adoption too, which has not marked the object yet.
     """
-    # An interrupted adoption has not marked the object yet.
+    judged = owner_to_apply(live, entry, world.applyset)
     is_confirmed = entry is None or bool(entry.uid)
     owner = judged if is_confirmed else owner_of(live, entry, world.applyset)
     known = entry if owner is Owner.RECORDED else None
     # An adoption is not complete until a response has confirmed it.
     adopts = known is None or (not known.uid and known.uid_before_apply is not None)
     options, manager = world.options.apply, world.manager
-    return owner, migration_of(live, known, options, manager=manager, adopts=adopts)
+    return judged, owner, migration_of(live, known, options, manager=manager, adopts=adopts)
 
 
 def with_lost_replicas(
@@ -248,8 +248,7 @@ def with_lost_replicas(
     # Nothing is parsed for most objects.
     if not live.packed_managers.mentions("f:replicas") or sets_replicas(desired):
         return desired
-    judged = owner_to_apply(live, entry, world.applyset)
-    _, migration = _owner_and_migration(entry, live, judged, world)
+    _, _, migration = _owners_and_migration(entry, live, world)
     loses = loses_replicas(desired, live, migration, world.applyset)
     return replace(desired, loses_replicas=True) if loses else desired
 

@@ -18,7 +18,6 @@ from applyprune.model.options import HelmHooks, Options
 from applyprune.model.plan import Desired
 from applyprune.model.problem import (
     MOST_ERRORS,
-    Field,
     Manifest,
     Mark,
     Origin,
@@ -492,10 +491,8 @@ def unsent_parts(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
             field=("metadata", "namespace"),
             hint=f"Remove metadata.namespace {manifest.namespace!r} from the manifest.",
         )
-    left: Sequence[Field] = ()
-    if manifest.packed.may_contain("null"):
-        left = idle_nulls(manifest.body, custom=not is_built_in(desired.ref.group))
-    if left:
+    custom = not is_built_in(desired.ref.group)
+    if manifest.packed.may_contain("null") and (left := idle_nulls(manifest.body, custom=custom)):
         yield Problem(
             kind=ProblemKind.IGNORED_NULL,
             message=f"{desired.ref.short}: null is left out, and removes nothing, in "

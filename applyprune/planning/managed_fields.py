@@ -206,10 +206,13 @@ def _declares(writer: Writer, live: LiveObject) -> bool:
     return is_kubectls and ("metadata", "annotations", LAST_APPLIED) in writer.fields
 
 
+_REPLICAS = from_pointer(REPLICAS)
+
+
 def sets_replicas(desired: Desired) -> bool:
     """Return whether a manifest sets the replicas."""
-    path = from_pointer(REPLICAS)
-    return desired.packed.mentions("replicas") and value_at(desired.body, path) is not MISSING
+    is_mentioned = desired.packed.mentions("replicas")
+    return is_mentioned and value_at(desired.body, _REPLICAS) is not MISSING
 
 
 def loses_replicas(
@@ -219,10 +222,9 @@ def loses_replicas(
 
     The set owns them, or they become its own before the apply.
     """
-    path = from_pointer(REPLICAS)
     ours = {applyset.manager, manager_by_label(live)}
     return any(
-        path in (one.fields if one.manager in ours else taken(one, migration, desired.packed))
+        _REPLICAS in (one.fields if one.manager in ours else taken(one, migration, desired.packed))
         for one in live.writers
         if not one.subresource
     )
