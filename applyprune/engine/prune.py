@@ -55,6 +55,7 @@ from applyprune.planning.recovery import GONE
 from applyprune.planning.references import has_references
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.served_kinds import still_registered
+from applyprune.planning.uids import is_among, uid_in, uids_of
 from applyprune.planning.world import CascadeContents, World
 from applyprune.values import dataclass, field, replace
 
@@ -101,8 +102,8 @@ class Pruner:
 
     def run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
         """Yield an event for each step; if something of a turn remains, all later turns wait."""
-        self.planned_uids = frozenset(
-            step.live.uid for step in steps if step.fate is Fate.PRUNE and step.live
+        self.planned_uids = uids_of(
+            step.live for step in steps if step.fate is Fate.PRUNE and step.live is not None
         )
         self.planned_refs = frozenset(step.entry.ref for step in steps if step.fate is Fate.PRUNE)
         own = own_namespace_removal(steps, self.context.applyset)
@@ -219,7 +220,12 @@ class Pruner:
         """Return what the plan keeps or refuses; what an allowed cascade deletes does not stay."""
         if not self.planned_uids:
             return ()
-        doomed = {one.uid for step in steps if step.fate is Fate.PRUNE for one in step.cascade}
+        doomed = {
+            uid_in(one.ref.group, one.uid)
+            for step in steps
+            if step.fate is Fate.PRUNE
+            for one in step.cascade
+        }
         wanted = (
             RemoveStep(step.entry, step.desired.resource, Fate.LEAVE, step.live)
             for step in self.applies
@@ -227,7 +233,7 @@ class Pruner:
         )
         left = [*wanted, *(step for step in steps if step.fate in {Fate.LEAVE, Fate.REFUSE})]
         # guard: left-alone-needs
-        return [step for step in left if step.live is not None and step.live.uid not in doomed]
+        return [step for step in left if step.live is not None and not is_among(step.live, doomed)]
 
     def _remove(self, batch: Sequence[RemoveStep]) -> Iterator[Event]:
         """Process one wave, and wait until what it deletes is gone."""
@@ -270,7 +276,7 @@ class Pruner:
         entry, live = step.entry, step.live
         if step.fate in {Fate.REFUSE, Fate.LEAVE}:
             return _left(step)
-        if live is not None and live.uid in self.applied:
+        if live is not None and is_among(live, self.applied):
             return self._done(
                 entry.ref,
                 Outcome.REMOVED_FROM_INVENTORY,
@@ -382,7 +388,7 @@ class Pruner:
         ref = step.entry.ref
         before = self.world.contents.get(ref, CascadeContents(()))
         # The plan has checked the earlier contents.
-        known = self.planned_uids | {live.uid for live in before.objects}
+        known = self.planned_uids | uids_of(before.objects)
         cascade = cascade_of(contents, known, self.context.applyset.manager)
         doubt = "" if self._may_cascade(ref) else cascade.uncounted
         if not (cascade.foreign or doubt):

@@ -89,6 +89,7 @@ from applyprune.planning.served_kinds import (
     silent_problem,
     unserved_state,
 )
+from applyprune.planning.uids import each_once, uid_of, uids_of
 from applyprune.planning.world import CascadeContents, ControllerUse, World
 from applyprune.values import dataclass, field, replace
 
@@ -506,7 +507,7 @@ def _labelled_objects(
 
     The label alone proves nothing: controllers copy it to the objects that they create. If
     listing the whole cluster is forbidden, list the namespace of the inventory. An object that is
-    served under two groups is returned once, by its UID. With ``remembered``, it may have been
+    served under two groups is returned once. With ``remembered``, it may have been
     forbidden some minutes ago.
     """
 
@@ -530,15 +531,15 @@ def _labelled_objects(
         except ApplypruneError as error:
             return (), _unlisted(resource, error)
 
-    found: dict[str, LiveObject] = {}
+    found: list[LiveObject] = []
     unlisted: list[_Unlisted] = []
     for objects, failure in workers.each(read, kinds):
-        found |= {live.uid: live for live in objects if is_applied(live, applyset.manager)}
+        found += (live for live in objects if is_applied(live, applyset.manager))
         if failure is not None:
             unlisted.append(failure)
     workers.check()
     return _LabelledObjects(
-        tuple(sorted(found.values(), key=lambda live: live.ref)), tuple(unlisted)
+        tuple(sorted(each_once(found).values(), key=lambda live: live.ref)), tuple(unlisted)
     )
 
 
@@ -931,15 +932,15 @@ class DependantCounter:
         """
         each = map if in_worker else self.workers.each
         with self._lock:
-            self._deletions |= {(one.cause, one.live.uid): one for one in deletions}
+            self._deletions |= {(one.cause, uid_of(one.live)): one for one in deletions}
             if not self._deletions:
                 return {}
             everything = tuple(self._deletions.values())
             objects = self._chains.objects
             for live in (*self.known, *(one.live for one in everything)):
-                objects.setdefault(live.uid, live)
+                objects.setdefault(uid_of(live), live)
             self._list(dependent_namespaces(everything), each)
-            collecting = {one.live.uid for one in everything if one.collects}
+            collecting = uids_of(one.live for one in everything if one.collects)
             self._chains.count_owned(self.known, collecting)
             while wanted := self._chains.to_read():
                 self._read(wanted, each)
@@ -969,9 +970,9 @@ class DependantCounter:
             if failure is not None:
                 self._chains.failures[namespace][_plural(kind, self.resource_map)] = failure
             for live in found:
-                self._chains.objects[live.uid] = live
+                self._chains.objects[uid_of(live)] = live
                 if not live.terminating and any(owner_references(live)):
-                    self._chains.counted[live.uid] = live
+                    self._chains.counted[uid_of(live)] = live
 
     def _listing(
         self, call: tuple[GroupKind, str]
@@ -996,12 +997,12 @@ class DependantCounter:
             kind = owner.gvk.group_kind
             resource = self.resource_map.find(owner.gvk) or self.resource_map.find_kind(kind)
             if resource is None:
-                chains.unknown[owner.uid] = (
+                chains.unknown[owner.known_as] = (
                     f"its owner {_short_name(owner)}: its kind is not served"
                 )
                 continue
             if resource.namespaced and not owner.namespace:
-                chains.lasting.add(owner.uid)
+                chains.lasting.add(owner.known_as)
                 continue
             namespace = owner.namespace if resource.namespaced else ""
             ref = Ref(resource.group, resource.kind, namespace, owner.name)
@@ -1013,11 +1014,11 @@ class DependantCounter:
         for owner, ref in targets:
             found = self._owners.get(ref, "it was not read")
             if isinstance(found, str):
-                chains.unknown[owner.uid] = f"its owner {_short_name(owner)}: {found}"
+                chains.unknown[owner.known_as] = f"its owner {_short_name(owner)}: {found}"
             elif found is None or found.uid != owner.uid:
-                chains.absent.add(owner.uid)
+                chains.absent.add(owner.known_as)
             else:
-                chains.objects[owner.uid] = found
+                chains.objects[owner.known_as] = found
 
     def _owner(self, call: tuple[Ref, Resource]) -> tuple[Ref, LiveObject | str | None]:
         ref, resource = call

@@ -71,6 +71,7 @@ from applyprune.planning.desired import (
 from applyprune.planning.own_namespace import not_applied_without, only_waits, step_before_inventory
 from applyprune.planning.plan import apply_forecast, back_in_the_inventory, not_pruned
 from applyprune.planning.prune_waits import takes_time, unless_unready
+from applyprune.planning.uids import uid_in
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -507,7 +508,9 @@ class _Run:
         pruner = Pruner(
             self.context,
             world=self.stage.world,
-            applied=frozenset(entry.uid for entry in applier.confirmed.values()),
+            applied=frozenset(
+                uid_in(entry.ref.group, entry.uid) for entry in applier.confirmed.values()
+            ),
             applies=self.plan.applies,
             listed=frozenset(entries),
         )

@@ -29,6 +29,15 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import MANAGERS, ApplySetIdentity
 from applyprune.planning.order import is_built_in
+from applyprune.planning.uids import (
+    each_once,
+    is_among,
+    known_as,
+    owners_of,
+    uid_in,
+    uid_of,
+    uids_of,
+)
 from applyprune.planning.world import CascadeContents
 from applyprune.values import dataclass, field, replace
 
@@ -189,7 +198,7 @@ def cascade_of(
     dependants: CascadeContents = NOTHING,
     staying: Collection[str] = (),
 ) -> Cascade:
-    """Return the cascade of a delete; an object that two groups serve counts once, by its UID.
+    """Return the cascade of a delete; an object that two groups serve counts once.
 
     What somebody has deleted already does not count.
 
@@ -198,29 +207,29 @@ def cascade_of(
     set's field manager. ``dependants`` is what the garbage collector deletes with the object.
     ``staying`` has the UIDs of the set's objects that must stay, whatever owns them.
     """
-    unique = {
-        live.uid: live
-        for live in contents.objects
-        if not (live.terminating or is_generated(live, manager))
-    }
+    unique = each_once(
+        live for live in contents.objects if not (live.terminating or is_generated(live, manager))
+    )
     ours = set(deleting)
-    left = {uid: live for uid, live in unique.items() if uid not in ours}
+    left = {uid: live for uid, live in unique.items() if not is_among(live, ours)}
     # An object that is owned by an object of ours is ours too, at any depth.
     while made := {
-        uid for uid, live in left.items() if uid not in staying and _is_collected_with(live, ours)
+        uid
+        for uid, live in left.items()
+        if not is_among(live, staying) and _is_collected_with(live, ours)
     }:
         ours |= made
         left = {uid: live for uid, live in left.items() if uid not in made}
     inside = set(left)
     roots = {uid: live for uid, live in left.items() if not owners_of(live) & inside}
     # guard: owned-by-ours
-    owned = {live.uid: live for live in dependants.objects if live.uid not in deleting}
+    owned = {uid_of(live): live for live in dependants.objects if not is_among(live, deleting)}
     uncounted = [part for part in (contents, dependants) if part.uncounted]
     return Cascade(
         len(unique | owned),
         tuple(sorted(live.ref for live in (left | owned).values())),
         "; ".join(part.uncounted for part in uncounted),
-        tuple(sorted(Cascaded(live.ref, uid) for uid, live in (roots | owned).items())),
+        tuple(sorted(Cascaded(live.ref, live.uid) for live in (roots | owned).values())),
         bool(uncounted) and all(part.lacks_rights for part in uncounted),
         dependants.unlisted,
     )
@@ -290,6 +299,11 @@ class OwnerReference:
     name: str
     uid: str
 
+    @property
+    def known_as(self) -> str:
+        """Return what the owner is known by."""
+        return uid_in(self.gvk.group, self.uid)
+
 
 @dataclass(frozen=True, slots=True)
 class ListFailure:
@@ -302,7 +316,10 @@ class ListFailure:
 
 @dataclass(slots=True)
 class OwnerChains:
-    """What was read: the objects that count, and their owners at any depth, by UID."""
+    """What was read: the objects that count, and their owners at any depth.
+
+    Each is named by what it is known by: see ``uids.py``.
+    """
 
     objects: dict[str, LiveObject] = field(default_factory=dict)
     """All objects that are known to exist."""
@@ -323,16 +340,16 @@ class OwnerChains:
         left, seen = list(deleted), set(deleted)
         while left:
             for live in children.get(left.pop(), ()):
-                if live.uid not in seen and not live.terminating:
-                    seen.add(live.uid)
-                    left.append(live.uid)
-                    self.counted[live.uid] = live  # guard: owned-and-listed
+                if (uid := uid_of(live)) not in seen and not live.terminating:
+                    seen.add(uid)
+                    left.append(uid)
+                    self.counted[uid] = live  # guard: owned-and-listed
 
     def to_read(self) -> Sequence[OwnerReference]:
         """Return the owners that must be read next, each once."""
         known = self.objects.keys() | self.absent | self.lasting | self.unknown.keys()
         owners = owners_above(self.counted.values(), self.objects)
-        return [owner for owner in owners if owner.uid not in known]
+        return [owner for owner in owners if owner.known_as not in known]
 
 
 def deletions_of(
@@ -361,28 +378,25 @@ def dependants(deletions: Sequence[Deletion], chains: OwnerChains) -> Mapping[Re
 
     An object that neither has such objects, nor may have, is left out.
     """
-    deleted = {deletion.live.uid for deletion in deletions}
+    causes = _causes(deletions, chains)
     children = children_of(chains.objects.values())
     going = {uid for uid, live in chains.objects.items() if live.terminating}
+    deleted = uids_of(deletion.live for deletion in deletions)
+    start = list(causes)
     gone = deleted | chains.absent | going
-    start = [deletion.live.uid for deletion in deletions if deletion.collects]
     certain = collected(children, start, gone)
     # guard: unread-owners
     possible = collected(children, [*start, *chains.unknown], gone | chains.unknown.keys())
-    causes: defaultdict[str, set[Ref]] = defaultdict(set)
-    for deletion in deletions:
-        if deletion.collects:
-            causes[deletion.live.uid].add(deletion.cause)
     found: defaultdict[Ref, dict[str, LiveObject]] = defaultdict(dict)
     doubts: defaultdict[Ref, dict[str, bool]] = defaultdict(dict)
     unlisted: defaultdict[Ref, dict[str, None]] = defaultdict(dict)
     for uid, live in sorted(chains.counted.items(), key=lambda one: one[1].ref):
         if uid in certain:
             above = owners_above([live], certain)
-            for cause in {cause for owner in above for cause in causes.get(owner.uid, ())}:
+            for cause in {cause for owner in above for cause in causes.get(owner.known_as, ())}:
                 found[cause][uid] = live
         elif uid in possible:
-            whys = (chains.unknown.get(owner.uid) for owner in owners_above([live], possible))
+            whys = (chains.unknown.get(one.known_as) for one in owners_above([live], possible))
             why = next(filter(None, whys), "its owners could not be read")
             reason = f"{live.ref}: {why}"
             for deletion in deletions:
@@ -407,6 +421,21 @@ def dependants(deletions: Sequence[Deletion], chains: OwnerChains) -> Mapping[Re
     }
 
 
+def _causes(deletions: Sequence[Deletion], chains: OwnerChains) -> Mapping[str, Collection[Ref]]:
+    """Return the objects of the plan that cause the deletion of each owner."""
+    causes: defaultdict[str, set[Ref]] = defaultdict(set)
+    for deletion in deletions:
+        if deletion.collects:
+            causes[uid_of(deletion.live)].add(deletion.cause)
+    # What names an owner by a second group that serves it is collected with it as well.
+    twins = {
+        uid: causes[same]
+        for uid, live in chains.objects.items()
+        if (same := known_as(live, causes)) in causes
+    }
+    return {**causes, **twins}  # guard: owner-served-twice
+
+
 _CLAIMS = frozenset({"ephemeral", "volumeClaimTemplates"})
 """The fields from which controllers make claims that an object, or its Pods, own."""
 
@@ -415,14 +444,14 @@ def may_own_data(live: LiveObject, children: Collection[str]) -> bool:
     """Return whether objects such as this one own claims and StatefulSets in practice.
 
     These are custom resources, the guarded kinds, what makes claims for its Pods, and what a known
-    object names as its owner: ``children`` are the UIDs of those. Of a ConfigMap, a Secret, a
+    object names as its owner: ``children`` are what those are known by. Of a ConfigMap, a Secret, a
     Service or a Role, that is unheard of.
     """
     kind = live.ref.group_kind
     return (
         not is_built_in(kind.group)
         or kind in GUARDED_KINDS
-        or live.uid in children
+        or is_among(live, children)
         or any(_CLAIMS.intersection(path) for one in live.writers for path in one.fields.leaves())
     )
 
@@ -430,7 +459,7 @@ def may_own_data(live: LiveObject, children: Collection[str]) -> bool:
 def collected(
     children: Mapping[str, Sequence[LiveObject]], roots: Iterable[str], gone: Iterable[str]
 ) -> Mapping[str, LiveObject]:
-    """Return by UID what is deleted with ``roots``: nothing else owns it, at any depth.
+    """Return what is deleted with ``roots``: nothing else owns it, at any depth.
 
     ``gone`` are all objects that do not count as owners; they are not in the result.
     """
@@ -439,25 +468,20 @@ def collected(
     ends = {*left, *gone}
     while left:
         for live in children.get(left.pop(), ()):
-            if live.uid not in ends and owners_of(live) <= ends:
-                ends.add(live.uid)
-                found[live.uid] = live
-                left.append(live.uid)
+            if (uid := uid_of(live)) not in ends and owners_of(live) <= ends:
+                ends.add(uid)
+                found[uid] = live
+                left.append(uid)
     return found
 
 
 def children_of(objects: Iterable[LiveObject]) -> Mapping[str, Sequence[LiveObject]]:
-    """Return objects by the UID of each of their owners."""
+    """Return objects by what each of their owners is known by."""
     found: defaultdict[str, list[LiveObject]] = defaultdict(list)
     for live in objects:
         for owner in owners_of(live):
             found[owner].append(live)
     return found
-
-
-def owners_of(live: LiveObject) -> frozenset[str]:
-    """Return the UIDs of an object's owners."""
-    return frozenset(text(owner, "uid") for owner in items(live.metadata, "ownerReferences"))
 
 
 def owners_above(
@@ -468,11 +492,11 @@ def owners_above(
     seen: set[str] = set()
     while todo:
         for owner in owner_references(todo.pop()):
-            if owner.uid not in seen:
-                seen.add(owner.uid)
+            if (uid := owner.known_as) not in seen:
+                seen.add(uid)
                 yield owner
-                if owner.uid in known:
-                    todo.append(known[owner.uid])
+                if uid in known:
+                    todo.append(known[uid])
 
 
 def owner_references(live: LiveObject) -> Iterator[OwnerReference]:
@@ -511,11 +535,11 @@ def recreations_judged(
     ``dependants`` is what is deleted with each deleted object, ``listed`` are all refs in the
     inventory.
     """
-    deleting = {
-        step.live.uid
+    deleting = uids_of(
+        step.live
         for step in plan.steps
         if step.live is not None and step.fate in {Fate.PRUNE, Fate.RECREATE}
-    }
+    )
     cascades = cascades_of(dependants, deleting, listed)
 
     def judged(step: ApplyStep) -> ApplyStep:
@@ -536,7 +560,7 @@ def recreations_judged(
 def cascades_of(
     dependants: Mapping[Ref, CascadeContents], deleting: Collection[str], listed: Collection[Ref]
 ) -> Cascades:
-    """Return the cascades of what is recreated; ``deleting`` has the UIDs of what is deleted."""
+    """Return the cascades of what is recreated; by ``deleting`` all that is deleted is known."""
     found = {ref: cascade_of(NOTHING, deleting, "", owned) for ref, owned in dependants.items()}
     return Cascades(found, listed)
 
@@ -611,7 +635,7 @@ def diagnose(live: LiveObject, remains: CascadeContents | None = None) -> str:
     ]
     if remains is not None:
         # Two groups may serve the same object.
-        unique = {member.uid: member for member in remains.objects}.values()
+        unique = each_once(remains.objects).values()
         left = sorted(unique, key=lambda member: (not member.finalizers, member.ref))
         clauses += _remaining_clauses(live, left, remains.uncounted)
         for member in left[:_SHOWN]:

@@ -33,6 +33,7 @@ from applyprune.planning.field_writers import is_kubernetes
 from applyprune.planning.managed_fields import FORMER, manager_by_label
 from applyprune.planning.normalize import REPLICAS
 from applyprune.planning.references import Reading, Way, pod_template, readings
+from applyprune.planning.uids import each_once, is_among, uids_of
 from applyprune.planning.world import World
 from applyprune.values import dataclass
 from applyprune.values import field as dataclass_field
@@ -104,7 +105,7 @@ def changes_of(
     """
     removals = () if plan.no_prune and plan.refusal is None else plan.removals
     going = [step for step in removals if step.fate is Fate.PRUNE]
-    gone = {step.live.uid for step in going if step.live is not None}
+    gone = uids_of(step.live for step in going if step.live is not None)
 
     def change(step: ApplyStep | RemoveStep) -> Change:
         ref, desired = step.entry.ref, None
@@ -116,9 +117,9 @@ def changes_of(
                 taken |= {manager_by_label(live)}  # the set that has it until now
             taken -= {"", world.manager}
         parts = [found.get(ref, NOTHING) for found in (world.contents, world.dependants)]
-        unique = {live.uid: live for part in parts for live in part.objects}
+        unique = each_once(live for part in parts for live in part.objects)
         cascade = [
-            live for uid, live in unique.items() if uid not in gone and not is_generated(live)
+            live for live in unique.values() if not (is_among(live, gone) or is_generated(live))
         ]
         return Change(
             ref,

@@ -21,9 +21,10 @@ from applyprune.model.options import Mode, PruneLimit
 from applyprune.model.plan import ApplyRule, Desired, Guard, GuardResult, GuardVerdict, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
-from applyprune.planning.cascade import NOTHING, Cascades, owners_of
+from applyprune.planning.cascade import NOTHING, Cascades
 from applyprune.planning.marks import ORPHAN
 from applyprune.planning.names import unmatched_names
+from applyprune.planning.uids import owners_of
 from applyprune.planning.world import CascadeContents, World
 from applyprune.values import dataclass, field, replace
 

@@ -41,7 +41,6 @@ from applyprune.planning.cascade import (
     Cascades,
     cascade_of,
     has_foreign_finalizer,
-    owners_of,
 )
 from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refusal_of
 from applyprune.planning.managed_fields import is_applied
@@ -66,6 +65,7 @@ from applyprune.planning.recovery import why_gone
 from applyprune.planning.references import names_in, references
 from applyprune.planning.requests import delete_request, orphan_request
 from applyprune.planning.served_kinds import service_of
+from applyprune.planning.uids import is_among, known_as, owners_of, uid_of, uids_of
 from applyprune.planning.world import World
 from applyprune.values import dataclass, field, replace
 
@@ -82,8 +82,8 @@ def remove_steps(
     listed, options, desired = world.inventory.entries, world.options, world.desired
     wanted = _desired_uids(desired, world)
     kept = unless_used(_decided(entries, world, wanted), world.pod_use, desired, options)
-    deleting = {step.live.uid for step in kept if step.fate is Fate.PRUNE and step.live is not None}
-    going = {step.live.uid for step in kept if step.live is not None and step.is_going}
+    deleting = uids_of(_objects(kept))
+    going = uids_of(step.live for step in kept if step.live is not None and step.is_going)
     found = _cascades(world, deleting, wanted)
     stays = {step.entry.ref: step.reason for step in kept if step.fate is not Fate.PRUNE}
     cascades = Cascades(found, listed, _desired_within(kept, world, wanted), stays)
@@ -102,16 +102,18 @@ def remove_steps(
         return Removals(tuple(steps)), None
     members = [member for member in desired if not member.is_outside]
     own = _own_objects(world) if deleting > going else {}
-    shares = not _desired_uids(members, world).isdisjoint(live.uid for live in own.values())
+    own_uids = uids_of(own.values())
+    # Not by what only an aggregated API says: this lifts the guard of all other objects too.
+    shares = not own_uids.isdisjoint(_desired_uids(members, world))  # guard: shares-proved
     passing = {member.ref for member in desired if member.has_ttl}
     prune = GuardedPrune(
         world,
         steps,
         cascades,
         own={
-            ref: live.uid
+            ref: known_as(live, own_uids)
             for ref, live in own.items()
-            if live.uid in deleting - going
+            if is_among(live, deleting - going)
             or (ref not in passing and _counts_as_member(live, world.applyset))
         },
         shares=shares
@@ -136,16 +138,21 @@ def ignored_objects(
     return found
 
 
-def _recorded_uids(world: World) -> set[str]:
+def _objects(steps: Iterable[RemoveStep]) -> Sequence[LiveObject]:
+    """Return the objects that steps would delete."""
+    return [step.live for step in steps if step.fate is Fate.PRUNE and step.live is not None]
+
+
+def _recorded_uids(world: World) -> frozenset[str]:
     """Return the UIDs of the listed objects, but for those that somebody else has recreated.
 
     Their owners may make these, so they count like what nobody lists.
     """
-    return {
-        live.uid
+    return uids_of(
+        live
         for entry, live in world.recorded
         if owner_of(live, entry, world.applyset) in {Owner.RECORDED, Owner.OTHER}
-    }
+    )
 
 
 def _cascades(
@@ -166,7 +173,7 @@ def _cascades(
             objects=tuple(
                 live
                 for live in owned.objects
-                if live.uid in staying or live.ref.group_kind in GUARDED_KINDS
+                if is_among(live, staying) or live.ref.group_kind in GUARDED_KINDS
             ),
         )
         for ref, owned in world.dependants.items()
@@ -199,7 +206,7 @@ def _desired_within(
             if place is not None:
                 found.setdefault(place, set()).add(member.ref)
     for ref in deleting & world.dependants.keys():
-        owned = {live.ref for live in world.dependants[ref].objects if live.uid in wanted}
+        owned = {live.ref for live in world.dependants[ref].objects if is_among(live, wanted)}
         if owned:
             found.setdefault(ref, set()).update(owned)
     return {ref: frozenset(inside) for ref, inside in found.items()}
@@ -280,12 +287,12 @@ def objects_to_prune(world: World) -> Sequence[LiveObject]:
     if not world.options.prune.enabled:
         return ()
     wanted = _desired_uids(world.desired, world)
-    steps = _decided(left_entries(world), world, wanted)
-    return [step.live for step in steps if step.fate is Fate.PRUNE and step.live is not None]
+    return _objects(_decided(left_entries(world), world, wanted))
 
 
-def _desired_uids(desired: Iterable[Desired], world: World) -> set[str]:
-    return {live.uid for member in desired if (live := world.live(member.ref)) is not None}
+def _desired_uids(desired: Iterable[Desired], world: World) -> frozenset[str]:
+    lives = (world.live(member.ref) for member in desired)
+    return uids_of(live for live in lives if live is not None)
 
 
 def without_other_uid(step: RemoveStep) -> RemoveStep:
@@ -303,13 +310,14 @@ def _decided(
     ``wanted`` has the UIDs of the desired objects.
     """
     outside = {member.ref for member in world.desired if member.is_outside}
+    twins = _served_twice(world)
     # Only an apply lists the object under its new group; until then the old entry must stay.
     lists = world.options.mode is Mode.APPLY
     fate = Fate.REMOVE_FROM_INVENTORY if lists else Fate.LEAVE
     settled = [
         step
         if step.entry.ref in outside
-        else _unless_hook(_unless_wanted(step, wanted, fate), world.left_out)
+        else _unless_hook(_unless_wanted(step, wanted, fate, twins), world.left_out)
         for step in (remove_step(entry, world) for entry in entries)
     ]
     return _each_once(sorted(settled, key=lambda step: step.entry.ref))  # guard: object-once
@@ -325,26 +333,46 @@ def _unless_hook(step: RemoveStep, left_out: Collection[Ref]) -> RemoveStep:
     )
 
 
-def _unless_wanted(step: RemoveStep, wanted: Collection[str], fate: Fate) -> RemoveStep:
-    if step.live is None or step.live.uid not in wanted:
+def _served_twice(world: World) -> Mapping[tuple[str, ...], Ref]:
+    """Return the desired objects that are not built in, by UID, kind, namespace and name."""
+    lives = (world.live(one.ref) for one in world.desired if not is_built_in(one.ref.group))
+    return {_names_of(live.ref, live.uid): live.ref for live in lives if live is not None}
+
+
+def _names_of(ref: Ref, uid: str) -> tuple[str, ...]:
+    return uid, ref.kind, ref.namespace, ref.name
+
+
+def _unless_wanted(
+    step: RemoveStep, wanted: Collection[str], fate: Fate, twins: Mapping[tuple[str, ...], Ref]
+) -> RemoveStep:
+    if step.live is None:
         return step
-    reason = "it is in the set under another API group"
-    return replace(step, fate=fate, reason=reason, problem=None, request=None)
+    if is_among(step.live, wanted):
+        reason = "it is in the set under another API group"
+        return replace(step, fate=fate, reason=reason, problem=None, request=None)
+    # An aggregated API may say so. If it is true, the input still has the object; if it is not,
+    # the inventory must still list it.
+    twin = twins.get(_names_of(step.entry.ref, step.live.uid))
+    if twin is None or step.fate not in {Fate.PRUNE, Fate.ORPHAN}:  # guard: served-twice-stays
+        return step
+    reason = f"its UID is that of {twin.short}, which is in the input"
+    return replace(step, fate=Fate.LEAVE, reason=reason, request=None)
 
 
 def _each_once(steps: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
     """Return the steps; what two groups serve is deleted or orphaned, and counted, once."""
     going = {Fate.PRUNE, Fate.ORPHAN}
     lives = [(step.live, step.entry.ref) for step in steps if step.fate in going]
-    first = {live.uid: ref for live, ref in reversed(lives) if live is not None}
+    first = {uid_of(live): ref for live, ref in reversed(lives) if live is not None}
     return [_unless_twin(step, first) if step.fate in going else step for step in steps]
 
 
 def _unless_twin(step: RemoveStep, first: Mapping[str, Ref]) -> RemoveStep:
-    uid = step.live.uid if step.live is not None else ""
-    if first.get(uid, step.entry.ref) == step.entry.ref:
+    same = step.entry.ref if step.live is None else first[known_as(step.live, first)]
+    if same == step.entry.ref:
         return step
-    reason = f"it is the same object as {first[uid].short}"
+    reason = f"it is the same object as {same.short}"
     return replace(step, fate=Fate.REMOVE_FROM_INVENTORY, reason=reason, request=None)
 
 
@@ -785,7 +813,8 @@ class Remaining:
             return None
         found = [self._all, self._needed.get(ref)]  # guard: needed-remains
         if step.live is not None:
-            found.append(self._owners.get(step.live.uid))  # guard: owner-remains
+            uid = known_as(step.live, self._owners)
+            found.append(self._owners.get(uid))  # guard: owner-remains
         if ref.group_kind in _RIGHTS:
             found.append(self._rights)  # guard: rights-remain
         elif is_workload(ref.group_kind) or (

@@ -62,6 +62,7 @@ from applyprune.planning.normalize import (
     split_pointers,
 )
 from applyprune.planning.secrets import HIDDEN
+from applyprune.planning.uids import is_among, uid_in
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
@@ -466,7 +467,7 @@ class OtherSet:
     named: str = ""
     """Its name, as ``web in namespace shop``; empty if there is no inventory with this id."""
     uids: frozenset[str] = frozenset()
-    """The UIDs of all objects that its inventory lists."""
+    """What all objects that its inventory lists are known by."""
     is_read: bool = True
     """Whether it is known what the set lists."""
 
@@ -485,10 +486,12 @@ def other_set_in(inventory: Inventory | None) -> OtherSet:
     named = f"{inventory.name} in namespace {inventory.namespace}"
     if inventory.copied:
         return OtherSet(named, is_read=False)
-    entries = inventory.entries.values()
     # An adoption is listed by the UID from before the apply until a reply has confirmed it.
-    uids = {entry.uid or entry.uid_before_apply for entry in entries}
-    return OtherSet(named, frozenset(uid for uid in uids if uid))
+    uids = {
+        uid_in(ref.group, entry.uid or entry.uid_before_apply or "")
+        for ref, entry in inventory.entries.items()
+    }
+    return OtherSet(named, frozenset(uids - {""}))
 
 
 def is_label_unproven(
@@ -532,7 +535,7 @@ def label_problem(
 def is_listed_elsewhere(live: LiveObject, others: Mapping[str, OtherSet]) -> bool:
     """Return whether the set whose label an object has lists its UID."""
     other = others.get(live.labels.get(PART_OF, ""), UNREAD)
-    return live.uid in other.uids  # guard: listed-elsewhere
+    return is_among(live, other.uids)  # guard: listed-elsewhere
 
 
 def foreign_label(live: LiveObject, applyset: ApplySetIdentity) -> str:

@@ -33,6 +33,7 @@ from applyprune.model.text import and_more, counted
 from applyprune.planning.order import is_built_in
 from applyprune.planning.readiness import Wait, controller_of, has_completed
 from applyprune.planning.references import names_in, pod_template, references, texts_in
+from applyprune.planning.uids import is_among, uid_in, uid_of, uids_of
 from applyprune.values import dataclass, pattern, replace
 from applyprune.values import field as dataclass_field
 
@@ -99,7 +100,7 @@ class PodUser:
 
     ref: Ref
     uids: frozenset[str]
-    """The UIDs of it and of its controllers, as far as known."""
+    """What it and its controllers are known by, as far as known."""
     root: Ref
     """The last one of its controllers that is known; itself without any."""
     names: frozenset[Ref] = dataclass_field(hash=False)
@@ -135,7 +136,7 @@ def pod_use(
     ``leaving`` has the names of what leaves the set. What ``earlier`` knows of a ReplicaSet counts:
     when a workload is deleted, its ReplicaSets go before their Pods.
     """
-    now = {live.uid: _controller(live) for live in replica_sets}
+    now = {uid_of(live): _controller(live) for live in replica_sets}
     controllers = {**earlier.controllers, **now}  # guard: orphaned-replica-set
     wanting = (
         live
@@ -147,7 +148,7 @@ def pod_use(
         body = live.body or {}
         if live.terminating or text(body, "status", "phase") in {"Succeeded", "Failed"}:
             continue
-        root, uids, owner = live.ref, {live.uid}, _controller(live)
+        root, uids, owner = live.ref, {uid_of(live)}, _controller(live)
         while owner is not None and owner[1] not in uids:
             root = owner[0]
             uids.add(owner[1])
@@ -168,11 +169,12 @@ def _words_in(value: object) -> frozenset[str]:
 
 
 def _controller(live: LiveObject) -> tuple[Ref, str] | None:
-    """Return the controller of an object, with its UID; None if it has none."""
+    """Return the controller of an object, with what it is known by; None if it has none."""
     if not (owner := controller_of({"metadata": live.metadata})):
         return None
     kind = GVK.parse(text(owner, "apiVersion"), text(owner, "kind")).group_kind
-    return Ref(kind.group, kind.kind, live.ref.namespace, text(owner, "name")), text(owner, "uid")
+    ref = Ref(kind.group, kind.kind, live.ref.namespace, text(owner, "name"))
+    return ref, uid_in(ref.group, text(owner, "uid"))
 
 
 # What is kept because a live Pod uses it.
@@ -201,8 +203,8 @@ def unless_used(
     """
     if not heeds_pods(options):
         return steps
-    going = going or frozenset(
-        step.live.uid for step in steps if step.fate is Fate.PRUNE and step.live is not None
+    going = going or uids_of(
+        step.live for step in steps if step.fate is Fate.PRUNE and step.live is not None
     )
     rolls = options.mode is Mode.APPLY
     members = {member.ref: member for member in desired} if rolls else {}
@@ -223,8 +225,8 @@ def _unless_used(
     if ref.namespace in use.unread:
         return replace(step, pods_unread=use.unread[ref.namespace])
     if _serves(ref.group_kind):
-        uid = step.live.uid if step.live is not None else ""
-        own = [user.labels for user in use.users if uid in user.uids]
+        live = step.live
+        own = [user.labels for user in use.users if live is not None and is_among(live, user.uids)]
         return replace(step, pod_labels=tuple(own))
     users = [user for user in use.users if ref in user.names and user.uids.isdisjoint(going)]
     rollouts: dict[Ref, None] = {}

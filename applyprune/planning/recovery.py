@@ -74,6 +74,7 @@ from applyprune.planning.ownership import (
     same_apply_entry,
     what_is_known,
 )
+from applyprune.planning.uids import is_among, known_as, uid_in
 from applyprune.planning.world import World
 from applyprune.values import dataclass, replace
 
@@ -96,12 +97,14 @@ def current_entries(world: World, *, restored: bool) -> Mapping[Ref, InventoryEn
     group is the same object.
     """
     listed = world.inventory.entries
-    twins = {entry.uid: entry for entry in listed.values() if entry.uid}
+    twins: dict[str, InventoryEntry] | None = None
     found: dict[Ref, InventoryEntry] = {}
     for member in world.desired:
         entry = listed.get(member.ref)
         if (live := world.live(member.ref)) is not None:
-            if entry is None and (twin := twins.get(live.uid)) is not None:
+            if entry is None and twins is None:
+                twins = {uid_in(ref.group, one.uid): one for ref, one in listed.items() if one.uid}
+            if entry is None and (twin := (twins or {}).get(known_as(live, twins or ()))):
                 plural, version = member.resource.plural, member.resource.version
                 entry = replace(
                     twin,
@@ -191,12 +194,17 @@ def unlisted(world: World) -> Sequence[Ref]:
     """Return the objects with the set's label and field manager that are not listed."""
     listed = world.inventory.entries
     known = {member.ref for member in world.desired} | listed.keys()
-    uids = {entry.uid for entry in listed.values()}
-    return sorted(
-        ref
+    found = [
+        state
         for ref, state in world.states.items()
-        if ref not in known and isinstance(state, LiveObject) and state.uid not in uids
-    )
+        if ref not in known and isinstance(state, LiveObject)
+    ]
+    uids = _listed_uids(world) if found else ()
+    return sorted(live.ref for live in found if not is_among(live, uids))
+
+
+def _listed_uids(world: World) -> Collection[str]:
+    return {uid_in(ref.group, entry.uid) for ref, entry in world.inventory.entries.items()}
 
 
 def unlisted_problem(world: World) -> Problem | None:
@@ -291,8 +299,8 @@ def find_mismatches(
     entries = world.inventory.entries
     for _, entry in sorted(entries.items()):
         found.extend(_of_entry(entry, world, restored=restored, owns=owns))
-    uids = {entry.uid for entry in entries.values()}
-    unlisted = {live.ref: live for live in world.marked if live.uid not in uids}
+    uids = _listed_uids(world)
+    unlisted = {live.ref: live for live in world.marked if not is_among(live, uids)}
     kinds = world.resources
     message = f"it has the set's label and field manager; it will be recorded as {ownership}"
     for entry in recovered_entries(unlisted.values(), kinds, but=entries, ownership=ownership):

@@ -23,6 +23,7 @@ class Mutation:
     test: str
 
 
+_UIDS = "tests/planning/test_uids.py::"
 _ADDRESSES = "tests/cluster/transport/test_checked_addresses.py::"
 _GIT_ADDRESSES = "tests/sources/git_server/test_addresses.py::"
 _KUBECONFIG = "tests/controller/test_clusters.py::"
@@ -1197,6 +1198,42 @@ MUTATIONS = (
         r"\1",
         "tests/engine/failures/test_deletes_the_wrong_thing.py"
         "::test_object_listed_under_two_groups_counts_once",
+    ),
+    Mutation(
+        "the group of a UID that an aggregated API may say",
+        ("uid-of-a-server",),
+        "return .*",
+        "return uid",
+        f"{_UIDS}test_pruned_though_an_api_says_its_uid_of_a_desired_object",
+    ),
+    Mutation(
+        "the second form of an object that an aggregated API serves too",
+        ("served-twice",),
+        "return .*",
+        "return uid_of(live)",
+        f"{_UIDS}test_what_goes_with_a_namespace[an object of the set is served twice]",
+    ),
+    Mutation(
+        "the proof that input and inventory share an object",
+        ("shares-proved",),
+        "= .*",
+        "= any(live.uid == one.rpartition('/')[2] for live in own.values() "
+        "for one in _desired_uids(members, world))",
+        f"{_UIDS}test_api_that_claims_uids_does_not_show_that_input_and_inventory_share",
+    ),
+    Mutation(
+        "the dependants of an owner that is served twice",
+        ("owner-served-twice",),
+        "return .*",
+        "return causes",
+        f"{_UIDS}test_claim_of_an_owner_that_is_served_twice_is_counted",
+    ),
+    Mutation(
+        "the stay of an object that the input names by its second group",
+        ("served-twice-stays",),
+        "if .*:",
+        "if True:",
+        f"{_UIDS}test_what_an_api_serves_a_second_time_is_not_pruned_with_its_first_form",
     ),
     Mutation(
         "the owner of a set",

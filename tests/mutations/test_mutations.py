@@ -26,6 +26,8 @@ from tests.mutations.mutations import MUTATIONS
 from tests.support.outcomes import DISPROVED
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from applyprune.localplane import Binaries
     from tests.mutations.mutations import Mutation
 
@@ -38,8 +40,13 @@ def _pytest(folder: Path, *tests: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def _sound(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> None:
-    """Every listed test passes in a copy, with the control plane that is built already.
+def _sound(
+    request: pytest.FixtureRequest,
+    binaries: Binaries,
+    tmp_path_factory: pytest.TempPathFactory,
+    worker_id: str,
+) -> None:
+    """Each test of a chosen mutation passes in a copy, with the control plane of the cache.
 
     The first process of a parallel run tries that for all; the others wait for it.
     """
@@ -51,18 +58,30 @@ def _sound(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory, worker_
         file.seek(0)
         said = file.read()
         if not said:
-            said = _faults_without_mutations(tmp_path_factory) or "sound"
+            said = _faults_without_mutations(_chosen(request.session), tmp_path_factory) or "sound"
             file.write(said)
     assert said == "sound", said
 
 
-def _faults_without_mutations(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return what fails in a copy of the project that nobody has changed."""
+def _chosen(session: pytest.Session) -> set[str]:
+    """Return the tests of the mutations that this run removes: all, or those of ``-k``."""
+    ids = {
+        one.callspec.id
+        for one in session.items
+        if isinstance(one, pytest.Function)
+        and one.originalname == test_every_removed_guard_fails_its_test.__name__
+    }
+    return {mutation.test for mutation in MUTATIONS if mutation.takes_out in ids}
+
+
+def _faults_without_mutations(
+    tests: Collection[str], tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    """Return which of these tests fail in a copy of the project that nobody has changed."""
     folder = copy(tmp_path_factory.mktemp("unmutated"))
     where = python(folder, "-c", "import applyprune; print(applyprune.__file__)")
     if Path(where.stdout.strip()) != folder / "applyprune" / "__init__.py":
         return f"another package is imported: {where.stdout}{where.stderr}"
-    tests = {mutation.test for mutation in MUTATIONS}
     arguments = ("-m", "pytest", *sorted(tests), "-q", "-p", "no:cacheprovider", "-n", "3")
     reply = python(folder, *arguments, "--dist", "loadfile", within=3000, hang="300")
     # A test without its parameters counts more than once.

@@ -222,7 +222,7 @@ def test_unrelated_input_is_refused_though_most_stays() -> None:
 def test_object_of_another_group_is_in_common() -> None:
     """The same object, by its UID, is listed under the group that served it before."""
     scene, members = _set(3)
-    twin = replace(members[0], ref=replace(members[0].ref, group="old.example.com"))
+    twin = replace(members[0], ref=replace(members[0].ref, group="extensions"))
     scene.states[twin.ref] = live(twin.ref, uid="u-c-0")
     plan = scene.plan(twin)
     assert Guard.NOTHING_IN_COMMON not in _refusing(plan)
