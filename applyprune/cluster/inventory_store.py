@@ -146,6 +146,10 @@ class ConfigMapStore:
                 found.pop(owner.id, None)
         return found
 
+    def of(self, applyset: ApplySetIdentity) -> Inventory:
+        """Return what ``read`` returns for another set; thread-safe."""
+        return ConfigMapStore(self._client, applyset).read()
+
     def salvage(self) -> tuple[Inventory, Sequence[str]]:
         """Return the readable part of the inventory and what is unreadable; only for repair."""
         try:

@@ -32,7 +32,7 @@ from pydantic.dataclasses import dataclass as checked
 from applyprune.controller.reasons import DriftPolicy
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.inventory import OF_CLUSTER, Ownership
-from applyprune.model.live import BUNDLES, LiveObject
+from applyprune.model.live import LiveObject
 from applyprune.model.options import (
     Adopt,
     ApplyOptions,
@@ -51,6 +51,7 @@ from applyprune.model.options import (
 from applyprune.model.problem import ProblemKind
 from applyprune.model.text import is_dns_label, is_dns_subdomain
 from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
+from applyprune.planning.bundle_set import owner_of_set
 from applyprune.planning.cel import compile_rule
 from applyprune.planning.digests import is_digest
 from applyprune.planning.normalize import DefaultRule, IgnoreRule, split_pointers
@@ -194,7 +195,7 @@ class BundleSpec:
     @property
     def owner(self) -> str:
         """Return the Bundle's name as the owner in an inventory."""
-        owner = f"{BUNDLES.kind} {self.namespace}/{self.name}"
+        owner = owner_of_set(self.namespace, self.name)
         return f"{owner}{OF_CLUSTER}{self.home}" if self.home else owner
 
     @property

@@ -25,6 +25,7 @@ from applyprune.values import dataclass, field
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.secrets import KnownSecrets
 
 
@@ -196,6 +197,12 @@ class Readable(Protocol):
         """Return the inventories of the sets with these ids; None if there is none; thread-safe.
 
         A set whose inventory cannot be read is left out.
+        """
+
+    def of(self, applyset: ApplySetIdentity) -> Inventory:
+        """Return the inventory of another set; thread-safe.
+
+        Raises InventoryError if it cannot be read, and what the server answers.
         """
 
 

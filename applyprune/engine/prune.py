@@ -30,7 +30,7 @@ from applyprune.errors import (
 from applyprune.model.events import Event, ObjectDone
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
-from applyprune.model.kinds import HOLDERS
+from applyprune.model.kinds import COUNTED_WITH, HOLDERS
 from applyprune.model.live import (
     Absent,
     LiveObject,
@@ -335,14 +335,14 @@ class Pruner:
         return SnapshotReader(context.cluster, context.workers, context.applyset, context.store)
 
     def _recount(self, batch: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
-        """Refuse to delete a Namespace or CRD whose contents have grown since they were counted."""
+        """Refuse to delete what takes more along than when it was counted."""
         own = self.context.applyset.own_namespace  # counted again whatever the options allow
         to_recount = {
             step.entry.ref
             for step in batch
             if step.fate is Fate.PRUNE
             and not step.is_going
-            and step.entry.ref.group_kind in HOLDERS
+            and step.entry.ref.group_kind in COUNTED_WITH  # guard: recounted-before-delete
             # guard: own-namespace-recount
             and not (self._may_cascade(step.entry.ref) and step.entry.ref != own)
         }
@@ -382,7 +382,7 @@ class Pruner:
         known = still_registered(registered, gone) if registered is not None else None
         proofs = KindProofs(cluster, workers, cluster.resource_map(), patience=0, known=known)
         records = OwnRecords(self.context.applyset, self.context.lock.inventory.uid)
-        return ContentCounter(proofs, self.planned_refs, records)
+        return ContentCounter(proofs, self.planned_refs, records, self.context.store)
 
     def _refuse_if_grown(self, step: RemoveStep, contents: CascadeContents) -> RemoveStep:
         ref = step.entry.ref

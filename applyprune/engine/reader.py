@@ -22,10 +22,11 @@ from applyprune.errors import (
     Unreachable,
 )
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.inventory import InventoryEntry
+from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.kinds import (
+    BUNDLE,
+    COUNTED_WITH,
     GUARDED_KINDS,
-    HOLDERS,
     NAMESPACE,
     SECRET,
     SERVICE_ACCOUNT,
@@ -49,10 +50,16 @@ from applyprune.model.live import (
     State,
     Unknown,
 )
-from applyprune.model.options import Mode, Options
+from applyprune.model.options import Mode, Options, PruneLimit
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
+from applyprune.planning.bundle_set import (
+    owner_of_set,
+    set_of_bundle,
+    taken_objects,
+    takes_set,
+)
 from applyprune.planning.cascade import (
     Deletion,
     ListFailure,
@@ -89,8 +96,8 @@ from applyprune.planning.served_kinds import (
     silent_problem,
     unserved_state,
 )
-from applyprune.planning.uids import each_once, uid_of, uids_of
-from applyprune.planning.world import CascadeContents, ControllerUse, World
+from applyprune.planning.uids import each_once, is_among, uid_of, uids_of
+from applyprune.planning.world import BundleUse, CascadeContents, ControllerUse, World
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -773,9 +780,16 @@ def with_cascades(world: World, counted: DependantCounter, reader: SnapshotReade
     # What somebody has deleted already cascade-deletes the same, whatever this run decides.
     staying = [live for live in to_prune if not live.terminating]
     records = OwnRecords(world.applyset, world.inventory.uid)
-    counter = ContentCounter(proofs, frozenset(live.ref for live in to_prune), records)
-    holders = sorted(live.ref for live in staying if live.ref.group_kind in HOLDERS)
-    contents = {ref: counter.contents(ref) for ref in holders}
+    deleted = frozenset(live.ref for live in to_prune)
+    counter = ContentCounter(proofs, deleted, records, reader.store)
+    holders = sorted(live.ref for live in staying if live.ref.group_kind in COUNTED_WITH)
+    contents: Mapping[Ref, CascadeContents] = {ref: counter.contents(ref) for ref in holders}
+    if any(ref.group_kind == BUNDLE for ref in holders):
+        contents = _without_desired(contents, world)
+        taken = sum(len(contents[ref].objects) for ref in holders if ref.group_kind == BUNDLE)
+        is_limited = world.options.mode in {Mode.APPLY, Mode.PRUNE}
+        if is_limited and len(staying) + taken > PruneLimit().count:
+            world = replace(world, bundles=counter.use_of(world))
     deletions = deletions_of(staying, contents, world.options.prune.propagation)
     parts = controller_parts(staying, contents, world.desired)
     return replace(
@@ -785,6 +799,25 @@ def with_cascades(world: World, counted: DependantCounter, reader: SnapshotReade
         dependants=counted.count(deletions),
         registered=proofs.registered,
     )
+
+
+def _without_desired(
+    contents: Mapping[Ref, CascadeContents], world: World
+) -> Mapping[Ref, CascadeContents]:
+    """Return contents in which no object of the input goes with a Bundle: this set takes it.
+
+    If it does not, the count before the deletion finds it.
+    """
+    lives = (world.live(member.ref) for member in world.desired)
+    wanted = uids_of(live for live in lives if live is not None)
+    return {
+        ref: replace(
+            found, objects=tuple(live for live in found.objects if not is_among(live, wanted))
+        )
+        if ref.group_kind == BUNDLE
+        else found
+        for ref, found in contents.items()
+    }
 
 
 def _controller_use(parts: frozenset[Ref], reader: SnapshotReader) -> ControllerUse:
@@ -805,18 +838,138 @@ def _controller_use(parts: frozenset[Ref], reader: SnapshotReader) -> Controller
 
 @dataclass(frozen=True, slots=True)
 class ContentCounter:
-    """Counts the contents of Namespaces and CRDs; ``deleted`` is what the same prune deletes.
+    """Counts what goes with Namespaces, CRDs and Bundles; ``deleted`` is what the prune deletes.
 
     ``records`` are the set's own inventory, which goes with its Namespace; None to count it too.
+    ``store`` reads the inventories of Bundles.
     """
 
     proofs: KindProofs
     deleted: frozenset[Ref]
     records: OwnRecords | None = None
+    store: Readable | None = None
 
     def contents(self, ref: Ref) -> CascadeContents:
-        """Return the contents of one Namespace or CRD."""
-        return self._namespace(ref) if ref.group_kind == NAMESPACE else self._definition(ref)
+        """Return the contents of one Namespace, CRD or Bundle."""
+        if ref.group_kind == BUNDLE:
+            return self._bundles([ref])
+        if ref.group_kind != NAMESPACE:
+            return self._definition(ref)
+        found = self._namespace(ref)
+        # Bundles in it are deleted too, and delete their sets, wherever these are.
+        bundles = [live.ref for live in found.objects if live.ref.group_kind == BUNDLE]
+        also = self._bundles([one for one in bundles if one not in self.deleted])
+        return _joined(found, also)
+
+    def _bundles(self, bundles: Iterable[Ref]) -> CascadeContents:
+        """Return what goes with Bundles, and with the Bundles in their sets, each read once."""
+        left, seen = list(bundles), set(bundles)
+        found = CascadeContents(())
+        while left:
+            inside = self._set_of(left.pop())
+            found = _joined(found, inside)
+            inner = {live.ref for live in inside.objects if live.ref.group_kind == BUNDLE} - seen
+            left += sorted(inner)
+            seen |= inner
+        return found
+
+    def _set_of(self, ref: Ref) -> CascadeContents:
+        """Return the objects of one Bundle's set that its deletion deletes."""
+        cluster, resource = self.proofs.cluster, self.proofs.resource_map.find_kind(BUNDLE)
+        try:
+            bundle = cluster.read(resource or BUNDLES, ref, full=True)
+            if isinstance(bundle, Absent) or not takes_set(bundle):
+                return CascadeContents(())
+            applyset = set_of_bundle(bundle)
+            if isinstance(applyset, str) or self.store is None:
+                return CascadeContents((), f"{ref.short}: {applyset}")
+            inventory = self.store.of(applyset)
+        except ApplypruneError as error:
+            why = error.message if not error.reason else f"{error.message}: {error.reason}"
+            return CascadeContents((), f"{ref.short}: {why}", isinstance(error, Forbidden))
+        if inventory.owner != owner_of_set(ref.namespace, ref.name):  # guard: bundle-owns
+            return CascadeContents(())  # nothing was applied, or it belongs to somebody else
+        return CascadeContents(self._taken(applyset, inventory))
+
+    def _taken(self, applyset: ApplySetIdentity, inventory: Inventory) -> tuple[LiveObject, ...]:
+        """Return what the deletion of a set deletes, by one LIST for each of its kinds."""
+        cluster, kinds = self.proofs.cluster, _by_kind(inventory.entries)
+
+        def read(kind: GroupKind) -> tuple[GroupKind, Sequence[LiveObject] | None]:
+            places = {ref.namespace for ref in kinds[kind]}
+            resource = self.proofs.resource_map.find_kind(kind)
+            try:
+                if resource is not None:
+                    found = _list_labelled(cluster, resource, applyset, places, full=False)
+                    return kind, tuple(found)
+            except ApplypruneError:
+                pass
+            return kind, None
+
+        read_all = dict(self.proofs.workers.each(read, kinds))
+        self.proofs.workers.check()
+        states: States = {one.ref: one for found in read_all.values() for one in found or ()}
+        world = World(
+            applyset,
+            inventory,
+            Options(mode=Mode.DELETE),
+            resource_map=self.proofs.resource_map,
+            resources=self.proofs.resource_map.preferred,
+            states=states,
+        )
+        unread = [
+            entry
+            for ref, entry in inventory.entries.items()
+            if read_all[ref.group_kind] is None  # guard: unread-goes
+        ]
+        return tuple(taken_objects(world, unread))
+
+    def use_of(self, world: World) -> BundleUse:
+        """Return which Bundles of the set stay, and how much is in their sets.
+
+        What cannot be read is not there: that makes a limit stricter.
+        """
+        entries = world.inventory.entries
+        resource = self.proofs.resource_map.find_kind(BUNDLE) or BUNDLES
+        try:
+            places = {ref.namespace for ref in entries if ref.group_kind == BUNDLE}
+            listed = _list_labelled(
+                self.proofs.cluster, resource, world.applyset, places, full=True
+            )
+        except ApplypruneError:
+            return BundleUse()
+        staying = [one for one in listed if one.ref in entries and one.ref not in self.deleted]
+        workers, seen, objects = self.proofs.workers, {one.ref for one in staying}, 0
+        level: Sequence[LiveObject] = staying
+        while level:
+            sets = [found for found in workers.each(self._listed_by, level) if found is not None]
+            objects += sum(len(found.entries) for found in sets)
+            inner = {ref for found in sets for ref in found.entries if ref.group_kind == BUNDLE}
+            inner -= seen
+            seen |= inner
+            states = workers.each(self._bundle, sorted(inner))
+            level = [state for state in states if isinstance(state, LiveObject)]
+        workers.check()
+        return BundleUse(len(staying), objects)
+
+    def _bundle(self, ref: Ref) -> State:
+        resource = self.proofs.resource_map.find_kind(BUNDLE) or BUNDLES
+        try:
+            return self.proofs.cluster.read(resource, ref, full=True)
+        except ApplypruneError as error:
+            return _unread(error, resource)
+
+    def _listed_by(self, bundle: LiveObject) -> Inventory | None:
+        """Return the inventory of a Bundle's set; None if that is unknown, or not its own."""
+        applyset = set_of_bundle(bundle)
+        if isinstance(applyset, str) or self.store is None:
+            return None
+        try:
+            inventory = self.store.of(applyset)
+        except ApplypruneError:
+            return None
+        owner = owner_of_set(bundle.ref.namespace, bundle.ref.name)
+        return inventory if inventory.owner == owner else None
 
     def _namespace(self, ref: Ref) -> CascadeContents:
         # An APIService that this run deletes need not answer.
@@ -875,6 +1028,17 @@ class ContentCounter:
             "; ".join(failure.reason for failure in failures[:3]),
             bool(failures) and all(failure.is_forbidden for failure in failures),
         )
+
+
+def _joined(one: CascadeContents, other: CascadeContents) -> CascadeContents:
+    """Return two contents as one."""
+    parts = [part for part in (one, other) if part.uncounted]
+    return CascadeContents(
+        (*one.objects, *other.objects),
+        "; ".join(part.uncounted for part in parts),
+        bool(parts) and all(part.lacks_rights for part in parts),
+        (*one.unlisted, *other.unlisted),
+    )
 
 
 def read_pod_use(

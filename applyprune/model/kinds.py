@@ -42,6 +42,8 @@ class Trait(StrEnum):
     """It is ready as soon as it is stored: a watch would be useless."""
     HOLDS_OTHERS = "holds"
     """Its deletion deletes what is in it."""
+    HAS_SET = "has-set"
+    """Its deletion deletes the objects of a set: that is what it is for."""
     NEVER_RECREATED = "no-recreate"
     READ_BY_PODS = "read"
     """Pods read its values."""
@@ -156,6 +158,7 @@ CRD = _kind(
 API_SERVICE = _kind(
     "APIService.apiregistration.k8s.io", _ADMITTING, "cluster backend blocks", "api-service"
 )
+BUNDLE = _kind("Bundle.applyprune.dev", None, "has-set no-recreate")
 _kind("ControllerRevision.apps", None, "free-form")
 DAEMON_SET = _kind("DaemonSet.apps", None, "keeps-pods", "daemon-set", strategy="updateStrategy")
 REPLICA_SET = _kind("ReplicaSet.apps", None, "keeps-pods", "replica-set")
@@ -231,5 +234,7 @@ IN_EACH_NAMESPACE = frozenset(
     (kind, row.everywhere) for kind, row in KINDS.items() if row.everywhere
 )
 """The objects that controllers create in each Namespace, by kind and name."""
+COUNTED_WITH = kinds_with(Trait.HOLDS_OTHERS, Trait.HAS_SET)
+"""The kinds whose deletion deletes what nobody's ownerReference names: it is counted first."""
 HOLDERS = kinds_with(Trait.HOLDS_OTHERS)
 """The kinds whose deletion deletes what is in an object: Namespaces and CRDs."""

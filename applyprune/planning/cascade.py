@@ -79,11 +79,13 @@ class Cascade:
     """Whether only missing rights keep it from being counted."""
     unlisted: tuple[str, ...] = ()
     """The kinds that the account may not list, where that refuses nothing."""
+    is_set: bool = False
+    """Whether ``foreign`` are the objects of a Bundle's set: it is there to take them along."""
 
     @property
     def harms(self) -> bool:
         """Return whether objects that must stay would be deleted, or may be."""
-        return bool(self.foreign or self.uncounted)
+        return bool(self.uncounted or (self.foreign and not self.is_set))
 
 
 _NO_CASCADE = Cascade(0, ())
@@ -115,6 +117,10 @@ class Cascades:
         cascade = self.of(ref)
         if not cascade.total:
             return ""
+        if cascade.is_set:
+            names = and_more([_named(other) for other in cascade.foreign], _SHOWN)
+            count = counted(len(cascade.foreign), "object")
+            return f"its controller deletes the {count} of its set: {names}" if names else ""
         text = f"{_CASCADES} {cascade.total} object{'' if cascade.total == 1 else 's'}"
         if not cascade.foreign:
             return text
@@ -130,8 +136,9 @@ class Cascades:
 
     def harm(self, refs: Sequence[Ref]) -> str:
         """Return in short what speaks against the deletion of objects that harm, or may."""
-        known = ", ".join(ref.short for ref in refs if self.foreign(ref))
-        unknown = ", ".join(ref.short for ref in refs if not self.foreign(ref))
+        harmed = [ref for ref in refs if self.foreign(ref) and not self.of(ref).is_set]
+        known = ", ".join(ref.short for ref in harmed)
+        unknown = ", ".join(ref.short for ref in refs if ref not in harmed)
         parts = (
             f"{known} would cascade-delete objects that must stay" if known else "",
             f"it is unknown what {unknown} would cascade-delete" if unknown else "",
@@ -164,7 +171,7 @@ class Cascades:
             ).problem
         if ref.is_among(allowed):
             return None
-        if cascade.foreign:
+        if cascade.foreign and not cascade.is_set:
             reason = self._stays(cascade)
         elif cascade.uncounted:
             reason = f"its cascaded deletions cannot be counted: {cascade.uncounted}"

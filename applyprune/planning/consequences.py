@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import MISSING, Path, Writer, to_server, value_at
@@ -161,6 +161,7 @@ def consequences(
         yield from scaling(change)
         yield from read_values(change, readers.get(change.ref, ()), restarting)
         yield from cascades(change)
+        yield from cleaned_up(change)
         yield from volumes_of(change, volumes)
         yield from lost_fields(change)
 
@@ -358,6 +359,56 @@ def cascades(change: Change) -> Iterator[Consequence]:
         number = None if uncounted else len(refs)
         kind, message = ConsequenceKind.CASCADE, "; ".join(parts)
         yield Consequence(kind, change.ref, message, number, refs, certain=not uncounted)
+
+
+class _CleanUp(NamedTuple):
+    """What a known controller deletes when its object is deleted."""
+
+    finalizer: str
+    """How the finalizer begins by which the controller holds the object until it has done so."""
+    words: str
+    kind: str = ""
+    """The only kind that is meant, as ``Kind.group``; empty for each with the finalizer."""
+
+
+_CLEAN_UPS = (
+    _CleanUp(
+        "finalizers.fluxcd.io",
+        "Flux deletes what it has applied, if spec.prune is true",
+        "Kustomization.kustomize.toolkit.fluxcd.io",
+    ),
+    _CleanUp(
+        "finalizers.fluxcd.io",
+        "Flux uninstalls its release",
+        "HelmRelease.helm.toolkit.fluxcd.io",
+    ),
+    _CleanUp(
+        "resources-finalizer.argocd.argoproj.io",
+        "Argo CD deletes what it has deployed",
+        "Application.argoproj.io",
+    ),
+    _CleanUp("finalizers.kapp-ctrl.k14s.io/", "kapp-controller deletes what it has deployed"),
+    _CleanUp("composite.apiextensions.crossplane.io", "Crossplane deletes what it consists of"),
+    _CleanUp("finalizer.apiextensions.crossplane.io", "Crossplane deletes its composite resource"),
+    _CleanUp(
+        "finalizer.managedresource.crossplane.io",
+        "Crossplane deletes the external resource, unless its policies keep it",
+    ),
+    _CleanUp("cluster.cluster.x-k8s.io", "Cluster API deletes its machines and infrastructure"),
+)
+"""By the documentation of these projects; none of them was run."""
+
+
+def cleaned_up(change: Change) -> Iterator[Consequence]:
+    """Yield what another tool deletes with its object: nobody counts that."""
+    if not change.is_deleted or change.live is None:
+        return
+    for row in _CLEAN_UPS:
+        if row.kind in {"", str(change.kind)} and any(
+            name.startswith(row.finalizer) for name in change.live.finalizers
+        ):
+            message = f"{row.words}: not counted"
+            yield Consequence(ConsequenceKind.CASCADE, change.ref, message, certain=False)
 
 
 _RECLAIM_POLICIES = {

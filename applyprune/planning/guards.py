@@ -15,7 +15,7 @@ from typing import NamedTuple
 from applyprune.errors import PruneRefused
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.kinds import GUARDED_KINDS, HOLDERS
+from applyprune.model.kinds import BUNDLE, GUARDED_KINDS, HOLDERS
 from applyprune.model.live import BUNDLES, LiveObject, mapping
 from applyprune.model.options import Mode, PruneLimit
 from applyprune.model.plan import ApplyRule, Desired, Guard, GuardResult, GuardVerdict, RemoveStep
@@ -87,6 +87,18 @@ class GuardedPrune:
         return {ref for root in doomed for ref in self.cascades.foreign(root)} - set(doomed)
 
     @property
+    def taken(self) -> Collection[Ref]:
+        """Return the objects that Bundles would delete with them."""
+        sets = [ref for ref in self.to_delete if self.cascades.of(ref).is_set]
+        return {ref for root in sets for ref in self.cascades.foreign(root)}
+
+    @property
+    def is_one_bundle(self) -> bool:
+        """Return whether a single Bundle would be deleted, of several."""
+        kinds = {ref.group_kind for ref in self.to_delete}
+        return kinds == {BUNDLE} and len(self.to_delete) == 1 and self.world.bundles.staying > 0
+
+    @property
     def count(self) -> int:
         """Return how many objects would be deleted, with cascades."""
         return len(self.to_delete) + len(self.cascaded)
@@ -100,6 +112,11 @@ class GuardedPrune:
     def live(self) -> int:
         """Return how many live objects the set has; two groups may serve the same one."""
         return len(set(self.own.values()))
+
+    @property
+    def size(self) -> int:
+        """Return how many live objects the set has, with those of the sets of its Bundles."""
+        return self.live + len(self.taken) + self.world.bundles.objects
 
     @property
     def unmatched(self) -> Sequence[str]:
@@ -251,8 +268,13 @@ def _lifted_by_number(prune: GuardedPrune, guard: Guard, fault: str, passed: str
 def _max_prune(prune: GuardedPrune) -> _Finding:
     """Compare all deletions with the default limit, or with the user's."""
     given, default = prune.world.options.prune.max_prune, PruneLimit()
-    count, live = prune.count, prune.live
+    count, live = prune.count, prune.size
     size = f"the set's {live} live object{'' if live == 1 else 's'}"
+    if live > prune.live:
+        size += ", with those of its Bundles"
+    if prune.is_one_bundle:  # guard: one-bundle
+        # One of several leaves by an edit of its own: the input as a whole is there.
+        default = PruneLimit(percent=50.0)
     over = f"{default.count}, and more than {default.percent:g}% of {size}"
     limit = given or default
     allowed = count <= limit.of(live)
@@ -276,7 +298,7 @@ def _guarded_kind(prune: GuardedPrune) -> _Finding:
     refused = set(prune.refused)
     kinds = {
         word
-        for ref in prune.to_delete
+        for ref in (*prune.to_delete, *prune.taken)  # guard: guarded-kind-in-a-set
         if (word := GUARDED_KINDS.get(ref.group_kind, ""))
         and ref not in refused
         and not prune.is_allowed([ref])

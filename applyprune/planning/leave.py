@@ -14,6 +14,7 @@ from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership, Wave
 from applyprune.model.kinds import (
+    BUNDLE,
     CRD,
     GUARDED_KINDS,
     NAMESPACE,
@@ -156,7 +157,7 @@ def _recorded_uids(world: World) -> frozenset[str]:
 
 
 def _cascades(
-    world: World, deleting: Collection[str], wanted: Collection[str]
+    world: World, deleting: frozenset[str], wanted: Collection[str]
 ) -> Mapping[Ref, Cascade]:
     """Return the cascade of each object that has any.
 
@@ -178,13 +179,19 @@ def _cascades(
         )
         for ref, owned in world.dependants.items()
     }
+    sets = [ref for ref in contents if ref.group_kind == BUNDLE]
+    # What goes with a Bundle is counted there, and not again as a stranger in its Namespace.
+    taken = deleting | uids_of(live for ref in sets for live in contents[ref].objects)
     return {
-        ref: cascade_of(
-            contents.get(ref, NOTHING),
-            deleting,
-            world.manager,
-            dependants.get(ref, NOTHING),
-            staying,
+        ref: replace(
+            cascade_of(
+                contents.get(ref, NOTHING),
+                deleting if ref in sets else taken,
+                world.manager,
+                dependants.get(ref, NOTHING),
+                staying,
+            ),
+            is_set=ref in sets,
         )
         for ref in {*contents, *dependants}
     }

@@ -50,6 +50,16 @@ class CascadeContents:
 
 
 @dataclass(frozen=True, slots=True)
+class BundleUse:
+    """The Bundles of a set that stay, read if one of its Bundles is pruned."""
+
+    staying: int = 0
+    """How many stay."""
+    objects: int = 0
+    """How many objects their inventories list."""
+
+
+@dataclass(frozen=True, slots=True)
 class World:
     """The set, what was asked, and all that was read before the plan."""
 
@@ -84,7 +94,8 @@ class World:
     keeps_own_namespace: str = HOLDS_INVENTORY
     """Why this run never deletes the Namespace of the set's inventory; empty if it may."""
     contents: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
-    """The contents of each Namespace and CRD that has left the set."""
+    """The contents of each Namespace, CRD and Bundle that has left the set."""
+    bundles: BundleUse = BundleUse()
     dependants: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
     """What the garbage collector deletes with each deleted object, of the guarded kinds."""
     controller: ControllerUse = ControllerUse()

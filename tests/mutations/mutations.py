@@ -23,6 +23,8 @@ class Mutation:
     test: str
 
 
+_BUNDLE_SET = "tests/planning/test_bundle_set.py::"
+_IN_A_SET = "tests/controller/test_bundle_in_a_set.py::"
 _UIDS = "tests/planning/test_uids.py::"
 _ADDRESSES = "tests/cluster/transport/test_checked_addresses.py::"
 _GIT_ADDRESSES = "tests/sources/git_server/test_addresses.py::"
@@ -1200,18 +1202,74 @@ MUTATIONS = (
         "::test_object_listed_under_two_groups_counts_once",
     ),
     Mutation(
+        "the policy of a Bundle that leaves its objects",
+        ("bundle-orphans",),
+        "if .*:",
+        "if False:",
+        f"{_BUNDLE_SET}test_bundle_takes_its_set_along[one3-False]",
+    ),
+    Mutation(
+        "the refusal to count what is in another cluster",
+        ("bundle-elsewhere",),
+        "if .*:",
+        "if False:",
+        f"{_BUNDLE_SET}test_set_of_a_bundle[one2-its objects are in another cluster]",
+    ),
+    Mutation(
+        "the label of an object that goes with a Bundle",
+        ("bundle-label",),
+        " or live.labels.*:",
+        ":",
+        f"{_BUNDLE_SET}test_object_goes_with_its_set[facts1-changes1-False]",
+    ),
+    Mutation(
+        "the owner of the set that goes with a Bundle",
+        ("bundle-owns",),
+        "if .*:",
+        "if False:",
+        f"{_IN_A_SET}test_set_that_a_bundle_does_not_own_stays",
+    ),
+    Mutation(
+        "the count of what goes with a Bundle and cannot be listed",
+        ("unread-goes",),
+        "if .*",
+        "if False",
+        f"{_IN_A_SET}test_object_that_cannot_be_listed_counts",
+    ),
+    Mutation(
+        "the count right before the deletion of what takes others along",
+        ("recounted-before-delete",),
+        "in COUNTED_WITH",
+        "in HOLDERS",
+        f"{_IN_A_SET}test_set_that_grows_after_the_plan_keeps_its_bundle",
+    ),
+    Mutation(
+        "the limit of the share that one of several Bundles may have",
+        ("one-bundle",),
+        "if .*:",
+        "if False:",
+        f"{_IN_A_SET}test_one_app_of_several_goes_as_any_object",
+    ),
+    Mutation(
+        "the guarded kinds in the set of a Bundle",
+        ("guarded-kind-in-a-set",),
+        r"in \(.*\)",
+        "in prune.to_delete",
+        f"{_IN_A_SET}test_claim_of_a_bundle_needs_its_option",
+    ),
+    Mutation(
         "the group of a UID that an aggregated API may say",
         ("uid-of-a-server",),
         "return .*",
         "return uid",
-        f"{_UIDS}test_pruned_though_an_api_says_its_uid_of_a_desired_object",
+        f"{_UIDS}test_object_is_pruned_though_an_api_says_its_uid_of_another_one",
     ),
     Mutation(
         "the second form of an object that an aggregated API serves too",
         ("served-twice",),
         "return .*",
         "return uid_of(live)",
-        f"{_UIDS}test_what_goes_with_a_namespace[an object of the set is served twice]",
+        f"{_UIDS}test_strangers_in_a_namespace_are_counted[an object of the set is served twice]",
     ),
     Mutation(
         "the proof that input and inventory share an object",
@@ -1233,7 +1291,7 @@ MUTATIONS = (
         ("served-twice-stays",),
         "if .*:",
         "if True:",
-        f"{_UIDS}test_what_an_api_serves_a_second_time_is_not_pruned_with_its_first_form",
+        f"{_UIDS}test_object_that_the_input_names_by_its_second_group_stays",
     ),
     Mutation(
         "the owner of a set",

@@ -84,7 +84,7 @@ def listed(*states: LiveObject) -> Any:
     return inventory(*entries)
 
 
-def test_pruned_though_an_api_says_its_uid_of_a_desired_object() -> None:
+def test_object_is_pruned_though_an_api_says_its_uid_of_another_one() -> None:
     """It must not be forgotten, listed nowhere."""
     claimed, pruned = live(THING, uid=U), live(MAP, uid=U)
     member = desired(body("Thing", "x"), THINGS)
@@ -99,7 +99,7 @@ def test_pruned_though_an_api_says_its_uid_of_a_desired_object() -> None:
     assert {one.entry.ref: one.fate for one in plan.removals} == {MAP: Fate.PRUNE}
 
 
-def test_what_an_api_serves_a_second_time_is_not_pruned_with_its_first_form() -> None:
+def test_object_that_the_input_names_by_its_second_group_stays() -> None:
     """The input names it by the other group: it stays, and stays listed, until a person decides."""
     twin = live(Ref(ROLE_TWINS.group, "ConfigMap", "home", "a"), uid=U)
     old = live(MAP, uid=U)
@@ -221,7 +221,7 @@ CASCADES: dict[str, tuple[Cascade, tuple[Ref, ...], int]] = {
 
 
 @pytest.mark.parametrize("name", CASCADES)
-def test_what_goes_with_a_namespace(name: str) -> None:
+def test_strangers_in_a_namespace_are_counted(name: str) -> None:
     """Nothing that another API says takes a stranger out of the count."""
     cascade, foreign, total = CASCADES[name]
     assert (cascade.foreign, cascade.total) == (foreign, total)

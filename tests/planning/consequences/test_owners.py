@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from applyprune.model.fate import Fate
+from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import Plan, RemoveStep
-from applyprune.planning.consequences import Change, changes_of
+from applyprune.planning.consequences import Change, changes_of, consequences
 from applyprune.planning.world import CascadeContents
 from applyprune.values import replace
 from tests.support.consequences import found, live, told
@@ -62,3 +63,35 @@ def test_contents_are_counted_without_what_the_plan_deletes_itself(
     kept = [change.ref.name for change in _pruned(Fate.ORPHAN, contents)]
     assert kept == ["mine"]
     assert _pruned(Fate.PRUNE, contents, "not everything was applied") == []
+
+
+KUSTOMIZATION = Ref("kustomize.toolkit.fluxcd.io", "Kustomization", "flux-system", "apps")
+APPLICATION = Ref("argoproj.io", "Application", "argocd", "shop")
+CLUSTER = Ref("cluster.x-k8s.io", "Cluster", "home", "prod")
+COMPOSITE = Ref("platform.example.com", "XDatabase", "", "db")
+
+
+@pytest.mark.parametrize(
+    ("ref", "finalizer", "said"),
+    [
+        (KUSTOMIZATION, "finalizers.fluxcd.io", "Flux deletes what it has applied"),
+        (Ref("source.toolkit.fluxcd.io", "GitRepository", "a", "b"), "finalizers.fluxcd.io", ""),
+        (APPLICATION, "resources-finalizer.argocd.argoproj.io", "Argo CD deletes"),
+        (APPLICATION, "resources-finalizer.argocd.argoproj.io/background", "Argo CD deletes"),
+        (APPLICATION, "", ""),
+        (CLUSTER, "cluster.cluster.x-k8s.io", "Cluster API deletes its machines"),
+        (COMPOSITE, "composite.apiextensions.crossplane.io", "Crossplane deletes"),
+        (COMPOSITE, "example.com/other", ""),
+    ],
+)
+@pytest.mark.parametrize("fate", [Fate.PRUNE, Fate.ORPHAN])
+def test_object_of_another_tool_says_what_that_deletes(
+    ref: Ref, finalizer: str, said: str, fate: Fate
+) -> None:
+    """By the finalizer with which it holds the object; it is not counted."""
+    metadata = {"name": ref.name, "finalizers": [finalizer] if finalizer else []}
+    state = LiveObject.of(ref, "u1", "5", metadata)
+    caused = list(consequences([Change(ref, fate, live=state)], ()))
+    expected = [said] if said and fate is Fate.PRUNE else []
+    assert [one.message.startswith(said) for one in caused] == [True] * len(expected)
+    assert [(one.count, one.certain) for one in caused] == [(None, False)] * len(expected)

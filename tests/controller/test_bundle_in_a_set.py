@@ -1,0 +1,177 @@
+"""A Bundle that leaves a set: what its own set would lose is counted before it goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pytest
+
+from applyprune.model.fate import Outcome
+from applyprune.model.options import DryRun, Mode
+from applyprune.planning.applyset import PART_OF, applyset_identity
+from tests.support.fault_proxy import FaultProxy, always, faults
+from tests.support.objects import CLAIM, config_map, of_kind, text
+from tests.support.stage import Stage
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.support.controller import Tenant
+
+
+def bundle(name: str, *manifests: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """Return the manifest of a Bundle."""
+    source = {"source": {"inline": text(*manifests)}, "retryInterval": "1s"}
+    return of_kind("Bundle", name, api="applyprune.dev/v1alpha1", spec={**source, **spec})
+
+
+def maps(name: str, count: int) -> list[dict[str, Any]]:
+    return [config_map(f"{name}{number}") for number in range(count)]
+
+
+@pytest.fixture
+def parent(site: Plane, tenant: Tenant) -> Stage:
+    """A set in the tenant's namespace, of the command line."""
+    return Stage(site.kubeconfig, tenant.namespace, "parent")
+
+
+KEPT = [config_map("p1"), config_map("p2")]
+
+
+def test_objects_of_a_pruned_bundle_count(parent: Stage, tenant: Tenant) -> None:
+    """In the plan, the guards, the limit and the digest; approved, they go with it."""
+    parent.run(*KEPT, bundle("old", *maps("o", 8)))
+    tenant.ready("old")
+    refused = parent.run(*KEPT)
+    assert refused.exit_code == 6
+    assert "9 deletions are more than 5, and more than 30% of the set's 11 live objects" in (
+        refused.refusal
+    )
+    assert "including 8 cascaded deletions" in refused.refusal
+    assert f"{tenant.namespace}/configmap/o0" in refused.refusal
+    assert tenant.exists(*(f"o{number}" for number in range(8))) == [True] * 8
+    assert parent.run(*KEPT, max_prune=parent.most(1)).exit_code == 6
+    step = next(one for one in parent.run(*KEPT, dry_run=DryRun.SERVER).plan.removals)
+    assert len(step.cascade) == 8
+    done = parent.run(*KEPT, approved=refused.deletions)
+    assert (done.exit_code, done.outcomes["bundle.applyprune.dev/old"]) == (0, Outcome.PRUNED)
+    assert tenant.exists("o0", "p1") == [False, True]
+
+
+def test_one_app_of_several_goes_as_any_object(parent: Stage, tenant: Tenant) -> None:
+    """Also through Bundles in Bundles, suspended or not; a delete of all says what goes."""
+    inner = bundle("inner", *maps("i", 3))
+    apps = [bundle("a", *maps("a", 8)), bundle("b", inner, *maps("b", 3))]
+    parent.run(*apps)
+    for name in ("a", "b", "inner"):
+        tenant.ready(name)
+    told = parent.run(mode=Mode.DELETE, dry_run=DryRun.SERVER)
+    goes = {
+        one.entry.ref.name: {also.ref.name for also in one.cascade} for one in told.plan.removals
+    }
+    assert goes["b"] == {"inner", "b0", "b1", "b2", "i0", "i1", "i2"}
+    assert len(goes["a"]) == 8
+    tenant.patch("inner", suspend=True)
+    again = parent.run(apps[0], dry_run=DryRun.SERVER)
+    assert again.refusal == ""
+    assert {also.ref.name for also in again.plan.removals[0].cascade} == goes["b"]
+    tenant.patch("inner", suspend=False)
+    done = parent.run(apps[0])
+    assert (done.exit_code, done.refusal) == (0, ""), done.events
+    assert tenant.exists("a0", "b0", "i0") == [True, False, False]
+
+
+def test_set_that_a_bundle_does_not_own_stays(parent: Stage, tenant: Tenant) -> None:
+    """It is there before the Bundle, which therefore applies nothing, and removes nothing."""
+    own = Stage(parent.kubeconfig, tenant.namespace, "old")
+    own.run(*maps("o", 8))
+    parent.run(*KEPT, bundle("old", config_map("o")))
+    eventually(lambda: tenant.get("old")["metadata"].get("finalizers"), lambda: "the finalizer")
+    done = parent.run(*KEPT)
+    assert (done.exit_code, done.refusal) == (0, ""), done.events
+    tenant.gone("old")
+    assert tenant.exists("o0") == [True]
+
+
+GONE: dict[str, dict[str, Any]] = {
+    "it orphans them": {"deletionPolicy": "Orphan"},
+    "it does not prune": {"prune": {"enabled": False}},
+}
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_bundle_that_leaves_its_objects_takes_none(
+    parent: Stage, tenant: Tenant, name: str
+) -> None:
+    """By its deletionPolicy."""
+    parent.run(*KEPT, bundle("old", *maps("o", 8), **GONE[name]))
+    tenant.ready("old")
+    done = parent.run(*KEPT)
+    assert (done.exit_code, done.refusal) == (0, ""), done.events
+    assert tenant.exists("o0") == [True]
+
+
+def test_claim_of_a_bundle_needs_its_option(parent: Stage, tenant: Tenant) -> None:
+    """As if it were in the set itself."""
+    parent.run(*KEPT, bundle("old", CLAIM, config_map("o"), wait=False))
+    eventually(lambda: "inventory" in tenant.get("old").get("status", {}), lambda: "the status")
+    refused = parent.run(*KEPT)
+    assert "a persistentvolumeclaim is only pruned if that is allowed" in refused.refusal
+
+
+def test_bundle_whose_objects_cannot_be_counted_is_refused(parent: Stage, tenant: Tenant) -> None:
+    """Its inventory is damaged."""
+    parent.run(*KEPT, bundle("old", config_map("o")))
+    tenant.ready("old")
+    damage = {"data": {"header": "{"}}
+    path = tenant.path("configmaps", "applyprune-old")
+    assert tenant.api("PATCH", path, damage, content_type="application/merge-patch+json")[0] == 200
+    refused = parent.run(*KEPT)
+    assert (refused.exit_code, tenant.exists("o")) == (6, [True])
+    assert "it is unknown what bundle.applyprune.dev/old would cascade-delete" in refused.refusal
+    assert "--allow-cascade bundle.applyprune.dev/old" in refused.refusal
+
+
+def test_object_that_cannot_be_listed_counts(
+    parent: Stage, tenant: Tenant, site: Plane, tmp_path: Path
+) -> None:
+    """The inventory names it, and the removal deletes it."""
+    parent.run(*KEPT, bundle("old", config_map("o"), of_kind("Secret", "s")))
+    tenant.ready("old")
+    label = f"{PART_OF}={applyset_identity('old', tenant.namespace).id}"
+    with FaultProxy(site) as proxy:
+        proxy.rule = always(
+            faults.status(403),
+            where=lambda seen: seen.path.endswith("/secrets") and label in unquote(seen.target),
+        )
+        watched = Stage(proxy.kubeconfig(tmp_path), tenant.namespace, "parent")
+        (step,) = watched.run(*KEPT, dry_run=DryRun.SERVER).plan.removals
+    assert [also.ref.name for also in step.cascade] == ["o", "s"]
+
+
+def test_set_that_grows_after_the_plan_keeps_its_bundle(
+    parent: Stage, tenant: Tenant, site: Plane, tmp_path: Path
+) -> None:
+    """It is counted again right before the deletion."""
+    parent.run(*KEPT, bundle("old", config_map("o")))
+    tenant.ready("old")
+    with FaultProxy(site) as proxy:
+        watched = Stage(proxy.kubeconfig(tmp_path), tenant.namespace, "parent")
+        grown: list[str] = []
+
+        def grow(event: object) -> None:
+            if type(event).__name__ == "Planned" and not grown:
+                grown.append("yes")
+                tenant.bundle("old", config_map("o"), config_map("new"))
+                eventually(lambda: tenant.exists("new") == [True], lambda: "the new object")
+
+        watched.seen = grow
+        story = watched.run(*KEPT)
+    assert story.exit_code != 0
+    assert "would now cascade to more objects than planned" in story.problem(
+        "bundle.applyprune.dev/old"
+    )
+    assert tenant.exists("o", "new") == [True, True]
