@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import math
 import os
 import queue
@@ -22,19 +23,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from enum import Enum, auto
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import pycurl
 
 from applyprune._version import __version__
-from applyprune.addresses import is_ip_address
+from applyprune.addresses import InvalidHost, bracketed, endpoint_of, is_ip_address
 from applyprune.clock import BOOT_CLOCK
 from applyprune.errors import AccessError
 from applyprune.values import dataclass, field, pattern
 
 if TYPE_CHECKING:
-    from applyprune.addresses import AddressRules
+    from applyprune.addresses import AddressRules, Endpoint, IPAddress
     from applyprune.clock import Clock, Lease
 
 
@@ -148,6 +150,8 @@ class Fault(Enum):
     NAME = auto()
     CONNECT_TIME = auto()
     REFUSED = auto()
+    UNREACHABLE = auto()
+    """There is no way to the address, or none in its form."""
     NONE_FREE = auto()
     TIME = auto()
     SILENT = auto()
@@ -169,6 +173,10 @@ class Fault(Enum):
     """An authority that we trust is not a certificate in PEM."""
     OWN_CERTIFICATE = auto()
     """Our certificate and its key cannot be used."""
+    SYSTEM_AUTHORITIES = auto()
+    """The authorities that count where none is given cannot be read."""
+    SET_UP = auto()
+    """libcurl does not take what is set here: that is a bug."""
 
 
 class ConnectionFailed(OSError):
@@ -190,6 +198,7 @@ _MESSAGES: Mapping[Fault, tuple[str, bool]] = {
     Fault.NAME: ("the name of {server} cannot be resolved", True),
     Fault.CONNECT_TIME: ("{server} cannot be reached: the connection timed out", True),
     Fault.REFUSED: ("connection refused by {server}", True),
+    Fault.UNREACHABLE: ("{server} cannot be reached: {detail}", True),
     Fault.NONE_FREE: ("no connection to {server} became free {limit}", False),
     Fault.TIME: ("{server} sent no complete response {limit}", False),
     Fault.SILENT: ("{server} {detail}", False),
@@ -205,6 +214,11 @@ _MESSAGES: Mapping[Fault, tuple[str, bool]] = {
     Fault.BROKEN: ("the connection to {server} broke: {detail}", False),
     Fault.AUTHORITY: ("the certificate authority is not a PEM certificate", False),
     Fault.OWN_CERTIFICATE: ("the client certificate and its key cannot be used", False),
+    Fault.SYSTEM_AUTHORITIES: (
+        "the system's certificate authorities cannot be read: {detail}",
+        False,
+    ),
+    Fault.SET_UP: ("a bug of applyprune: it has set up {server} in a wrong way ({detail})", False),
 }
 
 
@@ -238,6 +252,8 @@ def fault_of(error: OSError) -> Fault:
 
 
 _CERTIFICATE = pattern(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+BUG_HINT = "Please report this line, and in which form the server's address is written."
+"""What to do about what is set up in a wrong way here."""
 UNUSABLE_PAIR = "they are not PEM, do not belong together, or the key has a password"
 """Why a client certificate and its key cannot be used."""
 
@@ -363,8 +379,8 @@ class Connections:
             return found
         if found is not None:
             found.close()
-        addresses = addresses_for(place, self._route.addresses)
         with explained_set_up():
+            addresses = addresses_for(place, self._route.addresses)
             return _Line(place, Transfer(self._route.trust, place, addresses))
 
     def give_back(self, line: _Line, sent: Sent, *, is_whole: bool) -> None:
@@ -562,23 +578,30 @@ _LENGTH = pattern(r"[0-9]{1,18}")
 # The names of servers: libcurl would resolve them in a thread that nothing ends.
 
 
-def _endpoint(server: str, proxy: str) -> tuple[str, int]:
-    """Return the host and port to connect to: those of the proxy, if there is one."""
-    parts = urlsplit(proxy or server)
-    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-
-
 def addresses_for(place: tuple[str, str], rules: AddressRules | None) -> Sequence[str]:
     """Return the addresses to connect to for a server and its proxy, as ``addresses_of`` does.
 
     A proxy resolves names, and decides what may be reached.
     """
-    return addresses_of(*_endpoint(*place), None if place[1] else rules)
+    server, proxy = place
+    end = endpoint_of(proxy or server)
+    try:
+        return addresses_of(end.dialed, end.port, None if proxy else rules)
+    except ConnectionFailed as error:
+        if not proxy:
+            raise
+        why = (
+            "its name cannot be resolved"
+            if error.fault is Fault.NAME
+            else "it was not found in time"
+        )
+        raise ConnectionFailed(Fault.PROXY, why) from None
 
 
 def addresses_of(host: str, port: int, rules: AddressRules | None) -> Sequence[str]:
     """Return the addresses to connect to, at least one; use it inside ``one_try``.
 
+    ``host`` is that of an Endpoint, as it is dialed; an address may have a zone.
     The name is resolved once: a second answer could be another one. Raises ConnectionFailed for one
     that is not known, or that means an address that may not be connected to.
     """
@@ -600,7 +623,21 @@ def addresses_of(host: str, port: int, rules: AddressRules | None) -> Sequence[s
 
 def _resolved(host: str, port: int) -> Sequence[str]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return tuple(dict.fromkeys(str(address[4][0]) for address in found))
+    return tuple(dict.fromkeys(_with_zone(*address[4]) for address in found))
+
+
+def _with_zone(host: str | int, _port: int | bytes, _flow: int = 0, zone: int = 0) -> str:
+    """Return the host of a socket's address; the zone of a link-local one is a number here."""
+    return f"{host}%{zone}" if zone else str(host)
+
+
+def _scope(addresses: Sequence[str], fault: Fault) -> int:
+    """Return the number of the network interface that addresses name; 0 if they name none."""
+    zone = next(filter(None, (one.partition("%")[2] for one in addresses)), "")
+    try:
+        return int(zone or 0) if zone.isdecimal() or not zone else socket.if_nametoindex(zone)
+    except OSError:
+        raise ConnectionFailed(fault, f"this machine has no network interface {zone}") from None
 
 
 _Result = TypeVar("_Result")
@@ -644,9 +681,12 @@ def explained_set_up() -> Iterator[None]:
     try:
         yield
     except pycurl.error as error:
-        raise ConnectionFailed(Fault.BROKEN, f"libcurl's error {error.args[0]}") from None
+        raise ConnectionFailed(Fault.SET_UP, _numbered(error.args[0])) from None
+    except InvalidHost as error:
+        # Whoever has read it from a file or the environment has refused it there.
+        raise ConnectionFailed(Fault.SET_UP, str(error)) from None
     except UnicodeError:
-        raise ConnectionFailed(Fault.NAME) from None
+        raise ConnectionFailed(Fault.SET_UP, "a text is not ASCII") from None
 
 
 class Transfer:
@@ -664,10 +704,15 @@ class Transfer:
         Use it inside ``explained_set_up``.
         """
         server, proxy = place
+        end, via = endpoint_of(server), endpoint_of(proxy) if proxy else None
+        dialed = via or end
         self.curl = pycurl.Curl()
+        self._trust = trust
         self._has_unchecked = False
         self._connect_time = 0.0
-        self._addresses = frozenset(one.partition("%")[0] for one in addresses)
+        bare = tuple(dict.fromkeys(one.partition("%")[0] for one in addresses))
+        self._addresses: frozenset[IPAddress] = frozenset(map(ipaddress.ip_address, bare))
+        self._scope = _scope(addresses, Fault.UNREACHABLE if via is None else Fault.PROXY)
         self._opened: list[socket.socket] = []
         set_ = self.curl.setopt
         set_(pycurl.NOSIGNAL, 1)
@@ -678,22 +723,23 @@ class Transfer:
         set_(pycurl.PATH_AS_IS, 1)
         set_(pycurl.USERAGENT, f"applyprune/{__version__}")  # for a proxy
         set_(pycurl.BUFFERSIZE, 32 * 1024)  # kept with each connection
-        host, at = _endpoint(*place)
-        set_(pycurl.RESOLVE, [f"{host}:{at}:{','.join(map(_bracketed, addresses))}"])
+        if not dialed.is_address:  # of an address, libcurl can parse no such entry
+            set_(pycurl.RESOLVE, [f"{dialed.place}:{','.join(map(bracketed, bare))}"])
+        if self._scope:
+            set_(pycurl.ADDRESS_SCOPE, self._scope)
         set_(pycurl.OPENSOCKETFUNCTION, self._open_socket)
-        parts = urlsplit(server)
-        is_secure = parts.scheme == "https"
-        _use_proxy(self.curl, proxy, tunnels=is_secure)
+        is_secure = end.scheme == "https"
+        _use_proxy(self.curl, proxy, via, tunnels=is_secure)
         if is_secure:
             _secure(self.curl, trust)
-        self._base = server
+        self._base = f"{end.scheme}://{end.place}"
         if trust.server_name and is_secure:
-            name, port = _bracketed(trust.server_name), parts.port or 443
-            self._base = f"https://{name}:{port}"
-            there = f"{name}:{port}:{_bracketed(parts.hostname or '')}:{port}"
-            set_(pycurl.CONNECT_TO, [there])
-        self._is_whole_url = bool(proxy) and not is_secure
-        self._host = f"Host: {parts.netloc}"
+            named = endpoint_of(f"https://{bracketed(trust.server_name)}:{end.port}")
+            self._base = f"https://{named.place}"
+            set_(pycurl.CONNECT_TO, [f"{named.place}:{end.place}"])
+        self._is_whole_url = via is not None and not is_secure
+        # A zone is a matter of this machine.
+        self._host = f"Host: {_ZONE.sub(']', urlsplit(server).netloc)}"
 
     def prepare(self, sent: Sent, connect_time: float) -> None:
         """Set what differs; inside ``explained_set_up``. Raises ValueError for a header."""
@@ -733,18 +779,34 @@ class Transfer:
                 return ConnectionFailed(Fault.TIME)
             return ConnectionFailed(Fault.SILENT, handshake_text(self._connect_time))
         number = int(self.curl.getinfo(pycurl.OS_ERRNO))
+        if number == errno.EINVAL and not self._scope and self._is_link_local:
+            return ConnectionFailed(Fault.PROXY if sent.proxy else Fault.UNREACHABLE, _NO_ZONE)
+        if code == pycurl.E_SSL_CACERT_BADFILE and "blob" not in text:
+            return ConnectionFailed(Fault.SYSTEM_AUTHORITIES, _without_certificate())
+        if code == pycurl.E_BAD_FUNCTION_ARGUMENT and self._trust.certificate:
+            return ConnectionFailed(Fault.OWN_CERTIFICATE)
         return _failure(code, text, number, sent, has_begun=has_begun)
+
+    @property
+    def _is_link_local(self) -> bool:
+        return any(one.version == _IPV6 and one.is_link_local for one in self._addresses)
 
     def _open_socket(self, _purpose: int, address: tuple[int, int, int, Any]) -> Any:
         # libcurl may write the name in another way, and then resolves it by itself.
         family, kind, protocol, (host, *_) = address
         found = host.decode() if isinstance(host, bytes) else host
-        if found not in self._addresses:  # guard: own-resolver
+        # One address can be written in several ways.
+        if ipaddress.ip_address(found) not in self._addresses:  # guard: own-resolver
             self._has_unchecked = True
             return pycurl.SOCKET_BAD
         self._opened.append(socket.socket(family, kind, protocol))
         _notice_loss(self._opened[-1])
         return self._opened[-1]  # pycurl uses a duplicate
+
+
+_IPV6 = 6
+_ZONE = pattern(r"%[^\]]*\]")
+_NO_ZONE = "a link-local address needs its network interface, as in [fe80::1%25eth0]"
 
 
 def _notice_loss(opened: socket.socket) -> None:
@@ -894,10 +956,6 @@ _NOT_OURS = ("Accept:", "Expect:", "User-Agent:")
 """The headers that libcurl would add by itself."""
 
 
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
 def _header_line(header: tuple[str, str]) -> str:
     name, value = header
     if _INVALID_HEADER.search(name) or _INVALID_HEADER.search(value):
@@ -908,26 +966,27 @@ def _header_line(header: tuple[str, str]) -> str:
 _INVALID_HEADER = pattern(r"[\r\n\0]")
 
 
-def _use_proxy(curl: pycurl.Curl, proxy: str, *, tunnels: bool) -> None:
+def _use_proxy(curl: pycurl.Curl, proxy: str, via: Endpoint | None, *, tunnels: bool) -> None:
     """Use a proxy; never one that libcurl finds in the environment."""
-    parts = urlsplit(proxy)
-    if proxy and (parts.scheme not in {"http", "https"} or not parts.hostname):
+    curl.setopt(pycurl.NOPROXY, "")
+    if via is None:
+        curl.setopt(pycurl.PROXY, "")
+        return
+    if via.scheme not in {"http", "https"}:
         raise AccessError(
-            f"unsupported proxy scheme {parts.scheme[:20]!a}",
+            f"unsupported proxy scheme {via.scheme[:20]!a}",
             hint="proxy-url and HTTPS_PROXY must be an http:// or https:// URL.",
         )
-    bare = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if proxy else ""
-    curl.setopt(pycurl.PROXY, bare)
-    curl.setopt(pycurl.NOPROXY, "")
-    if not proxy:
-        return
+    # With its port: libcurl's own default is another one.
+    curl.setopt(pycurl.PROXY, f"{via.scheme}://{via.place}")
     curl.setopt(pycurl.HTTPPROXYTUNNEL, int(tunnels))
+    parts = urlsplit(proxy)
     if parts.username:
         curl.setopt(pycurl.PROXYUSERNAME, unquote(parts.username))
         curl.setopt(pycurl.PROXYPASSWORD, unquote(parts.password or ""))
     else:
         curl.unsetopt(pycurl.PROXYUSERPWD)
-    if bare.startswith("https") and (found := system_authorities()):
+    if via.scheme == "https" and (found := system_authorities()):
         curl.setopt(pycurl.PROXY_CAINFO, found)
 
 
@@ -964,17 +1023,43 @@ _SYSTEM = (
 )
 
 
+_VARIABLE = "SSL_CERT_FILE"
+
+
 def system_authorities() -> str:
-    """Return the file with the system's certificate authorities; empty if none is found."""
-    given = os.environ.get("SSL_CERT_FILE", "")
-    return given or next(filter(os.path.exists, _SYSTEM), "")
+    """Return the file with the system's certificate authorities; empty if none is found.
+
+    Raises ConnectionFailed for a file that the user names and that cannot be read.
+    """
+    given = os.environ.get(_VARIABLE, "")
+    if not given:
+        return next(filter(os.path.exists, _SYSTEM), "")
+    try:
+        with Path(given).open("rb") as file:
+            file.read(1)
+    except OSError as error:
+        why = f"{_VARIABLE} names {given!a}: {error.strerror}"
+        raise ConnectionFailed(Fault.SYSTEM_AUTHORITIES, why) from None
+    return given
+
+
+def _without_certificate() -> str:
+    given = os.environ.get(_VARIABLE, "")
+    return f"{_VARIABLE} names {given!a}, which has no certificate" if given else "there are none"
+
+
+AUTHORITIES_HINT = (
+    f"Check {_VARIABLE}: it names the file that replaces the system's. Without it, install the "
+    "package ca-certificates."
+)
+"""What to do about the system's certificate authorities."""
 
 
 # libcurl's errors.
 
 
 # Codes without a name in pycurl.
-_PROXY, _TOO_LARGE = 97, 100
+_OPTION_SYNTAX, _RECURSIVE_CALL, _PROXY, _TOO_LARGE = 49, 93, 97, 100
 _BY_CODE: Mapping[int, Fault] = {
     pycurl.E_COULDNT_RESOLVE_HOST: Fault.NAME,
     pycurl.E_PARTIAL_FILE: Fault.CUT_OFF,
@@ -987,16 +1072,32 @@ _BY_CODE: Mapping[int, Fault] = {
     _TOO_LARGE: Fault.NOT_HTTP,
     pycurl.E_SSL_CACERT_BADFILE: Fault.AUTHORITY,
     pycurl.E_SSL_CERTPROBLEM: Fault.OWN_CERTIFICATE,
-    pycurl.E_BAD_FUNCTION_ARGUMENT: Fault.OWN_CERTIFICATE,
+    pycurl.E_COULDNT_CONNECT: Fault.UNREACHABLE,
+    # What only a mistake in this module brings about.
+    pycurl.E_FAILED_INIT: Fault.SET_UP,
+    pycurl.E_URL_MALFORMAT: Fault.SET_UP,
+    pycurl.E_NOT_BUILT_IN: Fault.SET_UP,
+    pycurl.E_FUNCTION_NOT_FOUND: Fault.SET_UP,
+    pycurl.E_BAD_FUNCTION_ARGUMENT: Fault.SET_UP,
+    pycurl.E_BAD_CALLING_ORDER: Fault.SET_UP,
+    pycurl.E_INTERFACE_FAILED: Fault.SET_UP,
+    pycurl.E_UNKNOWN_OPTION: Fault.SET_UP,
+    _OPTION_SYNTAX: Fault.SET_UP,
+    pycurl.E_SSL_ENGINE_NOTFOUND: Fault.SET_UP,
+    pycurl.E_SSL_ENGINE_SETFAILED: Fault.SET_UP,
+    pycurl.E_SSL_CIPHER: Fault.SET_UP,
+    _RECURSIVE_CALL: Fault.SET_UP,
 }
 _ALERT = pattern(
     r"alert (certificate required|bad certificate|unknown ca"
     r"|certificate (?:expired|unknown|revoked))"
 )
+# Of a scheme in a URL, and not of what a server sends.
+_SCHEME = pattern(r"^Protocol ")
 _NOT_TLS = pattern(r"wrong version number|packet length too long|http request|record layer failure")
 _TUNNEL = pattern(r"CONNECT tunnel failed, response (\d{3})")
 _VERIFY = pattern(r"verify result: (.+?) \(\d+\)$")
-_MISMATCH = pattern(r"target (host ?name|ipv[46] address) '(.+)'$")
+_MISMATCH = pattern(r"target (host ?name|ipv[46] address) '\[?(.+?)\]?'$", re.IGNORECASE)
 _OPENSSL = pattern(r"error:[0-9A-F]+:[^:]*:[^:]*:([^:]+)")
 _END = pattern(r"unexpected eof")
 _BROKEN = frozenset({pycurl.E_SSL_CONNECT_ERROR, pycurl.E_SEND_ERROR, pycurl.E_RECV_ERROR})
@@ -1012,6 +1113,9 @@ def _failure(code: int, text: str, number: int, sent: Sent, *, has_begun: bool) 
         return ConnectionFailed(
             Fault.PROXY, f"Tunnel connection failed: {status_in_words(int(tunnel[1]))}"
         )
+    fault = _BY_CODE.get(code, Fault.BROKEN)
+    if fault is Fault.NOT_HTTP and _SCHEME.search(text):
+        fault = Fault.SET_UP
     why = os.strerror(number) if number else f"libcurl's error {code}"
     if code in {pycurl.E_COULDNT_RESOLVE_PROXY, _PROXY}:
         return ConnectionFailed(Fault.PROXY, why)
@@ -1025,7 +1129,11 @@ def _failure(code: int, text: str, number: int, sent: Sent, *, has_begun: bool) 
         return ConnectionFailed(Fault.PROXY if sent.proxy else Fault.REFUSED, why)
     if code == pycurl.E_FTP_WEIRD_SERVER_REPLY and "Content-Length" in text:
         return ConnectionFailed(Fault.CODING)
-    return ConnectionFailed(_BY_CODE.get(code, Fault.BROKEN), why)
+    return ConnectionFailed(fault, _numbered(code) if fault is Fault.SET_UP else why)
+
+
+def _numbered(code: int | str) -> str:
+    return f"error {code} of libcurl {pycurl.version_info()[1]}"
 
 
 def _of_tls(text: str, *, has_begun: bool) -> ConnectionFailed | None:
@@ -1050,7 +1158,7 @@ def _untrusted(text: str) -> str:
     if found := _VERIFY.search(text):
         return found[1]
     if found := _MISMATCH.search(text):
-        what = "Hostname" if found[1].startswith("host") else "IP address"
+        what = "Hostname" if found[1].lower().startswith("host") else "IP address"
         return f"{what} mismatch, certificate is not valid for '{found[2]}'"
     return "it cannot be verified"
 

@@ -245,12 +245,20 @@ def controller(
 
 
 def _address(text: str) -> tuple[str, int]:
+    from applyprune.addresses import InvalidHost, endpoint_anywhere
+
     host, _, port = text.rpartition(":")
-    if not (port.isascii() and port.isdecimal()):
+    # Port 0 picks a free one; without a host, every address is meant.
+    checked = "1" if port == "0" else port or "none"
+    try:
+        end = endpoint_anywhere(f"http://{host or 'localhost'}:{checked}")
+    except InvalidHost as error:
         raise UsageError(
-            f"invalid address --listen {text!r}", hint="Write :8080 or 127.0.0.1:8080."
-        )
-    return host.strip("[]"), int(port)
+            f"invalid address --listen {text!r}",
+            reason=str(error),
+            hint="Write :8080, 127.0.0.1:8080 or [::1]:8080.",
+        ) from None
+    return end.host if host else "", int(port)
 
 
 # The files in ``deploy/`` are changed as text, not as data: so --print keeps their comments, and

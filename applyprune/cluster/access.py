@@ -10,7 +10,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from applyprune.addresses import AddressRules, proxy_for
+from applyprune.addresses import (
+    PROXY_FORM,
+    AddressRules,
+    InvalidHost,
+    bracketed,
+    endpoint_of,
+    http_endpoint,
+    proxy_for,
+)
 from applyprune.cluster.credentials import (
     AuthProvider,
     CredentialFiles,
@@ -110,8 +118,8 @@ def _from_context(config: Kubeconfig, wanted: str, environ: Mapping[str, str]) -
     context = config.contexts[name]
     cluster = _named(config.clusters, context, "cluster", where)
     user = _named(config.users, context, "user", where) if context.text("user") else None
-    trust = _trust(cluster)
-    server = _server(cluster, trust)
+    trust = _trust(cluster, where)
+    server = _server(cluster, trust, where)
     # As kubectl does: no credentials over plain HTTP.
     secure = server.startswith("https://")
     return ClusterAccess(
@@ -123,7 +131,7 @@ def _from_context(config: Kubeconfig, wanted: str, environ: Mapping[str, str]) -
             _credentials(user, cluster, name, config) if user and secure else FixedCredentials()
         ),
         trust=trust,
-        proxy=cluster.text("proxy-url") or proxy_for(server, environ),
+        proxy=_proxy(cluster, server, where, environ),
         impersonation=_impersonation(user) if user else (),
     )
 
@@ -149,7 +157,7 @@ def _named(
     return entries[name]
 
 
-def _trust(cluster: KubeconfigEntry) -> Trust:
+def _trust(cluster: KubeconfigEntry, where: str) -> Trust:
     data = cluster.data("certificate-authority-data")
     path = cluster.path("certificate-authority")
     authorities = data or (read_file(path) if path else b"")
@@ -161,29 +169,92 @@ def _trust(cluster: KubeconfigEntry) -> Trust:
         )
     return Trust(
         authorities=authorities.decode("ascii", "replace"),
-        server_name=cluster.text("tls-server-name"),
+        server_name=_server_name(cluster, where),
         skip_verify=skip_verify,
     )
 
 
-def _server(cluster: KubeconfigEntry, trust: Trust) -> str:
+def _server_name(cluster: KubeconfigEntry, where: str) -> str:
+    """Return the name that the server's certificate must have: a host without a port."""
+    name = cluster.text("tls-server-name")
+    try:
+        if not name:
+            return ""
+        if _NOT_IN_A_NAME.isdisjoint(name):
+            return endpoint_of(f"https://{bracketed(name.strip('[]'))}").host
+    except InvalidHost:
+        pass
+    raise AccessError(
+        f"cluster {cluster.name!r} has no usable tls-server-name",
+        location=where,
+        reason=f"tls-server-name is {name!r}",
+        hint="It must be a host name or an address, without a port.",
+    )
+
+
+_NOT_IN_A_NAME = frozenset("@/?#%")
+
+
+def _server(cluster: KubeconfigEntry, trust: Trust, where: str) -> str:
     """Return the server's URL; without a scheme, any TLS setting means https."""
     server = cluster.text("server")
     if server and "://" not in server:
         server = f"{'https' if trust != Trust() else 'http'}://{server}"
+    why = "server is empty"
+    if server:
+        # The part before an @ is a password.
+        why = f"server is {server.rpartition('@')[2]!r}"
+        if fault := _server_fault(server):
+            why = f"{why}: {fault}"
+        else:
+            scheme, _, rest = server.partition("://")
+            return f"{scheme.lower()}://{rest}".rstrip("/")
+    raise AccessError(
+        f"cluster {cluster.name!r} has no usable server",
+        location=where,
+        reason=why,
+        hint="It must be a URL such as https://host:6443 or https://[fd00::1]:6443.",
+    )
+
+
+def _server_fault(server: str) -> str:
+    """Return why a URL is not that of a server; empty if it is."""
     try:
-        parts = urlsplit(server)
-        good = parts.scheme in {"http", "https"} and parts.hostname and (parts.port or 1)
-    except ValueError:
-        good = False
-    if not good or "@" in parts.netloc or parts.query or parts.fragment or not server.isprintable():
+        http_endpoint(server)
+    except InvalidHost as error:
+        return str(error)
+    parts = urlsplit(server)
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        return "it has more than a host, a port and a path"
+    if not (server.isascii() and server.isprintable()):
+        return "it has a character that no URL can have"
+    return ""
+
+
+def _proxy(cluster: KubeconfigEntry, server: str, where: str, environ: Mapping[str, str]) -> str:
+    """Return the URL of the proxy for a server, empty for none; the kubeconfig's comes first."""
+    given = cluster.text("proxy-url")
+    try:
+        proxy = given or proxy_for(server, environ)
+        if proxy:
+            http_endpoint(proxy)
+    except InvalidHost as error:
+        what, place = f"proxy-url of cluster {cluster.name!r}", where
+        if not given:
+            variable = "HTTPS_PROXY" if server.startswith("https:") else "HTTP_PROXY"
+            what, place = "the proxy", getattr(error, "variable", variable)
         raise AccessError(
-            f"cluster {cluster.name!r} has no usable server",
-            # The part before an @ is a password.
-            reason=f"server is {server.rpartition('@')[2]!r}" if server else "server is empty",
-            hint="It must be a URL such as https://host:6443.",
+            f"{what} cannot be used", location=place, reason=str(error), hint=PROXY_FORM
+        ) from None
+    if proxy and endpoint_of(server).zone:
+        raise AccessError(
+            f"cluster {cluster.name!r} cannot be reached through a proxy",
+            location=where,
+            reason="the address of its server has a zone, which names a network interface of this "
+            "machine",
+            hint="Add that address to NO_PROXY.",
         )
-    return server.rstrip("/")
+    return proxy
 
 
 def _credentials(
@@ -257,10 +328,17 @@ def pod_access(
     token = service_account / "token"
     if not host or not port or not token.exists():
         return None
-    if ":" in host:
-        host = f"[{host}]"
+    # The kubelet gives an address without brackets.
+    server = f"https://{bracketed(host.strip('[]')).replace('%', '%25')}:{port}"
+    if fault := _server_fault(server):
+        raise AccessError(
+            "the API server of this pod cannot be found",
+            location="KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT",
+            reason=f"they mean {server}: {fault}",
+            hint="The kubelet sets them; something has changed them.",
+        )
     return ClusterAccess(
-        server=f"https://{host}:{port}",
+        server=server,
         namespace=environ.get("POD_NAMESPACE") or _namespace(service_account),
         context="in-cluster",
         user="the pod's service account",

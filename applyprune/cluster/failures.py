@@ -29,6 +29,8 @@ from applyprune.errors import (
     Unreachable,
 )
 from applyprune.http import (
+    AUTHORITIES_HINT,
+    BUG_HINT,
     IN_TIME,
     UNUSABLE_PAIR,
     Fault,
@@ -398,10 +400,12 @@ def connection_failure(
     )
 
 
-# Faults of our own certificates; nothing was sent.
+# Faults on this side; nothing was sent.
 _UNUSABLE: Mapping[Fault, str] = {
     Fault.AUTHORITY: "",
     Fault.OWN_CERTIFICATE: UNUSABLE_PAIR,
+    Fault.SYSTEM_AUTHORITIES: "",
+    Fault.SET_UP: "",
 }
 # What to do about what has gone wrong, and whether a retry may help.
 _ADVICE: Mapping[Fault, tuple[str, bool]] = {
@@ -424,6 +428,8 @@ _ADVICE: Mapping[Fault, tuple[str, bool]] = {
         "Check client-certificate(-data) and client-key(-data) in the kubeconfig.",
         False,
     ),
+    Fault.SYSTEM_AUTHORITIES: (AUTHORITIES_HINT, False),
+    Fault.SET_UP: (BUG_HINT, False),
 }
 
 

@@ -305,8 +305,8 @@ class ManyWatches:
     async def _transfer(self, sent: Sent, identity: Identity) -> Transfer:
         """Return what sends a request, with the addresses that the name of the server has now."""
         place = sent.server, sent.proxy
-        addresses = await asyncio.to_thread(self._addresses, place)
         with explained_set_up():
+            addresses = await asyncio.to_thread(self._addresses, place)
             transfer = Transfer(trust_for(self._access, identity), place, addresses, _VERSION)
             transfer.prepare(sent, _CONNECT_TIMEOUT)
         return transfer

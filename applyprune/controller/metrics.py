@@ -25,6 +25,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
+from applyprune.addresses import bracketed
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.reasons import ConditionType, Key, Limit, Reason
 from applyprune.controller.task import CODES, METHODS, READY, BundleSample, Measured, request_labels
@@ -435,7 +436,7 @@ def serving(
         server = Server(address, _Handler)
     except (OSError, OverflowError) as error:
         raise UsageError(
-            f"cannot listen on {address[0]}:{address[1]}",
+            f"cannot listen on {bracketed(address[0])}:{address[1]}",
             reason=getattr(error, "strerror", None) or str(error),
             hint="Choose another address with --listen.",
         ) from error

@@ -6,13 +6,18 @@ and ``https://…/NAME.tar.gz[#path=PATH&digest=…]``. Everything else is a pat
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
 
-from applyprune.addresses import AddressRules
+from applyprune.addresses import (
+    AddressRules,
+    InvalidHost,
+    bracketed,
+    endpoint_anywhere,
+    endpoint_of,
+)
 from applyprune.errors import UsageError
 from applyprune.planning.names import did_you_mean
 from applyprune.sources.tree import ANONYMOUS, SourceCredentials, TreeLimits, clean_path, shown_path
@@ -63,7 +68,7 @@ def shown_address(text: str) -> str:
     scheme, _, rest = text.partition("://")
     authority, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
     host = authority.rpartition("@")[2]
-    if _HOST.fullmatch(host) is None:
+    if _HOST.fullmatch(host) is None and ("@" in text or not host):
         # It may be a part of a password that has a slash.
         return f"{scheme.lower()}://…"
     return shown_path(f"{scheme.lower()}://{host}{slash}{path}")
@@ -254,15 +259,10 @@ def _split(text: str, scheme: str) -> SplitResult:
     if _PERCENT.search(text):
         raise _invalid(text, "a % is not followed by two hexadecimal digits", _ESCAPE)
     try:
-        parts = urlsplit(text)
-        _ = parts.port
-    except ValueError:
-        raise _invalid(text, "its host or port is invalid", f"Write {form}.") from None
-    if not parts.hostname:
-        raise _invalid(text, "it has no host", f"Write {form}.")
-    if _HOST.fullmatch(host_of(parts)) is None:
-        raise _invalid(text, "its host or port is invalid", f"Write {form}.")
-    return parts
+        endpoint_anywhere(text)
+    except InvalidHost as error:
+        raise _invalid(text, str(error), f"Write {form}.") from None
+    return urlsplit(text)
 
 
 def _git(parts: SplitResult, transport: str) -> GitAddress:
@@ -390,8 +390,10 @@ def url_parts(url: str) -> SplitResult | None:
 
 def is_https(url: str) -> bool:
     """Return whether a URL is valid, has a host, and is ``https://``."""
-    parts = url_parts(url)
-    return parts is not None and parts.scheme == "https" and bool(parts.hostname)
+    try:
+        return endpoint_anywhere(url).scheme == "https"
+    except InvalidHost:
+        return False
 
 
 def joined(url: str, target: str) -> str:
@@ -409,8 +411,8 @@ def host_of(parts: SplitResult) -> str:
 
 def origin_of(url: str) -> tuple[str, int]:
     """Return the host and port of a valid HTTPS URL: what credentials are for."""
-    parts = urlsplit(url)
-    return (parts.hostname or "").rstrip("."), parts.port or 443
+    end = endpoint_of(url)
+    return end.host, end.port
 
 
 def login_of(parts: SplitResult) -> tuple[str, str]:
@@ -423,7 +425,7 @@ def shown_url(url: str) -> str:
     """Return a URL that is safe to print: without user, password, query and fragment."""
     parts = url_parts(url)
     if parts is None:
-        return f"{url.partition(':')[0]}://…"
+        return shown_address(url)
     query = "?…" if parts.query else ""
     return shown_path(f"{parts.scheme}://{host_of(parts)}{parts.path}{query}")
 
@@ -514,11 +516,9 @@ def parse_git_url(url: str) -> GitUrl:
         place = f"{_user(found['user'])}@{_host(found['host'])}"
         path = found["path"].lstrip("/")
         raise UsageError(f"the URL of the repository must be written as ssh://{place}/{path}")
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise UsageError("the URL of the repository is invalid") from None
+    parts = url_parts(url)
+    if parts is None:
+        raise UsageError("the URL of the repository is invalid", hint=_HOST_FORM)
     if parts.scheme not in _PORTS:
         raise UsageError(
             f"unsupported URL of a repository: {shown_path(parts.scheme[:20])}:…",
@@ -528,12 +528,16 @@ def parse_git_url(url: str) -> GitUrl:
         raise UsageError("the URL of a repository has no query and no fragment")
     if parts.path in {"", "/"}:
         raise UsageError("the URL of the repository has no path")
-    if port == 0:
-        raise UsageError("the URL of the repository has no valid port")
+    try:
+        end = endpoint_anywhere(url)
+    except InvalidHost as error:
+        raise UsageError(
+            f"the URL of the repository is invalid: {error}", hint=_HOST_FORM
+        ) from None
     return GitUrl(
         parts.scheme,
-        _host(parts.hostname or ""),
-        port or _PORTS[parts.scheme],
+        end.host if end.is_address else _host(end.dialed),
+        end.port,
         parts.path,
         _user(unquote(parts.username)) if parts.username else "",
         unquote(parts.password or ""),
@@ -556,9 +560,8 @@ class GitUrl:
     @property
     def place(self) -> str:
         """The scheme, host and port, as in the settings of git: ``https://host:8443``."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
-        return f"{self.scheme}://{host}{port}"
+        return f"{self.scheme}://{bracketed(self.host)}{port}"
 
     @property
     def shown(self) -> str:
@@ -572,12 +575,11 @@ class GitUrl:
         return f"{self.place}{self.path}"
 
 
+_HOST_FORM = "Write https://HOST/PATH; a host may have a port, and an IPv6 address has brackets."
+
+
 def _host(host: str) -> str:
     host = host.lower()
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        pass
     last = host.rpartition(".")[2]
     # To some programs other names that end with a number are addresses: 127.1, 0x7f000001.
     if not _NAME.fullmatch(host) or last.isdigit() or last.startswith("0x") or ".." in host:
@@ -600,7 +602,7 @@ def _user(user: str) -> str:
 SCHEME = "oci://"
 DEFAULT_TAG = "latest"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_REGISTRY = pattern(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])(?::([0-9]{{1,5}}))?")
+_REGISTRY = pattern(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])(?::[0-9]{{1,5}})?")
 _NAME_PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 _REPOSITORY = pattern(rf"{_NAME_PART}(?:/{_NAME_PART})*")
 _REFERENCE = pattern(r"oci://([^/]*)/?([^:@]*)(?::([^@]*))?(?:@(.*))?")
@@ -662,8 +664,13 @@ def _not_an_artifact(text: str, reason: str, hint: str = _ARTIFACT_FORMS) -> Usa
 
 
 def _is_registry(host: str) -> bool:
-    found = _REGISTRY.fullmatch(host) if len(host) <= _LONGEST_HOST else None
-    return found is not None and 0 < int(found[1] or 443) <= 65535
+    if len(host) > _LONGEST_HOST or _REGISTRY.fullmatch(host) is None:
+        return False
+    try:
+        endpoint_anywhere(f"{SCHEME}{host}")
+    except InvalidHost:
+        return False
+    return True
 
 
 # Ranges of versions, as Flux reads them (the constraints of Masterminds/semver).

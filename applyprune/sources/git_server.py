@@ -13,9 +13,9 @@ import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from applyprune.addresses import is_ip_address, proxy_for
+from applyprune.addresses import bracketed, is_ip_address
 from applyprune.errors import UsageError
-from applyprune.http import CONNECT_TIMEOUT, SILENCE, addresses_of, one_try
+from applyprune.http import CONNECT_TIMEOUT, SILENCE, addresses_of, one_try, system_authorities
 from applyprune.model.problem import Origin
 from applyprune.sources.address import FoundRef, GitUrl, best_version, parse_git_url
 from applyprune.sources.git_program import (
@@ -27,7 +27,14 @@ from applyprune.sources.git_program import (
     is_redirect,
 )
 from applyprune.sources.tree import AuthenticationFailed, Deadline, FetchFailed, PathNotFound
-from applyprune.sources.web import basic, bearer, connection_failed, located, open_web
+from applyprune.sources.web import (
+    basic,
+    bearer,
+    connection_failed,
+    located,
+    open_web,
+    source_proxy,
+)
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -197,8 +204,12 @@ class GitServer:
         return self._environment.settings if self._environment is not None else ()
 
     def _environment_for(self, url: GitUrl) -> GitEnvironment:
+        with located(Origin(self._program.where)):
+            return self._checked_environment(url)
+
+    def _checked_environment(self, url: GitUrl) -> GitEnvironment:
         source, where = self._source, self._program.where
-        proxy = proxy_for(url.place, os.environ) if url.scheme == "https" else ""
+        proxy = source_proxy(url.place) if url.scheme == "https" else ""
         addresses = None
         # Behind a proxy only an address in the URL can be checked: the proxy resolves names.
         if source.addresses is not None and (not proxy or is_ip_address(url.host)):
@@ -215,7 +226,7 @@ class GitServer:
                 address = reachable(addresses, url.port, where, self._program.deadline)
             return _with_settings(ssh_environment(self._program, source, address), settings)
         if addresses is not None and not is_ip_address(url.host):
-            pinned = ",".join(f"[{one}]" if ":" in one else one for one in addresses)
+            pinned = ",".join(bracketed(one.partition("%")[0]) for one in addresses)
             settings = (*settings, ("http.curloptResolve", f"{url.host}:{url.port}:{pinned}"))
         return _with_settings(self._https_environment(proxy), settings)
 
@@ -252,8 +263,11 @@ class GitServer:
                 ("http.sslCAInfo", str(self._program.write("ca.crt", credentials.ca))),
                 ("http.sslCAPath", str(self._program.folder / "no-cas")),
             )
-        elif file := os.environ.get("SSL_CERT_FILE"):
-            settings = (*settings, ("http.sslCAInfo", file))
+        elif os.environ.get("SSL_CERT_FILE"):
+            try:
+                settings = (*settings, ("http.sslCAInfo", system_authorities()))
+            except OSError as error:
+                raise connection_failed(error, place, 0.0) from None
         if credentials.certificate:
             certificate = self._program.write("tls.crt", credentials.certificate)
             key = self._program.write("tls.key", credentials.key or credentials.certificate)
@@ -385,7 +399,11 @@ def ssh_environment(program: GitProgram, source: GitSource, address: str) -> Git
     lines += [f"ConnectTimeout {SILENCE:.0f}", "ServerAliveInterval 15", "PermitLocalCommand no"]
     if address:
         alias = url.host if url.port == 22 else f"[{url.host}]:{url.port}"
-        lines += [f"HostName {address}", f"HostKeyAlias {alias}", "CheckHostIP no"]
+        lines += [
+            f"HostName {address.replace('%', '%%')}",
+            f"HostKeyAlias {alias}",
+            "CheckHostIP no",
+        ]
     if credentials.known_hosts:
         known = program.write("known_hosts", credentials.known_hosts)
         lines += [f'UserKnownHostsFile "{known}"', "GlobalKnownHostsFile none"]

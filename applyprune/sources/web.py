@@ -13,13 +13,22 @@ import socket
 from contextlib import contextmanager, suppress
 from threading import Event
 from typing import IO, TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from applyprune._version import __version__
-from applyprune.addresses import is_ip_address, proxy_for
+from applyprune.addresses import (
+    PROXY_FORM,
+    InvalidHost,
+    InvalidProxy,
+    endpoint_anywhere,
+    is_ip_address,
+    proxy_for,
+)
 from applyprune.clock import BOOT_CLOCK
 from applyprune.errors import AccessError, ApplypruneError, InputError, UsageError
 from applyprune.http import (
+    AUTHORITIES_HINT,
+    BUG_HINT,
     MAX_REDIRECTS,
     REDIRECTS,
     UNUSABLE_PAIR,
@@ -218,9 +227,11 @@ class Web:
         self.check_time()
         parts = urlsplit(url)
         server = host_of(parts)
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        query = f"?{parts.query}" if parts.query else ""
+        # Only what no request line can have; what is escaped already stays as it is.
+        target = quote((parts.path or "/") + query, safe=_SAFE)
         own = {"User-Agent": f"applyprune/{__version__}", "Accept-Encoding": "identity"}
-        proxy = proxy_for(url, os.environ)
+        proxy = source_proxy(url)
         if proxy and self._addresses is not None:
             _check_literal(origin_of(url)[0], self._addresses)
         sent = Sent(
@@ -249,8 +260,19 @@ class Web:
         return self._connections[shows]
 
 
+_SAFE = "".join(map(chr, range(0x21, 0x7F)))
 _AT_A_TIME = 8
 """How many requests of a source run at a time, at most."""
+
+
+def source_proxy(url: str) -> str:
+    """Return the URL of the proxy for a source, empty for none; raises FetchFailed."""
+    try:
+        return proxy_for(url, os.environ)
+    except InvalidProxy as error:
+        raise FetchFailed(
+            f"the proxy in {error.variable} cannot be used", reason=str(error), hint=PROXY_FORM
+        ) from None
 
 
 def _check_redirect(url: str, target: str) -> None:
@@ -436,7 +458,7 @@ def connection_failed(error: Exception, server: str, seconds: float) -> InputErr
     if (found := _explained(fault, detail, server)) is not None:
         return found
     reason, _ = describe_error(error, server=server, seconds=seconds, detail=detail)
-    return FetchFailed("cannot be read", reason=reason)
+    return FetchFailed("cannot be read", reason=reason, hint=_HINTS.get(fault, ""))
 
 
 def _explained(fault: Fault, detail: str, server: str) -> InputError | None:
@@ -466,12 +488,14 @@ def _explained(fault: Fault, detail: str, server: str) -> InputError | None:
             )
         case Fault.CODING:
             return unknown_length()
-        case Fault.PROXY:
-            hint = "Check HTTPS_PROXY and NO_PROXY."
-            return FetchFailed("cannot be read", reason=f"the proxy failed: {detail}", hint=hint)
     return None
 
 
+_HINTS = {
+    Fault.PROXY: "Check HTTPS_PROXY and NO_PROXY.",
+    Fault.SYSTEM_AUTHORITIES: AUTHORITIES_HINT,
+    Fault.SET_UP: BUG_HINT,
+}
 _SHOWN = 200
 
 
@@ -573,5 +597,11 @@ def check_url(url: str) -> None:
             reason="only https://, git+https://, git+ssh:// and oci:// are supported",
             hint=_INSTEAD.get(parts.scheme, f"Download it yourself: {_PIPE}"),
         )
-    if parts is None or not parts.hostname:
-        raise UsageError(f"the URL {shown_url(url)} has no host")
+    try:
+        endpoint_anywhere(url)
+    except InvalidHost as error:
+        raise UsageError(
+            f"invalid URL: {shown_url(url)}",
+            reason=str(error),
+            hint="Write https://HOST/PATH.",
+        ) from None

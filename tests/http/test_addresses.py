@@ -22,6 +22,8 @@ REFUSED = {
     "fd00:ec2::254": "metadata",
     "fd20:ce::254": "metadata",
     "fd00:c1::a9fe:a9fe": "metadata",
+    "fd00:42::42": "metadata",
+    "FD00:0EC2:0:0:0:0:0:254": "metadata",
     "192.0.0.192": "metadata",
     "100.100.100.200": "metadata",
     "168.63.129.16": "metadata",
@@ -62,6 +64,15 @@ def test_network_can_be_allowed() -> None:
     assert rules.fault("127.0.0.1") == rules.fault("::ffff:127.0.0.1") == ""
     assert rules.fault("::1")
     assert rules.fault("169.254.169.254")
+
+
+def test_address_within_another_one_is_allowed_for_itself_only() -> None:
+    """One of two embedded addresses may be in an allowed network, and lead elsewhere."""
+    rules = AddressRules((ipaddress.ip_network("10.0.0.0/8"),))
+    # Teredo: the server is 10.0.0.1, the client 127.0.0.1.
+    assert "loopback" in rules.fault("2001:0:a00:1:0:0:80ff:fffe")
+    allowed = AddressRules((ipaddress.ip_network("2001::/32"),))
+    assert allowed.fault("2001:0:a00:1:0:0:80ff:fffe") == ""
 
 
 def test_denied_networks_come_first() -> None:

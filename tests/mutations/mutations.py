@@ -2947,6 +2947,14 @@ MUTATIONS = (
         "test_address_of_a_machine_or_of_a_cloud_is_refused[169.254.169.254]",
     ),
     Mutation(
+        "the check of each address within an address",
+        ("every-embedded-address",),
+        "if .*]",
+        "if False]",
+        "tests/http/test_addresses.py::"
+        "test_address_within_another_one_is_allowed_for_itself_only",
+    ),
+    Mutation(
         "the check of the address that a name leads to",
         ("checked-connection",),
         "if .*:",

@@ -50,6 +50,7 @@ STORIES = (
     "tests/deploy/",
     "tests/e2e/plans/test_interrupted_plan.py",
     "tests/e2e/sources/",
+    "tests/e2e/test_ipv6_only.py",
     "tests/e2e/test_killed.py",
     "tests/e2e/test_screens.py",
     "tests/e2e/test_secrets_untold.py",

@@ -9,7 +9,7 @@ import hashlib
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPSConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -160,10 +160,12 @@ def site(
     authority: trustme.CA | None = None,
     expired: bool = False,
     clients: trustme.CA | None = None,
+    names: Sequence[str] = (),
 ) -> Iterator[Site]:
     """Run a server whose own answers are those of ``answer``.
 
     With ``expired``, its certificate is; with ``clients``, it asks for a certificate of that CA.
+    Its certificate is for ``names`` too.
     """
     authority = authority or trustme.CA()
     times: dict[str, Any] = {}
@@ -173,7 +175,8 @@ def site(
             "not_after": TEN_YEARS_AGO + dt.timedelta(days=1),
         }
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost", "127.0.0.1", "127.0.0.2", **times).configure_cert(context)
+    every = ("localhost", "127.0.0.1", "127.0.0.2", *names)
+    authority.issue_cert(*every, **times).configure_cert(context)
     if clients is not None:
         clients.configure_trust(context)
         context.verify_mode = ssl.CERT_OPTIONAL

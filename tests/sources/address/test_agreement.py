@@ -41,11 +41,15 @@ REFS = {
 }
 NAMES = (["refs/pull/1/head"], ["main", "-x", "refs/", "refs/a/../b", "refs/a.lock"])
 GIT = (
-    words("https://h/x https://my_host/x https://[::1]/x https://h/a//b ssh://git@h/x"),
+    words(
+        "https://h/x https://my_host/x https://[::1]/x https://h/a//b ssh://git@h/x"
+        " https://[FD00::1]:8443/x ssh://git@[fd00::1]:22/x"
+    ),
     [
         *words("https://h https://h/ https://h./x https://h..i/x https://127.1/x https://1/x"),
         *words("https://0x7f.1/x https://h:0/x https://h:99999/x https://é.x/a https://h\\@g/a"),
         *words("ssh://git:hunter2@h/x ssh://-l@h/x ssh://-oProxyCommand=x/x ssh://$(x)@h/a"),
+        *words("https://[fe80::1%25eth0]/x https://[fd00::1/x https://fd00::1/x https://[h]/x"),
         "https://h/a b",
     ],
 )
@@ -54,6 +58,7 @@ OCI = (
     [
         *words("oci://my_host/x oci://h..i/x oci://-h/x oci://h-/x oci://h./x oci://h:0/x"),
         *words(f"oci://h:65536/x oci://{'a' * 64}.b/x oci://a{'.b' * 600}/x oci://[zz]/x"),
+        *words("oci://[::::]/x oci://[fe80::1%25eth0]/x oci://fd00::1/x oci://[fd00::1]:0/x"),
         *words(f"oci://h/{'a' * 256} oci://h/a___b oci://h/a-.b oci://h/x/ oci://h/../x"),
     ],
 )
@@ -66,6 +71,7 @@ ARCHIVES = (
     [
         *words("https://h/x.zip https://h/x?y=.tar https://h:99999/x.tar https://h\\/x.tar"),
         *words("https://-h/x.tar https://h/%zz.tar https:///x.tar https://h/x.tar\u200b"),
+        *words("https://[fe80::1%25eth0]/x.tar https://[h]/x.tar https://fd00::1/x.tar"),
     ],
 )
 

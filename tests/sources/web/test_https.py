@@ -247,8 +247,8 @@ def test_failed_download_is_refused(
         ("docker://x/y", "Write oci://HOST/REPO:TAG."),
         ("https://", "has no host"),
         ("https:///x", "has no host"),
-        ("https://x:port/y", "has no host"),
-        ("https://[x/y?hunter2", "the URL https://… has no host"),
+        ("https://x:port/y", "its port is not a number from 1 to 65535"),
+        ("https://[x/y?hunter2", "invalid URL: https://[x/y: an IPv6 address is written in"),
     ],
 )
 def test_other_urls_are_not_read(url: str, expected: str) -> None:

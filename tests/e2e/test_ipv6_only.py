@@ -1,0 +1,361 @@
+"""A network without an IPv4 address: the server, a proxy, each source and the watches."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import ipaddress
+import json
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from applyprune.addresses import AddressRules
+from applyprune.cluster.access import cluster_access, pod_access
+from applyprune.cluster.many_watches import ListReport, ManyWatches, WatchReport, WatchTarget
+from applyprune.cluster.messages import ApiRequest
+from applyprune.cluster.transport import Transport
+from applyprune.errors import Unreachable
+from applyprune.model.live import CONFIG_MAPS
+from applyprune.sources.address import GitRef, GitSource, OciRef
+from applyprune.sources.archive import ArchiveSource, fetch_archive
+from applyprune.sources.fetch import fetch_git
+from applyprune.sources.oci_artifact import FLUX_LAYER, OciSource, fetch_artifact
+from applyprune.sources.tree import FetchFailed, SourceCredentials
+from tests.support.archives import packed
+from tests.support.artifacts import described, manifest_of
+from tests.support.command import Ended, applyprune
+from tests.support.git_servers import git_site
+from tests.support.ipv6_only import LINK_LOCAL, POD, PROXY, Ipv6Network, ipv6_network, to_port
+from tests.support.listening import tunnel
+from tests.support.second_server import SecondServer
+from tests.support.source_text import config_map
+from tests.support.tls_site import Answer, Call, site
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from applyprune.localplane import Binaries, Plane
+    from tests.support.api import Api
+
+NAME = "k8s.example"
+MAP = config_map("a")
+ZONED = f"[{LINK_LOCAL}%25lo]"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A real API server behind addresses of the network, with a certificate for each of them."""
+
+    network: Ipv6Network
+    folder: Path
+    token: str
+    ca: str
+    ports: dict[str, int]
+    """The port by the address inside; that of the server itself by an empty text."""
+
+    def kubeconfig(self, server: str, **cluster: str) -> Path:
+        """Return a kubeconfig that names this server."""
+        path = self.folder / "kubeconfig"
+        entry = {"server": server, "certificate-authority": str(self.folder / "ca.crt"), **cluster}
+        facts = {
+            "current-context": "a",
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+            "clusters": [{"name": "a", "cluster": entry}],
+            "users": [{"name": "a", "user": {"token": self.token}}],
+        }
+        path.write_text(json.dumps(facts))
+        return path
+
+    def run(self, *arguments: str | Path, kubeconfig: Path, **environ: str) -> Ended:
+        """Return the result of a command inside the network."""
+        call = partial(applyprune, *arguments, kubeconfig=kubeconfig, within=("env",), more=environ)
+        return self.network.do(call)
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Ipv6Network]:
+    """The network of this file."""
+    with ipv6_network() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    network: Ipv6Network, plane: Plane, binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """The run's plane, by a server with another certificate."""
+    folder = tmp_path_factory.mktemp("ipv6")
+    certificate, key = certified(plane.folder / "pki", folder)
+    pair = (f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}")
+    with ExitStack() as stack:
+        second = stack.enter_context(SecondServer(plane, binaries, *pair))
+        passing = {
+            address: stack.enter_context(network.passing(address, to_port(second.port)))
+            for address in (POD, LINK_LOCAL, "::1")
+        }
+        ca = plane.ca_file.read_text()
+        (folder / "ca.crt").write_text(ca)
+        (folder / "token").write_text(plane.token)
+        yield Cluster(network, folder, plane.token, ca, {**passing, "": second.port})
+
+
+def certified(pki: Path, folder: Path) -> tuple[Path, Path]:
+    """Return the files of a certificate of the plane's authority for all these hosts."""
+    authority = x509.load_pem_x509_certificate((pki / "ca.crt").read_bytes())
+    signer = load_pem_private_key((pki / "ca.key").read_bytes(), None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP256R1())
+    addresses = map(ipaddress.ip_address, (POD, LINK_LOCAL, "::1", "127.0.0.1"))
+    hosts = (x509.DNSName(NAME), x509.DNSName("localhost"), *map(x509.IPAddress, addresses))
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([]))
+        .issuer_name(authority.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(authority.not_valid_before_utc)
+        .not_valid_after(authority.not_valid_before_utc + dt.timedelta(days=300))
+        .add_extension(x509.SubjectAlternativeName(hosts), critical=True)
+        .sign(signer, hashes.SHA256())
+    )
+    files = folder / "server.crt", folder / "server.key"
+    files[0].write_bytes(made.public_bytes(Encoding.PEM))
+    files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return files
+
+
+def version(access: object) -> int:
+    transport = Transport(access, retry_budget=0.0)  # type: ignore[arg-type]
+    try:
+        return transport.send(ApiRequest("GET", "/version", timeout=20.0)).status
+    finally:
+        transport.close()
+
+
+# The server.
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "more"),
+    [
+        (POD, f"[{POD}]", {}),
+        (POD, "[FD00:1:0:0::10]", {}),
+        (POD, f"[{POD}]", {"tls-server-name": NAME}),
+        (POD, f"[{POD}]", {"tls-server-name": f"[{POD}]"}),
+        (LINK_LOCAL, ZONED, {}),
+        (LINK_LOCAL, f"[{LINK_LOCAL}%251]", {}),
+        ("::1", "[::1]", {}),
+    ],
+)
+def test_server_is_reached(cluster: Cluster, address: str, host: str, more: dict[str, str]) -> None:
+    """Its certificate is compared with the address, without brackets and zone."""
+    path = cluster.kubeconfig(f"https://{host}:{cluster.ports[address]}", **more)
+    access = cluster_access(kubeconfig=str(path), environ={})
+    assert cluster.network.do(lambda: version(access)) == 200
+
+
+def test_pod_reaches_the_server(cluster: Cluster) -> None:
+    environ = {"KUBERNETES_SERVICE_HOST": POD, "KUBERNETES_SERVICE_PORT": str(cluster.ports[POD])}
+    access = pod_access(environ, cluster.folder)
+    assert cluster.network.do(lambda: version(access)) == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ("127.0.0.1", "cannot be reached: Network is unreachable"),
+        ("[fd00:2::1]", "cannot be reached: Network is unreachable"),
+        (f"[{LINK_LOCAL}]", "a link-local address needs its network interface"),
+        (f"[{LINK_LOCAL}%25eth7]", "this machine has no network interface eth7"),
+    ],
+)
+def test_address_without_a_way_is_no_broken_connection(
+    cluster: Cluster, host: str, why: str
+) -> None:
+    path = cluster.kubeconfig(f"https://{host}:6443")
+    access = cluster_access(kubeconfig=str(path), environ={})
+    with pytest.raises(Unreachable, match=why) as caught:
+        cluster.network.do(lambda: version(access))
+    assert "reachable" in caught.value.hint
+
+
+def test_set_is_applied_and_waited_for(
+    cluster: Cluster, api: Api, namespace: str, tmp_path: Path
+) -> None:
+    """Discovery, the dry run, the apply, the watch of the wait, and the prune."""
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for name in ("a", "b"):
+        (folder / f"{name}.yaml").write_text(config_map(name))
+    path = cluster.kubeconfig(f"https://[{POD}]:{cluster.ports[POD]}")
+    call = ("apply", "web", "-n", namespace, "-f", folder, "--wait", "--yes")
+    ended = cluster.run(*call, kubeconfig=path)
+    assert (ended.code, ended.err) == (0, "")
+    (folder / "b.yaml").unlink()
+    ended = cluster.run(*call, kubeconfig=path)
+    assert ended.code == 0, ended.err
+    maps = f"/api/v1/namespaces/{namespace}/configmaps"
+    assert [name for name in ("a", "b") if api.exists(f"{maps}/{name}")] == ["a"]
+
+
+# The proxy.
+
+
+@pytest.mark.parametrize("proxy_at", [PROXY, LINK_LOCAL])
+@pytest.mark.parametrize("host", [NAME, f"[{POD}]"])
+def test_proxy_leads_to_the_server(cluster: Cluster, host: str, proxy_at: str) -> None:
+    """Nobody inside can resolve the name, and nobody listens at that port of the address."""
+    with cluster.network.passing(proxy_at, tunnel(f"127.0.0.1:{cluster.ports['']}")) as port:
+        zone = "%25lo" if proxy_at == LINK_LOCAL else ""
+        proxy = f"http://u:pass@[{proxy_at}{zone}]:{port}"
+        path = cluster.kubeconfig(f"https://{host}:6443", **{"proxy-url": proxy})
+        access = cluster_access(kubeconfig=str(path), environ={})
+        assert cluster.network.do(partial(version, access)) == 200
+        path = cluster.kubeconfig(f"https://{host}:6443")
+        access = cluster_access(kubeconfig=str(path), environ={"HTTPS_PROXY": proxy})
+        assert cluster.network.do(partial(version, access)) == 200
+
+
+# The sources.
+
+
+ARTIFACT = packed({"a.yaml": MAP.encode()})
+MANIFEST = json.dumps(manifest_of(described(ARTIFACT))).encode()
+
+
+def served(call: Call) -> Answer:
+    """Answer as a web server and as a registry."""
+    path = call.path.partition("?")[0]
+    if path == "/a.yaml":
+        return Answer(200, MAP.encode())
+    if path.endswith(".tar.gz"):
+        return Answer(200, ARTIFACT)
+    if path.startswith("/v2/web/manifests/"):
+        kind = json.loads(MANIFEST)["mediaType"]
+        return Answer(200, MANIFEST, {"Content-Type": kind})
+    layer = described(ARTIFACT, FLUX_LAYER)["digest"]
+    blob = ARTIFACT if path.rpartition("/")[2] == layer else b"{}"
+    return Answer(200, blob) if path.startswith("/v2/web/blobs/") else Answer(404, b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Servers of sources at an address of the network."""
+
+    web: str
+    """Its host and port."""
+    git: str
+    ca: bytes
+
+
+@pytest.fixture(scope="module")
+def sources(network: Ipv6Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sources]:
+    """A web server that is a registry too, and a server of Git."""
+    with (
+        site(served, names=(POD,)) as web,
+        git_site(tmp_path_factory.mktemp("git")) as git,
+        network.passing(POD, to_port(int(web.host.rpartition(":")[2]))) as web_port,
+        network.passing(POD, to_port(git.port)) as git_port,
+    ):
+        git.authority.issue_cert(POD).configure_cert(git.tls)
+        git.repository().commit({"m/a.yaml": MAP})
+        yield Sources(f"[{POD}]:{web_port}", f"[{POD}]:{git_port}", web.ca + git.ca)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://{web}/a.yaml",
+        "https://{web}/x.tar.gz",
+        "oci://{web}/web:1",
+        "git+https://{git}/web.git//m?ref=main",
+    ],
+)
+def test_source_of_a_command_is_read(
+    cluster: Cluster, sources: Sources, address: str, namespace: str, tmp_path: Path
+) -> None:
+    """And applied to the server of this network."""
+    (tmp_path / "cas.pem").write_bytes(sources.ca)
+    source = address.format(web=sources.web, git=sources.git)
+    path = cluster.kubeconfig(f"https://[{POD}]:{cluster.ports[POD]}")
+    environ = {"SSL_CERT_FILE": str(tmp_path / "cas.pem"), "HOME": str(tmp_path)}
+    ended = cluster.run(
+        "apply", "web", "-n", namespace, "-f", source, "--yes", kubeconfig=path, **environ
+    )
+    assert (ended.code, ended.lines["configmap/a"].split()[0]) == (0, "created"), ended.err
+
+
+def read_git(sources: Sources, rules: AddressRules, folder: Path) -> object:
+    credentials = SourceCredentials(ca=sources.ca)
+    source = GitSource(
+        f"https://{sources.git}/web.git",
+        GitRef(branch="main"),
+        credentials=credentials,
+        addresses=rules,
+    )
+    return fetch_git(source, "m", folder / "store").files
+
+
+def read_archive(sources: Sources, rules: AddressRules, _folder: Path) -> object:
+    credentials = SourceCredentials(ca=sources.ca)
+    url = f"https://{sources.web}/x.tar.gz"
+    return fetch_archive(ArchiveSource(url, credentials=credentials, addresses=rules)).files
+
+
+def read_artifact(sources: Sources, rules: AddressRules, _folder: Path) -> object:
+    credentials = SourceCredentials(ca=sources.ca)
+    source = OciSource(
+        f"oci://{sources.web}/web", OciRef(tag="1"), credentials=credentials, addresses=rules
+    )
+    return fetch_artifact(source).files
+
+
+@pytest.mark.parametrize("read", [read_git, read_archive, read_artifact])
+def test_source_of_a_bundle_is_read(
+    network: Ipv6Network,
+    sources: Sources,
+    tmp_path: Path,
+    read: Callable[[Sources, AddressRules, Path], object],
+) -> None:
+    """A unique local address is private, as 10.0.0.0/8; a denied one is refused."""
+    assert network.do(lambda: read(sources, AddressRules(), tmp_path))
+    denied = AddressRules(denied=(ipaddress.ip_network("fd00::/8"),))
+    with pytest.raises(FetchFailed, match="an address of a denied network"):
+        network.do(lambda: read(sources, denied, tmp_path))
+
+
+# The watches.
+
+
+@pytest.mark.parametrize(
+    ("address", "host"), [(POD, f"[{POD}]"), (LINK_LOCAL, ZONED), ("::1", "[::1]")]
+)
+def test_collection_is_watched(cluster: Cluster, namespace: str, address: str, host: str) -> None:
+    """On the thread of the watches, as in the controller."""
+    path = cluster.kubeconfig(f"https://{host}:{cluster.ports[address]}")
+    access = cluster_access(kubeconfig=str(path), environ={})
+    told: list[WatchReport] = []
+    loop = asyncio.new_event_loop()
+    watches = ManyWatches(access, "test", told.append, loop)
+    cluster.network.do(watches.start)
+    try:
+        watches.watch(WatchTarget("", CONFIG_MAPS, namespace))
+        eventually(lambda: told, lambda: "a report")
+        eventually(lambda: any(isinstance(one, ListReport) for one in told), lambda: str(told))
+    finally:
+        watches.close()
