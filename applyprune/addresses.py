@@ -86,13 +86,11 @@ def endpoint_of(url: str) -> Endpoint:
     name, port = place.partition(":")[::2]
     if not name:
         raise InvalidHost("it has no host")
-    if (address := _ip_address(name)) is not None:
-        return Endpoint(scheme, str(address), _port(port, scheme))
     if _HOST_NAME.fullmatch(name.lower()) is None:
         raise InvalidHost("its host is not a name or an address")
     host = name.lower().removesuffix(".")
     # A resolver finds no name with a dot in /etc/hosts, where this one is.
-    is_complete = name.endswith(".") and host != _LOCALHOST
+    is_complete = name.endswith(".") and host != _LOCALHOST and not is_ip_address(host)
     return Endpoint(scheme, host, _port(port, scheme), ends_with_dot=is_complete)
 
 

@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
 
 from applyprune.addresses import (
     AddressRules,
+    Endpoint,
     InvalidHost,
     bracketed,
     endpoint_anywhere,
@@ -388,6 +389,14 @@ def url_parts(url: str) -> SplitResult | None:
     return parts
 
 
+def _compared_endpoint(url: str) -> Endpoint:
+    """Return the host and port of a URL whose host is compared with others; raises InvalidHost."""
+    end = endpoint_anywhere(url)
+    if end.ends_with_dot:
+        raise InvalidHost("its host ends with a dot, and a login or a host key is for one without")
+    return end
+
+
 def is_https(url: str) -> bool:
     """Return whether a URL is valid, has a host, and is ``https://``."""
     try:
@@ -529,14 +538,14 @@ def parse_git_url(url: str) -> GitUrl:
     if parts.path in {"", "/"}:
         raise UsageError("the URL of the repository has no path")
     try:
-        end = endpoint_anywhere(url)
+        end = _compared_endpoint(url)
     except InvalidHost as error:
         raise UsageError(
             f"the URL of the repository is invalid: {error}", hint=_HOST_FORM
         ) from None
     return GitUrl(
         parts.scheme,
-        end.host if end.is_address else _host(end.dialed),
+        end.host if end.is_address else _host(end.host),
         end.port,
         parts.path,
         _user(unquote(parts.username)) if parts.username else "",
@@ -638,8 +647,8 @@ def parse_reference(text: str) -> ArtifactReference:
     """
     found = _REFERENCE.fullmatch(text)
     host, name, tag, digest = found.groups() if found is not None else ("", "", None, None)
-    if not _is_registry(host):
-        raise _not_an_artifact(text, "its host or port is invalid")
+    if fault := _registry_fault(host):
+        raise _not_an_artifact(text, fault)
     if not name:
         raise _not_an_artifact(text, "it names no repository")
     if len(name) > _LONGEST_NAME or _REPOSITORY.fullmatch(name) is None:
@@ -663,14 +672,14 @@ def _not_an_artifact(text: str, reason: str, hint: str = _ARTIFACT_FORMS) -> Usa
     )
 
 
-def _is_registry(host: str) -> bool:
-    if len(host) > _LONGEST_HOST or _REGISTRY.fullmatch(host) is None:
-        return False
+def _registry_fault(host: str) -> str:
+    """Return why a text is not the host of a registry; empty if it is."""
     try:
-        endpoint_anywhere(f"{SCHEME}{host}")
-    except InvalidHost:
-        return False
-    return True
+        _compared_endpoint(f"{SCHEME}{host}")
+    except InvalidHost as error:
+        return str(error)
+    fits = len(host) <= _LONGEST_HOST and _REGISTRY.fullmatch(host) is not None
+    return "" if fits else "its host or port is invalid"
 
 
 # Ranges of versions, as Flux reads them (the constraints of Masterminds/semver).

@@ -48,6 +48,7 @@ HOSTS = {
     "final dot": Form("k8s.example.", "k8s.example", "k8s.example."),
     "localhost with a dot": Form("LocalHost.", "localhost", "localhost"),
     "IPv4": Form("10.1.2.3", "10.1.2.3"),
+    "IPv4 with a dot": Form("10.1.2.3.", "10.1.2.3"),
     "short IPv4": Form("127.1", "127.1"),
     "::1": Form("[::1]", "::1"),
     "IPv6": Form("[fd00:1:2:3:4:5:6:7]", "fd00:1:2:3:4:5:6:7"),
@@ -219,7 +220,7 @@ ZONES = {form for form in HOSTS if "%" in HOSTS[form].dialed}
 STRICT: dict[Callable[[str, Path], None], set[str]] = {
     git: ZONES | {"final dot", "short IPv4"},
     git_over_ssh: ZONES | {"final dot", "short IPv4"},
-    artifact: ZONES | {"final dot", "localhost with a dot", "underscore"},
+    artifact: ZONES | {"final dot", "localhost with a dot", "IPv4 with a dot", "underscore"},
     document: ZONES,
     archive: ZONES,
     listen: ZONES,
