@@ -169,6 +169,35 @@ def test_server_is_reached(cluster: Cluster, address: str, host: str, more: dict
     assert cluster.network.do(lambda: version(access)) == 200
 
 
+@pytest.mark.parametrize(
+    ("at", "found"),
+    [
+        (POD, [("10.0.0.1", 0), ("fd00:2::1", 0, 0, 0), (POD, 0, 0, 0)]),
+        (LINK_LOCAL, [("10.0.0.1", 0), (LINK_LOCAL, 0, 0, 1)]),
+    ],
+)
+@pytest.mark.parametrize("host", [NAME, NAME.upper(), f"{NAME}."])
+def test_name_leads_to_its_address(
+    cluster: Cluster,
+    at: str,
+    found: list[tuple[object, ...]],
+    host: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To the one that can be reached, of several that a resolver has found."""
+    asked: list[object] = []
+
+    def resolved(name: object, *_: object, **__: object) -> list[tuple[object, ...]]:
+        asked.append(name)
+        return [(0, 0, 0, "", address) for address in found]
+
+    path = cluster.kubeconfig(f"https://{host}:{cluster.ports[at]}")
+    access = cluster_access(kubeconfig=str(path), environ={})
+    monkeypatch.setattr("socket.getaddrinfo", resolved)
+    assert cluster.network.do(lambda: version(access)) == 200
+    assert asked == [host.lower()]
+
+
 def test_pod_reaches_the_server(cluster: Cluster) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": POD, "KUBERNETES_SERVICE_PORT": str(cluster.ports[POD])}
     access = pod_access(environ, cluster.folder)
