@@ -2951,8 +2951,7 @@ MUTATIONS = (
         ("every-embedded-address",),
         "if .*]",
         "if False]",
-        "tests/http/test_addresses.py::"
-        "test_address_within_another_one_is_allowed_for_itself_only",
+        "tests/http/test_addresses.py::test_address_within_another_one_is_allowed_for_itself_only",
     ),
     Mutation(
         "the check of the address that a name leads to",
