@@ -2,7 +2,7 @@
 
 Input that Go's reader (sigs.k8s.io/yaml) accepts gets the value that Go gives it. What Go loses
 silently is a fault: duplicate keys (compared as text: 1 and "1" are the same key), a merge (``<<``)
-that overwrites an earlier key, tags without a meaning in JSON, and integers beyond 64 bits.
+that changes what an earlier key holds, tags without a meaning in JSON, and integers beyond 64 bits.
 """
 
 from __future__ import annotations
@@ -243,11 +243,13 @@ class _Builder:
                 brought = {**self._merge_source(event, depth), **brought}
         else:
             brought = self._merge_source(event, depth)
-        if clash := next((key for key in brought if key in result), None):
-            problem = f"<< overwrites the key {shown_key(clash)}, which comes before it"
-            raise YAMLFault(problem, line, column, hint=_MERGED)
-        result.update(brought)
-        merged.update(brought)
+        for key, value in brought.items():
+            if key not in result:
+                merged.add(key)
+                result[key] = value
+            elif not _same(result[key], value):  # guard: merge-overwrites-a-key
+                problem = f"<< overwrites the key {shown_key(key)}, which comes before it"
+                raise YAMLFault(problem, line, column, hint=_MERGED)
 
     def _merge_source(self, event: Any, depth: int) -> dict[str, Any]:
         value = self._node(event, depth + 1)
@@ -368,6 +370,17 @@ def _text(value: Any) -> int:
     if isinstance(value, dict):
         return sum(len(key) + _text(inner) for key, inner in value.items())
     return sum(map(_text, value)) if isinstance(value, list) else 0
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two values are the same JSON: to Python, true is 1."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)
 
 
 def _copy(value: Any) -> Any:

@@ -2823,6 +2823,13 @@ MUTATIONS = (
         f"{_ALLOWANCE}test_aliases_of_all_documents_share_one_limit",
     ),
     Mutation(
+        "that a merge changes no value before it",
+        ("merge-overwrites-a-key",),
+        "elif .*:",
+        "elif 0:",
+        "tests/sources/yaml/test_parser.py::test_merge_keys_are_read",
+    ),
+    Mutation(
         "the type of the values of Secrets, labels and annotations",
         ("text-of-a-map",),
         "if .*:",
