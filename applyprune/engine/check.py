@@ -23,7 +23,6 @@ from applyprune.errors import (
 from applyprune.model.fate import Fate
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import Inventory
-from applyprune.model.kinds import CRD
 from applyprune.model.live import (
     AUTOSCALERS,
     NAMESPACES,
@@ -71,13 +70,14 @@ from applyprune.planning.recovery import may_lose_objects
 from applyprune.planning.requests import needs_body
 from applyprune.planning.rights import RightsReview, needs_of
 from applyprune.planning.schemas import (
+    FieldFault,
     KindSchema,
-    custom_schema,
+    changed_key_faults,
+    defined_schemas,
     field_faults,
     fields_problem,
     kind_schema,
 )
-from applyprune.planning.served_kinds import defined_resources, schema_of
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
@@ -303,10 +303,19 @@ def _field_check(
         schema = known[step.desired.resource.gvk]
         if isinstance(schema, str):
             not_checked[ref] = schema
-        elif step.request and (faults := field_faults(step.request.body, schema)):
+        elif step.request and (faults := _faults(step.request.body, schema, step.desired)):
             problems[ref] = fields_problem(step.desired, faults, max(left, 1))
             left -= len(faults)
     return _FieldCheck(problems, not_checked)
+
+
+def _faults(body: Mapping[str, Any], schema: KindSchema, desired: Desired) -> Sequence[FieldFault]:
+    faults = field_faults(body, schema)
+    if not desired.changed_keys:
+        return faults
+    changed = changed_key_faults(desired.changed_keys, schema)
+    places = {fault.field for fault in changed}
+    return [*changed, *(fault for fault in faults if fault.field not in places)]
 
 
 def _known_schemas(
@@ -316,10 +325,9 @@ def _known_schemas(
     custom: Collection[GroupKind],
 ) -> Mapping[GVK, KindSchema | str]:
     """Return the schema of each kind, or why it is not known."""
-    defined = _schemas_of_crds(sending)
+    defined = defined_schemas(sending)
     known: dict[GVK, KindSchema | str] = {
-        gvk: custom_schema(schema) if schema is not None else _OPEN
-        for gvk, schema in defined.items()
+        gvk: schema if schema is not None else _OPEN for gvk, schema in defined.items()
     }
     wanted = {desired.resource.gvk: desired.resource for desired in sending}
     served = {gvk: resource for gvk, resource in wanted.items() if gvk not in defined}
@@ -332,16 +340,6 @@ def _known_schemas(
             is_custom = gvk.group_kind in custom
             known[gvk] = kind_schema(schemas, gvk, custom=is_custom) or _NO_SCHEMA
     return known
-
-
-def _schemas_of_crds(sending: Sequence[Desired]) -> Mapping[GVK, Mapping[str, Any] | None]:
-    """Return the schema of each kind that a CRD to send defines."""
-    return {
-        resource.gvk: schema_of(desired.body, resource.version)
-        for desired in sending
-        if desired.ref.group_kind == CRD
-        for resource in defined_resources(desired.body)
-    }
 
 
 def _documents(

@@ -52,7 +52,12 @@ from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_
 from applyprune.planning.approval import as_reviewed, is_blocked, with_approval
 from applyprune.planning.cascade import deletions_of, recreations_judged
 from applyprune.planning.comparison import diff_of, removal_diff
-from applyprune.planning.desired import Resolved, UnknownObject, resolve
+from applyprune.planning.desired import (
+    Resolved,
+    UnknownObject,
+    changed_key_warning,
+    resolve,
+)
 from applyprune.planning.explain import ExplainInput, explanation_of
 from applyprune.planning.leave import ignored_objects, objects_to_prune
 from applyprune.planning.names import (
@@ -393,6 +398,11 @@ def check_plan(
     """
     options, applyset = context.options, context.applyset
     steps = fields_checked(stage.plan.applies, context, stage.world)  # guard: field-check
+    keys = [
+        changed_key_warning(one.desired.ref, one.desired.origin, one.desired.changed_keys)
+        for one in steps
+        if one.desired.changed_keys and one.fate is not Fate.REFUSE
+    ]
     asks_server = reviewed is None and (
         options.dry_run is DryRun.SERVER or (options.check and options.dry_run is DryRun.OFF)
     )
@@ -405,7 +415,7 @@ def check_plan(
     steps = _recreations_judged(replace(stage.plan, applies=tuple(steps)), stage, options)
     steps = visible_conflicts_refused(steps, context)
     plan = with_approval(
-        replace(stage.plan, applies=tuple(steps)),
+        replace(stage.plan, applies=tuple(steps), warnings=(*stage.plan.warnings, *keys)),
         applyset,
         options,
         deletions=reviewed.deletions if reviewed is not None else "",

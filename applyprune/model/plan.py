@@ -12,7 +12,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.live import LiveObject, Resource
 from applyprune.model.options import Propagation
-from applyprune.model.problem import Origin, Problem, ProblemKind
+from applyprune.model.problem import ChangedKey, Origin, Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.values import Packed, dataclass, field
 
@@ -443,6 +443,8 @@ class Desired:
     """The wait annotation: ``skip``, ``started`` or empty."""
     ready_when: str = ""
     """The CEL expression that is true if the object is ready; empty for the rule of its kind."""
+    changed_keys: tuple[ChangedKey, ...] = field(default=(), compare=False)
+    """The keys of which YAML makes another text, and of which only a schema says whose they are."""
 
     @property
     def body(self) -> Mapping[str, Any]:

@@ -113,6 +113,7 @@ class ProblemKind(StrEnum):
     IGNORED_MANIFEST = "IgnoredManifest"
     REPEATED = "Repeated"
     PLACEHOLDER = "Placeholder"
+    CHANGED_KEY = "ChangedKey"
     CHART_HOOKS = "ChartHooks"
     MISSING_REFERENCE = "MissingReference"
     REWRITTEN_VALUES = "RewrittenValues"
@@ -178,12 +179,24 @@ class Manifest:
     packed: Packed = field(hash=False)
     """The object in the text, as plain JSON data."""
     origin: Origin = field(compare=False)
+    changed_keys: tuple[ChangedKey, ...] = field(default=(), compare=False)
+    """The keys of which YAML makes another text; JSON has none."""
 
     @property
     def body(self) -> Mapping[str, Any]:
         """Return the object in the text."""
         found: Mapping[str, Any] = self.packed.value
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedKey:
+    """A key that is not a string without quotes, and so gets another text: ``y`` becomes true."""
+
+    place: Field
+    """Its path, which ends with what it becomes."""
+    written: str
+    """What stands in the file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,24 +7,27 @@ set cannot contain, what is not sent and what waits for its kind is found here a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from applyprune.errors import ApplypruneError, InputError, NotReady
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import FIRST_WAVE
-from applyprune.model.kinds import CRD, JOB
+from applyprune.model.kinds import CRD, JOB, Trait, row_of
 from applyprune.model.live import Resource, ResourceMap, mapping
 from applyprune.model.options import HelmHooks, Options
 from applyprune.model.plan import Desired
 from applyprune.model.problem import (
     MOST_ERRORS,
+    ChangedKey,
+    Field,
     Manifest,
     Mark,
     Origin,
     Problem,
     ProblemKind,
 )
-from applyprune.model.text import and_more
+from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.managed_fields import conflict_rule, ignored_fields, matching_pointers
 from applyprune.planning.marks import (
@@ -53,8 +56,9 @@ from applyprune.planning.normalize import (
 )
 from applyprune.planning.order import annotated_wave, depends_on_refs, in_order, is_built_in
 from applyprune.planning.readiness import wait_word
+from applyprune.planning.schemas import becomes
 from applyprune.planning.served_kinds import defined_resources, served_versions
-from applyprune.planning.server_errors import dotted
+from applyprune.planning.server_errors import advice_on, dotted
 from applyprune.values import dataclass, field, packed, pattern, replace
 
 _PLAIN = Options()
@@ -104,6 +108,8 @@ class UnknownObject:
     """The wave of its annotation."""
     may_come: bool = False
     """Whether a controller may install its kind; else the server of its group is silent."""
+    changed_keys: tuple[ChangedKey, ...] = ()
+    """The keys of which YAML makes another text."""
 
     @property
     def refs(self) -> tuple[Ref, Ref]:
@@ -164,7 +170,7 @@ def resolve(
         own_namespace = override or manifest.namespace or namespace
         # Else its hook is an error already.
         is_decided = decision is HelmHooks.APPLY or _hook_text(manifest) is None
-        faults, late = _mark_errors(manifest), None
+        faults, late = [*_mark_errors(manifest), *_key_errors(manifest)], None
         try:
             resource = _resource(manifest, catalogue, from_crds)
             candidate = _desired_of(manifest, resource, applyset, own_namespace, versions, rules)
@@ -236,7 +242,9 @@ def _unknown(
     ref, problem = _likely_ref(manifest, namespace), error.problem
     if may_come:
         problem = _not_applied(ref, origin, f"the kind {manifest.gvk} is not served", error.hint)
-    return UnknownObject(ref, manifest.gvk, origin, problem, wave, may_come)
+    kind = manifest.gvk.group_kind
+    keys = tuple(one for one in manifest.changed_keys if _may_be_free(kind, one.place))
+    return UnknownObject(ref, manifest.gvk, origin, problem, wave, may_come, keys)
 
 
 def _not_applied(ref: Ref, origin: Origin, reason: str, hint: str = "") -> Problem:
@@ -373,6 +381,7 @@ def _desired_of(
         else versions.get(resource.group_kind, frozenset()),
         wait=wait_word(metadata),
         ready_when=str(annotations.get(READY_WHEN, "")),
+        changed_keys=manifest.changed_keys,
     )
 
 
@@ -560,6 +569,55 @@ def placeholders(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
             marks=tuple(map(Mark, found[:MOST_ERRORS])),
             field=found[0],
         )
+
+
+# Keys that are not strings without quotes: `y` becomes "true", and `010` becomes "8".
+#
+# Nobody means that. In a field that a schema knows it is an error. What a custom resource may hold
+# in any form, such as the values of a chart, may be published so, and works so: a warning.
+
+
+# What is any JSON in a schema of a CRD, unless it is the name of a field there.
+_JSON_IN_SCHEMA = frozenset({"default", "enum", "example"})
+
+
+def _key_errors(manifest: Manifest) -> Iterator[InputError]:
+    """Yield an error for each changed key in a field that every server knows."""
+    kind = manifest.gvk.group_kind
+    for one in manifest.changed_keys[:MOST_ERRORS]:
+        if not _may_be_free(kind, one.place):  # guard: changed-key
+            what = _changed(one)
+            yield InputError(what, location=manifest.origin, hint=advice_on(what), field=one.place)
+
+
+def _may_be_free(kind: GroupKind, place: Field) -> bool:
+    """Return whether only the schema of a kind says if a part of an object may be any JSON."""
+    if place[0] == "metadata":
+        return False
+    if kind == CRD:
+        return any(
+            step in _JSON_IN_SCHEMA and above != "properties" for above, step in pairwise(place)
+        )
+    return Trait.FREE_FORM in row_of(kind).traits or not is_built_in(kind.group)
+
+
+def _changed(key: ChangedKey) -> str:
+    return f"{dotted(key.place[:-1])}: {becomes(key)}".removeprefix(": ")
+
+
+def changed_key_warning(ref: Ref, origin: Origin, keys: Sequence[ChangedKey]) -> Problem:
+    """Return the warning about an object with changed keys where any JSON may be meant."""
+    first, *others = keys
+    more = f", and {counted(len(others), 'other key')}" if others else ""
+    return Problem(
+        ProblemKind.CHANGED_KEY,
+        f"{ref.short}: {_changed(first)}{more}",
+        location=str(origin),
+        origin=origin,
+        hint=advice_on(becomes(first)),
+        marks=tuple(Mark(key.place) for key in keys[:MOST_ERRORS]),
+        field=first.place,
+    )
 
 
 PRUNES_LATER = "kinds are installed during this run; the next run prunes"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from applyprune.errors import InputError
 from applyprune.model.fate import Fate
@@ -21,10 +21,21 @@ from applyprune.model.plan import ApplyStep, Desired, Plan
 from applyprune.model.problem import Manifest, Problem
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.built_in_kinds import built_in_kinds
-from applyprune.planning.desired import UnknownObject, defined_twice, resolve
+from applyprune.planning.desired import (
+    Resolved,
+    UnknownObject,
+    changed_key_warning,
+    defined_twice,
+    resolve,
+)
 from applyprune.planning.order import is_built_in, missing_keys, mistaken_references
-from applyprune.planning.schemas import TYPE_WORDS
-from applyprune.planning.server_errors import advice_on
+from applyprune.planning.schemas import (
+    TYPE_WORDS,
+    KindSchema,
+    changed_key_faults,
+    defined_schemas,
+)
+from applyprune.planning.server_errors import advice_on, dotted
 from applyprune.values import dataclass, pattern, replace
 
 _PRE_RELEASE = pattern(r"v\d+(?:alpha|beta)\d+")
@@ -73,12 +84,19 @@ def check_input(
     )
     steps = tuple(ApplyStep(one, Fate.CREATE, _entry(one)) for one in resolved.desired)
     plan = Plan(steps, ())
+    wrong_keys, odd_keys = _changed_keys(resolved)
     return InputCheck(
-        (*resolved.errors, *_duplicates(resolved.unknown), *_wrong_values(resolved.desired)),
+        (
+            *resolved.errors,
+            *_duplicates(resolved.unknown),
+            *_wrong_values(resolved.desired),
+            *wrong_keys,
+        ),
         (
             *resolved.warnings,
             *missing_keys(plan, applyset.manager),
             *mistaken_references(plan),
+            *odd_keys,
         ),
         tuple(dict.fromkeys([*guessed, *(one.gvk for one in resolved.unknown)])),
     )
@@ -112,6 +130,38 @@ def _duplicates(unknown: Iterable[UnknownObject]) -> Iterator[InputError]:
         first = seen.setdefault(one.ref, one)
         if first is not one:
             yield defined_twice(one.ref, one.origin, first.origin)
+
+
+def _changed_keys(resolved: Resolved) -> tuple[Sequence[InputError], Sequence[Problem]]:
+    """Return the errors and the warnings about changed keys in what only a schema judges."""
+    errors: list[InputError] = []
+    warnings: list[Problem] = []
+    known = defined_schemas(resolved.desired)
+    for one in resolved.desired:
+        wrong = _wrong_keys(one, known)
+        errors += wrong
+        if one.changed_keys and not wrong:
+            warnings.append(changed_key_warning(one.ref, one.origin, one.changed_keys))
+    warnings += [
+        changed_key_warning(one.ref, one.origin, one.changed_keys)
+        for one in resolved.unknown
+        if one.changed_keys
+    ]
+    return errors, warnings
+
+
+def _wrong_keys(one: Desired, known: Mapping[GVK, KindSchema | None]) -> Sequence[InputError]:
+    """Return an error for each changed key in a field that a CRD of the input defines."""
+    schema = known.get(one.resource.gvk) if one.changed_keys else None
+    return [
+        InputError(
+            f"{one.ref}: {dotted(fault.field[:-1])}: {fault.what}",
+            location=one.origin,
+            hint=advice_on(fault.what),
+            field=fault.field,
+        )
+        for fault in (changed_key_faults(one.changed_keys, schema) if schema else ())
+    ]
 
 
 # The values of ConfigMaps and Secrets: the server would refuse them without naming the key.

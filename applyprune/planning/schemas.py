@@ -9,14 +9,16 @@ left to the server, because the manifest of a server-side apply is only a part o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GVK
+from applyprune.model.kinds import CRD
 from applyprune.model.live import mapping
-from applyprune.model.problem import MOST_ERRORS, Field, Mark, Problem, ProblemKind
-from applyprune.model.text import and_more
+from applyprune.model.problem import MOST_ERRORS, ChangedKey, Field, Mark, Problem, ProblemKind
+from applyprune.model.text import and_more, visible
 from applyprune.planning.names import did_you_mean
+from applyprune.planning.served_kinds import defined_resources, schema_of
 from applyprune.planning.server_errors import advice_on, dotted
 from applyprune.values import dataclass, field
 
@@ -45,6 +47,39 @@ def field_faults(body: Mapping[str, Any], kind: KindSchema) -> tuple[FieldFault,
         body = {key: value for key, value in body.items() if key != "status"}
     search.value(body, kind.schema, nulls=kind.custom, closed=True)
     return tuple(search.faults)
+
+
+def changed_key_faults(keys: Sequence[ChangedKey], kind: KindSchema) -> tuple[FieldFault, ...]:
+    """Return those keys of which YAML makes another text that are in fields of a schema."""
+    known = (key for key in keys if _is_known(key.place, kind))
+    # guard: changed-key-by-schema
+    return tuple(FieldFault(key.place, becomes(key)) for key in known)
+
+
+def becomes(key: ChangedKey) -> str:
+    """Return what YAML makes of a key."""
+    written = visible(key.written if len(key.written) <= 60 else f"{key.written[:57]}...")
+    return f'without quotes, the key {written} becomes "{key.place[-1]}"'
+
+
+def _is_known(place: Field, kind: KindSchema) -> bool:
+    """Return whether a schema says which fields are at a place; else they may be any JSON."""
+    schema: object = kind.schema
+    for step in place:
+        node = kind.nodes.get(id(schema)) or node_of(schema, kind.schemas, kind.nodes)
+        if node.accepts is None:
+            return False
+        if isinstance(step, int):
+            schema = node.items
+        elif step in node.properties:
+            schema = node.properties[step]
+        elif node.preserves or not (node.others or node.properties):
+            return False
+        elif not node.others:
+            return True  # an unknown field
+        else:
+            schema = node.others
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +121,19 @@ def custom_schema(schema: Mapping[str, Any]) -> KindSchema:
     """Return the schema of a kind from the openAPIV3Schema in its CRD."""
     known = {**mapping(schema.get("properties")), **IDENTITY}
     return KindSchema({**schema, "properties": known}, custom=True)
+
+
+def defined_schemas(members: Iterable[Desired]) -> Mapping[GVK, KindSchema | None]:
+    """Return the schema of each kind that a CRD defines; None if that keeps any JSON."""
+    found = {
+        resource.gvk: schema_of(one.body, resource.version)
+        for one in members
+        if one.ref.group_kind == CRD
+        for resource in defined_resources(one.body)
+    }
+    return {
+        gvk: custom_schema(schema) if schema is not None else None for gvk, schema in found.items()
+    }
 
 
 @dataclass(slots=True)

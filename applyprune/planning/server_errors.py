@@ -193,6 +193,10 @@ _ADVICE = (
     ("expected string, got list", ""),
     ("expected string, got map", ""),
     ("expected string, got", "Quote it: without quotes, y, no, on, 1.0 and 0x10 are not strings."),
+    (
+        "without quotes, the key ",
+        "Quote the key: without quotes, y, no, on, 1.0 and 0x10 are not strings.",
+    ),
     ("expected integer, got string", "Write the number without quotes."),
     ("expected number, got string", "Write the number without quotes."),
     ("expected numeric", "Write the number without quotes."),

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import groupby
 from sys import intern
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeGuard, overload
 
@@ -31,6 +32,7 @@ from applyprune.model.identity import GVK
 from applyprune.model.plan import Plan
 from applyprune.model.problem import (
     MOST_ERRORS,
+    ChangedKey,
     Field,
     IgnoredManifest,
     JSONObject,
@@ -281,7 +283,7 @@ def _read_source(
 def _read_object(
     document: Document, origin: Origin, text: str, most: int = MOST_ERRORS
 ) -> Iterator[Manifest | InputError]:
-    result = read_manifest(document.value, origin)
+    result = read_manifest(document.value, origin, document.changed_keys)
     if isinstance(result, Manifest):
         yield result
         return
@@ -382,10 +384,19 @@ def expand_list(
     found = lines(document.line, len(items)) if items else []
     if len(found) != len(items):
         found = [document.line] * len(items)
-    for item, line in zip(items, found, strict=True):
-        yield from expand_list(
-            Document(Packed(_with_list_type(item, body, kind)), line), lines, level + 1
-        )
+    changed = _of_items(document.changed_keys)
+    for index, (item, line) in enumerate(zip(items, found, strict=True)):
+        value = Packed(_with_list_type(item, body, kind))
+        yield from expand_list(Document(value, line, changed.get(index, ())), lines, level + 1)
+
+
+def _of_items(changed: Sequence[ChangedKey]) -> Mapping[object, tuple[ChangedKey, ...]]:
+    """Return the keys in the items of a list, each with its path in the item, by the item."""
+    found: dict[object, tuple[ChangedKey, ...]] = {}
+    for index, keys in groupby(changed, lambda one: one.place[:2]):
+        if index[:1] == ("items",):
+            found[index[-1]] = tuple(replace(one, place=one.place[2:]) for one in keys)
+    return found
 
 
 def _is_list(kind: str, body: dict[str, Any]) -> bool:
@@ -455,7 +466,9 @@ _LONGEST_API_VERSION = 253 + 1 + 63
 _KIND = pattern(r"[A-Za-z](?:[-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 
 
-def read_manifest(value: Any, origin: Origin) -> Manifest | list[StructureFault]:
+def read_manifest(
+    value: Any, origin: Origin, changed_keys: tuple[ChangedKey, ...] = ()
+) -> Manifest | list[StructureFault]:
     """Return the manifest that a document holds, or all of its faults."""
     if not isinstance(value, dict):
         return [StructureFault((), f"expected a Kubernetes object, got {_type(value)}")]
@@ -475,6 +488,7 @@ def read_manifest(value: Any, origin: Origin) -> Manifest | list[StructureFault]
         name=metadata["name"],
         packed=packed(_without_noise(value, metadata)),
         origin=origin,
+        changed_keys=changed_keys,
     )
 
 

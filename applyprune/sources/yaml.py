@@ -11,7 +11,7 @@ import base64
 import binascii
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
 from ruamel.yaml.cyaml import CParser  # type: ignore[attr-defined]
@@ -26,7 +26,7 @@ from ruamel.yaml.events import (
     StreamEndEvent,
 )
 
-from applyprune.model.problem import MOST_ERRORS
+from applyprune.model.problem import MOST_ERRORS, ChangedKey, Field
 from applyprune.values import Packed, dataclass, field, packed, pattern
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class Document:
     """The plain JSON data."""
     line: int
     """The line of the text in which the document begins, from 1."""
+    changed_keys: tuple[ChangedKey, ...] = ()
+    """The keys of which YAML makes another text."""
 
     @property
     def value(self) -> Any:
@@ -58,9 +60,11 @@ class Document:
 _LONG = 2**20
 
 
-def document_of(value: Any, line: int, text: str) -> Document:
+def document_of(
+    value: Any, line: int, text: str, changed_keys: tuple[ChangedKey, ...] = ()
+) -> Document:
     """Return a document of a text; of a long one, there may be many, so each is packed at once."""
-    return Document(packed(value) if len(text) > _LONG else Packed(value), line)
+    return Document(packed(value) if len(text) > _LONG else Packed(value), line, changed_keys)
 
 
 def read_stream(
@@ -87,7 +91,8 @@ def read_stream(
         value = builder.document(first)
         builder.take()
         if value is not None:
-            documents.append(document_of(value, first.start_mark.line + 1, text))
+            changed = builder.changed_keys(value)
+            documents.append(document_of(value, first.start_mark.line + 1, text, changed))
     return documents, marked
 
 
@@ -103,7 +108,8 @@ class _Builder:
             take = self.take
             self.take = lambda: _with_colons(take(), stand_in)
         self._plain: _ScalarCache[Scalar] = _ScalarCache(resolve_scalar)
-        self._keys: _ScalarCache[str] = _ScalarCache(resolve_key)
+        self._keys: _ScalarCache[str] = _ScalarCache(self._key)
+        self._has_changed_keys = False
         self._anchors: dict[str, _Anchor] = {}
         self._allowance = allowance
         self._nodes = 0
@@ -120,6 +126,26 @@ class _Builder:
         except YAMLFault as refused:
             raise refused.at(*place(first)) from None
         return value
+
+    def changed_keys(self, value: Any) -> tuple[ChangedKey, ...]:
+        """Return the keys of a document that the YAML changes, in its order; take their memory."""
+        if not self._has_changed_keys:
+            return ()
+        found = tuple(_changed_keys(value, ()))
+        self._allowance.take(sum(2 + len(one.place) for one in found))
+        return found
+
+    def _key(self, text: str) -> str:
+        return self._key_of(resolve_key(text), text)
+
+    def _key_of(self, key: str, written: str) -> str:
+        """Return a key that remembers what stands in the text, if that is another text."""
+        if key == written:
+            return key
+        self._has_changed_keys = True
+        changed = _Changed(key)
+        changed.written = written
+        return changed
 
     def _node(self, event: Any, depth: int) -> Any:
         """Return the value of any node; ``depth`` is its depth if it is a collection."""
@@ -230,7 +256,7 @@ class _Builder:
         if not isinstance(value, str):
             if type(event) is AliasEvent:
                 raise YAMLFault("an alias used as a key must refer to a string")
-            return key_text(value)
+            return self._key_of(key_text(value), event.value)
         return value
 
     def _merge(self, event: Any, depth: int, result: dict[str, Any], merged: set[str]) -> None:
@@ -281,6 +307,25 @@ class _Builder:
         if depth - 1 + height > MAX_DEPTH:
             raise YAMLFault(TOO_DEEP)
         return _Anchor(_copy(anchor.value))
+
+
+class _Changed(str):
+    """A key whose text in the file is another one; copies of a mapping keep it."""
+
+    __slots__ = ("written",)
+    written: str
+
+
+def _changed_keys(value: Any, above: Field) -> Iterator[ChangedKey]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            place = (*above, str(key))
+            if isinstance(key, _Changed):
+                yield ChangedKey(place, key.written)
+            yield from _changed_keys(inner, place)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _changed_keys(item, (*above, index))
 
 
 _T = TypeVar("_T", bound=Scalar)
@@ -559,7 +604,7 @@ def key_text(value: Scalar) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
-        raise YAMLFault("null cannot be a key")
+        raise YAMLFault("null cannot be a key", hint="Quote it.")
     if isinstance(value, float):
         return _float_key(value)
     if value > _INT64_MAX:

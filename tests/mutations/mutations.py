@@ -2823,6 +2823,21 @@ MUTATIONS = (
         f"{_ALLOWANCE}test_aliases_of_all_documents_share_one_limit",
     ),
     Mutation(
+        "what YAML makes of a key",
+        ("changed-key",),
+        "if .*:",
+        "if 0:",
+        "tests/planning/test_input_check.py::test_key_of_which_yaml_makes_another_text",
+    ),
+    Mutation(
+        "what YAML makes of a key, by the schema",
+        ("changed-key-by-schema",),
+        "return .*",
+        "return ()",
+        "tests/planning/schemas/test_field_types.py"
+        "::test_changed_key_counts_where_the_schema_knows_the_fields",
+    ),
+    Mutation(
         "that a merge changes no value before it",
         ("merge-overwrites-a-key",),
         "elif .*:",

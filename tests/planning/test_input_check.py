@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import io
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from applyprune.model.options import HelmHooks, Options
 from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.input_check import InputCheck, check_input
+from applyprune.sources import read
 from tests.support.objects import (
     CRON_JOB,
     DEPLOYMENT,
@@ -87,6 +90,104 @@ def test_input_that_would_end_every_run_has_an_error(name: str) -> None:
     assert [text for text in told if expected in text]
     assert all(text.startswith(f"set.yaml:{len(bodies)}:") for text in told)
     assert HIDDEN not in str(told)
+
+
+AXIS = (
+    "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n"
+    "metadata: {name: axes.example.com}\n"
+    "spec:\n  group: example.com\n  names: {kind: Axis, plural: axes}\n  scope: Namespaced\n"
+    "  versions:\n  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: \n"
+    "{type: object, properties: {spec: {type: object, properties: {\n"
+    "labels: {type: object, additionalProperties: {type: string}},\n"
+    "values: {type: object, x-kubernetes-preserve-unknown-fields: true%s}}}}}}}\n"
+)
+CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a%s}\ndata: {a: b%s}\n"
+IN_A_LIST = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {n: x}}"
+CUSTOM = "apiVersion: example.com/v1\nkind: Axis\nmetadata: {name: a%s}\nspec: {%s}\n"
+_POD = (
+    "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec:\n"
+    "  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n"
+    "    spec: {nodeSelector: {0x10: z}, containers: [{name: a, image: b}]}\n"
+)
+# What is an error, and what is a warning: LINE:COLUMN of each key, or its words.
+KEYS: dict[str, tuple[str, list[str], list[str]]] = {
+    "a key of a ConfigMap": (
+        CONFIG_MAP % ("", ", y: c"),
+        ['4:14: data: without quotes, the key y becomes "true"'],
+        [],
+    ),
+    "every key": (
+        CONFIG_MAP % (", labels: {No: x}, annotations: {1_000: x}", ", 010: c"),
+        [
+            '3:30: metadata.labels: without quotes, the key No becomes "false"',
+            '3:52: metadata.annotations: without quotes, the key 1_000 becomes "1000"',
+            '4:14: data: without quotes, the key 010 becomes "8"',
+        ],
+        [],
+    ),
+    "keys that stay": (CONFIG_MAP % ("", ", 8080: c, 'y': d, 2001-01-01: e, \"on\": f"), [], []),
+    "a Secret": (
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {on: hunter2}\n",
+        ['4:14: stringData: without quotes, the key on becomes "true"'],
+        [],
+    ),
+    "a field of a built-in kind": (
+        _POD,
+        ['8:27: spec.template.spec.nodeSelector: without quotes, the key 0x10 becomes "16"'],
+        [],
+    ),
+    "an item of a list": (
+        f"apiVersion: v1\nkind: List\nitems: [{json.dumps(config_map('b'))}, {IN_A_LIST}]\n",
+        ["3:"],
+        [],
+    ),
+    "the labels of a custom resource": (
+        CUSTOM % (", labels: {y: a}", ""),
+        ['3:30: metadata.labels: without quotes, the key y becomes "true"'],
+        [],
+    ),
+    "a kind that nobody knows": (
+        CUSTOM % ("", "on: 1"),
+        [],
+        ['4:8: axis.example.com/a: spec: without quotes, the key on becomes "true"'],
+    ),
+    "a field that the CRD knows": (
+        f"{AXIS % ''}---\n{CUSTOM % ('', 'labels: {on: x}')}",
+        ["17:17 (document 2): axis.example.com/a in namespace home: spec.labels"],
+        [],
+    ),
+    "a part that keeps any JSON": (
+        f"{AXIS % ''}---\n{CUSTOM % ('', 'values: {on: {n: x}}')}",
+        [],
+        ["17:17 (document 2): axis.example.com/a: spec.values"],
+    ),
+    "a property of a CRD": (
+        AXIS % ", properties: {y: {type: string}}",
+        ["12:81: spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.values"],
+        [],
+    ),
+    "a default in a CRD": (
+        AXIS % ", default: {y: 1}",
+        [],
+        ["12:78: customresourcedefinition.apiextensions.k8s.io/axes.example.com: spec"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_key_of_which_yaml_makes_another_text(name: str) -> None:
+    """An error in a field that is known, a warning in what may be any JSON; never a value."""
+    text, errors, warnings = KEYS[name]
+    given = read(["-"], stdin=io.BytesIO(text.encode()))
+    found = check_input(given, SET, Options())
+    told = [str(given.pointed(error.problem)) for error in found.errors]
+    warned = [str(given.pointed(problem)) for problem in found.warnings]
+    for texts, expected in ((told, errors), (warned, warnings)):
+        assert len(texts) == len(expected)
+        for one, begin in zip(texts, expected, strict=True):
+            assert one.startswith(f"<stdin>:{begin}")
+            assert "Quote the key" in one
+            assert HIDDEN not in one
 
 
 FINE: dict[str, list[dict[str, Any]]] = {

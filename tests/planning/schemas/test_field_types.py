@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from applyprune.model.identity import GVK
-from applyprune.planning.schemas import KindSchema, custom_schema, field_faults, kind_schema
+from applyprune.model.problem import ChangedKey
+from applyprune.planning.schemas import (
+    KindSchema,
+    changed_key_faults,
+    custom_schema,
+    field_faults,
+    kind_schema,
+)
 
 STRING = {"type": "string"}
 NUMBER = {"type": "integer"}
@@ -197,6 +204,31 @@ def test_references_are_followed() -> None:
         ("spec", "again", "again", "limits"),
         ("spec", "port"),
     ]
+
+
+KEYS: dict[str, bool] = {
+    "spec.labels.true": True,
+    "spec.part.true": True,
+    "spec.ports.0.true": True,
+    "spec.partly.part.true": True,
+    "spec.partly.name": True,
+    "spec.partly.true": False,
+    "spec.partly.other.true": False,
+    "spec.free.true": False,
+    "spec.free.a.true": False,
+    "spec.object.true": False,
+    "spec.embedded.metadata.labels.true": False,
+    "spec.true.a": True,
+    "true": True,
+}
+
+
+@pytest.mark.parametrize("place", KEYS)
+def test_changed_key_counts_where_the_schema_knows_the_fields(place: str) -> None:
+    """What keeps any JSON may be meant so."""
+    steps = tuple(int(step) if step.isdigit() else step for step in place.split("."))
+    found = changed_key_faults([ChangedKey(steps, "y")], CUSTOM)
+    assert [fault.field for fault in found] == ([steps] if KEYS[place] else [])
 
 
 def test_kind_without_a_schema_is_not_found() -> None:

@@ -245,3 +245,31 @@ def test_password_that_begins_like_a_tag_is_not_quoted(value: str) -> None:
         read_stream(f"kind: Secret\nstringData:\n  p: {value}\n")
     assert "hunter2" not in caught.value.problem
     assert caught.value.hint == "Quote a string that begins with !."
+
+
+CHANGED_KEYS: dict[str, list[tuple[str, str]]] = {
+    "a: {b: 1, 8080: 2, 2001-01-01: 3, 'y': 4, true: 5, \"010\": 6, oN: 7}": [],
+    "a: {y: 1, NO: 2}": [("a.true", "y"), ("a.false", "NO")],
+    "a: [{010: {0x10: 1}}, {1_000: 1, 1.0: 1}]": [
+        ("a.0.8", "010"),
+        ("a.0.8.16", "0x10"),
+        ("a.1.1000", "1_000"),
+        ("a.1.1", "1.0"),
+    ],
+    "a: &a {n: 1}\nb: *a\nc: {<<: *a}": [("a.false", "n"), ("b.false", "n"), ("c.false", "n")],
+    "&a y: 1\n!!bool n: 2\n!!str off: 3\n!!int '7': 4": [("true", "y"), ("false", "n")],
+    "'y': 1\n---\na: {y: 1}\n---\na: 1": [("a.true", "y")],
+}
+
+
+@pytest.mark.parametrize("text", CHANGED_KEYS)
+def test_keys_with_another_text_are_known(text: str) -> None:
+    """Not a key whose JSON text is that of the file."""
+    contents = [one.content for one in read_documents(text.encode())]
+    found = [
+        (".".join(map(str, key.place)), key.written)
+        for content in contents
+        if isinstance(content, Document)
+        for key in content.changed_keys
+    ]
+    assert found == CHANGED_KEYS[text]
