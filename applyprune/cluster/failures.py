@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from applyprune.cluster.messages import (
+    WEBHOOK,
     ApiRequest,
     ClientContext,
     RawResponse,
@@ -67,7 +68,7 @@ def response_failure(
     status = StatusBody.of(response)
     message = _message(request, response, status, client)
     error = _error(request, response, status, message, client)
-    if hint := _hint(error, message, client):
+    if hint := _hint(error, message, client) or _advice_on_webhook(_said(response, status)):
         error.problem = replace(error.problem, hint=hint)
     passing = isinstance(error, Unavailable)
     return RequestFailure(error, passing, refused_unseen=response.status == 429)
@@ -111,7 +112,7 @@ def _message(
     request: ApiRequest, response: RawResponse, status: StatusBody, client: ClientContext
 ) -> str:
     """Return the server's message, made safe; for a Secret, only what cannot hold a value."""
-    text = status.message or ("" if _is_html(response) else _decoded(response.raw))
+    text = _said(response, status)
     text = re.sub(_OWN_END, r"\1 \2 ", text)
     safe = without_values(text) if request.secret else foreign_text(text, client)
     if safe:
@@ -124,6 +125,11 @@ def _message(
         return f"the server refused the request{named} ({reason})"
     what = "a web page" if _is_html(response) else "no message"
     return f"the server returned {response.status} with {what}"
+
+
+def _said(response: RawResponse, status: StatusBody) -> str:
+    """Return what the server says, as it says it; empty for a web page."""
+    return status.message or ("" if _is_html(response) else _decoded(response.raw))
 
 
 _PAGE_BEGINNINGS = ("<!doctype html", "<html", "<head", "<?xml")
@@ -146,7 +152,8 @@ def _error(
     message: str,
     client: ClientContext,
 ) -> ApiError:
-    kind = _error_class(request, response.status, status)
+    is_final = response.status >= _FIRST_OF_SERVER and _is_final(_said(response, status))
+    kind = ApiError if is_final else _error_class(request, response.status, status)
     retry_after = seconds_to_wait(response.headers.get("Retry-After", ""))
     return kind(
         message,
@@ -345,6 +352,51 @@ _TOO_LARGE = (
     "Request entity too large",
 )
 
+_NO_CERTIFICATE = "unable to load root certificates"
+
+# What is wrong with a configuration, or with a webhook's program: a retry does not help. The code
+# is 500, as for a webhook that is away, or 503 for an API server behind the aggregator. Not among
+# them: a certificate that is not trusted, which its injector may replace in a moment, and a Service
+# without Pods.
+_FINAL = (
+    _NO_CERTIFICATE,
+    "could not get REST client",
+    "could not create admission objects",
+    "Webhook SideEffects is nil",
+    "received invalid webhook response",
+    "received undecodable patch in webhook response",
+    "unsupported patch type",
+    "http: server gave HTTP response to HTTPS client",
+    "no supported conversion review versions",
+    "returned invalid converted object",
+    "returned invalid object",
+    "returned invalid metadata",
+)
+_FIRST_OF_SERVER = 500
+
+
+def _is_final(said: str) -> bool:
+    return any(words in said for words in _FINAL)  # guard: final-of-the-server
+
+
+_CONVERSION = r"conversion webhook for (\S+, Kind=\w+)"
+
+
+def _advice_on_webhook(said: str) -> str:
+    """Return what to do about a webhook that no retry brings back; empty for any other error."""
+    if not _is_final(said):
+        return ""
+    admission, conversion = re.search(WEBHOOK, said), re.search(_CONVERSION, said)
+    whose = "the APIService"
+    if admission is not None:
+        whose = f"the webhook {safe_text(admission[1], 255)}"
+    elif conversion is not None:
+        whose = f"the CRD of {safe_text(conversion[1], 255)}"
+    if _NO_CERTIFICATE in said:
+        return f"The caBundle of {whose} holds no certificate in PEM: correct it there."
+    return f"Correct {whose}: a retry does not help."
+
+
 _PASSING = (
     "failed calling webhook",
     "etcdserver: leader changed",
@@ -523,7 +575,11 @@ _WITHOUT_VALUES = rf"""
 # The known beginnings of messages whose end may quote a value.
 _BEGINNINGS = (
     rf"admission webhook {_QUOTED} denied the request",
-    rf"Internal error occurred: failed calling webhook {_QUOTED}",
+    (
+        rf"Internal error occurred: failed calling webhook {_QUOTED}"
+        r"(?:: could not get REST client: unable to load root certificates:"
+        r" unable to parse bytes as PEM block$)?"
+    ),
     (
         r"failed to create typed patch object \([\w./-]*; [\w./-]*, Kind=\w+\): "
         r"(?:errors:\s+)?\.[\w.\[\]-]{1,300}: "

@@ -344,7 +344,7 @@ class OpenRequests:
 
 
 SERVER = "the API server"
-_WEBHOOK = r'failed calling webhook ("(?:[^"\\]|\\.){1,253}")'
+WEBHOOK = r'failed calling webhook ("(?:[^"\\]|\\.){1,253}")'
 # A blip is not worth a line: report from this try on, or after that many seconds without an answer.
 _FROM_TRY = 4
 _SLOW = 5.0
@@ -379,7 +379,7 @@ class OpenRequest:
         reason = "" if error is None else error.message
         what, problem = SERVER, "does not answer"
         if isinstance(error, ApiError):
-            webhook = re.search(_WEBHOOK, error.message)
+            webhook = re.search(WEBHOOK, error.message)
             if webhook is not None:
                 what = f"the webhook {webhook[1]}"
             elif is_busy(error):

@@ -114,6 +114,7 @@ class ProblemKind(StrEnum):
     REPEATED = "Repeated"
     PLACEHOLDER = "Placeholder"
     CHANGED_KEY = "ChangedKey"
+    NO_CERTIFICATE = "NoCertificate"
     CHART_HOOKS = "ChartHooks"
     MISSING_REFERENCE = "MissingReference"
     REWRITTEN_VALUES = "RewrittenValues"

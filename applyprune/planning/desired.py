@@ -44,6 +44,7 @@ from applyprune.planning.marks import (
 )
 from applyprune.planning.names import advice_for_kind, did_you_mean, is_applied_part
 from applyprune.planning.normalize import (
+    WITH_BUNDLES,
     IgnoreRule,
     idle_nulls,
     leaves,
@@ -51,6 +52,7 @@ from applyprune.planning.normalize import (
     normalize,
     parse_rule,
     ruled_digest,
+    without_certificate,
     without_defaults,
     without_nulls,
 )
@@ -510,6 +512,18 @@ def unsent_parts(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
             origin=manifest.origin,
             reason="only the null of a label or an annotation removes it",
             hint="Leave the field out. A field that the set has owned is removed then.",
+            marks=tuple(map(Mark, left)),
+            field=left[0],
+        )
+    kind = desired.ref.group_kind
+    if kind in WITH_BUNDLES and (left := without_certificate(desired.body, kind)):
+        yield Problem(
+            kind=ProblemKind.NO_CERTIFICATE,
+            message=f"{desired.ref.short}: the caBundle holds no certificate in PEM",
+            location=str(manifest.origin),
+            origin=manifest.origin,
+            reason="with it, the API server cannot call this server",
+            hint="Replace a placeholder, or leave the caBundle empty if an injector sets it.",
             marks=tuple(map(Mark, left)),
             field=left[0],
         )

@@ -34,7 +34,7 @@ from applyprune.model.kinds import (
     Trait,
     kinds_with,
 )
-from applyprune.model.live import API_SERVICES, field, mapping, text
+from applyprune.model.live import API_SERVICES, field, items, mapping, text
 from applyprune.model.plan import ApplyRule, Desired
 from applyprune.planning.applyset import LAST_APPLIED, MANIFEST_DIGEST, OWNED_BY, PART_OF
 from applyprune.values import dataclass, encode_sorted, pattern, replace
@@ -295,6 +295,31 @@ _BUNDLE_PLACES: Mapping[GroupKind, tuple[str, ...]] = {
     CRD: ("spec", "conversion", "webhook", "clientConfig"),
     API_SERVICES.group_kind: ("spec",),
 }
+
+
+WITH_BUNDLES = frozenset({*_BUNDLE_PLACES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS})
+"""The kinds in which the API server looks for certificates."""
+
+
+def without_certificate(body: Mapping[str, Any], kind: GroupKind) -> tuple[Field, ...]:
+    """Return the places of each caBundle that is not empty, and holds no certificate in PEM."""
+    found: dict[Field, object] = {}
+    if kind in _BUNDLE_PLACES:
+        place = (*_BUNDLE_PLACES[kind], CA_BUNDLE)
+        found[place] = field(body, *place)
+    elif kind in {MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS}:
+        for index, hook in enumerate(items(body, "webhooks")):
+            place = ("clientConfig", CA_BUNDLE)
+            found["webhooks", index, *place] = field(mapping(hook), *place)
+    return tuple(place for place, bundle in found.items() if _is_no_certificate(bundle))
+
+
+def _is_no_certificate(bundle: object) -> bool:
+    try:
+        # What is not base64 is the server's to refuse.
+        return bool(bundle) and b"-----BEGIN " not in base64.b64decode(str(bundle), validate=True)
+    except ValueError:
+        return False
 
 
 def _without_bundles(body: Mapping[str, Any], kind: GroupKind) -> Mapping[str, Any]:

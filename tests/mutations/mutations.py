@@ -2823,6 +2823,13 @@ MUTATIONS = (
         f"{_ALLOWANCE}test_aliases_of_all_documents_share_one_limit",
     ),
     Mutation(
+        "what the server says when no retry helps",
+        ("final-of-the-server",),
+        "return .*",
+        "return 0 > 1",
+        "tests/cluster/failures/test_status_errors.py::test_status_code_has_one_meaning",
+    ),
+    Mutation(
         "what YAML makes of a key",
         ("changed-key",),
         "if .*:",

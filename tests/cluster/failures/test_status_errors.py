@@ -33,6 +33,15 @@ SCHEMA_ERROR = (
     "failed to create typed patch object (shop/web; apps/v1, Kind=Deployment): .spec.replica:"
     " field not declared in schema"
 )
+CALLING = 'Internal error occurred: failed calling webhook "w"'
+CONVERTING = "conversion webhook for x.io/v1, Kind=Foo"
+NO_PEM = (
+    "could not get REST client: unable to load root certificates: unable to parse bytes as PEM "
+    "block"
+)
+NO_ANSWER = "received invalid webhook response: expected webhook response of admission/v1, got /"
+NOT_YET = 'Post "https://w": x509: certificate signed by unknown authority'
+NOT_TLS = "http: server gave HTTP response to HTTPS client"
 HTML = b"<!DOCTYPE html><html><body>Please log in</body></html>"
 
 
@@ -119,6 +128,13 @@ NAMED = {"group": "apps", "kind": "deployments", "name": "web"}
             Unavailable,
             True,
         ),
+        (PATCH, status(500, "InternalError", f"{CALLING}: {NO_PEM}"), ApiError, False),
+        (PATCH, status(500, "InternalError", f"{CALLING}: {NO_ANSWER}"), ApiError, False),
+        (PATCH, status(500, "InternalError", f"{CALLING}: {NOT_YET}"), Unavailable, True),
+        (GET, status(500, "InternalError", f"{CONVERTING} failed: {NO_PEM}"), ApiError, False),
+        (GET, status(500, "InternalError", f"{CONVERTING} failed: {NOT_YET}"), Unavailable, True),
+        (GET, text(500, b"unable to load root certificates: no PEM"), ApiError, False),
+        (GET, text(503, b"error trying to reach service: " + NOT_TLS.encode()), ApiError, False),
         (PATCH, status(500, "", "etcdserver: leader changed"), Unavailable, True),
         (PATCH, status(500, "", "etcdserver: request timed out"), Unavailable, True),
         (PATCH, status(500, "", "etcdserver: too many requests"), Unavailable, True),
@@ -229,6 +245,24 @@ def test_size_that_a_gateway_refuses_is_explained() -> None:
     )
     own = status(413, "RequestEntityTooLarge", "limit is 3145728")
     assert response_failure(PATCH, own, CLIENT).error.hint == ""
+
+
+@pytest.mark.parametrize(
+    ("message", "hint"),
+    [
+        (f"{CALLING}: {NO_PEM}", 'The caBundle of the webhook "w" holds no certificate in PEM'),
+        (f"{CALLING}: {NO_ANSWER}", 'Correct the webhook "w": a retry does not help.'),
+        (f"{CONVERTING} failed: {NO_PEM}", "The caBundle of the CRD of x.io/v1, Kind=Foo holds no"),
+        (f"{CALLING}: {NOT_YET}", ""),
+    ],
+)
+def test_webhook_that_no_retry_brings_back_is_named(message: str, hint: str) -> None:
+    """Of a Secret too, for the words are the server's own, and the name is the webhook's."""
+    for request in (PATCH, ApiRequest("PATCH", PATH, secret=True)):
+        error = response_failure(request, status(500, "InternalError", message), CLIENT).error
+        assert error.hint.startswith(hint)
+        assert bool(error.hint) is bool(hint)
+        assert "PEM" in error.message or NO_PEM not in message or CONVERTING in message
 
 
 def test_encoded_reply_is_recognised() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ from applyprune.errors import InputError, InputErrors, raise_all
 from applyprune.model.identity import Ref
 from applyprune.model.live import Resource, ResourceMap
 from applyprune.planning.applyset import PART_OF
+from applyprune.planning.built_in_kinds import built_in_kinds
 from applyprune.planning.desired import HOOK, resolve
 from applyprune.planning.marks import IGNORE_FIELDS
 from applyprune.planning.order import DEPENDS_ON
+from applyprune.planning.server_errors import dotted
 from tests.support.objects import config_map, manifest
 from tests.support.options import options_of
 from tests.support.planning import CATALOGUE, TARGET, body
@@ -366,6 +369,56 @@ def test_placeholder_that_nobody_replaced_is_named(name: str) -> None:
     (warning,) = found.warnings
     assert warning.message.endswith(f"is left in {place}")
     assert "HUNTER2" not in str(warning)
+
+
+def _encoded(text: str) -> str:
+    return b64encode(text.encode()).decode()
+
+
+PEM = _encoded("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+# name: (the object, the places that are named)
+BUNDLES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "webhooks": (
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": {"name": "a"},
+            "webhooks": [
+                {"name": "a.b.c", "clientConfig": {"caBundle": one}}
+                for one in (_encoded("REPLACE-ME"), PEM, _encoded("null"), _encoded("\n"), "", "?")
+            ],
+        },
+        ["webhooks[0].clientConfig.caBundle", "webhooks[2].clientConfig.caBundle"],
+    ),
+    "a CRD": (
+        body(
+            "CustomResourceDefinition",
+            "foos.x.io",
+            spec={"conversion": {"webhook": {"clientConfig": {"caBundle": _encoded("x")}}}},
+        ),
+        ["spec.conversion.webhook.clientConfig.caBundle"],
+    ),
+    "an APIService": (
+        {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": "v1.x.io"},
+            "spec": {"caBundle": _encoded("x")},
+        },
+        ["spec.caBundle"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BUNDLES)
+def test_bundle_without_a_certificate_is_named(name: str) -> None:
+    """An empty one is left to its injector, and what is not base64 to the server."""
+    raw, places = BUNDLES[name]
+    found = resolve([manifest(raw)], built_in_kinds(), TARGET, namespace="home")
+    assert found.errors == ()
+    (warning,) = found.warnings
+    assert "the caBundle holds no certificate in PEM" in warning.message
+    assert [dotted(mark.field) for mark in warning.marks] == places
 
 
 READ_LATER: dict[str, dict[str, Any]] = {
