@@ -55,6 +55,7 @@ from applyprune.planning.conflicts import (
     own_options,
     skip_reason,
     unrecorded_conflict,
+    without_label,
 )
 from applyprune.planning.managed_fields import (
     after_removal,
@@ -264,10 +265,11 @@ class ServerDryRun:
             return self._in_new_kind_or_namespace(step)
         except (Conflict, Invalid) as error:
             if isinstance(error, Conflict) and error.causes:
-                if not conflicting_managers(error) <= migrated_first(
+                others = without_label(error, step.live, context.applyset)
+                if not conflicting_managers(others) <= migrated_first(
                     step.live, step.migration, context.applyset
                 ):
-                    raise
+                    raise others from error
                 # The conflict is only with managers whose fields become ours first.
                 request = forced(dry_run_request(step, context.applyset))
                 try:

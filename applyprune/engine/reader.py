@@ -210,7 +210,7 @@ class SnapshotReader:
             resources={**resources, **{kind: preferred[kind] for kind in found}},
             marked=tuple(live for live in marked.objects if live.ref not in inventory.entries),
             unseen=marked.unseen,
-            others=self.other_sets(states[ref] for ref in inventory.entries),
+            others=self.other_sets(states.values()),
             registered=proofs.registered,
             shown=shown,
         )

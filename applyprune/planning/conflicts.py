@@ -88,6 +88,20 @@ def conflicting_managers(error: Conflict) -> frozenset[str]:
     )
 
 
+def without_label(error: Conflict, live: LiveObject | None, applyset: ApplySetIdentity) -> Conflict:
+    """Return a conflict without the label of another set: the run removes that before the apply."""
+    if live is None or live.labels.get(PART_OF, applyset.id) == applyset.id:
+        return error
+    causes = [cause for cause in error.causes if cause.get("field") != _SERVERS_LABEL]
+    return Conflict(
+        error.message,
+        code=error.code,
+        status_reason=error.status_reason,
+        causes=causes,
+        reason=error.problem.reason,
+    )
+
+
 def skip_reason(desired: Desired, error: ApplypruneError) -> str:
     """Return why an object is skipped, as its manifest asks; empty if it fails instead."""
     asks = desired.conflicts is OnConflict.SKIP
@@ -231,6 +245,7 @@ _IDENTITY: frozenset[Path] = frozenset(
     {("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")}
 )
 _LABEL: Path = ("metadata", "labels", PART_OF)
+_SERVERS_LABEL = to_server(_LABEL)
 _OURS = frozenset({_LABEL, ("metadata", "annotations", OWNED_BY)})
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from applyprune.errors import RunFailed
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import FieldWriter
+from applyprune.model.identity import kubectl_name
 from applyprune.model.inventory import InventoryEntry, JobRecord, Ownership
 from applyprune.model.kinds import IN_EACH_NAMESPACE, NAMESPACE
 from applyprune.model.live import LiveObject, Missing, NotListed, State, Unknown, text, whole_number
@@ -43,10 +44,12 @@ from applyprune.planning.normalize import (
     with_unknown_autoscaler,
 )
 from applyprune.planning.ownership import (
+    UNREAD,
     Owner,
     foreign_label,
     foreign_owner,
     has_witness,
+    is_label_of_nobody,
     is_marked,
     label_problem,
     name_error,
@@ -58,6 +61,7 @@ from applyprune.planning.ownership import (
     same_apply_entry,
     taken_from,
     unchanged,
+    what_is_known,
 )
 from applyprune.planning.readiness import has_completed
 from applyprune.planning.recovery import CHANGING
@@ -159,7 +163,7 @@ def _obstacle(
         hint = "Remove it from the input. To rename a set, use `applyprune inventory move`."
     elif owner is Owner.OTHER and not is_any_adopted:
         unproven = label_problem(entry, live, world.others, applyset) if entry else None
-        return _of_other_set(desired, live, unproven, applyset)
+        return _of_other_set(desired, live, unproven, world)
     elif withheld:  # guard: withheld-set
         message, reason = "belongs to a set whose plans need an approval", withheld
     elif tool and not is_any_adopted:  # guard: owned-by-tool
@@ -190,11 +194,14 @@ def _withheld(live: LiveObject, world: World) -> str:
 
 
 def _of_other_set(
-    desired: Desired, live: LiveObject, unproven: Problem | None, applyset: ApplySetIdentity
+    desired: Desired, live: LiveObject, unproven: Problem | None, world: World
 ) -> Problem:
     if unproven is not None:
         return replace(unproven, location=str(desired.origin), origin=desired.origin)
+    applyset, others = world.applyset, world.others
     label, (namespace, name) = live.labels[PART_OF], place_of_set(live)
+    if is_label_of_nobody(live, others):
+        return _of_nobody(desired, label, what_is_known(label, others), name)
     if name:
         reason = f"it belongs to the set {name} in namespace {namespace}"
         is_near = namespace == applyset.namespace
@@ -215,7 +222,30 @@ def _of_other_set(
         "To take it from that set: --adopt=all. The other set then drops it from its inventory; "
         "while its own input has it, its runs fail."
     )
-    return _not_applied(desired, "belongs to another set", reason, "\n  ".join(hints))
+    problem = _not_applied(desired, "belongs to another set", reason, "\n  ".join(hints))
+    # An account that may not list all inventories cannot know whether there is such a set.
+    is_unknown = not name and not others.get(label, UNREAD).is_read
+    remedy = "If there is no such set, this takes it: spec.adopt: all" if is_unknown else ""
+    return replace(problem, remedy=remedy)
+
+
+def _of_nobody(desired: Desired, label: str, known: str, name: str) -> Problem:
+    """Return the problem of an object with the label of a set that does not list it.
+
+    ``name`` is the set that has applied it, if one has: its inventory may be lost.
+    """
+    hints = [
+        "To take it into this set: --adopt=all.",
+        f"If this set only needs it, annotate it in the input: {APPLY}: exists.",
+    ]
+    if not name:
+        remove = f"kubectl label {kubectl_name(desired.ref, '')} {PART_OF}-"
+        hints.append(f"If nobody needs the label, remove it: {remove}")
+    reason = f"its label {PART_OF} is {label}, and {known}"
+    problem = _not_applied(
+        desired, "has the label of another set, which does not list it", reason, "\n  ".join(hints)
+    )
+    return replace(problem, remedy="To take it into this set: spec.adopt: all")
 
 
 def _not_applied(desired: Desired, what: str, reason: str, hint: str) -> Problem:

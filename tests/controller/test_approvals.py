@@ -427,6 +427,17 @@ def test_set_without_an_approval_is_adopted_from(tenant: Tenant) -> None:
     assert tenant.value("a") == "2"
 
 
+def test_label_of_nobody_is_taken_as_the_status_says(tenant: Tenant) -> None:
+    """Somebody has set it by hand, and the account cannot see whether such a set exists."""
+    labels = {"applyset.kubernetes.io/part-of": "applyset-nobody-v1"}
+    tenant.put("configmaps", config_map("a", "2", labels=labels))
+    tenant.bundle("web", config_map("a", "2"))
+    tenant.failed("web", "ApplyFailed")
+    assert "spec.adopt: all" in tenant.failures("web")["configmap/a"]
+    tenant.patch("web", adopt="all")
+    tenant.ready("web")
+
+
 WITHHELD = {
     "its set": ("web", "shop", {"approval": "Always"}, "shop", "Automatic", True),
     "its set, by its inventory": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import re
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt, Conflicts, DryRun
 from applyprune.output.json import event_data
 from applyprune.planning.applyset import PART_OF
+from applyprune.planning.marks import APPLY
 from tests.support.actors import ALICE, ARGO
 from tests.support.api import Api, AuditTrail
 from tests.support.objects import config_map, of_kind
@@ -402,6 +404,40 @@ def test_force_leaves_an_object_of_another_set_alone(
     assert api.get(path) == before
     assert stage.run(ours, config_map("b"), adopt=Adopt.ALL, **options).exit_code == 0
     assert api.get(path)["data"] == {"key": "ours"}
+
+
+@pytest.mark.parametrize("way", ["adopt", "adopt and force", "kubectl", "annotation"])
+def test_each_way_out_of_a_label_of_nobody_works(
+    stage: Stage, api: Api, kubectl: Kubectl, way: str
+) -> None:
+    """Somebody has set it by hand, with the id of no set: no command can name that set."""
+    path = _path(stage, "a", "configmaps")
+    value = "theirs" if way == "adopt and force" else "ours"
+    labels = {"labels": {PART_OF: "applyset-nobody-v1"}}
+    api.create(path.rpartition("/")[0], config_map("a", value, **labels), by="kubectl-create")
+    refused = stage.run(config_map("a", "ours"))
+    told = refused.problem("configmap/a")
+    assert "which does not list it" in told
+    assert "there is no inventory with this id" in told
+    assert "inventory move" not in told
+    assert "To find that set" not in told
+    options: dict[str, Any] = {"adopt": Adopt.ALL} if way.startswith("adopt") else {}
+    marks = {}
+    if way == "adopt and force":
+        assert "--adopt=all" in told
+        conflict = stage.run(config_map("a", "ours"), **options)
+        assert "--conflicts force" in conflict.problem("configmap/a")
+        assert PART_OF not in conflict.problem("configmap/a")
+        options["conflicts"] = Conflicts.FORCE
+    elif way == "kubectl":
+        (command,) = re.findall(r"kubectl (label .*-)$", told, re.MULTILINE)
+        kubectl(*command.split())
+    elif way == "annotation":
+        assert f"{APPLY}: exists" in told
+        marks = {"annotations": {APPLY: "exists"}}
+    assert stage.run(config_map("a", "ours", **marks), **options).exit_code == 0
+    is_ours = api.get(path)["metadata"].get("labels") == {PART_OF: stage.target.id}
+    assert is_ours is (way != "annotation")
 
 
 def test_secret_conflict_shows_neither_value(stage: Stage, api: Api) -> None:
