@@ -257,7 +257,7 @@ class Meaning(StrEnum):
     ORDER = "order"
     """When the object is applied."""
     RECREATE = "recreate"
-    """The object may be deleted and created again."""
+    """The object may be replaced, or deleted and created again."""
     WAIT = "wait"
     """Whether its readiness counts."""
 
@@ -358,7 +358,7 @@ class PeerMark:
     others: tuple[str, ...] | None = None
     """The values that mean nothing to applyprune, in any case; None if all others do."""
     instead: str = ""
-    """The annotation of applyprune to use; for a mark that is not read, which a warning says."""
+    """What is true of a mark that is not read, and what to use; the hint of its warning."""
 
     def read(self, value: str) -> str | None:
         """Return the documented value that a text is; None if it does not have the meaning.
@@ -455,6 +455,26 @@ def _only(value: str, documented: tuple[str, ...]) -> str | None:
 
 
 _TRUE = ("true",)
+# Each says what applyprune does, and names only what does the same as the mark.
+_BY_WAVE = f"Use {WAVE} instead."
+_NO_HOOK = (
+    f"applyprune applies it as any other object, in the order of {WAVE}. A Job runs once: to run "
+    "it again, give it another name."
+)
+_BY_NEED = "Use config.kubernetes.io/depends-on instead."
+_IF_NEEDED = (
+    f"Use {RECREATE}: allowed instead. It deletes the object and creates it again only where the "
+    "object cannot be changed in place."
+)
+_IN_PLACE = (
+    "applyprune changes the object in place, and has nothing that replaces it at each change. For "
+    f"a change that cannot be made in place: {RECREATE}: allowed."
+)
+_WHOLE = (
+    "A server-side apply needs no replacement of large objects. Fields of others stay: "
+    "--take-over MANAGER lets the apply remove them."
+)
+_NO_WAIT = f"Use {WAIT}: skip instead."
 PEER_MARKS: tuple[PeerMark, ...] = (
     PeerMark("Helm", "helm.sh/resource-policy", Meaning.KEEP, _any, ("keep",)),
     PeerMark("cli-utils", f"{_CLI_UTILS}/deletion", Meaning.KEEP, _word, ("detach",)),
@@ -485,28 +505,37 @@ PEER_MARKS: tuple[PeerMark, ...] = (
     PeerMark("cli-utils", f"{_CLI_UTILS}/mutation", Meaning.CREATE_ONLY, _word, ("ignore",), ()),
     PeerMark(
         "Argo CD", f"{_ARGO}/hook", Meaning.HOOK, _option, ("PostSync", "PreSync", "Sync"),
-        instead=WAVE,
+        instead=_NO_HOOK,
     ),
-    PeerMark("kluctl", "kluctl.io/hook", Meaning.HOOK, _any, ("",), instead=WAVE),
-    PeerMark("Argo CD", f"{_ARGO}/sync-wave", Meaning.ORDER, _not_zero, instead=WAVE),
-    PeerMark("Helm", "helm.sh/hook-weight", Meaning.ORDER, _not_zero, instead=WAVE),
-    PeerMark("kluctl", "kluctl.io/hook-weight", Meaning.ORDER, _not_zero, instead=WAVE),
-    PeerMark("kluctl", "kluctl.io/barrier", Meaning.ORDER, _true, _TRUE, instead=WAVE),
+    PeerMark("kluctl", "kluctl.io/hook", Meaning.HOOK, _any, ("",), instead=_NO_HOOK),
+    PeerMark("Argo CD", f"{_ARGO}/sync-wave", Meaning.ORDER, _not_zero, instead=_BY_WAVE),
+    PeerMark("Helm", "helm.sh/hook-weight", Meaning.ORDER, _not_zero, instead=_BY_WAVE),
+    PeerMark("kluctl", "kluctl.io/hook-weight", Meaning.ORDER, _not_zero, instead=_BY_WAVE),
+    PeerMark("kluctl", "kluctl.io/barrier", Meaning.ORDER, _true, _TRUE, instead=_BY_WAVE),
     PeerMark(
-        "kapp", "kapp.k14s.io/change-rule", Meaning.ORDER, _any, ("",),
-        instead="config.kubernetes.io/depends-on",
+        "kapp", "kapp.k14s.io/change-rule", Meaning.ORDER, _any, ("",), instead=_BY_NEED,
     ),
     PeerMark(
-        "Argo CD", f"{_ARGO}/sync-options", Meaning.RECREATE, _option,
-        ("Force=true", "Replace=true"), instead=RECREATE,
+        "Argo CD", f"{_ARGO}/sync-options", Meaning.RECREATE, _option, ("Force=true",),
+        instead=_IF_NEEDED,
     ),
-    PeerMark("Flux", f"{_FLUX}/force", Meaning.RECREATE, _word, ("Enabled",), instead=RECREATE),
     PeerMark(
-        "kapp", "kapp.k14s.io/update-strategy", Meaning.RECREATE, _option,
-        ("always-replace", "fallback-on-replace"), instead=RECREATE,
+        "Argo CD", f"{_ARGO}/sync-options", Meaning.RECREATE, _option, ("Replace=true",),
+        instead=_WHOLE,
     ),
-    PeerMark("kapp", "kapp.k14s.io/disable-wait", Meaning.WAIT, _any, ("",), instead=WAIT),
-    PeerMark("Argo CD", f"{_ARGO}/ignore-healthcheck", Meaning.WAIT, _true, _TRUE, instead=WAIT),
+    PeerMark("Flux", f"{_FLUX}/force", Meaning.RECREATE, _word, ("Enabled",), instead=_IF_NEEDED),
+    PeerMark(
+        "kapp", "kapp.k14s.io/update-strategy", Meaning.RECREATE, _word, ("fallback-on-replace",),
+        instead=_IF_NEEDED,
+    ),
+    PeerMark(
+        "kapp", "kapp.k14s.io/update-strategy", Meaning.RECREATE, _word, ("always-replace",),
+        instead=_IN_PLACE,
+    ),
+    PeerMark("kapp", "kapp.k14s.io/disable-wait", Meaning.WAIT, _any, ("",), instead=_NO_WAIT),
+    PeerMark(
+        "Argo CD", f"{_ARGO}/ignore-healthcheck", Meaning.WAIT, _true, _TRUE, instead=_NO_WAIT,
+    ),
 )  # fmt: skip
 """Every other mark that applyprune knows. ``desired.py`` reads Helm's hooks.
 
@@ -637,5 +666,5 @@ def unread_marks(manifests: Iterable[Manifest]) -> Iterator[Problem]:
             origin=manifest.origin,
             field=("metadata", first.part, first.mark.key),
             reason=named,
-            hint=f"Use {first.mark.instead} instead.",
+            hint=first.mark.instead,
         )

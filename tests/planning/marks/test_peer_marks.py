@@ -9,6 +9,9 @@ from applyprune.model.plan import ApplyRule
 from applyprune.planning.marks import (
     OWNER_MARKS,
     PEER_MARKS,
+    RECREATE,
+    WAIT,
+    WAVE,
     Meaning,
     apply_rule,
     found_marks,
@@ -16,7 +19,9 @@ from applyprune.planning.marks import (
     left_alone,
     owner_named,
     unknown_values,
+    unread_marks,
 )
+from tests.support.objects import config_map, manifest
 
 NOT_READ = {Meaning.HOOK, Meaning.ORDER, Meaning.RECREATE, Meaning.WAIT}
 APPLY = "applyprune.dev/apply"
@@ -111,6 +116,33 @@ def test_documented_values_are_understood() -> None:
         for value in mark.documented:
             assert mark.read(value) == value
             assert [*unknown_values({"annotations": {mark.key: value}}, *Meaning)] == []
+
+
+@pytest.mark.parametrize(
+    ("mark", "hint"),
+    [
+        ({"kapp.k14s.io/update-strategy": "always-replace"}, "nothing that replaces it at each"),
+        ({"kapp.k14s.io/update-strategy": "fallback-on-replace"}, f"Use {RECREATE}: allowed"),
+        ({"argocd.argoproj.io/sync-options": "Replace=true"}, "needs no replacement"),
+        ({"argocd.argoproj.io/sync-options": "Force=true"}, f"Use {RECREATE}: allowed"),
+        ({"argocd.argoproj.io/hook": "PreSync"}, "A Job runs once"),
+        ({"kluctl.io/hook": "pre-deploy"}, "A Job runs once"),
+        ({"argocd.argoproj.io/sync-wave": "1"}, f"Use {WAVE} instead."),
+        ({"kapp.k14s.io/disable-wait": ""}, f"Use {WAIT}: skip"),
+    ],
+    ids=str,
+)
+def test_hint_says_what_does_the_same(mark: dict[str, str], hint: str) -> None:
+    """And names no annotation that does something else."""
+    (warning,) = unread_marks([manifest(config_map("a", annotations=mark))])
+    assert hint in warning.hint
+
+
+def test_argo_options_are_named_one_by_one() -> None:
+    """Each means something else."""
+    both = {"argocd.argoproj.io/sync-options": "Replace=true,Force=true"}
+    found = [*unread_marks([manifest(config_map("a", annotations=both))])]
+    assert [one.hint.partition(" ")[0] for one in found] == ["Use", "A"]
 
 
 def test_named_marks_have_a_replacement() -> None:
