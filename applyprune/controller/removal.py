@@ -201,7 +201,7 @@ class Finalizer:
         if inventory.exists and inventory.owner != bundle.owner:
             # Released, or never taken over: it now belongs to someone else, with all its objects.
             owner = inventory.owner or "no Bundle"
-            message = f"the set {inventory.name} belongs to {owner}; nothing was removed"
+            message = f"the set {inventory.name} belongs to {owner}; what it lists stays"
             return ReconcileResult(ConditionStatus.SAME, Reason.REMOVED, message, done=True)
         if not inventory.exists:
             return self._without_inventory(account_client, live, bundle)

@@ -231,7 +231,8 @@ class RunSummary:
             if event.problem is None:
                 yield event
             else:
-                problem = with_own_exit_code(event.problem)
+                done = {} if self.dry else self._counts
+                problem = with_own_exit_code(event.problem, done)
                 self.problems.append(problem)
                 yield replace(event, problem=problem)
 
@@ -251,7 +252,14 @@ class RunSummary:
 
     def finished(self) -> Finished:
         """Return the event that ends the run."""
-        error = verdict(self.problems, self.refusal, held=self.held, dry=self.dry, mode=self.mode)
+        error = verdict(
+            self.problems,
+            self.refusal,
+            held=self.held,
+            dry=self.dry,
+            mode=self.mode,
+            done=self._counts,
+        )
         code, problem = (error.exit_code, error.problem) if error else (0, None)
         return Finished(dict(self._counts), code, self.elapsed, problem)
 

@@ -265,7 +265,8 @@ class _Run:
         self.context = replace(self.context, options=stage.world.options)
         self.stage, self.plan, self.unknown = stage, stage.plan, stage.unknown
         if self.request.plan_file is not None:
-            refuse_other_inventory(self.request.plan_file, stage.inventory)
+            has_begun = self.context.summary.is_second_part
+            refuse_other_inventory(self.request.plan_file, stage.inventory, begun=has_begun)
         self.dry_run = ServerDryRun(self.context)
         return stage
 

@@ -113,7 +113,8 @@ class RunReport:
         The error has a note for each failure, at most ten.
         """
         dry = self.started is not None and self.started.dry_run is not DryRun.OFF
-        error = verdict(self._failures(), self.prune_blocked, dry=dry, mode=self.mode)
+        done = self.finished.counts if self.finished is not None else {}
+        error = verdict(self._failures(), self.prune_blocked, dry=dry, mode=self.mode, done=done)
         if error is not None:
             _add_notes(error, self)
             raise error

@@ -529,6 +529,7 @@ def _is_unread(step: ApplyStep | RemoveStep) -> bool:
 
 
 _NAMED = 10
+_NOTHING_DONE: Mapping[Outcome, int] = {}
 
 
 def verdict(
@@ -538,31 +539,32 @@ def verdict(
     held: bool = False,
     dry: bool = False,
     mode: Mode = Mode.APPLY,
+    done: Mapping[Outcome, int] = _NOTHING_DONE,
 ) -> ApplypruneError | None:
     """Return the error for a run's failures; None if there are none.
 
     ``problems`` are those of single objects; ``refusal`` is that of the whole prune, and ``held``
     says that it has also stopped the apply. There are special exit codes if all failures are
     conflicts, timeouts or refusals. A ``dry`` run says what would have been, for it writes nothing
-    in any case.
+    in any case. ``done`` counts the outcomes of the run: what it says of nothing follows from that.
     """
     problems = tuple(problems)
     kinds = {problem.kind for problem in (*problems, *([refusal] if refusal else []))}
     if not kinds:
         return None
-    if kinds <= {ProblemKind.PRUNE_REFUSED, ProblemKind.NOT_APPROVED}:
-        approvable = ProblemKind.NOT_APPROVED in kinds
-        return _refused_prune(mode.removal, approvable=approvable, held=held, was=_WAS[dry])
-    if kinds == {ProblemKind.PLAN_OUTDATED}:
-        fit = "object no longer fits" if len(problems) == 1 else "objects no longer fit"
-        return PlanOutdated(
-            f"{len(problems)} {fit} the plan: nothing {_WAS[dry]} written",
-            hint="Make the plan again, and review it again.",
-        )
     some = counted(len(problems), "object")
+    changed = sum(count for outcome, count in done.items() if outcome.is_change)
+    if kinds <= {ProblemKind.PRUNE_REFUSED, ProblemKind.NOT_APPROVED}:
+        told = some if problems else ""
+        approvable = ProblemKind.NOT_APPROVED in kinds
+        removal = f"the {mode.removal} {_WAS[dry]} refused"
+        return _not_deleted(removal, told, done, approvable=approvable, held=held, dry=dry)
+    if kinds == {ProblemKind.PLAN_OUTDATED}:
+        return _outdated(len(problems), 0 if dry else changed, _WAS[dry])
     also = f", and the {mode.removal} was refused" if refusal else ""
     if held:
-        return _refused_plan(kinds, some, also, "the run would fail" if dry else _UNCHANGED)
+        unchanged = "nothing more was changed" if changed else "nothing was changed"
+        return _refused_plan(kinds, some, also, "the run would fail" if dry else unchanged)
     if kinds == {ProblemKind.CONFLICT}:
         return ConflictsFound(f"{some} failed: other field managers own some of their fields")
     if kinds == {ProblemKind.NOT_READY}:
@@ -572,21 +574,59 @@ def verdict(
 
 
 _WAS = {False: "was", True: "would be"}
-_UNCHANGED = "nothing was changed"
 
 
-def _refused_prune(removal: str, *, approvable: bool, held: bool, was: str) -> ApplypruneError:
-    """Return the error for a prune that a guard or a missing approval has stopped."""
+def _were(count: int, *, dry: bool = False) -> str:
+    return "would be" if dry else "was" if count == 1 else "were"
+
+
+def _not_deleted(
+    removal: str,
+    some: str,
+    done: Mapping[Outcome, int],
+    *,
+    approvable: bool,
+    held: bool,
+    dry: bool,
+) -> ApplypruneError:
+    """Return the error for what a guard or a missing approval has stopped.
+
+    ``some`` are the objects that it is about; empty if it is about the whole prune.
+    """
+    was, more = _WAS[dry], ""
+    gone = done.get(Outcome.PRUNED, 0) + done.get(Outcome.DELETED, 0)
+    recreated = done.get(Outcome.RECREATED, 0)
+    count = gone + (recreated if some else 0)
+    # A dry run that is held only forecasts them.
+    if count and not (held and dry):  # guard: deleted-before-the-refusal
+        before = f"{count} {_were(count, dry=dry)} deleted before that"
+        refused = f"the deletion of {some} {was} refused" if some else removal
+        return RunFailed(f"{refused}, and {before}")
+    if not dry and any(count for outcome, count in done.items() if outcome.is_change):
+        more = " more"
+    no_deletion = f"nothing {was} {'pruned' if recreated else 'deleted'}"
     if approvable and held:
-        return NotApproved(f"the plan is not approved: nothing {was} written")
+        return NotApproved(f"the plan is not approved: nothing{more} {was} written")
     if approvable:
-        return NotApproved(f"the deletions are not approved: nothing {was} deleted")
+        return NotApproved(f"the deletions are not approved: {no_deletion}")
     if held:
         return PruneRefused(
-            f"the {removal} {was} refused: nothing {was} applied, and nothing {was} deleted",
+            f"{removal}: nothing{more} {was} applied, and {no_deletion}",
             hint="To apply without the prune: --apply-anyway.",
         )
-    return PruneRefused(f"the {removal} {was} refused: nothing {was} deleted")
+    return PruneRefused(f"{removal}: {no_deletion}")
+
+
+def _outdated(count: int, changed: int, was: str) -> ApplypruneError:
+    """Return the error for objects that no longer fit the plan."""
+    fit = "object no longer fits" if count == 1 else "objects no longer fit"
+    if changed:
+        before = f"{changed} {_were(changed)} changed before that"
+        return RunFailed(f"{count} {fit} the plan, and {before}")
+    return PlanOutdated(
+        f"{count} {fit} the plan: nothing {was} written",
+        hint="Make the plan again, and review it again.",
+    )
 
 
 def _refused_plan(
@@ -597,9 +637,12 @@ def _refused_plan(
     return RunFailed(f"{what}: {some} cannot be applied{also}")
 
 
-def with_own_exit_code(problem: Problem) -> Problem:
-    """Return an object's problem with the exit code of a run in which nothing else fails."""
-    error = verdict((problem,))
+def with_own_exit_code(problem: Problem, done: Mapping[Outcome, int] = _NOTHING_DONE) -> Problem:
+    """Return an object's problem with the exit code of a run in which nothing else fails.
+
+    ``done`` counts what the run has done before.
+    """
+    error = verdict((problem,), done=done)
     return problem if error is None else replace(problem, exit_code=error.exit_code)
 
 

@@ -272,7 +272,7 @@ def refuse_false_absence(uid: str, state: State, error: ApplypruneError) -> None
         if state.uid != uid:
             return  # another object has its name now
         raise RunFailed(
-            "it still exists, and nothing was changed",
+            "it still exists",
             reason=f"the server answered 404: {error.message}",
             hint="An admission webhook may have refused the request with this reply.",
         ) from error

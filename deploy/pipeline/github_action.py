@@ -195,7 +195,8 @@ def run() -> None:
     is_allowed = code == REFUSED and given["fail-on-refusal"] == "false"
     output("failed", "true" if code and not is_allowed else "false")
     if any(problem["kind"] == "PlanOutdated" for problem in problems(report)):
-        tell("error", f"The plan no longer fits, and nothing was written. {AGAIN}")
+        written = "" if has_changes else ", and nothing was written"
+        tell("error", f"The plan no longer fits{written}. {AGAIN}")
     elif is_allowed:
         tell("notice", "A guard refuses the prune. It waits for an approval.")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Reply = Callable[[dict[str, Any]], dict[str, Any] | None]
 
-STILL_EXISTS = "it still exists, and nothing was changed: the server answered 404"
+STILL_EXISTS = "it still exists: the server answered 404"
 
 
 def _for_bundles(refuses: Callable[[dict[str, Any]], bool]) -> Reply:

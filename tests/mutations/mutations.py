@@ -2823,6 +2823,13 @@ MUTATIONS = (
         f"{_ALLOWANCE}test_aliases_of_all_documents_share_one_limit",
     ),
     Mutation(
+        "what was deleted before a refusal",
+        ("deleted-before-the-refusal",),
+        "if .*:",
+        "if 0:",
+        "tests/planning/plan/test_summary.py::test_nothing_is_said_to_be_undone_that_was_done",
+    ),
+    Mutation(
         "what the server says when no retry helps",
         ("final-of-the-server",),
         "return .*",

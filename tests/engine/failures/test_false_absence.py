@@ -39,7 +39,7 @@ def test_webhook_answers_a_prune_with_404(
         story = stage.run(*BODIES[:2])
     assert webhook.refused == ["DELETE c"]
     assert (story.exit_code, story.outcomes["configmap/c"]) == (3, Outcome.FAILED)
-    assert "it still exists, and nothing was changed" in story.problem("configmap/c")
+    assert "it still exists: the server answered 404" in story.problem("configmap/c")
     assert "missing.example.com" in story.problem("configmap/c")
     assert api.exists(stage.path("c"))
     assert stage.listed() == LISTED

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from applyprune.localplane import Plane
+from applyprune.model.events import Finished, ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode, Propagation
 from tests.support.accounts import WRITE, kubeconfig_as, rule
@@ -483,3 +484,27 @@ def test_each_owner_is_read_once(spoiled: Stage, stage: Stage, api: Api, proxy: 
         assert sent.count(f"{core}/configmaps/{name}") == 1
     for name in ("owner", "stay-1"):
         assert sent.count(f"{core}/configmaps/{name}") == 0
+
+
+def test_contents_that_appear_after_the_first_deletions_end_the_delete_in_part(
+    spoiled: Stage, api: Api, home: str, proxy: FaultProxy
+) -> None:
+    """What was deleted before that is counted, and the exit code is that of a failure."""
+    inside = [config_map(name, namespace=home) for name in "abc"]
+    assert spoiled.run(of_kind("Namespace", home), *inside).exit_code == 0
+    happened = proxy.before_first(
+        lambda seen: seen.method == "DELETE" and "dryRun" not in seen.query,
+        lambda: api("POST", f"/api/v1/namespaces/{home}/configmaps", config_map("late")),
+    )
+    story = spoiled.run(mode=Mode.DELETE, allow_kinds=NAMESPACE)
+    assert happened
+    assert "would now cascade to more objects" in story.problem(f"namespace/{home}")
+    assert story.exit_code == 3
+    (end,) = [event for event in story.events if isinstance(event, Finished)]
+    assert end.problem is not None
+    assert end.problem.message == (
+        "the deletion of 1 object was refused, and 3 were deleted before that"
+    )
+    assert api.exists(f"/api/v1/namespaces/{home}/configmaps/late")
+    refused = [event for event in story.events if isinstance(event, ObjectDone) and event.problem]
+    assert [event.problem.exit_code for event in refused if event.problem] == [3]

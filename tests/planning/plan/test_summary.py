@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
 
+from applyprune.model.fate import Outcome
+from applyprune.model.options import Mode
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.plan import verdict, with_own_exit_code
 
@@ -123,3 +127,59 @@ def test_object_problem_has_the_exit_code_of_the_run(kind: str, code: int) -> No
     error = verdict([problem])
     assert error is not None
     assert error.exit_code == code
+
+
+NOTHING = {
+    "deleted": {Outcome.PRUNED, Outcome.DELETED, Outcome.RECREATED},
+    "pruned": {Outcome.PRUNED, Outcome.DELETED},
+    "written": {one for one in Outcome if one.is_change},
+    "changed": {one for one in Outcome if one.is_change},
+    "applied": {one for one in Outcome if one.is_change},
+}
+_OWN = [
+    ProblemKind(one)
+    for one in ("PruneRefused", "NotApproved", "PlanOutdated", "Conflict", "NotReady", "RunFailed")
+]
+REFUSALS = [
+    (kinds, refusal, held)
+    for kinds in [(), *((one,) for one in ProblemKind), *permutations(_OWN, 2)]
+    for refusal in (None, REFUSAL, UNAPPROVED)
+    for held in (False, True)
+]
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("outcome", [one for one in Outcome if one.is_change])
+def test_nothing_is_said_to_be_undone_that_was_done(outcome: Outcome, mode: Mode) -> None:
+    """Every refusal, after one object was deleted, changed or created."""
+    for kinds, refusal, held in REFUSALS:
+        problems = [Problem(kind, "what") for kind in kinds]
+        error = verdict(problems, refusal, held=held, mode=mode, done={outcome: 1})
+        for what, outcomes in NOTHING.items() if error is not None else ():
+            assert f"nothing was {what}" not in str(error) or outcome not in outcomes
+            more = f"nothing more was {what}"
+            assert more not in str(error) or held
+
+
+def test_refusal_after_a_deletion_is_a_failure_in_part() -> None:
+    """Contents appeared in a Namespace while the objects before it were deleted."""
+    refused = Problem(ProblemKind.PRUNE_REFUSED, "what")
+    error = verdict([refused], mode=Mode.DELETE, done={Outcome.DELETED: 6, Outcome.FAILED: 1})
+    assert error is not None
+    assert (error.exit_code, error.message) == (
+        3,
+        "the deletion of 1 object was refused, and 6 were deleted before that",
+    )
+    assert with_own_exit_code(refused, {Outcome.DELETED: 6}).exit_code == 3
+    late = verdict([Problem(ProblemKind.PLAN_OUTDATED, "what")], done={Outcome.UPDATED: 1})
+    assert late is not None
+    assert (late.exit_code, late.message) == (
+        3,
+        "1 object no longer fits the plan, and 1 was changed before that",
+    )
+    recreated = verdict([], REFUSAL, done={Outcome.RECREATED: 1})
+    assert recreated is not None
+    assert (recreated.exit_code, recreated.message) == (
+        6,
+        "the prune was refused: nothing was pruned",
+    )
