@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from applyprune.engine.send import apply_problem
@@ -30,6 +31,7 @@ from applyprune.model.live import (
     LiveObject,
     Resource,
     State,
+    Unknown,
 )
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.plan import (
@@ -67,6 +69,12 @@ from applyprune.planning.order import missing_keys, missing_references, outside_
 from applyprune.planning.ownership import foreign_label, is_last_applied
 from applyprune.planning.plan import with_new_request
 from applyprune.planning.recovery import may_lose_objects
+from applyprune.planning.references import (
+    OwnerReference,
+    judged_owners,
+    owner_references,
+    place_of_owner,
+)
 from applyprune.planning.requests import needs_body
 from applyprune.planning.rights import RightsReview, needs_of
 from applyprune.planning.schemas import (
@@ -360,6 +368,61 @@ def _documents(
 
 _Schemas: TypeAlias = "Mapping[str, Any] | str"
 """The schemas of a group version, or why there are none."""
+
+
+# Owners that the garbage collector will not find.
+
+
+def owners_checked(
+    steps: Sequence[ApplyStep], context: RunContext, world: World
+) -> tuple[Sequence[ApplyStep], Sequence[Problem]]:
+    """Return steps that refuse each object that the garbage collector would delete, and warnings.
+
+    Only what would be sent with an ownerReference costs a GET, of its owner.
+    """
+    asked = {
+        step.desired.ref: owner_references(step.desired.body, step.live)
+        for step in steps
+        if step.request is not None and step.desired.packed.mentions("ownerReferences")
+    }
+    if not asked:
+        return steps, ()
+    places: dict[tuple[Ref, OwnerReference], Ref] = {}
+    resources: dict[Ref, Resource] = {}
+    for child, owners in asked.items():
+        for owner in owners:
+            resource = world.resource_map.find(owner.gvk)
+            place = place_of_owner(owner, child, resource)
+            if resource is not None and place is not None:
+                places[child, owner] = place
+                resources[place] = resource
+    states = dict(context.workers.each(partial(_state, context.cluster), resources.items()))
+    context.workers.check()
+    inside = {step.desired.ref for step in steps}
+    warnings: list[Problem] = []
+
+    def checked(step: ApplyStep) -> ApplyStep:
+        child = step.desired.ref
+        if child not in asked:
+            return step
+        owners = asked[child]
+        found = {owner: places[child, owner] for owner in owners if (child, owner) in places}
+        refusal, warning = judged_owners(step.desired, owners, found, states, inside)
+        if warning is not None:
+            warnings.append(warning)
+        if refusal is None:
+            return step
+        return replace(step, fate=Fate.REFUSE, request=None, problem=refusal)
+
+    return [checked(step) for step in steps], warnings
+
+
+def _state(cluster: Cluster, at: tuple[Ref, Resource]) -> tuple[Ref, State]:
+    ref, resource = at
+    try:
+        return ref, cluster.read(resource, ref)
+    except ApplypruneError as error:
+        return ref, Unknown(error.problem)
 
 
 # Fields that others own: drift, and conflicts that show without a dry run.

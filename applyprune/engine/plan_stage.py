@@ -17,6 +17,7 @@ from applyprune.engine.check import (
     drift_decided,
     fields_checked,
     no_such_set,
+    owners_checked,
     read_own_namespace,
     reference_warnings,
     refuse_removal_of_set,
@@ -398,11 +399,13 @@ def check_plan(
     """
     options, applyset = context.options, context.applyset
     steps = fields_checked(stage.plan.applies, context, stage.world)  # guard: field-check
+    steps, lost_owners = owners_checked(steps, context, stage.world)
     keys = [
         changed_key_warning(one.desired.ref, one.desired.origin, one.desired.changed_keys)
         for one in steps
         if one.desired.changed_keys and one.fate is not Fate.REFUSE
     ]
+    warnings = (*stage.plan.warnings, *keys, *lost_owners)
     asks_server = reviewed is None and (
         options.dry_run is DryRun.SERVER or (options.check and options.dry_run is DryRun.OFF)
     )
@@ -415,7 +418,7 @@ def check_plan(
     steps = _recreations_judged(replace(stage.plan, applies=tuple(steps)), stage, options)
     steps = visible_conflicts_refused(steps, context)
     plan = with_approval(
-        replace(stage.plan, applies=tuple(steps), warnings=(*stage.plan.warnings, *keys)),
+        replace(stage.plan, applies=tuple(steps), warnings=warnings),
         applyset,
         options,
         deletions=reviewed.deletions if reviewed is not None else "",

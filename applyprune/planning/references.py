@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.identity import GroupKind, Ref
+from applyprune.errors import InputError
+from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.kinds import (
     API_SERVICE,
     AUTOSCALER,
@@ -39,13 +40,15 @@ from applyprune.model.kinds import (
     kinds_with,
     row_of,
 )
-from applyprune.model.live import field, items, mapping, text
+from applyprune.model.live import Absent, LiveObject, Unknown, field, items, mapping, text
+from applyprune.model.problem import Mark, Problem, ProblemKind
 from applyprune.values import dataclass, pattern
 from applyprune.values import field as dataclass_field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from applyprune.model.live import Resource, State
     from applyprune.model.plan import Desired
     from applyprune.model.problem import Field
 
@@ -410,3 +413,123 @@ def texts_in(value: object) -> Iterator[str]:
             todo.extend(one.values())
         elif isinstance(one, list):
             todo.extend(one)
+
+
+# Owners: the garbage collector deletes an object if none of its owners exists.
+#
+# It looks for an owner by kind and name, in the namespace of the object, and another UID is another
+# object. So the ownerReferences of a manifest that was exported from a cluster delete the object
+# elsewhere, after each create. An owner whose kind is not served, or that the collector cannot have
+# in this place, decides nothing.
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerReference:
+    """An owner of an object."""
+
+    gvk: GVK
+    name: str
+    uid: str
+    place: Field = ()
+    """Its path in the manifest; empty if only the live object has it."""
+
+
+def owner_references(body: Mapping[str, Any], live: LiveObject | None) -> Sequence[OwnerReference]:
+    """Return the owners that an object will have: those of its manifest, and of others."""
+    found: dict[str, OwnerReference] = {}
+    own = items(body, "metadata", "ownerReferences")
+    others = items(live.metadata, "ownerReferences") if live is not None else ()
+    for index, owner in enumerate((*own, *others)):
+        words = [text(mapping(owner), key) for key in ("apiVersion", "kind", "name", "uid")]
+        if all(words):
+            version, kind, name, uid = words
+            place: Field = ("metadata", "ownerReferences", index) if index < len(own) else ()
+            one = OwnerReference(GVK.parse(version, kind), name, uid, place)
+            found.setdefault(uid, one)
+    return tuple(found.values())
+
+
+def place_of_owner(owner: OwnerReference, child: Ref, resource: Resource | None) -> Ref | None:
+    """Return where the garbage collector looks for an owner; None if it looks nowhere."""
+    if resource is None or (resource.namespaced and not child.namespace):
+        return None
+    namespace = child.namespace if resource.namespaced else ""
+    return Ref(resource.group, resource.kind, namespace, owner.name)
+
+
+def judged_owners(
+    desired: Desired,
+    owners: Sequence[OwnerReference],
+    places: Mapping[OwnerReference, Ref],
+    states: Mapping[Ref, State],
+    inside: Collection[Ref],
+) -> tuple[Problem | None, Problem | None]:
+    """Return why an object may not be applied, and the warning about its owners.
+
+    ``places`` are where the collector looks for them, and ``states`` what is there. Only proofs
+    refuse an object. ``inside`` are the objects of the input.
+    """
+    found = {one: states[places[one]] if one in places else None for one in owners}
+    gone = [one for one, state in found.items() if _is_gone(one, state)]
+    if gone and len(gone) == len(owners):  # guard: owner-is-gone
+        first = next((one for one in gone if one.place), gone[0])
+        return _without_owner(desired, first, places[first], found[first], inside), None
+    proved = [one for one in owners if isinstance(found[one], LiveObject) and one not in gone]
+    unsure = [one for one in owners if one.place and one not in proved]
+    return None, _unsure_owners(desired, unsure, gone, found) if unsure else None
+
+
+def _is_gone(owner: OwnerReference, state: State | None) -> bool:
+    """Return whether it is proved that no object has the UID of an owner."""
+    return isinstance(state, Absent) or (isinstance(state, LiveObject) and state.uid != owner.uid)
+
+
+def _without_owner(
+    desired: Desired, owner: OwnerReference, at: Ref, state: State | None, inside: Collection[Ref]
+) -> Problem:
+    reason = f"{at.short} has another UID"
+    if not isinstance(state, LiveObject):
+        where = f" in namespace {at.namespace}" if at.namespace else ""
+        reason = f"there is no {at.short}{where}, where the garbage collector looks for it"
+    hint = "Remove metadata.ownerReferences: a manifest that was exported from a cluster has them."
+    if at in inside:
+        hint = (
+            "Remove metadata.ownerReferences: an object of the input gets its UID when it is "
+            "created."
+        )
+    error = InputError(
+        f"{desired.ref}: no object has the UID of its owner {at.short}, so the garbage collector "
+        "would delete it after each apply",
+        location=desired.origin,
+        reason=reason,
+        hint=hint,
+        field=owner.place,
+    )
+    return error.problem
+
+
+def _unsure_owners(
+    desired: Desired,
+    unsure: Sequence[OwnerReference],
+    gone: Sequence[OwnerReference],
+    found: Mapping[OwnerReference, State | None],
+) -> Problem:
+    first, state = unsure[0], found[unsure[0]]
+    named = f"{first.gvk.kind.lower()}/{first.name}"
+    message = f"it is not known whether its owner {named} exists"
+    reason = "if no object has the UID of an owner, the garbage collector may delete it"
+    if first in gone:
+        message = f"no object has the UID of its owner {named}"
+        if any(isinstance(found[one], LiveObject) for one in found if one not in gone):
+            reason = "another owner exists, so the garbage collector removes that ownerReference"
+    elif isinstance(state, Unknown):
+        reason = f"{state.problem.message}; {reason}"
+    return Problem(
+        ProblemKind.MISSING_REFERENCE,
+        f"{desired.ref.short}: {message}",
+        location=str(desired.origin),
+        reason=reason,
+        origin=desired.origin,
+        field=first.place,
+        marks=tuple(Mark(one.place) for one in unsure),
+    )

@@ -2823,6 +2823,13 @@ MUTATIONS = (
         f"{_ALLOWANCE}test_aliases_of_all_documents_share_one_limit",
     ),
     Mutation(
+        "an owner that is gone",
+        ("owner-is-gone",),
+        "if .*:",
+        "if 0:",
+        "tests/planning/references/test_references.py::test_owner_that_the_collector_will_not_find",
+    ),
+    Mutation(
         "what was deleted before a refusal",
         ("deleted-before-the-refusal",),
         "if .*:",
