@@ -91,15 +91,18 @@ from applyprune.model.live import (
 )
 from applyprune.model.plan import Access, AccessRule, ApplyRequest, DeleteRequest, PatchRequest
 from applyprune.planning.order import is_built_in
-from applyprune.planning.served_kinds import is_established
+from applyprune.planning.served_kinds import defined_resources, is_established
 from applyprune.values import dataclass, replace
 from applyprune.values import field as dataclass_field
 
 if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
+    from typing import TypeVar
 
     from applyprune.planning.secrets import KnownSecrets
+
+    _Read = TypeVar("_Read")
 
 
 _DRY_RUN = ("dryRun", "All")
@@ -120,6 +123,8 @@ class _KnownServers:
     proved: set[str] = dataclass_field(default_factory=set)
     """The groups whose server keeps to the preconditions of a DELETE."""
     proving: Lock = dataclass_field(default_factory=Lock)
+    other_versions: dict[Resource, Resource] = dataclass_field(default_factory=dict)
+    """By which resource objects were read whose own version was not served."""
 
 
 class KubernetesClient:
@@ -378,8 +383,12 @@ class KubernetesClient:
             raise Forbidden(message, code=403)
         # What does not match is dropped here as well: some aggregated APIs ignore the selector.
         wanted = Selection(namespace, selector, "", full)
+
+        def listed(served: Resource) -> Sequence[LiveObject]:
+            return _paged_list(self._transport, served, wanted, page, timeout=timeout)[0]
+
         try:
-            return _paged_list(self._transport, resource, wanted, page, timeout=timeout)[0]
+            return self._in_served_version(resource, listed)
         except Forbidden as error:
             if refusal is not None:
                 _write_refusal(refusal, error.message)
@@ -443,10 +452,35 @@ class KubernetesClient:
         With ``any_name``, its metadata may have another name: see ``LiveObject.other_name``.
         """
         accept = JSON if full else METADATA.format(list="")
-        body = self._transport.send(
-            for_object("GET", resource, ref, accept=accept, within=timeout)
-        ).body
-        return object_in(resource, ref, body, full=full, partial=not full, any_name=any_name)
+
+        def got(served: Resource) -> LiveObject:
+            body = self._transport.send(
+                for_object("GET", served, ref, accept=accept, within=timeout)
+            ).body
+            return object_in(served, ref, body, full=full, partial=not full, any_name=any_name)
+
+        return self._in_served_version(resource, got)
+
+    def _in_served_version(self, resource: Resource, read: Callable[[Resource], _Read]) -> _Read:
+        """Return what a read returns; in another version if that of ``resource`` is not served.
+
+        An object is the same in each version of its kind. What is written has a version.
+        """
+        try:
+            return read(resource)
+        except NotServed:
+            other = self._known.other_versions.get(resource) or self._other_version(resource)
+            if other is None:
+                raise
+            found = read(other)
+            self._known.other_versions[resource] = other
+            return found
+
+    def _other_version(self, resource: Resource) -> Resource | None:
+        """Return the same resource in the version that the server prefers; None if it is this."""
+        other = self.resource_map().find_kind(resource.group_kind)
+        is_same = other is not None and replace(other, version=resource.version) == resource
+        return other if is_same and other != resource else None
 
     def read(self, resource: Resource, ref: Ref, *, full: bool = False) -> LiveObject | Absent:
         """Return one object, by a consistent read, or the proof that it does not exist.
@@ -638,12 +672,29 @@ class KubernetesClient:
         """
         if self.resource_map().find(resource.gvk) != resource:
             return False
-        reader = self._registry or self
         try:
-            state = reader.read(DEFINITIONS, _definition_of(resource), full=True)
+            definition = self._definition(resource)
         except Forbidden:
             return None
-        return is_established(state.body or {}) if isinstance(state, LiveObject) else None
+        return None if definition is None else is_established(definition)
+
+    def defines(self, resource: Resource) -> bool:
+        """Return whether a CRD defines a resource: it is served soon if it is not served now.
+
+        Return False if the CRD cannot be read.
+        """
+        if is_built_in(resource.group):
+            return False
+        try:
+            definition = self._definition(resource) or {}
+        except ApiError:
+            return False
+        return is_established(definition) and resource in defined_resources(definition)
+
+    def _definition(self, resource: Resource) -> Mapping[str, Any] | None:
+        """Return the CRD of a resource; None if there is none."""
+        state = (self._registry or self).read(DEFINITIONS, _definition_of(resource), full=True)
+        return (state.body or {}) if isinstance(state, LiveObject) else None
 
     def create_namespace(self, name: str) -> None:
         """Create a namespace that belongs to no set; it may exist already."""

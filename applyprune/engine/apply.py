@@ -289,11 +289,12 @@ class Applier:
             self.sent.add(step.desired.ref)
             # Of the apply that follows, the reply does not show it.
             done = Outcome.UPDATED if step.writes_first else Outcome.UNCHANGED
-            step = transfer_fields(self.context, step)
+            is_coming = partial(self._is_coming, step.desired)
+            step = transfer_fields(self.context, step, is_coming)
             live, created = self._apply(step)
             more = with_follow_up(step, live, self.context.applyset, self.context.options)
             if more is not None and not created:
-                live, _ = self._apply(transfer_fields(self.context, more))
+                live, _ = self._apply(transfer_fields(self.context, more, is_coming))
         except (Conflict, Invalid) as error:
             if isinstance(error, Conflict) and error.causes and step.live is not None:
                 raise  # a conflict with another field manager: nothing has changed
@@ -329,8 +330,12 @@ class Applier:
 
         if (live := self.made.get(step.desired.ref)) is not None:
             return live, True
-        is_new_kind = step.desired.ref.group_kind in self.new_kinds
-        return send_apply(self.context, step, is_settling, is_new_kind=is_new_kind)
+        return send_apply(self.context, step, is_settling, partial(self._is_coming, step.desired))
+
+    def _is_coming(self, desired: Desired) -> bool:
+        """Return whether the CRD of an object brings its version, though no server may show it."""
+        resource = desired.resource
+        return resource.group_kind in self.new_kinds or self.context.cluster.defines(resource)
 
     def _after_refused_guard(self, step: ApplyStep, error: ApplypruneError) -> ObjectDone:
         """Find out why a guard failed: our own reply was lost, or the object has changed."""

@@ -113,6 +113,7 @@ _VERSIONS_REWRITTEN = (
     "merged locally, not by the server, which cannot use an API version in its managedFields"
 )
 _NO_KIND = "its kind does not exist yet: only its fields were compared with its CRD"
+_NO_VERSION = "its API version is not served yet: only its fields were compared with its CRD"
 _NEW_SCHEMA = "its CRD is about to change: only its fields were compared with the new one"
 _OTHER_NAME = "tried under another name"
 _SHOWN = 3
@@ -140,8 +141,11 @@ class ServerDryRun:
     """The namespaces of which the server has said that they do not exist: it is asked once."""
     _found: dict[str, bool] = field(default_factory=dict)
     """Whether a namespace exists that the plan does not create, where that was asked."""
-    _defined: frozenset[GVK] = frozenset()
+    _defined: Mapping[GVK, Ref] = field(default_factory=dict)
+    """The CRD of the plan that serves a kind in a version."""
     _changing: frozenset[GVK] = frozenset()
+    _waiting: set[Ref] = field(default_factory=set)
+    """The objects in versions that such a CRD is to bring."""
     _served: dict[GVK, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -167,6 +171,11 @@ class ServerDryRun:
         needs = SetNeeds({**self._needs.steps, **checked})
         for ref, error in self._excused.items():
             if needs.awaited(checked[ref].desired, error) is None:  # guard: excused-by-a-change
+                checked[ref] = _refused(checked[ref], error, self.context)
+        for ref in sorted(self._waiting):
+            definition = needs.steps[self._defined[checked[ref].desired.resource.gvk]]
+            if definition.is_skipped:  # guard: version-of-a-skipped-crd
+                error = _without_version(checked[ref].desired, definition)
                 checked[ref] = _refused(checked[ref], error, self.context)
         return [checked.get(step.desired.ref, step) for step in steps]
 
@@ -220,6 +229,7 @@ class ServerDryRun:
     def _set_plan(self, steps: Sequence[ApplyStep]) -> None:
         """Remember what the plan itself will create or change: objects, namespaces and kinds."""
         self._needs, self._excused = SetNeeds({step.desired.ref: step for step in steps}), {}
+        self._waiting = set()
         new = (step.desired.ref for step in steps if step.is_new or step.is_awaited)
         own = (
             {self.context.applyset.namespace}
@@ -234,13 +244,13 @@ class ServerDryRun:
             for step in steps
             if step.desired.ref.group_kind == CRD
             and step.fate is not Fate.REFUSE
-            and step.why is not Why.LEFT_ALONE
+            and not step.is_skipped
         ]
-        self._defined = frozenset(
-            resource.gvk
+        self._defined = {
+            resource.gvk: step.desired.ref
             for step in definitions
             for resource in defined_resources(step.desired.body)
-        )
+        }
         self._changing = frozenset(
             resource.gvk
             for step in definitions
@@ -253,16 +263,16 @@ class ServerDryRun:
         desired = step.desired
         if desired.ref.namespace in self._absent and desired.resource.gvk not in self._defined:
             return self._in_other_namespace(step)
-        if step.live and dead_versions(step.live, desired.versions):
-            return self._by_replacement(step, dry_run_request(step, context.applyset))
         try:
+            if step.live and dead_versions(step.live, desired.versions):
+                return self._by_replacement(step, dry_run_request(step, context.applyset))
             step, after, created = self._tried(step)
         except (NotFound, NotServed, DryRunUnsupported) as error:
             if desired.ref.namespace in self._namespaces and is_without_namespace(
                 error, desired.ref
             ):
                 self._absent.add(desired.ref.namespace)
-            return self._in_new_kind_or_namespace(step)
+            return self._in_new_kind_or_namespace(step, error)
         except (Conflict, Invalid) as error:
             if isinstance(error, Conflict) and error.causes:
                 others = without_label(error, step.live, context.applyset)
@@ -389,7 +399,7 @@ class ServerDryRun:
         # Without its query, a PUT is done for real, and an apply is refused.
         try:
             cluster.apply(request, dry_run=True)
-        except (Unreachable, DryRunUnsupported):
+        except (Unreachable, DryRunUnsupported, NotServed):
             raise
         except ApplypruneError as error:
             if is_without_options(error):  # guard: put-after-apply
@@ -441,15 +451,25 @@ class ServerDryRun:
         gone = removed_fields(step, live, self.context.applyset)
         return _without_exclusion(self.context, step, live, gone) if gone else None
 
-    def _in_new_kind_or_namespace(self, step: ApplyStep) -> ApplyStep:
-        """Check an object whose namespace or kind the plan itself will create.
+    def _in_new_kind_or_namespace(self, step: ApplyStep, error: ApplypruneError) -> ApplyStep:
+        """Check an object whose namespace, kind or version is only coming.
 
+        The plan itself creates it, or a CRD that somebody has just changed serves the version soon.
         Call it while the server's error is handled: it is raised again if it has another cause.
         """
-        desired = step.desired
-        if desired.resource.gvk in self._defined and not self.is_served(desired.resource):
+        desired, resource = step.desired, step.desired.resource
+        definition = self._defined.get(resource.gvk)
+        is_coming = definition is not None or (
+            isinstance(error, NotServed)
+            and not is_without_namespace(error, desired.ref)
+            and self.context.cluster.defines(resource)
+        )
+        if is_coming and not self.is_served(resource):
             self._refuse_lost_namespace(desired.ref)
-            return self._by_schema(step, _NO_KIND)
+            if definition is not None:
+                self._waiting.add(desired.ref)
+            is_new = definition is not None and self._needs.steps[definition].is_new
+            return self._by_schema(step, _NO_KIND if is_new else _NO_VERSION)
         if step.is_new and desired.ref.namespace in self._namespaces:
             return self._in_other_namespace(step)
         raise  # noqa: PLE0704 - the caller handles the server's error
@@ -486,18 +506,12 @@ class ServerDryRun:
 
     def _by_schema(self, step: ApplyStep, how: str) -> ApplyStep:
         """Merge an object locally, as its fields fit its CRD; the server checks the rest later."""
-        desired = step.desired
-        ref, resource = desired.ref, desired.resource
-        before = self._in_served_version(ref, resource) if step.live is not None else None
+        desired, before = step.desired, None
+        if step.live is not None:
+            before = self.context.cluster.get(desired.resource, desired.ref, full=True)
         body = desired.body if step.request is None else step.request.body
         body = overlaid(before.body if before else None, body)
         return self._with_comparison(step, before, body, how)
-
-    def _in_served_version(self, ref: Ref, resource: Resource) -> LiveObject:
-        """Return an existing object, by another version if its own one is not served yet."""
-        if not self.is_served(resource):
-            resource = self.context.cluster.resource_map().find_kind(ref.group_kind) or resource
-        return self.context.cluster.get(resource, ref, full=True)
 
     def _in_other_namespace(self, step: ApplyStep) -> ApplyStep:
         """Try to create the object in an existing namespace: the set's own, or default."""
@@ -540,6 +554,16 @@ def _refused(step: ApplyStep, error: ApplypruneError, context: RunContext) -> Ap
     problem = apply_problem(error, step, context)
     return replace(
         step, fate=Fate.REFUSE, request=None, problem=problem, is_checked=True, not_checked=""
+    )
+
+
+def _without_version(desired: Desired, definition: ApplyStep) -> RunFailed:
+    """Return the error of an object in a version that its CRD does not get."""
+    return RunFailed(
+        f"{desired.ref}: the server does not serve {desired.resource.gvk.api_version}",
+        location=desired.origin,
+        reason=f"{definition.desired.ref.short}, which would bring it, is left as it is: "
+        f"{definition.reason}",
     )
 
 

@@ -57,6 +57,7 @@ from applyprune.planning.desired import (
     Resolved,
     UnknownObject,
     changed_key_warning,
+    coming_definitions,
     resolve,
 )
 from applyprune.planning.explain import ExplainInput, explanation_of
@@ -207,7 +208,8 @@ def _plan_with(
     """
     cluster, applyset, options = context.cluster, context.applyset, context.options
     proofs = KindProofs(cluster, context.workers, resource_map, cluster.patience)
-    if lacking := lacking_groups(resource_map, request.manifests, inventory):
+    coming = coming_definitions(request.manifests, options)
+    if lacking := lacking_groups(resource_map, request.manifests, coming, inventory):
         # The list of kinds lags behind a new CRD: this reads it until it does not.
         proofs.of(lacking)
         context.cancellation.check()

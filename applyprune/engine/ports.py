@@ -152,6 +152,9 @@ class Cluster(Protocol):
         Raises the error of the endpoint if neither it nor the list of kinds tells.
         """
 
+    def defines(self, resource: Resource) -> bool:
+        """Return whether a CRD defines a resource, whether or not it is served already."""
+
     def schemas(self, resource: Resource) -> Mapping[str, Any]:
         """Return the OpenAPI v3 schemas of a resource's group version by name; it may be empty."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from applyprune.errors import (
     InventoryLocked,
     NotFound,
     NotReady,
+    NotServed,
     PruneRefused,
     RunFailed,
     Unavailable,
@@ -262,10 +262,17 @@ class Pruner:
         ref = step.entry.ref
         try:
             for _ in range(_TRIES):
-                with suppress(Conflict):
+                served = step.resource
+                try:
                     return self._try_step(step)
-                # It has changed since it was read: read it and decide again.
-                step = self._decide_again(step)
+                except NotServed:
+                    # This run may have ended its version, by the CRD.
+                    served = self.context.cluster.resource_map().find_kind(ref.group_kind)
+                    if served in {None, step.resource}:
+                        raise
+                except Conflict:
+                    pass  # it has changed since it was read
+                step = self._decide_again(replace(step, resource=served))
             raise RunFailed(f"{ref} changes faster than it can be deleted", hint="Run again.")
         except InventoryLocked:
             raise
@@ -406,7 +413,9 @@ class Pruner:
     def _decide_again(self, step: RemoveStep) -> RemoveStep:
         if step.resource is None:
             return step
-        world = self._reader.read_again(self.world, step.resource, step.entry.ref)
+        ref, resource = step.entry.ref, step.resource
+        world = self._reader.read_again(self.world, resource, ref)
+        world = replace(world, resources={**world.resources, ref.group_kind: resource})
         again = removed_again(step, world)
         uid = step.live.uid if step.live is not None and step.fate is Fate.PRUNE else ""
         if again.live is not None and again.live.uid == uid and again.fate is not Fate.PRUNE:

@@ -231,7 +231,12 @@ class SnapshotReader:
     def read_object(self, resource: Resource, ref: Ref, *, full: bool = False) -> State:
         """Return the state of one object, proven by a GET."""
         try:
-            return self.cluster.read(resource, ref, full=full)
+            return _once_served(
+                self.cluster,
+                self.workers,
+                resource,
+                lambda: self.cluster.read(resource, ref, full=full),
+            )
         except ApplypruneError as error:
             return _unread(error, resource)
 
@@ -320,8 +325,9 @@ class SnapshotReader:
     ) -> States:
         """Read the listed objects of one kind: by label, and the missing ones one by one."""
         found: dict[Ref, LiveObject] = {}
+        listed = partial(_list_labelled, self.cluster, resource, self.applyset, places, full=full)
         try:
-            labelled = _list_labelled(self.cluster, resource, self.applyset, places, full=full)
+            labelled = _once_served(self.cluster, self.workers, resource, listed)
             found = {live.ref: live for live in labelled}
         except Forbidden:
             pass
@@ -343,7 +349,8 @@ class SnapshotReader:
         """Read objects of one kind and namespace: many by a LIST, a few by a GET each."""
         if len(refs) > _FEW:
             try:
-                objects = self.cluster.list(resource, namespace=refs[0].namespace)
+                listed = partial(self.cluster.list, resource, namespace=refs[0].namespace)
+                objects = _once_served(self.cluster, self.workers, resource, listed)
             except Forbidden:
                 pass
             except ApplypruneError as error:
@@ -435,6 +442,23 @@ class SnapshotReader:
         names = [ref.name for ref in leaving if ref.group_kind == NAMESPACE]
         found = zip(names, self.workers.each(holds, names), strict=True)
         return {name: unread for name, (may_hold, unread) in found if may_hold}
+
+
+def _once_served(
+    cluster: Cluster, workers: WorkerPool, resource: Resource, read: Callable[[], _R]
+) -> _R:
+    """Return what a read returns, repeated while its CRD defines a kind that is not served yet.
+
+    One API server of several may serve a new kind, or a new version, later than the others.
+    """
+    gives_up = workers.now() + cluster.patience
+    while True:
+        try:
+            return read()
+        except NotServed:
+            is_late = workers.now() >= gives_up
+            if is_late or not cluster.defines(resource) or workers.pause(_PAUSE):
+                raise
 
 
 def _by_kind(refs: Iterable[Ref]) -> Mapping[GroupKind, Sequence[Ref]]:

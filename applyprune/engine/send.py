@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from applyprune.engine.lock import DELETE_TIMEOUT
@@ -64,12 +65,14 @@ from applyprune.planning.server_errors import (
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeVar
 
     from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster
     from applyprune.engine.reader import DependantCounter
     from applyprune.model.plan import DeleteRequest
+
+    _Reply = TypeVar("_Reply")
 
 
 _SETTLED_SOON = 2.0
@@ -83,11 +86,13 @@ _POLL = 0.1
 _WRITE_TRIES = 12
 
 
-def transfer_fields(context: RunContext, step: ApplyStep) -> ApplyStep:
+def transfer_fields(
+    context: RunContext, step: ApplyStep, is_coming: Callable[[], bool]
+) -> ApplyStep:
     """Send everything that goes before the apply; return the step with the apply itself.
 
-    Raises Conflict if the object was re-created; RunFailed if it keeps changing, or if force would
-    take more of it than was decided.
+    See ``when_served`` for ``is_coming``. Raises Conflict if the object was re-created; RunFailed
+    if it keeps changing, or if force would take more of it than was decided.
     """
     desired, applyset, options = step.desired, context.applyset, context.options
     for _ in range(_WRITE_TRIES):
@@ -95,7 +100,8 @@ def transfer_fields(context: RunContext, step: ApplyStep) -> ApplyStep:
         if request is None or request.before is None:
             return step
         try:
-            live = send(context.cluster, request.before)
+            first = partial(send, context.cluster, request.before)
+            live = when_served(context, desired, is_coming, first)
         except Conflict as error:
             step = decided_again(context, step, error)
         else:
@@ -119,27 +125,47 @@ def send(cluster: Cluster, request: PatchRequest | ApplyRequest) -> LiveObject:
     return after
 
 
+def when_served(
+    context: RunContext, desired: Desired, is_coming: Callable[[], bool], call: Callable[[], _Reply]
+) -> _Reply:
+    """Return what a request returns, sent again while its kind is not served yet.
+
+    ``is_coming`` says whether its CRD brings this version: one API server of several may serve it
+    later than the others.
+    """
+    began = context.cancellation.now()
+    pauses = growing_pauses(_POLL, longest=2.0)
+    while True:
+        waited = context.cancellation.now() - began
+        try:
+            return call()
+        except NotServed as error:
+            is_awaited = not is_without_namespace(error, desired.ref) and is_coming()
+            longest = longest_for_kinds(context.options.wait)
+            if not is_awaited or waited > longest or context.cancellation.wait(next(pauses)):
+                raise
+
+
 def send_apply(
     context: RunContext,
     step: ApplyStep,
     is_settling: Callable[[ApplypruneError], bool],
-    *,
-    is_new_kind: bool,
+    is_coming: Callable[[], bool],
 ) -> tuple[LiveObject, bool]:
     """Send the request of a step; return the object as stored, and whether it was created.
 
-    ``is_new_kind`` says that its CRD has just been applied. ``is_settling`` says whether an error
-    is about what this run has just written. Raises the errors of an apply.
+    ``is_settling`` says whether an error is about what this run has just written; see
+    ``when_served`` for ``is_coming``. Raises the errors of an apply.
     """
     began = context.cancellation.now()
     outdated = 0
-    pauses = growing_pauses(_POLL, longest=2.0)
     while True:
         if step.request is None:
             raise ValueError(f"nothing is sent for {step.desired.ref}")
         waited = context.cancellation.now() - began
         try:
-            return context.cluster.apply(step.request)
+            apply = partial(context.cluster.apply, step.request)
+            return when_served(context, step.desired, is_coming, apply)
         except Conflict as error:
             outdated += 1
             if not is_outdated(step, step.request, error) or outdated > _WRITE_TRIES:
@@ -148,13 +174,7 @@ def send_apply(
                 raise
             # What goes before the apply may be due only now.
             # guard: transfer-of-the-changed
-            step = transfer_fields(context, decided_again(context, step, error))
-        except NotServed as error:
-            # One API server of several may serve a new kind later than the others.
-            is_awaited = is_new_kind and not is_without_namespace(error, step.desired.ref)
-            longest = longest_for_kinds(context.options.wait)
-            if not is_awaited or waited > longest or context.cancellation.wait(next(pauses)):
-                raise
+            step = transfer_fields(context, decided_again(context, step, error), is_coming)
         except (Forbidden, Invalid, NotFound) as error:
             # The server decides by its caches, which follow a write after a moment.
             if not is_settling(error) or waited > _SETTLED_SOON or context.cancellation.wait(_POLL):
@@ -169,7 +189,7 @@ def create_first(context: RunContext, step: ApplyStep) -> LiveObject:
     """
     desired = step.desired
     try:
-        live, created = send_apply(context, step, lambda _: False, is_new_kind=False)
+        live, created = send_apply(context, step, lambda _: False, lambda: False)
     except (Conflict, Invalid) as error:
         state = context.cluster.read(desired.resource, desired.ref, full=True)
         found = state if isinstance(state, LiveObject) else None

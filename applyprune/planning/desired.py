@@ -14,9 +14,9 @@ from applyprune.errors import ApplypruneError, InputError, NotReady
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import FIRST_WAVE
 from applyprune.model.kinds import CRD, JOB, Trait, row_of
-from applyprune.model.live import Resource, ResourceMap, mapping
+from applyprune.model.live import Resource, ResourceMap, mapping, text
 from applyprune.model.options import HelmHooks, Options
-from applyprune.model.plan import Desired
+from applyprune.model.plan import ApplyRule, Desired
 from applyprune.model.problem import (
     MOST_ERRORS,
     ChangedKey,
@@ -59,7 +59,7 @@ from applyprune.planning.normalize import (
 from applyprune.planning.order import annotated_wave, depends_on_refs, in_order, is_built_in
 from applyprune.planning.readiness import wait_word
 from applyprune.planning.schemas import becomes
-from applyprune.planning.served_kinds import defined_resources, served_versions
+from applyprune.planning.served_kinds import defined_names, defined_resources, served_versions
 from applyprune.planning.server_errors import advice_on, dotted
 from applyprune.values import dataclass, field, packed, pattern, replace
 
@@ -148,13 +148,11 @@ def resolve(
     """
     decision, override = options.apply.helm_hooks, options.apply.namespace_override
     hooks, kept, errors = find_hooks(manifests, catalogue, namespace, options)
-    from_crds = {
-        resource.gvk: resource
-        for manifest in kept
-        if manifest.gvk.group_kind == CRD and not is_disabled(manifest)
-        for resource in defined_resources(manifest.body)
-    }
-    versions = served_versions(catalogue, from_crds.values())
+    definitions = _Definitions.of(kept, options)
+    versions = served_versions(
+        catalogue,
+        (one for one in definitions.resources.values() if one.group_kind in definitions.applied),
+    )
     rules = Rules(tuple(map(parse_rule, options.apply.ignore)), options.apply.no_default_ignore)
     warnings: list[Problem] = [*unread_marks(kept)]
     desired: dict[Ref, Desired] = {}
@@ -174,8 +172,10 @@ def resolve(
         is_decided = decision is HelmHooks.APPLY or _hook_text(manifest) is None
         faults, late = [*_mark_errors(manifest), *_key_errors(manifest)], None
         try:
-            resource = _resource(manifest, catalogue, from_crds)
+            resource = _resource(manifest, catalogue, definitions)
             candidate = _desired_of(manifest, resource, applyset, own_namespace, versions, rules)
+            if is_decided and is_selected(manifest, candidate.ref):
+                _refuse_without_definition(manifest, catalogue, definitions)
             before = replace(candidate.ref, namespace=manifest.namespace or namespace)
             # An override may give several objects the same ref.
             is_same = before in moved or not resource.namespaced
@@ -204,7 +204,7 @@ def resolve(
             moved[before] = candidate.ref
         warnings += [*unsent_parts(candidate, manifest), *placeholders(candidate, manifest)]
     selected_hooks = [hook for hook in hooks if is_selected(hook.manifest, hook.ref)]
-    errors += hooks_refusal(selected_hooks, decision)
+    errors += [*hooks_refusal(selected_hooks, decision), *_clashes(definitions.manifests)]
     warnings += hooks_warning(selected_hooks, decision)
     ordered, misplaced = in_order(desired, moved, others)
     return Resolved(
@@ -302,13 +302,88 @@ def _mark_errors(manifest: Manifest) -> list[InputError]:
     ]
 
 
-def _resource(
-    manifest: Manifest, catalogue: ResourceMap, from_crds: Mapping[GVK, Resource]
-) -> Resource:
-    found = catalogue.find(manifest.gvk) or from_crds.get(manifest.gvk)
+@dataclass(frozen=True, slots=True)
+class _Definitions:
+    """What the CRDs of an input define."""
+
+    manifests: Sequence[Manifest]
+    """These CRDs, but for those that are left out."""
+    resources: Mapping[GVK, Resource]
+    """Each kind in each version that they serve."""
+    applied: frozenset[GroupKind]
+    """The kinds whose CRD the run applies as it is: then it alone decides about the versions."""
+    unselected: Mapping[GVK, Manifest]
+    """The CRD of each version that only a CRD outside the applied part serves."""
+
+    @classmethod
+    def of(cls, manifests: Iterable[Manifest], options: Options) -> _Definitions:
+        listed = [one for one in manifests if one.gvk.group_kind == CRD and not is_disabled(one)]
+        coming = {id(one) for one in coming_definitions(listed, options)}
+        resources: dict[GVK, Resource] = {}
+        unselected: dict[GVK, Manifest] = {}
+        applied: set[GroupKind] = set()
+        # Where two define the same, which is an error, the selected one counts.
+        for one in sorted(listed, key=lambda one: id(one) in coming):
+            for resource in defined_resources(one.body):
+                resources[resource.gvk] = resource
+                unselected.pop(resource.gvk, None)
+                if id(one) not in coming:
+                    unselected[resource.gvk] = one
+                elif apply_rule(one.body["metadata"])[0] is ApplyRule.ALWAYS:
+                    applied.add(resource.group_kind)
+        return cls(listed, resources, frozenset(applied), unselected)
+
+
+def coming_definitions(manifests: Iterable[Manifest], options: Options) -> list[Manifest]:
+    """Return the CRDs of an input that are in the part of it that the options select."""
+    return [
+        one
+        for one in manifests
+        if one.gvk.group_kind == CRD
+        and not is_disabled(one)
+        and is_applied_part(options, labels_of(one), _likely_ref(one, ""))
+    ]
+
+
+def _clashes(definitions: Sequence[Manifest]) -> Iterator[InputError]:
+    """Yield an error for each CRD that has a name of another one: the server serves only one.
+
+    So does the API server decide (apiextensions-apiserver, ``naming_controller.go``).
+    """
+    seen: dict[tuple[str, str, str], Manifest] = {}
+    for one in definitions:
+        group = text(one.body, "spec", "group")
+        for what, name in defined_names(one.body):
+            first = seen.setdefault((group, what, name), one)
+            if name and first.name != one.name:
+                yield defined_twice(f"the {what} {name} of {group}", one.origin, first.origin)
+                break
+
+
+def _refuse_without_definition(
+    manifest: Manifest, catalogue: ResourceMap, definitions: _Definitions
+) -> None:
+    """Raise KindNotServed for an object that needs a CRD of the input that is not selected."""
+    definition = definitions.unselected.get(manifest.gvk)
+    if definition is None or catalogue.find(manifest.gvk) is not None:
+        return
+    raise KindNotServed(
+        f"no matches for kind {manifest.gvk.kind} in {manifest.gvk.api_version}",
+        location=manifest.origin,
+        reason=f"its CustomResourceDefinition is in {definition.origin}, and is not selected",
+        hint=f"Apply {_likely_ref(definition, '').short} too.",
+        field=("apiVersion",),
+    )
+
+
+def _resource(manifest: Manifest, catalogue: ResourceMap, definitions: _Definitions) -> Resource:
+    gvk, from_crds = manifest.gvk, definitions.resources
+    found = from_crds.get(gvk)
+    # A version that the CRD of the input does not serve ends with the apply of that CRD.
+    if gvk.group_kind not in definitions.applied or found is not None:  # guard: version-of-its-crd
+        found = catalogue.find(gvk) or found
     if found is not None:
         return found
-    gvk = manifest.gvk
     if is_disabled(manifest):
         # Nothing is sent for it: only its ref counts, which is the same in each served version.
         scoped = _is_namespaced(gvk, catalogue)

@@ -174,20 +174,19 @@ def has_all_kinds(
 
 
 def lacking_groups(
-    found: ResourceMap, manifests: Collection[Manifest], inventory: Inventory
+    found: ResourceMap,
+    manifests: Collection[Manifest],
+    coming: Iterable[Manifest],
+    inventory: Inventory,
 ) -> frozenset[str]:
     """Return the API groups of CRDs in which a list of kinds lacks one that is needed.
 
-    That is one of the inventory, or one of the input that the input itself does not define.
+    That is one of the inventory, or one of the input that none of ``coming`` defines: the CRDs that
+    the run applies.
     """
     wanted = {each.gvk for each in manifests if found.find(each.gvk) is None}
     if wanted:
-        wanted -= {
-            resource.gvk
-            for each in manifests
-            if each.gvk.group_kind == CRD
-            for resource in defined_resources(each.body)
-        }
+        wanted -= {resource.gvk for each in coming for resource in defined_resources(each.body)}
     groups = {gvk.group for gvk in wanted}
     groups |= {ref.group for ref in inventory.entries if found.find_kind(ref.group_kind) is None}
     return frozenset(group for group in groups - found.stale if "." in group)
@@ -305,6 +304,20 @@ def defined_resources(definition: Mapping[str, Any]) -> tuple[Resource, ...]:
         for version in _versions(definition)
         if version.get("served") is True and isinstance(version.get("name"), str)
     )
+
+
+def defined_names(definition: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the names that only one CRD of a group may have: those of its kinds and of its paths.
+
+    A name that it leaves out has a default.
+    """
+    names = mapping(field(definition, "spec", "names"))
+    kind = text(names, "kind")
+    yield "kind", kind
+    yield "kind", text(names, "listKind") or f"{kind}List"
+    yield "name", text(names, "plural")
+    yield "name", text(names, "singular") or kind.lower()
+    yield from (("name", str(one)) for one in items(names, "shortNames"))
 
 
 def defined_kinds(definition: Mapping[str, Any]) -> frozenset[GroupKind]:

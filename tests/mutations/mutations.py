@@ -396,6 +396,21 @@ MUTATIONS = (
         "tests/engine/steps/test_dry_run.py::test_resource_of_a_new_kind_needs_its_namespace[True]",
     ),
     Mutation(
+        "the version that the CRD of the input ends",
+        ("version-of-its-crd",),
+        "if .*:",
+        "if 1:",
+        "tests/planning/desired/test_desired.py::"
+        "test_crd_of_the_input_decides_about_the_versions_of_its_kind",
+    ),
+    Mutation(
+        "the version that only a skipped CRD would bring",
+        ("version-of-a-skipped-crd",),
+        "if .*:",
+        "if 0:",
+        f"{_STEPS}test_versions_of_crds.py::test_version_of_a_crd_that_is_skipped_never_comes",
+    ),
+    Mutation(
         "the version of a resource whose CRD the server refuses",
         ("version-of-a-refused-crd",),
         "and is_there",

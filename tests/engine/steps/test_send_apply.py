@@ -49,7 +49,7 @@ def test_apply_is_sent_again_for_a_moment_only(
     desired = SimpleNamespace(ref=Ref("", "ConfigMap", "home", "a"))
     step: Any = SimpleNamespace(request=SimpleNamespace(force=False), desired=desired, live=None)
     with pytest.raises(type(error)):
-        send_apply(context, step, lambda _: is_settling, is_new_kind=is_new_kind)
+        send_apply(context, step, lambda _: is_settling, lambda: is_new_kind)
     assert clock.waits == sorted(clock.waits)
     assert is_new_kind or set(clock.waits) <= {0.1}
     assert seconds <= clock.passed <= seconds + (2.0 if is_new_kind else 0.2)

@@ -21,17 +21,61 @@ from tests.support.options import options_of
 from tests.support.planning import CATALOGUE, TARGET, body
 
 
-def _definition(*versions: str, scope: str = "Namespaced") -> dict[str, Any]:
+def _definition(*versions: str, scope: str = "Namespaced", **names: Any) -> dict[str, Any]:
+    named = {"kind": "Foo", "plural": "foos", **names}
     return body(
         "CustomResourceDefinition",
-        "foos.x.io",
+        f"{named['plural']}.x.io",
         spec={
             "group": "x.io",
             "scope": scope,
-            "names": {"kind": "Foo", "plural": "foos"},
+            "names": named,
             "versions": [{"name": name, "served": True} for name in versions],
         },
     )
+
+
+def _custom(version: str) -> dict[str, Any]:
+    return {"apiVersion": f"x.io/{version}", "kind": "Foo", "metadata": {"name": "f"}}
+
+
+_OLD = Resource("x.io", "v1", "Foo", "foos", namespaced=True)
+_WITH_OLD = ResourceMap(
+    {**CATALOGUE.served, _OLD.gvk: _OLD}, {**CATALOGUE.preferred, _OLD.group_kind: _OLD}
+)
+"""The server serves the kind in the version v1."""
+
+
+@pytest.mark.parametrize(
+    ("versions", "version", "notes", "only", "fault"),
+    [
+        (("v1", "v2"), "v1", {}, (), ""),
+        (("v1", "v2"), "v2", {}, (), ""),
+        (("v2",), "v2", {}, (), ""),
+        # It ends with the apply of the CRD, unless that is not applied, or left as it is.
+        (("v2",), "v1", {}, (), "Its CustomResourceDefinition in the input serves x.io/v2."),
+        (("v2",), "v1", {}, ("foo.x.io/f",), ""),
+        (("v2",), "v1", {"applyprune.dev/apply": "disabled"}, (), ""),
+        (("v2",), "v1", {"applyprune.dev/apply": "once"}, (), ""),
+        # It begins with the apply of the CRD.
+        (("v2",), "v2", {}, ("foo.x.io/f",), "is in set.yaml:1, and is not selected"),
+    ],
+)
+def test_crd_of_the_input_decides_about_the_versions_of_its_kind(
+    versions: tuple[str, ...],
+    version: str,
+    notes: dict[str, str],
+    only: tuple[str, ...],
+    fault: str,
+) -> None:
+    """Whatever the server serves now; an object in another version is an error at its line."""
+    definition = _definition(*versions)
+    definition["metadata"]["annotations"] = notes
+    given = [manifest(definition), manifest(_custom(version), 2)]
+    options = options_of(only=frozenset(only))
+    found = resolve(given, _WITH_OLD, TARGET, namespace="home", options=options)
+    assert [one.location for one in found.errors] == (["set.yaml:2"] if fault else [])
+    assert all(fault in str(one) for one in found.errors)
 
 
 def _refs(*bodies: dict[str, Any], namespace: str = "home") -> list[Ref]:
@@ -77,6 +121,17 @@ ERRORS: dict[str, tuple[list[dict[str, Any]], str]] = {
     "a version that the CRD in the input does not serve": (
         [_definition("v1"), {"apiVersion": "x.io/v2", "kind": "Foo", "metadata": {"name": "f"}}],
         "set.yaml:2: no matches for kind Foo in x.io/v2",
+    ),
+    "two CRDs of one kind": (
+        [_definition("v1"), _definition("v1", plural="others")],
+        "set.yaml:2: the kind Foo of x.io is defined twice: it is also in set.yaml:1",
+    ),
+    "two CRDs with one short name": (
+        [
+            _definition("v1", shortNames=["f"]),
+            _definition("v1", kind="Bar", plural="bars", shortNames=["b", "f"]),
+        ],
+        "the name f of x.io is defined twice",
     ),
     "one object twice": (
         [body(), body(data={"a": "b"})],
