@@ -30,7 +30,7 @@ from applyprune.model.fate import Fate
 from applyprune.model.fieldset import is_under, to_server, without_fields
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.kinds import CRD, NAMESPACE
-from applyprune.model.live import NAMESPACES, LiveObject, Resource, namespace_ref
+from applyprune.model.live import DEFINITIONS, NAMESPACES, LiveObject, Resource, namespace_ref
 from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest, Why
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.comparison import (
@@ -89,11 +89,14 @@ from applyprune.planning.requests import (
     planned_removals,
     trial_request,
 )
-from applyprune.planning.served_kinds import defined_resources
+from applyprune.planning.schemas import custom_schema, stored_faults
+from applyprune.planning.served_kinds import defined_resources, schema_of
 from applyprune.planning.server_errors import (
     cannot_be_dry_run,
+    is_about_stored,
     is_without_namespace,
     is_without_options,
+    stored_error,
     without_namespace,
 )
 from applyprune.values import dataclass, field, replace
@@ -105,6 +108,7 @@ if TYPE_CHECKING:
     from applyprune.model.plan import ApplyRequest, Desired
     from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.managed_fields import FieldRemovals
+    from applyprune.planning.schemas import KindSchema
 
 
 NOT_THERE_YET = "not checked by the server: its namespace or kind does not exist yet"
@@ -144,6 +148,8 @@ class ServerDryRun:
     _defined: Mapping[GVK, Ref] = field(default_factory=dict)
     """The CRD of the plan that serves a kind in a version."""
     _changing: frozenset[GVK] = frozenset()
+    _coming: Mapping[GVK, KindSchema] = field(default_factory=dict)
+    """The schema that a kind is about to get, where it changes and objects of it are there."""
     _waiting: set[Ref] = field(default_factory=set)
     """The objects in versions that such a CRD is to bring."""
     _served: dict[GVK, bool] = field(default_factory=dict)
@@ -161,6 +167,7 @@ class ServerDryRun:
         """
         self._set_plan(steps)
         workers = self.context.workers
+        self._read_coming(steps)
         to_send = [
             step
             for step in steps
@@ -263,6 +270,8 @@ class ServerDryRun:
         desired = step.desired
         if desired.ref.namespace in self._absent and desired.resource.gvk not in self._defined:
             return self._in_other_namespace(step)
+        if (unfit := self._unfit_for_new_schema(step)) is not None:
+            return unfit
         try:
             if step.live and dead_versions(step.live, desired.versions):
                 return self._by_replacement(step, dry_run_request(step, context.applyset))
@@ -489,6 +498,55 @@ class ServerDryRun:
         if not self._found.get(name, True):  # guard: namespace-of-a-new-kind
             raise without_namespace(name)
 
+    def _read_coming(self, steps: Sequence[ApplyStep]) -> None:
+        """Remember the schemas that the plan changes, of kinds of which there are objects."""
+        there = {step.desired.resource.gvk for step in steps if step.live is not None}
+        wanted = {self._defined[gvk] for gvk in there & self._changing}
+        definitions = self.context.workers.each(self._definition, sorted(wanted))
+        before = {live.ref: live.body or {} for live in definitions if live is not None}
+        found: dict[GVK, KindSchema] = {}
+        for gvk in there & self._changing:
+            ref = self._defined[gvk]
+            schema = schema_of(self._needs.steps[ref].desired.body, gvk.version)
+            known = before.get(ref)
+            if schema is not None and (known is None or schema != schema_of(known, gvk.version)):
+                found[gvk] = custom_schema(schema)
+        self._coming = found
+
+    def _definition(self, ref: Ref) -> LiveObject | None:
+        try:
+            return self.context.cluster.get(DEFINITIONS, ref, full=True)
+        except Unreachable:
+            raise
+        except ApplypruneError:
+            return None  # then its schema may change
+
+    def _unfit_for_new_schema(self, step: ApplyStep) -> ApplyStep | None:
+        """Return the step as RECREATE if the new schema does not allow the stored values.
+
+        None if it does. Once the CRD has changed, the server refuses every apply of the object.
+        """
+        desired, live = step.desired, step.live
+        schema = self._coming.get(desired.resource.gvk)
+        if schema is None or live is None:
+            return None
+        try:
+            live = self.context.cluster.get(desired.resource, desired.ref, full=True)
+        except NotFound:
+            return None
+        is_of_version = (
+            live.body and live.body.get("apiVersion") == desired.resource.gvk.api_version
+        )
+        faults = stored_faults(live.body or {}, schema) if is_of_version else ()
+        if not faults:  # guard: stored-values-first
+            return None
+        error = stored_error((one.field, one.what) for one in faults)
+        refused_guard(step, live, error, self.context.applyset)
+        check_recreation(self.context, step, live, error, created=desired.body)
+        # Its delete is only made when the new CRD accepts the object: see ``check_recreation``.
+        step = replace(step, fate=Fate.RECREATE, reason=IN_PLACE)  # guard: recreation-tried-late
+        return self._with_comparison(step, live, desired.body, _NEW_SCHEMA)
+
     def _by_new_schema(self, step: ApplyStep, error: Conflict | Invalid) -> ApplyStep | None:
         """Check a custom resource that its current CRD rejects by the new schema.
 
@@ -568,24 +626,31 @@ def _without_version(desired: Desired, definition: ApplyStep) -> RunFailed:
 
 
 def check_recreation(
-    context: RunContext, step: ApplyStep, live: LiveObject, error: ApplypruneError
+    context: RunContext,
+    step: ApplyStep,
+    live: LiveObject,
+    error: ApplypruneError,
+    created: Mapping[str, Any] | None = None,
 ) -> tuple[DeleteRequest, Mapping[str, Any]]:
     """Return the delete of an object that may be re-created, and the object as it would be then.
 
-    ``live`` was read in full. Raises ``error`` if it is not about an immutable field. Raises
-    RunFailed, which names the field, if the object may not be re-created.
+    ``live`` was read in full. The server tries that, unless ``created`` is given. Raises ``error``
+    if it is neither about an immutable field nor about stored values. Raises RunFailed, which names
+    the field, if the object may not be re-created.
     """
-    if not (isinstance(error, Invalid) and is_worth_a_trial(error)):
+    is_stored = is_about_stored(error)
+    if not (isinstance(error, Invalid) and (is_stored or is_worth_a_trial(error))):
         raise error
-    beside = fields_beside(error, live, context.applyset.manager)
+    beside = () if is_stored else fields_beside(error, live, context.applyset.manager)
     if beside and _without_exclusion(context, step, live, [path for path, _ in beside]) is not None:
         is_drift = not step.desired.excluding and excluded_by_drift(
             step.entry, live, beside, context.applyset.manager
         )
         raise exclusion(error, beside, is_drift=is_drift) from error  # guard: excluded-by-others
-    body: Mapping[str, Any] | None = None
-    with suppress(ApplypruneError):
-        body = _try_creation(context.cluster, context.applyset, step.desired)
+    body = created
+    if body is None:
+        with suppress(ApplypruneError):
+            body = _try_creation(context.cluster, context.applyset, step.desired)
     change = RefusedChange(step, live, error, body, beside)
     refused = refused_recreation(change, context.applyset, context.options)
     if refused is not None:

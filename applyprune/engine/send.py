@@ -43,6 +43,7 @@ from applyprune.model.plan import (
 )
 from applyprune.model.problem import Problem
 from applyprune.planning.cascade import cascades_of, deletions_of, refused_recreation_of
+from applyprune.planning.comparison import STORED
 from applyprune.planning.conflicts import (
     explain_conflict,
     is_about_scale,
@@ -60,6 +61,7 @@ from applyprune.planning.server_errors import (
     advice_on,
     clean_message,
     error_fields,
+    is_about_stored,
     is_without_namespace,
 )
 from applyprune.values import dataclass, replace
@@ -416,6 +418,14 @@ def _would_revert(step: ApplyStep, live: LiveObject | None, context: RunContext)
 
 
 def _about_fields(problem: Problem, error: Conflict | Invalid, desired: Desired) -> Problem:
+    if is_about_stored(error):
+        return replace(
+            problem,
+            message=f"{desired.ref}: {STORED}: {clean_message(problem.message)}",
+            reason="",
+            lasting_reason="",
+            hint="Nothing in the manifest changes that. --recreate deletes and creates it.",
+        )
     marks = error_fields(error, desired.body)
     if marks and isinstance(error, Invalid):
         # If the field is known, the request adds nothing.

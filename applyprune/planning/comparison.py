@@ -61,7 +61,12 @@ from applyprune.planning.ownership import (
     ownership_of,
 )
 from applyprune.planning.secrets import Body, masked
-from applyprune.planning.server_errors import clean_message, dotted, error_fields
+from applyprune.planning.server_errors import (
+    clean_message,
+    dotted,
+    error_fields,
+    stored_fields,
+)
 from applyprune.values import dataclass, field, pattern
 
 
@@ -542,6 +547,37 @@ def unproven_recreation(change: RefusedChange, manager: str) -> str:
     return "no field that was refused is one that only this set has written"
 
 
+def unproven_stored(change: RefusedChange, manager: str) -> str:
+    """Return who else has written the stored values that do not fit the CRD; empty if nobody has.
+
+    A status is not a field of the manifest: its controller writes it again.
+    """
+    places = [steps_of(path) for path in stored_fields(change.error)]
+    places = [steps for steps in places if steps[0] != "status"]
+    others = {one.manager for _, one in excluding_fields(change.live, places, manager)}
+    return f"{' and '.join(sorted(others))} owns the field too" if others else ""
+
+
+STORED = "its stored values do not fit the schema of its CRD"
+
+
+def with_stored_values_named(change: RefusedChange, obstacle: str) -> RunFailed:
+    """Return the failure for stored values that no apply can change."""
+    desired, is_open = change.step.desired, obstacle == NOT_ALLOWED
+    ending = "; --recreate deletes and creates it" if is_open else ""
+    return RunFailed(
+        f"{desired.ref}: {STORED}: {clean_message(change.error.message)}{ending}",
+        location=desired.origin,
+        hint=_way_out(obstacle),
+    )
+
+
+def _way_out(obstacle: str) -> str:
+    if obstacle == NOT_ALLOWED:
+        return f"To allow it for this object only: the annotation {RECREATE}: allowed."
+    return f"It cannot be recreated: {obstacle}."
+
+
 def recreation_obstacle(
     desired: Desired,
     entry: InventoryEntry,
@@ -586,11 +622,7 @@ def with_immutable_fields_named(change: RefusedChange, obstacle: str, manager: s
     else:
         message, reason = f"{desired.ref} {ending}", clean_message(change.error.message)
         marks = error_fields(change.error, desired.body)
-    hint = (
-        f"To allow it for this object only: the annotation {RECREATE}: allowed."
-        if is_open
-        else f"It cannot be recreated: {obstacle}."
-    )
+    hint = _way_out(obstacle)
     return RunFailed(message, location=desired.origin, reason=reason, hint=hint, marks=marks)
 
 

@@ -25,7 +25,9 @@ from applyprune.planning.comparison import (
     recreation_obstacle,
     says_immutable,
     unproven_recreation,
+    unproven_stored,
     with_immutable_fields_named,
+    with_stored_values_named,
 )
 from applyprune.planning.conflicts import drifted_fields, own_options, rewritten_fields
 from applyprune.planning.decide import existing_step, job_record
@@ -47,6 +49,7 @@ from applyprune.planning.ownership import (
     values_match,
 )
 from applyprune.planning.prune_waits import takes_time
+from applyprune.planning.server_errors import is_about_stored
 from applyprune.planning.world import World
 from applyprune.values import dataclass, replace
 
@@ -303,16 +306,24 @@ def refused_recreation(
 
     It may if its manifest has changed a field that was refused, that only the set has written, and
     that the server would create so. If the server would not create it, the refusal may be about
-    something else than an immutable field.
+    something else than an immutable field. It also may if nobody else has written the stored values
+    that a changed CRD does not allow.
     """
-    step = change.step
-    if change.created is None and not says_immutable(change.error):
+    step, is_stored = change.step, is_about_stored(change.error)
+    if change.created is None and not (is_stored or says_immutable(change.error)):
         return None
     reason = recreation_obstacle(step.desired, step.entry, change.live, applyset, options)
     if change.created is None and (not reason or reason == NOT_ALLOWED):
         reason = NOT_CREATED
     if reason in {"", NOT_ALLOWED}:
-        reason = _unproven(change, applyset.manager, options) or reason
+        unproven = (
+            unproven_stored(change, applyset.manager)  # guard: stored-by-others
+            if is_stored
+            else _unproven(change, applyset.manager, options)
+        )
+        reason = unproven or reason
+    if is_stored:
+        return with_stored_values_named(change, reason) if reason else None
     return with_immutable_fields_named(change, reason, applyset.manager) if reason else None
 
 

@@ -82,6 +82,23 @@ def _is_known(place: Field, kind: KindSchema) -> bool:
     return True
 
 
+def stored_faults(body: Mapping[str, Any], kind: KindSchema) -> tuple[FieldFault, ...]:
+    """Return the values of a stored custom resource that server-side apply cannot read.
+
+    It reads the whole object by the schema, with its status. Unknown fields are pruned before, and
+    null, fractions and duplicates pass (structured-merge-diff, ``typed/validate.go``).
+    """
+    search = _Search(kind)
+    search.value(body, kind.schema, nulls=True, closed=False)
+    return tuple(
+        one
+        for one in search.faults
+        if one.what.startswith("expected ")
+        and not one.what.endswith(", got null")
+        and one.what != "expected integer, got number"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class FieldFault:
     """A field that a schema does not know, or whose value has another type."""

@@ -13,7 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import ApiError, ApplypruneError, DryRunUnsupported, Forbidden, NotServed
+from applyprune.errors import (
+    ApiError,
+    ApplypruneError,
+    DryRunUnsupported,
+    Forbidden,
+    Invalid,
+    NotServed,
+)
 from applyprune.model.fieldset import bracketed, is_at
 from applyprune.model.identity import Ref
 from applyprune.model.kinds import SECRET
@@ -61,8 +68,9 @@ def error_fields(error: ApiError, body: Mapping[str, Any]) -> tuple[Mark, ...]:
 
 
 # The wording of structured-merge-diff and apimachinery.
+_STORED = "failed to create typed live object"
 _TYPED = pattern(
-    r"^failed to (?:create typed patch object|convert new object) \([^)]*\)"
+    r"^failed to (?:create typed (?:patch|live) object|convert new object) \([^)]*\)"
     r"(?: to proper version)?: (?:errors: )?"
 )
 _SCHEMA = pattern(
@@ -81,6 +89,27 @@ def _named_fields(error: ApiError) -> Iterator[tuple[str, str]]:
         bare = _TYPED.sub("", error.message)
         for found in (*_SCHEMA.finditer(bare), *_STRICT.finditer(bare)):
             yield found["path"], found["why"]
+
+
+def is_about_stored(error: ApplypruneError) -> bool:
+    """Return whether the server cannot read the stored object: the schema of its CRD has changed.
+
+    The manifest has nothing to do with that, and no apply succeeds.
+    """
+    return isinstance(error, Invalid) and error.message.startswith(_STORED)
+
+
+def stored_error(faults: Iterable[tuple[Field, str]]) -> Invalid:
+    """Return the error that the server would give about stored values."""
+    found = [(dotted(field), what) for field, what in faults]
+    named = and_more([f"{path}: {what}" for path, what in found], _NAMED)
+    causes = [{"reason": "", "field": path, "message": what} for path, what in found]
+    return Invalid(f"{_STORED} (by the new schema): {named}", code=500, causes=causes)
+
+
+def stored_fields(error: ApiError) -> tuple[str, ...]:
+    """Return the paths of the stored values that an error is about."""
+    return tuple(path.removeprefix(".") for path, _ in _named_fields(error))
 
 
 def _as_written(field: str, body: Mapping[str, Any]) -> str:

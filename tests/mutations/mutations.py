@@ -396,6 +396,29 @@ MUTATIONS = (
         "tests/engine/steps/test_dry_run.py::test_resource_of_a_new_kind_needs_its_namespace[True]",
     ),
     Mutation(
+        "the stored values that a CRD is about to disallow",
+        ("stored-values-first",),
+        "if .*:",
+        "if 1:",
+        f"{_STEPS}test_stored_values.py::test_stored_values_are_judged_before_their_crd_changes",
+    ),
+    Mutation(
+        "the trial of a recreation after its CRD has changed",
+        ("recreation-tried-late",),
+        "reason=IN_PLACE",
+        "reason=IN_PLACE, deletion=check_recreation("
+        "self.context, step, live, error, created=desired.body)[0]",
+        f"{_STEPS}test_stored_values.py::"
+        "test_nothing_is_deleted_for_a_crd_that_does_not_change_after_all",
+    ),
+    Mutation(
+        "the stored values that others have written",
+        ("stored-by-others",),
+        r"\S+\(.*\)",
+        '""',
+        f"{_STEPS}test_stored_values.py::test_stored_values_of_others_are_not_deleted",
+    ),
+    Mutation(
         "the version that the CRD of the input ends",
         ("version-of-its-crd",),
         "if .*:",
