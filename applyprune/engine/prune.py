@@ -34,6 +34,7 @@ from applyprune.model.kinds import COUNTED_WITH, HOLDERS
 from applyprune.model.live import (
     Absent,
     LiveObject,
+    Registrations,
     Resource,
     Unknown,
 )
@@ -359,8 +360,8 @@ class Pruner:
         # that kind cannot be read.
         cancellation = self.context.cancellation
         deadline = cancellation.now() + _DISCOVERY_LAG
+        counter = self._counter(self.world.registered)
         while True:
-            counter = self._counter()
             contents = {ref: counter.contents(ref) for ref in sorted(to_recount)}
             doubts = (ref for ref, counted in contents.items() if counted.uncounted)
             if all(map(self._may_cascade, doubts)):
@@ -368,6 +369,7 @@ class Pruner:
             if cancellation.requested or cancellation.now() > deadline:
                 break
             cancellation.wait(_SETTLING_PAUSE)
+            counter = self._counter(None)  # somebody else may have added or removed a CRD
         return [
             self._refuse_if_grown(step, contents[step.entry.ref])
             if step.entry.ref in to_recount
@@ -378,13 +380,13 @@ class Pruner:
     def _may_cascade(self, ref: Ref) -> bool:
         return ref.is_among(self.context.options.prune.allow_cascade)
 
-    def _counter(self) -> ContentCounter:
+    def _counter(self, registered: Registrations | None) -> ContentCounter:
         """Return a counter for the kinds that the server serves now.
 
-        The CRDs and APIServices are those of the plan, without what this run has deleted.
+        The CRDs and APIServices are those of the plan, without what this run has deleted; they are
+        read again for None.
         """
         cluster, workers = self.context.cluster, self.context.workers
-        registered = self.world.registered
         gone = self.gone & self.planned_refs  # what was orphaned is still there
         known = still_registered(registered, gone) if registered is not None else None
         proofs = KindProofs(cluster, workers, cluster.resource_map(), patience=0, known=known)

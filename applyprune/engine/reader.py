@@ -91,6 +91,7 @@ from applyprune.planning.served_kinds import (
     MissingKinds,
     cannot_count,
     definition_of,
+    deleted_kind,
     prove,
     service_of,
     silent_problem,
@@ -445,13 +446,18 @@ class SnapshotReader:
 
 
 def _once_served(
-    cluster: Cluster, workers: WorkerPool, resource: Resource, read: Callable[[], _R]
+    cluster: Cluster,
+    workers: WorkerPool,
+    resource: Resource,
+    read: Callable[[], _R],
+    patience: float | None = None,
 ) -> _R:
     """Return what a read returns, repeated while its CRD defines a kind that is not served yet.
 
-    One API server of several may serve a new kind, or a new version, later than the others.
+    One API server of several may serve a new kind, or a new version, later than the others. This
+    takes at most ``patience`` seconds, by default those of the cluster.
     """
-    gives_up = workers.now() + cluster.patience
+    gives_up = workers.now() + (cluster.patience if patience is None else patience)
     while True:
         try:
             return read()
@@ -709,6 +715,22 @@ class KindProofs:
 
         with self._lock:
             return self._retried(proof)
+
+    def is_deleted(self, resource: Resource) -> bool:
+        """Return whether a kind of this list that is not served has no objects any more.
+
+        Its CRD was there when the list was read, and GETs prove that it is gone.
+        """
+        registered = self.registered
+        if registered is None or is_built_in(resource.group):
+            return False
+        try:
+            definition = self.cluster.read(DEFINITIONS, definition_of(resource))
+            service = self.cluster.read(API_SERVICES, service_of(resource), full=True)
+        except ApplypruneError:
+            return False
+        proof = prove(self.resource_map, registered, groups={resource.group})
+        return deleted_kind(resource, registered, definition, service, proof) is not None
 
     def for_search(self, groups: Collection[str] | None) -> tuple[ResourceMap, tuple[str, ...]]:
         """Return the list of kinds for a search by label, and what the search may miss, in words.
@@ -1035,22 +1057,27 @@ class ContentCounter:
         def read(resource: Resource) -> tuple[Sequence[LiveObject], ListFailure | None]:
             # Only its body shows whether the system makes a ServiceAccount itself.
             full = bool(namespace) and resource.group_kind == SERVICE_ACCOUNT
+            listed = partial(cluster.list, resource, namespace=namespace, full=full)
             try:
-                return cluster.list(resource, namespace=namespace, full=full), None
+                return _once_served(cluster, workers, resource, listed, self.proofs.patience), None
             except ApplypruneError as error:
+                is_unserved = isinstance(error, NotServed)
+                if is_unserved and self.proofs.is_deleted(resource):  # guard: counted-kind-deleted
+                    return (), None
                 reason = f"{resource.full_plural}: {error.message}"
-                return (), ListFailure(reason, isinstance(error, Forbidden))
+                return (), ListFailure(reason, isinstance(error, Forbidden), is_unserved)
 
         for found, failure in workers.each(read, kinds):
             contents += found
             if failure is not None:
                 failures.append(failure)
         if isinstance(proof, MissingKinds):  # guard: count-needs-kinds
-            failures.insert(0, ListFailure(proof.reason, proof.is_forbidden))
+            failures.insert(0, ListFailure(proof.reason, proof.is_forbidden, proof.is_passing))
         return CascadeContents(
             tuple(contents),
             "; ".join(failure.reason for failure in failures[:3]),
             bool(failures) and all(failure.is_forbidden for failure in failures),
+            is_passing=bool(failures) and all(failure.is_passing for failure in failures),
         )
 
 

@@ -79,6 +79,8 @@ class Cascade:
     """Whether only missing rights keep it from being counted."""
     unlisted: tuple[str, ...] = ()
     """The kinds that the account may not list, where that refuses nothing."""
+    is_passing: bool = False
+    """Whether only kinds that come or go keep it from being counted."""
     is_set: bool = False
     """Whether ``foreign`` are the objects of a Bundle's set: it is there to take them along."""
 
@@ -239,6 +241,7 @@ def cascade_of(
         tuple(sorted(Cascaded(live.ref, live.uid) for live in (roots | owned).values())),
         bool(uncounted) and all(part.lacks_rights for part in uncounted),
         dependants.unlisted,
+        bool(uncounted) and all(part.is_passing for part in uncounted),
     )
 
 
@@ -319,6 +322,8 @@ class ListFailure:
     reason: str
     is_forbidden: bool = False
     """Whether a right is missing."""
+    is_passing: bool = False
+    """Whether the kind comes or goes, so that the next try may succeed."""
 
 
 @dataclass(slots=True)

@@ -81,6 +81,14 @@ class GuardedPrune:
         return [ref for ref in self.refused if ref in self.cascades.desired]
 
     @property
+    def is_passing(self) -> bool:
+        """Return whether only kinds that come or go keep the refused from being counted."""
+        refused = set(self.refused).difference(self.around_input)
+        return bool(refused) and all(
+            self.cascades.of(ref).is_passing and not self.cascades.foreign(ref) for ref in refused
+        )
+
+    @property
     def cascaded(self) -> Collection[Ref]:
         """Return the objects that only cascades would delete."""
         doomed = self.to_delete
@@ -141,6 +149,9 @@ class _Finding(NamedTuple):
     given: str = ""
     """What the user has given to allow it."""
     approvable: bool = True
+
+
+_AGAIN = "Run again: somebody adds or removes kinds at the moment."
 
 
 def check_guards(prune: GuardedPrune) -> tuple[GuardResult, ...]:
@@ -318,7 +329,7 @@ def _cascade(prune: GuardedPrune) -> _Finding:
     refused = [ref for ref in prune.refused if ref not in around]
     allowed = [ref for ref in prune.to_delete if ref not in around and cascades.of(ref).harms]
     named = refused or allowed
-    option = _allow_cascade(named)
+    option = "" if prune.is_passing else _allow_cascade(named)
     unknown = any(cascades.of(ref).unlisted for ref in prune.to_delete)
     return _Finding(
         Guard.CASCADE,
@@ -455,8 +466,10 @@ def _hint(prune: GuardedPrune, refused: Sequence[GuardResult]) -> str:
         them = "it" if len(around) == 1 else "them"
         orphan = " ".join(f"--orphan {name}" for name in around)
         return f"Add {', '.join(around)} to the input again, or orphan {them}: {orphan}"
-    options = dict.fromkeys(result.option for result in refused)
-    allows = f"To allow this: {' '.join(options)}"
+    options = dict.fromkeys(result.option for result in refused if result.option)
+    allows = f"To allow this: {' '.join(options)}" if options else ""
+    if Guard.CASCADE in guards and prune.is_passing:
+        allows = f"{_AGAIN}\n  {allows}" if allows else _AGAIN
     return f"{_HOW_TO_END}\n  {allows}" if Guard.CONTROLLER_IN_USE in guards else allows
 
 
@@ -488,6 +501,8 @@ def hinted(prune: GuardedPrune) -> tuple[RemoveStep, ...]:
         problem, ref = step.problem, step.entry.ref
         if problem is None or problem.kind is not ProblemKind.PRUNE_REFUSED or ref in around:
             return step
-        return replace(step, problem=replace(problem, hint=f"To orphan it: --orphan {ref.short}"))
+        is_passing = prune.cascades.of(ref).is_passing
+        hint = _AGAIN if is_passing else f"To orphan it: --orphan {ref.short}"
+        return replace(step, problem=replace(problem, hint=hint))
 
     return tuple(map(with_hint, prune.steps))

@@ -122,6 +122,11 @@ class MissingKinds:
         return "; ".join(parts)
 
     @property
+    def is_passing(self) -> bool:
+        """Return whether only kinds are missing that come or go: the next try may find them."""
+        return not (self.silent or self.unread)
+
+    @property
     def only_silent(self) -> bool:
         """Return whether nothing is missing in the groups that answer."""
         return not (self.definitions or self.versions or self.unread)
@@ -234,6 +239,26 @@ def unserved_state(
     )
 
 
+def deleted_kind(
+    resource: Resource,
+    registered: Registrations,
+    definition: State,
+    service: State,
+    proof: CompleteResourceMap | MissingKinds,
+) -> KindDeleted | None:
+    """Return the proof that a kind of the server's list is gone; None without it.
+
+    ``registered`` are the CRDs and APIServices as they were read with that list. For the others,
+    see ``unserved_state``.
+    """
+    name = resource.full_plural
+    defined = name if any(live.ref.name == name for live in registered.definitions) else ""
+    ref = Ref(resource.group, resource.kind, "", "")
+    entry = InventoryEntry(ref, resource.plural, resource.version, None, crd=defined)
+    state = unserved_state(entry, definition, service, proof, wanted=False)
+    return state if isinstance(state, KindDeleted) else None
+
+
 def _unknown(entry: InventoryEntry, message: str) -> Unknown:
     return Unknown(
         Problem(
@@ -260,18 +285,19 @@ def silent_problem(group: str, location: str) -> Problem:
     )
 
 
-def definition_of(entry: InventoryEntry) -> Ref:
-    """Return the CRD that defines the kind of an entry, if any does."""
-    return Ref(CRD.group, CRD.kind, "", _definition_name(entry))
+def definition_of(one: InventoryEntry | Resource) -> Ref:
+    """Return the CRD that defines the kind of an entry or a resource, if any does."""
+    name = one.full_plural if isinstance(one, Resource) else _definition_name(one)
+    return Ref(CRD.group, CRD.kind, "", name)
 
 
 def _definition_name(entry: InventoryEntry) -> str:
     return f"{entry.plural}.{entry.ref.group}"
 
 
-def service_of(entry: InventoryEntry) -> Ref:
-    """Return the APIService of the group version of an entry."""
-    name = f"{entry.version}.{entry.ref.group}"
+def service_of(one: InventoryEntry | Resource) -> Ref:
+    """Return the APIService of the group version of an entry or a resource."""
+    name = f"{one.version}.{one.group if isinstance(one, Resource) else one.ref.group}"
     return Ref(API_SERVICES.group, API_SERVICES.kind, "", name)
 
 

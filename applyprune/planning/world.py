@@ -47,6 +47,8 @@ class CascadeContents:
     """Whether only missing rights keep it from being counted."""
     unlisted: tuple[str, ...] = ()
     """The kinds that the account may not list, where that refuses nothing."""
+    is_passing: bool = False
+    """Whether it can be counted in a moment: somebody adds or removes kinds."""
 
 
 @dataclass(frozen=True, slots=True)

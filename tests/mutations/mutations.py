@@ -396,6 +396,13 @@ MUTATIONS = (
         "tests/engine/steps/test_dry_run.py::test_resource_of_a_new_kind_needs_its_namespace[True]",
     ),
     Mutation(
+        "the proof that a kind which cannot be counted is gone",
+        ("counted-kind-deleted",),
+        "if .*:",
+        "if is_unserved:",
+        f"{_INCOMPLETE}test_kind_that_cannot_be_listed_is_not_taken_for_deleted",
+    ),
+    Mutation(
         "the stored values that a CRD is about to disallow",
         ("stored-values-first",),
         "if .*:",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +18,7 @@ from applyprune.model.events import MismatchFound
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import PART_OF
-from tests.support.api import Api
+from tests.support.api import DISCOVERY, Api
 from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first
 from tests.support.objects import config_map, crd, custom_resource, of_kind
 from tests.support.second_server import SecondServer
@@ -28,6 +29,10 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 CUT = faults.without_groups("x.example.com")
 _ROUNDS = 4
+
+
+def _kinds(api: Api) -> str:
+    return json.dumps(api("GET", "/apis", headers={"Accept": DISCOVERY})[1])
 
 
 def _is_discovery(seen: Exchange) -> bool:
@@ -97,10 +102,67 @@ def test_namespace_is_not_counted_by_an_incomplete_list(stage: Stage, cut: Stage
     refused = _prune(cut, config_map("a"))
     assert (refused.exit_code, refused.outcomes[home]) == (6, Outcome.FAILED)
     assert NOT_SERVED in refused.problem(home)
+    # What passes by itself is no reason to allow anything.
+    assert "Run again: somebody adds or removes kinds" in refused.refusal
+    assert "--allow-cascade" not in refused.refusal + refused.problem(home)
     assert api.exists(theirs)
     counted = _prune(stage, config_map("a"))
     assert counted.exit_code == 6
     assert "foo.x.example.com/theirs" in counted.problem(home)
+
+
+@pytest.mark.parametrize("when", ["at the plan", "after it"])
+def test_kind_whose_crd_somebody_has_just_deleted_has_no_objects(
+    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path, when: str
+) -> None:
+    """The list of kinds still names it, and its own list says 404: the CRD is gone, by a GET."""
+    kind, plural = ("Planned", "planneds") if when == "at the plan" else ("Later", "laters")
+    api.create(DEFINITIONS, crd(kind))
+    eventually(lambda: f'"{plural}"' in _kinds(api), lambda: plural)
+    home = _home(stage)
+    assert stage.run(home, config_map("a")).exit_code == 0
+    seen_before: list[str] = []
+
+    def goes(seen: Exchange) -> bool:
+        if seen.path.endswith(f"/{plural}") and seen.method == "GET":
+            seen_before.append(seen.path)
+            return len(seen_before) == (1 if when == "at the plan" else 2)
+        return False
+
+    def delete() -> None:
+        path = f"{DEFINITIONS}/{plural}.x.example.com"
+        api("DELETE", path)
+        eventually(lambda: not api.exists(path), lambda: path)
+
+    lagging = faults.answer(404, b"404 page not found\n", (("Content-Type", "text/plain"),))
+    proxy.rule = always(faults.calling(delete, lagging), where=goes)
+    reached = replace(stage, kubeconfig=proxy.kubeconfig(tmp_path), budget=HANG)
+    story = _prune(reached, config_map("a"))
+    assert seen_before
+    # Nothing on this plane empties a Namespace.
+    left = api.get(f"/api/v1/namespaces/{home['metadata']['name']}")["metadata"]
+    assert "deletionTimestamp" in left, story.events
+
+
+def test_kind_that_cannot_be_listed_is_not_taken_for_deleted(
+    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
+) -> None:
+    """Its list says 404 as well, but its CRD is there: it is looked at again, and then refused."""
+    home, theirs = _with_theirs(stage, api)
+    lagging = faults.answer(404, b"404 page not found\n", (("Content-Type", "text/plain"),))
+
+    def is_list(seen: Exchange) -> bool:
+        return seen.method == "GET" and seen.path.endswith("/foos")
+
+    proxy.rule = first(2, lagging, where=is_list)
+    reached = replace(stage, kubeconfig=proxy.kubeconfig(tmp_path), budget=HANG)
+    again = _prune(reached, config_map("a"))
+    assert "foo.x.example.com/theirs" in again.problem(home)
+    proxy.rule = always(lagging, where=is_list)
+    refused = _prune(replace(reached, budget=0.6), config_map("a"))
+    assert "foos.x.example.com: 404" in refused.problem(home)
+    assert "Run again" in refused.refusal
+    assert api.exists(theirs)
 
 
 NEEDS: dict[str, Callable[[Stage], Any]] = {
