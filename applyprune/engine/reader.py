@@ -196,7 +196,7 @@ class SnapshotReader:
         states.update(self._all(tasks))
         shown = {} if isinstance(full, bool) else _take_bodies(states, full)
         states.update(_other_names(states))
-        self._values(world, resources, states)
+        self._values(world, states)
         no_record = searches and not inventory.exists
         kinds = {*kinds, *(member.ref.group_kind for member in desired)}
         marked = _LabelledObjects()
@@ -386,9 +386,7 @@ class SnapshotReader:
             )
         return states
 
-    def _values(
-        self, world: World, resources: Mapping[GroupKind, Resource], states: States
-    ) -> None:
+    def _values(self, world: World, states: States) -> None:
         """Read in full the objects of which the plan needs the values."""
         wants: list[tuple[Resource, Ref]] = []
         for desired in world.desired:
@@ -396,9 +394,9 @@ class SnapshotReader:
             live, entry = states[ref], world.inventory.entries.get(ref)
             if not isinstance(live, LiveObject) or live.body is not None:
                 continue
-            if entry is not None and needs_values(desired, entry, live):
-                wants.append((resources[ref.group_kind], ref))
-            elif needs_body(desired, live, self.applyset, entry):
+            # In the version of the manifest: another one may have other fields.
+            is_compared = entry is not None and needs_values(desired, entry, live)
+            if is_compared or needs_body(desired, live, self.applyset, entry):
                 wants.append((desired.resource, ref))
 
         def read(want: tuple[Resource, Ref]) -> tuple[Ref, State]:

@@ -35,7 +35,7 @@ from applyprune.model.events import (
     Waiting,
     WarningRaised,
 )
-from applyprune.model.identity import Ref
+from applyprune.model.identity import GVK, Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.live import (
     CONFIG_MAPS,
@@ -49,13 +49,16 @@ from applyprune.model.live import (
     Resource,
     State,
     Unknown,
+    text,
 )
 from applyprune.model.options import StatusOptions
 from applyprune.model.problem import Problem
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
+from applyprune.planning.conflicts import drifted_from_record
 from applyprune.planning.object_status import (
     LINES,
+    applied_version,
     by_owner,
     failing_instances,
     is_waited_for,
@@ -138,6 +141,8 @@ class _StatusReader:
     statuses: dict[Ref, ObjectStatus] = field(default_factory=dict)
     leaving: frozenset[str] = frozenset()
     """The namespaces that are being deleted."""
+    applied: Mapping[Ref, LiveObject] = field(default_factory=dict)
+    """The objects in the versions in which the set has applied them, as last read."""
 
     def events(self) -> Iterator[Event]:
         began = self.cancellation.now()
@@ -202,11 +207,19 @@ class _StatusReader:
         known = tuple(self.states.values())
         self.secrets.know(lambda: known_secrets((), known))
         self.related.read(unready_objects(known, now), self.cluster, self.workers)
+        applied = self._in_applied_versions()
         for ref in sorted(entries, key=lambda ref: (entries[ref].wave, ref.namespace, ref)):
             state = self.states[ref]
             live = state if isinstance(state, LiveObject) else None
             related = self.related.of(live) if live else Related()
-            fresh = object_status(entries[ref], world, now, options=self.options, related=related)
+            fresh = object_status(
+                entries[ref],
+                world,
+                now,
+                options=self.options,
+                related=related,
+                applied=applied.get(ref),
+            )
             # Controllers and nodes may quote any Secret.
             fresh = replace(
                 fresh,
@@ -224,6 +237,46 @@ class _StatusReader:
             self.statuses[ref] = fresh
             if last is None or _without_repeats(last) != _without_repeats(fresh):
                 yield fresh
+
+    def _in_applied_versions(self) -> Mapping[Ref, LiveObject]:
+        """Return each object in the version in which the set has applied it.
+
+        An object that was listed in another version is read again, if its values are shown or
+        compared; it is left out if that version is not served.
+        """
+        found: dict[Ref, LiveObject] = {}
+        wanted: list[tuple[Ref, Resource]] = []
+        for ref, live in self.states.items():
+            if not isinstance(live, LiveObject):
+                continue
+            version, known = applied_version(live, self.applyset.manager), self.applied.get(ref)
+            if version in {"", self._version_of(live)}:
+                found[ref] = live
+            elif known is not None and known.resource_version == live.resource_version:
+                found[ref] = known
+            elif self.options.values or self._has_drifted(live):
+                resource = self.world.resource_map.find(GVK.parse(version, ref.kind))
+                wanted += [(ref, resource)] if resource is not None else []
+
+        def read(one: tuple[Ref, Resource]) -> State:
+            return self._reader.read_object(one[1], one[0], full=True)
+
+        for state in self.workers.each(read, wanted):
+            if not isinstance(state, LiveObject):
+                continue
+            if self._version_of(state) == applied_version(state, self.applyset.manager):
+                found[state.ref] = state
+        self.applied = found
+        return found
+
+    def _version_of(self, live: LiveObject) -> str:
+        """Return the version in which an object was read; the items of a list may not say it."""
+        listed = self.world.resources.get(live.ref.group_kind)
+        return text(live.body or {}, "apiVersion") or (listed.gvk.api_version if listed else "")
+
+    def _has_drifted(self, live: LiveObject) -> bool | None:
+        entry = self.world.inventory.entries[live.ref]
+        return drifted_from_record(entry, live, self.applyset.manager)
 
     def _with_logs(self, status: ObjectStatus) -> ObjectStatus:
         """Add the last log lines of the failing containers of an object that is not ready."""

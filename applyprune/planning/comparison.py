@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from applyprune.errors import ApplypruneError, Invalid, RunFailed
@@ -132,12 +132,42 @@ def has_changed(comparison: Comparison, rules: Sequence[IgnoreRule]) -> bool:
 
 def _states(comparison: Comparison) -> tuple[Body, Body]:
     has_status = "status" in comparison.step.desired.body
+    before = comparison.before
+    states = (before.body if before is not None else None), comparison.body
+    mirrors = _mirrors(comparison, states)
 
     def shown(state: Body) -> Body:
-        return None if state is None else without_bookkeeping(state, status=has_status)
+        known = None if state is None else without_bookkeeping(state, status=has_status)
+        return _without(known, mirrors)
 
-    before = comparison.before
-    return shown(before.body if before is not None else None), shown(comparison.body)
+    then, now = map(shown, states)
+    return then, now
+
+
+_ANNOTATIONS = ("metadata", "annotations")
+
+
+def _mirrors(comparison: Comparison, states: Iterable[Body]) -> Sequence[Path]:
+    """Return the annotations that only show a status, or fields of another API version.
+
+    The conversion to this version makes them, so nobody has written them: ``autoscaling/v1`` shows
+    its conditions so. Where no writer is recorded, none is known to be such.
+    """
+    known = [live for live in (comparison.before, comparison.after) if live is not None]
+    writers = [one for live in known for one in live.writers]
+    if not writers:
+        return ()
+    ours = mapping(comparison.step.desired.body["metadata"].get("annotations"))
+    names = {
+        name
+        for state in states
+        for name in mapping(mapping((state or {}).get("metadata")).get("annotations"))
+    } - ours.keys()
+    return [
+        (*_ANNOTATIONS, name)
+        for name in names
+        if not any((*_ANNOTATIONS, name) in one.fields for one in writers)
+    ]
 
 
 def _without(state: Body, ignored: Sequence[Path]) -> Body:

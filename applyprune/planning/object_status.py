@@ -33,7 +33,7 @@ from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.cel import Rule, compile_rule
 from applyprune.planning.conflicts import drifted_from_record, drifted_from_values, recorded_drift
 from applyprune.planning.decide import UNKNOWN_RESULT
-from applyprune.planning.managed_fields import own_fields
+from applyprune.planning.managed_fields import own_fields, own_writer
 from applyprune.planning.marks import READY_WHEN, WAIT, is_created_once, left_alone
 from applyprune.planning.ownership import (
     Owner,
@@ -70,8 +70,13 @@ def object_status(
     *,
     options: StatusOptions,
     related: Related,
+    applied: LiveObject | None = None,
 ) -> ObjectStatus:
-    """Return the status of an object that was read in full; ``now`` is by the server's clock."""
+    """Return the status of an object that was read in full; ``now`` is by the server's clock.
+
+    ``applied`` is the object in the version of the set's Apply entry, which names the fields; None
+    if it cannot be read so.
+    """
     state, manager = world.states[entry.ref], world.manager
     if isinstance(state, Unknown):
         readiness = Readiness(Status.UNKNOWN, f"it could not be read: {state.problem.kind}")
@@ -87,10 +92,12 @@ def object_status(
         message = f"it belongs to another set{f': {named}' if named else ''}"
         return _without_object(entry, Readiness(Status.NOT_FOUND, message))
     age = _age(state, now)
-    compare = drifted_from_values if options.values else drifted_from_record
-    ours = own_fields(state, manager)
+    # Of values in another version, only the record tells.
+    has_values = options.values and applied is not None
+    compare = drifted_from_values if has_values else drifted_from_record
+    ours, known = own_fields(state, manager), applied or state
     # What is never applied again cannot drift.
-    drifted = not is_created_once(state.metadata, ours) and compare(entry, state, manager)
+    drifted = not is_created_once(state.metadata, ours) and compare(entry, known, manager)
     readiness = with_pods_explained(
         _readiness(state, age), state, related, manager=manager, waited=age or 0.0
     )
@@ -101,10 +108,16 @@ def object_status(
         ownership=entry.ownership,
         age=age,
         drifted=drifted,
-        drift=recorded_drift(entry, state, manager) if drifted else (),
+        drift=recorded_drift(entry, known, manager) if drifted else (),
         wave=entry.wave.wave,
         events=warnings_about(state, related) if unready else (),
     )
+
+
+def applied_version(live: LiveObject, manager: str) -> str:
+    """Return the API version in which the set has applied an object; empty if it has not."""
+    ours = own_writer(live, manager)
+    return "" if ours is None else ours.api_version
 
 
 def _without_object(entry: InventoryEntry, readiness: Readiness) -> ObjectStatus:

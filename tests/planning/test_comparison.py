@@ -1,4 +1,4 @@
-"""What an apply is predicted to leave of a list, whatever the manifest has in its place."""
+"""What an apply is predicted to leave of a list, and what counts as a change."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.fate import Fate
 from applyprune.model.fieldset import FieldSet
-from applyprune.planning.comparison import predicted
+from applyprune.model.inventory import InventoryEntry
+from applyprune.model.live import LiveObject
+from applyprune.model.plan import ApplyStep
+from applyprune.planning.comparison import Comparison, has_changed, predicted
+from tests.support.planning import body, desired
 
 SET: dict[str, Any] = {'v:"a"': {}}
 KEYED: dict[str, Any] = {'k:{"name":"a"}': {".": {}, "f:name": {}, "f:old": {}}}
@@ -41,3 +46,34 @@ def test_prediction(name: str) -> None:
     """A new item comes from the manifest as it is; no shape of it ends the prediction."""
     there, wanted, owned, expected = ROWS[name]
     assert predicted(there, wanted, FieldSet(owned)) == expected
+
+
+@pytest.mark.parametrize(
+    ("owner", "given", "changes"),
+    [
+        # The server has made it of the status, which has changed between two requests.
+        ("", "", False),
+        # Somebody has written it, a webhook during our apply for example.
+        ("theirs", "", True),
+        # The manifest has it.
+        ("", "notes.example.com/a", True),
+    ],
+)
+def test_annotation_that_nobody_has_written_is_no_change(
+    owner: str, given: str, changes: bool
+) -> None:
+    """autoscaling/v1 shows the conditions of an autoscaler as an annotation."""
+    notes = {given: "1"} if given else {}
+    wanted = desired(body(metadata={"annotations": notes}))
+    entry = {"manager": "m", "operation": "Apply", "apiVersion": "v1"}
+    owned = {"f:metadata": {"f:annotations": {"f:notes.example.com/a": {}}}} if owner else {}
+    managers = [{**entry, "fieldsV1": {"f:data": {"f:a": {}}, **owned}}]
+
+    def state(value: str) -> LiveObject:
+        named = {"name": "a", "namespace": "home", "annotations": {"notes.example.com/a": value}}
+        whole = {**wanted.body, "metadata": {**named, "managedFields": managers}}
+        return LiveObject.of(wanted.ref, "u", "1", whole["metadata"], whole)
+
+    step = ApplyStep(wanted, Fate.CHANGE, InventoryEntry(wanted.ref, "configmaps", "v1", None))
+    before, after = state("1"), state("2")
+    assert has_changed(Comparison(step, before, after.body, after), ()) is changes
