@@ -211,6 +211,7 @@ class SnapshotReader:
             resources={**resources, **{kind: preferred[kind] for kind in found}},
             marked=tuple(live for live in marked.objects if live.ref not in inventory.entries),
             unseen=marked.unseen,
+            now=self.cluster.server_time,
             others=self.other_sets(states.values()),
             registered=proofs.registered,
             shown=shown,
@@ -1087,6 +1088,7 @@ def _joined(one: CascadeContents, other: CascadeContents) -> CascadeContents:
         "; ".join(part.uncounted for part in parts),
         bool(parts) and all(part.lacks_rights for part in parts),
         (*one.unlisted, *other.unlisted),
+        is_passing=bool(parts) and all(part.is_passing for part in parts),
     )
 
 

@@ -6,6 +6,7 @@ What the inventory records before the apply is decided here as well.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from applyprune.errors import RunFailed
 from applyprune.model.fate import Fate
@@ -641,12 +642,17 @@ def entry_of_untouched(recorded: InventoryEntry, before: InventoryEntry) -> Inve
     return replace(recorded, orphan_reason=before.orphan_reason or recorded.orphan_reason)
 
 
-# Jobs with `ttlSecondsAfterFinished` that do not exist any more: no run runs one again by itself.
+# Jobs with `ttlSecondsAfterFinished` that do not exist any more.
+#
+# Their TTL counts from their end. One that is gone before its creation plus its TTL, and that no
+# run has seen complete, was deleted by somebody: it is created as any other object. No run runs
+# another one again by itself.
 
 
 FINISHED = "finished, and removed by its TTL"
 LEAVING = "being removed, and not created again: it has a TTL"
 UNKNOWN_RESULT = "it is gone, and no run has recorded that it completed: its result is unknown"
+JOB_DELETED = "somebody deleted it: its TTL cannot have removed it yet"
 _TTL = ("spec", "ttlSecondsAfterFinished")
 
 
@@ -667,3 +673,11 @@ def job_record(
         return known
     completed = has_completed(live) or (known is not None and known.completed)
     return JobRecord(created, ttl, completed=completed)
+
+
+def was_deleted(record: JobRecord | None, at: datetime | None) -> bool:
+    """Return whether somebody has deleted a Job that was gone at a time of the server's clock."""
+    created = None if record is None else time_of(record.created)
+    if record is None or record.completed or created is None or at is None:
+        return False
+    return at < created + timedelta(seconds=record.ttl)  # guard: before-ttl

@@ -32,7 +32,7 @@ from applyprune.model.text import and_more, counted, seconds_since, visible
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.cel import Rule, compile_rule
 from applyprune.planning.conflicts import drifted_from_record, drifted_from_values, recorded_drift
-from applyprune.planning.decide import UNKNOWN_RESULT
+from applyprune.planning.decide import UNKNOWN_RESULT, was_deleted
 from applyprune.planning.managed_fields import own_fields, own_writer
 from applyprune.planning.marks import READY_WHEN, WAIT, is_created_once, left_alone
 from applyprune.planning.ownership import (
@@ -82,8 +82,8 @@ def object_status(
         readiness = Readiness(Status.UNKNOWN, f"it could not be read: {state.problem.kind}")
         return _without_object(entry, readiness)
     if isinstance(state, Missing):
-        readiness = _absent(entry, state)
-        drifted = _is_absence_drift(entry, state)
+        readiness = _absent(entry, state, now)
+        drifted = _is_absence_drift(entry, state, now)
         return replace(_without_object(entry, readiness), drifted=drifted)
     if owner_of(state, entry, world.applyset) is Owner.OTHER and not is_label_unproven(
         entry, state, world.others, world.applyset
@@ -124,11 +124,11 @@ def _without_object(entry: InventoryEntry, readiness: Readiness) -> ObjectStatus
     return ObjectStatus(entry.ref, readiness, entry.ownership, None, wave=entry.wave.wave)
 
 
-def _is_absence_drift(entry: InventoryEntry, state: Missing) -> bool | None:
+def _is_absence_drift(entry: InventoryEntry, state: Missing, now: datetime | None) -> bool | None:
     """Return whether somebody else has deleted an object; None if that is unknown."""
     if isinstance(state, NotListed) or not entry.uid:
         return None
-    if entry.job is None:
+    if entry.job is None or was_deleted(entry.job, now):
         return True
     return False if entry.job.completed else None
 
@@ -189,7 +189,7 @@ def status_warning(entry: InventoryEntry, world: World) -> Problem | None:
     if isinstance(state, Unknown):
         return RunFailed(f"the state of {entry.ref} is unknown", reason=str(state.problem)).problem
     if isinstance(state, Missing):
-        readiness = _absent(entry, state)
+        readiness = _absent(entry, state, world.now)
         if readiness.status is Status.CURRENT:
             return None
         return RunFailed(f"{entry.ref} does not exist", reason=readiness.message).problem
@@ -207,7 +207,7 @@ def status_warning(entry: InventoryEntry, world: World) -> Problem | None:
     return None
 
 
-def _absent(entry: InventoryEntry, state: Missing) -> Readiness:
+def _absent(entry: InventoryEntry, state: Missing, now: datetime | None) -> Readiness:
     if isinstance(state, NotListed):
         return Readiness(Status.UNKNOWN, "it is unknown whether it exists")
     if isinstance(state, KindDeleted):
@@ -217,6 +217,8 @@ def _absent(entry: InventoryEntry, state: Missing) -> Readiness:
     if entry.job is None:
         or_ttl = ", or its TTL has removed it" if entry.ref.group_kind == JOB else ""
         return Readiness(Status.NOT_FOUND, f"somebody has deleted it{or_ttl}")
+    if was_deleted(entry.job, now):
+        return Readiness(Status.NOT_FOUND, "somebody has deleted it")
     if entry.job.completed:
         return Readiness(Status.CURRENT, "it has completed, and its TTL has removed it")
     return Readiness(Status.NOT_FOUND, UNKNOWN_RESULT)

@@ -25,7 +25,7 @@ from applyprune.model.fieldset import Path, Writer, to_pointer
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.kinds import CRD
-from applyprune.model.live import Absent, LiveObject, Missing, Unknown
+from applyprune.model.live import Absent, LiveObject, Missing, Unknown, deleted_at
 from applyprune.model.options import Mode, Options, WaitMode
 from applyprune.model.plan import (
     ApplyStep,
@@ -54,13 +54,16 @@ from applyprune.planning.conflicts import (
 )
 from applyprune.planning.decide import (
     FINISHED,
+    JOB_DELETED,
     LEAVING,
     UNKNOWN_RESULT,
     existing_step,
+    job_record,
     new_entry,
     refused_step,
     step_of_deleted,
     step_of_unapplied,
+    was_deleted,
     with_controllers_objects,
 )
 from applyprune.planning.leave import (
@@ -235,8 +238,10 @@ def _apply_step(desired: Desired, entry: InventoryEntry | None, world: World) ->
         # guard: finished-job
         again = (options.apply.reapply_all or options.reruns_jobs) and not completed
         is_gone = isinstance(state, Absent)
-        if entry is None or again or not (is_gone and _may_have_finished(desired, entry)):
-            left = "; ".join(desired.left)
+        may_be_done = entry is not None and is_gone and _may_have_finished(desired, entry)
+        deleted = entry is not None and may_be_done and was_deleted(entry.job, world.now)
+        if entry is None or again or deleted or not may_be_done:
+            left = "; ".join([*desired.left, *[JOB_DELETED] * deleted])
             created = ApplyStep(desired, Fate.CREATE, new_entry(desired, None), reason=left)
             created = replace(created, request=apply_request(created, applyset, options))
             return step_of_deleted(created, entry, state, options)
@@ -248,6 +253,7 @@ def _apply_step(desired: Desired, entry: InventoryEntry | None, world: World) ->
         and state.terminating
         and state.uid == entry.uid
         and _may_have_finished(desired, entry)
+        and not was_deleted(job_record(desired, state, entry), deleted_at(state))
     ):
         return ApplyStep(desired, Fate.LEAVE, entry, state, LEAVING)
     return existing_step(desired, entry, state, world)

@@ -7,6 +7,7 @@ old one, and the same functions decide again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from applyprune.model.identity import GroupKind, Ref
@@ -87,6 +88,8 @@ class World:
 
     Also of other objects of a recorded kind with the set's label and field manager.
     """
+    now: datetime | None = None
+    """The time of the server's last reply, by its own clock; None if it has given none."""
     schemas: Mapping[GroupKind, int | None] = field(default_factory=dict, hash=False)
     """The generation of the CRD of each custom kind; None where it could not be read."""
     resources: Mapping[GroupKind, Resource] = field(default_factory=dict, hash=False)

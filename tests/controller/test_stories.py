@@ -518,7 +518,7 @@ def test_job_that_is_gone_is_created_again_by_a_request(
     tenant: Tenant, running: Controller
 ) -> None:
     """Not by itself, and not by a change of the source: it may have finished."""
-    job = workload("Job", "once", spec={"ttlSecondsAfterFinished": 3600, "suspend": True})
+    job = workload("Job", "once", spec={"ttlSecondsAfterFinished": 0, "suspend": True})
     path = tenant.path("jobs", "once", "batch/v1")
     tenant.bundle("web", job, wait=False)
     tenant.ready("web")

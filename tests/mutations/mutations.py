@@ -1462,6 +1462,13 @@ MUTATIONS = (
         "test_job_of_unknown_result_is_created_again_only_if_asked[True]",
     ),
     Mutation(
+        "the second run of a Job that somebody deleted before its TTL",
+        ("before-ttl",),
+        "return .*",
+        "return False",
+        f"{_STEPS}test_finished_jobs.py::test_job_deleted_before_its_ttl_is_created_again",
+    ),
+    Mutation(
         "the doubt about a Job that is gone without a recorded result",
         ("unknown-result",),
         "if .*:",

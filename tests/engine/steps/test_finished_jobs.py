@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.events import ObjectStatus
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import JobRecord
 from tests.support.api import Api, AuditTrail, writes
@@ -43,12 +44,26 @@ def _waited(stage: Stage, body: Body, **options: Any) -> Story:
     return stage.run(body, wait=True, timeout=AGES, **options)
 
 
-def test_job_of_unknown_result_is_created_again_only_if_asked(stage: Stage, api: Api) -> None:
-    """Somebody may have deleted it, or its TTL: a wait fails at once, and no run runs it again."""
-    body = _job(3600, suspend=True)
+def test_job_deleted_before_its_ttl_is_created_again(stage: Stage, api: Api) -> None:
+    """Suspended, it cannot have finished; by the server's clock, no TTL has passed."""
+    body = _job(86_400, suspend=True)
     assert _waited(stage, body).exit_code == 0
     created = api.get(_path(stage))["metadata"]["creationTimestamp"]
-    assert _record(stage) == JobRecord(created, 3600, completed=False)
+    assert _record(stage) == JobRecord(created, 86_400, completed=False)
+    _delete(stage, api)
+    (told,) = stage.status().of(ObjectStatus)
+    assert (told.drifted, told.readiness.message) == (True, "somebody has deleted it")
+    story = _waited(stage, body)
+    assert story.outcomes == {JOB: Outcome.CREATED}
+    (step,) = story.plan.applies
+    assert step.reason == "somebody deleted it: its TTL cannot have removed it yet"
+    assert api.exists(_path(stage))
+
+
+def test_job_of_unknown_result_is_created_again_only_if_asked(stage: Stage, api: Api) -> None:
+    """With a TTL of 0 it may have finished: a wait fails at once, and no run runs it again."""
+    body = _job(0, suspend=True)
+    assert _waited(stage, body).exit_code == 0
     _delete(stage, api)
     assert stage.run(body).outcomes == {JOB: Outcome.UNCHANGED}
     story = _waited(stage, body)

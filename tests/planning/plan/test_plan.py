@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +17,12 @@ from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
 from applyprune.planning.approval import with_approval
-from applyprune.planning.decide import FINISHED, UNKNOWN_RESULT, entry_of_untouched
+from applyprune.planning.decide import (
+    FINISHED,
+    JOB_DELETED,
+    UNKNOWN_RESULT,
+    entry_of_untouched,
+)
 from applyprune.planning.plan import make_plan
 from applyprune.planning.world import CascadeContents
 from tests.support.options import options_of
@@ -425,6 +431,42 @@ def test_job_of_unknown_result_is_created_again_only_if_asked(completed: bool) -
         (step,) = make_plan(world((job,), inventory(entry), snapshot, options)).applies
         may_create = options in ASKED and not completed
         assert (step.fate, step.reason) == ((Fate.CREATE, "") if may_create else left)
+
+
+@pytest.mark.parametrize("completed", [False, True])
+@pytest.mark.parametrize("seconds", [0, 59, 60, 3600, None])
+def test_job_that_is_gone_before_its_ttl_is_created_again(
+    seconds: int | None, completed: bool
+) -> None:
+    """By the server's clock; without one, or if a run has seen it complete, nothing runs twice."""
+    job = desired(body("Job", spec={"ttlSecondsAfterFinished": 60}), JOBS)
+    born = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+    record = JobRecord("2026-11-21T10:00:00Z", 60, completed=completed)
+    entry = recorded(job, live(job.ref), job=record)
+    now = None if seconds is None else born + timedelta(seconds=seconds)
+    snapshot = cluster({job.ref: Absent()}, now=now)
+    (step,) = make_plan(world((job,), inventory(entry), snapshot)).applies
+    if seconds is not None and seconds < 60 and not completed:
+        assert (step.fate, step.reason) == (Fate.CREATE, JOB_DELETED)
+        assert step.entry.job is None
+    else:
+        assert (step.fate, step.reason) == (Fate.LEAVE, FINISHED if completed else UNKNOWN_RESULT)
+
+
+@pytest.mark.parametrize(("deleted", "fate"), [("10:00:59", Fate.REFUSE), ("10:01:00", Fate.LEAVE)])
+def test_job_that_somebody_is_deleting_is_not_taken_for_finished(deleted: str, fate: Fate) -> None:
+    """Its deletionTimestamp says when: before its TTL, or perhaps by it."""
+    job = desired(body("Job", spec={"ttlSecondsAfterFinished": 60}), JOBS)
+    going = live(
+        job.ref,
+        creationTimestamp="2026-11-21T10:00:00Z",
+        deletionTimestamp=f"2026-11-21T{deleted}Z",
+        finalizers=["foregroundDeletion"],
+    )
+    (step,) = make_plan(
+        world((job,), inventory(recorded(job, going)), cluster({job.ref: going}))
+    ).applies
+    assert step.fate is fate
 
 
 @pytest.mark.parametrize("mode", [Mode.DELETE, Mode.ORPHAN])
