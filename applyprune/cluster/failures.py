@@ -171,10 +171,10 @@ def _causes(
     """Return the causes, made safe; for a Secret, only messages that just name managers.
 
     Of a webhook not even these, because it may have put a value there. A path is shown as far as
-    the object that was sent has it. A message that names managers keeps the words of the server,
+    the object that was sent has it, or its schema. A message that names managers keeps the words of the server,
     which decide about the conflict.
     """
-    body = (json_object(request.body or b"") or {}) if request.secret else {}
+    body = {**_LEFT, **(json_object(request.body or b"") or {})} if request.secret else {}
     denied = _is_denied(status)  # guard: forged-cause
 
     def message_of(cause: dict[str, str]) -> str:
@@ -197,6 +197,8 @@ def _causes(
     )
 
 
+# Fields of a Secret that a manifest may have left out since.
+_LEFT = {"immutable": None, "type": None}
 # Of a Secret, no other reason is shown: a webhook may write anything there.
 _REASONS = frozenset(
     {

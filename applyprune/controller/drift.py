@@ -302,8 +302,11 @@ _PLAUSIBLE = (datetime(2000, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
 """No clock is before or after these: whoever may write a status may write any time."""
 
 
-def counts_before(live: LiveObject, revision: str) -> tuple[RevertCount, ...]:
-    if is_new_attempt(live, revision):
+def counts_before(
+    live: LiveObject, revision: str, *, is_new_source: bool = False
+) -> tuple[RevertCount, ...]:
+    """Return the counts that still hold; ``is_new_source`` says more than the revision does."""
+    if is_new_source or is_new_attempt(live, revision):
         return ()
     return read_counts(status_of(live))
 

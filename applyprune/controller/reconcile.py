@@ -210,6 +210,8 @@ class OneReconcile:
     """Whether its run was about the drifted objects only."""
     marked: LiveObject | None = None
     """The Bundle as marked as progressing; None if it was not."""
+    is_new_source: bool = False
+    """Whether its source was written since the last run, if a revision may not show that."""
 
     def cut_off(self, generation: int | None) -> None:
         """End it if it works on an older generation, or will; None ends it anyway."""
@@ -255,7 +257,12 @@ class OneReconcile:
         unwatched = why_unwatched(live, bundle, self.run_result, self.unwatched)
         result = replace(result, source=self.loaded, handles=self._handles(live))
         result = with_drift_reported(
-            result, live, bundle, is_part=self.is_part, unwatched=unwatched
+            result,
+            live,
+            bundle,
+            is_part=self.is_part,
+            unwatched=unwatched,
+            is_new_source=self.is_new_source,
         )
         if result.ready is ConditionStatus.NOT_READY:
             self.impersonation.forget()
@@ -489,11 +496,14 @@ class OneReconcile:
         corrects: frozenset[Ref] = frozenset(),
     ) -> RunRequest:
         history, now = self.history, (live.generation, self.revision)
-        if (history.generation, history.revision) != now:
+        # It may be asked for twice in one reconcile.
+        self.is_new_source = self.is_new_source or history.version not in {"", source.version}
+        if (history.generation, history.revision) != now or self.is_new_source:
             # What an older one was waited for does not count.
             self.history = replace(
                 history, generation=now[0], revision=now[1], waiting_since=None, ready_checks=0
             )
+        self.history = replace(self.history, version=source.version)
         withholds = partial(withheld_sets, bundle, self.bundles)
         asked = request_of(live)
         is_new = status_of(live).get("lastHandledReconcileAt", "") != asked
@@ -506,6 +516,7 @@ class OneReconcile:
             withholds,
             continues=self.history.waiting_since is not None,
             is_asked=bool(asked) and is_new and self._handles(live),
+            is_new_source=self.is_new_source,
         )
 
     def _run(
@@ -609,17 +620,20 @@ def run_request(
     *,
     continues: bool = False,
     is_asked: bool = False,
+    is_new_source: bool = False,
 ) -> RunRequest:
     """Return the run that applies a Bundle; with ``corrects``, only the drift of these objects.
 
     One that ``continues`` the wait of an earlier run is not checked again. ``is_asked`` says
-    whether it is the one that handles a new value of reconcile-now.
+    whether it is the one that handles a new value of reconcile-now, and ``is_new_source`` that more
+    of the source is new than its revision shows: values of Secrets.
     """
+    counts = counts_before(live, source.revision, is_new_source=is_new_source)
     options = bundle.options(
         Mode.APPLY,
         approved=live.annotations.get(APPROVE, ""),
         source=source.version,
-        contended=winning_writers(counts_before(live, source.revision), limits_of(bundle), _now()),
+        contended=winning_writers(counts, limits_of(bundle), _now()),
         corrects=corrects,
         continues=continues,
         tries_rewritten=tries_rewritten(live, bundle, source.revision),
@@ -963,14 +977,22 @@ def with_source_problem(result: ReconcileResult, state: SourceState | None) -> R
 
 
 def with_drift_reported(
-    result: ReconcileResult, live: LiveObject, bundle: BundleSpec, *, is_part: bool, unwatched: str
+    result: ReconcileResult,
+    live: LiveObject,
+    bundle: BundleSpec,
+    *,
+    is_part: bool,
+    unwatched: str,
+    is_new_source: bool = False,
 ) -> ReconcileResult:
     """Return the result of a reconcile with what it says about drift.
 
     A Bundle with an object that is left alone is not ready. With ``is_part``, the reconcile was
-    about some of the objects only. ``unwatched`` says why drift is only seen at the interval.
+    about some of the objects only. ``unwatched`` says why drift is only seen at the interval, and
+    ``is_new_source`` that more of the source is new than its revision shows.
     """
-    counts, status = counts_before(live, result.revision), status_of(live)
+    counts = counts_before(live, result.revision, is_new_source=is_new_source)
+    status = status_of(live)
     run = result.run_result
     report = drift_report(bundle, counts, status, run, _now(), is_part=is_part, unwatched=unwatched)
     result = replace(result, drift=report)

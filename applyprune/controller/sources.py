@@ -51,7 +51,7 @@ from applyprune.model.live import (
 )
 from applyprune.model.problem import IgnoredManifest, Manifest, Problem, ProblemKind
 from applyprune.planning.managed_fields import with_ignored_fields
-from applyprune.planning.normalize import IgnoreRule, digest, manifest_digest
+from applyprune.planning.normalize import IgnoreRule, digest, manifest_digest, may_be_secret
 from applyprune.sources.address import GitRef, GitSource, OciRef
 from applyprune.sources.archive import ArchiveSource
 from applyprune.sources.documents import text_in
@@ -273,7 +273,7 @@ def load_source(
     manifests = _manifests(texts, bundle.ignore_rules)
     if fetched is not None:
         version = digest([bundle.generation, fetched.content])
-        is_secret = any(one.gvk.group_kind == SECRETS.group_kind for one in manifests)
+        is_secret = any(may_be_secret(one.body) for one in manifests)
         return LoadedSource(
             manifests, fetched.revision, version if is_secret else "", ignored=fetched.ignored
         )
@@ -283,7 +283,7 @@ def load_source(
         content = [[manifest.namespace, manifest_digest(manifest.body)] for manifest in manifests]
     revision = f"sha256:{digest(content)}"
     version = ""
-    if any(manifest.gvk.group_kind == SECRETS.group_kind for manifest in manifests):
+    if any(may_be_secret(manifest.body) for manifest in manifests):
         read = sorted((ref.kind, ref.name, version) for ref, version in versions.items())
         version = digest([bundle.generation, read])
     return LoadedSource(manifests, revision, version)

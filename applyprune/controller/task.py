@@ -38,6 +38,8 @@ class ReconcileHistory:
     """The generation that was tried last."""
     revision: str = ""
     """The revision of the source that was tried last."""
+    version: str = ""
+    """What that source had beyond its revision; empty if no manifest was a Secret."""
     waiting_since: float | None = None
     """The time since boot at which it began to wait for its objects; None if it does not."""
     ready_checks: int = 0

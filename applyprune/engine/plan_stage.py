@@ -50,7 +50,12 @@ from applyprune.model.options import Adopt, DryRun, Mode, Options
 from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.model.problem import Manifest, Problem
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_name
-from applyprune.planning.approval import as_reviewed, is_blocked, with_approval
+from applyprune.planning.approval import (
+    as_reviewed,
+    is_blocked,
+    unconfirmed,
+    with_approval,
+)
 from applyprune.planning.cascade import deletions_of, recreations_judged
 from applyprune.planning.comparison import diff_of, removal_diff
 from applyprune.planning.desired import (
@@ -413,7 +418,10 @@ def check_plan(
     )
     steps = drift_decided(steps, context, stage.inventory)
     if reviewed is not None:
+        again = unconfirmed(steps, reviewed)
         steps = as_reviewed(steps, reviewed)
+        if again:
+            steps = dry_run.checked(steps, only=again)
     if asks_server:
         # An approval covers every recreation, so each must be found.
         steps = dry_run.checked(steps, only=None if options.prune.approved else only)

@@ -52,7 +52,7 @@ class Problem:
     ways: tuple[str, ...] = ()
     """All ways to resolve a conflict; the hint names the first."""
     remedy: str = ""
-    """What resolves a conflict of a Bundle, by its own fields."""
+    """Why a Bundle does not do more about it, and the way out, by its own fields."""
 
     def __str__(self) -> str:
         """Return ``where: what: why``; below it the excerpt, indented, and the hint."""

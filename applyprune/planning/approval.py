@@ -52,6 +52,7 @@ from applyprune.planning.digests import (
 from applyprune.planning.field_writers import writers_since
 from applyprune.planning.guards import with_digest
 from applyprune.planning.managed_fields import entry_times, owns_all
+from applyprune.planning.normalize import body_to_send, may_be_secret, other_values
 from applyprune.planning.plan import settled, unchecked, warnings_of
 from applyprune.values import dataclass, field, pattern, replace
 
@@ -380,9 +381,31 @@ def as_reviewed(steps: Iterable[ApplyStep], file: PlanFile) -> Sequence[ApplySte
     return [_reviewed(step, before.get(step.desired.ref)) for step in steps]
 
 
+def unconfirmed(steps: Iterable[ApplyStep], file: PlanFile) -> frozenset[Ref]:
+    """Return the Secrets that the server had confirmed, and whose values are other ones now.
+
+    The file has no digest of them, so only the server can tell whether an apply changes them.
+    """
+    before = {one.ref for one in file.objects if one.is_checked}
+    return frozenset(
+        step.desired.ref
+        for step in steps
+        if step.desired.ref in before and step.request is not None and _has_other_values(step)
+    )
+
+
+def _has_other_values(step: ApplyStep) -> bool:
+    body, live = step.desired.body, step.live
+    if live is None or not may_be_secret(body):
+        return False
+    return live.body is None or bool(other_values(body_to_send(step.desired), live.body))
+
+
 def _reviewed(step: ApplyStep, old: PlannedObject | None) -> ApplyStep:
     if old is None or step.request is None or step.desired.conflicts is OnConflict.SKIP:
         return step  # what may be skipped on a conflict is tried first, as in any run
+    if old.is_checked and _has_other_values(step):
+        return step  # the server is asked again
     step = replace(step, is_checked=True)
     if old.is_checked:
         return replace(step, fate=Fate.LEAVE)
@@ -646,7 +669,9 @@ def exceeds(shown: PlannedObject, step: ApplyStep | RemoveStep, *, is_last: bool
         return ""
     if step.problem is not None and now.fate is Fate.REFUSE:
         return step.problem.message.removeprefix(f"{shown.ref}: ")
-    return _changed_state(shown, now)
+    reason = _changed_state(shown, now)
+    is_confirmed = shown.is_checked and isinstance(step, ApplyStep) and step.is_checked
+    return reason or (_OTHER_VALUES if is_confirmed else "")  # guard: reviewed-secret
 
 
 def _is_rest(
@@ -729,6 +754,7 @@ _NO_MORE: Mapping[Fate, frozenset[Fate]] = {
     Fate.RECREATE: frozenset({Fate.RECREATE, Fate.CHANGE}),
 }
 _CHANGED = "it has been changed meanwhile"
+_OTHER_VALUES = "its manifest has other values now"
 
 
 def _changed_by(old: PlannedObject, live: LiveObject, file: PlanFile) -> str:

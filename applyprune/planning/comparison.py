@@ -36,6 +36,7 @@ from applyprune.planning.applyset import LAST_APPLIED, ApplySetIdentity
 from applyprune.planning.conflicts import (
     drift_before,
     excluding_fields,
+    has_new_values,
     last_owned,
     migrated_first,
     overlap,
@@ -50,7 +51,13 @@ from applyprune.planning.managed_fields import (
     taken,
 )
 from applyprune.planning.marks import RECREATE, left_alone, orphan_mark, unknown_mark
-from applyprune.planning.normalize import IgnoreRule, body_to_send, ignored_paths, may_be_secret
+from applyprune.planning.normalize import (
+    IgnoreRule,
+    body_to_send,
+    ignored_paths,
+    may_be_secret,
+    other_values,
+)
 from applyprune.planning.ownership import (
     Owner,
     fingerprint_of,
@@ -67,7 +74,7 @@ from applyprune.planning.server_errors import (
     error_fields,
     stored_fields,
 )
-from applyprune.values import dataclass, field, pattern
+from applyprune.values import dataclass, field, pattern, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,6 +509,8 @@ _CHANGEABLE = pattern(r"(?:other than|except) (.*)", re.DOTALL)
 _NAME = pattern(r"[A-Za-z][\w.]*(?:\[\*\][\w.]*)*")
 _UNPROCESSABLE = 422
 _NEVER_RECREATED = kinds_with(Trait.NEVER_RECREATED)
+# The options of the command line that a Bundle does not have.
+_ALSO_ADOPTED, _ALSO_SHARED = " (--prune-also adopted)", " (--prune-also shared)"
 
 
 def is_worth_a_trial(error: ApplypruneError) -> bool:
@@ -553,6 +562,23 @@ class RefusedChange:
         found = changed_fields(self.step.desired, self.live, self.created, manager)
         return _rejected(found, self.error, self.live)
 
+    def repeats_last_apply(self, manager: str) -> bool:
+        """Return whether the manifest is the last applied one, also in a Secret's values."""
+        step = self.step
+        return step.is_reapplied and not has_new_values(step.desired, self.live, manager)
+
+    def is_of_rewritten_values(self, manager: str) -> bool:
+        """Return whether only values of a Secret are refused that the server would not store.
+
+        Then what is stored of the last apply does not tell what the manifest was.
+        """
+        body = self.step.desired.body
+        if self.created is None or not may_be_secret(body):
+            return False
+        rewritten = other_values(body_to_send(self.step.desired), self.created)
+        fields = self.fields(manager)
+        return bool(fields) and all(one.path in rewritten for one in fields)
+
 
 def unproven_recreation(change: RefusedChange, manager: str) -> str:
     """Return why nothing proves that the manifest has changed an immutable field; else empty.
@@ -595,11 +621,13 @@ def with_stored_values_named(change: RefusedChange, obstacle: str) -> RunFailed:
     """Return the failure for stored values that no apply can change."""
     desired, is_open = change.step.desired, obstacle == NOT_ALLOWED
     ending = "; --recreate deletes and creates it" if is_open else ""
-    return RunFailed(
+    error = RunFailed(
         f"{desired.ref}: {STORED}: {clean_message(change.error.message)}{ending}",
         location=desired.origin,
         hint=_way_out(obstacle),
     )
+    error.problem = replace(error.problem, remedy=_bundles_way(obstacle, desired))
+    return error
 
 
 def _way_out(obstacle: str) -> str:
@@ -627,14 +655,14 @@ def recreation_obstacle(
         return f"{unknown} is not understood"
     adopted = ownership_of(entry, live, applyset) is Ownership.ADOPTED  # guard: witness-recreate
     if adopted and PruneAlso.ADOPTED not in options.prune.also:
-        return "it was adopted, not created, by this set (--prune-also adopted)"
+        return f"it was adopted, not created, by this set{_ALSO_ADOPTED}"
     if owner_of(live, entry, applyset) is not Owner.RECORDED or not is_marked(live, applyset):
         return "it does not have this set's label and field manager any more"
     if owner := foreign_owner(live, applyset.manager):
         return f"it belongs to {owner}, by its ownerReferences"
     other = other_owner(entry, live, applyset)  # guard: other-owner-recreate
     if other and PruneAlso.SHARED not in options.prune.also:
-        return f"{other} (--prune-also shared)"
+        return f"{other}{_ALSO_SHARED}"
     return "" if options.apply.recreate or desired.recreate else NOT_ALLOWED
 
 
@@ -644,7 +672,6 @@ def with_immutable_fields_named(change: RefusedChange, obstacle: str, manager: s
     is_open = obstacle == NOT_ALLOWED
     is_locked = mapping(change.live.body).get("immutable") is True  # a ConfigMap or Secret
     ending = "cannot be changed in place" + (", as it has immutable: true" if is_locked else "")
-    ending += "; --recreate deletes and creates it" if is_open else ""
     if changes:
         named = and_more(list(map(str, changes)), _SHOWN)
         message, reason = f"{desired.ref}: {named} {ending}", ""
@@ -653,7 +680,23 @@ def with_immutable_fields_named(change: RefusedChange, obstacle: str, manager: s
         message, reason = f"{desired.ref} {ending}", clean_message(change.error.message)
         marks = error_fields(change.error, desired.body)
     hint = _way_out(obstacle)
-    return RunFailed(message, location=desired.origin, reason=reason, hint=hint, marks=marks)
+    error = RunFailed(message, location=desired.origin, reason=reason, hint=hint, marks=marks)
+    error.problem = replace(error.problem, remedy=_bundles_way(obstacle, desired))
+    return error
+
+
+def _bundles_way(obstacle: str, desired: Desired) -> str:
+    """Return why a Bundle does not recreate an object, and the way out, by its own fields."""
+    if obstacle == NOT_ALLOWED:
+        return (
+            "It is not recreated, because nothing allows that. To allow it: recreate: true in the "
+            f"spec, or for this object only the annotation {RECREATE}: allowed"
+        )
+    why = obstacle.removesuffix(_ALSO_ADOPTED).removesuffix(_ALSO_SHARED)
+    way = "To end this, set these fields in the source to their values in the cluster"
+    if desired.ref.group_kind not in _NEVER_RECREATED:
+        way += ", or delete the object: it is created again"
+    return f"It is not recreated: {why}. {way}"
 
 
 def _rejected(

@@ -58,6 +58,7 @@ from applyprune.planning.normalize import (
     body_to_send,
     is_ignorable,
     may_be_secret,
+    other_values,
     targets,
 )
 from applyprune.planning.ownership import (
@@ -679,7 +680,7 @@ def drift_before(
         return False, ()
     if not entry.uid or before is None:
         return bool(entry.uid) or None, ()
-    is_same_manifest = entry.digest == desired.digest
+    is_same_manifest = repeats_last_apply(desired, entry, before, manager)
     is_proven = is_same_manifest and not may_be_secret(desired.body)
     drifted = is_proven or drifted_from_record(entry, before, manager)
     if not drifted or after is None:
@@ -692,6 +693,34 @@ def drift_before(
         if value_at(after.body, path) != value_at(before.body, path)
     )
     return drifted, _drift(reverted, before, manager, after.body)
+
+
+def repeats_last_apply(
+    desired: Desired, entry: InventoryEntry, live: LiveObject, manager: str
+) -> bool | None:
+    """Return whether a manifest is that of the last confirmed apply, also in a Secret's values.
+
+    None is unknown: the values of the Secret were not read.
+    """
+    if entry.digest != desired.digest:
+        return False
+    has_new = has_new_values(desired, live, manager) if entry.uid == live.uid else False
+    return None if has_new is None else not has_new
+
+
+def has_new_values(desired: Desired, live: LiveObject, manager: str) -> bool | None:
+    """Return whether the manifest of a Secret has other values than were applied last.
+
+    No digest of them is kept, so an equal digest does not tell. But whoever else changes a field of
+    the set takes it from the set. So a value that the set still owns, and that differs from the
+    live one, has changed in the manifest. None is unknown: the live values were not read.
+    """
+    if not may_be_secret(desired.body):
+        return False
+    if live.body is None:
+        return None
+    ours = own_fields(live, manager)
+    return any(path in ours for path in other_values(body_to_send(desired), live.body))
 
 
 def drifted_from_values(entry: InventoryEntry, live: LiveObject, manager: str) -> bool | None:

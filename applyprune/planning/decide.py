@@ -22,10 +22,10 @@ from applyprune.model.text import time_of
 from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.conflicts import (
     DELETED,
-    differs,
     filled_by_others,
     last_owned,
     own_options,
+    repeats_last_apply,
     step_drift,
 )
 from applyprune.planning.leave import kept_as_owned
@@ -38,12 +38,7 @@ from applyprune.planning.managed_fields import (
     split_problem,
 )
 from applyprune.planning.marks import APPLY, left_alone
-from applyprune.planning.normalize import (
-    body_to_send,
-    may_be_secret,
-    with_autoscaler,
-    with_unknown_autoscaler,
-)
+from applyprune.planning.normalize import with_autoscaler, with_unknown_autoscaler
 from applyprune.planning.ownership import (
     UNREAD,
     Owner,
@@ -59,7 +54,6 @@ from applyprune.planning.ownership import (
     owner_of,
     owner_to_apply,
     place_of_set,
-    same_apply_entry,
     taken_from,
     unchanged,
     what_is_known,
@@ -135,7 +129,7 @@ def existing_step(
         migration=migration,
         becomes_owned=owns,
         takes_over=takes,
-        is_reapplied=not changing and was_applied(desired, entry),
+        is_reapplied=not changing and _is_reapplied(desired, entry, live, applyset.manager),
     )
     step = replace(step, request=apply_request(step, applyset, options))
     return replace(step, taken_from=taken_from(step, owner, tool, applyset))
@@ -415,28 +409,13 @@ def _step_of_drifted(
     options = world.options.apply
     if not options.keep_drift:  # guard: kept-drift
         return None
-    if schema_changes or options.reapply_all or not was_applied(desired, entry):
+    if schema_changes or options.reapply_all:
         return None
-    if _has_new_values(desired, entry, live, world.manager):  # guard: changed-secret
+    if not _is_reapplied(desired, entry, live, world.manager):
         return None
     return _kept_with_drift(
         ApplyStep(desired, Fate.LEAVE, entry, live, is_reapplied=True), entry, Why.DRIFT_KEPT
     )
-
-
-def _has_new_values(
-    desired: Desired, entry: InventoryEntry, live: LiveObject, manager: str
-) -> bool:
-    """Return whether the manifest of a Secret has other values than were applied last.
-
-    No digest shows it. So a field that the set still owns, and that differs, has changed here.
-    """
-    if not may_be_secret(desired.body) or live.body is None or entry.uid != live.uid:
-        return False
-    if entry.fingerprint is not None and same_apply_entry(entry.fingerprint, live, manager):
-        return True
-    mine = own_fields(live, manager).leaves()
-    return any(differs(body_to_send(desired), live, path) for path in mine)
 
 
 def step_of_deleted(
@@ -497,12 +476,23 @@ def _listed(step: ApplyStep, entry: InventoryEntry) -> ApplyStep:
 def was_applied(desired: Desired, entry: InventoryEntry | None) -> bool:
     """Return whether the last confirmed apply of a listed object has sent the same manifest.
 
-    What an interrupted run has marked to be deleted or orphaned is applied again in any case.
+    The digest does not show the values of a Secret; the live object does: ``_is_reapplied``. What an interrupted run has marked to be deleted or orphaned is applied again in any case.
     """
     if entry is None or not entry.uid or entry.digest != desired.digest:
         return False
     is_marked_so = entry.orphan_reason == desired.orphan_reason
     return is_marked_so and not (entry.deleting or entry.orphaning)
+
+
+def _is_reapplied(
+    desired: Desired, entry: InventoryEntry | None, live: LiveObject, manager: str
+) -> bool:
+    """Return whether the last confirmed apply has sent the same manifest to a live object."""
+    if entry is None or not was_applied(desired, entry):
+        return False
+    # Of a Secret whose values were not read, the keys must do.
+    is_same = repeats_last_apply(desired, entry, live, manager) is not False
+    return is_same  # guard: changed-secret
 
 
 # Adopted objects that become owned, with `--adopt-as owned`: a later prune deletes them.

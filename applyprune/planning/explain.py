@@ -22,8 +22,10 @@ from applyprune.model.plan import (
 from applyprune.model.problem import Problem
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity
+from applyprune.planning.conflicts import repeats_last_apply
 from applyprune.planning.managed_fields import own_writer
 from applyprune.planning.marks import DISABLED, PRUNE, orphan_mark, unknown_mark
+from applyprune.planning.normalize import may_be_secret
 from applyprune.planning.ownership import fingerprint_of, foreign_owner, has_witness, owned_by_tool
 from applyprune.values import dataclass, field, replace
 
@@ -35,6 +37,7 @@ _REMOVED = {
     Fate.ORPHAN: "orphaned",
     Fate.REMOVE_FROM_INVENTORY: "removed from the inventory",
 }
+_BY_OTHERS = "others may have changed it"
 _SHOWN = 3
 
 
@@ -157,8 +160,21 @@ def _of_record(case: ExplainInput) -> Iterator[str]:
     if case.desired is not None and not entry.digest:
         yield "the last applied manifest is unknown"
     elif case.desired is not None:
-        relation = "the same as" if entry.digest == case.desired.digest else "different from"
-        yield f"its manifest is {relation} the last applied manifest"
+        yield _of_manifest(case.desired, entry, case)
+
+
+def _of_manifest(desired: Desired, entry: InventoryEntry, case: ExplainInput) -> str:
+    """Return how a manifest differs from the last applied one."""
+    if entry.digest != desired.digest:
+        return "its manifest is different from the last applied manifest"
+    live, manager = case.state, case.applyset.manager
+    if not (may_be_secret(desired.body) and isinstance(live, LiveObject)):
+        return "its manifest is the same as the last applied manifest"
+    is_same = repeats_last_apply(desired, entry, live, manager)
+    if is_same is None:
+        return "its values were not read, so it is unknown whether its manifest has changed"
+    relation = "the same values as" if is_same else "other values than"
+    return f"its manifest has {relation} the last applied manifest, by the live ones"
 
 
 def _of_live(case: ExplainInput) -> Iterator[str]:
@@ -285,7 +301,7 @@ def _results(case: ExplainInput, verdict: GuardVerdict) -> Iterator[str]:
 def _verdict(case: ExplainInput) -> str:
     step = case.step
     if isinstance(step, ApplyStep):
-        verdict = _of_apply(step, case.entry)
+        verdict = _of_apply(step, case)
         prevented = case.is_blocked and step.request is not None
         return f"{verdict[:-1]}, {_PREVENTED}" if prevented else verdict
     if isinstance(step, RemoveStep):
@@ -296,7 +312,7 @@ def _verdict(case: ExplainInput) -> str:
     return _REFUSED if case.silent is not None else _of_other(case)
 
 
-def _of_apply(step: ApplyStep, entry: InventoryEntry | None) -> str:
+def _of_apply(step: ApplyStep, case: ExplainInput) -> str:
     match step.fate:
         case Fate.CREATE:
             return "It would be created."
@@ -305,12 +321,20 @@ def _of_apply(step: ApplyStep, entry: InventoryEntry | None) -> str:
         case Fate.RECREATE:
             return f"It would be deleted and recreated: {step.reason}."
         case Fate.CHANGE | Fate.ADOPT:
-            changed = entry is not None and entry.digest not in {"", step.desired.digest}
-            cause = "its manifest has changed" if changed else "others may have changed it"
+            cause = "its manifest has changed" if _has_changed(step, case) else _BY_OTHERS
             causes = (step.reason,) if step.fate is Fate.ADOPT else (cause, step.reason)
             return f"It would be applied: {'; '.join(filter(None, causes))}."
         case _:
             return _REFUSED
+
+
+def _has_changed(step: ApplyStep, case: ExplainInput) -> bool:
+    entry, live = case.entry, case.state
+    if entry is None or not entry.digest:
+        return False
+    if not isinstance(live, LiveObject):
+        return entry.digest != step.desired.digest
+    return repeats_last_apply(step.desired, entry, live, case.applyset.manager) is False
 
 
 def _of_left(step: ApplyStep) -> str:

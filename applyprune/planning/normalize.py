@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -168,6 +169,28 @@ def may_be_secret(body: Mapping[str, Any]) -> bool:
     No other built-in kind has ``stringData``.
     """
     return is_secret(body) or "stringData" in body  # guard: mistyped-secret
+
+
+def other_values(body: Mapping[str, Any], stored: Mapping[str, Any] | None) -> frozenset[Path]:
+    """Return the paths of a Secret's values that a stored object does not have.
+
+    The same bytes may be written in more than one form of base64.
+    """
+    form = _decoded if is_secret(body) else lambda value: value
+    found: set[Path] = set()
+    for part in SECRET_PARTS:
+        there = mapping((stored or {}).get(part))
+        for key, value in mapping(body.get(part)).items():
+            if key not in there or form(value) != form(there[key]):
+                found.add((part, key))
+    return frozenset(found)
+
+
+def _decoded(value: object) -> object:
+    if isinstance(value, str):
+        with suppress(ValueError):
+            return base64.b64decode(value)
+    return value
 
 
 # Null in a manifest.

@@ -29,7 +29,7 @@ from applyprune.planning.comparison import (
     with_immutable_fields_named,
     with_stored_values_named,
 )
-from applyprune.planning.conflicts import drifted_fields, own_options, rewritten_fields
+from applyprune.planning.conflicts import drifted_fields, rewritten_fields
 from applyprune.planning.decide import existing_step, job_record
 from applyprune.planning.field_writers import is_by_hand
 from applyprune.planning.managed_fields import own_fields
@@ -297,6 +297,7 @@ def _changed_meanwhile(desired: Desired, how: str, hint: str = "Run again.") -> 
 
 
 _DRIFT_ONLY = "its manifest has not changed, and reverting drift deletes nothing"
+_REWRITTEN = "a webhook rewrites its values, so it is unknown whether the manifest has changed them"
 
 
 def refused_recreation(
@@ -319,7 +320,7 @@ def refused_recreation(
         unproven = (
             unproven_stored(change, applyset.manager)  # guard: stored-by-others
             if is_stored
-            else _unproven(change, applyset.manager, options)
+            else _unproven(change, applyset.manager)
         )
         reason = unproven or reason
     if is_stored:
@@ -327,12 +328,11 @@ def refused_recreation(
     return with_immutable_fields_named(change, reason, applyset.manager) if reason else None
 
 
-def _unproven(change: RefusedChange, manager: str, options: Options) -> str:
-    # Of the values of a Secret no digest is kept: its manifest may have changed all the same.
-    desired = change.step.desired
-    is_known = not (may_be_secret(desired.body) and own_options(desired, options).fails_on_drift)
-    if change.step.is_reapplied and is_known:
+def _unproven(change: RefusedChange, manager: str) -> str:
+    if change.repeats_last_apply(manager):
         return _DRIFT_ONLY  # guard: drift-deletes-nothing
+    if change.is_of_rewritten_values(manager):
+        return _REWRITTEN  # guard: rewritten-secret
     if change.beside:
         names = sorted({writer.manager for _, writer in change.beside})
         return f"{' and '.join(names)} owns fields beside it"  # guard: fields-beside

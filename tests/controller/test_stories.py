@@ -514,6 +514,49 @@ def test_server_says_in_words_what_it_refuses(tenant: Tenant) -> None:
         assert "should match" not in reply["message"], case
 
 
+@pytest.mark.parametrize("approval", ["Automatic", "Prune"])
+def test_immutable_secret_is_recreated_for_a_new_value(
+    tenant: Tenant, running: Controller, approval: str
+) -> None:
+    """No digest shows it: it is no drift, it is said why nothing is recreated, and no value is."""
+
+    def store(value: str) -> None:
+        fixed = {**secret("fixed", password=value), "immutable": True}
+        tenant.put("configmaps", {**config_map("src"), "data": {"one": text(fixed)}})
+
+    def value() -> str:
+        data = tenant.api.get(tenant.path("secrets", "fixed"))["data"]
+        return base64.b64decode(data["password"]).decode()
+
+    def uid() -> str:
+        return str(tenant.api.get(tenant.path("secrets", "fixed"))["metadata"]["uid"])
+
+    store("canary-one")
+    tenant.bundle("web", source={"configMapRefs": [{"name": "src"}]}, approval=approval)
+    revision = tenant.ready("web")["lastAppliedRevision"]
+    first = uid()
+    store("canary-two")
+    tenant.failed("web", "ApplyFailed")
+    why = tenant.failures("web")["secret/fixed"]
+    assert "data.password: *** (before) → *** (after) cannot be changed in place" in why
+    assert "It is not recreated, because nothing allows that. To allow it: recreate: true" in why
+    assert "--" not in why
+    assert (value(), uid()) == ("canary-one", first)
+    tenant.patch("web", recreate=True)
+    if approval == "Prune":
+        plan = eventually(lambda: tenant.get("web")["status"].get("pendingPlan"))
+        assert plan["counts"] == {"recreate": 1}
+        assert value() == "canary-one"
+        tenant.annotate("web", approve=plan["digest"])
+    eventually(lambda: tenant.api.exists(tenant.path("secrets", "fixed")) and uid() != first)
+    status = tenant.ready("web")
+    assert value() == "canary-two"
+    assert status["lastAppliedRevision"] == revision
+    assert tenant.condition("web", "Drifted")[:2] == ("False", "NoDrift")
+    told = f"{status} {tenant.events('web')} {tenant.get_map('applyprune-web')}"
+    assert "canary" not in f"{told} {running.log.read_text()}"
+
+
 def test_job_that_is_gone_is_created_again_by_a_request(
     tenant: Tenant, running: Controller
 ) -> None:

@@ -106,6 +106,23 @@ def test_recreation_that_no_check_has_found_deletes_nothing(
     assert (report.exit_code, _uid(api, stage, "fixed")) == (3, old)
 
 
+def test_new_value_of_a_secret_that_was_to_be_left_does_not_fit(
+    stage: Stage, bound: Bound, audit: AuditTrail
+) -> None:
+    """No digest of it is in the file; if every object is sent, the server is asked about it."""
+    old, new = ({**SECRET, "stringData": {"password": one}} for one in ("old", "new"))
+    stage.run(old)
+    options = ApplyOptions(reapply_all=True)
+    file = bound.plan(old, options=options)
+    assert [(one.fate, one.is_checked) for one in file.objects] == [(Fate.LEAVE, True)]
+    audit.restart()
+    refused = bound.apply(file, new, options=options)
+    assert (refused.exit_code, _reasons(refused)) == (8, ["its manifest has other values now"])
+    assert writes(audit) == []
+    report = bound.apply(file, old, options=options)
+    assert (report.exit_code, set(_outcomes(report).values())) == (0, {Outcome.UNCHANGED})
+
+
 TAKEN: dict[str, ApplyOptions] = {
     "adopt": ApplyOptions(adopt=Adopt.ALL),
     "take over": ApplyOptions(take_over=frozenset({"theirs"})),

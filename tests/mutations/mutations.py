@@ -284,8 +284,8 @@ MUTATIONS = (
     Mutation(
         "sending a Secret of which the manifest has other values",
         ("changed-secret",),
-        r"if .+:",
-        "if False:",
+        r"return .+",
+        "return True",
         f"{_KEPT}test_secret_with_other_values_is_applied_although_drift_is_kept",
     ),
     Mutation(
@@ -380,6 +380,15 @@ MUTATIONS = (
         "return .+",
         'return ""',
         f"{_KEPT}test_drift_alone_recreates_nothing",
+    ),
+    Mutation(
+        "that a webhook's values tell nothing about those of the manifest",
+        ("rewritten-secret",),
+        "return .+",
+        'return ""',
+        "tests/planning/conflicts/test_secret_values.py::"
+        "test_secret_is_recreated_for_a_value_that_has_changed"
+        "[a webhook sets another value-revert]",
     ),
     Mutation(
         "that others own nothing in a field whose parts go with its new type",
@@ -1537,6 +1546,14 @@ MUTATIONS = (
         "if .*:",
         "if 0:",
         f"{_FIT}test_plan_file_fits_only_the_same_plan[spec of an object to prune changed]",
+    ),
+    Mutation(
+        "the values of a Secret that was to be left",
+        ("reviewed-secret",),
+        r"\(_OTHER_VALUES.+\)",
+        '""',
+        "tests/engine/test_bound_run.py::"
+        "test_new_value_of_a_secret_that_was_to_be_left_does_not_fit",
     ),
     Mutation(
         "the fate of an object with which it was reviewed",

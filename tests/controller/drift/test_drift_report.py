@@ -231,8 +231,10 @@ def test_counts_begin_again_with_each_change_of_the_bundle(name: str) -> None:
     generation, request, revision, again = BEGINS[name]
     metadata = {"generation": generation, "annotations": {"applyprune.dev/reconcile-now": request}}
     ref = desired(body(name="web")).ref
-    found = counts_before(LiveObject.of(ref, "u", "1", metadata, {"status": STATUS}), revision)
-    assert len(found) == (0 if again else 1)
+    one = LiveObject.of(ref, "u", "1", metadata, {"status": STATUS})
+    assert len(counts_before(one, revision)) == (0 if again else 1)
+    # Values of Secrets, which no revision shows.
+    assert counts_before(one, revision, is_new_source=True) == ()
 
 
 def test_value_that_admission_rewrites_again_is_no_drift() -> None:

@@ -195,8 +195,8 @@ def test_immutable_field_is_named_in_one_line(stage: Stage, name: str) -> None:
             assert NEVER[ref] in hint
         else:
             why = ", as it has immutable: true" if before.get("immutable") else ""
-            ending = f" cannot be changed in place{why}; --recreate deletes and creates it"
-            assert first.endswith(ending), problem
+            assert first.endswith(f" cannot be changed in place{why}"), problem
+            assert hint.startswith("  --recreate deletes and creates it."), problem
         assert not [
             word for word in ("Invalid value", "geheim", "…", "@@", "null") if word in problem
         ]
@@ -215,7 +215,7 @@ def test_refused_default_names_the_fields_that_change_beside_it(stage: Stage) ->
     stage.run(_service("None"), wait=False)
     told = stage.run(SERVICE, wait=False).problem("service/web")
     change = 'spec.selector: none → {"app": "web"}, spec.clusterIP: None → none'
-    assert f"{change} cannot be changed in place; --recreate" in told
+    assert f"{change} cannot be changed in place\n  --recreate" in told
     story = stage.run(SERVICE, wait=False, recreate=True)
     assert (story.exit_code, story.outcomes) == (0, {"service/web": Outcome.RECREATED})
 

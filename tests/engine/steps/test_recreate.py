@@ -58,10 +58,8 @@ def _claim(mode: str) -> dict[str, Any]:
     )
 
 
-def _secret(kind: str) -> dict[str, Any]:
-    return of_kind(
-        "Secret", "s", type=kind, stringData={"username": "u", "password": "geheim-4711"}
-    )
+def _secret(kind: str, password: str = "geheim-4711") -> dict[str, Any]:
+    return of_kind("Secret", "s", type=kind, stringData={"username": "u", "password": password})
 
 
 def _immutable(value: str) -> dict[str, Any]:
@@ -79,6 +77,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "Job template": (_job("x"), _job("y"), "job.batch/once", "spec.template"),
     "Secret type": (_secret("Opaque"), _secret("kubernetes.io/basic-auth"), "secret/s", "type"),
     "immutable ConfigMap": (_immutable("a"), _immutable("b"), "configmap/fixed", "data"),
+    "immutable Secret": (
+        {**_secret("Opaque"), "immutable": True},
+        {**_secret("Opaque", "geheim-4712"), "immutable": True},
+        "secret/s",
+        "data.password",
+    ),
 }
 
 
@@ -115,6 +119,29 @@ def test_immutable_change_is_refused_with_its_field_and_recreated_where_allowed(
     story = stage.run(marked, config_map("a"), timeout=AGES)
     assert (story.exit_code, story.outcomes[ref]) == (0, Outcome.RECREATED), story.events
     assert stage.run(config_map("a"), timeout=AGES).outcomes[ref] is Outcome.PRUNED
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_immutable_secret_is_recreated_where_drift_is_reverted(
+    stage: Stage, api: Api, check: bool
+) -> None:
+    """No digest shows that its values have changed. What others have changed is drift even so."""
+    before, after, ref, _ = CASES["immutable Secret"]
+    given: dict[str, Any] = {"conflicts": Conflicts.REVERT, "recreate": True, "check": check}
+    stage.run(before)
+    story = stage.run(after, timeout=AGES, **given)
+    assert (story.exit_code, story.outcomes) == (0, {ref: Outcome.RECREATED}), story.problem(ref)
+    assert [one.drift for one in story.plan.applies] == [()]
+    loose = {key: value for key, value in after.items() if key != "immutable"}
+    story = stage.run(loose, timeout=AGES, **given)
+    assert (story.exit_code, story.outcomes) == (0, {ref: Outcome.RECREATED}), story.problem(ref)
+    path = stage.path("s", "secrets")
+    api.patch(path, {"data": {"password": "dGhlaXJz"}, "immutable": True}, by="opponent")
+    uid = api.get(path)["metadata"]["uid"]
+    told = stage.run(loose, timeout=AGES, **given).problem(ref)
+    assert "its manifest has not changed, and reverting drift deletes nothing" in told
+    assert "geheim" not in told
+    assert api.get(path)["metadata"]["uid"] == uid
 
 
 def _uid(stage: Stage, ref: str) -> str:
