@@ -171,8 +171,8 @@ def _causes(
     """Return the causes, made safe; for a Secret, only messages that just name managers.
 
     Of a webhook not even these, because it may have put a value there. A path is shown as far as
-    the object that was sent has it, or its schema. A message that names managers keeps the words of the server,
-    which decide about the conflict.
+    the object that was sent has it, or its schema. A message that names managers keeps the words of
+    the server, which decide about the conflict.
     """
     body = {**_LEFT, **(json_object(request.body or b"") or {})} if request.secret else {}
     denied = _is_denied(status)  # guard: forged-cause

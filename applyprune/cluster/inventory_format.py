@@ -29,6 +29,7 @@ from applyprune.model.inventory import (
     MOST_RUNS,
     AppliedPlan,
     ApplyFingerprint,
+    ApprovedDeletions,
     Inventory,
     InventoryEntry,
     JobRecord,
@@ -103,6 +104,8 @@ def encode_root(inventory: Inventory, packed: PackedInventory, *, write: str) ->
     }
     if inventory.plan is not None:
         header["plan"] = {"checksum": inventory.plan.checksum, "done": inventory.plan.done}
+    if (approved := inventory.approved) is not None:
+        header["approved"] = {"digest": approved.digest, "text": approved.packed}
     metadata: dict[str, Any] = {
         "name": applyset.inventory.name,
         "namespace": inventory.namespace,
@@ -186,6 +189,7 @@ def decode_root(body: Mapping[str, Any]) -> Root:
             earlier=_decode_earlier(header.get("earlier")),
             owner=_typed(str, header["owner"]),
             plan=_decode_plan(header.get("plan")),
+            approved=_decode_approved(header.get("approved")),
             hinted_namespaces=hinted_namespaces(annotations),
             root=stored_root(body),
         )
@@ -286,6 +290,12 @@ def _decode_plan(raw: Mapping[str, Any] | None) -> AppliedPlan | None:
     if raw is None:
         return None
     return AppliedPlan(checksum=_typed(str, raw["checksum"]), done=_typed(bool, raw["done"]))
+
+
+def _decode_approved(raw: Mapping[str, Any] | None) -> ApprovedDeletions | None:
+    if raw is None:
+        return None
+    return ApprovedDeletions(digest=_typed(str, raw["digest"]), packed=_typed(str, raw["text"]))
 
 
 def _decode_count(raw: object) -> int:

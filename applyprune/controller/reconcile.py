@@ -504,6 +504,7 @@ class OneReconcile:
                 history, generation=now[0], revision=now[1], waiting_since=None, ready_checks=0
             )
         self.history = replace(self.history, version=source.version)
+        source = replace(source, is_new=self.is_new_source)
         withholds = partial(withheld_sets, bundle, self.bundles)
         asked = request_of(live)
         is_new = status_of(live).get("lastHandledReconcileAt", "") != asked
@@ -516,7 +517,6 @@ class OneReconcile:
             withholds,
             continues=self.history.waiting_since is not None,
             is_asked=bool(asked) and is_new and self._handles(live),
-            is_new_source=self.is_new_source,
         )
 
     def _run(
@@ -620,15 +620,13 @@ def run_request(
     *,
     continues: bool = False,
     is_asked: bool = False,
-    is_new_source: bool = False,
 ) -> RunRequest:
     """Return the run that applies a Bundle; with ``corrects``, only the drift of these objects.
 
     One that ``continues`` the wait of an earlier run is not checked again. ``is_asked`` says
-    whether it is the one that handles a new value of reconcile-now, and ``is_new_source`` that more
-    of the source is new than its revision shows: values of Secrets.
+    whether it is the one that handles a new value of reconcile-now.
     """
-    counts = counts_before(live, source.revision, is_new_source=is_new_source)
+    counts = counts_before(live, source.revision, is_new_source=source.is_new)
     options = bundle.options(
         Mode.APPLY,
         approved=live.annotations.get(APPROVE, ""),

@@ -302,6 +302,8 @@ class LoadedSource:
     """What it was read of, if its source is on another host."""
     ignored: tuple[IgnoredManifest, ...] = ()
     """The objects that ignore rules leave out."""
+    is_new: bool = False
+    """Whether it was written since the last run, if its revision may not show that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from applyprune.model.inventory import (
 )
 from applyprune.model.options import Options
 from applyprune.model.text import visible
+from applyprune.planning.approved_deletions import after_run
 from applyprune.planning.recovery import held_inventory, locked_error
 from applyprune.system.terminal import user_name
 from applyprune.values import replace
@@ -227,7 +228,10 @@ class InventoryLock:
             self._check()
             last = replace(self._record(), exit_code=exit_code, **changes._asdict())
             plan = self.inventory.plan and replace(self.inventory.plan, done=exit_code == 0)
-            ended = replace(self.inventory, entries=dict(entries), last=last, plan=plan)
+            approved = after_run(self.inventory.approved, entries)
+            ended = replace(
+                self.inventory, entries=dict(entries), last=last, plan=plan, approved=approved
+            )
             self._put(replace(ended, holder=None))
             return self._recorded(Phase.FINAL)
 

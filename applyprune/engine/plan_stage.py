@@ -56,6 +56,7 @@ from applyprune.planning.approval import (
     unconfirmed,
     with_approval,
 )
+from applyprune.planning.approved_deletions import is_rest
 from applyprune.planning.cascade import deletions_of, recreations_judged
 from applyprune.planning.comparison import diff_of, removal_diff
 from applyprune.planning.desired import (
@@ -427,12 +428,14 @@ def check_plan(
         steps = dry_run.checked(steps, only=None if options.prune.approved else only)
     steps = _recreations_judged(replace(stage.plan, applies=tuple(steps)), stage, options)
     steps = visible_conflicts_refused(steps, context)
+    plan = replace(stage.plan, applies=tuple(steps), warnings=warnings)
     plan = with_approval(
-        replace(stage.plan, applies=tuple(steps), warnings=warnings),
+        plan,
         applyset,
         options,
         deletions=reviewed.deletions if reviewed is not None else "",
         keeps=stage.keeps,
+        continues=is_rest(plan, stage.inventory.approved, applyset, options),
     )
     if options.dry_run is DryRun.CLIENT and options.diff.enabled:
         dry_run.compare_locally(plan.applies)

@@ -44,7 +44,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.inventory import InventoryEntry
+from applyprune.model.inventory import ApprovedDeletions, InventoryEntry
 from applyprune.model.live import NAMESPACES, LiveObject, namespace_ref
 from applyprune.model.options import Approval, DryRun, Mode, WaitMode
 from applyprune.model.plan import Plan
@@ -61,6 +61,7 @@ from applyprune.planning.approval import (
     refuse_other_set,
     without_unapproved,
 )
+from applyprune.planning.approved_deletions import record_of
 from applyprune.planning.decide import entry_of_untouched
 from applyprune.planning.desired import (
     PRUNES_LATER,
@@ -250,7 +251,9 @@ class _Run:
         if not isinstance(error, Interrupted):
             return error
         left = self.context.summary.left(_to_change(self.plan))
-        if self.request.plan_file is not None or not self.context.options.prune.approved:
+        has_file = self.request.plan_file is not None
+        is_recorded = self.context.lock.inventory.approved is not None
+        if has_file or is_recorded or not self.context.options.prune.approved:
             return Interrupted(error.signal_number, left=left)
         again = "Run the same command again without --approve: what is left has another digest."
         return Interrupted(error.signal_number, left=left, again=again)
@@ -341,9 +344,20 @@ class _Run:
     def _write_union(self) -> Iterator[Event]:
         # guard: leaving-inventory
         if self._has_work() and not only_waits(self.plan.removals, self.context.applyset):
-            owned = replace(self.stage.inventory, entries=self._union(), owner=self.request.owner)
+            approved = self._approved()
+            owned = replace(
+                self.stage.inventory,
+                entries=self._union(),
+                owner=self.request.owner,
+                approved=approved,
+            )
             file = self.request.plan_file
             yield self.context.lock.take(owned, plan=file.checksum if file else "")
+
+    def _approved(self) -> ApprovedDeletions | None:
+        """Return what is recorded of the approved deletions, before the first of them."""
+        context, before = self.context, self.stage.inventory.approved
+        return record_of(self.plan, context.applyset, context.options, before)
 
     def _create_namespace(self) -> Problem | None:
         """Create the namespace of a new inventory, if it is missing; return why that failed.

@@ -52,6 +52,8 @@ class Inventory:
     """The Bundle that owns the set, as ``Bundle NAMESPACE/NAME``; empty for the command line."""
     plan: AppliedPlan | None = None
     """The plan file of the last run that wrote the inventory; None if it had none."""
+    approved: ApprovedDeletions | None = None
+    """The approved deletions that a run has begun with; None if nothing is left of them."""
     hinted_namespaces: frozenset[str] = field(default=frozenset(), compare=False)
     """The namespaces that the annotation of the ConfigMap names."""
     root: StoredRoot = field(default=StoredRoot(), compare=False, repr=False)
@@ -238,6 +240,16 @@ class AppliedPlan:
     """The checksum of the file."""
     done: bool = False
     """Whether all of it was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovedDeletions:
+    """The deletions that somebody has approved, until all of them are done."""
+
+    digest: str
+    """The digest that is approved: of these deletions, or of the whole plan."""
+    packed: str = field(repr=False)
+    """The text that has this digest, compressed, in base64; anybody may have written another."""
 
 
 OF_CLUSTER = " of cluster "

@@ -60,6 +60,8 @@ class Plan:
     """What the account may not do to objects without a step: the inventory, its namespace."""
     needs_approval: str = ""
     """The digest to approve so that all of the plan may run; empty if none is needed."""
+    continues: bool = False
+    """Whether it is the rest of deletions that were approved, and that an earlier run began."""
 
     @property
     def waits_for(self) -> frozenset[Ref]:

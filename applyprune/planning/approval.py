@@ -136,16 +136,21 @@ def with_approval(
     *,
     deletions: str = "",
     keeps: str = "",
+    continues: bool = False,
 ) -> Plan:
     """Return a plan after all checks of its steps: with its digests, and with what follows.
 
     A refused prune is lifted if exactly its deletions are approved. ``deletions`` replaces their
     digest if the plan is the rest of an earlier one, which was interrupted. ``keeps`` says why
-    nothing is pruned in any case; empty if it may be.
+    nothing is pruned in any case; empty if it may be. A plan that ``continues`` is the rest of what
+    was approved, so it has that digest.
     """
+    is_whole = options.approval is Approval.ALWAYS
     prunes = options.prune.enabled and not plan.restored
     found = deletions or deletions_digest(plan.applies, plan.removals if prunes else ())
-    plan = replace(plan, deletions=found)
+    if continues and found and not is_whole:
+        found = options.prune.approved
+    plan = replace(plan, deletions=found, continues=continues)
     applies, removals, guards, refusal = plan.applies, plan.removals, plan.guards, plan.refusal
     lifted, given = plan.if_approved, options.prune.approved
     exactly = found == given  # guard: one-approval
@@ -176,7 +181,9 @@ def with_approval(
         if_approved=lifted,
     )
     warnings = (*plan.warnings, *warnings_of(plan, applyset, options))
-    return replace(plan, warnings=warnings, digest=plan_digest(plan, applyset, options))
+    own = plan_digest(plan, applyset, options)
+    digest = options.approved_plan if continues and is_whole else own
+    return replace(plan, warnings=warnings, digest=digest)
 
 
 def _only_approved(options: Options) -> bool:

@@ -476,7 +476,8 @@ def _listed(step: ApplyStep, entry: InventoryEntry) -> ApplyStep:
 def was_applied(desired: Desired, entry: InventoryEntry | None) -> bool:
     """Return whether the last confirmed apply of a listed object has sent the same manifest.
 
-    The digest does not show the values of a Secret; the live object does: ``_is_reapplied``. What an interrupted run has marked to be deleted or orphaned is applied again in any case.
+    What an interrupted run has marked to be deleted or orphaned is applied again in any case. The
+    digest does not show the values of a Secret; the live object does: see ``_is_reapplied``.
     """
     if entry is None or not entry.uid or entry.digest != desired.digest:
         return False
@@ -491,8 +492,8 @@ def _is_reapplied(
     if entry is None or not was_applied(desired, entry):
         return False
     # Of a Secret whose values were not read, the keys must do.
-    is_same = repeats_last_apply(desired, entry, live, manager) is not False
-    return is_same  # guard: changed-secret
+    # guard: changed-secret
+    return repeats_last_apply(desired, entry, live, manager) is not False
 
 
 # Adopted objects that become owned, with `--adopt-as owned`: a later prune deletes them.

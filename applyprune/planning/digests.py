@@ -6,8 +6,8 @@ A digest depends on what the plan does, and not on the order or the form of its 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
@@ -29,6 +29,14 @@ def plan_digest(plan: Plan, applyset: ApplySetIdentity, options: Options) -> str
 
     Every write of the inventory changes it, so a plan that has run once has another one.
     """
+    found = hashlib.sha256()
+    for part in plan_text(plan, applyset, options):
+        found.update(part)
+    return f"{_ALGORITHM}{found.hexdigest()}"
+
+
+def plan_text(plan: Plan, applyset: ApplySetIdentity, options: Options) -> Iterator[bytes]:
+    """Yield the parts of the text that has the digest of a plan, one for each object."""
     before = {"inventory": plan.inventory, "mode": str(options.mode)}
     after = {
         "options": shaping_options(options),
@@ -36,12 +44,30 @@ def plan_digest(plan: Plan, applyset: ApplySetIdentity, options: Options) -> str
         "set": [applyset.name, applyset.namespace],
         "source": options.source,
     }
-    # The canonical JSON of it all in parts, one for each object: there may be 100,000.
-    found = hashlib.sha256(canonical(before)[:-1] + b',"objects":[')
+    # The canonical JSON of it all: there may be 100,000 objects.
+    yield canonical(before)[:-1] + b',"objects":['
     for number, step in enumerate(steps_by_ref(plan)):
-        found.update(b"," * bool(number) + canonical(_plan_row(step)))
-    found.update(b"]," + canonical(after)[1:])
-    return f"{_ALGORITHM}{found.hexdigest()}"
+        yield b"," * bool(number) + canonical(_plan_row(step))
+    yield b"]," + canonical(after)[1:]
+
+
+def is_same_run(
+    text: Mapping[str, Any], plan: Plan, applyset: ApplySetIdentity, options: Options
+) -> bool:
+    """Return whether a plan is of the run whose text this is: its set, source and options."""
+    asked = {
+        "inventory": plan.inventory.rpartition("/")[0],
+        "mode": str(options.mode),
+        "options": shaping_options(options),
+        "recovered": [],
+        "set": [applyset.name, applyset.namespace],
+        "source": options.source,
+    }
+    known = {key: text[key] for key in asked} | {
+        "inventory": str(text["inventory"]).rpartition("/")[0],
+        "recovered": [list(ref_parts(entry.ref)) for entry in plan.recovered],
+    }
+    return canonical(known) == canonical(asked)
 
 
 def _plan_row(step: ApplyStep | RemoveStep) -> list[object]:
@@ -59,16 +85,34 @@ def deletions_digest(applies: Iterable[ApplyStep], removals: Iterable[RemoveStep
 
     It is empty if nothing would be deleted, or only what somebody has deleted already.
     """
+    text = deletions_text(applies, removals)
+    return digest_of_text(text) if text else ""
+
+
+def deletions_text(applies: Iterable[ApplyStep], removals: Iterable[RemoveStep]) -> bytes:
+    """Return the text that has the digest of these deletions; empty if they need none."""
     # A prune that a guard refuses counts too.
     doomed = [step for step in removals if step.is_doomed]
     recreated = [step for step in applies if step.fate is Fate.RECREATE]
     if not recreated and all(step.is_going for step in doomed):
-        return ""
-    deleted = sorted(
-        [*ref_parts(planned.ref), str(planned.fate), planned.uid, _cascade_rows(planned)]
-        for planned in (*map(without_state, doomed), *map(without_state, recreated))
-    )
-    return digest_of(deleted)
+        return b""
+    planned = (*map(without_state, doomed), *map(without_state, recreated))
+    return canonical(sorted(map(deletion_row, planned)))
+
+
+CASCADE = 6
+"""Where the cascade is in a row of a deletion."""
+
+
+def deletion_row(planned: PlannedObject) -> list[Any]:
+    """Return what the digest of the deletions has of one object."""
+    return [*ref_parts(planned.ref), str(planned.fate), planned.uid, _cascade_rows(planned)]
+
+
+def row_of_plan(row: Sequence[Any]) -> list[Any]:
+    """Return the row of a deletion for one in the text of a whole plan."""
+    *ref, fate, _, uid, _, cascade = row
+    return [*ref, fate, uid, cascade]
 
 
 def _cascade_rows(planned: PlannedObject) -> list[list[str]]:
@@ -77,7 +121,11 @@ def _cascade_rows(planned: PlannedObject) -> list[list[str]]:
 
 def digest_of(value: object) -> str:
     """Return the digest of JSON data, as the user sees and gives it: ``sha256:`` and 64 digits."""
-    return f"{_ALGORITHM}{hashlib.sha256(canonical(value)).hexdigest()}"
+    return digest_of_text(canonical(value))
+
+
+def digest_of_text(text: bytes) -> str:
+    return f"{_ALGORITHM}{hashlib.sha256(text).hexdigest()}"
 
 
 def is_digest(text: str) -> bool:

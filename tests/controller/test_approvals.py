@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import zlib
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -206,6 +208,107 @@ def test_new_value_of_a_secret_is_another_plan(
     assert base64.b64decode(data["password"]) == b"second-canary"
     told = f"{tenant.get('web')['status']} {tenant.events('web')} {running.log.read_text()}"
     assert "canary" not in told
+
+
+HELD = ["Prune", "Always"]
+"""Whose approvals hold until all of what they let go is gone."""
+
+
+def hold_up(tenant: Tenant, approval: str) -> str:
+    """Approve that b and c are pruned; return the digest when b is going, and a finalizer holds it.
+
+    The later wave goes first, so c waits.
+    """
+    late = {"applyprune.dev/wave": "1"}
+    stay = [config_map("a"), config_map("x"), config_map("y")]
+    tenant.bundle("web", *stay, config_map("b", annotations=late), config_map("c"), **QUICK)
+    tenant.ready("web")
+    held = {"metadata": {"finalizers": ["example.com/hold"]}}
+    tenant.api.patch(tenant.path("configmaps", "b"), held, by="opponent")
+    tenant.bundle("web", *stay, approval=approval, **QUICK)
+    plan = pending(tenant)
+    assert plan["counts"] == {"prune": 2}
+    digest = str(plan["digest"])
+    approve(tenant, digest)
+    eventually(lambda: "deletionTimestamp" in tenant.get_map("b")["metadata"])
+    eventually(lambda: recorded(tenant) == digest and "holder" not in told(tenant))
+    assert tenant.exists("c") == [True]
+    return digest
+
+
+QUICK: dict[str, Any] = {"interval": "1s", "retryInterval": "1s"}
+
+
+def told(tenant: Tenant) -> dict[str, Any]:
+    """Return what the inventory says besides its entries, without what is empty."""
+    header = json.loads(tenant.get_map("applyprune-web")["data"]["header"])
+    return {key: value for key, value in header.items() if value}
+
+
+def recorded(tenant: Tenant) -> str:
+    """Return the approval of which something is left; empty if there is none."""
+    return str(told(tenant).get("approved", {}).get("digest", ""))
+
+
+@pytest.mark.parametrize("approval", HELD)
+def test_rest_of_an_approved_prune_needs_no_second_approval(tenant: Tenant, approval: str) -> None:
+    """It has run into its timeout; when all of it is gone, the approval is over."""
+    hold_up(tenant, approval)
+    looked(tenant, "1")
+    assert "pendingPlan" not in tenant.get("web")["status"]
+    tenant.strip("b")
+    eventually(lambda: tenant.exists("b", "c") == [False, False], lambda: messages(tenant))
+    tenant.ready("web")
+    eventually(lambda: recorded(tenant) == "")
+    assert tenant.exists("a", "x", "y") == [True] * 3
+
+
+@pytest.mark.parametrize("approval", HELD)
+def test_approval_that_has_begun_is_of_the_same_objects(tenant: Tenant, approval: str) -> None:
+    """What has come back meanwhile, and a record that says more, is deleted by no approval."""
+    digest = hold_up(tenant, approval)
+    tenant.patch("web", suspend=True)
+    eventually(lambda: tenant.condition("web", "Reconciling")[1] == "Suspended")
+    path, inventory = (tenant.path("configmaps", one) for one in ("c", "applyprune-web"))
+    kept = tenant.get_map("c")["metadata"]
+    assert tenant.api("DELETE", path)[0] == 200
+    again = config_map("c", labels=kept["labels"], annotations=kept["annotations"])
+    tenant.api.apply(path, again, by=f"applyprune/{tenant.namespace}/web")
+    fresh = tenant.get_map("c")["metadata"]["uid"]
+    assert fresh != kept["uid"]
+    # Whoever may write the inventory lists it as the set's own, and as approved.
+    found = tenant.get_map("applyprune-web")["data"]
+    forged = json.loads(found["header"])
+    text = zlib.decompress(base64.b64decode(forged["approved"]["text"]))
+    packed = zlib.compress(text.replace(kept["uid"].encode(), fresh.encode()))
+    forged["approved"]["text"] = base64.b64encode(packed).decode()
+    entries = found["entries"].replace(kept["uid"], fresh)
+    forged["digest"] = sha256(entries.encode()).hexdigest()
+    tenant.api.patch(inventory, {"data": {"header": json.dumps(forged), "entries": entries}})
+    tenant.patch("web", suspend=False)
+    later = pending(tenant, but=digest)
+    assert "prune configmap/c" in shown(later)
+    assert tenant.get_map("c")["metadata"]["uid"] == fresh
+    tenant.strip("b")
+    eventually(lambda: tenant.exists("b") == [False])
+    later = eventually(lambda: "prune configmap/b" not in shown(one := pending(tenant)) and one)
+    assert "prune configmap/c" in shown(later)
+    approve(tenant, later["digest"])
+    tenant.ready("web")
+    assert tenant.exists("c") == [False]
+
+
+def test_approval_that_has_begun_ends_with_another_commit(tenant: Tenant) -> None:
+    """What that one wants again is not deleted by an approval of before."""
+    digest = hold_up(tenant, "Prune")
+    stay = [config_map("a"), config_map("x"), config_map("y")]
+    tenant.bundle("web", *stay, config_map("c"), config_map("new"), approval="Prune", **QUICK)
+    eventually(lambda: tenant.exists("new") == [True] and recorded(tenant) == "")
+    tenant.bundle("web", *stay, config_map("new"), approval="Prune", **QUICK)
+    tenant.strip("b")
+    later = pending(tenant, but=digest)
+    assert shown(later) == ["prune configmap/c"]
+    assert tenant.exists("b", "c") == [False, True]
 
 
 def test_refused_prune_holds_up_a_bundle_that_always_asks(

@@ -42,6 +42,7 @@ _WITNESS = "tests/engine/guards/test_witness.py::"
 _OTHER_OWNER = "tests/engine/guards/test_other_owner_stories.py::"
 _INVENTORY = "tests/engine/inventory/"
 _DRIFT = "tests/engine/operations/test_drift_reports.py::"
+_REST = "tests/planning/approval/test_approved_deletions.py::"
 _EXCEEDS = "tests/planning/approval/test_exceeds.py::"
 _KEPT = "tests/engine/steps/test_kept_drift.py::"
 _FOREIGN = "tests/engine/inventory/test_foreign_metadata.py::"
@@ -1546,6 +1547,42 @@ MUTATIONS = (
         "if .*:",
         "if 0:",
         f"{_FIT}test_plan_file_fits_only_the_same_plan[spec of an object to prune changed]",
+    ),
+    Mutation(
+        "that only approved deletions are recorded as approved",
+        ("only-approved-is-recorded",),
+        "if .+:",
+        "if True:",
+        f"{_REST}test_approval_of_something_else_records_nothing",
+    ),
+    Mutation(
+        "that the rest of an approval ends if an object of it stays",
+        ("approved-and-staying",),
+        "if .+:",
+        "if False:",
+        f"{_REST}test_rest_of_an_approved_prune_is_approved[one is back in the input-Prune]",
+    ),
+    Mutation(
+        "that the rest of an approval is of the same objects",
+        ("approved-object",),
+        "= .+",
+        "= True",
+        f"{_REST}test_rest_of_an_approved_prune_is_approved"
+        "[one has come back with another UID-Prune]",
+    ),
+    Mutation(
+        "that the rest of an approval has no larger cascade",
+        ("approved-cascade",),
+        "= .+",
+        "= True",
+        f"{_REST}test_cascade_may_only_get_smaller[more]",
+    ),
+    Mutation(
+        "that the record of an approval has the approved digest",
+        ("forged-approval",),
+        "if .+:",
+        "if False:",
+        f"{_REST}test_forged_record_approves_nothing",
     ),
     Mutation(
         "the values of a Secret that was to be left",

@@ -450,25 +450,28 @@ def test_cancellation_ends_a_run_from_another_thread(web: ApplySet) -> None:
     assert web.apply(given).changed == []
 
 
-def test_interrupted_run_of_an_approval_needs_another_one(web: ApplySet) -> None:
-    """What is left to delete has another digest."""
-    web.apply(settings("a", "b"))
-    plan = web.plan(settings("a")).plan
+def test_interrupted_run_of_an_approval_is_continued(web: ApplySet) -> None:
+    """What is left to delete has another digest, and is a part of what was approved."""
+    late = config_map("late", annotations={"applyprune.dev/wave": "1"})
+    web.apply(load(objects=[config_map("a"), config_map("b"), late]))
+    given = load(objects=[config_map("a")])
+    strict = replace(PruneOptions(), max_prune=PruneLimit(count=0, percent=0.0))
+    plan = web.plan(given, prune=strict).plan
     assert plan is not None
-    approved = PruneOptions(approved=plan.deletions)
-
-    def interrupted(prune: PruneOptions) -> str:
-        cancellation = Cancellation()
-        events = web.iter_apply(settings("a"), prune=prune, cancellation=cancellation)
-        next(event for event in events if isinstance(event, ObjectDone))
-        cancellation.request()
-        with pytest.raises(Interrupted) as caught:
-            list(events)
-        return caught.value.hint
-
-    assert interrupted(approved).startswith("Run the same command again without --approve: ")
-    assert interrupted(PruneOptions()) == "Run the same command again to continue."
-    assert Outcome.PRUNED in _outcomes(web.apply(settings("a")))
+    approved = replace(strict, approved=plan.deletions)
+    cancellation = Cancellation()
+    events = web.iter_apply(given, prune=approved, cancellation=cancellation)
+    next(one for one in events if isinstance(one, ObjectDone) and one.outcome is Outcome.PRUNED)
+    cancellation.request()
+    with pytest.raises(Interrupted) as caught:
+        list(events)
+    assert caught.value.hint == "Run the same command again to continue."
+    rest = web.plan(given, prune=strict).plan
+    assert rest is not None
+    assert rest.deletions not in {"", plan.deletions}
+    done = web.apply(given, prune=approved)
+    assert (done.exit_code, _outcomes(done).count(Outcome.PRUNED)) == (0, 1)
+    assert web.inventory().approved is None
 
 
 def test_cancellation_ends_a_status_that_waits(web: ApplySet) -> None:

@@ -58,8 +58,8 @@ def _claim(mode: str) -> dict[str, Any]:
     )
 
 
-def _secret(kind: str, password: str = "geheim-4711") -> dict[str, Any]:
-    return of_kind("Secret", "s", type=kind, stringData={"username": "u", "password": password})
+def _secret(kind: str, value: str = "geheim-4711") -> dict[str, Any]:
+    return of_kind("Secret", "s", type=kind, stringData={"username": "u", "password": value})
 
 
 def _immutable(value: str) -> dict[str, Any]:
