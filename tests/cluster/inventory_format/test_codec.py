@@ -29,6 +29,7 @@ from applyprune.model.inventory import (
     LONGEST_LEASE,
     AppliedPlan,
     ApplyFingerprint,
+    ApprovedDeletions,
     Inventory,
     InventoryEntry,
     JobRecord,
@@ -116,6 +117,16 @@ def test_plan_file_of_the_last_run_round_trips(done: bool) -> None:
     plain = _stored(_inventory(_entry(1)))
     assert "plan" not in json.loads(plain["data"]["header"])
     assert _read(plain).plan is None
+
+
+def test_approved_deletions_round_trip() -> None:
+    """An inventory without any is read as before."""
+    approved = ApprovedDeletions("sha256:ab", "dGV4dA==")
+    inventory = _inventory(_entry(1), approved=approved)
+    assert _read(_stored(inventory)) == inventory
+    plain = _stored(_inventory(_entry(1)))
+    assert "approved" not in json.loads(plain["data"]["header"])
+    assert _read(plain).approved is None
 
 
 RUNS = tuple(RunRecord(f"r{n}", "apply", "me@here", "then", 0, pruned=n) for n in range(1, 10))

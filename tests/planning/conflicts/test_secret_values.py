@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from applyprune.model.fate import Fate
 from applyprune.model.live import LiveObject
 from applyprune.model.options import ApplyOptions, Conflicts, Options
 from applyprune.model.plan import ApplyStep
-from applyprune.planning.approval import as_reviewed, exceeds, unconfirmed
+from applyprune.planning.approval import PlanFile, as_reviewed, exceeds, unconfirmed
 from applyprune.planning.comparison import RefusedChange
 from applyprune.planning.conflicts import drift_before, repeats_last_apply, step_drift
 from applyprune.planning.digests import planned_object
@@ -20,7 +21,6 @@ from applyprune.planning.explain import ExplainInput, explanation_of
 from applyprune.planning.ownership import owned_fields_of
 from applyprune.planning.plan import make_plan
 from applyprune.planning.replies import refused_recreation
-from tests.planning.approval.test_plan_binding import _file
 from tests.support.planning import (
     CONFIG_MAPS,
     SECRETS,
@@ -186,7 +186,8 @@ def test_reviewed_plan_does_not_leave_another_value() -> None:
     left = ApplyStep(WANTED, Fate.LEAVE, ENTRY, SAME, is_checked=True)
     again = _planned(SAME)
     again = replace(again, fate=Fate.CHANGE, request=_planned(CASES_CHANGED).request)
-    file = _file(left)
+    now = datetime(2026, 11, 22, tzinfo=UTC)
+    file = PlanFile("web", "home", {}, "i1", 3, {}, now, now, "", "", (planned_object(left),))
     (same,) = as_reviewed((again,), file)
     assert (same.fate, unconfirmed((again,), file)) == (Fate.LEAVE, frozenset())
     newer = desired(_secret(a=NEW, b=NEW), SECRETS)

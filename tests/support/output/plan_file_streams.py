@@ -199,6 +199,10 @@ _THEN_AND_NOW: Sequence[tuple[ApplyStep | RemoveStep | None, ApplyStep | RemoveS
     (applied(Fate.CHANGE, "deleted"), applied(Fate.CREATE, "deleted")),
     (applied(Fate.CREATE, "created"), applied(Fate.ADOPT, "created")),
     (applied(Fate.LEAVE, "drifted"), applied(Fate.CHANGE, "drifted")),
+    (
+        applied(Fate.LEAVE, "valued", "Secret", is_checked=True),
+        applied(Fate.CHANGE, "valued", "Secret", is_checked=True),
+    ),
     (applied(Fate.RECREATE, "fixed"), applied(Fate.LEAVE, "fixed")),
     (replace(applied(Fate.LEAVE, "once"), live=None), applied(Fate.CREATE, "once")),
     (applied(Fate.CHANGE, "shared"), applied(Fate.ADOPT, "shared")),
