@@ -669,7 +669,6 @@ def recreation_obstacle(
 def with_immutable_fields_named(change: RefusedChange, obstacle: str, manager: str) -> RunFailed:
     """Return the failure for a rejected change; it names the fields and both values."""
     desired, changes = change.step.desired, change.fields(manager)
-    is_open = obstacle == NOT_ALLOWED
     is_locked = mapping(change.live.body).get("immutable") is True  # a ConfigMap or Secret
     ending = "cannot be changed in place" + (", as it has immutable: true" if is_locked else "")
     if changes:

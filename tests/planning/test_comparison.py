@@ -66,7 +66,9 @@ def test_annotation_that_nobody_has_written_is_no_change(
     notes = {given: "1"} if given else {}
     wanted = desired(body(metadata={"annotations": notes}))
     entry = {"manager": "m", "operation": "Apply", "apiVersion": "v1"}
-    owned = {"f:metadata": {"f:annotations": {"f:notes.example.com/a": {}}}} if owner else {}
+    owned: dict[str, Any] = {}
+    if owner:
+        owned = {"f:metadata": {"f:annotations": {"f:notes.example.com/a": {}}}}
     managers = [{**entry, "fieldsV1": {"f:data": {"f:a": {}}, **owned}}]
 
     def state(value: str) -> LiveObject:
