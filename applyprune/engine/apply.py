@@ -10,7 +10,7 @@ from applyprune.engine.dry_run import (
     ServerDryRun,
     check_recreation,
     check_recreation_again,
-    with_exclusion_reverted,
+    with_exclusion_removed,
 )
 from applyprune.engine.lock import WRITE_MARGIN
 from applyprune.engine.send import Recreator, apply_problem, send_apply, transfer_fields
@@ -81,6 +81,8 @@ class Applier:
     """What the plan was made from."""
     reviewed: bool
     """Whether somebody has approved this very plan."""
+    by_file: bool
+    """Whether the plan is that of a file: then the server has checked it at another time."""
     confirmed: dict[Ref, InventoryEntry] = field(default_factory=dict)
     """The entries of the objects whose apply the server has confirmed."""
     failed: dict[Ref, str] = field(default_factory=dict)
@@ -352,14 +354,18 @@ class Applier:
         options = self.context.options
         # guard: unplanned-recreation
         was_shown = step.is_checked or options.check or options.approval is not Approval.AUTOMATIC
-        if was_shown and step.fate is not Fate.RECREATE:
+        recreates = step.fate is Fate.RECREATE
+        # A plan file does not hold what is removed for the server to accept the object.
+        if self.by_file or recreates or not was_shown:
+            removing = with_exclusion_removed(self.context, step, live, error)
+            if removing is not None:
+                return self._send(removing[0])
+        if was_shown and not recreates:
             raise error  # the plan that was shown does not recreate it
-        if (reverted := with_exclusion_reverted(self.context, step, live, error)) is not None:
-            return self._send(reverted[0])
         deletion = step.deletion
         if deletion is None or deletion.precondition.resource_version != live.resource_version:
             deletion, _ = check_recreation(self.context, step, live, error)
-        if step.fate is not Fate.RECREATE:
+        if not recreates:
             self.recreator.refuse_cascade(live)  # guard: late-recreation-cascade
         judge_again = partial(check_recreation_again, self.context, step, error)
         done = self._send(self.recreator.delete(step, live, deletion, judge_again))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.send import apply_problem, decided_again, is_outdated
@@ -47,6 +48,9 @@ from applyprune.planning.comparison import (
     without_excluding,
 )
 from applyprune.planning.conflicts import (
+    DRIFT_EXCLUDES,
+    EXCLUDES,
+    HOLDS,
     conflicting_managers,
     excluded_by_drift,
     exclusion,
@@ -57,12 +61,14 @@ from applyprune.planning.conflicts import (
     unrecorded_conflict,
     without_label,
 )
+from applyprune.planning.kept_fields import held_fields, releasable
 from applyprune.planning.managed_fields import (
     after_removal,
     dead_versions,
     fields_left_to_others,
     own_fields,
     unowned_items,
+    unowned_keys,
     with_live_values,
     with_versions,
     yield_steps,
@@ -76,11 +82,13 @@ from applyprune.planning.plan import (
     with_checked_request,
     with_excluding,
     with_follow_up,
+    with_released,
 )
 from applyprune.planning.replies import (
     dry_run_reply,
     refused_guard,
     refused_recreation,
+    with_kept_fields,
 )
 from applyprune.planning.requests import (
     delete_request,
@@ -104,7 +112,7 @@ from applyprune.values import dataclass, field, replace
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster
-    from applyprune.model.fieldset import Path
+    from applyprune.model.fieldset import Path, Writer
     from applyprune.model.plan import ApplyRequest, Desired
     from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.managed_fields import FieldRemovals
@@ -175,6 +183,8 @@ class ServerDryRun:
         ]
         checked = {step.desired.ref: step for step in workers.each(self.check_apply, to_send)}
         workers.check()
+        if self.context.options.diff.enabled:
+            checked |= self._with_unowned_keys(steps)
         needs = SetNeeds({**self._needs.steps, **checked})
         for ref, error in self._excused.items():
             if needs.awaited(checked[ref].desired, error) is None:  # guard: excused-by-a-change
@@ -185,6 +195,17 @@ class ServerDryRun:
                 error = _without_version(checked[ref].desired, definition)
                 checked[ref] = _refused(checked[ref], error, self.context)
         return [checked.get(step.desired.ref, step) for step in steps]
+
+    def _with_unowned_keys(self, steps: Iterable[ApplyStep]) -> Mapping[Ref, ApplyStep]:
+        """Return the steps of unchanged objects with keys that nobody owns, if they were read."""
+        found = {}
+        for step in steps:
+            live = step.live
+            if step.request is not None or live is None or live.body is None:
+                continue
+            if unowned := tuple(self._unowned(step, live, live.body)):
+                found[step.desired.ref] = replace(step, unowned=unowned)
+        return found
 
     def compare_locally(self, steps: Iterable[ApplyStep]) -> None:
         """Compare what would be sent with the live objects; ask the server to try nothing."""
@@ -341,10 +362,12 @@ class ServerDryRun:
         if step.takes_over or removed:
             body, not_checked = self._after_transfer(step, after, removed)
         body = without_fields(body, parts_left(step, after, self.context.applyset))
+        created = partial(self._created, desired)
+        step = with_kept_fields(step, before, after, body, self.context.applyset, created)
         comparison = Comparison(step, before, body, after, not_checked)
         manager = self.context.applyset.manager
-        if self.context.options.apply.reapply_all:
-            step = replace(step, unowned=tuple(self._unowned(step, after)))
+        if self.context.options.apply.reapply_all or self.context.options.diff.enabled:
+            step = replace(step, unowned=tuple(self._unowned(step, after, body)))
         if not (
             step.writes_first
             or has_changed(comparison, self.rules)
@@ -354,28 +377,40 @@ class ServerDryRun:
         self.comparisons[desired.ref] = comparison
         return replace(step, not_checked=not_checked)
 
-    def _unowned(self, step: ApplyStep, after: LiveObject) -> Iterator[str]:
-        """Yield the items of lists that neither a manifest nor a field manager has.
+    def _unowned(
+        self, step: ApplyStep, after: LiveObject, state: Mapping[str, Any]
+    ) -> Iterator[str]:
+        """Yield the keys and the items of lists that neither a manifest nor a field manager has.
 
-        Only a dry run of a creation shows which items the server or a webhook adds.
+        Only a dry run of a creation shows which of them the server or a webhook adds. ``state`` is
+        the object after the apply. The items are searched if every value is to be compared.
         """
         desired, applyset, cluster = step.desired, self.context.applyset, self.context.cluster
-        if not any(unowned_items(after, applyset.manager)):
-            return
-        try:
-            created = _try_creation(cluster, applyset, desired)
-        except Unreachable:
-            raise
-        except ApplypruneError:
+        searches = self.context.options.apply.reapply_all
+
+        def found(created: Mapping[str, Any] | None = None) -> Iterator[Path]:
+            yield from unowned_keys(after, state, created)
+            yield from unowned_items(after, applyset.manager, created) if searches else ()
+
+        if not any(found()) or (created := self._created(desired)) is None:
             return
         others = [
             *fields_left_to_others(desired),
             *ignored_paths(self.rules, desired.ref),
             *parts_left(step, after, applyset),
         ]
-        for path in unowned_items(after, applyset.manager, created):
+        for path in found(created):
             if not any(is_under(path, one) for one in others):
                 yield cluster.masked(to_server(path).removeprefix("."))
+
+    def _created(self, desired: Desired) -> Mapping[str, Any] | None:
+        """Return an existing object as the server would create it; None if it would not."""
+        try:
+            return _try_creation(self.context.cluster, self.context.applyset, desired)
+        except Unreachable:
+            raise
+        except ApplypruneError:
+            return None
 
     def _after_transfer(
         self, step: ApplyStep, after: LiveObject, removed: FieldRemovals
@@ -439,8 +474,8 @@ class ServerDryRun:
             raise error
         if (taken := self._after_takeover(step, live, error)) is not None:
             return self._with_comparison(step, live, taken)
-        if (reverted := with_exclusion_reverted(context, step, live, error)) is not None:
-            step, body = reverted
+        if (removing := with_exclusion_removed(context, step, live, error)) is not None:
+            step, body = removing
             return self._with_comparison(replace(step, fate=Fate.CHANGE), live, body)
         deletion, body = check_recreation(context, step, live, error)
         step = replace(step, fate=Fate.RECREATE, reason=IN_PLACE, deletion=deletion)
@@ -642,11 +677,8 @@ def check_recreation(
     if not (isinstance(error, Invalid) and (is_stored or is_worth_a_trial(error))):
         raise error
     beside = () if is_stored else fields_beside(error, live, context.applyset.manager)
-    if beside and _without_exclusion(context, step, live, [path for path, _ in beside]) is not None:
-        is_drift = not step.desired.excluding and excluded_by_drift(
-            step.entry, live, beside, context.applyset.manager
-        )
-        raise exclusion(error, beside, is_drift=is_drift) from error  # guard: excluded-by-others
+    if (excludes := _exclusion(context, step, live, error, beside)) is not None:
+        raise excludes from error  # guard: excluded-by-others
     body = created
     if body is None:
         with suppress(ApplypruneError):
@@ -664,20 +696,50 @@ def check_recreation(
 _TRIES = 8
 
 
-def with_exclusion_reverted(
+def _exclusion(
+    context: RunContext,
+    step: ApplyStep,
+    live: LiveObject,
+    error: Invalid,
+    beside: Sequence[tuple[Path, Writer]],
+) -> Conflict | None:
+    """Return the conflict with the fields of others that exclude ours; None if none do.
+
+    ``beside`` are those beside what was refused. Where only what holds a part of it that leaves the
+    manifest is in the way, the rest is not named.
+    """
+    manager = context.applyset.manager
+    held = [one for one in held_fields(step.desired, live, manager) if one in beside]
+    if held and _without_exclusion(context, step, live, [path for path, _ in held]) is not None:
+        return exclusion(error, held, HOLDS)
+    if not beside or _without_exclusion(context, step, live, [one for one, _ in beside]) is None:
+        return None
+    is_drift = not step.desired.excluding and excluded_by_drift(step.entry, live, beside, manager)
+    return exclusion(error, beside, DRIFT_EXCLUDES if is_drift else EXCLUDES)
+
+
+def with_exclusion_removed(
     context: RunContext, step: ApplyStep, live: LiveObject, error: ApplypruneError
 ) -> tuple[ApplyStep, Mapping[str, Any]] | None:
-    """Return the step that reverts drift with the fields that exclude ours, and its result.
+    """Return the step that also removes the fields of others which exclude ours, and its result.
 
-    None if drift is not reverted, or if this error is about something else.
+    They hold a part that leaves the manifest, and may be released; or they are drift, which is
+    reverted. None if neither is so, or if this error is about something else.
     """
-    options, manager = context.options, context.applyset.manager
-    reverts = own_options(step.desired, options).reverts_drift
-    if not reverts or step.desired.excluding:
+    options, applyset, manager = context.options, context.applyset, context.applyset.manager
+    if step.desired.excluding or step.desired.leaving:
         return None
     if not (isinstance(error, Invalid) and is_worth_a_trial(error)):
         return None
     beside = fields_beside(error, live, manager)
+    held = [one for one in held_fields(step.desired, live, manager) if one in beside]
+    if free := releasable(step, live, held, applyset, options):
+        body = _without_exclusion(context, step, live, [path for path, _ in free])
+        if body is not None:
+            fresh = with_released(step, live, free, applyset, options)
+            return replace(fresh, is_checked=True), body
+    if not own_options(step.desired, options).reverts_drift:
+        return None
     if not excluded_by_drift(step.entry, live, beside, manager):  # guard: excluded-by-drift
         return None
     body = _without_exclusion(context, step, live, [path for path, _ in beside])

@@ -485,6 +485,7 @@ class _Run:
             world=stage.world,
             reviewed=self.request.plan_file is not None
             or self.context.options.approval is Approval.ALWAYS,
+            by_file=self.request.plan_file is not None,
             new_kinds=set(self.request.new_kinds),
             made=self.made,
         )

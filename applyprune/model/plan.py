@@ -149,6 +149,10 @@ class Migration:
     """The record of the set's last confirmed apply; None for an adoption, or if there is none."""
     restores: bool = False
     """Whether the set gets back its lost Apply entry, with the recorded fields."""
+    named: frozenset[tuple[str, str]] = frozenset()
+    """Those of ``whole`` that only the user has named: what the default rules leave them stays."""
+    rules_off: frozenset[str] = frozenset()
+    """The default rules that are switched off."""
 
     @property
     def recorded(self) -> str:
@@ -228,6 +232,8 @@ class ApplyStep:
     """
     reverts: tuple[tuple[str, str], ...] = ()
     """The drifted fields that the apply reverts: JSON pointers, each with who has changed it."""
+    released: tuple[tuple[str, str], ...] = ()
+    """The fields of others that go with a part that leaves: JSON pointers, each with its owner."""
     taken_from: tuple[str, ...] = ()
     """Who loses the object, or fields of it, to this apply: field managers and sets, in words.
 
@@ -435,6 +441,8 @@ class Desired:
     """The JSON pointers of what is removed: labels and annotations that are null."""
     excluding: tuple[str, ...] = ()
     """The JSON pointers of others' fields that drift has set, and that exclude the manifest's."""
+    leaving: tuple[str, ...] = ()
+    """The JSON pointers of parts that it gives up, and that are released with others' fields."""
     loses_replicas: bool = False
     """Whether the set owns its live replicas, and its manifest sets none: they would be reset."""
     is_scaling_unknown: bool = False

@@ -353,10 +353,13 @@ def step_details(step: ApplyStep | RemoveStep, *, but: Collection[str] = ()) -> 
         fields = ", ".join(f"{path} (changed by {who})" for path, who in step.reverts)
         yield f"reverts {fields}"
     becomes_owned = isinstance(step, ApplyStep) and step.becomes_owned
+    reason = step.reason
+    if taken and adopts and not becomes_owned and reason.startswith("adopted: "):
+        _, _, reason = reason.partition("; ")  # from whom is said already
     if step.problem is not None:
         yield step.problem.message
-    elif step.reason and (becomes_owned or not (taken and adopts)):
-        yield step.reason.removeprefix("adopted: ").removeprefix("adopted, ")
+    elif reason:
+        yield reason.removeprefix("adopted: ").removeprefix("adopted, ")
     yield from (note for note in _notes(step) if note not in but)
 
 

@@ -42,8 +42,10 @@ from applyprune.planning.conflicts import (
     overlap,
     steps_of,
 )
+from applyprune.planning.kept_fields import holding_fields
 from applyprune.planning.managed_fields import (
     BEFORE_FIRST_APPLY,
+    as_stored,
     fields_left_to_others,
     own_fields,
     own_writer,
@@ -236,8 +238,8 @@ def removed_fields(
             continue  # the server has just invented it; the real apply finds an entry of ours
         is_others = one.manager in others and not one.subresource
         part = one.fields if is_others else taken(one, migration, step.desired.packed)
-        leaving.append(part)
-        staying.append(one.fields - part)
+        leaving.append(as_stored(part, step.desired.ref.group_kind))
+        staying.append(as_stored(one.fields - part, step.desired.ref.group_kind))
     if migration.restores:
         leaving.append(recorded_fields(migration))
     gone = [
@@ -318,14 +320,14 @@ def without_excluding(
 ) -> Mapping[str, Any]:
     """Return a live object with its manifest, without fields of others and what the set gives up.
 
-    A part goes as a whole if only defaults of the server, which nobody owns, would be left in it. A
-    list is the manifest's own as a whole.
+    A part goes as a whole if only defaults of the server, which nobody owns, would be left in it.
+    An item of a list goes unless another manager has it.
     """
     wanted = body_to_send(desired)
-    ours = own_fields(live, manager).leaves()
+    ours = own_fields(live, manager)
     gone = [
         path
-        for path in (*ours, *paths)
+        for path in (*ours.leaves(), *paths)
         if path[0] != "metadata" and value_at(wanted, path) is MISSING
     ]
     held = {
@@ -341,7 +343,10 @@ def without_excluding(
         for part in sorted(parts, key=len)
         if value_at(wanted, part) is MISSING and not any(path[: len(part)] == part for path in held)
     ]
-    merged: Mapping[str, Any] = overlaid(without_fields(live.body or {}, gone), wanted)
+    holding = holding_fields(wanted, live, manager)
+    stays = [part for part, path, _ in holding if path not in gone]
+    owned = ours.without(("metadata",), *stays)
+    merged: Mapping[str, Any] = predicted(without_fields(live.body or {}, gone), wanted, owned)
     return merged
 
 

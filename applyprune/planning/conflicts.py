@@ -292,10 +292,12 @@ def explain_conflict(
         is_scaled=scalers != [] and is_scale,
         is_over=is_over,
         is_marked=desired.conflicts is not OnConflict.UNSET,
+        holds=HOLDS in why,
     )
     notes = [_UNREAD] if scalers is None else list(map(_scaler_words, scalers))
     notes += [_GONE] if is_over else []
-    reason = _reason(fields, notes)
+    said = one_line(clean_message(error.message)) if why & EXCLUSIONS else ""
+    reason = _reason(fields, notes, of_what_leaves=contest.holds, said=said)
     worded = Problem(
         error.kind,
         f"{desired.ref} was not applied",
@@ -306,8 +308,7 @@ def explain_conflict(
         conflicts=_by_manager(fields),
     )
     first, *others = contest.ways
-    if why & EXCLUSIONS:
-        said = one_line(clean_message(error.message))
+    if why & EXCLUSIONS and not contest.holds:
         names = sorted({owner.manager for owner in owners})
         options = " ".join(f"--take-over {name}" for name in names)
         hint = "These fields exclude those of the manifest. "
@@ -316,7 +317,7 @@ def explain_conflict(
             hint += f"{contest.words(first)}\n  "
             remedy = contest.words(first, of_bundle=True)
         hint += f"To remove them: {options}, which takes over all fields of {' and '.join(names)}."
-        return replace(worded, reason=f"{said}; {reason}", hint=hint, remedy=remedy)
+        return replace(worded, hint=hint, remedy=remedy)
     more = f"\n  Other ways: {explain}" if explain and others else ""
     return replace(
         worded,
@@ -342,8 +343,14 @@ _Fields: TypeAlias = "Mapping[ContestedField, Sequence[ManagerConflict]]"
 """The fields in conflict, each with its other owners."""
 
 
-def _reason(fields: _Fields, scalers: Sequence[str]) -> str:
-    """Return the fields, one on each line; ``scalers`` is what is said about autoscalers."""
+def _reason(
+    fields: _Fields, scalers: Sequence[str], *, of_what_leaves: bool = False, said: str = ""
+) -> str:
+    """Return the fields, one on each line; ``scalers`` is what is said about autoscalers.
+
+    ``of_what_leaves`` says that they hold what has left the manifest, and ``said`` is what the
+    server has said of the rest.
+    """
     lines = []
     for field, owners in fields.items():
         # As in a diff, from what is there to what the manifest has.
@@ -358,11 +365,13 @@ def _reason(fields: _Fields, scalers: Sequence[str]) -> str:
             notes = scalers
         after = "".join(f"; {note}" for note in notes)
         lines.append(f"{field.field}: {', '.join([*values, f'owned by {who}'])}{after}")
+    whose = "the fields of what has left its manifest" if of_what_leaves else "its fields"
     if len(fields) == 1:
-        count = "another field manager owns one of its fields"
+        count = f"another field manager owns one of {whose}"
     else:
-        count = f"other field managers own {len(fields)} of its fields"
-    return f"{count}{_LINE}{and_more(lines, _MOST_LINES, _LINE)}"
+        count = f"other field managers own {len(fields)} of {whose}"
+    end = f"{_LINE}the server says: {said}" if said else ""
+    return f"{count}{_LINE}{and_more(lines, _MOST_LINES, _LINE)}{end}"
 
 
 def _who(owner: ManagerConflict) -> str:
@@ -564,8 +573,8 @@ def _other_managers(
 # object; what excludes it is the field itself or one beside it, such as the limit of a request.
 
 
-EXCLUDES, DRIFT_EXCLUDES = "FieldManagerExcludes", "DriftExcludes"
-EXCLUSIONS = frozenset({EXCLUDES, DRIFT_EXCLUDES})
+EXCLUDES, DRIFT_EXCLUDES, HOLDS = "FieldManagerExcludes", "DriftExcludes", "FieldManagerHolds"
+EXCLUSIONS = frozenset({EXCLUDES, DRIFT_EXCLUDES, HOLDS})
 """The reasons of a cause that names a field which excludes ours; the server has no such reason."""
 _STEP = pattern(r"\[([^\]]*)\]|\.?([^.\[\]]+)")
 _NUMBER = None
@@ -621,17 +630,22 @@ def excluding_parts(
     """
     found: dict[str, str] = {}
     for path, writer in beside:
-        lengths = range(1, len(path) + 1)
-        absent = (path[:end] for end in lengths if value_at(wanted, path[:end]) is MISSING)
-        if (part := next(absent, None)) is not None:
+        if part := absent_part(wanted, path):
             found[to_pointer(part)] = writer.manager
     return tuple(sorted(found.items()))
 
 
+def absent_part(wanted: Mapping[str, Any], path: Path) -> Path:
+    """Return the largest part of an object around a field that a manifest lacks; empty if none."""
+    lengths = range(1, len(path) + 1)
+    return next((path[:end] for end in lengths if value_at(wanted, path[:end]) is MISSING), ())
+
+
 def exclusion(
-    error: ApplypruneError, fields: Iterable[tuple[Path, Writer]], *, is_drift: bool
+    error: ApplypruneError, fields: Iterable[tuple[Path, Writer]], reason: str
 ) -> Conflict:
-    return _conflict(error.message, fields, DRIFT_EXCLUDES if is_drift else EXCLUDES)
+    """Return the conflict with the managers of fields that exclude ours; ``reason`` says how."""
+    return _conflict(error.message, fields, reason)
 
 
 def drifted_fields(reverts: Sequence[tuple[str, str]]) -> str:

@@ -30,7 +30,7 @@ from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import LAST_APPLIED, OWNED_BY, PART_OF, WANTED, yielded_manager
 from applyprune.planning.cascade import NOTHING, is_generated
 from applyprune.planning.field_writers import is_kubernetes
-from applyprune.planning.managed_fields import FORMER, manager_by_label
+from applyprune.planning.managed_fields import FORMER, as_stored, manager_by_label
 from applyprune.planning.normalize import REPLICAS
 from applyprune.planning.references import Reading, Way, pod_template, readings
 from applyprune.planning.uids import each_once, is_among, uids_of
@@ -113,6 +113,7 @@ def changes_of(
         live, taken = live or step.live, frozenset[str]()
         if isinstance(step, ApplyStep):
             desired, taken = step.desired, step.migration.whole_managers
+            taken |= {manager for _, manager in step.released}
             if live is not None and step.fate is Fate.ADOPT:
                 taken |= {manager_by_label(live)}  # the set that has it until now
             taken -= {"", world.manager}
@@ -459,8 +460,9 @@ def lost_fields(change: Change) -> Iterator[Consequence]:
     found: defaultdict[str, set[str]] = defaultdict(set)
     for one in change.live.writers:
         if _loses(change, one):
+            fields = as_stored(one.fields, change.kind)
             found[one.manager].update(
-                to_server(path) for path in one.fields.leaves() if _is_lost(change, path)
+                to_server(path) for path in fields.leaves() if _is_lost(change, path)
             )
     certain = change.after is not None or not change.is_changed
     how = "removed, because the manifest lacks {}" if change.is_changed else "lost with the object"

@@ -96,6 +96,7 @@ class Way(Enum):
     REVERT = "revert"
     LEAVE = "leave"
     SKIP = "skip"
+    RELEASE = "release"
     FORCE = "force"
     TAKE_OVER = "take over"
     ADOPT = "adopt"
@@ -127,6 +128,7 @@ _ANYWAY = (Way.LEAVE, Way.SKIP)
 _OPTIONS: Mapping[Way, tuple[str, str]] = {
     Way.REVERT: ("--conflicts revert", "spec.drift.policy: Correct"),
     Way.FORCE: ("--conflicts force", "spec.conflicts: force"),
+    Way.RELEASE: ("--conflicts force", "spec.conflicts: force"),
     Way.TAKE_OVER: ("--take-over", ""),
     Way.ADOPT: ("--adopt=all --conflicts force", "spec.adopt: all and spec.conflicts: force"),
 }
@@ -134,6 +136,7 @@ _OPTIONS: Mapping[Way, tuple[str, str]] = {
 _MARKED: Mapping[Way, tuple[str, str]] = {
     Way.REVERT: (f"{CONFLICTS}: revert",) * 2,
     Way.FORCE: (f"{CONFLICTS}: force",) * 2,
+    Way.RELEASE: (f"{CONFLICTS}: force",) * 2,
     Way.TAKE_OVER: _OPTIONS[Way.TAKE_OVER],
     Way.ADOPT: (f"--adopt=all and {CONFLICTS}: force", f"spec.adopt: all and {CONFLICTS}: force"),
 }
@@ -180,6 +183,8 @@ class Contest:
     """Whether an autoscaler writes them, or may."""
     is_over: bool = False
     """Whether they were written by an autoscaler that is gone."""
+    holds: bool = False
+    """Whether the fields hold a part that has left the manifest."""
     is_marked: bool = False
     """Whether the object's own annotation says what to do, and no option changes it."""
 
@@ -206,6 +211,8 @@ class Contest:
         """Return every way that would resolve it, or a part of it."""
         if self.writers == {WriterKind.UNKNOWN}:
             return Way.FORCE, Way.REPAIR
+        if self.holds:
+            return Way.RELEASE, Way.SKIP, *([Way.TAKE_OVER] if self.tools else [])
         conditions = {
             Way.REVERT: self.reverts,
             Way.LEAVE: not self.must_own,
@@ -220,6 +227,8 @@ class Contest:
     def ways(self) -> tuple[Way, ...]:
         """Return what resolves it: the one that fits first, then the others."""
         writers, possible = self.writers, self.possible
+        if self.holds:
+            return possible
         fitting = (way for way in Way if all(way in _FITTING[writer] for writer in writers))
         first = next(
             way
@@ -246,6 +255,7 @@ class Contest:
             Way.LEAVE: "To leave it to its owner, remove it from the manifest"
             + (yielding if self.fields else "."),
             Way.SKIP: f"To skip this object while the conflict lasts: {CONFLICTS}: skip",
+            Way.RELEASE: f"To remove them with it: {option}{alone}",
             Way.FORCE: f"To overwrite it: {option}{alone}",
             Way.TAKE_OVER: f"To take over all fields of {names}: {option}",
             Way.ADOPT: f"To take over fields of another set: {option}",

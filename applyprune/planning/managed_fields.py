@@ -27,7 +27,7 @@ from applyprune.model.fieldset import (
     with_value,
     without_fields,
 )
-from applyprune.model.kinds import DAEMON_SET, POD, row_of
+from applyprune.model.kinds import DAEMON_SET, POD, SECRET, Trait, kinds_with, row_of
 from applyprune.model.live import field, mapping
 from applyprune.model.options import Adopt, ApplyOptions
 from applyprune.model.plan import Desired, Migration, OnConflict
@@ -40,7 +40,13 @@ from applyprune.planning.applyset import (
     yielded_manager,
 )
 from applyprune.planning.marks import CONFLICTS, IGNORE_FIELDS
-from applyprune.planning.normalize import REPLICAS, IgnoreRule, digest, split_pointers
+from applyprune.planning.normalize import (
+    REPLICAS,
+    IgnoreRule,
+    digest,
+    is_left_by_default,
+    split_pointers,
+)
 from applyprune.planning.references import template_path
 from applyprune.values import dataclass, remembered
 
@@ -48,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from applyprune.model.fieldset import Step
-    from applyprune.model.identity import Ref
+    from applyprune.model.identity import GroupKind, Ref
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import LiveObject
     from applyprune.model.problem import Origin, Problem
@@ -183,18 +189,29 @@ def migration_of(
     if adopts and options.adopt is Adopt.ALL:
         asked = asked | {"helm"}
     whole: set[tuple[str, str]] = set()
+    named: set[tuple[str, str]] = set()
     proven: frozenset[str] = frozenset()
     for one in live.writers:
         if one.subresource:
             continue
         name = one.manager, one.operation
-        if one.manager in asked or (adopts and _declares(one, live)):
+        declares = adopts and _declares(one, live)
+        if one.manager in asked or declares:
             whole.add(name)
+        if one.manager in options.take_over and not declares:
+            named.add(name)
         if name == _INVENTED and not adopts:
             proven = frozenset({BEFORE_FIRST_APPLY})
     last = entry if entry is not None and entry.owned_fields and not adopts else None
     restores = last is not None and not is_applied(live, manager)
-    return Migration(frozenset(whole), proven, last, restores)
+    return Migration(
+        frozenset(whole),
+        proven,
+        last,
+        restores,
+        frozenset(named),
+        options.no_default_ignore,
+    )
 
 
 def _declares(writer: Writer, live: LiveObject) -> bool:
@@ -242,16 +259,39 @@ def has_migration(live: LiveObject, migration: Migration, body: Packed, manager:
 def taken(writer: Writer, migration: Migration, body: Packed) -> FieldSet:
     """Return which fields of a writer become ours; ``body`` is that of the manifest.
 
-    The body is parsed only for a manager of which fields are proven.
+    The body is parsed only for a manager that the user has named, or of which fields are proven.
     """
+    name = writer.manager, writer.operation
     if writer.subresource:
         return NO_FIELDS
-    if (writer.manager, writer.operation) in migration.whole:
+    if name in migration.named:
+        return _takeable(writer.fields).without(*_left_by_rules(writer, migration, body))
+    if name in migration.whole:
         return _takeable(writer.fields)
     if writer.manager in migration.proven:
         proven = writer.fields & recorded_fields(migration)
         return proven | _takeable(writer.fields.set_by(body.value))
     return NO_FIELDS
+
+
+def _left_by_rules(writer: Writer, migration: Migration, body: Packed) -> Iterator[Path]:
+    """Yield what the default rules leave to a manager, of what the manifest lacks."""
+    manifest = body.value
+    for path in writer.fields.leaves():
+        is_left = is_left_by_default(path, manifest, migration.rules_off)
+        if is_left and value_at(manifest, path) is MISSING:  # guard: left-at-a-takeover
+            yield path
+
+
+def as_stored(fields: FieldSet, kind: GroupKind) -> FieldSet:
+    """Return the fields of a manager as the server stores them.
+
+    It merges the ``stringData`` of a Secret into ``data``, and books no owner there.
+    """
+    if kind != SECRET or (plain := fields.below.get("stringData")) is None:
+        return fields
+    stored = FieldSet({"f:data": plain.fields_v1}) if plain else NO_FIELDS
+    return fields.without(("stringData",)) | stored  # guard: revoked-key
 
 
 def recorded_fields(migration: Migration) -> FieldSet:
@@ -292,7 +332,7 @@ class FieldRemovals:
     """What an apply removes from an object once the set owns it."""
 
     nulls: tuple[Path, ...] = ()
-    """What the manifest sets to null, and the fields of others that exclude its own."""
+    """What the manifest sets to null, and the fields of others that exclude or hold its own."""
     defaults: tuple[Path, ...] = ()
     """The defaults that exclude what the manifest sets."""
     members: tuple[Path, ...] = ()
@@ -338,9 +378,11 @@ def removals(
             contested += owned or [path]
         elif not _owns_all(own, path, value):  # what the set owns leaves with the apply
             nulls.append(path)
-    for path in map(from_pointer, desired.excluding):  # drift has set it, so it goes like the drift
+    # Drift has set it, so it goes like the drift; or it is held by fields that are released.
+    for path in map(from_pointer, (*desired.excluding, *desired.leaving)):
         value = value_at(live.body, path)
-        if value is not MISSING and not (_owns_all(own, path, value) and is_free(path)):
+        is_alone = _owns_all(own, path, value) and not any(path in fields for fields in others)
+        if value is not MISSING and not is_alone:
             nulls.append(path)
     if contested:  # the apply will end in a conflict, so nothing may change before it
         return FieldRemovals(contested=tuple(contested))
@@ -396,6 +438,29 @@ def unowned_items(
                 yield from ((*path, part) for part in _parts([item], own.at(path)))
 
 
+_KEYED = kinds_with(Trait.READ_BY_PODS)
+_DATA = ("data", "binaryData")
+
+
+def unowned_keys(
+    live: LiveObject, state: Mapping[str, Any], created: Mapping[str, Any] | None = None
+) -> Iterator[Path]:
+    """Yield the keys of a ConfigMap or Secret that nobody owns; the server has no defaults there.
+
+    ``state`` is the object as it will be. ``created`` is the object as the server would create it
+    now: a key that a webhook adds is none of them.
+    """
+    kind = live.ref.group_kind
+    if kind not in _KEYED or not live.writers:
+        return
+    owned = [as_stored(one.fields, kind) for one in live.writers]
+    for part in _DATA:
+        for key in mapping(state.get(part)):
+            is_made = created is not None and value_at(created, (part, key)) is not MISSING
+            if not is_made and not any((part, key) in fields for fields in owned):
+                yield part, key
+
+
 def _owned_lists(fields: FieldSet, above: Path = ()) -> Iterator[Path]:
     """Yield the path of each list whose items are owned one by one."""
     if any(not isinstance(step, str) for step in fields.below):
@@ -426,7 +491,8 @@ def _parts(value: Any, fields: FieldSet) -> Iterator[Step]:
 
 def may_remove(desired: Desired) -> bool:
     """Return whether only the values of the live object show what is removed from it."""
-    return bool(desired.removed or desired.excluding) or any(_exclusions(desired))
+    is_named = desired.removed or desired.excluding or desired.leaving
+    return bool(is_named) or any(_exclusions(desired))
 
 
 def _exclusions(desired: Desired) -> Iterator[tuple[Path, tuple[Path, ...]]]:

@@ -314,8 +314,10 @@ def without_defaults(
     return body, tuple(left)
 
 
+_WEBHOOKS = frozenset({MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS})
+_CLIENT = ("clientConfig",)
 _BUNDLE_PLACES: Mapping[GroupKind, tuple[str, ...]] = {
-    CRD: ("spec", "conversion", "webhook", "clientConfig"),
+    CRD: ("spec", "conversion", "webhook", *_CLIENT),
     API_SERVICES.group_kind: ("spec",),
 }
 
@@ -345,12 +347,28 @@ def _is_no_certificate(bundle: object) -> bool:
         return False
 
 
+def is_left_by_default(path: Path, body: Mapping[str, Any], off: Collection[str]) -> bool:
+    """Return whether a field is one that these rules leave to a controller, by its path alone.
+
+    ``body`` is that of the manifest; ``off`` are the rules that are switched off.
+    """
+    kind = _kind_of(body)
+    if path[0] == "rules" and kind == CLUSTER_ROLE:
+        is_aggregated = bool(mapping(body.get("aggregationRule")))
+        return is_aggregated and DefaultRule.AGGREGATED_RULES not in off
+    if path[-1] != CA_BUNDLE or DefaultRule.CA_BUNDLE in off:
+        return False
+    if kind in _WEBHOOKS:
+        return path[0] == "webhooks" and path[2:-1] == _CLIENT
+    return path[:-1] == _BUNDLE_PLACES.get(kind)
+
+
 def _without_bundles(body: Mapping[str, Any], kind: GroupKind) -> Mapping[str, Any]:
-    if kind in {MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS}:
+    if kind in _WEBHOOKS:
         hooks = body.get("webhooks")
         if not isinstance(hooks, list):
             return body
-        kept = [_without_bundle(hook, ("clientConfig",)) for hook in hooks]
+        kept = [_without_bundle(hook, _CLIENT) for hook in hooks]
         return body if kept == hooks else {**body, "webhooks": kept}
     place = _BUNDLE_PLACES.get(kind)
     return body if place is None else _without_bundle(body, place)

@@ -51,6 +51,8 @@ from applyprune.planning.managed_fields import (
     own_apply_digest,
     own_fields,
     own_writer,
+    removals,
+    taken,
 )
 from applyprune.planning.marks import IGNORE_FIELDS, OwnerMark, owner_marks, owner_named
 from applyprune.planning.normalize import (
@@ -599,7 +601,9 @@ def taken_from(
     live = step.live
     if live is None or step.request is None:
         return ()
-    names = set(step.migration.managers)
+    packed = step.desired.packed
+    # Of a manager from which nothing is taken, the default rules leave all to it.
+    names = {one.manager for one in live.writers if taken(one, step.migration, packed)}
     if owner is Owner.NOBODY:
         names |= {one.manager for one in live.writers if not one.subresource}
     elif owner is not Owner.OTHER:
@@ -607,6 +611,7 @@ def taken_from(
         names.discard(BEFORE_FIRST_APPLY)
     if step.request.force:
         names |= {manager for manager, _, _ in _lost_fields(step.desired, live)}
+        names |= removed_from(step, live, applyset)
         is_same = live.body is not None and has_values(body_to_send(step.desired), live.body)
         if not (live.writers or is_same):
             names.add(UNKNOWN)  # guard: unknown-loses
@@ -616,6 +621,17 @@ def taken_from(
         names -= {manager_by_label(live)}
         names.add(f"the set {named}" if named else "another set")
     return tuple(sorted(names | ({tool} - {""})))
+
+
+def removed_from(step: ApplyStep, live: LiveObject, applyset: ApplySetIdentity) -> frozenset[str]:
+    """Return the managers that lose fields to a guarded patch, for the apply to remove them."""
+    force = step.request is not None and step.request.force and not step.reverts
+    found = removals(step.desired, live, applyset, force=force)
+    return frozenset(
+        one.manager
+        for one in (other_writers(live, applyset.manager) if found.nulls else ())
+        if any(one.fields.names(path) for path in found.nulls)
+    )
 
 
 def _lost_fields(desired: Desired, live: LiveObject) -> Iterator[tuple[str, Path, Any]]:
@@ -659,6 +675,7 @@ def confirmed_takings(
         return step.taken_from
     kept = _owned(after)
     lost = {name for name, paths in _owned(before).items() if not paths <= kept[name]}
+    lost |= removed_from(step, before, applyset)  # guard: told-release
     lost -= {"", BEFORE_FIRST_APPLY, applyset.manager, applyset.yielded}
     lost -= {manager for _, manager in step.reverts}  # these fields were the set's own
     return tuple(sorted(lost | ({UNKNOWN, *step.migration.managers} & {*step.taken_from})))

@@ -66,6 +66,7 @@ from applyprune.planning.decide import (
     was_deleted,
     with_controllers_objects,
 )
+from applyprune.planning.kept_fields import fields_in
 from applyprune.planning.leave import (
     left_entries,
     remove_step,
@@ -291,7 +292,12 @@ def with_new_request(
     claimed_from = step.live if claims else step.claimed_from
     excluding = (pair for pair in step.reverts if pair[0] in step.desired.excluding)
     reverts = tuple(sorted({*reverts, *excluding}))
-    return replace(fresh, request=request, reverts=reverts, claimed_from=claimed_from)
+    released: tuple[tuple[str, str], ...] = ()
+    if live is not None and step.desired.leaving:
+        released = fields_in(live, step.desired.leaving, applyset.manager)
+    return replace(
+        fresh, request=request, reverts=reverts, released=released, claimed_from=claimed_from
+    )
 
 
 def _reverts(
@@ -368,6 +374,8 @@ def exceeds_plan(
     )
     if forces_more or not {*now.reverts} <= {*shown.reverts}:  # guard: unplanned-revert
         return "changed during this run, after force was decided"
+    if not {*now.released} <= {*shown.released}:  # guard: unplanned-release
+        return "changed during this run: others own more of what leaves it"
     return ""
 
 
@@ -418,6 +426,21 @@ def with_excluding(
     desired = replace(step.desired, excluding=tuple(pointer for pointer, _ in parts))
     excluding = replace(step, desired=desired, reverts=parts)
     return with_new_request(excluding, live, applyset, options)
+
+
+def with_released(
+    step: ApplyStep,
+    live: LiveObject,
+    held: Sequence[tuple[Path, Writer]],
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> ApplyStep:
+    """Return the step that also releases the fields of others which hold what leaves with it."""
+    parts = excluding_parts(body_to_send(step.desired), held)
+    desired = replace(step.desired, leaving=tuple(pointer for pointer, _ in parts))
+    releasing = with_new_request(replace(step, desired=desired), live, applyset, options)
+    losers = {manager for _, manager in releasing.released}
+    return replace(releasing, taken_from=tuple(sorted({*step.taken_from, *losers})))
 
 
 def parts_left(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> Sequence[Path]:

@@ -32,6 +32,7 @@ from applyprune.planning.comparison import (
 from applyprune.planning.conflicts import drifted_fields, rewritten_fields
 from applyprune.planning.decide import existing_step, job_record
 from applyprune.planning.field_writers import is_by_hand
+from applyprune.planning.kept_fields import kept_fields, kept_words
 from applyprune.planning.managed_fields import own_fields
 from applyprune.planning.normalize import body_to_send, may_be_secret
 from applyprune.planning.ownership import (
@@ -54,7 +55,8 @@ from applyprune.planning.world import World
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
 
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import State
@@ -158,21 +160,46 @@ def confirmed(
 
 
 def _reason(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> str:
-    if step.reverts:
-        kept = _kept_by_server(step, after, applyset.manager)
-        notes = [f"reverted {drifted_fields(step.reverts)}", *step.desired.left, *kept]
-        return "; ".join(notes)
+    # The fields that go before the apply have changed hands since.
+    before = step.claimed_from or step.live
     taken = ""
-    if step.live is not None and step.taken_from and step.fate is not Fate.ADOPT:
-        losers = confirmed_takings(step, step.live, after, applyset)
+    if before is not None and step.taken_from and step.fate is not Fate.ADOPT:
+        losers = confirmed_takings(step, before, after, applyset)
         taken = f"took fields from {', '.join(losers)}" if losers else ""
-    return "; ".join(filter(None, (taken, _with_kept(step, after, applyset))))
+    kept = [*_kept_by_server(step, after, applyset.manager)]
+    if not (step.is_checked and step.fate is Fate.ADOPT):  # else the check has said it
+        kept += kept_words(step, step.live, after, after.body, applyset)
+    if step.reverts:
+        notes = [f"reverted {drifted_fields(step.reverts)}", taken, *step.desired.left, *kept]
+        return "; ".join(filter(None, notes))
+    return "; ".join(filter(None, (taken, _with_kept(step.reason, kept))))
 
 
-def _with_kept(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> str:
-    """Return the reason of a step with what the server keeps; the check may have said that."""
-    kept = _kept_by_server(step, after, applyset.manager)
-    return "; ".join(filter(None, (step.reason, *(one for one in kept if one not in step.reason))))
+def _with_kept(reason: str, kept: Iterable[str]) -> str:
+    """Return the reason of a step with what stays; the check may have said that."""
+    return "; ".join(filter(None, (reason, *(one for one in kept if one not in reason))))
+
+
+def with_kept_fields(
+    step: ApplyStep,
+    before: LiveObject,
+    after: LiveObject,
+    state: Mapping[str, Any],
+    applyset: ApplySetIdentity,
+    created: Callable[[], Mapping[str, Any] | None],
+) -> ApplyStep:
+    """Return a step whose reason says what stays of others, by its dry run.
+
+    ``state`` is the object afterwards. ``created`` returns it as the server would create it; it is
+    only called where the server's defaults matter.
+    """
+    # Against an object without any field, each one counts.
+    asks = step.fate is Fate.ADOPT and any(
+        kept_fields(step, before, after, state, applyset, created={})
+    )
+    made = created() if asks else None
+    kept = kept_words(step, before, after, state, applyset, made)
+    return replace(step, reason=_with_kept(step.reason, kept))
 
 
 def _defaulted(desired: Desired, after: LiveObject, applyset: ApplySetIdentity) -> str:
@@ -230,7 +257,8 @@ def dry_run_reply(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity
     if (error := name_error(desired.ref, after, desired.origin, exists=False)) is not None:
         raise error
     rewritten = rewritten_fields(body_to_send(desired), after, applyset.manager)
-    return replace(step, rewritten=rewritten, reason=_with_kept(step, after, applyset))
+    kept = _kept_by_server(step, after, applyset.manager)
+    return replace(step, rewritten=rewritten, reason=_with_kept(step.reason, kept))
 
 
 def refused_guard(

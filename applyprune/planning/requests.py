@@ -37,6 +37,7 @@ from applyprune.planning.managed_fields import (
     WITNESS,
     FieldRemovals,
     YieldSteps,
+    as_stored,
     dead_versions,
     has_migration,
     is_contested,
@@ -349,7 +350,7 @@ def migrate_request(
             others.append(one)
         elif left := one.fields - part:
             others.append(one.with_fields(left))
-        fields |= part
+        fields |= as_stored(part, live.ref.group_kind)
     writers = [*others, _writer(manager, "Apply", version, fields or _LABEL)]
     annotations = _but(live.annotations, LAST_APPLIED) if migration.whole else live.annotations
     return _patch(resource, live, annotations=annotations, writers=writers)

@@ -474,6 +474,45 @@ MUTATIONS = (
         "test_field_that_excludes_ours_is_a_conflict_with_its_manager[probe-True]",
     ),
     Mutation(
+        "that the default rules name what is released without force",
+        ("released-by-default",),
+        "return .*",
+        "return False",
+        "tests/planning/test_kept_fields.py::"
+        "test_only_what_leaves_is_held_and_released_as_a_whole[the rule is switched off]",
+    ),
+    Mutation(
+        "that no more is released than the plan has shown",
+        ("unplanned-release",),
+        "if .*:",
+        "if False:",
+        "tests/engine/steps/test_kept_fields.py::"
+        "test_entry_in_which_others_own_more_since_the_plan_stays",
+    ),
+    Mutation(
+        "that what a guarded patch takes counts as taken",
+        ("told-release",),
+        LINE,
+        "pass",
+        "tests/engine/steps/test_kept_fields.py::test_label_that_null_removes_by_force_is_taken",
+    ),
+    Mutation(
+        "that a take-over leaves what the default rules leave",
+        ("left-at-a-takeover",),
+        "if .*:",
+        "if False:",
+        "tests/planning/test_kept_fields.py::"
+        "test_take_over_leaves_what_a_default_rule_leaves[named by the user-cainjector-True]",
+    ),
+    Mutation(
+        "that the stringData of a manager is data",
+        ("revoked-key",),
+        "return .*",
+        "return fields",
+        "tests/engine/steps/test_kept_fields.py::"
+        "test_key_of_kubectls_string_data_goes_with_the_adoption",
+    ),
+    Mutation(
         "that others own fields beside the one that was refused",
         ("fields-beside",),
         "return .*",

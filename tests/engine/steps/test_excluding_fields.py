@@ -197,10 +197,23 @@ def _uid(stage: Stage, ref: str) -> str:
     return uid
 
 
-def test_conversion_that_another_manager_keeps_is_a_conflict_with_it(
-    crd_stage: Stage, crds: Api, running: Plane
+@pytest.mark.parametrize(
+    ("rules", "asked"),
+    [
+        (frozenset(), {}),
+        (frozenset({"ca-bundle"}), {"conflicts": Conflicts.FORCE}),
+        (frozenset({"ca-bundle"}), {"take_over": frozenset({"injector"})}),
+    ],
+    ids=["by the default rule", "by force", "by taking it over"],
+)
+def test_conversion_goes_with_what_an_injector_has_in_it(
+    crd_stage: Stage,
+    crds: Api,
+    running: Plane,
+    rules: frozenset[str],
+    asked: dict[str, Any],
 ) -> None:
-    """The CRD drops its conversion; the caBundle of another manager stays, and excludes that."""
+    """The CRD drops its conversion; the caBundle of another manager would stay, and excludes it."""
     group = f"{crd_stage.namespace}.example.com"
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     body: Body = of_kind(
@@ -231,20 +244,14 @@ def test_conversion_that_another_manager_keeps_is_a_conflict_with_it(
     authority = base64.b64encode(running.ca_file.read_bytes()).decode()
     change = {"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": authority}}}}}
     crds.patch(path, change, by="injector")
-    for options in (
-        {},
-        {"recreate": True},
-        {"conflicts": Conflicts.FORCE},
-        {"dry_run": DryRun.SERVER},
-    ):
-        told = crd_stage.run(body, wait=False, **options).problem(
-            f"customresourcedefinition.apiextensions.k8s.io/convs.{group}"
-        )
-        assert "--take-over injector" in told, (options, told)
-        assert "--conflicts" not in told, (options, told)  # nothing of the set has drifted
-        assert "caBundle" in told
-    taken: dict[str, Any] = {"wait": False, "take_over": frozenset({"injector"}), "check": True}
-    assert crd_stage.run(body, **taken).exit_code == 0
+    ref = f"customresourcedefinition.apiextensions.k8s.io/convs.{group}"
+    off = frozenset({"ca-bundle"})
+    for options in ({}, {"recreate": True}, {"dry_run": DryRun.SERVER}):
+        told = crd_stage.run(body, wait=False, no_default_ignore=off, **options).problem(ref)
+        assert "--conflicts force" in told, (options, told)  # nothing of the set has drifted
+        assert "caBundle: owned by injector" in told, (options, told)
+    story = crd_stage.run(body, wait=False, check=True, no_default_ignore=rules, **asked)
+    assert story.reasons == {ref: "took fields from injector"}
     assert crds.get(path)["spec"]["conversion"] == {"strategy": "None"}
 
 
