@@ -626,7 +626,7 @@ PRUNE = (
         metavar="adopted,shared",
         callback=_prune_also,
         help="Delete as well, instead of orphaning them: objects that the set has adopted, and "
-        "those that another tool manages now.",
+        "those that another tool manages, or another object owns, now.",
     ),
     Option(
         "--propagation",

@@ -42,7 +42,7 @@ from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, DeleteRequest, PatchRequest, RemoveStep, Why
 from applyprune.model.text import and_more
 from applyprune.planning.cascade import cascade_of, diagnose, has_foreign_finalizer
-from applyprune.planning.leave import Blocker, Remaining
+from applyprune.planning.leave import Blocker, Remaining, objects_going
 from applyprune.planning.order import is_built_in
 from applyprune.planning.own_namespace import (
     OwnRecords,
@@ -107,6 +107,7 @@ class Pruner:
             step.live for step in steps if step.fate is Fate.PRUNE and step.live is not None
         )
         self.planned_refs = frozenset(step.entry.ref for step in steps if step.fate is Fate.PRUNE)
+        self.world = replace(self.world, going=objects_going(steps))
         own = own_namespace_removal(steps, self.context.applyset)
         if own is not None:
             yield from self._run([step for step in steps if step is not own])
@@ -121,8 +122,9 @@ class Pruner:
         each = self.context.workers.each
         for step, body, unread in each(self._fields, staying.values(), in_order=True):
             remaining.keep(step, body, unread, step.problem)
-        for order in sorted({_deletion_order(step) for step in steps}, reverse=True):
-            batch = {step.entry.ref: step for step in steps if _deletion_order(step) == order}
+        orders = _deletion_orders(steps)
+        for order in sorted(set(orders.values()), reverse=True):
+            batch = {step.entry.ref: step for step in steps if orders[step.entry.ref] == order}
             found = {ref: remaining.blocker(step) for ref, step in batch.items()}
             blocked = {ref: blocker for ref, blocker in found.items() if blocker is not None}
             used = self._in_use([step for ref, step in batch.items() if ref not in blocked])
@@ -273,7 +275,10 @@ class Pruner:
                         raise
                 except Conflict:
                     pass  # it has changed since it was read
-                step = self._decide_again(replace(step, resource=served))
+                owners, step = step.owners, self._decide_again(replace(step, resource=served))
+                if step.live is None and not self.asked.isdisjoint(owners):
+                    # The garbage collector was faster.
+                    return self._done(ref, self._deleted())
             raise RunFailed(f"{ref} changes faster than it can be deleted", hint="Run again.")
         except InventoryLocked:
             raise
@@ -476,10 +481,24 @@ def _left(step: RemoveStep) -> ObjectDone:
     return ObjectDone(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)
 
 
-def _deletion_order(step: RemoveStep) -> tuple[Wave, bool]:
-    """Return when an object is deleted: the highest first.
+def _deletion_orders(steps: Sequence[RemoveStep]) -> Mapping[Ref, tuple[Wave, bool, int]]:
+    """Return when each object is deleted: the highest first.
 
-    In a wave, what a controller must clean up goes before what may be that controller.
+    What goes only because its owners do follows them, if it is not deleted before them anyway.
+    """
+    owners = {step.entry.ref: step.owners for step in steps}
+
+    def depth(ref: Ref) -> int:
+        return max((depth(owner) + 1 for owner in owners.get(ref, ())), default=0)
+
+    refs = {step.entry.ref: _deletion_order(step) for step in steps}
+    return {ref: (*order, -depth(ref)) for ref, order in refs.items()}  # guard: after-its-owner
+
+
+def _deletion_order(step: RemoveStep) -> tuple[Wave, bool]:
+    """Return the wave of an object, and whether it comes first in it.
+
+    What a controller must clean up goes before what may be that controller.
     """
     awaits = step.fate is Fate.PRUNE and step.live is not None and has_foreign_finalizer(step.live)
     return step.entry.wave, awaits  # guard: controller-after-finalizer

@@ -127,6 +127,8 @@ class Why(StrEnum):
     """Its manifest, or somebody in the cluster, has annotated it to be orphaned."""
     SHARED = auto()
     """Another tool or another applier manages it now, so it is orphaned."""
+    OWNED = auto()
+    """Somebody has given it an owner that stays, so it is orphaned, or stays with that owner."""
     IN_USE = auto()
     """Live Pods use it, and no rollout of this set ends that."""
     NO_RIGHT_TO_COUNT = auto()
@@ -310,6 +312,11 @@ class RemoveStep:
     """Why it is unknown whether Pods use it; empty if it is known, or does not matter."""
     waits_for: tuple[PruneWait, ...] = ()
     """What must be ready before it is deleted."""
+    owners: tuple[Ref, ...] = ()
+    """The objects of the set that own it, and that this run deletes: it stays if one of them does.
+
+    The manifest has not set them.
+    """
     ignored: str = ""
     """Which ignore rule leaves out its manifest, and where that is; empty if none does."""
 

@@ -108,6 +108,7 @@ _KEPT = {
     Why.ADOPTED: ("was adopted and stays", "were adopted and stay"),
     Why.MARKED: ("is marked and stays", "are marked and stay"),
     Why.SHARED: ("is managed by another tool and stays", "are managed by another tool and stay"),
+    Why.OWNED: ("has another owner and stays", "have other owners and stay"),
 }
 
 
@@ -148,6 +149,8 @@ def _how_to_delete(steps: Sequence[RemoveStep], applyset: ApplySetIdentity) -> I
         yield f"  applyprune inventory own {applyset.arguments} {named}"
     if Why.MARKED in kept:
         yield "To delete what is marked: remove the annotation or label first."
+    if Why.OWNED in kept:
+        yield "To delete what has another owner: --prune-also shared"
     if Why.SHARED in kept:
         yield "To delete what another tool manages: --prune-also shared"
 

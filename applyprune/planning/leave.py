@@ -60,6 +60,7 @@ from applyprune.planning.ownership import (
     other_applier,
     other_owner,
     owner_of,
+    owners_among,
 )
 from applyprune.planning.prune_waits import is_workload, unless_used
 from applyprune.planning.recovery import why_gone
@@ -82,7 +83,9 @@ def remove_steps(
     """
     listed, options, desired = world.inventory.entries, world.options, world.desired
     wanted = _desired_uids(desired, world)
-    kept = unless_used(_decided(entries, world, wanted), world.pod_use, desired, options)
+    kept = _unless_owner_stays(
+        unless_used(_decided(entries, world, wanted), world.pod_use, desired, options), world
+    )
     deleting = uids_of(_objects(kept))
     going = uids_of(step.live for step in kept if step.live is not None and step.is_going)
     found = _cascades(world, deleting, wanted)
@@ -314,8 +317,53 @@ def _decided(
 ) -> Sequence[RemoveStep]:
     """Decide about each entry that has left the set, before any guard.
 
-    ``wanted`` has the UIDs of the desired objects.
+    ``wanted`` has the UIDs of the desired objects. What goes keeps none of the objects that it
+    owns: these are decided again, until nothing more goes.
     """
+    entries = list(entries)
+    while True:
+        steps = _decided_once(entries, world, wanted)
+        going = objects_going(steps)
+        owned = [step.live for step in steps if step.why is Why.OWNED and step.live is not None]
+        if not any(owners_among(live, world.manager, going - world.going) for live in owned):
+            return steps
+        world = replace(world, going=going)
+
+
+def objects_going(steps: Iterable[RemoveStep]) -> frozenset[tuple[Ref, str]]:
+    """Return the objects that these steps delete, each with its UID."""
+    return frozenset(
+        (step.live.ref, step.live.uid)
+        for step in steps
+        if step.fate is Fate.PRUNE and step.live is not None
+    )
+
+
+def _unless_owner_stays(steps: Sequence[RemoveStep], world: World) -> Sequence[RemoveStep]:
+    """Return the steps; what belongs to an object of the set that is not deleted yet stays with it.
+
+    That one is to be deleted, but Pods use it, or it is refused: a later run deletes both.
+    """
+    found = list(steps)
+    late = [one for one in steps if one.fate is Fate.REFUSE or one.why is Why.IN_USE]
+    while late:
+        owners = frozenset((one.live.ref, one.live.uid) for one in late if one.live is not None)
+        late = []
+        for at, step in enumerate(found):
+            belongs = bool(step.owners) or (step.fate is Fate.ORPHAN and step.why is Why.OWNED)
+            if step.live is None or not belongs:
+                continue
+            above = owners_among(step.live, world.manager, owners)
+            if above:  # guard: owner-is-late
+                reason = f"it belongs to {above[0].short}, which is to be deleted and stays for now"
+                late.append(replace(step, fate=Fate.LEAVE, reason=reason, request=None, owners=()))
+                found[at] = replace(late[-1], why=Why.ORDINARY)
+    return found
+
+
+def _decided_once(
+    entries: Iterable[InventoryEntry], world: World, wanted: Collection[str]
+) -> Sequence[RemoveStep]:
     outside = {member.ref for member in world.desired if member.is_outside}
     twins = _served_twice(world)
     # Only an apply lists the object under its new group; until then the old entry must stay.
@@ -480,7 +528,9 @@ def _step_of_existing(
         if live.terminating or resource is None
         else delete_request(resource, live, options.prune.propagation)
     )
-    return RemoveStep(entry, resource, Fate.PRUNE, live, request=request)
+    shared = PruneAlso.SHARED in options.prune.also and entry.ref != applyset.own_namespace
+    owners = () if shared else owners_among(live, applyset.manager, world.going)
+    return RemoveStep(entry, resource, Fate.PRUNE, live, request=request, owners=owners)
 
 
 def _unlabelled(
@@ -553,9 +603,10 @@ def _why_orphaned(entry: InventoryEntry, live: LiveObject, world: World) -> _Orp
         return _OrphanReason(NO_WITNESS, Why.ADOPTED)  # guard: witness
     if SET_ID in live.labels or SHARD_OF in live.labels:
         return _OrphanReason("it is the inventory of a set")
-    if owner := foreign_owner(live, applyset.manager):
-        return _OrphanReason(f"it belongs to {owner} now, by its ownerReferences")
-    if PruneAlso.SHARED not in also and (other := other_owner(entry, live, applyset)):
+    shared = PruneAlso.SHARED in also
+    if not shared and (owner := foreign_owner(live, applyset.manager, world.going)):
+        return _OrphanReason(f"it belongs to {owner} now, by its ownerReferences", Why.OWNED)
+    if not shared and (other := other_owner(entry, live, applyset)):
         return _OrphanReason(other, Why.SHARED)  # guard: other-owner
     protected = _why_protected(entry.ref, applyset, world.keeps_own_namespace, world.occupied)
     return _OrphanReason(protected) if protected else None
@@ -744,6 +795,7 @@ class Remaining:
     _all: Blocker | None = None
     _needed: dict[Ref, Blocker] = field(default_factory=dict)
     _owners: dict[str, Blocker] = field(default_factory=dict)
+    _not_gone: dict[Ref, Blocker] = field(default_factory=dict)
     _workloads: Blocker | None = None
     _rights: Blocker | None = None
     _turn: tuple[Wave, Blocker] | None = None
@@ -774,6 +826,7 @@ class Remaining:
             unknown = because(f"{stays}, and what it needs could not be read: {unread}")
             self._all = self._all or unknown  # guard: unread-remains
         needs = because(f"needs it, and {stays}")
+        self._not_gone[ref] = because(f"owns it, and {stays}")
         named = [] if body is None else [found.ref for found in references(ref, body)]
         if is_custom := not is_built_in(ref.group):
             named += names_in(ref, body or {}, self.deleting)  # guard: custom-remains
@@ -822,6 +875,7 @@ class Remaining:
         if step.live is not None:
             uid = known_as(step.live, self._owners)
             found.append(self._owners.get(uid))  # guard: owner-remains
+        found += map(self._not_gone.get, step.owners)  # guard: owner-not-gone
         if ref.group_kind in _RIGHTS:
             found.append(self._rights)  # guard: rights-remain
         elif is_workload(ref.group_kind) or (

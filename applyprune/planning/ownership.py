@@ -26,7 +26,7 @@ from applyprune.model.fieldset import (
     value_at,
     without_fields,
 )
-from applyprune.model.identity import Ref, kubectl_name
+from applyprune.model.identity import GVK, Ref, kubectl_name
 from applyprune.model.inventory import ApplyFingerprint, InventoryEntry, Ownership
 from applyprune.model.kinds import SECRET, Trait, kinds_with
 from applyprune.model.live import LiveObject
@@ -165,17 +165,49 @@ def place_of_set(live: LiveObject) -> tuple[str, str]:
     return "", ""
 
 
-def foreign_owner(live: LiveObject, manager: str) -> str:
+def foreign_owner(
+    live: LiveObject, manager: str, but: Collection[tuple[Ref, str]] = frozenset()
+) -> str:
     """Return the owner that somebody else has set on an object, as ``Kind/name``; empty if none.
 
-    By KEP-3659, a prune does not delete such an object. An ownerReference of our own manifest is
-    ours by managedFields.
+    By KEP-3659, a prune does not delete such an object. ``but`` are owners that do not count, each
+    with its UID.
     """
+    for owner in _foreign_owners(live, manager):
+        if _found_in(owner, live, but) is None:
+            return f"{owner.get('kind')}/{owner.get('name')}"
+    return ""
+
+
+def owners_among(
+    live: LiveObject, manager: str, objects: Collection[tuple[Ref, str]]
+) -> tuple[Ref, ...]:
+    """Return those of some objects, each with its UID, that somebody else has made its owners."""
+    owners = _foreign_owners(live, manager) if objects else ()
+    found = (_found_in(owner, live, objects) for owner in owners)
+    return tuple(ref for ref in found if ref is not None)
+
+
+def _foreign_owners(live: LiveObject, manager: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the ownerReferences that are not ours by managedFields, as those of a manifest are."""
     ours = own_fields(live, manager)
     for owner in live.metadata.get("ownerReferences") or ():
         if not ours.names(("metadata", "ownerReferences", list_item({"uid": owner.get("uid")}))):
-            return f"{owner.get('kind')}/{owner.get('name')}"
-    return ""
+            yield owner
+
+
+def _found_in(
+    owner: Mapping[str, Any], live: LiveObject, objects: Collection[tuple[Ref, str]]
+) -> Ref | None:
+    """Return which of some objects an ownerReference names; a UID alone does not name one."""
+    if not objects:
+        return None
+    kind = GVK.parse(str(owner.get("apiVersion")), str(owner.get("kind"))).group_kind
+    for namespace in dict.fromkeys((live.ref.namespace, "")):
+        ref = Ref(kind.group, kind.kind, namespace, str(owner.get("name")))
+        if (ref, owner.get("uid")) in objects:  # guard: owner-of-the-set
+            return ref
+    return None
 
 
 # Whether another apply of a manifest would change nothing.

@@ -119,6 +119,8 @@ class World:
     """The HorizontalPodAutoscalers that may target objects of the input, in full."""
     unread_autoscalers: Mapping[str, Problem] = field(default_factory=dict, hash=False)
     """Why they could not be read, by the namespace in which they may be."""
+    going: frozenset[tuple[Ref, str]] = field(default=frozenset(), hash=False)
+    """The objects of the set that this run deletes, each with its UID: they keep nothing."""
     pod_use: PodUse = PodUse()
     """The live Pods where an object has left the set that Pods may use."""
     registered: Registrations | None = field(default=None, hash=False)

@@ -486,8 +486,7 @@ MUTATIONS = (
         ("unplanned-release",),
         "if .*:",
         "if False:",
-        "tests/engine/steps/test_kept_fields.py::"
-        "test_entry_in_which_others_own_more_since_the_plan_stays",
+        "tests/engine/steps/test_kept_fields.py::test_entry_in_which_others_own_more_by_now_stays",
     ),
     Mutation(
         "that what a guarded patch takes counts as taken",
@@ -2108,6 +2107,37 @@ MUTATIONS = (
         r"found\.append\(.*\)",
         "pass",
         f"{_REMAINING}test_only_what_it_needs_stays[its owner-fails]",
+    ),
+    Mutation(
+        "that an object stays with its owner in the set",
+        ("owner-not-gone",),
+        r"found \+= .*",
+        "pass",
+        "tests/engine/guards/test_owners_in_the_set.py::"
+        "test_object_stays_while_its_owner_is_not_deleted",
+    ),
+    Mutation(
+        "that an object is deleted after its owner in the set",
+        ("after-its-owner",),
+        r"-depth\(ref\)",
+        "0",
+        "tests/engine/guards/test_owners_in_the_set.py::"
+        "test_object_stays_while_its_owner_is_not_deleted",
+    ),
+    Mutation(
+        "that a UID alone names no owner",
+        ("owner-of-the-set",),
+        r"if .*:",
+        "if True:",
+        "tests/planning/leave/test_owned.py::"
+        "test_object_goes_with_its_owners_in_the_set[an object of another group with its UID]",
+    ),
+    Mutation(
+        "that an object stays listed while its owner is to be deleted",
+        ("owner-is-late",),
+        "if .*:",
+        "if False:",
+        "tests/planning/leave/test_owned.py::test_object_of_an_owner_that_stays[it is refused]",
     ),
     Mutation(
         "the wait of a remaining object's Namespace",

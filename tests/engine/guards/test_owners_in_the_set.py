@@ -1,0 +1,81 @@
+"""An operator makes one object of a set the owner of another one: both go, in this order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from applyprune.model.fate import Fate, Outcome
+from applyprune.model.options import DryRun, Mode, Propagation, PruneAlso
+from tests.support.api import Api
+from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
+from tests.support.objects import config_map
+from tests.support.stage import Stage
+from tests.support.waiting import eventually
+
+REST = tuple(config_map(f"rest-{number}") for number in range(4))
+WHOLE, PART = "configmap/a-whole", "configmap/a-part"
+
+
+def _owned(stage: Stage, api: Api) -> None:
+    """Apply both, and let an operator give one to the other."""
+    whole, part = (config_map(ref.partition("/")[2]) for ref in (WHOLE, PART))
+    assert stage.run(whole, part, *REST).exit_code == 0
+    uid = api.get(stage.path("a-whole"))["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a-whole", "uid": uid}
+    change = {"metadata": {"ownerReferences": [owner]}}
+    api.patch(stage.path("a-part"), change, by="operator")
+
+
+def _outcomes(story: Any) -> dict[str, Outcome]:
+    return {ref: outcome for ref, outcome in story.outcomes.items() if ref in {WHOLE, PART}}
+
+
+@pytest.mark.parametrize("propagation", [Propagation.BACKGROUND, Propagation.ORPHAN])
+@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.DELETE])
+def test_object_is_deleted_with_its_owner(
+    stage: Stage, api: Api, mode: Mode, propagation: Propagation
+) -> None:
+    """The plan counts both, and nothing of them is left, whoever is faster."""
+    _owned(stage, api)
+    wanted = REST if mode is Mode.APPLY else ()
+    options: dict[str, Any] = {"mode": mode, "propagation": propagation}
+    planned = stage.run(*wanted, dry_run=DryRun.SERVER, **options)
+    fates = {step.entry.ref.short: step.fate for step in planned.plan.removals}
+    assert {fates[WHOLE], fates[PART]} == {Fate.PRUNE}
+    story = stage.run(*wanted, **options)
+    assert story.exit_code == 0, story.events
+    gone = Outcome.PRUNED if mode is Mode.APPLY else Outcome.DELETED
+    assert _outcomes(story) == {WHOLE: gone, PART: gone}
+    eventually(lambda: not api.exists(stage.path("a-part")))
+
+
+def test_object_stays_while_its_owner_is_not_deleted(
+    spoiled: Stage, proxy: FaultProxy, stage: Stage, api: Api
+) -> None:
+    """It is neither deleted nor orphaned: the next run, which can, deletes both."""
+    _owned(stage, api)
+
+    def deletes_whole(seen: Exchange) -> bool:
+        return seen.method == "DELETE" and "/a-whole" in seen.path
+
+    proxy.rule = always(faults.status(403, reason="Forbidden"), where=deletes_whole)
+    story = spoiled.run(*REST)
+    assert _outcomes(story) == {WHOLE: Outcome.FAILED, PART: Outcome.SKIPPED}, story.events
+    assert "configmap/a-whole owns it, and is not gone" in story.problem(PART)
+    assert {WHOLE, PART} <= stage.listed()
+    assert api.exists(stage.path("a-part"))
+    assert _outcomes(stage.run(*REST)) == {WHOLE: Outcome.PRUNED, PART: Outcome.PRUNED}
+
+
+@pytest.mark.parametrize("also", [frozenset(), frozenset({PruneAlso.SHARED})])
+def test_object_of_an_owner_that_stays_is_in_use(
+    stage: Stage, api: Api, also: frozenset[PruneAlso]
+) -> None:
+    """It is orphaned, unless the user says otherwise."""
+    _owned(stage, api)
+    story = stage.run(config_map("a-whole"), *REST, also=also)
+    assert story.exit_code == 0, story.events
+    assert story.outcomes[PART] is (Outcome.PRUNED if also else Outcome.ORPHANED)
+    assert api.exists(stage.path("a-part")) is not bool(also)
