@@ -167,7 +167,7 @@ def kept_fields(
 ) -> Iterator[tuple[Path, tuple[str, ...]]]:
     """Yield each field that stays because others own it, with its owners; see ``kept_words``.
 
-    Of an adopted object, who has updated it may own defaults of the server. These are told by
+    Of an adopted object, who has updated it may own defaults of the server. They are known by
     ``created``, the object as the server would create it; without it, only what others apply is
     yielded.
     """
@@ -191,8 +191,10 @@ def kept_fields(
     for path in lost:
         if path not in owners or path in ours or value_at(wanted, path) is not MISSING:
             continue
-        if path[0] == "status" or path[:2] in _NEVER_TAKEN or path[-1] in _NEVER_SHOWN:
+        if path[0] == "status" or path[-1] in _NEVER_SHOWN:
             continue
+        if step.fate is Fate.ADOPT and path[:2] in _NEVER_TAKEN:
+            continue  # no adoption takes these
         if any(is_under(path, one) for one in left) or value_at(state, path) is MISSING:
             continue
         if not is_left_by_default(path, wanted, step.migration.rules_off):

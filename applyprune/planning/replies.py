@@ -193,10 +193,11 @@ def with_kept_fields(
     ``state`` is the object afterwards. ``created`` returns it as the server would create it; it is
     only called where the server's defaults matter.
     """
-    # Against an object without any field, each one counts.
-    asks = step.fate is Fate.ADOPT and any(
-        kept_fields(step, before, after, state, applyset, created={})
-    )
+    asks = False
+    if step.fate is Fate.ADOPT:
+        each = [*kept_fields(step, before, after, state, applyset, created={})]
+        applied = [*kept_fields(step, before, after, state, applyset)]
+        asks = len(each) > len(applied)  # some may be defaults
     made = created() if asks else None
     kept = kept_words(step, before, after, state, applyset, made)
     return replace(step, reason=_with_kept(step.reason, kept))

@@ -87,7 +87,7 @@ def test_only_what_leaves_is_held_and_released_as_a_whole(name: str) -> None:
     assert releasable(step, step.live, held, TARGET, options) == expected
 
 
-def test_what_is_not_ours_is_not_held() -> None:
+def test_entry_that_is_not_ours_is_not_held() -> None:
     """The entry is another manager's alone: no apply of ours gives it up."""
     _, found = _step({ITEM_B: HELD}, ours={"f:webhooks": {ITEM_A: WHOLE}})
     assert found == ()
