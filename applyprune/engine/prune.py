@@ -276,7 +276,8 @@ class Pruner:
                 except Conflict:
                     pass  # it has changed since it was read
                 owners, step = step.owners, self._decide_again(replace(step, resource=served))
-                if step.live is None and not self.asked.isdisjoint(owners):
+                gone = step.fate is Fate.REMOVE_FROM_INVENTORY and step.live is None
+                if gone and not self.asked.isdisjoint(owners):
                     # The garbage collector was faster.
                     return self._done(ref, self._deleted())
             raise RunFailed(f"{ref} changes faster than it can be deleted", hint="Run again.")
