@@ -633,6 +633,8 @@ class ConsequenceKind(StrEnum):
     """Workloads of the set read a ConfigMap or Secret whose values change."""
     OLD_VALUE = "old-value"
     """Workloads of the set keep old values until their Pods restart."""
+    SWITCHES = "switches"
+    """A Service sends its traffic to Pods of the set that are not ready yet."""
     VOLUME_DELETED = "volume-deleted"
     """The volume of a deleted PersistentVolumeClaim is deleted or wiped, with its data."""
     VOLUME_KEPT = "volume-kept"

@@ -18,6 +18,7 @@ from applyprune.model.kinds import (
     CLAIM,
     DAEMON_SET,
     DEPLOYMENT,
+    SERVICE,
     STATEFUL_SET,
     Trait,
     kinds_with,
@@ -31,6 +32,7 @@ from applyprune.planning.applyset import LAST_APPLIED, OWNED_BY, PART_OF, WANTED
 from applyprune.planning.cascade import NOTHING, is_generated
 from applyprune.planning.field_writers import is_kubernetes
 from applyprune.planning.managed_fields import FORMER, as_stored, manager_by_label
+from applyprune.planning.marks import WAVE
 from applyprune.planning.normalize import REPLICAS
 from applyprune.planning.references import Reading, Way, pod_template, readings
 from applyprune.planning.uids import each_once, is_among, uids_of
@@ -157,8 +159,10 @@ def consequences(
     }
     reads = any(change.kind in READABLE and change.before is not None for change in changes)
     readers = readers_of(desired) if reads else {}
+    by_ref = {change.ref: change for change in changes}
     for change in changes:
         yield from rollouts[change.ref]
+        yield from switches(change, desired, by_ref)
         yield from scaling(change)
         yield from read_values(change, readers.get(change.ref, ()), restarting)
         yield from cascades(change)
@@ -270,6 +274,61 @@ def scaling(change: Change) -> Iterator[Consequence]:
     message = f"{verb}{was} to {to}: its manifest does not set replicas"
     number = after if isinstance(after, int) else None
     yield Consequence(ConsequenceKind.SCALES, change.ref, message, number, certain=certain)
+
+
+# Services that are switched to other Pods, before these are ready.
+
+
+def switches(
+    change: Change, desired: Sequence[Desired], changes: Mapping[Ref, Change]
+) -> Iterator[Consequence]:
+    """Yield to which workloads of the set a Service is switched before their Pods are ready.
+
+    Nothing if one of them has ready Pods by then, or may have: what does not change was not read.
+    """
+    if change.kind != SERVICE or change.before is None or change.after is None:
+        return
+    before = mapping(field(change.before, "spec", "selector"))
+    after = mapping(field(change.after, "spec", "selector"))
+    if before == after or not after or change.desired is None:
+        return
+    chosen = [
+        one
+        for one in desired
+        if one.ref.namespace == change.ref.namespace
+        and one.packed.mentions("labels")
+        and _selects(after, one.ref.group_kind, one.body)
+        and field(one.body, "spec", "replicas") != 0
+    ]
+    if not chosen or any(_is_ready_by_then(one, change.desired, after, changes) for one in chosen):
+        return
+    refs = tuple(sorted(one.ref for one in chosen))
+    names = and_more([ref.short for ref in refs], _SHOWN)
+    message = (
+        f"switches to {names} before {'its' if len(refs) == 1 else 'their'} Pods are ready; with a "
+        f"later {WAVE} it waits for them"
+    )
+    yield Consequence(ConsequenceKind.SWITCHES, change.ref, message, len(refs), refs)
+
+
+def _selects(selector: Mapping[str, Any], kind: GroupKind, body: Mapping[str, Any]) -> bool:
+    labels = mapping(field(pod_template(kind, body), "metadata", "labels"))
+    return selector.items() <= labels.items()
+
+
+def _is_ready_by_then(
+    one: Desired, service: Desired, selector: Mapping[str, Any], changes: Mapping[Ref, Change]
+) -> bool:
+    """Return whether a workload may have ready Pods with these labels when a Service is applied."""
+    if one.ref in service.depends_on or one.wave.wave < service.wave.wave:
+        return True  # the run waits for it
+    change = changes.get(one.ref)
+    if change is None or (change.is_changed and change.before is None):
+        return True
+    if not change.is_changed or not _selects(selector, one.ref.group_kind, change.before or {}):
+        return False
+    ready = "numberReady" if change.kind == DAEMON_SET else "readyReplicas"
+    return change.kind not in WORKLOADS or count(change.before or {}, "status", ready) > 0
 
 
 # Who reads a changed ConfigMap or Secret, and who keeps the old values.

@@ -329,3 +329,24 @@ def test_plan_that_is_shown_reads_only_the_volumes_of_deleted_claims_more(
     audit.restart()
     stage.run(*changed, wait=False, **PRUNES)
     assert _lists(audit) == lists
+
+
+def test_service_that_is_switched_to_new_pods_is_told(stage: Stage, audit: AuditTrail) -> None:
+    """The plan has read all that it takes: it sends no request more."""
+
+    def service(version: str, **metadata: Any) -> Body:
+        spec = {"selector": {"app": version}, "ports": [{"port": 80}]}
+        return of_kind("Service", "web", metadata, spec=spec)
+
+    one, two = workload("Deployment", "one"), workload("Deployment", "two")
+    assert stage.run(one, service("one")).exit_code == 0
+    audit.restart()
+    assert _forecast(stage, one, two, service("one")) == []
+    lists = _lists(audit)
+    audit.restart()
+    caused = _forecast(stage, one, two, service("two"))
+    assert _lists(audit) == lists
+    (told,) = caused
+    assert told.startswith("service/web: switches to deployment.apps/two before its Pods are ready")
+    later = {"annotations": {"applyprune.dev/wave": "1"}}
+    assert _forecast(stage, one, two, service("two", **later)) == []
