@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.support.live import Body
     from tests.support.stage import Story
 
-ANOTHERS = "belongs to another set"
+ANOTHERS = "another set"
 """The message of an apply that refuses an object because of its label."""
 _MOST = 5
 """How many objects a call may prune: most of so small a set."""
