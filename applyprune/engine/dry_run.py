@@ -29,12 +29,13 @@ from applyprune.errors import (
 )
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import is_under, to_server, without_fields
-from applyprune.model.identity import GVK, Ref
+from applyprune.model.identity import GVK, Ref, kubectl_name
 from applyprune.model.kinds import CRD, NAMESPACE
 from applyprune.model.live import DEFINITIONS, NAMESPACES, LiveObject, Resource, namespace_ref
 from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest, Why
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.comparison import (
+    STORED,
     Comparison,
     RefusedChange,
     changes_ownership,
@@ -98,9 +99,14 @@ from applyprune.planning.requests import (
     trial_request,
 )
 from applyprune.planning.schemas import custom_schema, stored_faults
-from applyprune.planning.served_kinds import defined_resources, schema_of
+from applyprune.planning.served_kinds import (
+    defined_resources,
+    has_conversion_webhook,
+    schema_of,
+)
 from applyprune.planning.server_errors import (
     cannot_be_dry_run,
+    clean_message,
     is_about_stored,
     is_without_namespace,
     is_without_options,
@@ -543,8 +549,10 @@ class ServerDryRun:
         for gvk in there & self._changing:
             ref = self._defined[gvk]
             schema = schema_of(self._needs.steps[ref].desired.body, gvk.version)
-            known = before.get(ref)
-            if schema is not None and (known is None or schema != schema_of(known, gvk.version)):
+            known = before.get(ref, {})
+            # What was written while this version was not served was checked by another schema.
+            was_served = any(one.gvk == gvk for one in defined_resources(known))
+            if schema is not None and not (was_served and schema == schema_of(known, gvk.version)):
                 found[gvk] = custom_schema(schema)
         self._coming = found
 
@@ -569,14 +577,23 @@ class ServerDryRun:
             live = self.context.cluster.get(desired.resource, desired.ref, full=True)
         except NotFound:
             return None
-        is_of_version = (
-            live.body and live.body.get("apiVersion") == desired.resource.gvk.api_version
-        )
-        faults = stored_faults(live.body or {}, schema) if is_of_version else ()
+        definition = self._needs.steps[self._defined[desired.resource.gvk]].desired.body
+        # A webhook may make other values of them in another version.
+        is_converted = (live.body or {}).get("apiVersion") != desired.resource.gvk.api_version
+        is_unknown = is_converted and has_conversion_webhook(definition)
+        faults = () if is_unknown else stored_faults(live.body or {}, schema)
         if not faults:  # guard: stored-values-first
             return None
         error = stored_error((one.field, one.what) for one in faults)
         refused_guard(step, live, error, self.context.applyset)
+        if dead_versions(live, desired.versions):
+            # The server does not rewrite the managedFields of what it cannot read.
+            raise RunFailed(
+                f"{desired.ref}: {STORED}: {clean_message(error.message)}",
+                location=desired.origin,
+                reason="the CRD also ends the API version in which it was written",
+                hint=f"Delete it before the CRD changes: kubectl delete {kubectl_name(desired.ref, '')}",
+            )
         check_recreation(self.context, step, live, error, created=desired.body)
         # Its delete is only made when the new CRD accepts the object: see ``check_recreation``.
         step = replace(step, fate=Fate.RECREATE, reason=IN_PLACE)  # guard: recreation-tried-late

@@ -372,6 +372,11 @@ def has_status(definition: Mapping[str, Any]) -> bool:
     )
 
 
+def has_conversion_webhook(definition: Mapping[str, Any]) -> bool:
+    """Return whether a webhook converts the objects of a CRD; else only their version changes."""
+    return text(definition, "spec", "conversion", "strategy") == "Webhook"
+
+
 def schema_of(definition: Mapping[str, Any], version: str) -> Mapping[str, Any] | None:
     """Return the openAPIV3Schema of a version; None without one, or if it keeps unknown fields."""
     if mapping(definition.get("spec")).get("preserveUnknownFields") is True:

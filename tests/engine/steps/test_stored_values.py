@@ -74,11 +74,40 @@ def test_stored_values_are_judged_before_their_crd_changes(
     dry = crd_stage.run(new, _resource(kind, value), dry_run=DryRun.SERVER, recreate=True)
     assert dry.outcomes[name] is Outcome.RECREATED
     story = crd_stage.run(new, _resource(kind, value), check=True, recreate=True)
-    assert story.outcomes == {crd_name(kind): Outcome.UPDATED, name: Outcome.RECREATED}
+    assert story.outcomes == {crd_name(kind): Outcome.UPDATED, name: Outcome.RECREATED}, (
+        story.events
+    )
     found = crds.get(path)
     assert found["spec"] == _resource(kind, value)["spec"]
     assert found["metadata"]["uid"] != uid
     assert set(crd_stage.run(new, _resource(kind, value)).outcomes.values()) == {Outcome.UNCHANGED}
+
+
+def test_stored_values_in_a_version_that_the_crd_replaces(crd_stage: Stage, crds: Api) -> None:
+    """Nothing but a deletion before that helps; without a webhook, the values stay as they are."""
+    kind, name = "Replaces", "replaces.x.example.com/f"
+
+    def definition(*served: str) -> dict[str, Any]:
+        versions = [
+            {**version, "name": number, "served": number in served, "storage": number == served[-1]}
+            for number, schema in (("v1beta1", TEXT), ("v1", NUMBER))
+            for version in _definition(kind, schema)["spec"]["versions"]
+        ]
+        body = crd(kind)
+        body["spec"]["versions"] = versions
+        return body
+
+    old = {**_resource(kind, "x"), "apiVersion": "x.example.com/v1beta1"}
+    assert crd_stage.run(definition("v1beta1"), old).exit_code == 0
+    new = (definition("v1"), _resource(kind, 5))
+    refused = crd_stage.run(*new, check=True, recreate=True)
+    assert (refused.exit_code, refused.outcomes) == (3, {name: Outcome.FAILED})
+    assert f"{STORED}: spec.a: expected integer, got string" in refused.problem(name)
+    assert f"Delete it before the CRD changes: kubectl delete {name}" in refused.problem(name)
+    path = f"/apis/x.example.com/v1beta1/namespaces/{crd_stage.namespace}/replacess/f"
+    assert crds("DELETE", path)[0] == 200
+    story = crd_stage.run(*new, check=True)
+    assert story.outcomes == {crd_name(kind): Outcome.UPDATED, name: Outcome.CREATED}
 
 
 def test_stored_values_of_others_are_not_deleted(crd_stage: Stage, crds: Api) -> None:
