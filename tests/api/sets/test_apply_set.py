@@ -462,6 +462,10 @@ def test_interrupted_run_of_an_approval_is_continued(web: ApplySet) -> None:
     cancellation = Cancellation()
     events = web.iter_apply(given, prune=approved, cancellation=cancellation)
     next(one for one in events if isinstance(one, ObjectDone) and one.outcome is Outcome.PRUNED)
+    # Also if it is killed now.
+    recorded = web.inventory().approved
+    assert recorded is not None
+    assert recorded.digest == plan.deletions
     cancellation.request()
     with pytest.raises(Interrupted) as caught:
         list(events)
