@@ -592,7 +592,8 @@ class ServerDryRun:
                 f"{desired.ref}: {STORED}: {clean_message(error.message)}",
                 location=desired.origin,
                 reason="the CRD also ends the API version in which it was written",
-                hint=f"Delete it before the CRD changes: kubectl delete {kubectl_name(desired.ref, '')}",
+                hint="Delete it before the CRD changes: "
+                f"kubectl delete {kubectl_name(desired.ref, '')}",
             )
         check_recreation(self.context, step, live, error, created=desired.body)
         # Its delete is only made when the new CRD accepts the object: see ``check_recreation``.

@@ -9,11 +9,12 @@ from applyprune.localplane import Plane
 from applyprune.model.events import WarningRaised
 from applyprune.model.fate import Outcome
 from applyprune.model.problem import ProblemKind
-from tests.support.accounts import kubeconfig_as, rule
+from tests.support.accounts import WRITE, kubeconfig_as, rule
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.fault_proxy import FaultProxy
 from tests.support.objects import DEPLOYMENT, SECRET, config_map, of_kind
 from tests.support.stage import Stage, Story
+from tests.support.waiting import eventually
 
 
 def _deployment(name: str = "web", **pod: Any) -> dict[str, Any]:
@@ -181,3 +182,52 @@ def test_namespace_that_nobody_creates_is_a_fault_before_the_first_write(
     assert "set.yaml:2" in story.problem("configmap/a")
     assert (story.exit_code, writes(audit)) == (3, [])
     assert stage.run(config_map("b"), lost).outcomes["configmap/b"] is Outcome.CREATED
+
+
+def _child(uid: str, name: str = "owner") -> dict[str, Any]:
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid}
+    return config_map("child", ownerReferences=[owner])
+
+
+def test_object_whose_owner_is_gone_is_not_created(
+    spoiled: Stage, api: Api, audit: AuditTrail, proxy: FaultProxy
+) -> None:
+    """The garbage collector would delete it, and each run would create it again."""
+    path = f"/api/v1/namespaces/{spoiled.namespace}/configmaps"
+    owner = api.create(path, config_map("owner"))["metadata"]["uid"]
+    assert spoiled.run(_child(owner)).exit_code == 0
+    since = len(proxy.exchanges)
+    assert spoiled.run(_child(owner)).outcomes == {"configmap/child": Outcome.UNCHANGED}
+    assert not [one for one in proxy.exchanges[since:] if one.path == f"{path}/owner"]
+    api("DELETE", f"{path}/owner")
+    eventually(lambda: not api.exists(f"{path}/child"), lambda: "the child is collected")
+    audit.restart()
+    for _ in range(2):
+        story = spoiled.run(_child(owner))
+        assert story.exit_code == 3
+        told = story.problem("configmap/child")
+        assert "no object has the UID of its owner configmap/owner" in told
+        assert f"there is no configmap/owner in namespace {spoiled.namespace}" in told
+    assert writes(audit) == []
+    # The same name is another owner.
+    api.create(path, config_map("owner"))
+    assert "has another UID" in spoiled.run(_child(owner)).problem("configmap/child")
+    # So is one of the same input, and one in another namespace.
+    story = spoiled.run(_child(owner, "made"), config_map("made"))
+    assert "gets its UID when it is created" in story.problem("configmap/child")
+    roots = "/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt"
+    elsewhere = api.get(roots)["metadata"]["uid"]
+    assert spoiled.run(_child(elsewhere, "kube-root-ca.crt")).exit_code == 3
+
+
+def test_owner_that_may_not_be_read_is_a_warning(
+    stage: Stage, plane: Plane, api: Api, tmp_path: Path
+) -> None:
+    """Nothing is proved, so the object is applied."""
+    rules = rule("", ["configmaps"], WRITE)
+    kubeconfig = kubeconfig_as("half", plane, api, stage.namespace, tmp_path, rules)
+    owner = {"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "1-2-3"}
+    child = config_map("child", ownerReferences=[owner])
+    story = Stage(kubeconfig, stage.namespace).run(child)
+    assert story.exit_code == 0
+    assert _told(story) == ["configmap/child: it is not known whether its owner secret/s exists"]
