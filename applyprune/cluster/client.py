@@ -611,7 +611,7 @@ class KubernetesClient:
         self._prove_preconditions(request, timeout)
         body = self._write(for_delete(request, within=timeout), ref).body
         if body.get("kind") == "Status":
-            named = (body.get("details") or {}).get("uid", "")
+            named = field(body, "details", "uid") or ""
             if body.get("status") == "Success" and named in {"", uid}:
                 return bool(named)  # guard: deletion-names-uid
             raise invalid_response(f"the delete of {ref}", "it is about another object")

@@ -56,6 +56,7 @@ from applyprune.planning.applyset import (
     parent_faults,
     set_name,
     shard_ref,
+    without_label,
 )
 from applyprune.planning.normalize import canonical_text
 from applyprune.values import dataclass, encode, field
@@ -78,7 +79,9 @@ class Root:
     shards: tuple[Shard, ...]
     """The shards that the header names."""
     faults: tuple[str, ...]
-    """What is wrong with the annotations of the ConfigMap."""
+    """What is wrong with the label and the annotations of the ConfigMap."""
+    is_labelled: bool = True
+    """Whether it has the set's label; only its UID and its contents prove that it is the set's."""
 
 
 _SCHEMA = 2
@@ -172,10 +175,14 @@ def decode_root(body: Mapping[str, Any]) -> Root:
     foreign = foreign_parent(labels, annotations, applyset, has_header=has_header)
     if foreign is not None:
         raise foreign
+    is_labelled = SET_ID in labels
     try:
         header = json.loads((body.get("data") or {})[_HEADER])
         if (schema := _typed(int, header["schema"])) != _SCHEMA:
-            raise _other_format(applyset, schema)
+            raise _other_format(applyset, schema, is_labelled=is_labelled)
+        is_copy = _is_copy(header["uid"], metadata)
+        if is_copy and not is_labelled:  # guard: unlabelled-copy
+            raise without_label(applyset, "no record of its UID shows that it is")
         shards = _decode_shards(header["shards"])
         inventory = Inventory(
             name=applyset.name,
@@ -184,7 +191,7 @@ def decode_root(body: Mapping[str, Any]) -> Root:
             resource_version=metadata["resourceVersion"],
             generation=_typed(int, header["generation"]),
             holder=_decode_holder(header["holder"]),
-            copied=_typed(bool, header["copied"]) or _is_copy(header["uid"], metadata),
+            copied=_typed(bool, header["copied"]) or is_copy,
             last=_decode_run(header["last"]),
             earlier=_decode_earlier(header.get("earlier")),
             owner=_typed(str, header["owner"]),
@@ -200,13 +207,21 @@ def decode_root(body: Mapping[str, Any]) -> Root:
             digest=_typed(str, header["digest"]),
             inline=None if shards else _inline(body),
             shards=shards,
-            faults=parent_faults(annotations),
+            faults=parent_faults(labels, annotations),
+            is_labelled=is_labelled,
         )
     except _UNREADABLE as error:
-        raise _unreadable(applyset, error) from error
+        raise unreadable(applyset, error, is_labelled=is_labelled) from error
 
 
-def _other_format(applyset: ApplySetIdentity, schema: int) -> InventoryError:
+def write_in(body: Mapping[str, Any]) -> str:
+    """Return the id of the write that a ConfigMap says it comes from; empty if it says none."""
+    with suppress(*_UNREADABLE):
+        return _typed(str, json.loads(body["data"][_HEADER])["write"])
+    return ""
+
+
+def _other_format(applyset: ApplySetIdentity, schema: int, *, is_labelled: bool) -> InventoryError:
     if schema > _SCHEMA:
         return InventoryTooNew(
             "the inventory was written by a newer applyprune",
@@ -214,6 +229,8 @@ def _other_format(applyset: ApplySetIdentity, schema: int) -> InventoryError:
             reason=f"it has format {schema}, and applyprune {__version__} reads format {_SCHEMA}",
             hint="Use the version of applyprune that wrote it, or a newer one.",
         )
+    if not is_labelled:
+        return without_label(applyset, f"it has format {schema}")
     # No class of its own: like a damaged inventory, a repair may overwrite it.
     return InventoryError(
         "the inventory was written by a development version of applyprune",
@@ -339,6 +356,11 @@ def stored_root(body: Mapping[str, Any]) -> StoredRoot:
     )
 
 
+def is_as_sent(body: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
+    """Return whether a root has all that applyprune has sent, so that each reader accepts it."""
+    return stored_root(body).own == stored_root(sent).own
+
+
 def changed_by_others_only(inventory: Inventory, body: Mapping[str, Any]) -> bool:
     """Return whether the stored root has applyprune's own data as they were read or written."""
     uid = text(mapping(body.get("metadata")), "uid")
@@ -353,7 +375,7 @@ def add_lines(root: Root, lines: UnpackedLines, part: bytes) -> None:
     try:
         lines.add(part)
     except ValueError as error:
-        raise _unreadable(_applyset_of(root), error) from error
+        raise _unreadable(root, error) from error
 
 
 def entries_in(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, InventoryEntry]:
@@ -367,7 +389,7 @@ def entries_in(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, InventoryEntr
         if not len(found) == len(entries) == root.count:
             raise ValueError(f"it should list {root.count} objects")
     except _UNREADABLE as error:
-        raise _unreadable(_applyset_of(root), error) from error
+        raise _unreadable(root, error) from error
     return found
 
 
@@ -376,10 +398,20 @@ def entries_left(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, InventoryEn
     try:
         return {entry.ref: entry for part in parts for entry in decode_entries(part)}
     except _UNREADABLE as error:
-        raise _unreadable(_applyset_of(root), error) from error
+        raise _unreadable(root, error) from error
 
 
-def _unreadable(applyset: ApplySetIdentity, error: Exception) -> InventoryError:
+def _unreadable(root: Root, error: Exception) -> InventoryError:
+    applyset = ApplySetIdentity(root.inventory.name, root.inventory.namespace)
+    return unreadable(applyset, error, is_labelled=root.is_labelled)
+
+
+def unreadable(
+    applyset: ApplySetIdentity, error: Exception, *, is_labelled: bool
+) -> InventoryError:
+    """Return the error for an inventory that cannot be read; ForeignParent if it has no label."""
+    if not is_labelled:  # guard: unlabelled-and-damaged
+        return without_label(applyset, "its contents cannot be read")
     return InventoryError(
         "the inventory cannot be read",
         location=str(applyset.inventory),
@@ -396,10 +428,6 @@ def _by_repair(applyset: ApplySetIdentity) -> str:
         f"{applyset.arguments}. They are recorded as adopted, and no prune deletes them; if the "
         "set created all of them, add --record-as owned."
     )
-
-
-def _applyset_of(root: Root) -> ApplySetIdentity:
-    return ApplySetIdentity(root.inventory.name, root.inventory.namespace)
 
 
 # Shards: immutable ConfigMaps, named by the digest of their contents. So a shard cannot be half

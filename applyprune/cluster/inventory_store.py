@@ -20,8 +20,11 @@ from applyprune.cluster.inventory_format import (
     encode_shard,
     entries_in,
     entries_left,
+    is_as_sent,
     pack_entries,
     stored_root,
+    unreadable,
+    write_in,
 )
 from applyprune.errors import (
     AccessError,
@@ -41,7 +44,7 @@ from applyprune.errors import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.live import CONFIG_MAPS, Absent
+from applyprune.model.live import CONFIG_MAPS, Absent, LiveObject, is_after
 from applyprune.model.plan import DeleteRequest, Precondition
 from applyprune.model.text import counted
 from applyprune.planning.applyset import (
@@ -59,7 +62,6 @@ from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.cluster.client import KubernetesClient
-    from applyprune.model.live import LiveObject
 
 
 _TRIES = 5
@@ -99,13 +101,13 @@ class ConfigMapStore:
             self._is_new = False
             return Inventory(self._applyset.name, self._applyset.namespace)
         inventory, faults, missing = self._read()
-        if faults:  # guard: wrong-group-kinds
+        if faults := (*inventory.root.faults, *faults):  # guard: wrong-group-kinds
             raise InventoryError(
                 f"the inventory of the set {self._applyset.name} is not a valid ApplySet parent",
                 location=str(self._applyset.inventory),
                 reason="; ".join(faults),
-                hint="Nothing was applied or pruned. To write its annotations again: applyprune "
-                f"inventory repair {self._applyset.arguments}",
+                hint="Nothing was applied or pruned. To set its label and annotations again: "
+                f"applyprune inventory repair {self._applyset.arguments}",
             )
         if missing:
             raise InventoryIncomplete(
@@ -151,23 +153,25 @@ class ConfigMapStore:
         return ConfigMapStore(self._client, applyset).read()
 
     def salvage(self) -> tuple[Inventory, Sequence[str]]:
-        """Return the readable part of the inventory and what is unreadable; only for repair."""
+        """Return the readable part of the inventory and what is unreadable; only for repair.
+
+        What is wrong with its label and annotations is in its ``root``.
+        """
         try:
             inventory, faults, missing = self._read()
         except (ForeignParent, InventoryTooNew):
             raise
         except InventoryError as error:
-            body = self._body()
-            if body is None:
+            live = self._live()
+            if live is None:
                 raise
-            metadata = body["metadata"]
             # Just enough to overwrite it.
             empty = Inventory(
                 self._applyset.name,
                 self._applyset.namespace,
-                uid=metadata["uid"],
-                resource_version=metadata["resourceVersion"],
-                root=stored_root(body),
+                uid=live.uid,
+                resource_version=live.resource_version,
+                root=stored_root(live.body or {}),
             )
             return empty, (str(error.reason or error.message),)
         return inventory, (*faults, *missing)
@@ -186,8 +190,10 @@ class ConfigMapStore:
 
         The shards are written first; the root, which names them, commits them all at once. Raises
         InventoryLocked if the root has changed since it was read, InventoryError if there are too
-        many entries. If the reply is lost, the write is recognized by its id. No request is sent
-        again ``within`` seconds after its first try.
+        many entries, or if a reply and a read do not show it as it was sent. If only its label or
+        annotations are missing, they are the faults in its ``root``. If the reply is lost, the
+        write is recognized by its id. No request is sent again ``within`` seconds after its first
+        try.
         """
         try:
             return self._write(inventory, within)
@@ -234,35 +240,30 @@ class ConfigMapStore:
             fresh = replace(fresh, resource_version=stored.resource_version, root=stored.root)
         else:
             raise self._locked_error()
-        if stored.get("data") != sent["data"] or stored.get("binaryData") != sent.get("binaryData"):
-            raise Unavailable(
-                f"{self._applyset.inventory}: invalid response from the server",
-                code=200,
-                reason="it differs from what was written",
-            )
-        metadata = stored["metadata"]
-        return replace(
-            fresh,
-            uid=metadata["uid"],
-            resource_version=metadata["resourceVersion"],
-            root=stored_root(stored),
-        )
+        body = stored.body or {}
+        root = stored_root(body)
+        if not is_as_sent(body, sent):
+            # By what every reader asks: a webhook may have added what does no harm.
+            found = decode_root(body)
+            named = kinds_fault(stored.annotations, fresh.entries.keys())
+            root = replace(root, faults=(*found.faults, *named))
+        return replace(fresh, uid=stored.uid, resource_version=stored.resource_version, root=root)
 
     def _put(
         self, inventory: Inventory, sent: Mapping[str, Any], write_id: str, within: float | None
-    ) -> Mapping[str, Any] | Inventory:
+    ) -> LiveObject | Inventory:
         """Return the root as stored; or the inventory to write again, if only others changed it."""
         ref = self._applyset.inventory
         try:
-            response = (
+            reply = (
                 self._client.replace(CONFIG_MAPS, ref, sent, timeout=within)
                 if inventory.exists
                 else self._client.create(CONFIG_MAPS, ref, sent, retry=False, timeout=within)
             )
         except (AlreadyExists, Conflict, NotFound, Unavailable, Unreachable) as error:
-            stored = self._body(within)
-            if stored is None or not _is_ours(stored, write_id):
-                at = "" if stored is None else stored["metadata"]["resourceVersion"]
+            stored = self._live(within)
+            if stored is None or write_in(stored.body or {}) != write_id:
+                at = "" if stored is None else stored.resource_version
                 if isinstance(error, NotFound) and at == inventory.resource_version:
                     raise self._refused_error(error) from error
                 if isinstance(error, Conflict) and stored is not None:
@@ -270,15 +271,50 @@ class ConfigMapStore:
                 if isinstance(error, AlreadyExists | Conflict | NotFound):
                     raise self._locked_error() from error
                 raise
-            return stored
-        return response.body or {}
+            return self._with_data(stored, sent)
+        return self._proved(inventory, reply, sent, write_id, within)
 
-    def _unless_locked(self, inventory: Inventory, stored: Mapping[str, Any]) -> Inventory:
+    def _proved(
+        self,
+        inventory: Inventory,
+        reply: LiveObject,
+        sent: Mapping[str, Any],
+        write_id: str,
+        within: float | None,
+    ) -> LiveObject:
+        """Return the root as stored: by the reply if it proves that, else by a read."""
+        is_new = inventory.uid in {"", reply.uid} and is_after(reply, inventory.resource_version)
+        if is_new and is_as_sent(reply.body or {}, sent):  # guard: inventory-reply
+            return reply
+        stored = self._live(within)
+        if stored is None or write_in(stored.body or {}) != write_id:
+            raise InventoryError(
+                f"the inventory of the set {self._applyset.name} was not written",
+                location=str(self._applyset.inventory),
+                reason="the server answered that it was, but a read does not show it",
+                hint="A gateway or proxy may have answered in its place, for example with the "
+                "reply of a dry run. Run again.",
+            )
+        return self._with_data(stored, sent)
+
+    def _with_data(self, stored: LiveObject, sent: Mapping[str, Any]) -> LiveObject:
+        """Return a stored root; raise Unavailable if its data are not those of the write."""
+        body = stored.body or {}
+        if any(body.get(key) != sent.get(key) for key in ("data", "binaryData")):
+            raise Unavailable(
+                f"{self._applyset.inventory}: invalid response from the server",
+                code=200,
+                reason="it differs from what was written",
+            )
+        return stored
+
+    def _unless_locked(self, inventory: Inventory, stored: LiveObject) -> Inventory:
         """Return the inventory of a root that only other tools have changed; InventoryLocked."""
-        if not changed_by_others_only(inventory, stored):  # guard: inventory-own-data
+        body = stored.body or {}
+        if not changed_by_others_only(inventory, body):  # guard: inventory-own-data
             raise self._locked_error()
-        version = stored["metadata"]["resourceVersion"]
-        return replace(inventory, resource_version=version, root=stored_root(stored))
+        version = stored.resource_version
+        return replace(inventory, resource_version=version, root=stored_root(body))
 
     def remove(self, inventory: Inventory, *, within: float | None = None) -> Sequence[str]:
         """Delete the root, then every shard; InventoryLocked when the root has changed.
@@ -303,21 +339,20 @@ class ConfigMapStore:
             as_read = Precondition(inventory.uid, inventory.resource_version)
             request = DeleteRequest(CONFIG_MAPS, self._applyset.inventory, as_read)
             try:
-                is_gone = self._client.delete(request, timeout=rest())
+                self._client.delete(request, timeout=rest())
             except NotFound:
-                is_gone = False
+                pass  # it says nothing, as from a webhook
             except Conflict as error:
-                stored = self._body(rest())
+                stored = self._live(rest())
                 if stored is None:
                     raise self._locked_error() from error
                 inventory = self._unless_locked(inventory, stored)
                 continue
-            # guard: inventory-removed
-            return () if is_gone else self._confirm_removal(inventory)
+            return self._confirm_removal(inventory)  # guard: inventory-removed
         raise self._locked_error()
 
     def _confirm_removal(self, inventory: Inventory) -> Sequence[str]:
-        """Read the root after a delete whose reply confirms nothing: it must be gone or going.
+        """Read the root after a delete: it must be gone or going, whatever the reply says.
 
         Return the finalizers that hold it.
         """
@@ -329,18 +364,19 @@ class ConfigMapStore:
         raise InventoryError(
             f"the inventory of the set {self._applyset.name} was not deleted",
             reason=f"the server has not confirmed it, and {self._applyset.inventory} still exists",
-            hint="It no longer lists any object. An admission webhook may have refused the "
-            f"request. Run again: applyprune delete {self._applyset.arguments}",
+            hint="No object of the set is left. An admission webhook may have refused the request, "
+            "or a gateway has answered in the server's place. Run again: applyprune delete "
+            f"{self._applyset.arguments}",
         )
 
     def _read(self) -> tuple[Inventory, Sequence[str], Sequence[str]]:
         """Return the readable part, what is wrong with the root, and with each unreadable shard."""
         for _ in range(_TRIES):
-            body = self._body()
-            if body is None:
+            live = self._live()
+            if live is None:
                 self._stored_shards, self._written = (), None
                 return Inventory(self._applyset.name, self._applyset.namespace), (), ()
-            root = decode_root(body)
+            root = decode_root(live.body or {})
             self._stored_shards, self._written = root.shards, None
             lines = UnpackedLines()
             if root.inline is not None:
@@ -358,24 +394,24 @@ class ConfigMapStore:
                     missing.append(f"{name}: {part}")
             if not missing:
                 entries = entries_in(root, lines.parts)
-                annotations = body["metadata"].get("annotations") or {}
-                faults = (*root.faults, *kinds_fault(annotations, entries.keys()))
-                return replace(root.inventory, entries=entries), faults, ()
+                faults = kinds_fault(live.annotations, entries.keys())
+                return replace(_with_faults(root), entries=entries), faults, ()
             # Another run may have replaced the root and then removed the shards of the old one.
-            now = self._body()
-            if now is not None and decode_root(now).write == root.write:
+            now = self._live()
+            if now is not None and write_in(now.body or {}) == root.write:
+                if not root.is_labelled:
+                    raise unreadable(self._applyset, ValueError(), is_labelled=False)
                 self._stored_shards = tuple(readable)
                 left = entries_left(root, lines.parts)
-                return replace(root.inventory, entries=left), root.faults, missing
+                return replace(_with_faults(root), entries=left), (), missing
         raise InventoryLocked(f"{self._applyset.inventory} changes faster than it can be read")
 
-    def _body(self, within: float | None = None) -> Mapping[str, Any] | None:
+    def _live(self, within: float | None = None) -> LiveObject | None:
         ref = self._applyset.inventory
         try:
-            live = self._client.get(CONFIG_MAPS, ref, full=True, timeout=within)
+            return self._client.get(CONFIG_MAPS, ref, full=True, timeout=within)
         except NotFound:
             return None
-        return live.body
 
     def _refused_error(self, error: NotFound) -> InventoryError:
         return InventoryError(
@@ -416,11 +452,9 @@ def _time_limit(within: float | None) -> Callable[[], float | None]:
     return lambda: max(_LEAST_TIME, ends - boot_time()) if within else None
 
 
-def _is_ours(body: Mapping[str, Any], write_id: str) -> bool:
-    try:
-        return decode_root(body).write == write_id
-    except InventoryError:
-        return False
+def _with_faults(root: Root) -> Inventory:
+    inventory = root.inventory
+    return replace(inventory, root=replace(inventory.root, faults=root.faults))
 
 
 # The shards, written before the root that names them. No run can lose one that it still needs:
@@ -501,16 +535,19 @@ class Shards:
         ``within`` is in seconds and limits all tries of one request.
         """
         for shard in shards:
-            exists = self._ref(shard).name in existing
+            listed = existing.get(self._ref(shard).name)
+            exists, version = listed is not None, listed.resource_version if listed else ""
             for _ in range(_SHARD_TRIES):
-                if (exists and self._reserve(shard, within)) or self._create(
+                if (exists and self._reserve(shard, version, within)) or self._create(
                     inventory, shard, within
                 ):
                     break
                 exists = True
             else:
                 raise Unavailable(
-                    f"{self._ref(shard)} is created and deleted again and again", code=409
+                    f"{self._ref(shard)}, a part of the inventory, was not written",
+                    code=409,
+                    reason="it is created and deleted again and again, or the replies are not true",
                 )
 
     def remove(self, shards: Iterable[LiveObject], within: float | None) -> None:
@@ -531,20 +568,31 @@ class Shards:
     def _create(self, inventory: Inventory, shard: Shard, within: float | None) -> bool:
         body = encode_shard(inventory, shard)
         try:
-            self.client.create(CONFIG_MAPS, self._ref(shard), body, timeout=within)
+            live = self.client.create(CONFIG_MAPS, self._ref(shard), body, timeout=within)
         except AlreadyExists:
             return False
+        # The reply to a dry run has no resourceVersion, and then the root would name nothing.
+        if not live.resource_version or not _contains(live, shard):  # guard: shard-is-stored
+            stored = self.client.read(CONFIG_MAPS, self._ref(shard), full=True)
+            return isinstance(stored, LiveObject) and _contains(stored, shard)
         return True
 
-    def _reserve(self, shard: Shard, within: float | None) -> bool:
-        """Change the resourceVersion of a shard; False when it is missing or damaged."""
-        annotation = {"metadata": {"annotations": {WANTED: uuid.uuid4().hex}}}
+    def _reserve(self, shard: Shard, version: str, within: float | None) -> bool:
+        """Change the resourceVersion of a shard; False when it is missing or damaged.
+
+        ``version`` is the one that it had in the list; empty if the list lacked it.
+        """
+        ref, mark = self._ref(shard), uuid.uuid4().hex
+        annotation = {"metadata": {"annotations": {WANTED: mark}}}
         try:
-            live = self.client.merge_patch(
-                CONFIG_MAPS, self._ref(shard), annotation, timeout=within
-            )
+            live = self.client.merge_patch(CONFIG_MAPS, ref, annotation, timeout=within)
         except NotFound:
             return False
+        if not (version and is_after(live, version)):
+            stored = self.client.read(CONFIG_MAPS, ref, full=True)
+            if isinstance(stored, Absent) or stored.annotations.get(WANTED) != mark:
+                return False  # guard: shard-is-reserved
+            live = stored
         if live.terminating:  # guard: terminating-shard
             raise InventoryError(
                 f"{live.ref}, a part of the inventory, is being deleted",
@@ -552,9 +600,7 @@ class Shards:
                 f"{', '.join(live.finalizers)}",
                 hint="Let the tool that set the finalizers remove them, and run again.",
             )
-        try:
-            decode_shard(live.body or {}, shard)
-        except ValueError:
+        if not _contains(live, shard):
             self._delete(live, within)
             return False
         return True
@@ -568,6 +614,14 @@ class Shards:
 
     def _ref(self, shard: Shard) -> Ref:
         return shard_ref(self.applyset.name, self.applyset.namespace, shard.digest)
+
+
+def _contains(live: LiveObject, shard: Shard) -> bool:
+    try:
+        decode_shard(live.body or {}, shard)
+    except ValueError:
+        return False
+    return True
 
 
 # The inventories of a cluster.

@@ -21,15 +21,17 @@ from applyprune.model.live import (
     DEFINITIONS,
     NAMESPACES,
     SERVICE_ACCOUNTS,
+    Absent,
     LiveObject,
     deleted_at,
+    is_after,
     namespace_ref,
 )
 from applyprune.model.plan import Access
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.marks import FINALIZER, RECONCILE_NOW
-from applyprune.planning.replies import refuse_false_absence
+from applyprune.planning.replies import not_stored, refuse_false_absence
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
@@ -189,10 +191,16 @@ class BundleObjects:
         if FINALIZER in live.finalizers:
             return live
         try:
-            return self._set_finalizers(live, [*live.finalizers, FINALIZER])
+            after = self._set_finalizers(live, [*live.finalizers, FINALIZER])
         except NotFound as error:
             self._refuse_false_absence(live, error)
             raise
+        if not is_after(after, live.resource_version) or FINALIZER not in after.finalizers:
+            state = self.client.read(BUNDLES, live.ref, full=True)
+            if isinstance(state, Absent) or FINALIZER not in state.finalizers:
+                raise not_stored(state)  # guard: finalizer-is-stored
+            return state
+        return after
 
     def remove_finalizer(self, live: LiveObject) -> None:
         """Remove the finalizer: everything that the Bundle has applied is taken care of."""
@@ -202,12 +210,14 @@ class BundleObjects:
                 return
             others = [finalizer for finalizer in current.finalizers if finalizer != FINALIZER]
             try:
-                self._set_finalizers(current, others)
+                after = self._set_finalizers(current, others)
             except Conflict:
                 continue
             except NotFound as error:
                 self._refuse_false_absence(live, error)
-            return
+                return
+            if is_after(after, current.resource_version):
+                return
         raise Conflict(f"{live.ref} changes faster than its finalizer can be removed", code=409)
 
     def _refuse_false_absence(self, live: LiveObject, error: NotFound) -> None:

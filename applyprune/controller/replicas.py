@@ -17,9 +17,9 @@ from applyprune.clock import BOOT_CLOCK, CLOCK, Clock
 from applyprune.cluster.client import KubernetesClient
 from applyprune.controller.reasons import LOG, Key, fields
 from applyprune.engine.ports import Cancellation
-from applyprune.errors import AlreadyExists, ApplypruneError, Conflict, NotFound
+from applyprune.errors import AlreadyExists, ApplypruneError, Conflict, NotFound, RunFailed
 from applyprune.model.identity import Ref
-from applyprune.model.live import LEASES, LiveObject
+from applyprune.model.live import LEASES, LiveObject, is_after
 from applyprune.planning.requests import delete_request
 from applyprune.values import dataclass, field
 
@@ -276,11 +276,17 @@ class OwnLease:
                 return
 
     def _write(self, timeout: float) -> LiveObject:
-        if self._stored is None:
+        stored, version = self._stored, ""
+        if stored is None:
             self._acquired = ""
-            return self.client.create(LEASES, self._ref, self._body({}), timeout=timeout)
-        was = {"uid": self._stored.uid, "resourceVersion": self._stored.resource_version}
-        return self.client.replace(LEASES, self._ref, self._body(was), timeout=timeout)
+            live = self.client.create(LEASES, self._ref, self._body({}), timeout=timeout)
+        else:
+            version = stored.resource_version
+            was = {"uid": stored.uid, "resourceVersion": version}
+            live = self.client.replace(LEASES, self._ref, self._body(was), timeout=timeout)
+        if not is_after(live, version):  # guard: lease-is-stored
+            raise RunFailed(f"{self._ref} was not written, though the server answered that it was")
+        return live
 
     def _read(self) -> LiveObject | None:
         """Return the Lease, also without its label; by a list, which is a right that it has."""

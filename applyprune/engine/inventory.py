@@ -18,7 +18,7 @@ from applyprune.engine.context import RunContext, RunRequest, RunSummary, run_co
 from applyprune.engine.lock import WRITE_MARGIN, InventoryLock
 from applyprune.engine.plan_stage import with_exact_names
 from applyprune.engine.reader import KindProofs, SnapshotReader, all_labelled_objects
-from applyprune.engine.send import send
+from applyprune.engine.send import proved_reply, send
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -44,11 +44,11 @@ from applyprune.model.inventory import (
 from applyprune.model.live import LiveObject, Resource
 from applyprune.model.options import DryRun
 from applyprune.model.problem import Problem
-from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
+from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity
 from applyprune.planning.leave import kept_as_owned
 from applyprune.planning.managed_fields import is_applied
 from applyprune.planning.names import entries_named
-from applyprune.planning.ownership import has_witness
+from applyprune.planning.ownership import has_witness, is_marked
 from applyprune.planning.recovery import (
     MOVED,
     ObjectStep,
@@ -124,7 +124,7 @@ class _Repair:
         applyset = self.context.applyset
         groups = {ref.group for ref in inventory.entries}
         proofs = KindProofs(cluster, workers, cluster.resource_map(), cluster.patience)
-        is_whole = inventory.exists and not self.damage
+        is_whole = inventory.exists and not (self.damage or inventory.root.faults)
         marked, resource_map = all_labelled_objects(
             proofs, applyset, groups=groups if is_whole else None
         )
@@ -143,8 +143,8 @@ class _Repair:
         return find_mismatches(world, self.damage, strays, ownership=self.ownership)
 
     def _repair(self, inventory: Inventory, mismatches: Sequence[Mismatch]) -> Iterator[Event]:
-        rebuilt = {MismatchType.DAMAGED, MismatchType.LOST} & {one.type for one in mismatches}
-        if rebuilt and self.unseen and not self.context.options.allow_partial:
+        is_rebuilt = self.damage or MismatchType.LOST in {one.type for one in mismatches}
+        if is_rebuilt and self.unseen and not self.context.options.allow_partial:
             raise InventoryError(
                 f"the inventory of the set {self.context.applyset.name} was not rebuilt",
                 reason=f"not everything could be listed: {'; '.join(self.unseen[:3])}",
@@ -170,13 +170,17 @@ class _Repair:
             # annotation. A second patch must return them.
             for _ in range(2):
                 request = mark_request(mismatch.resource, live, applyset, owned=mismatch.owned)
-                live = self.context.cluster.patch(request)
-                is_marked = is_applied(live, applyset.manager)
-                if is_marked and has_witness(live, applyset) >= mismatch.owned:
-                    break
+                cluster = self.context.cluster
+                live = proved_reply(cluster, request, live, cluster.patch(request))
+                if is_marked(live, applyset) and has_witness(live, applyset) >= mismatch.owned:
+                    return mismatch, None
         except ApplypruneError as error:
             return mismatch, error.problem_at(str(mismatch.ref))
-        return mismatch, None
+        taken_off = RunFailed(
+            f"{mismatch.ref} does not keep the set's label and field manager",
+            reason="it was stored without them: a webhook or policy may have removed them",
+        )
+        return mismatch, taken_off.problem
 
     def _done(self, mismatch: Mismatch, problem: Problem | None) -> Iterator[Event]:
         if mismatch.ref is None:
@@ -313,7 +317,7 @@ class _Own:
         applyset, after = self.context.applyset, live
         if not has_witness(live, applyset):
             request = mark_request(resource, live, applyset, owned=True)
-            after = send(self.context.cluster, request)
+            after = send(self.context.cluster, request, live)
         if has_witness(after, applyset):  # guard: witness-before-record
             return replace(step, entry=owned_entry(step.entry, live, after, applyset))
         return None
@@ -480,13 +484,14 @@ class _Move:
                 owned=owned,
             )
             try:
-                after = send(self.context.cluster, request)
+                after = send(self.context.cluster, request, live)
             except NotFound as error:
                 state = objects.reader.read_object(resource, live.ref)
                 refuse_false_absence(live.uid, state, error)
                 raise
             # If it has changed between the two patches, it lacks what the second one sets.
-            return step if has_witness(after, self.destination) >= owned else None
+            is_theirs = after.labels.get(PART_OF) == self.destination.id
+            return step if is_theirs and has_witness(after, self.destination) >= owned else None
 
         step = objects.patched(step, transfer)
         if step.outcome is Outcome.MOVED and not step.is_due:
@@ -505,7 +510,7 @@ class _Move:
         if not is_applied(live, self.destination.manager) or lacks_witness:
             with suppress(ApplypruneError):
                 request = mark_request(resource, live, self.destination, owned=owned)
-                self.context.cluster.patch(request)
+                self.context.cluster.patch(request)  # the next apply does the same
 
     def _done(self, step: ObjectStep) -> ObjectDone:
         return _done(step, f"to the set {self.destination.name}")

@@ -17,7 +17,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Self
 
 from applyprune.clock import CLOCK, Clock, Instant, read_clock, seconds_held
-from applyprune.errors import ApplypruneError, InventoryLocked
+from applyprune.errors import ApplypruneError, InventoryError, InventoryLocked
 from applyprune.model.events import InventoryWritten, Phase, Waiting, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
@@ -34,7 +34,7 @@ from applyprune.model.inventory import (
 from applyprune.model.options import Options
 from applyprune.model.text import visible
 from applyprune.planning.approved_deletions import after_run
-from applyprune.planning.recovery import held_inventory, locked_error
+from applyprune.planning.recovery import held_inventory, locked_error, marks_not_stored
 from applyprune.system.terminal import user_name
 from applyprune.values import replace
 
@@ -158,7 +158,8 @@ class InventoryLock:
         """Store ``inventory`` and hold the lock from now on.
 
         ``plan`` is the checksum of the plan file that this run is bound to. Raises InventoryLocked
-        if another run has written the inventory since it was read.
+        if another run has written the inventory since it was read, InventoryError if what is stored
+        is not what every later run must find.
         """
         with self._lock:
             bound = AppliedPlan(plan) if plan else None
@@ -166,7 +167,13 @@ class InventoryLock:
             if inventory.last is not None and inventory.last.run != self._holder.run:
                 # The record of the last run makes room for this one, which has no end yet.
                 begun = replace(begun, earlier=inventory.history)
-            self._put(replace(begun, last=self._record()))
+            try:
+                self._put(replace(begun, last=self._record()))
+            except InventoryError:
+                if self.inventory.root.faults:  # it is stored, and nothing follows
+                    with suppress(ApplypruneError):
+                        self._put(replace(self.inventory, holder=None))
+                raise
             self.taken = True
             self._renewer = Thread(target=self._renew, name="applyprune-lease", daemon=True)
             self._renewer.start()
@@ -283,6 +290,8 @@ class InventoryLock:
         since = self._clock()
         try:
             self.inventory = self._store.write(inventory, within=within or self._holder.lease)
+            if self.inventory.root.faults:  # guard: marks-of-the-inventory
+                raise marks_not_stored(self.inventory)
         except InventoryLocked as error:
             self._lost = error
             raise

@@ -229,7 +229,10 @@ class DamagedStore(Store, Protocol):
     """A store whose inventory may be damaged."""
 
     def salvage(self) -> tuple[Inventory, Sequence[str]]:
-        """Return the readable part of the inventory, and what is unreadable."""
+        """Return the readable part of the inventory, and what is unreadable.
+
+        What is wrong with its label and annotations is in the ``root`` of the inventory.
+        """
 
     def strays(self) -> Sequence[str]:
         """Return the names of stored parts that the inventory, as read, does not name."""

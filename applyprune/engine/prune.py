@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from applyprune.engine.reader import (
     SnapshotReader,
     read_pod_use,
 )
+from applyprune.engine.send import send
 from applyprune.engine.waiting import DeletedObject, DeletionWait, Gone
 from applyprune.errors import (
     ApplypruneError,
@@ -41,6 +43,7 @@ from applyprune.model.live import (
 from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, DeleteRequest, PatchRequest, RemoveStep, Why
 from applyprune.model.text import and_more
+from applyprune.planning.applyset import PART_OF
 from applyprune.planning.cascade import cascade_of, diagnose, has_foreign_finalizer
 from applyprune.planning.leave import Blocker, Remaining, objects_going
 from applyprune.planning.order import is_built_in
@@ -54,7 +57,7 @@ from applyprune.planning.plan import removed_again
 from applyprune.planning.prune_waits import is_named_by_pods, keeps_used, unless_used
 from applyprune.planning.recovery import GONE
 from applyprune.planning.references import has_references
-from applyprune.planning.replies import refuse_false_absence
+from applyprune.planning.replies import not_deleted, refuse_false_absence
 from applyprune.planning.served_kinds import still_registered
 from applyprune.planning.uids import is_among, uid_in, uids_of
 from applyprune.planning.world import CascadeContents, World
@@ -241,12 +244,61 @@ class Pruner:
     def _remove(self, batch: Sequence[RemoveStep]) -> Iterator[Event]:
         """Process one wave, and wait until what it deletes is gone."""
         deleted: list[DeletedObject] = []
-        for done in self.context.workers.each(self._step, batch):
-            if isinstance(done, DeletedObject):
-                deleted.append(done)
-            else:
-                yield done
-        yield from self._await_gone(deleted)
+        lost: InventoryLocked | None = None
+        try:
+            for done in self.context.workers.each(self._step, batch):
+                if isinstance(done, DeletedObject):
+                    deleted.append(done)
+                else:
+                    yield done
+        except InventoryLocked as error:
+            lost = error  # what is deleted is reported before the run ends
+        found = self._still_there([one for one in deleted if one.is_confirmed])
+        left = {
+            one.ref: one
+            for one in deleted
+            if not one.is_confirmed or one.ref in found  # guard: gone-is-seen
+        }
+        for one in deleted:
+            if one.ref not in left:
+                yield self._done(one.ref, self._deleted())
+        if lost is not None:
+            raise lost
+        yield from self._await_gone([*left.values()])
+
+    def _still_there(self, deleted: Sequence[DeletedObject]) -> set[Ref]:
+        """Return which objects are still there, or may be, though the server calls them gone.
+
+        The reply to a dry run is the same. So there is one more read for each kind and namespace.
+        """
+        places: dict[tuple[Resource, str], list[DeletedObject]] = {}
+        for one in deleted:
+            places.setdefault((one.resource, one.ref.namespace), []).append(one)
+        workers = self.context.workers
+        left: set[Ref] = set()
+        for place, there in workers.each(lambda one: (one, self._there(places[one])), [*places]):
+            left |= there
+            del places[place]
+        for unread in places.values():  # a cancelled run finishes what is in flight
+            left |= self._there(unread)
+        return left
+
+    def _there(self, deleted: Sequence[DeletedObject]) -> set[Ref]:
+        """Return which of some objects of one kind and namespace are there, or may be."""
+        resource, namespace = deleted[0].resource, deleted[0].ref.namespace
+        label = f"{PART_OF}={self.context.applyset.id}"
+        if len(deleted) > 1:
+            with suppress(ApplypruneError):
+                listed = self.context.cluster.list(resource, namespace=namespace, selector=label)
+                uids = {live.uid for live in listed}
+                return {one.ref for one in deleted if one.uid in uids}
+            return {one.ref for one in deleted}
+        (one,) = deleted
+        state = self._reader.read_object(resource, one.ref)
+        is_gone = isinstance(state, Absent) or (
+            isinstance(state, LiveObject) and state.uid != one.uid
+        )
+        return set() if is_gone else {one.ref}
 
     def _fields(self, step: RemoveStep) -> tuple[RemoveStep, Mapping[str, Any] | None, str]:
         """Return the fields of an object that stays, if they name others; or why not."""
@@ -305,10 +357,15 @@ class Pruner:
     def _orphan(self, step: RemoveStep, request: PatchRequest, live: LiveObject) -> ObjectDone:
         self.context.lock.ensure(WRITE_MARGIN)
         try:
-            self.context.cluster.patch(request)
+            after = send(self.context.cluster, request, live)
         except NotFound as error:
             self._confirm_absence(request.resource, live, error)
             return self._done(step.entry.ref, Outcome.REMOVED_FROM_INVENTORY, GONE)
+        if after.labels.get(PART_OF) == self.context.applyset.id:  # guard: orphan-keeps-label
+            raise RunFailed(
+                f"{step.entry.ref} was not orphaned",
+                reason="it was stored with the set's label: a webhook or policy may have kept it",
+            )
         return self._done(step.entry.ref, Outcome.ORPHANED, step.reason)
 
     def _delete(
@@ -322,7 +379,7 @@ class Pruner:
                 gone = self.context.cluster.delete(step.request, timeout=DELETE_TIMEOUT)
             except NotFound as error:
                 self._confirm_absence(resource, live, error)
-                gone = True
+                return self._done(ref, self._deleted())
             except (Unreachable, Unavailable):
                 # The reply is lost, but the delete may have succeeded.
                 state = self._reader.read_object(resource, ref)
@@ -334,8 +391,7 @@ class Pruner:
                 gone = False
             if ref == self.context.applyset.own_namespace:
                 self.is_own_namespace_going = True
-            if gone:
-                return self._done(ref, self._deleted())
+            return DeletedObject(resource, ref, live.uid, is_confirmed=gone)
         return DeletedObject(resource, ref, live.uid)
 
     def _confirm_absence(self, resource: Resource, live: LiveObject, error: NotFound) -> None:
@@ -436,7 +492,7 @@ class Pruner:
         options = self.context.options.wait
         read = partial(self._reader.read_object, full=True)
         longest = min(options.timeout, options.turn)
-        wait = DeletionWait(deleted, longest, cancellation, read, self.context.workers)
+        wait = DeletionWait(deleted, longest, cancellation, read, self.context.workers, is_own=True)
         for event in wait.run():
             yield self._done(event.ref, self._deleted()) if isinstance(event, Gone) else event
         if cancellation.requested:
@@ -447,11 +503,14 @@ class Pruner:
         remains = {ref: self._remains(ref) for ref in holders}
         reasons = {live.ref: diagnose(live, remains.get(live.ref)) for live in stuck}
         for left in wait.pending:
-            error = NotReady(
+            error: ApplypruneError = NotReady(
                 f"{left.ref} is deleted but not gone yet",
                 reason=reasons.get(left.ref, "its state could not be read"),
                 hint="It stays in the inventory. Run again to continue.",
             )
+            if wait.is_unmarked(left):
+                error = not_deleted(left.ref)
+                self.is_own_namespace_going &= left.ref != self.context.applyset.own_namespace
             yield ObjectDone(left.ref, Outcome.FAILED, problem=error.problem)
 
     def _remains(self, ref: Ref) -> CascadeContents:

@@ -32,7 +32,7 @@ from applyprune.errors import (
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
-from applyprune.model.live import AUTOSCALERS, LiveObject
+from applyprune.model.live import AUTOSCALERS, Absent, LiveObject
 from applyprune.model.plan import (
     NO_MIGRATION,
     ApplyRequest,
@@ -53,8 +53,14 @@ from applyprune.planning.plan import with_checked_request, with_new_request
 from applyprune.planning.replies import (
     confirmed,
     created_by_others,
+    is_repeated,
+    not_deleted,
+    not_stored,
+    proves_apply,
+    proves_patch,
     refuse_false_absence,
     refused_guard,
+    shows_apply,
 )
 from applyprune.planning.requests import settle_request
 from applyprune.planning.server_errors import (
@@ -99,10 +105,10 @@ def transfer_fields(
     desired, applyset, options = step.desired, context.applyset, context.options
     for _ in range(_WRITE_TRIES):
         request = step.request
-        if request is None or request.before is None:
+        if step.live is None or request is None or request.before is None:
             return step
         try:
-            first = partial(send, context.cluster, request.before)
+            first = partial(send, context.cluster, request.before, step.live)
             live = when_served(context, desired, is_coming, first)
         except Conflict as error:
             step = decided_again(context, step, error)
@@ -113,17 +119,19 @@ def transfer_fields(
     )
 
 
-def send(cluster: Cluster, request: PatchRequest | ApplyRequest) -> LiveObject:
+def send(cluster: Cluster, request: PatchRequest | ApplyRequest, before: LiveObject) -> LiveObject:
     """Send one request, and the patch that must follow it; return the object as stored.
 
-    The second patch may fail: the next apply of the object will own the label's field as well.
+    ``before`` is the object for which the request was made. The second patch may fail: the next
+    apply of the object will own the label's field as well. Raises Conflict if the reply does not
+    prove that it is stored, and the object has changed; RunFailed if nothing is stored.
     """
     if isinstance(request, ApplyRequest):
-        return cluster.apply(request)[0]
-    after = cluster.patch(request)
+        return proved_reply(cluster, request, before, cluster.apply(request)[0])
+    after = proved_reply(cluster, request, before, cluster.patch(request))
     if (settling := settle_request(request, after)) is not None:
         with suppress(ApplypruneError):
-            return cluster.patch(settling)
+            return proved_reply(cluster, settling, after, cluster.patch(settling))
     return after
 
 
@@ -148,6 +156,28 @@ def when_served(
                 raise
 
 
+def proved_reply(
+    cluster: Cluster,
+    request: PatchRequest | ApplyRequest,
+    before: LiveObject,
+    reply: LiveObject,
+) -> LiveObject:
+    """Return the reply to a request that changes an object, if it proves that this is stored."""
+    is_done = isinstance(request, PatchRequest) and not request.changes
+    if is_done or proves_patch(request, before, reply):  # guard: transfer-is-stored
+        return reply
+    state = cluster.read(request.resource, request.ref, full=True)
+    is_as_before = isinstance(state, LiveObject) and (
+        (state.uid, state.resource_version) == (before.uid, before.resource_version)
+    )
+    if is_as_before or isinstance(state, Absent):
+        raise not_stored(state)
+    is_that = state.resource_version == reply.resource_version
+    if is_that and (state.uid, reply.uid) == (before.uid, before.uid):
+        return state  # the reply only lacks a part of it
+    raise Conflict(f"{request.ref} has changed since it was read", code=409)
+
+
 def send_apply(
     context: RunContext,
     step: ApplyStep,
@@ -160,14 +190,21 @@ def send_apply(
     ``when_served`` for ``is_coming``. Raises the errors of an apply.
     """
     began = context.cancellation.now()
-    outdated = 0
+    outdated, is_second = 0, False
     while True:
         if step.request is None:
             raise ValueError(f"nothing is sent for {step.desired.ref}")
         waited = context.cancellation.now() - began
         try:
             apply = partial(context.cluster.apply, step.request)
-            return when_served(context, step.desired, is_coming, apply)
+            reply, created = when_served(context, step.desired, is_coming, apply)
+            is_proof = proves_apply(step, reply, context.applyset)
+            # guard: repeated-reply
+            if is_proof or is_second or not is_repeated(step, reply):
+                # guard: apply-is-stored
+                live = reply if is_proof else _read_after(context, step, reply)
+                return live, created
+            is_second = True
         except Conflict as error:
             outdated += 1
             if not is_outdated(step, step.request, error) or outdated > _WRITE_TRIES:
@@ -181,6 +218,18 @@ def send_apply(
             # The server decides by its caches, which follow a write after a moment.
             if not is_settling(error) or waited > _SETTLED_SOON or context.cancellation.wait(_POLL):
                 raise
+
+
+def _read_after(context: RunContext, step: ApplyStep, reply: LiveObject) -> LiveObject:
+    """Return the object as stored, after a reply that does not prove the apply.
+
+    Raises RunFailed if it is not stored.
+    """
+    desired = step.desired
+    state = context.cluster.read(desired.resource, desired.ref, full=True)
+    if isinstance(state, LiveObject) and shows_apply(step, reply, state, context.applyset):
+        return state
+    raise not_stored(state)
 
 
 def create_first(context: RunContext, step: ApplyStep) -> LiveObject:
@@ -308,7 +357,12 @@ class Recreator:
         )
         context.lock.record_entry(fresh)
         fresh_step = replace(
-            step, entry=fresh, fence=False, migration=NO_MIGRATION, takes_over=False
+            step,
+            entry=fresh,
+            fence=False,
+            migration=NO_MIGRATION,
+            takes_over=False,
+            deletion=request,  # guard: reply-of-the-deleted
         )
         return with_checked_request(fresh_step, None, context.applyset, context.options)
 
@@ -319,13 +373,16 @@ class Recreator:
         # What is gone later is created by a later run, as after a crash.
         longest = min(desired.timeout or options.timeout, options.turn)
         # This thread is a worker already.
-        wait = DeletionWait(deleted, longest, cancellation, self.context.cluster.read)
+        read = self.context.cluster.read
+        wait = DeletionWait(deleted, longest, cancellation, read, is_own=True)
         for event in wait.run():
             if isinstance(event, Gone) and event.replaced:
                 raise created_by_others(desired)
         if not wait.pending:
             return
         cancellation.check()
+        if any(map(wait.is_unmarked, wait.pending)):
+            raise not_deleted(desired.ref, desired.origin)
         held = ", ".join(wait.last.get(desired.ref, live).finalizers)
         raise NotReady(
             f"{desired.ref} is still being deleted; it cannot be re-created yet",

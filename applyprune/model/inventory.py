@@ -25,6 +25,8 @@ class StoredRoot:
     finalizers: tuple[str, ...] = ()
     is_terminating: bool = False
     """Whether it is being deleted, and only the finalizers hold it."""
+    faults: tuple[str, ...] = ()
+    """What is wrong with its label and annotations; the entries are as they were written."""
 
 
 @dataclass(frozen=True, slots=True)

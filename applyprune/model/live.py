@@ -121,6 +121,17 @@ def _writers(managers: Sequence[Mapping[str, Any]]) -> tuple[Writer, ...]:
     return tuple(map(Writer, managers))
 
 
+def is_after(live: LiveObject, version: str) -> bool:
+    """Return whether the reply to a write is a state after the one with a resourceVersion.
+
+    That is empty if the object did not exist. The reply to a dry run has the same one, or none.
+    """
+    now = live.resource_version
+    if now.isdecimal() and version.isdecimal():
+        return int(now) > int(version)  # an older one is the reply to an earlier request
+    return now not in {"", version}
+
+
 def deleted_at(live: LiveObject) -> datetime | None:
     """Return when an object was deleted, by the server's clock; None if it was not deleted."""
     return time_of(live.metadata.get("deletionTimestamp"))

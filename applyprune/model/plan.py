@@ -555,6 +555,11 @@ class PatchRequest:
     claims: bool = False
     """Whether it makes fields the set's own that the apply then removes."""
 
+    @property
+    def changes(self) -> bool:
+        """Return whether it changes anything, and does not only test its guards."""
+        return any(operation["op"] != "test" for operation in self.operations)
+
 
 @dataclass(frozen=True, slots=True)
 class DeleteRequest:

@@ -192,6 +192,7 @@ def is_group_kind(text: str) -> bool:
 
 
 _SHOWN = 3
+_OTHER_NAME = "Nothing was changed. Choose another name for this set"
 
 
 def foreign_parent(
@@ -201,9 +202,10 @@ def foreign_parent(
     *,
     has_header: bool,
 ) -> ForeignParent | None:
-    """Return why a ConfigMap is not this set's inventory, and stays as it is; None if it is.
+    """Return why a ConfigMap is not this set's inventory, and stays as it is; None if it may be.
 
-    ``has_header`` says whether it contains an inventory of applyprune.
+    ``has_header`` says whether it contains an inventory of applyprune. One without the label must
+    be proved to be this set's by its UID.
     """
     tooling = annotations.get(TOOLING)
     # NAME/VERSION; a name may contain slashes.
@@ -213,34 +215,46 @@ def foreign_parent(
             f"{applyset.inventory} is the ApplySet parent of another tool",
             reason=f"its annotation {TOOLING} is {tooling!r}, and a tool must not change the set "
             "of another one",
-            hint="Nothing was changed. Choose another name for this set, or remove that ApplySet "
-            "with its own tool first.",
+            hint=f"{_OTHER_NAME}, or remove that ApplySet with its own tool first.",
         )
     label = labels.get(SET_ID)
-    if label != applyset.id:  # guard: other-parent-id
-        found = f"it has no label {SET_ID}" if label is None else f"its label {SET_ID} is {label!r}"
+    if label is None and not has_header:
+        return without_label(applyset, "it contains no inventory of applyprune")
+    if label not in {None, applyset.id}:  # guard: other-parent-id
         return ForeignParent(
             f"{applyset.inventory} is not this set's inventory",
-            reason=f"{found}, and its name and namespace give {applyset.id!r}",
-            hint="Nothing was changed. It may be a copy of another set's inventory, or belong to "
-            "something else. Choose another name for this set, or delete that ConfigMap.",
+            reason=f"its label {SET_ID} is {label!r}, and its name and namespace give "
+            f"{applyset.id!r}",
+            hint=f"{_OTHER_NAME}. It may be a copy of another set's inventory, or belong to "
+            "something else.",
         )
     if tooling is None and not has_header:  # guard: nobodys-parent
         return ForeignParent(
             f"{applyset.inventory} is an ApplySet parent of an unknown tool",
             reason=f"it has no annotation {TOOLING}, and contains no inventory of {TOOL}",
-            hint="Nothing was changed. Choose another name for this set, or delete that ConfigMap.",
+            hint=f"{_OTHER_NAME}.",
         )
     return None
 
 
-def parent_faults(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what is wrong with the annotations of our own inventory: a repair writes them again.
+def without_label(applyset: ApplySetIdentity, why: str) -> ForeignParent:
+    """Return the error for a ConfigMap without the label that nothing proves to be the set's."""
+    return ForeignParent(
+        f"{applyset.inventory} is not this set's inventory",
+        reason=f"it has no label {SET_ID}, and {why}",
+        hint=f"{_OTHER_NAME}. If it is this set's inventory, restore the ConfigMap from a backup.",
+    )
+
+
+def parent_faults(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what is wrong with the marks of our own inventory: a repair sets them again.
 
     That the specification calls the kinds a hint does not help: they are the second record of what
     the set contains.
     """
     faults = []
+    if SET_ID not in labels:
+        faults.append(f"it has no label {SET_ID}")
     if TOOLING not in annotations:
         faults.append(f"it has no annotation {TOOLING}")
     if GROUP_KINDS not in annotations:

@@ -345,7 +345,7 @@ def unsearched_problem(unseen: str) -> Problem:
 def _of_inventory(
     world: World, damage: Sequence[str], strays: Sequence[str], *, restored: bool
 ) -> Iterator[Mismatch]:
-    for message in damage:
+    for message in (*world.inventory.root.faults, *damage):
         yield Mismatch(MismatchType.DAMAGED, Repair.REWRITE, message)
     if not world.inventory.exists and world.marked:
         message = (
@@ -705,6 +705,19 @@ def held_inventory(inventory: Inventory, finalizers: Iterable[str]) -> Problem:
         reason=f"other tools hold it by the finalizers: {', '.join(finalizers)}",
         hint="It no longer lists any object. Until these tools remove their finalizers, the set "
         "cannot be applied again.",
+    )
+
+
+def marks_not_stored(inventory: Inventory) -> InventoryError:
+    """Return the error for an inventory that was stored without its label or annotations."""
+    applyset = ApplySetIdentity(inventory.name, inventory.namespace)
+    return InventoryError(
+        f"the inventory of the set {inventory.name} was not stored as it was sent",
+        location=str(applyset.inventory),
+        reason="; ".join(inventory.root.faults),
+        hint="An admission webhook or policy has probably removed that. Let it except "
+        f"{applyset.inventory.short}. Then set it again: applyprune inventory repair "
+        f"{applyset.arguments}",
     )
 
 

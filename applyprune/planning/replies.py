@@ -1,7 +1,9 @@
 """What the server's reply to a request of the plan means, and what is to be done after it.
 
-A 200 is not yet success: the reply may be about another object, or about one that is being deleted
-(design.md, safety rule 9). A refused guard means that the object has changed since the plan.
+A 200 is not yet success: the reply may be about another object, or about one that is being deleted,
+or a gateway may have answered with that of a dry run or of another request (design.md, safety rule
+9). What a reply does not prove, a read must show. A refused guard means that the object has changed
+since the plan.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from applyprune.model.fieldset import MISSING, to_server, value_at
 from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import Ownership
 from applyprune.model.kinds import row_of
-from applyprune.model.live import Absent, LiveObject, Unknown
-from applyprune.model.plan import ApplyStep, Why
+from applyprune.model.live import Absent, LiveObject, Unknown, is_after
+from applyprune.model.plan import CREATE_ONLY, ApplyRequest, ApplyStep, PatchRequest, Why
 from applyprune.planning.applyset import OWNED_BY
 from applyprune.planning.comparison import (
     NOT_ALLOWED,
@@ -33,7 +35,7 @@ from applyprune.planning.conflicts import drifted_fields, rewritten_fields
 from applyprune.planning.decide import existing_step, job_record
 from applyprune.planning.field_writers import is_by_hand
 from applyprune.planning.kept_fields import kept_fields, kept_words
-from applyprune.planning.managed_fields import own_fields
+from applyprune.planning.managed_fields import BEFORE_FIRST_APPLY, own_fields, own_writer
 from applyprune.planning.normalize import body_to_send, may_be_secret
 from applyprune.planning.ownership import (
     FIXED_GENERATION,
@@ -58,11 +60,181 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
+    from applyprune.model.identity import Ref
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import State
     from applyprune.model.options import Options
     from applyprune.model.plan import Desired
+    from applyprune.model.problem import Origin
     from applyprune.planning.applyset import ApplySetIdentity
+
+
+# Whether a write is stored. The reply to a dry run has the same text, but no resourceVersion, that
+# of the request, or the one that the object had before.
+
+
+def proves_apply(step: ApplyStep, reply: LiveObject, applyset: ApplySetIdentity) -> bool:
+    """Return whether the reply to an apply can only be that of a write which is stored.
+
+    ``step.live`` is the object before it. If this is false, the object must be read.
+    """
+    if not _is_whole(step, reply, applyset):  # guard: reply-is-whole
+        return False
+    before = step.live
+    if before is None:
+        # The reply to the create of the one that this run has deleted says nothing of a new one.
+        deleted = step.deletion.precondition.uid if step.deletion is not None else ""
+        is_new = is_after(reply, CREATE_ONLY.resource_version)  # guard: created-is-stored
+        return is_new and reply.uid != deleted
+    if reply.uid != before.uid:
+        return False
+    if reply.resource_version == before.resource_version:
+        return is_repeated(step, reply) and _changes_nothing(step, reply, applyset)
+    if not is_after(reply, before.resource_version):
+        return False
+    # If somebody has written it since, even a dry run's reply has another resourceVersion.
+    guarded = step.request is not None and bool(step.request.precondition.resource_version)
+    others = () if guarded else _writes_of_others(reply, applyset)
+    return {*others} <= {*_writes_of_others(before, applyset)}  # guard: others-in-the-reply
+
+
+def proves_patch(
+    request: PatchRequest | ApplyRequest, before: LiveObject, reply: LiveObject
+) -> bool:
+    """Return whether the reply to a request that changes an object shows that this is stored.
+
+    What is sent next follows from its labels, annotations and managers, so it lacks none of these
+    as a whole, unless the request removes them.
+    """
+    if reply.uid != before.uid or not is_after(reply, before.resource_version):
+        return False
+    operations = request.operations if isinstance(request, PatchRequest) else ()
+    removed = {one["path"] for one in operations if one["op"] == "remove"}
+    parts = (
+        ("labels", before.labels, reply.labels),
+        ("annotations", before.annotations, reply.annotations),
+        ("managedFields", before.managed_fields, reply.managed_fields),
+    )
+    # guard: parts-in-the-reply
+    return not any(
+        had and not has and f"/metadata/{part}" not in removed for part, had, has in parts
+    )
+
+
+def _is_whole(step: ApplyStep, reply: LiveObject, applyset: ApplySetIdentity) -> bool:
+    """Return whether a reply lacks nothing of what every applied object has.
+
+    What our Apply entry names of its labels and annotations is in them.
+    """
+    ours = own_writer(reply, applyset.manager)
+    if ours is None:
+        return False
+    owned = ours.fields.at(("metadata",))
+    for part, texts in (("labels", reply.labels), ("annotations", reply.annotations)):
+        if any(isinstance(key, str) and key not in texts for key in owned.at((part,)).below):
+            return False
+    has_generation = reply.generation is not None
+    counts = step.live is not None and step.live.generation is not None
+    return "creationTimestamp" in reply.metadata and (has_generation or not counts)
+
+
+def is_repeated(step: ApplyStep, reply: LiveObject) -> bool:
+    """Return whether a reply shows the object as it was before the apply, as far as it was read.
+
+    The apply has changed nothing, or the reply is that to an earlier request. To send it again
+    does no harm, and tells.
+    """
+    before = step.live
+    if before is None or before.resource_version != reply.resource_version:
+        return False
+    if before.packed_body is not None:
+        return before.packed_body == reply.packed_body
+    metadata = (reply.packed_metadata, reply.packed_managers)
+    return (before.packed_metadata, before.packed_managers) == metadata
+
+
+def _changes_nothing(step: ApplyStep, reply: LiveObject, applyset: ApplySetIdentity) -> bool:
+    """Return whether an apply may have left its object as it was, which the reply shows.
+
+    The check has said so, or the last apply was the same, or the object has exactly what is sent.
+    """
+    desired, before, recorded = step.desired, step.live, step.entry.fingerprint
+    if step.is_checked:
+        return step.fate is Fate.LEAVE  # guard: shown-change
+    is_recorded = recorded is not None and recorded.resource_version == reply.resource_version
+    is_secret = may_be_secret(desired.body)  # no digest of its values is kept
+    if step.is_reapplied and is_recorded and not is_secret:
+        return True
+    # In a dry run's reply, the time of our entry is new, unless the last apply was in the same
+    # second. Then only the generation or the values tell.
+    is_counted = desired.ref.group_kind not in FIXED_GENERATION and reply.generation is not None
+    if step.request is None or before is None or not (is_counted or before.packed_body):
+        return False  # guard: same-second
+    ours = own_fields(reply, applyset.manager)
+    return values_match(desired, reply) and not ours - ours.set_by(step.request.body)
+
+
+def _writes_of_others(live: LiveObject, applyset: ApplySetIdentity) -> Iterator[tuple[str, ...]]:
+    """Yield who else has written an object, and when."""
+    for one in live.writers:
+        if one.manager not in {applyset.manager, BEFORE_FIRST_APPLY}:
+            yield one.manager, one.operation, one.subresource, one.time
+
+
+def shows_apply(
+    step: ApplyStep, reply: LiveObject, stored: LiveObject, applyset: ApplySetIdentity
+) -> bool:
+    """Return whether an object, read after a reply that proves nothing, has what the reply says."""
+    before = step.live
+    if before is not None:
+        version = before.resource_version
+        is_earlier = reply.resource_version not in {"", version} and not is_after(reply, version)
+        if is_earlier or reply.uid != before.uid or stored.uid != before.uid:
+            return False  # guard: reply-to-another-request
+    if is_repeated(step, reply):
+        return stored.packed_body == reply.packed_body
+    if _is_whole(step, reply, applyset):
+        said, found = own_writer(reply, applyset.manager), own_writer(stored, applyset.manager)
+        if said is None or found is None or said.fields != found.fields:
+            return False  # guard: fields-in-the-read
+        # guard: values-in-the-read
+        return bool(said.fields.part_of(reply.body) == said.fields.part_of(stored.body))
+    # It lacks something itself: then it must be about the very state that is stored.
+    keeps_no_record = own_writer(stored, applyset.manager) is None
+    is_new = is_after(stored, before.resource_version if before is not None else "")
+    is_that = reply.resource_version == stored.resource_version
+    return is_that and (is_new or keeps_no_record)  # guard: state-in-the-read
+
+
+def not_stored(state: State) -> RunFailed:
+    """Return the error for a write that the server has confirmed, and that is not stored.
+
+    ``state`` is the state of the object after the reply.
+    """
+    found = "the object is not as the reply says"
+    if isinstance(state, Absent):
+        found = "the object does not exist"
+    return RunFailed(
+        "it was not written",
+        reason=f"the server answered that it was, but afterwards, {found}",
+        hint=_NOT_THE_SERVER,
+    )
+
+
+def not_deleted(ref: Ref, origin: Origin | str = "") -> RunFailed:
+    """Return the error for an object whose deletion the server has confirmed, and that stays."""
+    return RunFailed(
+        f"{ref} was not deleted",
+        location=origin,
+        reason="the server answered that it was, but the object exists, and is not being deleted",
+        hint=_NOT_THE_SERVER,
+    )
+
+
+_NOT_THE_SERVER = (
+    "A gateway or proxy may have answered in its place, for example with the reply of a dry run. "
+    "Run again."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,8 +179,18 @@ DECISIONS = ("requests", "replies", "plan", "ownership")
 """The modules of planning that decide about an object."""
 # The eighth: only a refusal shows that the server cannot use an entry of another version.
 MOST_DECISIONS = 8
-ENDS = {"created_by_others", "refuse_false_absence", "skips"}
-"""They only say what a failed request means; nothing is sent after them."""
+ENDS = {
+    "created_by_others",
+    "is_repeated",
+    "not_deleted",
+    "not_stored",
+    "proves_apply",
+    "proves_patch",
+    "refuse_false_absence",
+    "shows_apply",
+    "skips",
+}
+"""They only say what a reply means; nothing else is sent after them."""
 
 
 def makes_planned_requests(module: str) -> list[int]:

@@ -52,6 +52,8 @@ _FAULTS = "tests/engine/failures/test_faults.py::"
 _DROPPED_BODY = "tests/engine/failures/test_dropped_body.py::"
 _DELETION_REPLIES = "tests/engine/steps/test_deletion_replies.py::"
 _FALSE_ABSENCE = "tests/engine/failures/test_false_absence.py::"
+_FALSE_REPLIES = "tests/engine/failures/test_false_replies.py::"
+_REPLIES = "tests/planning/test_replies.py::"
 _FIELDS = "tests/engine/checks/test_fields.py::"
 _GUARDS = "tests/engine/guards/test_guards_hold.py::"
 _ESCAPE = (
@@ -2023,6 +2025,183 @@ MUTATIONS = (
         "False",
         "tests/engine/operations/test_repair.py::"
         "test_copy_of_the_first_write_is_recognized[by hand]",
+    ),
+    Mutation(
+        "the fields that a reply must have",
+        ("reply-is-whole",),
+        "if .*:",
+        "if False:",
+        f"{_REPLIES}test_reply_proves_the_apply_or_not[no managers]",
+    ),
+    Mutation(
+        "the version of what was created",
+        ("created-is-stored",),
+        r"= .+?\)",
+        "= True",
+        f"{_REPLIES}test_reply_proves_the_apply_or_not[dry run of a create]",
+    ),
+    Mutation(
+        "the others who write between the read and the reply",
+        ("others-in-the-reply",),
+        "return .+",
+        "return True",
+        f"{_FALSE_REPLIES}test_object_that_somebody_writes_meanwhile_is_read[False]",
+    ),
+    Mutation(
+        "the change that the check has shown",
+        ("shown-change",),
+        "return .+",
+        "return True",
+        f"{_REPLIES}test_reply_proves_the_apply_or_not[repeated, and the check has shown a change]",
+    ),
+    Mutation(
+        "the doubt in a reply within the second of the last apply",
+        ("same-second",),
+        "return .+",
+        "pass",
+        f"{_REPLIES}test_reply_proves_the_apply_or_not[repeated, and its values were not read]",
+    ),
+    Mutation(
+        "the age of a reply",
+        ("reply-to-another-request",),
+        "return .+",
+        "pass",
+        f"{_REPLIES}test_read_shows_the_apply_or_not[an earlier reply fits by chance]",
+    ),
+    Mutation(
+        "the fields of the object that is read after a reply",
+        ("fields-in-the-read",),
+        "return .+",
+        "pass",
+        f"{_REPLIES}test_read_shows_the_apply_or_not[a field is left]",
+    ),
+    Mutation(
+        "the values of the object that is read after a reply",
+        ("values-in-the-read",),
+        "return .+",
+        "return True",
+        f"{_REPLIES}test_read_shows_the_apply_or_not[created by somebody else]",
+    ),
+    Mutation(
+        "the state of the object that is read after a reply",
+        ("state-in-the-read",),
+        "return .+",
+        "return True",
+        f"{_REPLIES}test_read_shows_the_apply_or_not[no managers, and another state is stored]",
+    ),
+    Mutation(
+        "the managers in the reply to a patch",
+        ("parts-in-the-reply",),
+        "return .+",
+        "return True",
+        f"{_REPLIES}test_reply_proves_the_patch_or_not[no managers]",
+    ),
+    Mutation(
+        "the read after a reply that proves no apply",
+        ("apply-is-stored",),
+        " if .+",
+        "",
+        f"{_FALSE_REPLIES}test_gateway_in_a_read_only_mode_prunes_nothing[True]",
+    ),
+    Mutation(
+        "the second apply after a reply that shows no change",
+        ("repeated-reply",),
+        "if .*:",
+        "if True:",
+        f"{_FALSE_REPLIES}test_reply_to_an_earlier_apply_is_not_believed",
+    ),
+    Mutation(
+        "the UID of the object that was deleted to create it again",
+        ("reply-of-the-deleted",),
+        LINE,
+        "",
+        f"{_FALSE_REPLIES}test_reply_to_the_create_of_the_deleted_object_is_not_believed",
+    ),
+    Mutation(
+        "the proof that a patch is stored",
+        ("transfer-is-stored",),
+        "if .*:",
+        "if True:",
+        f"{_FALSE_REPLIES}test_reply_of_a_dry_run_is_not_success[orphan]",
+    ),
+    Mutation(
+        "the label of what was orphaned",
+        ("orphan-keeps-label",),
+        "if .*:",
+        "if False:",
+        f"{_FALSE_REPLIES}test_orphan_that_keeps_the_label_stays_listed",
+    ),
+    Mutation(
+        "the read after a delete that is confirmed",
+        ("gone-is-seen",),
+        r" or .*",
+        "",
+        f"{_FALSE_REPLIES}test_reply_of_a_dry_run_is_not_success[prune]",
+    ),
+    Mutation(
+        "the end of the wait for what is not being deleted",
+        ("unmarked-is-not-deleted",),
+        "if .*:",
+        "if False:",
+        f"{_STEPS}test_wait_deleted.py::test_unmarked_object_is_not_waited_for[resource0-0.0]",
+    ),
+    Mutation(
+        "the proof that an inventory is stored",
+        ("inventory-reply",),
+        "if .*:",
+        "if True:",
+        f"{_FALSE_REPLIES}test_reply_of_a_dry_run_is_not_success[create]",
+    ),
+    Mutation(
+        "the marks of a stored inventory",
+        ("marks-of-the-inventory",),
+        "if .*:",
+        "if False:",
+        f"{_FALSE_REPLIES}test_marks_that_a_webhook_removes_end_the_run",
+    ),
+    Mutation(
+        "the proof that a shard is stored",
+        ("shard-is-stored",),
+        "if .*:",
+        "if False:",
+        f"{_INVENTORY}test_shards.py::test_record_is_whole_whatever_a_reply_says[dry run]",
+    ),
+    Mutation(
+        "the proof that a shard is reserved",
+        ("shard-is-reserved",),
+        "return .+",
+        "pass",
+        f"{_INVENTORY}test_shards.py::test_shard_is_kept_for_whoever_needs_it",
+    ),
+    Mutation(
+        "the refusal of a copy without its label",
+        ("unlabelled-copy",),
+        "if .*:",
+        "if False:",
+        f"{_PARENT}test_unlabelled_record_that_proves_nothing_is_refused[_copied]",
+    ),
+    Mutation(
+        "the refusal of an unreadable inventory without its label",
+        ("unlabelled-and-damaged",),
+        "if .*:",
+        "if False:",
+        f"{_PARENT}test_unlabelled_record_that_proves_nothing_is_refused[_cut]",
+    ),
+    Mutation(
+        "the proof that a finalizer is stored",
+        ("finalizer-is-stored",),
+        "raise .+",
+        "pass",
+        "tests/controller/replicas/test_overtaken.py::"
+        "test_finalizer_that_is_not_stored_is_not_believed",
+    ),
+    Mutation(
+        "the proof that the Lease of a replica is stored",
+        ("lease-is-stored",),
+        "if .*:",
+        "if False:",
+        "tests/controller/replicas/test_membership.py::"
+        "test_lease_that_is_not_stored_is_not_renewed",
     ),
     Mutation(
         "the UID in the confirmation of a delete",

@@ -155,25 +155,25 @@ SCENARIOS = (
     ),
     # Inventory, discovery 2, two lists, two of the guarded kinds (what a delete could take along),
     # two of what may use what goes, schemas, a dry run and the object that it compares, rights,
-    # union, apply, intent, a delete, the lists of what may use what goes again, three deletes,
-    # shrunk.
+    # union, apply, intent, a delete and its look, the lists of what may use what goes again, three
+    # deletes and their look, shrunk.
     Scenario(
         "shrink",
         before=(_apply(*_FIVE, SERVICE),),
         killed=_CHANGED,
         recoveries={"same": _then(_CHANGED), "smaller": _then(_apply(_A))},
-        requests=23,
+        requests=25,
         writes=8,
         lasting=(_A,),
     ),
     # Inventory, discovery 2, two lists, two of the guarded kinds, rights, union, intent, four
-    # deletes, shards, the inventory's own delete.
+    # deletes and two looks, shards, the inventory's own delete and its look.
     Scenario(
         "destroy",
         before=(_apply(_A, _B, _C, SERVICE),),
         killed=Call(Mode.DELETE),
         recoveries={"same": _then(Call(Mode.DELETE)), "smaller": _then(_apply(_A))},
-        requests=16,
+        requests=19,
         writes=7,
     ),
     # Two inventories, discovery 2, two lists, two unions, for each of three objects the transfer

@@ -13,6 +13,7 @@ from applyprune.cluster.transport import Transport
 from applyprune.controller.replicas import Membership, OwnLease, Replica, Share
 from applyprune.engine.ports import Cancellation
 from tests.support.clocks import ManualClock
+from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.no_server import client_of_no_server
 
 if TYPE_CHECKING:
@@ -142,3 +143,23 @@ def test_replica_that_cannot_serve_lets_its_lease_end(
     one.keep(stop)
     assert clock.passed == pytest.approx(400)
     assert set(clock.waits) == {0.1}
+
+
+def test_lease_that_is_not_stored_is_not_renewed(
+    site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """The others would not see it, and take its Bundles over."""
+    clock, namespace = ManualClock(), new_tenant().namespace
+    with FaultProxy(site) as proxy:
+        access = cluster_access(kubeconfig=str(proxy.kubeconfig(tmp_path)), environ={})
+        with closing(Transport(access)) as transport:
+            one = member(KubernetesClient(transport, access.server), namespace, "one", clock)
+            one.sync()
+            assert served_by(one) == ["one"]
+            clock.advance(399)
+            proxy.rule = always(faults.dry_run(), where=lambda seen: seen.method == "PUT")
+            one.sync()
+            clock.advance(2)
+            one.sync()
+    assert served_by(one) == []
+    assert "was not written, though the server answered" in one.idle()

@@ -11,14 +11,18 @@ from applyprune.cluster.access import cluster_access
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.transport import Transport
 from applyprune.controller.clients import BundleObjects, status_of
-from applyprune.errors import Interrupted
+from applyprune.errors import Interrupted, RunFailed
+from applyprune.planning.marks import FINALIZER
+from tests.support.fault_proxy import FaultProxy, faults, first
 from tests.support.objects import config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from applyprune.localplane import Plane
     from tests.support.controller import Tenant
+    from tests.support.fault_proxy import Exchange
 
 MERGE = "application/merge-patch+json"
 
@@ -55,3 +59,40 @@ def test_status_of_another_replica_stays(
     with pytest.raises(Interrupted):
         bundles.write_status(stored, status("a-late"))
     assert tenant.get("web")["status"] == status("b")
+
+
+@pytest.fixture
+def proxy(site: Plane) -> Iterator[FaultProxy]:
+    """A proxy in front of the site's API server."""
+    with FaultProxy(site) as running:
+        yield running
+
+
+@pytest.fixture
+def spoiled(proxy: FaultProxy, tmp_path: Path) -> Iterator[BundleObjects]:
+    """The Bundles, through the proxy."""
+    access = cluster_access(kubeconfig=str(proxy.kubeconfig(tmp_path)), environ={})
+    with closing(Transport(access)) as transport:
+        yield BundleObjects(KubernetesClient(transport, access.server))
+
+
+def test_finalizer_that_is_not_stored_is_not_believed(
+    spoiled: BundleObjects, proxy: FaultProxy, new_tenant: Callable[[], Tenant]
+) -> None:
+    """Without it, a Bundle that is deleted would leave its objects."""
+    tenant = new_tenant()
+    tenant.bundle("web", config_map("a"))
+    read = spoiled.get((tenant.namespace, "web"))
+    assert read is not None
+    proxy.rule = first(1, faults.dry_run(), where=_is_patch)
+    with pytest.raises(RunFailed, match="it was not written"):
+        spoiled.add_finalizer(read)
+    proxy.rule = first(1, faults.without_metadata("resourceVersion"), where=_is_patch)
+    assert FINALIZER in spoiled.add_finalizer(read).finalizers
+    proxy.rule = first(1, faults.dry_run(), where=_is_patch)
+    spoiled.remove_finalizer(read)
+    assert "finalizers" not in tenant.get("web")["metadata"]
+
+
+def _is_patch(seen: Exchange) -> bool:
+    return seen.method == "PATCH"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from applyprune.errors import ForeignParent, InventoryError
-from applyprune.model.inventory import Ownership
+from applyprune.model.fate import Outcome
+from applyprune.model.inventory import MismatchType, Ownership
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import GROUP_KINDS, SET_ID, TOOLING
 from tests.support.api import Api
@@ -23,7 +25,13 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
         "'applyprune.example/fork/v1'",
     ),
     "another ID": ({"labels": {SET_ID: "applyset-x-v1"}}, "its label .* is 'applyset-x-v1'"),
-    "no ID": ({"labels": {SET_ID: None}}, "it has no label applyset.kubernetes.io/id"),
+}
+NO_LABEL = "it has no label applyset.kubernetes.io/id"
+MARKS: dict[str, dict[str, Any]] = {
+    "label": {"labels": {SET_ID: None}},
+    "tool": {"annotations": {TOOLING: None}},
+    "kinds": {"annotations": {GROUP_KINDS: None}},
+    "all of them": {"labels": None, "annotations": None},
 }
 FAULTS: dict[str, tuple[str | None, str]] = {
     "no kinds": (None, "it has no annotation applyset.kubernetes.io/contains-group-kinds"),
@@ -56,6 +64,8 @@ def _assert_refused(stage: Stage, api: Api, words: str, *, repair: bool) -> None
         assert refused.value.exit_code == 3
         refused.match(words)
         assert "Nothing was" in str(refused.value)
+        # That would lose the record of every object.
+        assert "delete" not in str(refused.value)
     assert api.get(_path(stage)) == before
 
 
@@ -106,12 +116,77 @@ def test_wrong_group_kinds_are_refused_and_repaired(stage: Stage, api: Api, name
     assert not stage.check().found
 
 
-def test_lost_tool_is_repaired(stage: Stage, api: Api) -> None:
-    """The ConfigMap still contains our inventory."""
-    stage.run(config_map("a"))
-    api.patch(_path(stage), {"metadata": {"annotations": {TOOLING: None}}})
-    with pytest.raises(InventoryError, match=r"it has no annotation .*tooling") as refused:
+@pytest.mark.parametrize("name", MARKS)
+def test_lost_marks_are_set_again(stage: Stage, api: Api, name: str) -> None:
+    """UID, name and contents prove that it is the set's own inventory: the entries stay."""
+    stage.run(config_map("a"), config_map("b"))
+    before = api.get(_path(stage))
+    api.patch(_path(stage), {"metadata": MARKS[name]})
+    _assert_refused(stage, api, "is not a valid ApplySet parent", repair=False)
+    with pytest.raises(InventoryError, match=f"inventory repair web -n {stage.namespace}") as error:
         stage.run(config_map("a"))
-    assert not isinstance(refused.value, ForeignParent)
+    assert not isinstance(error.value, ForeignParent)
+    assert set(stage.check().found.values()) == {MismatchType.DAMAGED}
+    assert stage.repair().exit_code == 0
+    after = api.get(_path(stage))
+    for part in ("labels", "annotations"):
+        assert after["metadata"][part] == before["metadata"][part]
+    assert {one.ownership for one in stage.inventory().entries.values()} == {Ownership.OWNED}
+    assert not stage.check().found
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+
+
+def test_label_lost_at_the_first_write_is_set_again(stage: Stage, api: Api) -> None:
+    """The first write does not know the UID: the server's record shows who has created it."""
+    stage.run(config_map("a"))
+    body = api.get(_path(stage))
+    header = json.loads(body["data"]["header"])
+    api("DELETE", _path(stage))
+    first = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": body["metadata"]["name"],
+            "annotations": body["metadata"]["annotations"],
+        },
+        "data": {**body["data"], "header": json.dumps({**header, "uid": ""})},
+    }
+    api.create(f"{stage.path()}?fieldManager=applyprune", first)
+    with pytest.raises(InventoryError, match=NO_LABEL):
+        stage.run(config_map("a"))
     assert stage.repair().exit_code == 0
     assert stage.run(config_map("a")).exit_code == 0
+
+
+def _copied(header: dict[str, Any], data: dict[str, Any]) -> None:
+    header["uid"] = "11111111-2222-3333-4444-555555555555"
+
+
+def _edited(header: dict[str, Any], data: dict[str, Any]) -> None:
+    data["entries"] = data["entries"].replace('"a"', '"z"')
+
+
+def _cut(header: dict[str, Any], data: dict[str, Any]) -> None:
+    del header["count"]
+
+
+def _of_another_version(header: dict[str, Any], data: dict[str, Any]) -> None:
+    header["schema"] = 1
+
+
+def _in_lost_shards(header: dict[str, Any], data: dict[str, Any]) -> None:
+    header["shards"] = [["0" * 64, 1]]
+
+
+@pytest.mark.parametrize("edit", [_copied, _edited, _cut, _of_another_version, _in_lost_shards])
+def test_unlabelled_record_that_proves_nothing_is_refused(
+    stage: Stage, api: Api, edit: Callable[[dict[str, Any], dict[str, Any]], None]
+) -> None:
+    """It may be a copy of another set's, or somebody else's ConfigMap: a repair refuses it too."""
+    stage.run(config_map("a"))
+    data = dict(api.get(_path(stage))["data"])
+    header = json.loads(data["header"])
+    edit(header, data)
+    data["header"] = json.dumps(header)
+    api.patch(_path(stage), {"metadata": {"labels": {SET_ID: None}}, "data": data})
+    _assert_refused(stage, api, NO_LABEL, repair=True)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from itertools import count as numbers
 
 import pytest
 
 from applyprune.cluster import inventory_format
 from applyprune.cluster.inventory_format import MAX_OBJECTS, pack_entries
-from applyprune.errors import InventoryError, InventoryIncomplete, InventoryLocked
+from applyprune.errors import ApplypruneError, InventoryError, InventoryIncomplete, InventoryLocked
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
@@ -22,9 +24,9 @@ from applyprune.model.inventory import (
     Ownership,
 )
 from applyprune.model.options import Mode
-from applyprune.planning.applyset import SHARD_OF
+from applyprune.planning.applyset import SHARD_OF, WANTED
 from tests.support.api import Api
-from tests.support.fault_proxy import Fault, FaultProxy, always, faults
+from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first
 from tests.support.objects import config_map
 from tests.support.stage import Stage
 
@@ -61,6 +63,14 @@ def _dead(count: int) -> dict[Ref, InventoryEntry]:
 
 def _write(stage: Stage, entries: Mapping[Ref, InventoryEntry]) -> Inventory:
     return stage.rewrite(entries=dict(entries))
+
+
+def _entries(stage: Stage) -> Mapping[Ref, InventoryEntry] | None:
+    """Return the entries; None if a part of them is lost."""
+    try:
+        return dict(stage.inventory().entries)
+    except InventoryIncomplete:
+        return None
 
 
 def _shards(api: Api, stage: Stage) -> list[str]:
@@ -271,3 +281,48 @@ def test_shard_that_another_tools_finalizer_holds_is_not_used_again(stage: Stage
     api("PATCH", path, {"metadata": {"finalizers": None}}, content_type=merge)
     _write(stage, _dead(60))
     assert dict(stage.inventory().entries) == _dead(60)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [faults.dry_run(), faults.without_metadata("resourceVersion")],
+    ids=["dry run", "no resourceVersion"],
+)
+def test_record_is_whole_whatever_a_reply_says(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, fault: Fault
+) -> None:
+    """Each write in turn: a root that names a shard which is not stored would lose its objects."""
+    before, after = _dead(20), _dead(60)
+    writes = 0
+    while True:
+        _write(stage, before)
+        seen = numbers()
+
+        def rule(one: Exchange, seen: Iterator[int] = seen, number: int = writes) -> Fault | None:
+            is_write = one.method in {"POST", "PUT", "PATCH"}
+            return fault if is_write and next(seen) == number else None
+
+        proxy.rule = rule
+        wanted = before
+        with suppress(ApplypruneError):
+            _write(spoiled, after)
+            wanted = after
+        assert _entries(stage) == wanted
+        if next(seen) <= writes:
+            break
+        writes += 1
+    assert writes > 2
+
+
+def test_shard_is_kept_for_whoever_needs_it(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """Another run removes what it has listed, unless that has another resourceVersion by then."""
+    _write(stage, _dead(60))
+    shards = _shards(api, stage)
+    _remove(api, stage, [stage.target.inventory.name])
+    proxy.rule = first(1, faults.dry_run(), where=lambda one: one.method == "PATCH")
+    _write(spoiled, _dead(60))
+    assert _shards(api, stage) == shards
+    for name in shards:
+        assert WANTED in api.get(stage.path(name))["metadata"].get("annotations", {})

@@ -224,6 +224,7 @@ def test_refused_annotation_is_not_recorded(
         return "json-patch" in seen.header("content-type")
 
     reply = api.get(stage.path("theirs"))
+    reply["metadata"]["resourceVersion"] += "0"  # as after a write
     proxy.rule = always(faults.answer(200, json.dumps(reply).encode()), where=is_patch)
     story = spoiled.own("configmap/theirs")
     assert story.exit_code == 3

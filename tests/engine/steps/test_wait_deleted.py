@@ -13,7 +13,15 @@ from applyprune.engine.waiting import DeletedObject, DeletionWait, Gone
 from applyprune.errors import Forbidden
 from applyprune.model.events import Waiting
 from applyprune.model.identity import Ref
-from applyprune.model.live import CONFIG_MAPS, Absent, LiveObject, State, Unknown
+from applyprune.model.live import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    Absent,
+    LiveObject,
+    Resource,
+    State,
+    Unknown,
+)
 from tests.support.clocks import ManualClock
 
 REF = Ref("", "ConfigMap", "default", "a")
@@ -67,6 +75,31 @@ def test_looks_become_rarer_and_end_at_the_timeout() -> None:
     said = [one for one in events if isinstance(one, Waiting)]
     assert [round(one.elapsed, 1) for one in said] == [1.0, 2.5, 3.7, 5.7, 7.7, 9.7, 11.7]
     assert {one.reason for one in said} == {"held by hold"}
+
+
+@pytest.mark.parametrize(("resource", "most"), [(CONFIG_MAPS, 0.0), (DEPLOYMENTS, 7.0)])
+def test_unmarked_object_is_not_waited_for(resource: Resource, most: float) -> None:
+    """The core group marks what it deletes before it answers; an aggregated API gets 5 seconds."""
+    clock = ManualClock()
+    deleted = [DeletedObject(resource, REF, "uid")]
+    wait = DeletionWait(deleted, 300.0, Cancellation(clock), lambda *_: _live("uid"), is_own=True)
+    list(wait.run())
+    assert clock.passed <= most
+    assert wait.is_unmarked(deleted[0])
+
+
+def test_marked_object_is_waited_for_beside_an_unmarked_one() -> None:
+    """And of what this run has not deleted, nothing is known."""
+    marked = LiveObject.of(OTHER, "uid", "1", {"deletionTimestamp": "2026-11-21T10:00:00Z"})
+    states: dict[Ref, State] = {REF: _live("uid"), OTHER: marked}
+    for refs, is_own in (([REF, OTHER], True), ([REF], False)):
+        clock = ManualClock()
+        deleted = [DeletedObject(CONFIG_MAPS, ref, "uid") for ref in refs]
+        wait = DeletionWait(
+            deleted, 12.0, Cancellation(clock), lambda _, ref: states[ref], is_own=is_own
+        )
+        list(wait.run())
+        assert clock.passed > 12.0
 
 
 def test_end_of_the_run_leaves_what_was_not_looked_at() -> None:

@@ -10,6 +10,17 @@ from tests.support.fault_proxy import faults
 from tests.support.fault_proxy.exchange import Exchange, Fault, Rule
 from tests.support.fault_proxy.held import Held
 from tests.support.fault_proxy.proxy import FaultProxy
-from tests.support.fault_proxy.rules import always, first, number
+from tests.support.fault_proxy.rules import always, blind_after_delete, first, number
 
-__all__ = ["Exchange", "Fault", "FaultProxy", "Held", "Rule", "always", "faults", "first", "number"]
+__all__ = [
+    "Exchange",
+    "Fault",
+    "FaultProxy",
+    "Held",
+    "Rule",
+    "always",
+    "blind_after_delete",
+    "faults",
+    "first",
+    "number",
+]

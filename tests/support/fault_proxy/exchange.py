@@ -57,8 +57,12 @@ class Exchange:
 class Wire(Protocol):
     """What a fault may do with the connections to the client and to the server."""
 
-    def forward(self) -> ServerReply:
-        """Send the request to the real server and return its reply."""
+    @property
+    def exchange(self) -> Exchange:
+        """Return the request."""
+
+    def forward(self, *, is_trial: bool = False) -> ServerReply:
+        """Send the request to the real server, perhaps as a dry run, and return its reply."""
 
     def stream(self) -> None:
         """Pass on a watch as it arrives."""

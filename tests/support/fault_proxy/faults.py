@@ -113,6 +113,41 @@ def unterminated_chunks() -> Fault:
     return fault
 
 
+def forwarded() -> Fault:
+    """Do nothing wrong: for what happens before."""
+
+    def fault(wire: Wire) -> None:
+        wire.reply(wire.forward())
+
+    return fault
+
+
+def dry_run() -> Fault:
+    """Let the server only try it, and send the reply to that: a gateway in a read-only mode."""
+
+    def fault(wire: Wire) -> None:
+        wire.reply(wire.forward(is_trial=True))
+
+    return fault
+
+
+def without_metadata(name: str) -> Fault:
+    """Let the server process it, and leave a field of ``metadata`` out of the reply.
+
+    A Status has none: there, the field is one of its ``details``.
+    """
+
+    def fault(wire: Wire) -> None:
+        reply = wire.forward()
+        body = json.loads(reply.body)
+        for part in ("metadata", "details"):
+            if isinstance(body.get(part), dict):
+                body[part].pop(name, None)
+        wire.reply(ServerReply(reply.status, _bare(reply.headers), json.dumps(body).encode()))
+
+    return fault
+
+
 def shortened(size: int) -> Fault:
     """Let the server process it, then send part of the body as if it were the whole."""
 

@@ -298,27 +298,32 @@ class _Connection(BaseHTTPRequestHandler):
     do_PATCH = _exchange  # noqa: N815
     do_DELETE = _exchange  # noqa: N815
 
-    def forward(self) -> ServerReply:
-        """Send the request to the server and return its whole reply."""
-        response = self._forwarded()
+    def forward(self, *, is_trial: bool = False) -> ServerReply:
+        """Send the request to the server, perhaps as a dry run, and return its whole reply."""
+        response = self._forwarded(is_trial=is_trial)
         body = response.read()
         self.exchange.server_status = response.status
         self.exchange.reply = body
         self.proxy.before_reply(self.exchange)
         return ServerReply(response.status, response.getheaders(), body)
 
-    def _forwarded(self) -> Any:
+    def _forwarded(self, *, is_trial: bool = False) -> Any:
         exchange = self.exchange
         self.proxy.before_forward(exchange)
         exchange.forwarded = True
+        target, body = exchange.target, exchange.body
+        if is_trial:
+            target += f"{'&' if '?' in target else '?'}dryRun=All"
+            if exchange.method == "DELETE":  # where there is a body, the query does not count
+                body = json.dumps({**json.loads(body), "dryRun": ["All"]}).encode()
         upstream = self.proxy.turn(self.upstreams)
-        upstream.putrequest(exchange.method, exchange.target, skip_accept_encoding=True)
+        upstream.putrequest(exchange.method, target, skip_accept_encoding=True)
         for name, value in exchange.headers:
             if name.lower() not in _HOP_BY_HOP:
                 upstream.putheader(name, value)
-        if exchange.body or exchange.header("Content-Length"):
-            upstream.putheader("Content-Length", str(len(exchange.body)))
-        upstream.endheaders(exchange.body or None)
+        if body or exchange.header("Content-Length"):
+            upstream.putheader("Content-Length", str(len(body)))
+        upstream.endheaders(body or None)
         return upstream.getresponse()
 
     def stream(self) -> None:

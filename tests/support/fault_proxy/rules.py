@@ -6,6 +6,8 @@ import itertools
 import threading
 from typing import TYPE_CHECKING
 
+from tests.support.fault_proxy import faults
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -40,5 +42,24 @@ def number(wanted: int, fault: Fault) -> Rule:
 
     def rule(exchange: Exchange) -> Fault | None:
         return fault if exchange.number == wanted else None
+
+    return rule
+
+
+def blind_after_delete(plural: str, deleted: Fault | None = None) -> Rule:
+    """From the first DELETE on, answer each list of a resource with an empty one.
+
+    Each DELETE gets the fault, if there is one.
+    """
+    empty = b'{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "items": []}'
+    nothing = faults.answer(200, empty, (("Content-Type", "application/json"),))
+    began = threading.Event()
+
+    def rule(exchange: Exchange) -> Fault | None:
+        if exchange.method == "DELETE":
+            began.set()
+            return deleted
+        is_list = exchange.method == "GET" and exchange.path.endswith(f"/{plural}")
+        return nothing if is_list and began.is_set() else None
 
     return rule

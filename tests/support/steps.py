@@ -1,0 +1,104 @@
+"""Steps of a set: each way in which a run writes, as small as it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from applyprune.model.inventory import Ownership
+from applyprune.model.options import Adopt, Conflicts, Mode
+from tests.support.api import Api
+from tests.support.objects import config_map, of_kind
+from tests.support.stage import Stage
+
+Step = Callable[[Stage, Api], object]
+
+KUBECTL = "kubectl-client-side-apply"
+
+
+def apply(*bodies: dict[str, Any], **options: Any) -> Step:
+    """Return the step in which the set is applied."""
+    return lambda stage, _: stage.run(*bodies, **options)
+
+
+def make(body: dict[str, Any], manager: str = KUBECTL) -> Step:
+    """Return the step in which somebody else creates an object."""
+
+    def step(stage: Stage, api: Api) -> None:
+        api.create(stage.path(""), body, by=manager)
+
+    return step
+
+
+def edit(patch: dict[str, Any]) -> Step:
+    """Return the step in which somebody else changes an object."""
+
+    def step(stage: Stage, api: Api) -> None:
+        api.patch(stage.path("a"), patch, by="theirs")
+
+    return step
+
+
+def other_set(stage: Stage) -> Stage:
+    """Return the set to which objects are moved."""
+    return replace(stage, name="other")
+
+
+def _cron_job(volume: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with a volume; no controller writes one that is suspended."""
+    container = {"name": "c", "image": "web:1"}
+    pod = {"containers": [container], "restartPolicy": "Never", "volumes": [volume]}
+    return of_kind(
+        "CronJob",
+        "a",
+        spec={
+            "schedule": "0 0 1 1 *",
+            "suspend": True,
+            "jobTemplate": {"spec": {"template": {"spec": pod}}},
+        },
+    )
+
+
+A, B, NEW = config_map("a"), config_map("b"), config_map("a", "new")
+IGNORING = config_map("a", annotations={"applyprune.dev/ignore-fields": "/data/key"})
+KEPT = config_map("a", annotations={"applyprune.dev/prune": "disabled"})
+LAST_APPLIED = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+DECLARED = {**config_map("a", annotations=LAST_APPLIED), "data": {"key": "v", "more": "x"}}
+FORGET = edit({"metadata": {"managedFields": [{}]}})
+FORCE, ONE = {"conflicts": Conflicts.FORCE}, {"max_prune": Stage.most(1)}
+SCENARIOS: dict[str, tuple[Step, ...]] = {
+    "create": (apply(A, B),),
+    "change": (apply(A), apply(NEW)),
+    "change-with-check": (apply(A), apply(NEW, check=True)),
+    "adopt": (make(A), apply(NEW)),
+    "adopt-declared": (make(DECLARED), apply(NEW)),
+    "adopt-from-another-set": (
+        lambda stage, _: other_set(stage).run(A),
+        apply(NEW, adopt=Adopt.ALL, **FORCE),
+    ),
+    "force": (apply(A), edit({"data": {"key": "x"}}), apply(NEW, **FORCE)),
+    "revert": (apply(A), edit({"data": {"key": "x"}}), apply(A, conflicts=Conflicts.REVERT)),
+    "take-over": (make(A, "ci"), apply(A), apply(NEW, take_over=frozenset({"ci"}))),
+    "leave-a-field-to-others": (apply(A), apply(IGNORING)),
+    "set-a-field-again": (apply(A), apply(IGNORING), apply(NEW)),
+    "remove-a-label": (
+        apply(A),
+        edit({"metadata": {"labels": {"team": "x"}}}),
+        apply(config_map("a", labels={"team": None}), **FORCE),
+    ),
+    "replace-a-default": (
+        apply(_cron_job({"name": "v"})),
+        apply(_cron_job({"name": "v", "configMap": {"name": "b"}})),
+    ),
+    "recreate": (apply({**A, "immutable": True}), apply({**NEW, "immutable": True}, recreate=True)),
+    "apply-without-managers": (apply(A), FORGET, apply(NEW, **FORCE)),
+    "prune": (apply(A, B), apply(B, **ONE)),
+    "orphan": (apply(KEPT, B), apply(B, **ONE)),
+    "delete": (apply(A, B), apply(mode=Mode.DELETE)),
+    "orphan-the-set": (apply(A), apply(mode=Mode.ORPHAN)),
+    "move": (apply(A, B), lambda stage, _: stage.move(other_set(stage))),
+    "own": (make(A), apply(A), lambda stage, _: stage.own("configmap/a")),
+    "repair": (apply(A), FORGET, lambda stage, _: stage.repair(ownership=Ownership.OWNED)),
+}
+"""Steps of a set; the writes of the last one are those of the golden file."""
