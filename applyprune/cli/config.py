@@ -1,24 +1,27 @@
 """Default values of options from ``applyprune.yaml``.
 
-The file is the one of ``--config``, that of the working directory, or the nearest one above it in
-the same Git work tree; a run names a file from above, because it decides what a prune deletes. A
-key is the long name of an option.
+The files of a call are those of the working directory, or that of ``--config``, and those of the
+folders that ``-f`` and ``-k`` name, each with the files above it in the same Git work tree. What
+they say together is decided in ``planning.configuration``. A run names each file that is not in the
+working directory, because it decides what a prune deletes. A key is the long name of an option.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from applyprune.errors import InputError, UsageError
-from applyprune.values import dataclass
+from applyprune.cli.target import Condition
+from applyprune.errors import ApplypruneError, InputError, UsageError
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from applyprune.sources.folders import Configuration
 
@@ -48,18 +51,18 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class ConfigInUse:
-    """The file that a call uses; all parts are empty if it uses none."""
+    """The files that a call uses; all parts are empty if it uses none."""
 
     path: str = ""
+    """The file that names the set."""
     name: str = ""
     context: str = ""
-    """The context that must be in use, or that is used."""
-    uses_context: bool = False
-    """Whether the file selects the context; otherwise it is a condition."""
-    is_above: bool = False
-    """Whether it was found in a folder above the working directory."""
-    unused: UnusedConfig | None = None
-    """The file that is there instead, for another set."""
+    """The context that the file of the working directory selects."""
+    conditions: tuple[Condition, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+    """The files in use that are neither in the working directory nor given by --config."""
+    unused: tuple[UnusedConfig, ...] = ()
+    """The files that are there instead, for other sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,67 +90,227 @@ _LARGEST = 2**20
 _NAMES_ITSELF = {"name", "context"}
 
 
-def use(ctx: click.Context, names: tuple[str, ...], config: str | None, keys: Keys) -> None:
-    """Make the values of the file the defaults of the call's options.
+def use(ctx: click.Context, names: tuple[str, ...], given: Mapping[str, Any], keys: Keys) -> None:
+    """Make the values of the files the defaults of the call's options.
 
-    ``names`` and ``config`` are those of the command line.
+    ``names`` are the sets on the command line, and ``given`` its options, by their parameters.
     """
-    ctx.meta[_META] = _use(ctx, names, config, keys)
+    ctx.meta[_META] = _use(ctx, names, given, keys)
 
 
-def _use(ctx: click.Context, names: tuple[str, ...], config: str | None, keys: Keys) -> ConfigInUse:
+def _use(
+    ctx: click.Context, names: tuple[str, ...], given: Mapping[str, Any], keys: Keys
+) -> ConfigInUse:
     # Imported below, not at the top: a call without a file does not need YAML.
-    found = config if config is not None else find_configuration()
-    if found is None:
-        return ConfigInUse()
+    files, config = _Files(keys), given.get("config")
     if config == "":
         raise UsageError("empty path for --config", hint="Is a variable of the script not set?")
-    from applyprune.sources.folders import read_configuration
+    here = files.of_folder("") if config is None else files.of_file(config, names)
+    paths, of_plan = (*given.get("paths", ()), *given.get("kustomize", ())), ""
+    if not paths and "plan_path" in given:
+        of_plan, paths = _in_plan(given["plan_path"])
+    # The file that names a folder itself speaks for it, but for the context.
+    counts = bool(paths) and config is None
+    paths = paths or files.input_of(here, names)
+    named = [of for at in _folders(paths) if (of := files.of_folder(at, named=True))]
+    if not (here or named):
+        return ConfigInUse()
+    from applyprune.planning.configuration import (
+        INPUT_KEYS,
+        context_name,
+        inherited,
+        settings_of_call,
+    )
 
-    configuration = read_configuration(found, is_named=config is not None)
-    settings = {key: _checked(configuration, key, keys) for key in configuration.settings}
-    if "name" not in settings:
-        raise InputError(
-            "the configuration names no set", location=configuration.path, hint="Add name: NAME."
-        )
-    if names and settings["name"] not in names:
-        if config is None:
-            return ConfigInUse(unused=UnusedConfig(configuration.path, settings["name"], names))
-        raise UsageError(
-            f"{configuration.path} is for the set {settings['name']}, and not for "
-            f"{', '.join(names)}"
-        )
-    folder = os.path.dirname(found)  # noqa: PTH120 -- as it was given
-    for key in settings.keys() & {"filename", "kustomize"}:
-        settings[key] = [_from(folder, path) for path in settings[key]]
+    own = inherited(here).get("name")
+    if of_plan and not names and (own is None or own.settings["name"] == of_plan):
+        names = (of_plan,)
+    options = {key: param for key in keys.forms if (param := _option(ctx.command, key))}
+    open_keys = {"name", *(key for key, param in options.items() if param.name not in given)}
+    found = settings_of_call(
+        here, named, names, settled=keys.forms.keys() - open_keys, only_context=not counts
+    )
+    of_call = {*options, *_NAMES_ITSELF} - (INPUT_KEYS if counts else set())
+    said = {key: file for key, file in found.said.items() if key in of_call}
     ctx.default_map = {
-        str(param.name): _converted(configuration, key, ctx, param, value)
-        for key, value in settings.items()
-        if key not in _NAMES_ITSELF and (param := _option(ctx.command, key)) is not None
+        str(options[key].name): _converted(file, key, ctx, options[key], file.settings[key])
+        for key, file in said.items()
+        if key not in _NAMES_ITSELF
     }
-    context, uses_context = settings.get("context", ""), False
-    if not isinstance(context, str):
-        context, uses_context = context["name"], context.get("use", False)
-    is_above = config is None and bool(folder)
-    return ConfigInUse(configuration.path, settings["name"], context, uses_context, is_above)
+    naming = said.get("name")
+    conditions = (
+        Condition(context_name(file), str(file.origin("context"))) for file in found.conditions
+    )
+    own_paths = {FILE, *((here[-1].path,) if config is not None else ())}
+    return ConfigInUse(
+        naming.path if naming else "",
+        naming.settings["name"] if naming else "",
+        context_name(found.selects) if found.selects else "",
+        tuple(conditions),
+        tuple(dict.fromkeys(one.path for one in said.values() if one.path not in own_paths)),
+        tuple(UnusedConfig(file.path, file.settings["name"], names) for file in found.unused),
+    )
 
 
-def find_configuration() -> str | None:
-    """Return the path of the nearest file, here or above in the same Git work tree.
+def _in_plan(path: str) -> tuple[str, tuple[str, ...]]:
+    """Return the set and the local input of a plan file; the verb says what is wrong with it."""
+    from applyprune.sources.plan_files import read_plan
+
+    try:
+        plan = read_plan(path)
+    except ApplypruneError:
+        return "", ()
+    return plan.name, (*plan.input.get("filename", ()), *plan.input.get("kustomize", ()))
+
+
+def _folders(paths: Iterable[str]) -> Iterable[str]:
+    """Return the folders that local paths name, or in which the files are that they name."""
+    found: dict[str, str] = {}
+    for path in paths:
+        for one in () if path == "-" or "://" in path else _expanded(path):
+            folder = one if os.path.isdir(one) else os.path.dirname(one)  # noqa: PTH112, PTH120
+            if os.path.isdir(folder or "."):  # noqa: PTH112
+                found.setdefault(os.path.realpath(folder or "."), folder)
+    return found.values()
+
+
+def _expanded(path: str) -> Sequence[str]:
+    """Return the paths that a path means; whoever reads them says what is wrong with it."""
+    if not set("*?[") & set(path):
+        return [path]
+    from applyprune.sources.folders import expand_pattern, is_pattern
+
+    try:
+        return expand_pattern(path) if is_pattern(path) else [path]
+    except (OSError, ValueError):
+        return []
+
+
+# The files of a folder, and those above it.
+
+
+class _Files:
+    """Reads each file once, and checks it as a whole."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._read: dict[str, Configuration] = {}
+
+    def of_folder(self, folder: str, *, named: bool = False) -> Sequence[Configuration]:
+        """Return the files that count in a folder, in their order from the top of its work tree.
+
+        One in the folder that the input names may be a manifest of that name.
+        """
+        start = os.path.join(folder, "")  # noqa: PTH118 -- as it was given
+        return self._in(_counting(start), named=named)
+
+    def of_file(self, path: str, names: tuple[str, ...]) -> Sequence[Configuration]:
+        """Return the file of --config with those above its folder; raise UsageError for other sets.
+
+        It stands for the one in its folder.
+        """
+        from applyprune.planning.configuration import inherited
+
+        folder = os.path.join(os.path.dirname(path), "")  # noqa: PTH118, PTH120
+        above = self._in(_counting(folder)[1:]) if os.path.isdir(folder or ".") else ()  # noqa: PTH112
+        files = (*above, self._checked(path, folder, is_named=True))
+        name = files[-1].settings.get("name")
+        if name is None and "name" in (said := inherited(files)):
+            name = said["name"].settings["name"]
+        if names and name is not None and name not in names:
+            raise UsageError(
+                f"{files[-1].path} is for the set {name}, and not for {', '.join(names)}"
+            )
+        return files
+
+    def input_of(self, files: Sequence[Configuration], names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the paths that the files name as the input of a set."""
+        if not files:
+            return ()
+        from applyprune.planning.configuration import INPUT_KEYS, for_sets, inherited
+
+        said = inherited(for_sets(files, names))
+        return tuple(path for key in INPUT_KEYS & said.keys() for path in said[key].settings[key])
+
+    def _in(self, folders: Sequence[str], *, named: bool = False) -> Sequence[Configuration]:
+        found = (self._of(folder, named=named) for folder in reversed(folders))
+        return [file for file in found if file is not None]
+
+    def _of(self, folder: str, *, named: bool) -> Configuration | None:
+        path = next((at for name in (FILE, _MISNAMED) if _is_there(at := f"{folder}{name}")), None)
+        if path is None:
+            return None
+        _refuse_planted(path, folder)
+        if not path.endswith(FILE):
+            raise UsageError(
+                f"found {path}, which is not read",
+                hint=f"Rename it to {FILE}, or give it with --config.",
+            )
+        real = os.path.realpath(folder or ".")
+        if real not in self._read and named and _holds_objects(path):
+            return None
+        if real not in self._read:
+            self._read[real] = self._checked(path, folder)
+        return self._read[real]
+
+    def _checked(self, path: str, folder: str, *, is_named: bool = False) -> Configuration:
+        """Return the file, its paths as seen from the working directory."""
+        from applyprune.sources.folders import read_configuration
+
+        file = read_configuration(path, is_named=is_named)
+        settings = {key: _checked(file, key, self._keys) for key in file.settings}
+        for key in (key for key in settings if self._keys.forms[key] is Form.PATHS):
+            settings[key] = [_from(folder, path) for path in settings[key]]
+        return replace(file, settings=settings)
+
+
+def _counting(start: str) -> Sequence[str]:
+    """Return the folders whose files count in a folder: itself, and those above it.
 
     Above the folder that has ``.git`` nothing is read, nor anything that is another user's or on
     another file system: whoever may write there must not decide what a prune deletes.
     """
-    named = ((f"{folder}{file}", folder) for folder, _ in _places() for file in (FILE, _MISNAMED))
-    found, folder = next(((file, at) for file, at in named if _is_there(file)), (None, ""))
-    if folder and not any(is_top for _, is_top in _places()):
-        return None  # nothing says where the work tree ends
-    if found is not None and not found.endswith(FILE):
+    places = list(_places(start))
+    is_in_work_tree = places[-1][1]  # without one, nothing says where to stop
+    return [_shortest(folder) for folder, _ in places[: None if is_in_work_tree else 1]]
+
+
+def _shortest(folder: str) -> str:
+    """Return a folder without the ways up and down again that its path has."""
+    if "/../" not in folder:
+        return folder
+    short, real = os.path.normpath(folder), os.path.realpath(folder)
+    if os.path.realpath(short) != real:  # a link leads elsewhere
+        short = real if os.path.isabs(folder) else os.path.relpath(real)  # noqa: PTH117
+    return "" if short == "." else os.path.join(short, "")  # noqa: PTH118
+
+
+def _holds_objects(path: str) -> bool:
+    """Return whether a file is a manifest, in a folder of which somebody has named the input."""
+    from applyprune.sources.folders import holds_objects
+    from applyprune.sources.moment import read_at_once
+
+    try:
+        return holds_objects(read_at_once(Path(path), _LARGEST, waits=False))
+    except (OSError, ValueError, InputError):
+        return False
+
+
+def _refuse_planted(path: str, folder: str) -> None:
+    """Refuse a file that somebody else may have put into a folder like /tmp."""
+    place, trusted = _stat(folder or "."), {0, os.geteuid()}
+    is_open = bool(place.st_mode & stat.S_IWOTH)
+    # guard: planted-configuration
+    if is_open and _stat(path).st_uid not in {*trusted, place.st_uid}:
         raise UsageError(
-            f"found {found}, which is not read",
-            hint=f"Rename it to {FILE}, or give it with --config.",
+            f"{path} is another user's, in a folder where everybody may write",
+            reason="its options would decide what a prune deletes",
+            hint="Use a folder of your own.",
         )
-    return found
+
+
+def _stat(path: str) -> os.stat_result:
+    return os.lstat(path)
 
 
 def _is_there(file: str) -> bool:
@@ -163,21 +326,21 @@ def _is_there(file: str) -> bool:
         return False
 
 
-def _places() -> Iterator[tuple[str, bool]]:
-    """Yield each folder of a file, from here up, and whether the Git work tree begins there."""
-    folder, here = "", _owner("")
+def _places(folder: str) -> Iterator[tuple[str, bool]]:
+    """Yield a folder and each above it, and whether the Git work tree begins there."""
+    start = _owner(folder)
     while True:
         is_top = os.path.lexists(f"{folder}.git")
         yield folder, is_top
-        below, folder = folder, f"../{folder}"
+        below, folder = folder, f"{folder}../"
         is_root = os.path.samefile(below or ".", folder)  # noqa: PTH121
-        if is_top or is_root or _owner(folder) != here:  # guard: foreign-configuration
+        if is_top or is_root or _owner(folder) != start:  # guard: foreign-configuration
             return
 
 
 def _owner(folder: str) -> tuple[int, int]:
-    stat = os.stat(folder or ".")  # noqa: PTH116
-    return stat.st_dev, stat.st_uid
+    found = os.stat(folder or ".")  # noqa: PTH116
+    return found.st_dev, found.st_uid
 
 
 def _checked(configuration: Configuration, key: str, keys: Keys) -> Any:
@@ -302,7 +465,7 @@ def no_set_given() -> UsageError:
 def no_input_given() -> UsageError:
     """Return the error of a call without input."""
     hint = "Give -f PATH, -f - for standard input, or -k DIR"
-    unused = config_in_use().unused
+    unused = next(iter(config_in_use().unused), None)
     if unused is None:
         return UsageError("no input given", hint=f"{hint}, or add filename to {FILE}.")
     from applyprune.planning.names import CLOSE_SET, closest

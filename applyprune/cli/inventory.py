@@ -11,8 +11,8 @@ from applyprune.cli.options import (
     CLUSTER,
     NAME,
     OBJECTS,
-    OTHER_NAME,
     OUTPUT,
+    OWN_NAME,
     RECORD,
     YES,
     CommandGroup,
@@ -196,7 +196,7 @@ def repair_events(
 
 
 @command(
-    OTHER_NAME,
+    OWN_NAME,
     OBJECTS,
     CLUSTER,
     RECORD,
@@ -229,7 +229,7 @@ def orphan(
 
 
 @command(
-    OTHER_NAME,
+    OWN_NAME,
     OBJECTS,
     CLUSTER,
     RECORD,
@@ -378,7 +378,7 @@ def _selected(
     return frozenset(objects)
 
 
-@command(OTHER_NAME, CLUSTER, RECORD, OUTPUT, of=inventory)
+@command(OWN_NAME, CLUSTER, RECORD, OUTPUT, of=inventory)
 def release(
     name: str, cluster_target: ClusterTarget, reporting: Reporting, options: Options
 ) -> int:

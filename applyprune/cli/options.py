@@ -100,6 +100,13 @@ class Option(click.Option):
             row |= {"is_flag": False, "flag_value": self.bare, "metavar": metavar}
         super().__init__(words, **row)
 
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        """Process the option; note what else is given, which decides on the files that count."""
+        ctx.meta.setdefault(_GIVEN, dict(opts))
+        return super().handle_parse_result(ctx, opts, args)
+
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Return the option and its help; a value that needs ``=`` is shown with it."""
         record = super().get_help_record(ctx)
@@ -284,9 +291,8 @@ class SetName(click.Argument):
 
     def __init__(self, name: str, *, needed: bool = False, **attributes: Any) -> None:
         """Take the name of the argument; ``needed`` if the verb cannot do without a set."""
-        super().__init__(
-            (name,), type=SET_NAME, required=False, is_eager=True, callback=_note, **attributes
-        )
+        attributes = {"required": False, **attributes}
+        super().__init__((name,), type=SET_NAME, is_eager=True, callback=_note, **attributes)
         self.needed = needed
 
     def chosen(self, given: Any) -> Any:
@@ -318,6 +324,8 @@ class ObjectName(click.Argument):
 
 
 _OBJECT = "applyprune.object"
+_GIVEN = "applyprune.given"
+"""The options of the command line, by their parameters, before any is processed."""
 
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
@@ -331,7 +339,7 @@ def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     else:
         noted["names"] = value if isinstance(value, tuple) else (value,) if value else ()
     if {"names", "config"} <= noted.keys() and not ctx.resilient_parsing:
-        use(ctx, noted["names"], noted["config"], KEYS)
+        use(ctx, noted["names"], {**ctx.meta[_GIVEN], "config": noted["config"]}, KEYS)
     return value
 
 
@@ -344,14 +352,14 @@ CONFIG = Option(
     is_eager=True,
     expose_value=False,
     callback=_note,
-    help="A file with the set's name and its options.  [default: applyprune.yaml, here or above "
-    "in the same Git work tree]",
+    help="A file with the set's name and its options.  [default: applyprune.yaml, here, in the "
+    "folders of the input, and above them in the same Git work tree]",
 )
 NAME = (SetName("name", needed=True), CONFIG)
 OPTIONAL_NAME = (SetName("name"), CONFIG)
 NAMES = (SetName("names", nargs=-1, metavar="[NAME]..."), CONFIG)
-OTHER_NAME = click.Argument(("name",), type=SET_NAME)
-"""NAME of a verb that reads no file."""
+OWN_NAME = (SetName("name", required=True), CONFIG)
+"""NAME where objects may follow it: no file gives it, but one for the set counts."""
 BUNDLE = click.Argument(("name",), type=BUNDLE_NAME, metavar="NAME")
 OBJECT = ObjectName("ref")
 OBJECTS = click.Argument(("objects",), nargs=-1, type=OBJECT_NAME, metavar="[KIND/NAME]...")
@@ -1129,15 +1137,16 @@ def _call(verb: Callable[..., Any], params: Sequence[click.Parameter], given: An
 
     reporting = reporting_of(**_made(fields.pop("reporting")))
     used = config_in_use()
-    if used.is_above and not reporting.quiet:
-        reporting.terminal.err(f"options from {used.path}")
+    if used.elsewhere and not reporting.quiet:
+        reporting.terminal.err(f"options from {' and '.join(used.elsewhere)}")
     try:
         values = _values(params, given, fields)
         if "cluster_target" in values:
             # The session reports requests and signals to it; no verb has to pass it on.
             values["cluster_target"] = replace(values["cluster_target"], listener=reporting)
-        if used.unused and not reporting.quiet and ("paths" not in values or values["paths"].paths):
-            reporting.terminal.err(used.unused.text)
+        unused = () if reporting.quiet else used.unused
+        if unused and ("paths" not in values or values["paths"].paths):
+            reporting.terminal.err("\n".join(one.text for one in unused))
         return verb(reporting=reporting, **values)
     except ApplypruneError as error:
         return reporting.print_error(error)
@@ -1187,9 +1196,8 @@ def _paths(
 
 def _cluster_target(kubeconfig: str, context: str, namespace: str) -> ClusterTarget:
     used = config_in_use()
-    expected = "" if context or used.uses_context else used.context
-    context = context or (used.context if used.uses_context else "")
-    return ClusterTarget(kubeconfig, context, namespace, expected=expected)
+    conditions = () if context else used.conditions
+    return ClusterTarget(kubeconfig, context or used.context, namespace, conditions=conditions)
 
 
 def _options(**fields: Any) -> Options:

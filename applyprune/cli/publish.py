@@ -237,7 +237,12 @@ _SCHEMA = Path(__file__).parents[1] / "output/schemas/config.json"
     INPUT[0].but(sets="", help="The manifests of the set. Repeatable."),
     INPUT[1].but(sets="", help="A kustomization of the set. Repeatable."),
     CLUSTER[2].but(sets="", help="Namespace of the inventory, and of manifests without one."),
-    CLUSTER[1].but(sets="", help="The context that must be in use."),
+    CLUSTER[1].but(
+        sets="",
+        help="The context that must be in use.  [env: APPLYPRUNE_CONTEXT; default: the current "
+        "one of the kubeconfig]",
+    ),
+    CLUSTER[0].but(sets="", help="The kubeconfig whose current context is written."),
     Option("--use-context", is_flag=True, help="Use that context, whatever the current one is."),
     Option(
         "--config",
@@ -257,6 +262,7 @@ def init(
     kustomize: tuple[str, ...],
     namespace: str,
     context: str,
+    kubeconfig: str,
     use_context: bool,
     config: str,
     force: bool,
@@ -264,6 +270,7 @@ def init(
 ) -> int:
     """Write an applyprune.yaml for the set NAME, and the JSON Schema for editors.
 
+    The file is for the context in which you run this: in another one, applyprune refuses to run.
     Editors with the YAML language server check the file and complete its keys. The schema is a
     file beside it, so that this works without a network. No existing file is overwritten, unless
     you give --force. No cluster is asked.
@@ -281,6 +288,9 @@ def init(
         raise UsageError("--use-context needs --context NAME")
     if "-" in {*paths, *kustomize}:
         raise UsageError("standard input cannot be the input of a configuration")
+    from applyprune.cli.session import CONTEXT
+
+    context = context or os.environ.get(CONTEXT, "") or _current_context(kubeconfig)
     chosen = {"name": context, "use": True} if use_context else context
     file = Path(config)
     settings = {
@@ -295,7 +305,25 @@ def init(
     if not (paths or kustomize) and not reporting.quiet:
         reporting.terminal.err(problem_text("warning", _without_input(file)))
     option = "" if config == FILE else f" --config {shlex.quote(config)}"
-    return reporting.print_text(f"{file} and {schema} written\nNext: applyprune plan{option}")
+    return reporting.print_text(
+        f"{file} and {schema} written\n{_for_context(context, is_used=use_context)}\n"
+        f"Next: applyprune plan{option}"
+    )
+
+
+def _current_context(kubeconfig: str) -> str:
+    """Return the current context; empty without a kubeconfig."""
+    from applyprune.cluster.credentials import candidate_files, load_kubeconfig
+
+    return load_kubeconfig(candidate_files(kubeconfig, os.environ)).current_context
+
+
+def _for_context(context: str, *, is_used: bool) -> str:
+    if not context:
+        return "It is for every context, because none is in use here: add context: NAME."
+    if is_used:
+        return f"Every run uses the context {context}."
+    return f"It is for the context {context}: in another one, applyprune refuses to run."
 
 
 def _without_input(file: Path) -> Problem:

@@ -219,12 +219,13 @@ def connection_to(cluster_target: ClusterTarget) -> ClusterConnection:
 
 
 def _refuse_other_context(cluster_target: ClusterTarget, cluster: ClusterConnection) -> None:
-    if cluster_target.expected not in {"", cluster.context}:
-        raise UsageError(
-            f"the context in use is {cluster.context or 'none'}, and the configuration is for "
-            f"{cluster_target.expected}",
-            hint=f"Give --context {cluster_target.expected}, or another context on purpose.",
-        )
+    for one in cluster_target.conditions:
+        if one.context != cluster.context:  # guard: other-context
+            raise UsageError(
+                f"the context in use is {cluster.context or 'none'}, and {one.place} is for "
+                f"{one.context}",
+                hint=f"Give --context {one.context}, or another context on purpose.",
+            )
 
 
 @contextmanager

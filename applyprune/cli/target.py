@@ -24,6 +24,15 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """A context that must be in use."""
+
+    context: str
+    place: str
+    """Which file says so, with the line."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterTarget:
     """The options that choose a cluster; each may be empty."""
 
@@ -32,8 +41,8 @@ class ClusterTarget:
     namespace: str
     listener: Listener | None = None
     """Receives requests and signals, if the verb reports them."""
-    expected: str = ""
-    """The context that a configuration requires."""
+    conditions: tuple[Condition, ...] = ()
+    """What the files in use demand."""
 
 
 _CONNECTED = "applyprune.connected"

@@ -412,6 +412,18 @@ def is_configuration(data: bytes) -> bool:
     return len(documents) == 1 and _is_ours(getattr(documents[0].content, "value", None))
 
 
+def holds_objects(data: bytes) -> bool:
+    """Return whether ``data`` has only objects, so that it is a manifest of whatever name."""
+    values = [getattr(one.content, "value", None) for one in read_documents(data)]
+    return bool(values) and all(
+        isinstance(value, dict)
+        and isinstance(value.get("kind"), str)
+        and isinstance(version := value.get("apiVersion"), str)
+        and not (value["kind"] == KIND and version.startswith("applyprune.dev/"))
+        for value in values
+    )
+
+
 def _is_ours(value: object) -> bool:
     return (
         isinstance(value, dict)

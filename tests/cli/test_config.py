@@ -228,10 +228,21 @@ def test_object_alone_is_one_of_the_configured_set(
         call("explain", "web")
 
 
-def test_nearest_configuration_wins(folder: Path, below: Path) -> None:
+def test_nearer_key_wins(folder: Path, below: Path) -> None:
+    """What it does not say is inherited; what is broken above is an error at its line."""
     (folder / ".git").mkdir()
+    top = f"{HEAD}name: web\nnamespace: shop\nfilename: m/\ntimeout: 9s\n"
+    write(folder, {"applyprune.yaml": top, "a/applyprune.yaml": f"{HEAD}namespace: near\n"})
+    found = options_of("apply")
+    assert (found["namespace"], found["timeout"], found["paths"]) == ("near", 9.0, ("../../m/",))
     write(folder, {"a/applyprune.yaml": f"{HEAD}name: web\nnamespace: near\n"})
-    assert options_of("apply")["namespace"] == "near"
+    found = options_of("apply")
+    assert (found["namespace"], found["timeout"], found["paths"]) == ("near", 9.0, ())
+    write(folder, {"applyprune.yaml": f"{top}max-prune: 3\n"})
+    with pytest.raises(
+        InputError, match=r"^\.\./\.\./applyprune\.yaml:7:1: max-prune is not allowed"
+    ):
+        options_of("apply")
 
 
 @pytest.mark.parametrize("top", [None, "a", "a/b"])
@@ -253,6 +264,230 @@ def test_configuration_of_another_user_is_ignored(
     monkeypatch.setattr("applyprune.cli.config._owner", lambda above: (0, above.count("..") > 1))
     call("apply", "-f", "c.yaml")
     assert "error: no set given" in capsys.readouterr().err
+
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: dev
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+contexts: [{name: dev, context: {cluster: c}}, {name: prod, context: {cluster: c}}]
+"""
+SHOP = f"{HEAD}name: shop\nnamespace: shop-prod\ncontext: prod\nfilename: web.yaml\n"
+
+
+@pytest.fixture
+def repository(folder: Path) -> Path:
+    """The working directory: a work tree with the set shop in deploy/prod, for another context."""
+    (folder / ".git").mkdir()
+    files = {
+        "none": KUBECONFIG,
+        "applyprune.yaml": f"{HEAD}conflicts: revert\ntimeout: 9s\n",
+        "deploy/prod/applyprune.yaml": SHOP,
+        "deploy/prod/web.yaml": config_map("web"),
+        "deploy/prod/sub/x.yaml": config_map("x"),
+        "deploy/dev/applyprune.yaml": f"{HEAD}name: shop\nnamespace: shop-dev\n",
+        "deploy/dev/web.yaml": config_map("web"),
+        "base/web.yaml": config_map("web"),
+    }
+    write(folder, files)
+    return folder
+
+
+def told_by(arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the error of a call, whoever prints it."""
+    try:
+        call(*arguments.split())
+    except UsageError as error:
+        return str(error)
+    return capsys.readouterr().err
+
+
+NAMED = {
+    "a folder": "-f deploy/prod",
+    "a folder with a slash": "-f deploy/prod/",
+    "a folder with ways up": "-f base/../deploy/prod",
+    "a folder below": "-f deploy/prod/sub",
+    "a file": "-f deploy/prod/web.yaml",
+    "a pattern": "-f deploy/p*/*.yaml",
+    "a kustomization": "-k deploy/prod",
+    "a link": "-f link",
+    "a folder beside one without a file": "-f base -f deploy/prod",
+    "two files": "-f deploy/prod/web.yaml -f deploy/prod/sub/x.yaml",
+}
+
+
+@pytest.mark.parametrize("way", NAMED)
+def test_file_of_a_folder_counts_however_it_is_named(
+    repository: Path, way: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what it inherits; its input does not count, because the command line gives that."""
+    (repository / "link").symlink_to("deploy/prod")
+    given = NAMED[way].split()
+    found = options_of("apply", *given)
+    assert (found["namespace"], found["timeout"]) == ("shop-prod", 9.0)
+    assert found["conflicts"] == "revert"
+    assert [*found["paths"], *found["kustomize"]] == given[1::2]
+    if given[0] == "-f":
+        call("plan", *given)
+        told = capsys.readouterr().err
+        assert told.startswith("options from ")
+        assert "error: the context in use is dev, and " in told
+        assert "/applyprune.yaml:5:1 is for prod\n  Give --context prod" in told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(f"{verb} -f deploy/prod" for verb in ("apply", "plan", "diff", "prune", "rbac")),
+        "explain configmap/web -f deploy/prod",
+        "apply other -f deploy/prod",
+        "apply other -f deploy/prod/web.yaml",
+        "apply shop -f deploy/prod -n shop-dev",
+        "apply shop -f deploy/dev -f deploy/prod -n shop-dev",
+        "apply --config deploy/dev/applyprune.yaml -f deploy/prod",
+        "apply --config umbrella.yaml",
+        "delete --config umbrella.yaml --yes",
+        "inventory orphan all --all --config umbrella.yaml",
+        "inventory release all --config umbrella.yaml",
+    ],
+)
+@pytest.mark.parametrize("context", ["context: prod", "context: {name: prod, use: true}"])
+def test_context_of_a_named_folder_refuses(
+    repository: Path, arguments: str, context: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every verb, also for another set; -f never moves a run to another cluster."""
+    write(
+        repository,
+        {
+            "deploy/prod/applyprune.yaml": SHOP.replace("context: prod", context),
+            "umbrella.yaml": f"{HEAD}name: all\nfilename: [base, deploy/prod]\n",
+        },
+    )
+    assert "the context in use is dev, and deploy/prod/applyprune.yaml:5:1 is for prod" in (
+        told_by(arguments, capsys)
+    )
+
+
+def test_context_of_the_current_folder_is_selected(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where it is named as input; in a folder that is only named it refuses."""
+    write(repository, {"none": KUBECONFIG.replace("prod", "test")})
+    selecting = SHOP.replace("context: prod", "context: {name: prod, use: true}")
+    write(repository, {"deploy/prod/applyprune.yaml": selecting})
+    monkeypatch.chdir("deploy/prod")
+    for arguments in ("plan", "plan -f web.yaml", "plan -f sub", "status"):
+        assert "there is no context 'prod'" in told_by(arguments, capsys)
+    write(repository, {"none": KUBECONFIG, "deploy/dev/applyprune.yaml": f"{HEAD}context: dev\n"})
+    told = told_by("plan -f ../dev", capsys)
+    assert "the context in use is prod, and ../dev/applyprune.yaml:3:1 is for dev" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            "plan -f deploy/dev -f deploy/prod",
+            (
+                "dev/applyprune.yaml is for the set shop in namespace shop-dev, and "
+                "deploy/prod/applyprune.yaml is for the set shop in namespace shop-prod in context"
+            ),
+        ),
+        ("plan -f deploy/*/web.yaml", "deploy/dev/applyprune.yaml is for the set shop in "),
+        ("check -f deploy/dev -k deploy/prod", "and deploy/prod/applyprune.yaml is for the set "),
+    ],
+)
+def test_two_folders_of_different_sets_are_an_error(
+    repository: Path, arguments: str, told: str
+) -> None:
+    """That names both."""
+    with pytest.raises(UsageError) as caught:
+        call(*arguments.split())
+    assert told in str(caught.value)
+
+
+def test_current_folder_of_another_set_than_the_input_is_an_error(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifests of one would become the other."""
+    monkeypatch.chdir("deploy/dev")
+    for arguments in ("plan -f ../prod", "plan shop -f ../prod"):
+        with pytest.raises(UsageError, match=r"^applyprune\.yaml is for the set shop in namespace"):
+            call(*arguments.split())
+    assert options_of("plan", "-f", "../../base")["namespace"] == "shop-dev"
+    found = options_of("plan", "--config", "../prod/applyprune.yaml", "-f", "../prod")
+    assert (found["namespace"], found["conflicts"]) == ("shop-prod", "revert")
+
+
+def test_input_without_a_folder_has_no_file(repository: Path) -> None:
+    """Standard input and other hosts; what is not there is the error of whoever reads it."""
+    paths = ("-", "https://x.example/deploy/prod/web.yaml", "gone/x.yaml", "deploy/*/gone.yaml", "")
+    for path in paths:
+        assert options_of("plan", "shop", "-f", path)["namespace"] == ""
+        assert options_of("plan", "shop", "-f", path)["conflicts"] == "revert"
+
+
+def test_file_of_a_named_folder_may_be_a_manifest(repository: Path) -> None:
+    """As for a folder that is read; but what is broken is nothing of the kind."""
+    name = "deploy/dev/applyprune.yaml"
+    for manifest in (config_map("a"), f"{config_map('a')}---\n{config_map('b')}"):
+        write(repository, {name: manifest})
+        assert options_of("plan", "web", "-f", "deploy/dev")["namespace"] == ""
+    for broken in ("a: [", f"{HEAD}nam: web\n", "", f"{HEAD}---\n{config_map('a')}"):
+        write(repository, {name: broken})
+        with pytest.raises(InputError, match=rf"^{name}"):
+            options_of("plan", "web", "-f", "deploy/dev")
+    write(repository, {name: HEAD.replace("v1alpha1", "v2") + "name: web\n"})
+    with pytest.raises(InputError, match="not an applyprune configuration"):
+        options_of("plan", "web", "-f", "deploy/dev")
+
+
+def test_named_folder_without_a_work_tree_has_its_own_file_only(folder: Path) -> None:
+    """Nothing says where to stop above it."""
+    write(folder, {"applyprune.yaml": f"{HEAD}conflicts: revert\n", "prod/applyprune.yaml": SHOP})
+    os.makedirs("elsewhere")  # noqa: PTH103
+    os.chdir("elsewhere")
+    for path in ("../prod", str(folder / "prod")):
+        found = options_of("plan", "-f", path)
+        assert (found["namespace"], found["conflicts"]) == ("shop-prod", "fail")
+
+
+@pytest.mark.parametrize(
+    ("mode", "owners", "is_planted"),
+    [
+        (0o777, (0, 1000, 2000), True),
+        (0o1777, (0, 1000, 2000), True),
+        (0o777, (0, 2000, 2000), False),
+        (0o777, (1000, 1000, 2000), False),
+        (0o777, (1000, 0, 2000), False),
+        (0o775, (0, 1000, 2000), False),
+    ],
+)
+def test_file_that_anybody_may_have_put_there_is_refused(
+    folder: Path,
+    mode: int,
+    owners: tuple[int, int, int],
+    is_planted: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside a file of /tmp that somebody names; ``owners`` are of folder, file and process."""
+    write(folder, {"open/applyprune.yaml": SHOP, "open/web.yaml": config_map("web")})
+    (folder / "open").chmod(mode)
+    real, (of_folder, of_file, user) = os.lstat, owners
+
+    def owned(path: str) -> os.stat_result:
+        found = list(real(path))
+        found[4] = of_file if str(path).endswith("applyprune.yaml") else of_folder
+        return os.stat_result(found)
+
+    monkeypatch.setattr("applyprune.cli.config._stat", owned)
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    if not is_planted:
+        assert options_of("plan", "-f", "open/web.yaml")["namespace"] == "shop-prod"
+        return
+    with pytest.raises(UsageError, match=r"^open/applyprune\.yaml is another user's"):
+        options_of("plan", "-f", "open/web.yaml")
 
 
 REFUSED = {
@@ -339,7 +574,10 @@ def test_rule_that_waits_for_the_cluster_is_allowed(folder: Path) -> None:
     [
         ("", "expected a single YAML document"),
         (config_map("a"), "not an applyprune configuration"),
-        (HEAD, "the configuration names no set"),
+        (
+            f"{HEAD}filename: m/\n",
+            ":3:1: filename is the input of a set, and no file names the set",
+        ),
         (HEAD.replace("Config", "Bundle") + "name: web\n", "not an applyprune configuration"),
     ],
 )
@@ -397,7 +635,7 @@ def test_configuration_alone_is_enough(
     write(tmp_path, {"applyprune.yaml": f"{HEAD}{settings}context: production\n"})
     ended = applyprune("delete", "--yes", kubeconfig=plane.kubeconfig, cwd=tmp_path)
     assert ended.code == 2
-    assert "and the configuration is for production" in ended.err
+    assert "and applyprune.yaml:6:1 is for production" in ended.err
     assert api.exists(f"/api/v1/namespaces/{namespace}/configmaps/a")
 
 

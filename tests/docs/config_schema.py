@@ -18,7 +18,7 @@ _TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
 _VERBS = ("apply", "plan", "delete")
 _CONTEXT = (
     "A condition: if another context is in use, applyprune refuses to run. With `use: true`, "
-    "applyprune uses the context."
+    "applyprune uses the context, if you run it in this folder or below."
 )
 
 
@@ -28,14 +28,14 @@ def config_schema() -> str:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$id": SCHEMA_ID,
         "title": "applyprune.yaml",
-        "description": "The name, the input and the options of one set.",
+        "description": "The name, the input and the options of one set, or options for all below.",
         "type": "object",
         "properties": {
             "apiVersion": {"const": API_VERSION},
             "kind": {"const": KIND},
             **{key: _value(key, form) for key, form in KEYS.forms.items()},
         },
-        "required": ["apiVersion", "kind", "name"],
+        "required": ["apiVersion", "kind"],
         "additionalProperties": False,
     }
     return f"{json.dumps(schema, indent=2, ensure_ascii=False)}\n"

@@ -3536,6 +3536,42 @@ MUTATIONS = (
         "tests/cli/test_config.py::test_configuration_of_another_user_is_ignored",
     ),
     Mutation(
+        "a configuration that anybody may have put there",
+        ("planted-configuration",),
+        "is_open and",
+        "False and",
+        "tests/cli/test_config.py::test_file_that_anybody_may_have_put_there_is_refused",
+    ),
+    Mutation(
+        "a context that a file demands, and another one",
+        ("other-context",),
+        "if .*:",
+        "if False:",
+        "tests/cli/test_config.py::test_context_of_a_named_folder_refuses",
+    ),
+    Mutation(
+        "the context of a folder that the input names",
+        ("named-context",),
+        r"\*named",
+        "*chains",
+        "tests/planning/test_configuration.py::test_context_of_a_folder_that_is_named_only_refuses",
+    ),
+    Mutation(
+        "the input of the set of a folder above",
+        ("input-of-another-set",),
+        "if .*:",
+        "if has_input:",
+        "tests/planning/test_configuration.py::test_nearer_file_says_a_key",
+    ),
+    Mutation(
+        "two folders of different sets in one run",
+        ("two-sets",),
+        "if .*:",
+        "if False:",
+        "tests/planning/test_configuration.py::"
+        "test_folders_of_two_sets_are_an_error_that_names_both",
+    ),
+    Mutation(
         "the deletion of a set that only a file confirms",
         ("deletion-confirmed-by-a-file",),
         "= .*",

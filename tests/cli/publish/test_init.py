@@ -57,6 +57,33 @@ def test_init_says_what_is_next_and_that_there_is_no_input(tmp_path: Path) -> No
     assert _init(tmp_path, "web", "--force", "-q").err == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "environment", "context", "told"),
+    [
+        ((), {}, "dev", "It is for the context dev: in another one, applyprune refuses to run."),
+        ((), {"APPLYPRUNE_CONTEXT": "test"}, "test", "It is for the context test"),
+        (("--context", "prod"), {"APPLYPRUNE_CONTEXT": "test"}, "prod", "for the context prod"),
+        ((), {"KUBECONFIG": "none"}, None, "It is for every context, because none is in use"),
+    ],
+)
+def test_init_writes_the_context_that_it_was_run_in(
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    context: str | None,
+    told: str,
+) -> None:
+    """And says so; else the first run could be in any cluster."""
+    path = tmp_path / "kubeconfig"
+    path.write_text("apiVersion: v1\nkind: Config\ncurrent-context: dev\n")
+    call = ("init", "web", "-f", "m", *arguments)
+    ended = applyprune(*call, kubeconfig=path, cwd=tmp_path, more=environment)
+    assert ended.code == 0, ended
+    written = read_configuration(str(tmp_path / "applyprune.yaml")).settings
+    assert written.get("context") == context
+    assert told in ended.out.splitlines()[1]
+
+
 def test_init_takes_paths_as_seen_from_here(tmp_path: Path) -> None:
     """In a file elsewhere they are relative to that file, so that a run reads the same."""
     (tmp_path / "deploy").mkdir()
@@ -99,7 +126,8 @@ def test_schema_knows_the_keys_and_their_values(tmp_path: Path) -> None:
     assert _errors(tmp_path, good) == []
     for wrong in ("max-prune: 5", "wait: false", "adopt: all", "context: {use: true}", "x: 1"):
         assert _errors(tmp_path, f"{HEAD}name: web\n{wrong}\n"), wrong
-    assert _errors(tmp_path, HEAD)
+    assert _errors(tmp_path, f"{HEAD}ignore: ['deployment:/spec/replicas']\n") == []
+    assert _errors(tmp_path, "name: web\n")
 
 
 def test_schema_in_a_folder_of_manifests_is_no_manifest(tmp_path: Path) -> None:
@@ -131,7 +159,7 @@ def test_context_of_the_file_is_a_condition_or_a_selection(
     assert _init(tmp_path, *arguments).code == 0
     refused = applyprune("apply", "-v", kubeconfig=path, cwd=tmp_path)
     assert refused.code == 2
-    assert "the context in use is dev, and the configuration is for" in refused.err
+    assert "the context in use is dev, and applyprune.yaml:7:1 is for" in refused.err
     assert "GET" not in refused.err
     assert _init(tmp_path, *arguments, "--use-context", "--force").code == 0
     applied = applyprune("apply", kubeconfig=path, cwd=tmp_path)

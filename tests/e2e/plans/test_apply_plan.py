@@ -12,6 +12,7 @@ import pytest
 from tests.support.api import writes
 from tests.support.command import applyprune
 from tests.support.desk import NAMES
+from tests.support.input_files import write_input
 from tests.support.live import config_maps
 from tests.support.objects import config_map
 
@@ -88,6 +89,28 @@ def test_plan_file_decides_over_the_configuration(
     done = applyprune(*call, kubeconfig=kubeconfig)
     assert done.code == 0, done.err
     assert desk.there() == NEXT
+
+
+def test_files_of_the_planned_input_count_for_the_apply(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the plan: the same options, and the same refusal of another context."""
+    kubeconfig = desk.plane.kubeconfig
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prod").mkdir()
+    configuration = tmp_path / "prod/applyprune.yaml"
+    settings = f"name: shop\nnamespace: {desk.namespace}\nconflicts: revert\n"
+    configuration.write_text(f"apiVersion: applyprune.dev/v1alpha1\nkind: Config\n{settings}")
+    write_input(tmp_path / "prod/new.json", [config_map("new")])
+    planned = applyprune("plan", "-f", "prod", "--out", "web.plan", kubeconfig=kubeconfig)
+    assert planned.code == 0, planned.err
+    text = configuration.read_text()
+    configuration.write_text(f"{text}context: another\n")
+    refused = applyprune("apply", "--plan", "web.plan", kubeconfig=kubeconfig)
+    assert "and prod/applyprune.yaml:6:1 is for another" in refused.err
+    configuration.write_text(text)
+    done = applyprune("apply", "--plan", "web.plan", kubeconfig=kubeconfig)
+    assert (done.code, list(done.lines)) == (0, ["configmap/new"]), done
 
 
 def test_plan_file_of_another_folder_says_where_it_was_made(

@@ -1,0 +1,208 @@
+"""What the files ``applyprune.yaml`` of a folder and of those above it say together.
+
+A nearer file wins, key by key. That is one rule for every way to name a folder: to stand in it, to
+name it as input, or to find it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from applyprune.errors import InputError, UsageError
+from applyprune.values import dataclass
+
+if TYPE_CHECKING:
+    from applyprune.model.problem import Origin
+
+
+class SettingsFile(Protocol):
+    """What one file says."""
+
+    @property
+    def path(self) -> str:
+        """Return its path, safe to print."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Return the value of each of its keys."""
+
+    def origin(self, key: str) -> Origin:
+        """Return the place of a key."""
+
+
+F = TypeVar("F", bound=SettingsFile)
+
+INPUT_KEYS = frozenset({"filename", "kustomize"})
+"""The input of a set. The nearest file with either gives all of it."""
+_UNDISPUTED = INPUT_KEYS | {"name", "context"}
+"""What is decided otherwise: by the command line, by the sets, and by every condition."""
+
+
+# One folder.
+
+
+def inherited(files: Sequence[F]) -> Mapping[str, F]:
+    """Return which file says each key in a folder; ``files`` are its own and those above it.
+
+    They are in their order from the top. The nearest file with a key says it, a list as a whole. A
+    file with ``name`` begins a set: the name and the input of a set above are not for it. Raises
+    InputError for input of no set.
+    """
+    said: dict[str, F] = {}
+    for file in files:
+        own = file.settings.keys()
+        begins, has_input = "name" in own, not INPUT_KEYS.isdisjoint(own)
+        if begins or has_input:  # guard: input-of-another-set
+            said = {key: above for key, above in said.items() if key not in INPUT_KEYS}
+        said |= dict.fromkeys(own, file)
+    if "name" not in said:
+        for key in sorted(INPUT_KEYS & said.keys()):
+            raise InputError(
+                f"{key} is the input of a set, and no file names the set",
+                location=said[key].origin(key),
+                hint="Add name: NAME to this file, or to one above it.",
+            )
+    return said
+
+
+def for_sets(files: Sequence[F], names: Collection[str]) -> Sequence[F]:
+    """Return the files that count for the sets ``names``; all, if there are no names.
+
+    The last one is the nearest that is for such a set. Without one, only the files above the first
+    set are left: they are for every set below.
+    """
+    if not names:
+        return files
+    name, count = None, 0
+    for at, file in enumerate(files, start=1):
+        name = file.settings.get("name", name)
+        count = at if name is None or name in names else count
+    return files[:count]
+
+
+def context_name(file: SettingsFile) -> str:
+    """Return the context that a file names; empty if it names none."""
+    value = file.settings.get("context", "")
+    return value if isinstance(value, str) else str(value["name"])
+
+
+def selects_context(file: SettingsFile) -> bool:
+    """Return whether a file selects its context; otherwise it is a condition."""
+    value = file.settings.get("context", "")
+    return not isinstance(value, str) and bool(value.get("use", False))
+
+
+# One call: the current folder, or the file of --config, and the folders of the input.
+
+
+@dataclass(frozen=True, slots=True)
+class CallSettings(Generic[F]):
+    """What the files of one call say together."""
+
+    said: Mapping[str, F]
+    """The file that says each key."""
+    conditions: tuple[F, ...] = ()
+    """The files whose context must be in use."""
+    selects: F | None = None
+    """The file that selects the context."""
+    unused: tuple[F, ...] = ()
+    """The files that name another set than the call, so that their options are not used."""
+
+
+def settings_of_call(
+    here: Sequence[F],
+    named: Sequence[Sequence[F]] = (),
+    names: Collection[str] = (),
+    *,
+    settled: Collection[str] = (),
+    only_context: bool = False,
+) -> CallSettings[F]:
+    """Return what the files of a call say: of the current folder, and of each that is named.
+
+    ``names`` are the sets of the command line. No file decides the keys ``settled``. With
+    ``only_context``, nothing else counts of the folders that are named. A file selects a context
+    only for who stands in its folder or below it. Raises UsageError if the folders are of different
+    sets, or if files say different things of which neither is the nearer.
+    """
+    own = for_sets(here, names)
+    used = () if only_context else tuple(for_sets(files, names) for files in named)
+    # A folder below inherits all that the files here say.
+    is_below = any(all(file in files for file in own) for files in used)
+    chains = used if is_below else (own, *used)
+    _refuse_two_sets(chains, settled)
+    chosen = inherited(own).get("context")
+    # guard: named-context
+    places = (*named, *chains)
+    wanted = (file for files in places if (file := inherited(files).get("context")) is not None)
+    counted = {file for files in chains for file in files}
+    others = (inherited(files).get("name") for files in (here, *(() if only_context else named)))
+    return CallSettings(
+        _together(chains, settled),
+        tuple(dict.fromkeys(wanted)),
+        chosen if chosen is not None and selects_context(chosen) else None,
+        tuple(dict.fromkeys(one for one in others if one and names and one not in counted)),
+    )
+
+
+def _together(chains: Sequence[Sequence[F]], settled: Collection[str]) -> Mapping[str, F]:
+    """Return which file says each key in all of these folders; raise UsageError for a dispute."""
+    said: dict[str, F] = {}
+    for files in chains:
+        for key, file in inherited(files).items():
+            known = said.setdefault(key, file)
+            if _is_above(known, file, chains):
+                said[key] = file
+            elif not (
+                file.settings[key] == known.settings[key]
+                or key in settled
+                or key in _UNDISPUTED
+                or _is_above(file, known, chains)
+            ):
+                raise UsageError(
+                    f"{known.origin(key)} and {file.origin(key)} say different things",
+                    reason="both count in this call, and neither is above the other",
+                    hint=f"Give --{key}, or run once for each folder.",
+                )
+    return said
+
+
+def _is_above(file: F, other: F, chains: Sequence[Sequence[F]]) -> bool:
+    return any(
+        files.index(file) < files.index(other)
+        for files in chains
+        if file in files and other in files
+    )
+
+
+def _refuse_two_sets(chains: Sequence[Sequence[F]], settled: Collection[str]) -> None:
+    """Raise UsageError if two folders are of different sets."""
+    sets = [said for files in chains if "name" in (said := inherited(files))]
+    for one, other in combinations(sets, 2):
+        contexts = {_said(said, "context", settled) for said in (one, other)} - {""}
+        names = [(_said(said, "name"), _said(said, "namespace", settled)) for said in (one, other)]
+        if names[0] != names[1] or len(contexts) > 1:  # guard: two-sets
+            raise UsageError(
+                f"{_set_of(one, settled)}, and {_set_of(other, settled)}",
+                reason="one run is for one set",
+                hint="Run once for each of them. To choose one file: --config FILE.",
+            )
+
+
+def _said(said: Mapping[str, F], key: str, settled: Collection[str] = ()) -> str:
+    file = said.get(key)
+    if file is None or key in settled:
+        return ""
+    return context_name(file) if key == "context" else str(file.settings[key])
+
+
+_WORDS = {"name": "is for the set", "namespace": "in namespace", "context": "in context"}
+
+
+def _set_of(said: Mapping[str, F], settled: Collection[str]) -> str:
+    """Return ``deploy/prod/applyprune.yaml is for the set web in namespace shop``."""
+    parts = [
+        f"{word} {value}" for key, word in _WORDS.items() if (value := _said(said, key, settled))
+    ]
+    return f"{said['name'].path} {' '.join(parts)}"
