@@ -16,9 +16,17 @@ from applyprune.errors import (
     NoSuchNamespace,
     NoSuchSet,
 )
-from applyprune.model.events import Finished
+from applyprune.model.events import Finished, Planned, Started, WarningRaised
+from applyprune.model.options import Mode
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.names import CLOSE_SET, closest, similar_sets
+from applyprune.planning.approval import changes_anything
+from applyprune.planning.names import (
+    CLOSE_SET,
+    about_new_set,
+    closest,
+    set_in_words,
+    similar_sets,
+)
 from applyprune.planning.server_errors import denied_account
 from applyprune.values import replace
 
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
 
     from applyprune.api.sets import ClusterConnection
     from applyprune.model.events import Event
+    from applyprune.model.plan import Plan
     from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.sources import Input
 
@@ -83,12 +92,38 @@ def offering_one_namespace(command: str, *, offer: bool = True) -> Iterator[None
 
 def similar_names(applyset: ApplySetIdentity, cluster: ClusterConnection) -> Sequence[str]:
     """Return which existing sets may be meant by one that does not exist."""
-    return [
-        other.name
-        if other.namespace == applyset.namespace
-        else f"{other.name} in {other.namespace}"
-        for other in similar_sets(applyset, _sets(applyset, cluster))
-    ]
+    return set_in_words(similar_sets(applyset, _sets(applyset, cluster)), applyset.namespace)
+
+
+def new_set(plan: Plan, applyset: ApplySetIdentity, cluster: ClusterConnection) -> tuple[str, bool]:
+    """Return what to say of a new set, and whether it may be a mistake; one list of the sets."""
+    found = _sets(applyset, cluster)
+    text, is_doubtful = about_new_set(applyset, found, creates_namespace=plan.creates_namespace)
+    return text, is_doubtful and changes_anything(plan)
+
+
+def warning_of_new_set(
+    events: Iterator[Event], applyset: ApplySetIdentity, cluster: ClusterConnection
+) -> Iterator[Event]:
+    """Pass the events of a run on, with a warning if it makes a set that may be a mistake."""
+    mode = None
+    with closing(cast("Generator[Event, None, None]", events)):
+        for event in events:
+            mode = event.mode if isinstance(event, Started) else mode
+            if isinstance(event, Planned) and event.plan.new_set and mode is Mode.APPLY:
+                text, is_doubtful = new_set(event.plan, applyset, cluster)
+                if is_doubtful:
+                    yield WarningRaised(_doubt(applyset, text))
+            yield event
+
+
+def _doubt(applyset: ApplySetIdentity, text: str) -> Problem:
+    return Problem(
+        ProblemKind.NEW_SET,
+        f"{applyset.name} is a new set in namespace {applyset.namespace}",
+        reason=text,
+        hint="If another one is meant, give its NAME and its -n.",
+    )
 
 
 def _sets(applyset: ApplySetIdentity, cluster: ClusterConnection) -> Sequence[ApplySetIdentity]:

@@ -11,7 +11,7 @@ import sys
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, cast
 
-from applyprune.cli.advice import similar_names
+from applyprune.cli.advice import new_set, similar_names
 from applyprune.cli.options import Ask
 from applyprune.errors import (
     ApplypruneError,
@@ -178,6 +178,9 @@ class _Watch:
         agreed = self.agreed or frozenset()
         stops = is_blocked(plan, self.options)
         needed = frozenset() if stops else needed_consent(plan, started.mode)
+        said, is_doubtful = self._new_set(plan, started) if is_first else ("", False)
+        if is_doubtful and not stops:  # guard: new-set-asks
+            needed |= {said}
         self.agreed = agreed | needed
         is_dry, quiet = self.options.dry_run is not DryRun.OFF, self.confirmation.reporting.quiet
         asks = not (is_dry or stops) and self.confirmation.needs_answer(plan, needed, agreed)
@@ -191,8 +194,8 @@ class _Watch:
             self._show("All kinds are served now. This would change in the second part:")
         elif not is_first:
             self._show("Another run finished first. The plan is now:")
-        elif plan.new_set:
-            self._show(_new_set(started, self.session))
+        else:
+            self._show(said)
         width, _ = self.confirmation.reporting.terminal.size()
         applyset = self.session.applyset(started.name).identity
         if not (stops or is_dry):
@@ -213,6 +216,20 @@ class _Watch:
                 details=None if is_second_part else self._show_diff,
             )
 
+    def _new_set(self, plan: Plan, started: Started) -> tuple[str, bool]:
+        """Return what to say of a set that is new, and whether it may be a mistake.
+
+        A deletion may mean the set that has such a name.
+        """
+        if not plan.new_set:
+            return "", False
+        applyset = self.session.applyset(started.name).identity
+        if started.mode is not Mode.APPLY:
+            names = similar_names(applyset, self.session.cluster)
+            return (f"did you mean {' or '.join(names)}?" if names else ""), False
+        also, is_doubtful = new_set(plan, applyset, self.session.cluster)
+        return f"{applyset.name} is a new set{'; ' if also else ''}{also}", is_doubtful
+
     def _show_diff(self) -> None:
         """Show what the run would change, as ``diff`` does; an error too."""
         terminal = self.confirmation.reporting.terminal
@@ -231,17 +248,6 @@ class _Watch:
     def _show(self, text: str) -> None:
         if text:
             self.confirmation.reporting.terminal.err(text)
-
-
-def _new_set(started: Started, session: Session) -> str:
-    """Return that a set is new, and which one has such a name; a deletion may mean that one."""
-    applyset = session.applyset(started.name).identity
-    names = similar_names(applyset, session.cluster)
-    if started.mode is not Mode.APPLY:
-        return f"did you mean {' or '.join(names)}?" if names else ""
-    # Not a question: the run goes on.
-    also = f"; there is also the set {' and '.join(names)}" if names else ""
-    return f"{applyset.name} is a new set{also}"
 
 
 # Somebody can be asked if standard error is a terminal and an answer can be read from standard
@@ -364,6 +370,7 @@ class PlanOutput:
     path: str
     expires_in: float
     """Seconds."""
+    can_ask: bool = False
 
     def watch(
         self,

@@ -744,7 +744,7 @@ class Ask(StrEnum):
     ALWAYS = "always"
     """Those that change anything."""
     DELETIONS = "deletions"
-    """Those that delete, recreate, revert or take something."""
+    """Those that delete, recreate, revert or take something, or make a doubtful set."""
     NEVER = "never"
     """None, as in a pipeline."""
 
@@ -756,7 +756,7 @@ ASK = Option(
     one_of=Ask,
     default=Ask.DELETIONS,
     help="When to ask on a terminal: before any change, before deletions, recreations, "
-    "reverts and takeovers, or not at all, as in a pipeline.",
+    "reverts, takeovers and a new set that may be a mistake, or not at all, as in a pipeline.",
 )
 YES = Option("-y", "--yes", guard=True, is_flag=True, help="Do not ask for confirmation.")
 CHECK = Option(

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from applyprune.api.sets import ApplySet, ClusterConnection, connect, load, with_retries
-from applyprune.cli.advice import add_advice, with_rights
+from applyprune.cli.advice import add_advice, warning_of_new_set, with_rights
 from applyprune.cli.config import no_input_given
 from applyprune.cli.target import note_connected
 from applyprune.engine.ports import Cancellation
@@ -42,6 +42,10 @@ class InputReader(Protocol):
 
 class RunWatcher(Protocol):
     """Follows the events of a run, and may stop it before it writes."""
+
+    @property
+    def can_ask(self) -> bool:
+        """Return whether it shows the plan to somebody who can answer."""
 
     def watch(
         self,
@@ -80,6 +84,8 @@ def run_set(
             )
             return applyset.iter_run(given, compared, plan=plan, cancellation=session.stop)
 
+        if watcher is None or not watcher.can_ask:
+            events = warning_of_new_set(events, applyset.identity, session.cluster)
         watched = events if watcher is None else watcher.watch(events, session, options, diff)
         yield from with_rights(watched, applyset.identity, given)
 

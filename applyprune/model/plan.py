@@ -46,6 +46,8 @@ class Plan:
     """
     new_set: bool = False
     """Whether the set has no inventory yet."""
+    creates_namespace: bool = False
+    """Whether the run creates the namespace of the inventory, alone or as an object of the set."""
     consequences: tuple[Consequence, ...] = ()
     """What the run causes beyond these steps, in their order."""
     digest: str = ""

@@ -126,6 +126,7 @@ class ProblemKind(StrEnum):
     SERVER_WARNING = "ServerWarning"
     MOVED = "Moved"
     REDIRECTED = "Redirected"
+    NEW_SET = "NewSet"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from applyprune.model.options import Mode
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.served_kinds import defined_resources
-from applyprune.values import dataclass, field, replace
+from applyprune.values import dataclass, field, pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.model.identity import GVK
@@ -421,6 +421,69 @@ def similar_sets(
     here.pop(applyset.name, None)
     found = (group.get(closest(applyset.name, group, CLOSE_SET)) for group in (here, elsewhere))
     return tuple(other for other in found if other is not None)
+
+
+def about_new_set(
+    applyset: ApplySetIdentity, sets: Sequence[ApplySetIdentity], *, creates_namespace: bool
+) -> tuple[str, bool]:
+    """Return what to say of a new set, and whether it may be a mistake for one of ``sets``.
+
+    It may be, if its name exists in another namespace, if one of its namespace has nearly its name,
+    or if its namespace is new, or has nearly the name of another one with sets.
+    """
+    name, namespace = applyset.name, applyset.namespace
+    elsewhere = [one for one in sets if one.namespace != namespace]
+    # guard: doubtful-set
+    doubles = (
+        [one for one in sets if one.namespace == namespace and is_slip(one.name, name)],
+        [one for one in elsewhere if one.name == name],
+    )
+    nearly = sorted({one.namespace for one in elsewhere if is_slip(one.namespace, namespace)})
+    named = {one.namespace == namespace: one for one in similar_sets(applyset, sets)}
+    named |= {one.namespace == namespace: one for one in (found[0] for found in doubles if found)}
+    parts = (
+        f"there is also the set {' and '.join(set_in_words(named.values(), namespace))}"
+        if named
+        else "",
+        f"its namespace {namespace} is created for it" if creates_namespace else "",
+        f"there is also the namespace {and_more(nearly, _SHOWN)}" if nearly else "",
+    )
+    return "; ".join(filter(None, parts)), bool(any(doubles) or nearly or creates_namespace)
+
+
+def set_in_words(sets: Collection[ApplySetIdentity], namespace: str) -> Sequence[str]:
+    """Return ``web`` for a set of the namespace, and ``web in shop`` for another one."""
+    ordered = sorted(sets, key=lambda one: one.namespace != namespace)
+    return [
+        one.name if one.namespace == namespace else f"{one.name} in {one.namespace}"
+        for one in ordered
+    ]
+
+
+_LONG = 6
+"""From how many characters on two wrong letters still leave a name that can be recognised."""
+_DIGITS = pattern(r"[0-9]+")
+
+
+def is_slip(one: str, other: str) -> bool:
+    """Return whether two names differ by a letter or two; those of a numbered series do not."""
+    if one == other or _DIGITS.sub("", one) == _DIGITS.sub("", other):
+        return False
+    most = 2 if min(len(one), len(other)) >= _LONG else 1
+    return abs(len(one) - len(other)) <= most and _distance(one, other) <= most
+
+
+def _distance(one: str, other: str) -> int:
+    """Return how many letters to add, drop, change or swap with the next one lead to the other."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for at, letter in enumerate(one, start=1):
+        last, before, row = before, row, [at]
+        for to, wanted in enumerate(other, start=1):
+            cost = min(before[to] + 1, row[to - 1] + 1, before[to - 1] + (letter != wanted))
+            is_swap = at > 1 < to and letter == other[to - 2] and wanted == one[at - 2]
+            row.append(min(cost, last[to - 2] + 1) if is_swap else cost)
+    return row[-1]
 
 
 def advice_for_kind(gvk: GVK, catalogue: ResourceMap, coming: Iterable[Resource]) -> str:

@@ -128,6 +128,11 @@ def make_plan(world: World) -> Plan:
         recovered=tuple(recovered_entries(world.marked, world.resources, but=listed)),
         restored=restored,
         new_set=not (inventory.exists or world.marked),
+        creates_namespace=bool(world.new_namespace)
+        or any(
+            step.fate is Fate.CREATE and step.desired.ref == world.applyset.own_namespace
+            for step in applies
+        ),
         inventory=f"{inventory.uid}/{inventory.generation}",
     )
 

@@ -90,6 +90,8 @@ def test_terminal_says_once_what_the_server_could_not_check(desk: Desk) -> None:
     rest = ("-f", desk.input("a", "b"), "--create-namespace", "--check")
     kubeconfig = desk.plane.kubeconfig
     with on_terminal("apply", "web", "-n", shown, *rest, kubeconfig=kubeconfig) as terminal:
+        terminal.read_until(QUESTION)
+        terminal.type("y\n")
         assert terminal.ended() == 0
     assert terminal.shown.count("its quotas and policies were not checked") == 1
     assert "not fully checked" not in terminal.shown
@@ -471,7 +473,7 @@ def test_missing_set_is_not_asked_about(desk: Desk) -> None:
 
 @pytest.mark.parametrize("listed", ["all", "namespace", "none"])
 def test_new_set_is_called_new(desk: Desk, listed: str) -> None:
-    """With the set whose name is nearly the same, as far as sets may be listed."""
+    """With the set whose name is nearly the same, as far as sets may be listed: then it asks."""
     maps = {
         "all": (),
         "namespace": ("/api/v1/configmaps",),
@@ -490,6 +492,9 @@ def test_new_set_is_called_new(desk: Desk, listed: str) -> None:
         )
         arguments = ("apply", "wep", "-n", desk.namespace, "-f", source)
         with on_terminal(*arguments, kubeconfig=proxy.kubeconfig(desk.folder)) as terminal:
+            if listed != "none":
+                terminal.read_until(QUESTION)
+                terminal.type("y\n")
             assert terminal.ended() == 0
     (line,) = [line for line in terminal.shown.splitlines() if "is a new set" in line]
     if listed == "all":
@@ -498,6 +503,73 @@ def test_new_set_is_called_new(desk: Desk, listed: str) -> None:
     else:
         hint = "; there is also the set web" if listed == "namespace" else ""
         assert line == f"wep is a new set{hint}"
+
+
+DOUBTS = {
+    "its name elsewhere": ("{free}", "there is also the set {name} in {home}"),
+    "nearly the namespace": ("{home}-a", "there is also the set {name} in {home}; its namespace"),
+    "a namespace of its own": ("{free}", "its namespace {free} is created for it"),
+}
+
+
+@pytest.mark.parametrize("doubt", DOUBTS)
+def test_doubtful_new_set_is_made_only_after_a_yes(
+    desk: Desk, api: Api, audit: AuditTrail, doubt: str
+) -> None:
+    """A pipeline gets a warning, and no question; the next run has neither."""
+    names = {
+        "home": desk.namespace,
+        "name": f"only-{desk.namespace}",
+        "free": f"own-{desk.namespace}",
+    }
+    place, said = (text.format(**names) for text in DOUBTS[doubt])
+    kubeconfig, source = desk.plane.kubeconfig, desk.input("new")
+    name = names["name"]
+    call = ("apply", name, "-n", place, "-f", source, "--create-namespace")
+    if "also the set" in said:
+        there = applyprune("apply", name, "-n", desk.namespace, "-f", source, kubeconfig=kubeconfig)
+        assert (there.code, "is a new set" in there.err) == (0, False), there
+    audit.restart()
+    with on_terminal(*call, "-q", kubeconfig=kubeconfig, columns=200) as terminal:
+        shown = terminal.read_until(QUESTION)
+        terminal.type("n\n")
+        assert terminal.ended() == 1
+    assert (f"{name} is a new set; " in shown, said in shown) == (True, True), shown
+    assert writes(audit) == []
+    with on_terminal(*call, "--dry-run", kubeconfig=kubeconfig, columns=200) as terminal:
+        assert terminal.ended() == 0
+    assert (said in terminal.shown, QUESTION in terminal.shown) == (True, False)
+    planned = applyprune("plan", *call[1:], kubeconfig=kubeconfig)
+    applied = applyprune(*call, kubeconfig=kubeconfig)
+    for ended in (planned, applied):
+        assert ended.code == 0, ended
+        assert f"warning: {name} is a new set in namespace {place}: " in ended.err
+        assert said in ended.err
+    audit.restart()
+    again = applyprune(*call, kubeconfig=kubeconfig)
+    assert (again.code, "is a new set" in again.err) == (0, False), again
+    listed = [one for one in audit.events() if SET_ID in one["requestURI"]]
+    assert listed == []
+    with on_terminal(*call, kubeconfig=kubeconfig) as terminal:
+        assert terminal.ended() == 0
+    api("DELETE", f"/api/v1/namespaces/{place}")
+
+
+def test_namespace_of_the_input_makes_a_new_set_doubtful(desk: Desk, api: Api) -> None:
+    """It is created for the set, too; --yes and --ask never skip the question."""
+    for at, option in enumerate((("--yes",), ("--ask", "never"))):
+        place = f"x{at}{desk.namespace}"
+        home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}}
+        given = write_input(desk.folder / "home.json", [home])
+        call = ("apply", f"x{at}-only", "-n", place, "-f", given)
+        with on_terminal(*call, kubeconfig=desk.plane.kubeconfig, columns=200) as terminal:
+            terminal.read_until(QUESTION)
+            terminal.type("n\n")
+            assert terminal.ended() == 1
+        with on_terminal(*call, *option, kubeconfig=desk.plane.kubeconfig) as terminal:
+            assert terminal.ended() == 0
+        assert QUESTION not in terminal.shown
+        api("DELETE", f"/api/v1/namespaces/{place}")
 
 
 def test_refused_prune_is_not_asked_about(desk: Desk, audit: AuditTrail) -> None:

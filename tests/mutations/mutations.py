@@ -3572,6 +3572,20 @@ MUTATIONS = (
         "test_folders_of_two_sets_are_an_error_that_names_both",
     ),
     Mutation(
+        "a new set whose name exists already",
+        ("doubtful-set",),
+        "doubles = .*",
+        "doubles = [], [] or (",
+        "tests/planning/names/test_suggest.py::test_new_set_that_may_be_a_mistake_is_doubtful",
+    ),
+    Mutation(
+        "the question before a new set that may be a mistake",
+        ("new-set-asks",),
+        "if .*:",
+        "if False:",
+        "tests/e2e/test_confirmation.py::test_namespace_of_the_input_makes_a_new_set_doubtful",
+    ),
+    Mutation(
         "the deletion of a set that only a file confirms",
         ("deletion-confirmed-by-a-file",),
         "= .*",
