@@ -334,7 +334,8 @@ def install(
     if prints:
         return reporting.print_text(text.rstrip("\n"))
     options = replace(options, check=options.dry_run is DryRun.SERVER)
-    return reporting.print_events(run_set(cluster_target, _SET, partial(_read_text, text), options))
+    read = partial(_read_text, text)
+    return reporting.print_events(run_set(cluster_target, _SET, read, options, is_named=False))
 
 
 _ORIGIN = "install --print"

@@ -339,8 +339,22 @@ def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     else:
         noted["names"] = value if isinstance(value, tuple) else (value,) if value else ()
     if {"names", "config"} <= noted.keys() and not ctx.resilient_parsing:
-        use(ctx, noted["names"], {**ctx.meta[_GIVEN], "config": noted["config"]}, KEYS)
+        given = {**ctx.meta[_GIVEN], "config": noted["config"]}
+        try:
+            use(ctx, noted["names"], given, KEYS)
+        except ApplypruneError as error:
+            if "output" not in given:
+                raise
+            # Every format has every error.
+            ctx.exit(_reported(error, given))
     return value
+
+
+def _reported(error: ApplypruneError, given: Mapping[str, Any]) -> int:
+    from applyprune.cli.reporting import reporting_of
+
+    quiet, verbose = (bool(given.get(option)) for option in ("quiet", "verbose"))
+    return reporting_of(tuple(given["output"]), quiet, verbose).print_error(error)
 
 
 CONFIG = Option(

@@ -68,10 +68,12 @@ def run_set(
     watcher: RunWatcher | None = None,
     *,
     plan: PlanFile | None = None,
+    is_named: bool = True,
 ) -> Iterator[Event]:
     """Read the input, run once, and yield the events; ``watcher`` may stop the run.
 
-    ``plan`` is what the run is bound to; None for no plan.
+    ``plan`` is what the run is bound to; None for no plan. ``is_named`` says that somebody has
+    named the set, and may have mistyped it.
     """
     given = yield from read_input(read)
     with open_session(cluster_target) as session:
@@ -84,7 +86,7 @@ def run_set(
             )
             return applyset.iter_run(given, compared, plan=plan, cancellation=session.stop)
 
-        if watcher is None or not watcher.can_ask:
+        if is_named and not (watcher is not None and watcher.can_ask):
             events = warning_of_new_set(events, applyset.identity, session.cluster)
         watched = events if watcher is None else watcher.watch(events, session, options, diff)
         yield from with_rights(watched, applyset.identity, given)

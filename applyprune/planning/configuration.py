@@ -186,7 +186,8 @@ def _refuse_two_sets(chains: Sequence[Sequence[F]], settled: Collection[str]) ->
             raise UsageError(
                 f"{_set_of(one, settled)}, and {_set_of(other, settled)}",
                 reason="one run is for one set",
-                hint="Run once for each of them. To choose one file: --config FILE.",
+                hint="Run once for each of them, or say which one is meant: by NAME, or by "
+                "--config FILE if both have one name.",
             )
 
 

@@ -420,6 +420,18 @@ def test_current_folder_of_another_set_than_the_input_is_an_error(
     assert (found["namespace"], found["conflicts"]) == ("shop-prod", "revert")
 
 
+def test_error_of_a_file_is_in_every_format(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As that of the input beside it."""
+    write(repository, {"deploy/prod/applyprune.yaml": f"{SHOP}yes: true\n"})
+    call("plan", "-f", "deploy/prod", "-o", "json=report", "-o", "jsonl")
+    assert "deploy/prod/applyprune.yaml" in (repository / "report").read_text()
+    shown = capsys.readouterr()
+    assert "deploy/prod/applyprune.yaml" in shown.out
+    assert shown.err.startswith("error: deploy/prod/applyprune.yaml:7:1: unknown key")
+
+
 def test_input_without_a_folder_has_no_file(repository: Path) -> None:
     """Standard input and other hosts; what is not there is the error of whoever reads it."""
     paths = ("-", "https://x.example/deploy/prod/web.yaml", "gone/x.yaml", "deploy/*/gone.yaml", "")

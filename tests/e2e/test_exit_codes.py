@@ -175,7 +175,7 @@ def test_closed_reader_is_no_failure(shop: Shop) -> None:
     """The run goes to its end and ends with its own code; never 1, which means differences."""
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "applyprune", "apply", "web", "-n", shop.namespace]
+    command = [sys.executable, "-m", "applyprune", "apply", shop.namespace, "-n", shop.namespace]
     found = subprocess.run(
         [*command, "-f", shop.input(config_map("a"))],
         env={**os.environ, "KUBECONFIG": str(shop.plane.kubeconfig)},

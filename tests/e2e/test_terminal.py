@@ -35,7 +35,7 @@ SECRET = "c4n4ryc4n4ry"
 
 def _held(source: Path, namespace: str) -> str:
     # Otherwise the check would be held back first.
-    return f"applyprune apply web -n {namespace} -f {source} --no-check"
+    return f"applyprune apply web -n {namespace} -f {source} --no-check --ask never"
 
 
 def _is_redrawn(since: str, screen: str) -> bool:
@@ -114,7 +114,7 @@ def test_colours_follow_the_users_choice(
     """NO_COLOR counts when it is not empty."""
     write_input(tmp_path / "a.json", [config_map("a")])
     with Terminal(80, tmp_path, {"KUBECONFIG": str(plane.kubeconfig)}) as terminal:
-        terminal.type(f"{setting} applyprune apply web -n {namespace} -f a.json")
+        terminal.type(f"{setting} applyprune apply web -n {namespace} -f a.json --ask never")
         terminal.wait(lambda one: " in " in one and is_idle(one))
         assert ("\x1b[32mcreated" in terminal.screen(colours=True)) is coloured
         assert "configmap/a created" in terminal.screen()
@@ -141,7 +141,7 @@ def test_verbose_prints_each_request_and_no_secret(
         "stringData": {"password": SECRET},
     }
     source = write_input(tmp_path / "s.json", [body])
-    target = ("apply", "web", "-n", namespace, "-f", source)
+    target = ("apply", namespace, "-n", namespace, "-f", source)
     ended = applyprune(*target, "-v", kubeconfig=plane.kubeconfig)
     lines = ended.err.splitlines()
     assert ended.code == 0
@@ -208,7 +208,7 @@ def test_full_disk_is_reported(plane: Plane, namespace: str, tmp_path: Path, int
     """The run goes to its end; the exit code says that its report is not whole."""
     source = write_input(tmp_path / "a.json", [config_map("a")])
     option = "-o text=/dev/full" if into == "file" else "> /dev/full"
-    command = f'"$0" -m applyprune apply web -n {namespace} -f {source} {option}'
+    command = f'"$0" -m applyprune apply {namespace} -n {namespace} -f {source} {option}'
     ended = subprocess.run(
         ["sh", "-c", command, sys.executable],
         env={**os.environ, "KUBECONFIG": str(plane.kubeconfig)},

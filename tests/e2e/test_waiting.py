@@ -32,14 +32,14 @@ def _deployment(**pods: Any) -> str:
 def test_deployment_becomes_ready(plane: Plane, namespace: str) -> None:
     """Created, then ready, then the summary; exit code 0."""
     ended = applyprune(
-        "apply", "web", "-n", namespace, "-f", "-", "--wait", "--timeout=1h",
+        "apply", namespace, "-n", namespace, "-f", "-", "--wait", "--timeout=1h",
         kubeconfig=plane.kubeconfig, stdin=_deployment(),
     )  # fmt: skip
     assert (ended.code, ended.err) == (0, "")
     created, ready, summary = ended.out.splitlines()
     assert created == "deployment.apps/web created"
     assert ready.startswith("deployment.apps/web ready (")
-    assert summary.startswith("web: 1 created in ")
+    assert summary.startswith(f"{namespace}: 1 created in ")
 
 
 def test_deployment_does_not_become_ready(plane: Plane, namespace: str) -> None:
