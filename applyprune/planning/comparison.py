@@ -624,10 +624,9 @@ STORED = "its stored values do not fit the schema of its CRD"
 
 def with_stored_values_named(change: RefusedChange, obstacle: str) -> RunFailed:
     """Return the failure for stored values that no apply can change."""
-    desired, is_open = change.step.desired, obstacle == NOT_ALLOWED
-    ending = "; --recreate deletes and creates it" if is_open else ""
+    desired = change.step.desired
     error = RunFailed(
-        f"{desired.ref}: {STORED}: {clean_message(change.error.message)}{ending}",
+        f"{desired.ref}: {STORED}: {clean_message(change.error.message)}",
         location=desired.origin,
         hint=_way_out(obstacle),
     )
@@ -637,7 +636,10 @@ def with_stored_values_named(change: RefusedChange, obstacle: str) -> RunFailed:
 
 def _way_out(obstacle: str) -> str:
     if obstacle == NOT_ALLOWED:
-        return f"To allow it for this object only: the annotation {RECREATE}: allowed."
+        return (
+            "--recreate deletes and creates it. To allow it for this object only: the annotation "
+            f"{RECREATE}: allowed."
+        )
     return f"It cannot be recreated: {obstacle}."
 
 

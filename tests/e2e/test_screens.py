@@ -178,6 +178,12 @@ def desks(
         api("DELETE", f"/api/v1/namespaces/{home}")
 
 
+def _let_ask(desks: list[tuple[Path, dict[str, str]]], *, asks: bool) -> None:
+    """Let the commands ask, or not: two new sets of almost the same names are doubtful."""
+    for folder, _ in desks:
+        (folder / "applyprune.yaml").write_text("" if asks else _UNASKED)
+
+
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_screen_matches_its_golden_file(
     plane: Plane,
@@ -189,8 +195,7 @@ def test_screen_matches_its_golden_file(
     """At both widths, while it runs and at its end, and in a file."""
     with ExitStack() as stack:
         _by_others(plane, desks, scene.setup)
-        for folder, _ in desks:
-            (folder / "applyprune.yaml").write_text(_UNASKED)
+        _let_ask(desks, asks=False)
         terminals = [
             stack.enter_context(Terminal(width, *desk))
             for width, desk in zip(WIDTHS, desks, strict=False)
@@ -202,8 +207,7 @@ def test_screen_matches_its_golden_file(
             if at == len(scene.lines) - 1:
                 _await_pods(kubectl, scene.shown_by_pods)
                 _by_others(plane, desks, scene.meanwhile)
-                for folder, _ in desks if "y/N" in scene.while_it_runs else ():
-                    (folder / "applyprune.yaml").unlink()
+                _let_ask(desks, asks="y/N" in scene.while_it_runs)
             piped = None if scene.press else _start(line, *desks[-1])
             for terminal in terminals:
                 terminal.type(line)
