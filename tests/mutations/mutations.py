@@ -3181,7 +3181,7 @@ MUTATIONS = (
         ("owner-is-gone",),
         "if .*:",
         "if 0:",
-        "tests/planning/references/test_references.py::test_owner_that_the_collector_will_not_find",
+        "tests/planning/references/test_owners.py::test_owner_that_the_collector_will_not_find",
     ),
     Mutation(
         "what was deleted before a refusal",

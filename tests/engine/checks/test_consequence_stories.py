@@ -331,7 +331,7 @@ def test_plan_that_is_shown_reads_only_the_volumes_of_deleted_claims_more(
     assert _lists(audit) == lists
 
 
-def test_service_that_is_switched_to_new_pods_is_told(stage: Stage, audit: AuditTrail) -> None:
+def test_service_that_is_switched_to_new_pods_has_a_line(stage: Stage, audit: AuditTrail) -> None:
     """The plan has read all that it takes: it sends no request more."""
 
     def service(version: str, **metadata: Any) -> Body:
