@@ -433,7 +433,6 @@ def about_new_set(
     """
     name, namespace = applyset.name, applyset.namespace
     elsewhere = [one for one in sets if one.namespace != namespace]
-    # guard: doubtful-set
     doubles = (
         [one for one in sets if one.namespace == namespace and is_slip(one.name, name)],
         [one for one in elsewhere if one.name == name],
@@ -448,7 +447,8 @@ def about_new_set(
         f"its namespace {namespace} is created for it" if creates_namespace else "",
         f"there is also the namespace {and_more(nearly, _SHOWN)}" if nearly else "",
     )
-    return "; ".join(filter(None, parts)), bool(any(doubles) or nearly or creates_namespace)
+    is_doubtful = any(doubles) or bool(nearly) or creates_namespace  # guard: doubtful-set
+    return "; ".join(filter(None, parts)), is_doubtful
 
 
 def set_in_words(sets: Collection[ApplySetIdentity], namespace: str) -> Sequence[str]:
