@@ -146,7 +146,7 @@ def test_rules_of_adoption_hold_for_an_object_found_at_its_create(
     assert (story.exit_code, story.outcomes) == (3, {"configmap/b": Outcome.FAILED})
     words = {
         "none": "already exists and belongs to no set",
-        "other set": "has the label of another set",
+        "other set": "belongs to another set",
         "reviewed": "was created by somebody else during this run",
     }
     assert words[refusal] in story.problem("configmap/b")
