@@ -79,6 +79,30 @@ def test_contents_made_by_hand_save_a_namespace(
     assert f"cascade-delete 1 object that must stay\n    {home}/{name}: it is not" in told
 
 
+def test_contents_that_appear_after_the_first_deletions_end_the_delete_in_part(
+    spoiled: Stage, api: Api, home: str, proxy: FaultProxy
+) -> None:
+    """What was deleted before that is counted, and the exit code is that of a failure."""
+    inside = [config_map(name, namespace=home) for name in "abc"]
+    assert spoiled.run(of_kind("Namespace", home), *inside).exit_code == 0
+    happened = proxy.before_first(
+        lambda seen: seen.method == "DELETE" and "dryRun" not in seen.query,
+        lambda: api("POST", f"/api/v1/namespaces/{home}/configmaps", config_map("late")),
+    )
+    story = spoiled.run(mode=Mode.DELETE, allow_kinds=NAMESPACE)
+    assert happened, story.events
+    assert "would now cascade to more objects" in story.problem(f"namespace/{home}")
+    assert story.exit_code == 3
+    (end,) = [event for event in story.events if isinstance(event, Finished)]
+    assert end.problem is not None
+    assert end.problem.message == (
+        "the deletion of 1 object was refused, and 3 were deleted before that"
+    )
+    assert api.exists(f"/api/v1/namespaces/{home}/configmaps/late")
+    refused = [event for event in story.events if isinstance(event, ObjectDone) and event.problem]
+    assert [event.problem.exit_code for event in refused if event.problem] == [3]
+
+
 def test_contents_made_by_the_control_plane_save_nothing(stage: Stage, api: Api, home: str) -> None:
     """The ServiceAccount of every namespace, and the EndpointSlice of a Service of the set."""
     bodies = (config_map("a"), config_map("b"))
@@ -484,27 +508,3 @@ def test_each_owner_is_read_once(spoiled: Stage, stage: Stage, api: Api, proxy: 
         assert sent.count(f"{core}/configmaps/{name}") == 1
     # That of the pruned one only shows that it is gone.
     assert [sent.count(f"{core}/configmaps/{name}") for name in ("owner", "stay-1")] == [1, 0]
-
-
-def test_contents_that_appear_after_the_first_deletions_end_the_delete_in_part(
-    spoiled: Stage, api: Api, home: str, proxy: FaultProxy
-) -> None:
-    """What was deleted before that is counted, and the exit code is that of a failure."""
-    inside = [config_map(name, namespace=home) for name in "abc"]
-    assert spoiled.run(of_kind("Namespace", home), *inside).exit_code == 0
-    happened = proxy.before_first(
-        lambda seen: seen.method == "DELETE" and "dryRun" not in seen.query,
-        lambda: api("POST", f"/api/v1/namespaces/{home}/configmaps", config_map("late")),
-    )
-    story = spoiled.run(mode=Mode.DELETE, allow_kinds=NAMESPACE)
-    assert happened
-    assert "would now cascade to more objects" in story.problem(f"namespace/{home}")
-    assert story.exit_code == 3
-    (end,) = [event for event in story.events if isinstance(event, Finished)]
-    assert end.problem is not None
-    assert end.problem.message == (
-        "the deletion of 1 object was refused, and 3 were deleted before that"
-    )
-    assert api.exists(f"/api/v1/namespaces/{home}/configmaps/late")
-    refused = [event for event in story.events if isinstance(event, ObjectDone) and event.problem]
-    assert [event.problem.exit_code for event in refused if event.problem] == [3]
