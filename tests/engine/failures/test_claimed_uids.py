@@ -27,6 +27,9 @@ def claiming(uid: str) -> Fault:
 
     def fault(wire: Wire) -> None:
         reply = wire.forward()
+        if reply.status not in {200, 201}:
+            wire.reply(reply)
+            return
         document = json.loads(reply.body)
         for one in (document, *document.get("items", ())):
             if "uid" in one.get("metadata", {}):
@@ -54,7 +57,8 @@ def within(home: str, name: str) -> dict[str, Any]:
 
 def claim(proxy: FaultProxy, uid: str) -> None:
     proxy.rule = always(
-        claiming(uid), where=lambda seen: seen.path.startswith(f"/apis/{GROUP}/v1/")
+        claiming(uid),
+        where=lambda seen: seen.path.startswith(f"/apis/{GROUP}/v1/") and "watch" not in seen.query,
     )
 
 
