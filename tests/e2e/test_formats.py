@@ -88,14 +88,14 @@ def test_run_is_printed_in_every_format(
     monkeypatch.setenv("GITHUB_WORKSPACE", str(repository))
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     ended = applyprune(
-        "apply", "web", "-f", ".", "-n", namespace, "--no-check", *_to_files(repository),
+        "apply", namespace, "-f", ".", "-n", namespace, "--no-check", *_to_files(repository),
         kubeconfig=plane.kubeconfig, cwd=repository / "deploy",
     )  # fmt: skip
     assert ended.code == 3
     told = _read(repository)
     document = told["json"]
     assert (document["exitCode"], document["finished"]) == (3, True)
-    assert document["set"] == {"name": "web", "namespace": namespace}
+    assert document["set"] == {"name": namespace, "namespace": namespace}
     outcomes = {one["ref"]["name"]: one["outcome"] for one in document["objects"]}
     assert outcomes == {"a": "created", "s": "created", "b": "failed"}
     done = [one for one in told["jsonl"] if one["event"] == "object"]
@@ -269,7 +269,7 @@ def test_interrupted_run_ends_its_document(
     manifest = repository / "never.yaml"
     manifest.write_text(NEVER_READY)
     with start(
-        "apply", "web", "-f", manifest, "-n", namespace, "--wait", *_to_files(repository),
+        "apply", namespace, "-f", manifest, "-n", namespace, "--wait", *_to_files(repository),
         kubeconfig=plane.kubeconfig,
     ) as process:  # fmt: skip
         lines = repository / "jsonl"

@@ -136,7 +136,7 @@ def test_server_warning_is_in_every_format_once_with_file_and_line(
     def run(verb: str, *options: str) -> str:
         outputs = [part for form in FORMATS for part in ("-o", f"{form}={tmp_path / form}")]
         ended = applyprune(
-            verb, "web", "-f", "set.yaml", "-n", namespace, *outputs, "-o", "text", *options,
+            verb, namespace, "-f", "set.yaml", "-n", namespace, *outputs, "-o", "text", *options,
             kubeconfig=plane.kubeconfig, cwd=tmp_path,
         )  # fmt: skip
         assert ended.code == (1 if verb == "diff" else 0), ended.err

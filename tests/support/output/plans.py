@@ -176,6 +176,14 @@ CONSEQUENCES = (
         count=1,
         refs=_WEB,
     ),
+    _caused(
+        ConsequenceKind.SWITCHES,
+        "front",
+        "Service",
+        "switches to deployment.apps/web before its Pods are ready",
+        count=1,
+        refs=_WEB,
+    ),
     _caused(ConsequenceKind.RESTART, "fixed", "Deployment", "3 Pods stop, then start", count=3),
     _caused(ConsequenceKind.ROLLOUT, "web", "Deployment", "rollout, 12 Pods", count=12),
     _caused(
