@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from applyprune.localplane import Plane
+from applyprune.localplane import API_SERVER_ONLY, Plane
 from applyprune.model.events import Finished, ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode, Propagation
@@ -26,6 +27,7 @@ from tests.support.objects import (
     custom_resource,
     of_kind,
 )
+from tests.support.plane import FreshPlane
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
@@ -80,9 +82,20 @@ def test_contents_made_by_hand_save_a_namespace(
 
 
 def test_contents_that_appear_after_the_first_deletions_end_the_delete_in_part(
-    spoiled: Stage, api: Api, home: str, proxy: FaultProxy
+    fresh_plane: FreshPlane, tmp_path: Path
 ) -> None:
-    """What was deleted before that is counted, and the exit code is that of a failure."""
+    """What was deleted before that is counted, and the exit code is that of a failure.
+
+    On a plane of its own: what others leave behind anywhere may be owned by a Namespace.
+    """
+    plane = fresh_plane(API_SERVER_ONLY)
+    with FaultProxy(plane) as proxy, closing(Api(plane)) as api:
+        spoiled = Stage(proxy.kubeconfig(tmp_path), "default")
+        _delete_in_part(spoiled, api, proxy)
+
+
+def _delete_in_part(spoiled: Stage, api: Api, proxy: FaultProxy) -> None:
+    home = "late"
     inside = [config_map(name, namespace=home) for name in "abc"]
     assert spoiled.run(of_kind("Namespace", home), *inside).exit_code == 0
     happened = proxy.before_first(
