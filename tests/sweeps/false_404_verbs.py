@@ -241,6 +241,7 @@ LEFT_OUT: Mapping[str, str] = {
         f"bundle {verb}": "it writes one field of the Bundle at most, and no object of the set"
         for verb in _OF_BUNDLES
     },
+    "init": "it reads the name of the context, and asks no server",
     "rbac": "it reads no object, and prints manifests instead of events",
     "install": "it is an apply with an input of its own",
     "controller": "it never ends; what it does are applies and deletes, and they are above",

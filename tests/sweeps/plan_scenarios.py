@@ -71,7 +71,7 @@ _A, _B, _C, _D, _E, _F = (config_map(letter) for letter in "abcdef")
 PLAN_SCENARIOS = (
     # Two Namespaces, inventory, discovery 2, list, two reads, two lists of the guarded kinds, two
     # of what may use the ConfigMap that goes, schemas; then union, the fields of kubectl, three
-    # applies, the two lists again, intent, delete, orphan, shrunk.
+    # applies, the two lists again, intent, delete, orphan, the read of what is gone, shrunk.
     PlanScenario(
         "mixed",
         before=(_A, _B, _C, _D),
@@ -79,18 +79,18 @@ PLAN_SCENARIOS = (
         after=(_A, config_map("b", "changed"), config_map("e", "adopted"), _F),
         orphaned=(_D,),
         options=("--max-prune=5",),
-        requests=24,
+        requests=25,
         reads=13,
     ),
     # Without the two reads; then union, refused apply, read, trial, intent, delete, read, record,
-    # create, two lists, intent, four deletes, shrunk.
+    # create, two lists, intent, four deletes, a list of what is gone, shrunk.
     PlanScenario(
         "recreate",
         before=(_A, _B, _C, _D, _E, _fixed("old")),
         after=(_A, _fixed("new")),
         options=("--recreate", "--max-prune=1"),
         approves=True,
-        requests=28,
+        requests=29,
         reads=11,
     ),
     # The Namespace is read four times, and applied; then come the union, two applies, the end.
@@ -107,7 +107,7 @@ PLAN_SCENARIOS = (
         before=(_wave("a", 0), _wave("b", 1), _wave("d", 2)),
         after=(_wave("a", 0, "changed"), _wave("b", 1, "changed"), _wave("c", 2)),
         options=("--max-prune=1", "--reapply-all"),
-        requests=21,
+        requests=22,
         reads=12,
     ),
 )
