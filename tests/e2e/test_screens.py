@@ -181,7 +181,8 @@ def desks(
 def _let_ask(desks: list[tuple[Path, dict[str, str]]], *, asks: bool) -> None:
     """Let the commands ask, or not: two new sets of almost the same names are doubtful."""
     for folder, _ in desks:
-        (folder / "applyprune.yaml").write_text("" if asks else _UNASKED)
+        file = folder / "applyprune.yaml"
+        file.unlink() if asks else file.write_text(_UNASKED)
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
