@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
@@ -53,7 +54,7 @@ from applyprune.model.live import (
 from applyprune.model.options import Mode, Options, PruneLimit
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Problem
-from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
+from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, applyset_identity
 from applyprune.planning.bundle_set import (
     owner_of_set,
     set_of_bundle,
@@ -886,7 +887,7 @@ class ContentCounter:
     """Counts what goes with Namespaces, CRDs and Bundles; ``deleted`` is what the prune deletes.
 
     ``records`` are the set's own inventory, which goes with its Namespace; None to count it too.
-    ``store`` reads the inventories of Bundles.
+    ``store`` reads the inventories of Bundles; without one, what goes with these is not counted.
     """
 
     proofs: KindProofs
@@ -901,6 +902,8 @@ class ContentCounter:
         if ref.group_kind != NAMESPACE:
             return self._definition(ref)
         found = self._namespace(ref)
+        if self.store is None:
+            return found
         # Bundles in it are deleted too, and delete their sets, wherever these are.
         bundles = [live.ref for live in found.objects if live.ref.group_kind == BUNDLE]
         also = self._bundles([one for one in bundles if one not in self.deleted])
@@ -920,24 +923,38 @@ class ContentCounter:
 
     def _set_of(self, ref: Ref) -> CascadeContents:
         """Return the objects of one Bundle's set that its deletion deletes."""
-        cluster, resource = self.proofs.cluster, self.proofs.resource_map.find_kind(BUNDLE)
         try:
-            bundle = cluster.read(resource or BUNDLES, ref, full=True)
+            bundle = self.proofs.cluster.read(self._bundle_kind, ref, full=True)
             if isinstance(bundle, Absent) or not takes_set(bundle):
                 return CascadeContents(())
-            applyset = set_of_bundle(bundle)
-            if isinstance(applyset, str) or self.store is None:
-                return CascadeContents((), f"{ref.short}: {applyset}")
-            inventory = self.store.of(applyset)
+            found = self._listed_by(bundle)
         except ApplypruneError as error:
             why = error.message if not error.reason else f"{error.message}: {error.reason}"
             return CascadeContents((), f"{ref.short}: {why}", isinstance(error, Forbidden))
-        if inventory.owner != owner_of_set(ref.namespace, ref.name):  # guard: bundle-owns
-            return CascadeContents(())  # nothing was applied, or it belongs to somebody else
-        return CascadeContents(self._taken(applyset, inventory))
+        if isinstance(found, str):
+            return CascadeContents((), f"{ref.short}: {found}")
+        return CascadeContents(() if found is None else self._taken(found))
 
-    def _taken(self, applyset: ApplySetIdentity, inventory: Inventory) -> tuple[LiveObject, ...]:
+    @property
+    def _bundle_kind(self) -> Resource:
+        return self.proofs.resource_map.find_kind(BUNDLE) or BUNDLES
+
+    def _listed_by(self, bundle: LiveObject) -> Inventory | str | None:
+        """Return the inventory of a Bundle's set; why it is out of reach; None if it has none.
+
+        Raises what the server answers, and InventoryError.
+        """
+        applyset = set_of_bundle(bundle)
+        if isinstance(applyset, str) or self.store is None:
+            return str(applyset)
+        inventory = self.store.of(applyset)
+        # Otherwise nothing was applied, or it belongs to somebody else.
+        is_own = inventory.owner == owner_of_set(bundle.ref.namespace, bundle.ref.name)
+        return inventory if is_own else None  # guard: bundle-owns
+
+    def _taken(self, inventory: Inventory) -> tuple[LiveObject, ...]:
         """Return what the deletion of a set deletes, by one LIST for each of its kinds."""
+        applyset = applyset_identity(inventory.name, inventory.namespace)
         cluster, kinds = self.proofs.cluster, _by_kind(inventory.entries)
 
         def read(kind: GroupKind) -> tuple[GroupKind, Sequence[LiveObject] | None]:
@@ -974,47 +991,37 @@ class ContentCounter:
 
         What cannot be read is not there: that makes a limit stricter.
         """
-        entries = world.inventory.entries
-        resource = self.proofs.resource_map.find_kind(BUNDLE) or BUNDLES
+        entries, cluster = world.inventory.entries, self.proofs.cluster
+
+        def read(ref: Ref) -> State | None:
+            with suppress(ApplypruneError):
+                return cluster.read(self._bundle_kind, ref, full=True)
+            return None
+
+        def listed_by(bundle: LiveObject) -> Inventory | None:
+            with suppress(ApplypruneError):
+                found = self._listed_by(bundle)
+                return found if isinstance(found, Inventory) else None
+            return None
+
+        places = {ref.namespace for ref in entries if ref.group_kind == BUNDLE}
         try:
-            places = {ref.namespace for ref in entries if ref.group_kind == BUNDLE}
-            listed = _list_labelled(
-                self.proofs.cluster, resource, world.applyset, places, full=True
-            )
+            listed = _list_labelled(cluster, self._bundle_kind, world.applyset, places, full=True)
         except ApplypruneError:
             return BundleUse()
         staying = [one for one in listed if one.ref in entries and one.ref not in self.deleted]
         workers, seen, objects = self.proofs.workers, {one.ref for one in staying}, 0
         level: Sequence[LiveObject] = staying
         while level:
-            sets = [found for found in workers.each(self._listed_by, level) if found is not None]
+            sets = [found for found in workers.each(listed_by, level) if found is not None]
             objects += sum(len(found.entries) for found in sets)
             inner = {ref for found in sets for ref in found.entries if ref.group_kind == BUNDLE}
             inner -= seen
             seen |= inner
-            states = workers.each(self._bundle, sorted(inner))
+            states = workers.each(read, sorted(inner))
             level = [state for state in states if isinstance(state, LiveObject)]
         workers.check()
         return BundleUse(len(staying), objects)
-
-    def _bundle(self, ref: Ref) -> State:
-        resource = self.proofs.resource_map.find_kind(BUNDLE) or BUNDLES
-        try:
-            return self.proofs.cluster.read(resource, ref, full=True)
-        except ApplypruneError as error:
-            return _unread(error, resource)
-
-    def _listed_by(self, bundle: LiveObject) -> Inventory | None:
-        """Return the inventory of a Bundle's set; None if that is unknown, or not its own."""
-        applyset = set_of_bundle(bundle)
-        if isinstance(applyset, str) or self.store is None:
-            return None
-        try:
-            inventory = self.store.of(applyset)
-        except ApplypruneError:
-            return None
-        owner = owner_of_set(bundle.ref.namespace, bundle.ref.name)
-        return inventory if inventory.owner == owner else None
 
     def _namespace(self, ref: Ref) -> CascadeContents:
         # An APIService that this run deletes need not answer.

@@ -1320,8 +1320,8 @@ MUTATIONS = (
     Mutation(
         "the owner of the set that goes with a Bundle",
         ("bundle-owns",),
-        "if .*:",
-        "if False:",
+        "return .*",
+        "return inventory",
         f"{_IN_A_SET}test_set_that_a_bundle_does_not_own_stays",
     ),
     Mutation(
