@@ -45,7 +45,7 @@ from applyprune.model.plan import ApplyStep, DeleteRequest, PatchRequest, Remove
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.cascade import cascade_of, diagnose, has_foreign_finalizer
-from applyprune.planning.leave import Blocker, Remaining, objects_going
+from applyprune.planning.leave import Blocker, Remaining, objects_going, pruned_objects
 from applyprune.planning.order import is_built_in
 from applyprune.planning.own_namespace import (
     OwnRecords,
@@ -106,9 +106,7 @@ class Pruner:
 
     def run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
         """Yield an event for each step; if something of a turn remains, all later turns wait."""
-        self.planned_uids = uids_of(
-            step.live for step in steps if step.fate is Fate.PRUNE and step.live is not None
-        )
+        self.planned_uids = uids_of(pruned_objects(steps))
         self.planned_refs = frozenset(step.entry.ref for step in steps if step.fate is Fate.PRUNE)
         self.world = replace(self.world, going=objects_going(steps))
         own = own_namespace_removal(steps, self.context.applyset)

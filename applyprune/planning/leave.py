@@ -82,11 +82,13 @@ def remove_steps(
     CRD: these are refused if they contain objects that this prune does not delete itself.
     """
     listed, options, desired = world.inventory.entries, world.options, world.desired
-    wanted = _desired_uids(desired, world)
+    entries = list(entries)
+    # Where nothing has left, as in most runs, nothing asks for the objects of the input.
+    wanted = _desired_uids(desired, world) if entries else frozenset()
     kept = _unless_owner_stays(
         unless_used(_decided(entries, world, wanted), world.pod_use, desired, options), world
     )
-    deleting = uids_of(_objects(kept))
+    deleting = uids_of(pruned_objects(kept))
     going = uids_of(step.live for step in kept if step.live is not None and step.is_going)
     found = _cascades(world, deleting, wanted)
     stays = {step.entry.ref: step.reason for step in kept if step.fate is not Fate.PRUNE}
@@ -108,7 +110,8 @@ def remove_steps(
     own = _own_objects(world) if deleting > going else {}
     own_uids = uids_of(own.values())
     # Not by what only an aggregated API says: this lifts the guard of all other objects too.
-    shares = not own_uids.isdisjoint(_desired_uids(members, world))  # guard: shares-proved
+    in_input = _desired_uids(members, world) if own_uids else frozenset()
+    shares = not own_uids.isdisjoint(in_input)  # guard: shares-proved
     passing = {member.ref for member in desired if member.has_ttl}
     prune = GuardedPrune(
         world,
@@ -142,7 +145,7 @@ def ignored_objects(
     return found
 
 
-def _objects(steps: Iterable[RemoveStep]) -> Sequence[LiveObject]:
+def pruned_objects(steps: Iterable[RemoveStep]) -> Sequence[LiveObject]:
     """Return the objects that steps would delete."""
     return [step.live for step in steps if step.fate is Fate.PRUNE and step.live is not None]
 
@@ -296,8 +299,9 @@ def objects_to_prune(world: World) -> Sequence[LiveObject]:
     """Return the objects that a prune would delete, before any guard; none if it may not run."""
     if not world.options.prune.enabled:
         return ()
-    wanted = _desired_uids(world.desired, world)
-    return _objects(_decided(left_entries(world), world, wanted))
+    entries = left_entries(world)
+    wanted = _desired_uids(world.desired, world) if entries else frozenset()
+    return pruned_objects(_decided(entries, world, wanted))
 
 
 def _desired_uids(desired: Iterable[Desired], world: World) -> frozenset[str]:
@@ -321,22 +325,19 @@ def _decided(
     owns: these are decided again, until nothing more goes.
     """
     entries = list(entries)
-    while True:
+    while entries:
         steps = _decided_once(entries, world, wanted)
         going = objects_going(steps)
         owned = [step.live for step in steps if step.why is Why.OWNED and step.live is not None]
         if not any(owners_among(live, world.manager, going - world.going) for live in owned):
             return steps
         world = replace(world, going=going)
+    return ()
 
 
 def objects_going(steps: Iterable[RemoveStep]) -> frozenset[tuple[Ref, str]]:
     """Return the objects that these steps delete, each with its UID."""
-    return frozenset(
-        (step.live.ref, step.live.uid)
-        for step in steps
-        if step.fate is Fate.PRUNE and step.live is not None
-    )
+    return frozenset((live.ref, live.uid) for live in pruned_objects(steps))
 
 
 def _unless_owner_stays(steps: Sequence[RemoveStep], world: World) -> Sequence[RemoveStep]:
