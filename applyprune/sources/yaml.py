@@ -136,12 +136,11 @@ class _Builder:
         return found
 
     def _key(self, text: str) -> str:
-        return self._key_of(resolve_key(text), text)
+        key = resolve_key(text)
+        return key if key == text else self._changed(key, text)
 
-    def _key_of(self, key: str, written: str) -> str:
-        """Return a key that remembers what stands in the text, if that is another text."""
-        if key == written:
-            return key
+    def _changed(self, key: str, written: str) -> str:
+        """Return a key that remembers what stands in the text, which is another text."""
         self._has_changed_keys = True
         changed = _Changed(key)
         changed.written = written
@@ -256,7 +255,8 @@ class _Builder:
         if not isinstance(value, str):
             if type(event) is AliasEvent:
                 raise YAMLFault("an alias used as a key must refer to a string")
-            return self._key_of(key_text(value), event.value)
+            key = key_text(value)
+            return key if key == event.value else self._changed(key, event.value)
         return value
 
     def _merge(self, event: Any, depth: int, result: dict[str, Any], merged: set[str]) -> None:
