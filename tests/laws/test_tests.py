@@ -6,6 +6,7 @@ import ast
 import re
 from pathlib import Path
 
+from applyprune.model.kinds import KINDS
 from tests.support.targets import LINT, STORIES
 
 TESTS = Path(__file__).parents[1]
@@ -62,3 +63,34 @@ def test_files_of_targets_exist() -> None:
     """A file that was moved would be in `make test` again."""
     named = (*LINT, *STORIES)
     assert [path for path in named if not (TESTS.parent / path).exists()] == []
+
+
+NO_KINDS = re.compile(
+    "[A-Z]+|Accept|Cluster|ConfigMapp|Delete|Forbidden|Lease|Never|NodePort|None|ReadWriteOnce"
+    "|Recreate"
+)
+"""Other words that are written like the kind of a CRD."""
+
+
+def test_kinds_of_crds_are_of_one_file() -> None:
+    """The files of a process share a plane, where a CRD stays and belongs to the set that made it.
+
+    Which files meet there is chance.
+    """
+    files: dict[str, set[str]] = {}
+    for path in sorted((TESTS / "engine").rglob("test_*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        if "tests.support.objects.crd" not in _imports(path):
+            continue
+        for node in ast.walk(tree):
+            word = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(word, str) and re.fullmatch(r"[A-Z][A-Za-z]+", word):
+                files.setdefault(word, set()).add(path.name)
+    assert "Theirs" in files
+    built_in = {one.kind for one in KINDS}
+    wrong = {
+        kind: sorted(names)
+        for kind, names in files.items()
+        if len(names) > 1 and kind not in built_in and not NO_KINDS.fullmatch(kind)
+    }
+    assert wrong == {}

@@ -31,7 +31,8 @@ def claiming(uid: str) -> Fault:
             wire.reply(reply)
             return
         document = json.loads(reply.body)
-        for one in (document, *document.get("items", ())):
+        # A list of a kind that was just defined may have `items: null`.
+        for one in (document, *(document.get("items") or ())):
             if "uid" in one.get("metadata", {}):
                 one["metadata"]["uid"] = uid
         typed = (("Content-Type", "application/json"),)

@@ -215,11 +215,11 @@ def test_crd_that_was_not_recorded_keeps_its_objects_listed(crd_stage: Stage, cr
 
 def test_run_without_a_change_records_the_crd(crd_stage: Stage) -> None:
     """The next write of an older inventory has it."""
-    crd_stage.run(crd("Later"), custom_resource("f", "Later"))
+    crd_stage.run(crd("Returned"), custom_resource("f", "Returned"))
     _forget_crds(crd_stage)
-    crd_stage.run(crd("Later"), custom_resource("f", "Later"), config_map("a"))
+    crd_stage.run(crd("Returned"), custom_resource("f", "Returned"), config_map("a"))
     (entry,) = (one for one in crd_stage.inventory().entries.values() if one.ref.name == "f")
-    assert entry.crd == "laters.x.example.com"
+    assert entry.crd == "returneds.x.example.com"
 
 
 def test_crd_is_gone_but_the_list_of_kinds_is_not_proved(

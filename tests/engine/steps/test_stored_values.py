@@ -45,7 +45,7 @@ def _resource(kind: str, value: Any, **notes: str) -> dict[str, Any]:
         ("ToNumber", TEXT, "x", NUMBER, 5),
         ("ToText", NUMBER, 5, TEXT, "x"),
         ("ToMap", LIST, ["x"], MAP, {"b": "x"}),
-        ("Gone", TEXT, "x", NUMBER, None),
+        ("Emptied", TEXT, "x", NUMBER, None),
         # Nobody owns the default that is stored, and the manifest stays as it is.
         ("Default", {**TEXT, "default": "x"}, None, NUMBER, None),
     ],
@@ -112,13 +112,13 @@ def test_stored_values_in_a_version_that_the_crd_replaces(crd_stage: Stage, crds
 
 def test_stored_values_of_others_are_not_deleted(crd_stage: Stage, crds: Api) -> None:
     """Somebody else has written the value that does not fit, whatever the set is allowed."""
-    kind = "Theirs"
+    kind = "Foreign"
     assert crd_stage.run(_definition(kind, TEXT), _resource(kind, None)).exit_code == 0
-    path = f"/apis/x.example.com/v1/namespaces/{crd_stage.namespace}/theirss/f"
+    path = f"/apis/x.example.com/v1/namespaces/{crd_stage.namespace}/foreigns/f"
     crds.patch(path, {"spec": {"a": "x"}}, by="hand")
     new = _definition(kind, NUMBER)
     story = crd_stage.run(new, _resource(kind, None), check=True, recreate=True)
-    name = "theirs.x.example.com/f"
+    name = "foreign.x.example.com/f"
     assert (story.exit_code, story.outcomes) == (3, {name: Outcome.FAILED})
     assert "It cannot be recreated: hand owns the field too." in story.problem(name)
 
@@ -127,14 +127,14 @@ def test_nothing_is_deleted_for_a_crd_that_does_not_change_after_all(
     crd_stage: Stage, crds: Api, running: Plane, tmp_path: Path
 ) -> None:
     """The run has planned the recreation, and the server refuses the CRD in the end."""
-    kind, name = "Stays", "stays.x.example.com/f"
+    kind, name = "Unmoved", "unmoved.x.example.com/f"
     assert crd_stage.run(_definition(kind, TEXT), _resource(kind, "x")).exit_code == 0
-    path = f"/apis/x.example.com/v1/namespaces/{crd_stage.namespace}/stayss/f"
+    path = f"/apis/x.example.com/v1/namespaces/{crd_stage.namespace}/unmoveds/f"
     uid = crds.get(path)["metadata"]["uid"]
     refused = faults.status(422, reason="Invalid", message="no such CRD")
 
     def is_write(seen: Exchange) -> bool:
-        is_patch = seen.method == "PATCH" and seen.path == f"{CRDS}/stayss.x.example.com"
+        is_patch = seen.method == "PATCH" and seen.path == f"{CRDS}/unmoveds.x.example.com"
         return is_patch and "dryRun" not in seen.query
 
     with FaultProxy(running) as proxy:

@@ -50,7 +50,7 @@ def _resource(kind: str, version: str, name: str = "f", **metadata: Any) -> dict
         ("Replaced", (NEW,), NEW),
         ("Beside", (OLD, NEW), OLD),
         ("Moved", (OLD, NEW), NEW),
-        ("Kept", (NEW,), OLD),
+        ("StoredOld", (NEW,), OLD),
     ],
 )
 def test_version_that_the_crd_of_the_input_brings_is_not_checked(

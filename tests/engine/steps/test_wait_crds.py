@@ -35,22 +35,22 @@ def test_crd_and_custom_resources_apply_in_one_run_in_any_order(crd_stage: Stage
 def test_crd_with_foreign_custom_resources_is_not_deleted(crd_stage: Stage) -> None:
     """Both are counted, named, and neither is touched; the option printed allows exactly that."""
     other = Stage(crd_stage.kubeconfig, crd_stage.namespace, name="other")
-    name = crd_name("Shared")
+    name = crd_name("Joint")
     bodies = (config_map("a"), config_map("b"))
-    crd_stage.run(crd("Shared"), custom_resource("ours", "Shared"), *bodies)
-    other.run(custom_resource("theirs", "Shared"))
+    crd_stage.run(crd("Joint"), custom_resource("ours", "Joint"), *bodies)
+    other.run(custom_resource("theirs", "Joint"))
     story = crd_stage.run(*bodies, apply_anyway=True)
     assert story.exit_code == 6
     assert story.outcomes == {
         "configmap/a": Outcome.UNCHANGED,
         "configmap/b": Outcome.UNCHANGED,
-        "shared.x.example.com/ours": Outcome.NOT_PRUNED,
+        "joint.x.example.com/ours": Outcome.NOT_PRUNED,
         name: Outcome.FAILED,
     }
     problem = story.problem(name)
     assert (
         "it would cascade-delete 1 object that must stay\n"
-        f"    {crd_stage.namespace}/shared.x.example.com/theirs: it is not in this set" in problem
+        f"    {crd_stage.namespace}/joint.x.example.com/theirs: it is not in this set" in problem
     )
     assert problem.endswith(f"To orphan it: --orphan {name}")
     assert story.refusal.endswith(f"To allow this: --allow-cascade {name}")
