@@ -205,6 +205,7 @@ class SnapshotReader:
             marked = self._marked(kinds, states, proofs, world.options)
         found = {live.ref.group_kind for live in marked.objects}
         preferred = proofs.resource_map.preferred
+        has_jobs = any(entry.job is not None for entry in inventory.entries.values())
         return replace(
             world,
             states=states,
@@ -212,7 +213,7 @@ class SnapshotReader:
             resources={**resources, **{kind: preferred[kind] for kind in found}},
             marked=tuple(live for live in marked.objects if live.ref not in inventory.entries),
             unseen=marked.unseen,
-            now=self.cluster.server_time,
+            now=self.cluster.server_time if has_jobs else None,
             others=self.other_sets(states.values()),
             registered=proofs.registered,
             shown=shown,

@@ -89,7 +89,10 @@ class World:
     Also of other objects of a recorded kind with the set's label and field manager.
     """
     now: datetime | None = None
-    """The time of the server's last reply, by its own clock; None if it has given none."""
+    """The time of the server's last reply, by its own clock; None if it has given none.
+
+    None too if no Job is recorded: parsing a date takes longer than planning ten objects.
+    """
     schemas: Mapping[GroupKind, int | None] = field(default_factory=dict, hash=False)
     """The generation of the CRD of each custom kind; None where it could not be read."""
     resources: Mapping[GroupKind, Resource] = field(default_factory=dict, hash=False)

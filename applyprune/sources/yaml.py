@@ -12,6 +12,7 @@ import binascii
 import math
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
 from ruamel.yaml.cyaml import CParser  # type: ignore[attr-defined]
@@ -108,8 +109,9 @@ class _Builder:
             take = self.take
             self.take = lambda: _with_colons(take(), stand_in)
         self._plain: _ScalarCache[Scalar] = _ScalarCache(resolve_scalar)
-        self._keys: _ScalarCache[str] = _ScalarCache(self._key)
-        self._has_changed_keys = False
+        self._changes: list[str] = []
+        # Not a method: a builder that refers to itself would keep its text until a collection.
+        self._keys: _ScalarCache[str] = _ScalarCache(partial(_key, self._changes))
         self._anchors: dict[str, _Anchor] = {}
         self._allowance = allowance
         self._nodes = 0
@@ -129,22 +131,11 @@ class _Builder:
 
     def changed_keys(self, value: Any) -> tuple[ChangedKey, ...]:
         """Return the keys of a document that the YAML changes, in its order; take their memory."""
-        if not self._has_changed_keys:
+        if not self._changes:
             return ()
         found = tuple(_changed_keys(value, ()))
         self._allowance.take(sum(2 + len(one.place) for one in found))
         return found
-
-    def _key(self, text: str) -> str:
-        key = resolve_key(text)
-        return key if key == text else self._changed(key, text)
-
-    def _changed(self, key: str, written: str) -> str:
-        """Return a key that remembers what stands in the text, which is another text."""
-        self._has_changed_keys = True
-        changed = _Changed(key)
-        changed.written = written
-        return changed
 
     def _node(self, event: Any, depth: int) -> Any:
         """Return the value of any node; ``depth`` is its depth if it is a collection."""
@@ -256,7 +247,7 @@ class _Builder:
             if type(event) is AliasEvent:
                 raise YAMLFault("an alias used as a key must refer to a string")
             key = key_text(value)
-            return key if key == event.value else self._changed(key, event.value)
+            return key if key == event.value else _changed(self._changes, key, event.value)
         return value
 
     def _merge(self, event: Any, depth: int, result: dict[str, Any], merged: set[str]) -> None:
@@ -314,6 +305,19 @@ class _Changed(str):
 
     __slots__ = ("written",)
     written: str
+
+
+def _key(changes: list[str], text: str) -> str:
+    key = resolve_key(text)
+    return key if key == text else _changed(changes, key, text)
+
+
+def _changed(changes: list[str], key: str, written: str) -> str:
+    """Return a key that remembers what stands in the text, which is another text; note it."""
+    changes.append(written)
+    changed = _Changed(key)
+    changed.written = written
+    return changed
 
 
 def _changed_keys(value: Any, above: Field) -> Iterator[ChangedKey]:
