@@ -279,6 +279,6 @@ def _knows(crds: Api, kind: str) -> bool:
 
 def test_custom_resource_of_a_kind_without_a_schema_is_not_checked(crd_stage: Stage) -> None:
     """Its CRD keeps unknown fields, or comes with the set."""
-    story = crd_stage.run(crd("Schemaless"), custom_resource("a", "Schemaless"), dry_run=DryRun.SERVER)
+    story = crd_stage.run(crd("Untyped"), custom_resource("a", "Untyped"), dry_run=DryRun.SERVER)
     assert story.exit_code == 0
     assert story.plan.faults == ()
