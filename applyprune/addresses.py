@@ -293,13 +293,14 @@ class AddressRules:
     def fault(self, address: str) -> str:
         """Return what forbids a connection to an address; empty if nothing does."""
         meant = tuple(_embedded_addresses(ipaddress.ip_address(address.partition("%")[0])))
-        if any(one in network for one in meant for network in self.denied):  # guard: denied-network
+        # guard: denied-network never
+        if any(one in network for one in meant for network in self.denied):
             return "an address of a denied network"
         if self._allows(meant[0]):
             return ""
-        # guard: every-embedded-address
+        # guard: every-embedded-address -> [one for one in meant if False]
         left = [one for one in meant if not self._allows(one)]
-        # guard: refused-address
+        # guard: refused-address -> ""
         return next((words for network, words in _REFUSED for one in left if one in network), "")
 
     def _allows(self, address: IPAddress) -> bool:

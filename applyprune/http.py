@@ -96,7 +96,7 @@ class Try:
 
     def is_leased(self) -> bool:
         """Return whether something may still be sent."""
-        # guard: late-write
+        # guard: late-write -> True
         return all(lease.left() > 0 for lease in self.leases)
 
     def seconds_left(self) -> float:
@@ -525,7 +525,7 @@ class Answer:
 
     def _check_silence(self, current: Try, began: float) -> None:
         limit = current.patience.silence
-        if self._is_sent and current.clock.now() - began >= limit:  # guard: silent-server
+        if self._is_sent and current.clock.now() - began >= limit:  # guard: silent-server never
             said = "sent no more of its response" if self._arrived else _SENT_NOTHING
             raise ConnectionFailed(Fault.SILENT, f"{said} for {limit:.3g} s")
 
@@ -534,7 +534,7 @@ class Answer:
     def may_send(self) -> bool:
         """Note that bytes of the request go out now, unless a lease has ended; and only once."""
         # libcurl sends a request again if a kept connection dies: it may have been executed.
-        if self._is_sent:  # guard: sent-once
+        if self._is_sent:  # guard: sent-once never
             self.fail(ConnectionFailed(Fault.CLOSED))
             return False
         if not self.is_leased():
@@ -616,7 +616,7 @@ def addresses_of(host: str, port: int, rules: AddressRules | None) -> Sequence[s
             raise ConnectionFailed(Fault.NAME) from None
     for address in addresses:
         fault = rules.fault(address) if rules is not None else ""
-        if fault:  # guard: checked-connection
+        if fault:  # guard: checked-connection never
             raise ConnectionFailed(Fault.ADDRESS, fault)
     return addresses
 
@@ -719,7 +719,8 @@ class Transfer:
         set_(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         set_(pycurl.FOLLOWLOCATION, 0)
         set_(pycurl.HTTP_VERSION, version)
-        set_(pycurl.HEADEROPT, pycurl.HEADER_SEPARATE)  # guard: proxy-headers
+        # guard: proxy-headers -> set_(pycurl.HEADEROPT, pycurl.HEADER_UNIFIED)
+        set_(pycurl.HEADEROPT, pycurl.HEADER_SEPARATE)
         set_(pycurl.PATH_AS_IS, 1)
         set_(pycurl.USERAGENT, f"applyprune/{__version__}")  # for a proxy
         set_(pycurl.BUFFERSIZE, 32 * 1024)  # kept with each connection
@@ -796,7 +797,7 @@ class Transfer:
         family, kind, protocol, (host, *_) = address
         found = host.decode() if isinstance(host, bytes) else host
         # One address can be written in several ways.
-        if ipaddress.ip_address(found) not in self._addresses:  # guard: own-resolver
+        if ipaddress.ip_address(found) not in self._addresses:  # guard: own-resolver never
             self._has_unchecked = True
             return pycurl.SOCKET_BAD
         self._opened.append(socket.socket(family, kind, protocol))

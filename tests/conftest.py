@@ -19,6 +19,7 @@ from tests.components import Components, ensure_components
 from tests.support.api import Api, AuditTrail, temporary_namespace
 from tests.support.durations import Recorder, longest_first
 from tests.support.golden import GoldenFile
+from tests.support.holders import ANY, holders
 from tests.support.plane import server_version
 from tests.support.targets import add_marks
 from tests.versions.releases import ensure_release, is_older, release_named
@@ -68,6 +69,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run only the tests that need a control plane, on this version of Kubernetes",
     )
     parser.addoption(
+        "--holds",
+        metavar="GUARD",
+        default="",
+        help=f"run only the tests that hold a guard; `{ANY}`: those that hold one",
+    )
+    parser.addoption(
         "--release",
         metavar="FOLDER",
         default="",
@@ -105,10 +112,13 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with its target, and bring long files to the front.
 
-    Keep what ``--fast`` or ``--kubernetes`` ask for.
+    Keep what ``--fast``, ``--kubernetes`` or ``--holds`` ask for.
     """
     add_marks(items, _needs_a_server)
     longest_first(items)
+    if guard := config.getoption("--holds"):
+        held = set(holders(items, guard))
+        _keep(config, items, held.__contains__)
     if config.getoption("--fast"):
         _keep(config, items, _is_fast)
     if config.getoption("--kubernetes"):

@@ -184,7 +184,7 @@ class Bundle:
                 f"nothing of the Bundle {self.name} waits for an approval",
                 hint=f"See: applyprune bundle show {self.name} -n {self.namespace}",
             )
-        if digest != pending.digest:  # guard: approve-shown-digest
+        if digest != pending.digest:  # guard: approve-shown-digest never
             raise PlanOutdated(
                 f"the Bundle {self.name} waits for the approval of another plan",
                 reason=f"the digest of its pending plan is {pending.digest}",
@@ -524,7 +524,8 @@ def until_ready(wait: BundleWait, cluster: Cluster, stop: Cancellation) -> Itera
     status = BundleStatus(wait.ref.name, wait.ref.namespace)
     reported = ""
     counts = {Outcome.UPDATED: 1}
-    with closing(Informer(cluster, clock=stop.clock)) as informer:  # guard: clock-of-bundle
+    # guard: clock-of-bundle -> closing(Informer(cluster))
+    with closing(Informer(cluster, clock=stop.clock)) as informer:
         informer.open(WatchScope(BUNDLES, wait.ref.namespace, name=wait.ref.name))
         while True:
             for change in informer.changes(_POLL):

@@ -192,7 +192,8 @@ class ApplySet:
         """
         refuse_validity(expires_in)
         decided = _valid(Options(Mode.APPLY, apply=options, prune=prune))
-        if plan.digest != plan_digest(plan, self.identity, decided):  # guard: options-of-the-plan
+        # guard: options-of-the-plan never
+        if plan.digest != plan_digest(plan, self.identity, decided):
             raise UsageError("the plan was made with other options, or for another set")
         return plan_file_of(
             plan,
@@ -424,7 +425,7 @@ def _valid(options: _O) -> _O:
     A value that is none of them would be taken for another one, and overwrite what it should not.
     """
     try:
-        return as_declared(options)  # guard: options-of-a-program
+        return as_declared(options)  # guard: options-of-a-program -> options
     except TypeError as error:
         raise UsageError(f"an option is invalid: {error}") from None
 

@@ -300,7 +300,7 @@ def _refuse_planted(path: str, folder: str) -> None:
     """Refuse a file that somebody else may have put into a folder like /tmp."""
     place, trusted = _stat(folder or "."), {0, os.geteuid()}
     is_open = bool(place.st_mode & stat.S_IWOTH)
-    # guard: planted-configuration
+    # guard: planted-configuration -> False and _stat(path).st_uid not in {*trusted, place.st_uid}
     if is_open and _stat(path).st_uid not in {*trusted, place.st_uid}:
         raise UsageError(
             f"{path} is another user's, in a folder where everybody may write",
@@ -334,7 +334,8 @@ def _places(folder: str) -> Iterator[tuple[str, bool]]:
         yield folder, is_top
         below, folder = folder, f"{folder}../"
         is_root = os.path.samefile(below or ".", folder)  # noqa: PTH121
-        if is_top or is_root or _owner(folder) != start:  # guard: foreign-configuration
+        # guard: foreign-configuration -> is_top or is_root
+        if is_top or is_root or _owner(folder) != start:
             return
 
 
@@ -447,7 +448,7 @@ def _converted(
             reason=error.reason,
             hint=error.hint,
         ) from None
-    if key == "ready-when" and any(map(_holds_at_once, value)):  # guard: empty-rule-of-a-file
+    if key == "ready-when" and any(map(_holds_at_once, value)):  # guard: empty-rule-of-a-file never
         reason = "it holds for an object without a status, so that no prune would wait"
         raise _refused(configuration, key, "such a rule", key, reason)
     return value

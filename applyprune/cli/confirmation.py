@@ -179,7 +179,7 @@ class _Watch:
         stops = is_blocked(plan, self.options)
         needed = frozenset() if stops else needed_consent(plan, started.mode)
         said, is_doubtful = self._new_set(plan, started) if is_first else ("", False)
-        if is_doubtful and not stops:  # guard: new-set-asks
+        if is_doubtful and not stops:  # guard: new-set-asks never
             needed |= {said}
         self.agreed = agreed | needed
         is_dry, quiet = self.options.dry_run is not DryRun.OFF, self.confirmation.reporting.quiet

@@ -64,7 +64,7 @@ def _leave_threads(ended: Sequence[int]) -> None:
     Nobody waits for the thread of a watch. While Python and OpenSSL free what it uses, it could
     crash a process whose work is done. ``ended`` has the exit code.
     """
-    if ended and threading.active_count() > 1:  # guard: threads-left
+    if ended and threading.active_count() > 1:  # guard: threads-left never
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()

@@ -134,7 +134,7 @@ def artifact_files(given: Input, *, with_secrets: bool) -> Mapping[str, bytes]:
     if not given:
         raise EmptyInput("the input contains no manifest", hint="An artifact is never empty.")
     manifests = _once(given)
-    if not with_secrets:  # guard: pushed-secrets
+    if not with_secrets:  # guard: pushed-secrets never
         raise_all([_readable_secret(one) for one in manifests if _is_readable_secret(one)])
     plain: list[Manifest] = []
     encrypted: dict[tuple[str, str], list[str]] = {}

@@ -230,7 +230,8 @@ def delete(
     from applyprune.cli.session import no_input, run_set
 
     # The file cannot confirm that a set is deleted.
-    never = is_given("ask") and ask == Ask.NEVER  # guard: deletion-confirmed-by-a-file
+    # guard: deletion-confirmed-by-a-file -> ask == "never"
+    never = is_given("ask") and ask == Ask.NEVER
     confirmation = Confirmation(reporting, yes or never, ask_for=ask, deletes_set=True)
     if options.dry_run is DryRun.OFF:
         part = "a part of " if options.is_part else ""
@@ -385,7 +386,8 @@ def diff(
         _looking(options, check=check),
         apply=replace(
             options.apply,
-            reapply_all=options.apply.reapply_all or values,  # guard: diff-values
+            # guard: diff-values -> options.apply.reapply_all
+            reapply_all=options.apply.reapply_all or values,
         ),
         diff=replace(options.diff, enabled=True, drift_only=fail_on_drift),
     )
@@ -414,7 +416,8 @@ def with_exit_code(events: Iterable[Event], *, drift_only: bool) -> Iterator[Eve
         if isinstance(event, Planned):
             unowned = unowned or any(step.unowned for step in event.plan.applies)
         if isinstance(event, ObjectDiff):
-            drifted = drifted or event.drifted is not False  # guard: unknown-drift
+            # guard: unknown-drift -> drifted or event.drifted
+            drifted = drifted or event.drifted is not False
         if isinstance(event, Finished) and event.exit_code == 0:
             changed = any(count and outcome.is_change for outcome, count in event.counts.items())
             differs = drifted if drift_only else changed

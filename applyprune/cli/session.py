@@ -228,7 +228,7 @@ def connection_to(cluster_target: ClusterTarget) -> ClusterConnection:
 
 def _refuse_other_context(cluster_target: ClusterTarget, cluster: ClusterConnection) -> None:
     for one in cluster_target.conditions:
-        if one.context != cluster.context:  # guard: other-context
+        if one.context != cluster.context:  # guard: other-context never
             raise UsageError(
                 f"the context in use is {cluster.context or 'none'}, and {one.place} is for "
                 f"{one.context}",

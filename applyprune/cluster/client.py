@@ -376,7 +376,7 @@ class KubernetesClient:
         With ``remembered``, a refusal for the whole cluster counts for some minutes.
         """
         refusal = None
-        # guard: search-asks-again
+        # guard: search-asks-again -> resource.namespaced and not namespace
         if remembered and resource.namespaced and not namespace:
             refusal = self._refusal(resource)
         if refusal is not None and (message := _read_refusal(refusal)):
@@ -613,13 +613,16 @@ class KubernetesClient:
         if body.get("kind") == "Status":
             named = field(body, "details", "uid") or ""
             if body.get("status") == "Success" and named in {"", uid}:
-                return bool(named)  # guard: deletion-names-uid
+                return bool(named)  # guard: deletion-names-uid -> True
             raise invalid_response(f"the delete of {ref}", "it is about another object")
         replied = object_in(resource, ref, body)
         # For example a Service. The API server marks what it keeps, and then answers (Store.Delete
         # in its registry/generic); the core group is always its own.
         is_unmarked = replied.uid == uid and not replied.terminating
-        return is_unmarked and resource.group == ""  # guard: deletion-without-mark
+        return (
+            is_unmarked  # guard: deletion-without-mark
+            and resource.group == ""  # guard: deletion-by-another-server
+        )
 
     def log(self, pod: Ref, container: str, *, previous: bool, lines: int, size: int) -> str:
         """Return the last lines of a container's log, or of its ``previous`` instance.
@@ -660,7 +663,7 @@ class KubernetesClient:
         except AccessError as error:
             is_defined = self._is_defined(resource)
             if isinstance(error, Forbidden):
-                return is_defined is not False  # guard: forbidden-list
+                return is_defined is not False  # guard: forbidden-list -> True
             if not is_defined:
                 raise
         return True
@@ -786,7 +789,7 @@ def _pages(
         except ReplyTooLarge:
             if page == 1:
                 raise
-            page = max(1, page // _SMALLER)  # guard: smaller-page
+            page = max(1, page // _SMALLER)  # guard: smaller-page -> 1
             continue
         items = response.body.get("items")
         kind = str(response.body.get("kind", ""))

@@ -175,7 +175,7 @@ def _causes(
     the server, which decide about the conflict.
     """
     body = {**_LEFT, **(json_object(request.body or b"") or {})} if request.secret else {}
-    denied = _is_denied(status)  # guard: forged-cause
+    denied = _is_denied(status)  # guard: forged-cause -> False
 
     def message_of(cause: dict[str, str]) -> str:
         if cause["reason"] == "FieldManagerConflict" and not denied:
@@ -298,7 +298,7 @@ def _error_class(request: ApiRequest, code: int, status: StatusBody) -> type[Api
         504: Unavailable,
     }
     chosen = code < 500 and code not in _OF_ADMISSION_TOO
-    if chosen and _is_denied(status):  # guard: denied-by-admission
+    if chosen and _is_denied(status):  # guard: denied-by-admission never
         return Denied
     if code in by_code:
         return by_code[code]
@@ -378,7 +378,7 @@ _FIRST_OF_SERVER = 500
 
 
 def _is_final(said: str) -> bool:
-    return any(words in said for words in _FINAL)  # guard: final-of-the-server
+    return any(words in said for words in _FINAL)  # guard: final-of-the-server -> 0 > 1
 
 
 _CONVERSION = r"conversion webhook for (\S+, Kind=\w+)"
@@ -490,7 +490,7 @@ _ADVICE: Mapping[Fault, tuple[str, bool]] = {
 def _explained(error: OSError, client: ClientContext) -> tuple[str, str, bool]:
     """Return what happened, what to do, and whether a retry may help."""
     fault, detail = fault_of(error), safe_text(detail_of(error), 200)
-    if fault is Fault.CERTIFICATE and client.secret:  # guard: quoted-name
+    if fault is Fault.CERTIFICATE and client.secret:  # guard: quoted-name never
         detail = detail.partition(", certificate is not valid for")[0]
     what, unreachable = describe_error(error, server=client.server, detail=detail)
     if fault in _ADVICE:

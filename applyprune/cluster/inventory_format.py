@@ -134,7 +134,7 @@ def encode_root(inventory: Inventory, packed: PackedInventory, *, write: str) ->
         body["binaryData"] = {_STREAM: packed.stream}
     elif not packed.shards:
         body["data"][_ENTRIES] = packed.readable
-    return with_foreign_metadata(body, inventory.root)  # guard: foreign-metadata-kept
+    return with_foreign_metadata(body, inventory.root)  # guard: foreign-metadata-kept -> body
 
 
 def _encode_holder(holder: LockHolder | None) -> dict[str, Any] | None:
@@ -181,7 +181,7 @@ def decode_root(body: Mapping[str, Any]) -> Root:
         if (schema := _typed(int, header["schema"])) != _SCHEMA:
             raise _other_format(applyset, schema, is_labelled=is_labelled)
         is_copy = _is_copy(header["uid"], metadata)
-        if is_copy and not is_labelled:  # guard: unlabelled-copy
+        if is_copy and not is_labelled:  # guard: unlabelled-copy never
             raise without_label(applyset, "no record of its UID shows that it is")
         shards = _decode_shards(header["shards"])
         inventory = Inventory(
@@ -245,10 +245,10 @@ def _decode_shards(raw: Sequence[tuple[object, object]]) -> tuple[Shard, ...]:
     shards = tuple(Shard(_hexadecimal(digest), _typed(int, count)) for digest, count in raw)
     seen: set[str] = set()
     for shard in shards:
-        if shard.digest in seen:  # guard: shard-named-twice
+        if shard.digest in seen:  # guard: shard-named-twice never
             raise ValueError(f"it names the shard {shard.digest[:32]} twice")
         seen.add(shard.digest)
-    if len(shards) > MAX_SHARDS:  # guard: most-shards
+    if len(shards) > MAX_SHARDS:  # guard: most-shards never
         raise ValueError(f"it names {len(shards)} shards, and {MAX_SHARDS} are allowed")
     return shards
 
@@ -270,7 +270,7 @@ def _decode_holder(raw: Mapping[str, Any] | None) -> LockHolder | None:
         run=_typed(str, raw["run"]),
         who=one_line(_typed(str, raw["who"])),
         # A holder that does not renew blocks nobody for longer.
-        lease=valid_lease(lease),  # guard: longest-lease
+        lease=valid_lease(lease),  # guard: longest-lease -> 1e9
         renewals=_typed(int, raw["renewals"]),
     )
 
@@ -300,7 +300,7 @@ def _is_copy(recorded: object, metadata: Mapping[str, Any]) -> bool:
         and abs(written - created) <= _ONE_REQUEST
         for entry in metadata.get("managedFields") or ()
     )
-    return not is_ours  # guard: first-write-copied
+    return not is_ours  # guard: first-write-copied -> False
 
 
 def _decode_plan(raw: Mapping[str, Any] | None) -> AppliedPlan | None:
@@ -410,7 +410,7 @@ def unreadable(
     applyset: ApplySetIdentity, error: Exception, *, is_labelled: bool
 ) -> InventoryError:
     """Return the error for an inventory that cannot be read; ForeignParent if it has no label."""
-    if not is_labelled:  # guard: unlabelled-and-damaged
+    if not is_labelled:  # guard: unlabelled-and-damaged never
         return without_label(applyset, "its contents cannot be read")
     return InventoryError(
         "the inventory cannot be read",
@@ -612,9 +612,9 @@ class UnpackedLines:
         """Add the lines of one shard; raise ValueError if there are too many."""
         self.size += len(part)
         self.values += part.count(b",")
-        if self.size > _MOST_UNPACKED:  # guard: unpacked-in-total
+        if self.size > _MOST_UNPACKED:  # guard: unpacked-in-total never
             raise ValueError(f"its unpacked entries are larger than {_MOST_UNPACKED >> 20} MiB")
-        if self.values > _MOST_VALUES:  # guard: values-in-total
+        if self.values > _MOST_VALUES:  # guard: values-in-total never
             raise ValueError(f"its entries have more than {_MOST_VALUES} values")
         self.parts.append(part)
 
@@ -726,7 +726,7 @@ def decode_entries(lines: bytes) -> list[InventoryEntry]:
     for line in lines.split(b"\n"):
         if not line:
             continue
-        if len(line) > _LONGEST_LINE:  # guard: longest-line
+        if len(line) > _LONGEST_LINE:  # guard: longest-line never
             raise ValueError(f"an entry is larger than {_LONGEST_LINE >> 20} MiB")
         raw = json_value(line)
         if "fieldSet" in raw:

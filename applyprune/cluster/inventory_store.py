@@ -101,7 +101,7 @@ class ConfigMapStore:
             self._is_new = False
             return Inventory(self._applyset.name, self._applyset.namespace)
         inventory, faults, missing = self._read()
-        if faults := (*inventory.root.faults, *faults):  # guard: wrong-group-kinds
+        if faults := (*inventory.root.faults, *faults):  # guard: wrong-group-kinds -> False
             raise InventoryError(
                 f"the inventory of the set {self._applyset.name} is not a valid ApplySet parent",
                 location=str(self._applyset.inventory),
@@ -284,7 +284,7 @@ class ConfigMapStore:
     ) -> LiveObject:
         """Return the root as stored: by the reply if it proves that, else by a read."""
         is_new = inventory.uid in {"", reply.uid} and is_after(reply, inventory.resource_version)
-        if is_new and is_as_sent(reply.body or {}, sent):  # guard: inventory-reply
+        if is_new and is_as_sent(reply.body or {}, sent):  # guard: inventory-reply always
             return reply
         stored = self._live(within)
         if stored is None or write_in(stored.body or {}) != write_id:
@@ -311,7 +311,7 @@ class ConfigMapStore:
     def _unless_locked(self, inventory: Inventory, stored: LiveObject) -> Inventory:
         """Return the inventory of a root that only other tools have changed; InventoryLocked."""
         body = stored.body or {}
-        if not changed_by_others_only(inventory, body):  # guard: inventory-own-data
+        if not changed_by_others_only(inventory, body):  # guard: inventory-own-data never
             raise self._locked_error()
         version = stored.resource_version
         return replace(inventory, resource_version=version, root=stored_root(body))
@@ -348,7 +348,7 @@ class ConfigMapStore:
                     raise self._locked_error() from error
                 inventory = self._unless_locked(inventory, stored)
                 continue
-            return self._confirm_removal(inventory)  # guard: inventory-removed
+            return self._confirm_removal(inventory)  # guard: inventory-removed -> ()
         raise self._locked_error()
 
     def _confirm_removal(self, inventory: Inventory) -> Sequence[str]:
@@ -572,7 +572,7 @@ class Shards:
         except AlreadyExists:
             return False
         # The reply to a dry run has no resourceVersion, and then the root would name nothing.
-        if not live.resource_version or not _contains(live, shard):  # guard: shard-is-stored
+        if not live.resource_version or not _contains(live, shard):  # guard: shard-is-stored never
             stored = self.client.read(CONFIG_MAPS, self._ref(shard), full=True)
             return isinstance(stored, LiveObject) and _contains(stored, shard)
         return True
@@ -593,7 +593,7 @@ class Shards:
             if isinstance(stored, Absent) or stored.annotations.get(WANTED) != mark:
                 return False  # guard: shard-is-reserved
             live = stored
-        if live.terminating:  # guard: terminating-shard
+        if live.terminating:  # guard: terminating-shard never
             raise InventoryError(
                 f"{live.ref}, a part of the inventory, is being deleted",
                 reason=f"it still exists only because of its finalizers: "

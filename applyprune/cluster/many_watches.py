@@ -222,7 +222,7 @@ class ManyWatches:
             except Exception as error:  # noqa: BLE001
                 # One answer that nobody expected must not end the watch without a word.
                 code = error.code if isinstance(error, RefusedReply) else 0
-                if code == _GONE:  # guard: expired-watch
+                if code == _GONE:  # guard: expired-watch never
                     state.is_listed = False
                 reason = str(error) or type(error).__name__
                 if isinstance(error, OSError):

@@ -233,7 +233,7 @@ def read_body(response: Answer, client: ClientContext, most: int = MAX_REPLY) ->
     size = 0
     while chunk := response.read():
         size += len(chunk)
-        if size > most:  # guard: reply-size
+        if size > most:  # guard: reply-size -> size > MAX_REPLY
             raise ReplyTooLarge(
                 f"{client.server} did not answer as an API server:"
                 f" its response is longer than {most >> 20} MiB"

@@ -109,7 +109,7 @@ class Transport:
         self._user_agent = user_agent(agent)
         self._state = _State()
         self._clock = clock
-        self._open_requests = OpenRequests(clock)  # guard: report-clock
+        self._open_requests = OpenRequests(clock)  # guard: report-clock -> OpenRequests()
         self._run = ""
 
     def for_run(self, run: str) -> Transport:
@@ -287,7 +287,8 @@ class Transport:
     ) -> _Outcome | RequestFailure:
         started = self._clock.now()
         outcome: _Outcome | RequestFailure
-        with one_try(seconds, stop, request.leases, self._clock) as current:  # guard: try-clock
+        # guard: try-clock -> one_try(seconds, stop, request.leases)
+        with one_try(seconds, stop, request.leases, self._clock) as current:
             try:
                 received = exchange(request, identity)
             except OSError as error:
@@ -318,7 +319,7 @@ class Transport:
         self._state.date = received.headers.get("Date"), self._clock.now()
         if request.on_warnings is not None and (headers := received.headers.all("Warning")):
             texts = warning_texts(map(self._client.masked, headers))
-            # guard: secret-in-a-warning
+            # guard: secret-in-a-warning -> request.on_warnings(texts)
             request.on_warnings([foreign_text(text, self._client) for text in texts])
         return validated(request, answer) or answer
 
@@ -342,7 +343,7 @@ class Transport:
     def _raw_response(self, response: Answer, request: ApiRequest) -> RawResponse:
         raw = read_body(response, self._client, request.max_bytes)
         headers = response.headers
-        if self._client.hidden and response.status >= _FIRST_FAILURE:  # guard: quoted-token
+        if self._client.hidden and response.status >= _FIRST_FAILURE:  # guard: quoted-token never
             raw = self._client.masked(raw.decode("utf-8", "replace")).encode()
             headers = headers.mapped(self._client.masked)
         body = parsed(raw, response, request.unread)
@@ -491,7 +492,8 @@ class Stream:
 
     def _read(self, silence: float) -> bytes:
         # One try per read: the time that the caller spends on a chunk does not count.
-        with one_try(silence, self._first.stop, clock=self._first.clock):  # guard: stream-clock
+        # guard: stream-clock -> one_try(silence, self._first.stop)
+        with one_try(silence, self._first.stop, clock=self._first.clock):
             try:
                 return self._response.read()
             except OSError as fault:

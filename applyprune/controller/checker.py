@@ -126,7 +126,7 @@ class Checker:
                     if isinstance(found, CheckResult):
                         return found
                     raise found
-                if not is_ending and not is_wanted():  # guard: unfollowed-check
+                if not is_ending and not is_wanted():  # guard: unfollowed-check never
                     is_ending = self.handle.send(EndCheck(number))
         finally:
             self._waiting.pop(number, None)

@@ -66,7 +66,7 @@ class Impersonation:
 
         Impersonating an account that does not exist succeeds, with all rights bound to its name.
         """
-        if must_exist:  # guard: account-exists
+        if must_exist:  # guard: account-exists never
             self.require_account(namespace, account)
         yield self.connect(namespace, account)
 
@@ -171,7 +171,7 @@ class BundleObjects:
                 return None
             if status_of(current) == status:
                 return current
-            if status_of(current) != status_of(live):  # guard: status-overtaken
+            if status_of(current) != status_of(live):  # guard: status-overtaken never
                 raise Interrupted(0)
             body = {**(current.body or {}), "status": status}
             try:
@@ -244,6 +244,6 @@ _LONGEST_REQUEST = 256
 def request_of(live: LiveObject) -> str:
     """Return the value of reconcile-now as a status repeats it: of a long one, a digest."""
     request = live.annotations.get(RECONCILE_NOW, "")
-    if len(request) <= _LONGEST_REQUEST:  # guard: bounded-request
+    if len(request) <= _LONGEST_REQUEST:  # guard: bounded-request always
         return request
     return f"sha256:{sha256(request.encode('utf-8', 'replace')).hexdigest()}"

@@ -76,7 +76,7 @@ class OtherClusters:
 
         There may be a Bundle of the same name there.
         """
-        # guard: owner-of-another-cluster
+        # guard: owner-of-another-cluster -> bundle
         return bundle if bundle.spec.kube_config is None else replace(bundle, home=self._own_uid())
 
     @contextmanager
@@ -101,7 +101,7 @@ class OtherClusters:
             return
         access = self_contained(kubeconfig, ref.short, self.addresses)
         place = urlsplit(access.server).netloc
-        if history.cluster != place:  # guard: turn-of-a-cluster
+        if history.cluster != place:  # guard: turn-of-a-cluster never
             raise AwaitsTurn(place)
         with closing(self._connect(access)) as transport:
             # No cache of discovery: whoever has written the kubeconfig could write into it.
@@ -214,7 +214,7 @@ def left_cluster(live: LiveObject, now: str, home: str) -> str:
     before = recorded.uid if recorded is not None else before
     if before in {"", now}:
         return ""
-    if live.annotations.get(ACCEPT_CLUSTER) != now:  # guard: other-cluster
+    if live.annotations.get(ACCEPT_CLUSTER) != now:  # guard: other-cluster never
         place = f"{live.ref.name} -n {live.ref.namespace}"
         raise ClusterChanged(
             f"another cluster answers ({now}) than has its objects ({before}): nothing is applied "
@@ -354,7 +354,7 @@ def self_contained(raw: bytes, where: str, addresses: AddressRules) -> ClusterAc
 
 def _parsed(raw: bytes) -> Mapping[str, Any]:
     """Parse one small YAML document without aliases, every scalar as text."""
-    if len(raw) > MOST_BYTES:  # guard: kubeconfig-size
+    if len(raw) > MOST_BYTES:  # guard: kubeconfig-size never
         raise AccessError(f"it has more than {MOST_BYTES >> 10} KiB")
     try:
         _measure(raw)
@@ -376,7 +376,7 @@ def _measure(raw: bytes) -> None:
         depth -= kind.endswith("EndEvent")
         if kind == "AliasEvent":
             raise AccessError("it has a YAML alias")
-        if number > _MOST_VALUES or depth > _DEEPEST:  # guard: kubeconfig-cost
+        if number > _MOST_VALUES or depth > _DEEPEST:  # guard: kubeconfig-cost never
             raise AccessError("it has too many values, or too many levels")
 
 
@@ -407,7 +407,8 @@ def _only_entry(content: Mapping[str, Any], kind: str, name: str) -> KubeconfigE
 def _refuse(entry: KubeconfigEntry, forbidden: Mapping[str, str]) -> None:
     for key, why in forbidden.items():
         value = entry.fields.get(key, "")
-        if value and (not isinstance(value, str) or value not in _NO):  # guard: foreign-kubeconfig
+        # guard: foreign-kubeconfig never
+        if value and (not isinstance(value, str) or value not in _NO):
             raise AccessError(f"{entry.name} has {key}, which is not allowed: {why}")
 
 
@@ -472,7 +473,7 @@ def _tenant_server(cluster: KubeconfigEntry, addresses: AddressRules) -> str:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         raise AccessError("server is not a URL such as https://host:6443") from None
-    if parts.scheme != "https":  # guard: https-only
+    if parts.scheme != "https":  # guard: https-only never
         raise AccessError("server must begin with https://")
     place = f"[{host}]" if ":" in host else host
     place += f":{port}" if port is not None else ""

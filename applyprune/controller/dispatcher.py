@@ -117,7 +117,7 @@ class Dispatcher:
 
     def _work(self, handle: WorkerHandle) -> None:
         thread = threading.current_thread().name
-        # guard: started-worker
+        # guard: started-worker -> (key := self.queue.get()) is not None
         while self._has_started(handle) and (key := self.queue.get()) is not None:
             self._serving[key], self.busy_since[thread] = handle, self.queue.clock.now()
             delay = None
@@ -319,12 +319,13 @@ class SourceDispatcher:
 
     def __post_init__(self) -> None:
         clock = self.bundles.clock
-        self.followed = FollowedSources(clock, self.server_time)  # guard: clock-of-sources
-        # guard: clock-of-checks
+        # guard: clock-of-sources -> FollowedSources()
+        self.followed = FollowedSources(clock, self.server_time)
+        # guard: clock-of-checks -> WorkQueue(CHECKS, CHECKS // 4, min_gap=0.0)
         self.checks = WorkQueue(CHECKS, CHECKS // 4, min_gap=0.0, clock=clock)
         # A fetch may take as long as its timeout, and two tenants must not hold all processes.
         processes = len(self.handles)
-        kept = max(min(processes // 2 + 1, processes - 1), 0)  # guard: fetches-of-others
+        kept = max(min(processes // 2 + 1, processes - 1), 0)  # guard: fetches-of-others -> 1
         self.fetches = WorkQueue(processes, kept, min_gap=0.0, clock=clock)
 
     def threads(self) -> list[threading.Thread]:
@@ -359,7 +360,8 @@ class SourceDispatcher:
     def _end_unfollowed(self, check: str) -> None:
         """End the fetch of a source that nobody follows any more; the checker ends its check."""
         handle = self._fetching.get(check)
-        if handle is not None and not self.followed.namespaces(check):  # guard: unfollowed-fetch
+        # guard: unfollowed-fetch never
+        if handle is not None and not self.followed.namespaces(check):
             handle.kill()
 
     def end(self) -> None:
@@ -423,7 +425,7 @@ class SourceDispatcher:
             result = CheckResult(task.tip, problem=_ended(ProblemKind.FETCH_FAILED, error))
         finally:
             if self.followed.awaits(check, task):
-                # guard: silent-host
+                # guard: silent-host -> ""
                 silent = result.address or _SILENT if clock.now() - began > SLOW else ""
                 self._share(self.checks, check, silent)
                 self._tell(key, [result.problem] if result.problem is not None else [])
@@ -450,7 +452,8 @@ class SourceDispatcher:
             if self.followed.awaits(check, task):
                 # Its host has answered the check, and then sends too slowly.
                 is_slow = result.problem is not None and clock.now() - began > SLOW
-                self._share(self.fetches, check, _SILENT if is_slow else "")  # guard: slow-fetch
+                # guard: slow-fetch -> self._share(self.fetches, check, "")
+                self._share(self.fetches, check, _SILENT if is_slow else "")
                 self._tell(key, _problems(result))
             woken, due = self.followed.fetched(check, task, result)
             self._wake(woken)

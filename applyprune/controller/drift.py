@@ -119,7 +119,8 @@ def _is_rewriting(step: ApplyStep, drift: Drift, run: RunResult) -> bool:
     """Return whether a field is only as admission has rewritten it: the write changed nothing."""
     ref = step.desired.ref
     is_sent = bool(run.rewritten.get(ref))
-    return is_sent and ref not in run.written and not drift.manager  # guard: rewritten-no-drift
+    # guard: rewritten-no-drift -> False
+    return is_sent and ref not in run.written and not drift.manager
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +214,7 @@ def _condition(
             f"the server stores other values than were sent: {and_more(objects, DRIFT_SHOWN, '; ')}"
         )
         return "True", Reason.CHANGED_BY_ADMISSION, message
-    if unwatched:  # guard: unwatched-is-unknown
+    if unwatched:  # guard: unwatched-is-unknown never
         return "Unknown", Reason.NOT_WATCHED, f"{NO_DRIFT_THEN}{unwatched}"
     return "False", Reason.NO_DRIFT, "nothing has drifted"
 
@@ -255,7 +256,7 @@ def _rewritten(
 
 
 def _shown_path(path: str, *, is_secret: bool) -> str:
-    if is_secret:  # guard: secret-source-keys
+    if is_secret:  # guard: secret-source-keys never
         return shown_field(path)
     return path
 
@@ -426,7 +427,7 @@ def _rank(count: RevertCount) -> tuple[bool, float]:
 
 def _wins(count: RevertCount, limits: ContentionLimits, now: datetime) -> bool:
     if (quiet_at := count.quiet_at(limits)) is not None:
-        return now < quiet_at  # guard: contended-until-quiet
+        return now < quiet_at  # guard: contended-until-quiet -> False
     return len(_recent(count, limits, now)) >= limits.reverts
 
 
@@ -482,7 +483,7 @@ def _read(stored: Mapping[str, Any]) -> RevertCount:
 def _plausible(text: object) -> datetime | None:
     """Return a time with which can be calculated; None for any other text."""
     time, (first, last) = time_of(text), _PLAUSIBLE
-    # guard: forged-time
+    # guard: forged-time -> time
     return time if time is not None and first < time < last else None
 
 

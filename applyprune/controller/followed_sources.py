@@ -235,7 +235,7 @@ class FollowedSources:
             check_in = None
         else:
             seconds = found.pace * found.interval
-            if found.is_late:  # guard: check-of-the-same-second
+            if found.is_late:  # guard: check-of-the-same-second never
                 seconds = min(seconds, _SECOND)
             check_in = max(0.0, found.succeeded + seconds - now)
         return NextWork(check_in, fetches=needs_fetch and found.fetching is None)
@@ -381,7 +381,7 @@ class _Followed:
     def awaits(self, task: CheckTask | FetchTask) -> bool:
         """Return whether this very check or fetch is under way."""
         under_way = (self.checking, self.fetching)
-        # guard: awaited-task
+        # guard: awaited-task -> True
         return any(one is not None and one.task is task for one in under_way)
 
     @property
@@ -446,5 +446,5 @@ def _keep(found: _Followed, fetch: _Fetch, result: FetchResult) -> None:
             del known[path]
     # The server has only the present archive. One that is read for a new path alone may be newer
     # than what the other paths have: then the next check must still find that it has changed.
-    # guard: tip-of-all-paths
+    # guard: tip-of-all-paths -> found.is_read or (fetch.task.tip == found.tip)
     found.is_read = found.is_read or (fetch.is_whole and fetch.task.tip == found.tip)

@@ -115,7 +115,8 @@ class ObjectHints:
         """
         owner = self._keys.get(live.labels.get(PART_OF, ""))
         own = self._owners(owner, live, gone=gone, users=users)
-        return [*own, *self._losers(owner, live, gone=gone, users=users)]  # guard: taken-objects
+        # guard: taken-objects -> [*own]
+        return [*own, *self._losers(owner, live, gone=gone, users=users)]
 
     def _owners(
         self, owner: Key | None, live: LiveObject, *, gone: bool, users: Container[Key]
@@ -124,7 +125,7 @@ class ObjectHints:
         if owner is None or live.ref not in self._bundles[owner].known:
             self._remember(live, gone=gone)
             return []
-        if owner not in users:  # guard: seen-by-its-account
+        if owner not in users:  # guard: seen-by-its-account never
             return []
         bundle = self._bundles[owner]
         seconds = self._until_drift_check(bundle, live, gone=gone)
@@ -170,7 +171,7 @@ class ObjectHints:
     def _remember(self, live: LiveObject, *, gone: bool) -> None:
         """Keep what was seen of an object for a moment: its reconcile may not have ended yet."""
         now = self.clock.now()
-        if len(self._early) >= _MOST_EARLY:  # guard: strangers-are-bounded
+        if len(self._early) >= _MOST_EARLY:  # guard: strangers-are-bounded never
             self._early = {ref: one for ref, one in self._early.items() if now - one[0] < _EARLY}
             if len(self._early) >= _MOST_EARLY:
                 self._early.clear()

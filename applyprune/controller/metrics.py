@@ -364,7 +364,7 @@ class Health:
     def broken(self) -> str:
         """Return what only a restart can repair; empty if nothing is broken."""
         dead = [thread.name for thread in self.threads if not thread.is_alive()]
-        if dead:  # guard: dead-thread
+        if dead:  # guard: dead-thread never
             return f"a thread has ended: {', '.join(dead)}"
         if not self.watches.is_alive:
             return "the thread of the watches has ended"
@@ -384,18 +384,18 @@ class Health:
             return broken
         if not self.threads:
             return ""
-        if idle := self.idle(self.patience):  # guard: idle-replica
+        if idle := self.idle(self.patience):  # guard: idle-replica never
             return idle[:_LONGEST]
-        if unseen := self.watches.unseen(self.patience):  # guard: unseen-bundles
+        if unseen := self.watches.unseen(self.patience):  # guard: unseen-bundles never
             return unseen[:_LONGEST]
         overdue, quiet = self.queue.overdue, self.queue.quiet
-        if min(overdue, quiet) > self.patience:  # guard: unserved-bundles
+        if min(overdue, quiet) > self.patience:  # guard: unserved-bundles never
             return (
                 f"no reconcile has ended for {quiet:.0f} s; Bundles due: {self.queue.waiting}, "
                 f"being reconciled: {self.queue.busy}"
             )
         for one in self.checks:
-            if min(one.overdue, one.quiet) > self.patience:  # guard: unchecked-sources
+            if min(one.overdue, one.quiet) > self.patience:  # guard: unchecked-sources never
                 return f"no source has been read for {one.quiet:.0f} s; sources due: {one.waiting}"
         return ""
 

@@ -227,7 +227,7 @@ class WorkQueue:
         return None
 
     def _may_have(self, namespace: str) -> bool:
-        # guard: kept-worker
+        # guard: kept-worker -> True
         return self.workers - len(self._processing) > self.kept or namespace not in self._busy
 
     def _fitting(self) -> Callable[[Key], bool]:
@@ -236,7 +236,7 @@ class WorkQueue:
             return lambda key: key not in self._clusters
         used = Counter(self._used.values())
         full = {one for one, count in used.items() if count >= max(1, self.workers // 4)}
-        return lambda key: self._clusters.get(key) not in full  # guard: share-of-a-cluster
+        return lambda key: self._clusters.get(key) not in full  # guard: share-of-a-cluster -> bool
 
 
 @dataclass(slots=True)

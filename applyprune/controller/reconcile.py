@@ -302,7 +302,7 @@ class OneReconcile:
                 self.loaded = source.state
                 with self.clusters.target(live, bundle, own, kubeconfig, self.history) as target:
                     target.needs_namespace(bundle)
-                    live = self._settled(live, target)  # guard: recorded-cluster
+                    live = self._settled(live, target)  # guard: recorded-cluster -> live
                     store = target.client.store(bundle.target)
                     live = self._hold(live, store)  # guard: held-before-run
                     if not self._correct_drift(live, bundle, target.client, source):
@@ -356,7 +356,7 @@ class OneReconcile:
             return True
         asked = request_of(live)
         known = self.source_state.handled if self.source_state is not None else ""
-        return known == asked  # guard: handled-by-a-check
+        return known == asked  # guard: handled-by-a-check -> True
 
     def _check_again(self, older_than: str) -> None:
         """Ask for a check that begins later than a time; none if it is empty."""
@@ -439,7 +439,7 @@ class OneReconcile:
 
         If nothing was written, and something is wrong, a run of the whole set tells what.
         """
-        # guard: correction-of-settled
+        # guard: correction-of-settled -> not (self.drifted)
         if not (self.drifted and may_correct_alone(live, bundle, self.history, self.revision)):
             return False
         whole = self.run_result
@@ -544,7 +544,8 @@ class OneReconcile:
         before = status_of(live)
         refs = planned_refs(plan) if self.run_result.set_size is None else ()
         elsewhere = count_elsewhere(refs, self.run_result.namespace)
-        status = status_now = with_elsewhere(before, elsewhere)  # guard: elsewhere-first
+        # guard: elsewhere-first -> status = status_now = before
+        status = status_now = with_elsewhere(before, elsewhere)
         sent = sum(step.request is not None for step in plan.applies) + len(plan.removals)
         if sent > _SHORT_RUN and status.get("observedGeneration") != live.generation:
             status_now = progressing_status(
@@ -586,8 +587,11 @@ class OneReconcile:
         deleted = replace(deleted, bundle=self.clusters.owning(deleted.bundle))
         if self.history.generation != live.generation:
             # What it was waited for before its deletion, or before a change of it, does not count.
-            # guard: removal-waits-anew
-            fresh = replace(self.history, waiting_since=None, ready_checks=0)
+            fresh = replace(
+                self.history,
+                waiting_since=None,  # guard: removal-waits-anew
+                ready_checks=0,
+            )
             self.history = replace(fresh, generation=live.generation)
         # Before the removal: it may end in between, and would not be looked at again.
         left = deleted.seconds_left
@@ -603,7 +607,7 @@ class OneReconcile:
         if result.ready is ConditionStatus.WAITING:
             self.history = self.history.after_ready_check(BOOT_CLOCK.now())
         delay, history = next_reconcile(self.history, deleted.bundle, result, removes=True)
-        delay = min(delay, left + 1.0) if left > 0 else delay  # guard: late-removal
+        delay = min(delay, left + 1.0) if left > 0 else delay  # guard: late-removal -> delay
         return replace(self.answer, delay=delay, history=history, measured=measured)
 
 

@@ -137,7 +137,7 @@ class Finalizer:
     ) -> ReconcileResult | None:
         """End a removal for which nothing needs to be removed; None for any other."""
         live = deleted.live
-        if terminating and deleted.is_all_in_namespace:  # guard: nothing-elsewhere
+        if terminating and deleted.is_all_in_namespace:  # guard: nothing-elsewhere -> terminating
             message = "its objects are deleted with its namespace"
             result = ReconcileResult(ConditionStatus.SAME, Reason.REMOVED, message, done=True)
             return self._ended(live, result, terminating=True)
@@ -152,7 +152,7 @@ class Finalizer:
     def _obstacle(self, deleted: DeletedBundle, *, terminating: bool) -> ReconcileResult | None:
         """Return why nobody may remove the objects of a Bundle; None if its account may try."""
         bundle = deleted.bundle
-        if deleted.faults:  # guard: undecided-removal
+        if deleted.faults:  # guard: undecided-removal never
             reason, message = Reason.INVALID_SPEC, "; ".join(deleted.faults)
             return ReconcileResult(ConditionStatus.NOT_READY, reason, message, retries=True)
         if terminating:
@@ -271,13 +271,13 @@ class Finalizer:
         """
         # Only now: the deletion of the namespace may have begun after that of the Bundle.
         terminating = self.impersonation.is_terminating(bundle.namespace)
-        lost = terminating and "inventory" in status_of(live)  # guard: inventory-lost
+        lost = terminating and "inventory" in status_of(live)  # guard: inventory-lost -> False
         with WorkerPool(4, self.stop) as workers:
             cluster = account_client.cluster
             proofs = KindProofs(cluster, workers, cluster.resource_map(), cluster.patience)
             marked, _ = all_labelled_objects(proofs, bundle.target)
         self.stop.check()
-        missing = marked.unseen if lost else marked.failed  # guard: finalizer-search
+        missing = marked.unseen if lost else marked.failed  # guard: finalizer-search -> ()
         if not marked.objects and missing:
             why = "" if bundle.has_secret_source else f": {missing[0]}"
             message = f"there is no inventory, and the search was incomplete{why}"
@@ -312,11 +312,11 @@ class Finalizer:
             return False
         helpless = _GONE_WITH_NAMESPACE if terminating else _NO_RIGHTS
         held = bundle.spec.suspend and not terminating
-        if held or reason not in helpless:  # guard: removal-goes-on
+        if held or reason not in helpless:  # guard: removal-goes-on never
             return False
         account = bundle.namespace, bundle.spec.service_account_name
         # Else the account may have the rights, and the controller may not act as the account.
-        # guard: may-impersonate
+        # guard: may-impersonate -> True
         return reason is not Reason.FORBIDDEN or self.impersonation.is_allowed(*account)
 
     def _leave(
@@ -389,7 +389,7 @@ class Finalizer:
             account_client.cluster,
             account_client.store(bundle.target),
             self.stop,
-            is_active=lambda owner: owner != bundle.owner,  # guard: release-own
+            is_active=lambda owner: owner != bundle.owner,  # guard: release-own -> lambda _: False
         )
         for _ in done:
             pass
@@ -434,7 +434,7 @@ def _reason(run_result: RunResult, policy: DeletionPolicy) -> Reason:
         return Reason.REMOVAL_INCOMPLETE
     reason = reason_of_exit(run_result.exit_code)
     if reason is Reason.PRUNE_REFUSED:
-        # guard: uncounted-removal
+        # guard: uncounted-removal -> reason
         return Reason.FORBIDDEN if _lacks_rights(run_result.plan) else reason
     causes = {failed.kind for failed in failing if not failed.skipped}
     waits = {ProblemKind.NOT_READY} if policy is DeletionPolicy.DELETE else set()
@@ -485,7 +485,7 @@ def read_deleted(live: LiveObject) -> DeletedBundle:
     if not isinstance(raw, Mapping):
         return _read(live, {}, ("spec: must be an object",))
     is_encrypted = raw.get("decryption") is not None
-    # guard: secret-removal
+    # guard: secret-removal -> False
     is_secret = is_encrypted or bool(mapping(raw.get("source")).get("secretRefs"))
     source = _SECRET_SOURCE if is_secret else _NO_SOURCE
     spec: dict[str, Any] = {**without_null_fields(dict(raw)), "source": source}
@@ -498,7 +498,7 @@ def read_deleted(live: LiveObject) -> DeletedBundle:
     found = _read(live, spec, ())
     mirrors = found.bundle.spec.deletion_policy is DeletionPolicy.MIRROR
     decides = _DECIDES | _MIRRORED if mirrors else _DECIDES
-    # guard: unreadable-decides
+    # guard: unreadable-decides -> ()
     decisive = tuple(text for path, text in faults.items() if path in decides)
     return _read(live, spec, (*decisive, *name_fault(found.bundle)))
 
@@ -578,10 +578,10 @@ class DeletedBundle:
 
         Whoever may write a status may write any text, and people run the command with the name.
         """
-        if not self.faults:  # guard: forged-inventory-name
+        if not self.faults:  # guard: forged-inventory-name never
             return self.bundle.target.inventory.name
         known = text(status_of(self.live), "inventory", "name")
-        return known if is_dns_subdomain(known) else ""  # guard: forged-inventory-text
+        return known if is_dns_subdomain(known) else ""  # guard: forged-inventory-text -> known
 
 
 def _drop(spec: dict[str, Any], fault: ErrorDetails) -> str:

@@ -105,7 +105,7 @@ class Membership:
             return
         self._renewals, self._idle_since = 0, self.clock.now()
         LOG.error("the Lease was not renewed in time", extra=fields(error=self._error))
-        if self.share.divide(()):  # guard: lost-lease
+        if self.share.divide(()):  # guard: lost-lease never
             self.divided()
 
     def _failed(self, error: ApplypruneError) -> None:
@@ -284,7 +284,7 @@ class OwnLease:
             version = stored.resource_version
             was = {"uid": stored.uid, "resourceVersion": version}
             live = self.client.replace(LEASES, self._ref, self._body(was), timeout=timeout)
-        if not is_after(live, version):  # guard: lease-is-stored
+        if not is_after(live, version):  # guard: lease-is-stored never
             raise RunFailed(f"{self._ref} was not written, though the server answered that it was")
         return live
 
@@ -384,7 +384,8 @@ def alive(sightings: Sightings, asked: float, duration: float) -> frozenset[Repl
 
 def believed(others: frozenset[Replica]) -> frozenset[Replica]:
     """Return with whom to share the Bundles: with nobody if somebody forges Leases."""
-    return others if len(others) < MOST_REPLICAS else frozenset()  # guard: too-many-replicas
+    # guard: too-many-replicas -> others if 1 else frozenset()
+    return others if len(others) < MOST_REPLICAS else frozenset()
 
 
 def expired_leases(sightings: Sightings, asked: float, seconds: float) -> list[LiveObject]:

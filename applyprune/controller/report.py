@@ -209,7 +209,7 @@ def measured(result: ReconcileResult, seconds: float, status: Mapping[str, Any])
 def _revision(status: Mapping[str, Any]) -> str:
     """Return the revision that was applied last; whoever may write a status may write any text."""
     revision = str(status.get("lastAppliedRevision") or "")
-    return revision if is_revision(revision) else ""  # guard: forged-revision
+    return revision if is_revision(revision) else ""  # guard: forged-revision -> revision
 
 
 def is_revision(text: str) -> bool:

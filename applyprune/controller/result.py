@@ -426,7 +426,7 @@ _FIELDS = pattern(r"(?:\.?[a-z][A-Za-z]*(?=[.\[]|$)|\[\d+\])+")
 
 def shown_parts(problem: Problem) -> tuple[str, ...]:
     """Return the parts of a problem that hold no value of the source; one says so if some do."""
-    # guard: secret-source
+    # guard: secret-source always
     if problem.kind in _WHOLE:
         return problem.location, problem.message, problem.lasting_reason or problem.reason
     where = str(problem.origin) if problem.origin is not None else ""

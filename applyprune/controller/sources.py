@@ -194,7 +194,7 @@ def _check_order(state: SourceState | None, needs: SourceNeeds) -> None:
     if recorded is None or state is None or state.content is None or not state.checked:
         return
     is_other = (state.path, state.content.content) != (recorded.path, recorded.content)
-    if is_other and state.checked <= recorded.checked:  # guard: older-check
+    if is_other and state.checked <= recorded.checked:  # guard: older-check never
         raise SourceAwaited(older_than=recorded.checked)
 
 
@@ -277,7 +277,7 @@ def load_source(
         return LoadedSource(
             manifests, fetched.revision, version if is_secret else "", ignored=fetched.ignored
         )
-    if bundle.has_secret_source:  # guard: secret-revision
+    if bundle.has_secret_source:  # guard: secret-revision never
         content: object = sorted((ref.name, version) for ref, version in versions.items())
     else:
         content = [[manifest.namespace, manifest_digest(manifest.body)] for manifest in manifests]
@@ -627,7 +627,8 @@ def decrypted(
     here = {name for name in files if path in {"", name} or name.startswith(f"{path}/")}
     others = encrypted_files({name: data for name, data in files.items() if name not in here})
     # Only then are the kustomizations read for it.
-    loaded = loaded_files(path, FilesOfTree(files)) if others else ()  # guard: encrypted-elsewhere
+    # guard: encrypted-elsewhere -> ()
+    loaded = loaded_files(path, FilesOfTree(files)) if others else ()
     own = {name: data for name, data in files.items() if name in here or name in loaded}
     if keys is None:
         if encrypted := encrypted_files(own):

@@ -204,7 +204,8 @@ class BundleSpec:
         policy, prunes = self.spec.deletion_policy, self.spec.prune.enabled
         if policy is not DeletionPolicy.MIRROR:
             return policy
-        return DeletionPolicy.DELETE if prunes else DeletionPolicy.ORPHAN  # guard: mirror-prune
+        # guard: mirror-prune -> DeletionPolicy.DELETE
+        return DeletionPolicy.DELETE if prunes else DeletionPolicy.ORPHAN
 
     @property
     def has_secret_source(self) -> bool:
@@ -358,14 +359,14 @@ def _max_prune(value: object) -> PruneLimit:
 
 
 def _label(text: str) -> str:
-    if not is_dns_label(text):  # guard: name-of-one-namespace
+    if not is_dns_label(text):  # guard: name-of-one-namespace never
         raise ValueError(f"{text!r} is not a DNS label")
     return text
 
 
 def _name(text: str) -> str:
     # It becomes part of a URL path, and of the name of a user.
-    if not is_dns_subdomain(text):  # guard: name-of-one-object
+    if not is_dns_subdomain(text):  # guard: name-of-one-object never
         raise ValueError(f"{text!r} is not a valid name")
     return text
 

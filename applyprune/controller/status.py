@@ -94,7 +94,7 @@ def status_after(
     status = {"observedGeneration": UNOBSERVED, **before}
     # A suspended Bundle shows the last generation that was tried, as in Flux: otherwise a change of
     # the spec and of suspend in one edit would be ready without an apply.
-    if result.ready is not ConditionStatus.SAME:  # guard: suspended-generation
+    if result.ready is not ConditionStatus.SAME:  # guard: suspended-generation always
         status["observedGeneration"] = generation
     if requested and result.handles:
         status["lastHandledReconcileAt"] = requested
@@ -116,7 +116,7 @@ def status_after(
     for key, value in (result.drift.fields if result.drift is not None else {}).items():
         _put(status, key, value)
     status["conditions"] = _conditions(before, _wanted(result), generation, now)
-    if status != before:  # guard: replica-alone
+    if status != before:  # guard: replica-alone always
         _put(status, "replica", replica)
     return status
 
@@ -298,7 +298,7 @@ def is_bundle_ready(status: Mapping[str, Any], generation: int | None) -> bool:
 
 def observes_generation(status: Mapping[str, Any], generation: int | None) -> bool:
     """Return whether a status is about this generation: one before it says nothing of it."""
-    return status.get("observedGeneration") == generation  # guard: tried-generation
+    return status.get("observedGeneration") == generation  # guard: tried-generation -> True
 
 
 def has_waited(status: Mapping[str, Any], revision: str, generation: int | None) -> bool:
@@ -384,7 +384,7 @@ def next_reconcile(
     # A run that was overtaken by another one may soon see what that one has left.
     first = _SOON if reason is Reason.INVENTORY_LOCKED else spec.retry_interval
     delay = retry_delay(history.failures, first=first, longest=longest)
-    if leaves_drift:  # guard: reverts-again-soon
+    if leaves_drift:  # guard: reverts-again-soon never
         delay = min(delay, retry_delay(history.unreverted, first=_SOON, longest=longest))
     return with_jitter(delay), history
 

@@ -119,7 +119,7 @@ class Watches:
     _hub: ManyWatches = field(init=False)
 
     def __post_init__(self) -> None:
-        self._hints = ObjectHints(self.queue.clock)  # guard: clock-of-hints
+        self._hints = ObjectHints(self.queue.clock)  # guard: clock-of-hints -> ObjectHints()
         self.shared = SharedWatches(self._on_object, self._on_lost, self._on_listed, self._on_moved)
         self._hub = self.shared.hub = ManyWatches(self.access, self.agent, self.shared.on_report)
 
@@ -154,7 +154,9 @@ class Watches:
         self._bundles = Informer(self.cluster, self._news, keep=_slim)
         for namespace in self.namespaces or ("",):
             # A Bundle may be as large as a megabyte; a reconcile reads it itself.
-            self._bundles.open(WatchScope(BUNDLES, namespace, full=False))  # guard: bundle-metadata
+            # guard: bundle-metadata -> WatchScope(BUNDLES, namespace, full=True)
+            scope = WatchScope(BUNDLES, namespace, full=False)
+            self._bundles.open(scope)
 
     def close(self) -> None:
         if self._bundles is not None:
@@ -306,7 +308,7 @@ class Watches:
         """Reconcile a Bundle when one of these Bundles of its namespace changes."""
         with self._lock:
             is_new = self._waiting.wait(key, frozenset((key[0], name) for name in names))
-        if is_new:  # guard: dependency-seen-late
+        if is_new:  # guard: dependency-seen-late never
             # One of them may have changed after it was read, while nobody waited for it.
             self.queue.add(key, _SOON)
 
@@ -540,7 +542,7 @@ class SharedWatches:
             poorest = min(self._waiting, key=self._opened.__getitem__)
             if len(self._users) >= self.most:
                 richest = max(self._opened, key=self._opened.__getitem__)
-                # guard: share-of-watches
+                # guard: share-of-watches always
                 if self._opened[richest] <= self._opened[poorest] + 1:
                     return
                 newest = next(

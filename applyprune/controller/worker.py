@@ -306,7 +306,7 @@ def _end_for_lost_thread(failures: SimpleQueue[_Failure]) -> None:
         if isinstance(failure, threading.ExceptHookArgs):
             threading.__excepthook__(failure)
             continue
-        if _NOT_BEGUN in (failure.err_msg or ""):  # guard: lost-thread
+        if _NOT_BEGUN in (failure.err_msg or ""):  # guard: lost-thread never
             # Why is not always told: the end of such a thread fails, too.
             end_process(OUT_OF_MEMORY)
         sys.__unraisablehook__(failure)

@@ -196,7 +196,7 @@ class Applier:
         """Wait until everything so far is ready, changed or not; if not, hold back the rest."""
         if not self.failed:
             yield from self.await_ready(step.desired for step in steps)
-        self.held_by = min(self.unready or self.failed, default=None)  # guard: wave-order
+        self.held_by = min(self.unready or self.failed, default=None)  # guard: wave-order -> None
 
     def await_ready(
         self,
@@ -244,7 +244,7 @@ class Applier:
         """Report each namespace that is being deleted: nothing in it is ready for long."""
         context = self.context
         leaving = leaving_namespaces(namespaces, context.cluster, context.workers)
-        for name in sorted(leaving):  # guard: leaving-namespace
+        for name in sorted(leaving):  # guard: leaving-namespace -> sorted(())
             ref, reason = namespace_ref(name), "it is being deleted, with everything in it"
             error = NotReady(
                 f"{ref} will not become ready", reason=reason, hint="Run again when it is gone."
@@ -285,7 +285,7 @@ class Applier:
 
     def _send(self, step: ApplyStep) -> ObjectDone:
         stopped = self._stopped_by_dry_run(step)
-        if stopped is not None:  # guard: dry-run-before-skip
+        if stopped is not None:  # guard: dry-run-before-skip never
             return self._step(stopped)[1]
         try:
             self.sent.add(step.desired.ref)
@@ -301,7 +301,7 @@ class Applier:
             if isinstance(error, Conflict) and error.causes and step.live is not None:
                 raise  # a conflict with another field manager: nothing has changed
             more = with_follow_up(step, error, self.context.applyset, self.context.options)
-            if more is not None:  # guard: entries-of-other-versions
+            if more is not None:  # guard: entries-of-other-versions never
                 return self._send(more)
             return self._after_refused_guard(step, error)
         return self._confirm(step, live, Outcome.CREATED if created else done)
@@ -319,7 +319,7 @@ class Applier:
         if step.is_checked or not (may_skip or removes or unrecorded):
             return None
         checked = self.dry_run.check_apply(step)
-        # guard: dry-run-before-removal
+        # guard: dry-run-before-removal -> False
         is_refused = (removes or unrecorded) and checked.problem is not None
         return checked if checked.why is Why.CONFLICT_SKIPPED or is_refused else None
 
@@ -352,7 +352,7 @@ class Applier:
         if is_ours:
             return self._confirm(step, live, Outcome.CREATED)
         options = self.context.options
-        # guard: unplanned-recreation
+        # guard: unplanned-recreation -> step.is_checked
         was_shown = step.is_checked or options.check or options.approval is not Approval.AUTOMATIC
         recreates = step.fate is Fate.RECREATE
         # A plan file does not hold what is removed for the server to accept the object.
@@ -369,7 +369,7 @@ class Applier:
             self.recreator.refuse_cascade(live)  # guard: late-recreation-cascade
         judge_again = partial(check_recreation_again, self.context, step, error)
         done = self._send(self.recreator.delete(step, live, deletion, judge_again))
-        if done.outcome is not Outcome.CREATED:  # guard: recreated-by-others
+        if done.outcome is not Outcome.CREATED:  # guard: recreated-by-others never
             return done
         return replace(done, outcome=Outcome.RECREATED, reason=IN_PLACE)
 
@@ -441,7 +441,8 @@ class Applier:
         The version of a custom resource must be one that the CRD has served before.
         """
         is_there = ref.group_kind != CRD or self.dry_run.is_served(desired.resource)
-        return ref in self.usable and is_there  # guard: version-of-a-refused-crd
+        # guard: version-of-a-refused-crd -> ref in self.usable
+        return ref in self.usable and is_there
 
     def _blocked_by(self, ref: Ref) -> type[RunFailed]:
         """Return the class of the failure of everything that an object blocks."""

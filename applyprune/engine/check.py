@@ -151,7 +151,7 @@ def _refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Ma
     """
     if options.mode not in {Mode.APPLY, Mode.PRUNE} or options.prune.allow_empty:
         return
-    # guard: left-out-new-set
+    # guard: left-out-new-set -> not manifests and not inventory.entries
     if all(map(is_disabled, manifests)) and not inventory.entries:
         raise EmptyInput(
             "there is no object in the input",
@@ -448,7 +448,7 @@ def drift_decided(
             return step  # the apply itself will report it
         if known is None or live.uid != known.uid:
             return step
-        # guard: taken-before-the-revert
+        # guard: taken-before-the-revert never
         if foreign_label(live, applyset) != foreign_label(known, applyset):
             return step
         fresh = replace(step, live=live)
@@ -583,7 +583,8 @@ class _Reviewer:
     def _refused(self, wanted: Iterable[Access]) -> set[Access]:
         access = self.context.cluster.access
         asked = self.context.workers.each(lambda one: (one, access.is_allowed(one)), wanted)
-        return {one for one, is_allowed in asked if not is_allowed}  # guard: access-review
+        # guard: access-review -> {one for one, is_allowed in asked if 0}
+        return {one for one, is_allowed in asked if not is_allowed}
 
 
 def reference_warnings(plan: Plan, world: World, reader: SnapshotReader) -> Iterator[Problem]:

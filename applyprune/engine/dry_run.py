@@ -193,11 +193,12 @@ class ServerDryRun:
             checked |= self._with_unowned_keys(steps)
         needs = SetNeeds({**self._needs.steps, **checked})
         for ref, error in self._excused.items():
-            if needs.awaited(checked[ref].desired, error) is None:  # guard: excused-by-a-change
+            # guard: excused-by-a-change never
+            if needs.awaited(checked[ref].desired, error) is None:
                 checked[ref] = _refused(checked[ref], error, self.context)
         for ref in sorted(self._waiting):
             definition = needs.steps[self._defined[checked[ref].desired.resource.gvk]]
-            if definition.is_skipped:  # guard: version-of-a-skipped-crd
+            if definition.is_skipped:  # guard: version-of-a-skipped-crd never
                 error = _without_version(checked[ref].desired, definition)
                 checked[ref] = _refused(checked[ref], error, self.context)
         return [checked.get(step.desired.ref, step) for step in steps]
@@ -452,7 +453,7 @@ class ServerDryRun:
         except (Unreachable, DryRunUnsupported, NotServed):
             raise
         except ApplypruneError as error:
-            if is_without_options(error):  # guard: put-after-apply
+            if is_without_options(error):  # guard: put-after-apply never
                 raise
         before = cluster.get(desired.resource, desired.ref, full=True)
         body = with_versions(overlaid(before.body, body_to_send(desired)), before, desired)
@@ -536,7 +537,7 @@ class ServerDryRun:
             with suppress(Forbidden):
                 state = self.context.cluster.read(NAMESPACES, namespace_ref(name))
                 self._found[name] = isinstance(state, LiveObject)
-        if not self._found.get(name, True):  # guard: namespace-of-a-new-kind
+        if not self._found.get(name, True):  # guard: namespace-of-a-new-kind never
             raise without_namespace(name)
 
     def _read_coming(self, steps: Sequence[ApplyStep]) -> None:
@@ -582,7 +583,7 @@ class ServerDryRun:
         is_converted = (live.body or {}).get("apiVersion") != desired.resource.gvk.api_version
         is_unknown = is_converted and has_conversion_webhook(definition)
         faults = () if is_unknown else stored_faults(live.body or {}, schema)
-        if not faults:  # guard: stored-values-first
+        if not faults:  # guard: stored-values-first always
             return None
         error = stored_error((one.field, one.what) for one in faults)
         refused_guard(step, live, error, self.context.applyset)
@@ -597,7 +598,13 @@ class ServerDryRun:
             )
         check_recreation(self.context, step, live, error, created=desired.body)
         # Its delete is only made when the new CRD accepts the object: see ``check_recreation``.
-        step = replace(step, fate=Fate.RECREATE, reason=IN_PLACE)  # guard: recreation-tried-late
+        step = replace(
+            step,
+            fate=Fate.RECREATE,
+            reason=IN_PLACE,
+            # guard: recreation-tried-late -> check_recreation(self.context, step, live, error)[0]
+            deletion=None,
+        )
         return self._with_comparison(step, live, desired.body, _NEW_SCHEMA)
 
     def _by_new_schema(self, step: ApplyStep, error: Conflict | Invalid) -> ApplyStep | None:
@@ -758,7 +765,8 @@ def with_exclusion_removed(
             return replace(fresh, is_checked=True), body
     if not own_options(step.desired, options).reverts_drift:
         return None
-    if not excluded_by_drift(step.entry, live, beside, manager):  # guard: excluded-by-drift
+    # guard: excluded-by-drift -> not beside
+    if not excluded_by_drift(step.entry, live, beside, manager):
         return None
     body = _without_exclusion(context, step, live, [path for path, _ in beside])
     if body is None:
@@ -787,7 +795,7 @@ def _without_exclusion(
                 request = dry_run_request(fresh, applyset)
                 cluster.apply(forced(request) if step.takes_over else request, dry_run=True)
             except Invalid as error:
-                if is_without_options(error):  # guard: put-after-refusal
+                if is_without_options(error):  # guard: put-after-refusal never
                     return None
             body = without_excluding(step.desired, live, paths, applyset.manager)
             return cluster.replace(resource, ref, body, dry_run=True).body or {}

@@ -318,7 +318,7 @@ class _Own:
         if not has_witness(live, applyset):
             request = mark_request(resource, live, applyset, owned=True)
             after = send(self.context.cluster, request, live)
-        if has_witness(after, applyset):  # guard: witness-before-record
+        if has_witness(after, applyset):  # guard: witness-before-record always
             return replace(step, entry=owned_entry(step.entry, live, after, applyset))
         return None
 

@@ -96,7 +96,7 @@ class InventoryLock:
         self._ended = Event()
         self._renewer: Thread | None = None
         self._clock = clock
-        self._renewal_clock = renewal_clock  # guard: renewal-clock
+        self._renewal_clock = renewal_clock  # guard: renewal-clock -> CLOCK
         self._held_since = clock()
         self._lost: ApplypruneError | None = None
         # The last write that failed, and when: who waited for it does not try again.
@@ -136,7 +136,7 @@ class InventoryLock:
         seen = observe(observation, self.inventory, self._clock().boot)
         while seen is not None:
             # What was read may be as old as the request for it.
-            if asked >= seen.over_at:  # guard: lease-observed
+            if asked >= seen.over_at:  # guard: lease-observed always
                 return
             if asked - began >= self._options.lock_timeout:
                 is_alive = seen.generation != at_first
@@ -290,7 +290,7 @@ class InventoryLock:
         since = self._clock()
         try:
             self.inventory = self._store.write(inventory, within=within or self._holder.lease)
-            if self.inventory.root.faults:  # guard: marks-of-the-inventory
+            if self.inventory.root.faults:  # guard: marks-of-the-inventory never
                 raise marks_not_stored(self.inventory)
         except InventoryLocked as error:
             self._lost = error

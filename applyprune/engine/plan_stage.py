@@ -265,7 +265,7 @@ def _plan_with(
     elif not (inventory.exists or inventory.entries) and options.mode is Mode.DELETE:
         # To delete a set twice is not a failure, but a mistyped name must be visible.
         unseen = world.unseen if options.allow_partial else ()
-        if request.owner:  # guard: removal-needs-inventory
+        if request.owner:  # guard: removal-needs-inventory never
             raise no_such_set(applyset, unseen)  # a Bundle searches again, and waits for it
         yield WarningRaised(no_such_set(applyset, unseen).problem)
     world = _with_pod_use(world, context)
@@ -278,7 +278,7 @@ def _plan_with(
     missing = reference_warnings(plan, world, reader)
     plan = replace(plan, warnings=(*plan.warnings, *unread_warning(world), *missing))
     not_all = NOT_APPLIED if resolved.unknown and options.prune.enabled else ""
-    keeps = request.keeps or not_all  # guard: prune-after-unknown
+    keeps = request.keeps or not_all  # guard: prune-after-unknown -> ""
     return PlanStage(
         plan,
         world,
@@ -406,7 +406,8 @@ def check_plan(
     a plan that was ``reviewed``, of which this may be the rest: an approval is of the whole.
     """
     options, applyset = context.options, context.applyset
-    steps = fields_checked(stage.plan.applies, context, stage.world)  # guard: field-check
+    # guard: field-check -> stage.plan.applies
+    steps = fields_checked(stage.plan.applies, context, stage.world)
     steps, lost_owners = owners_checked(steps, context, stage.world)
     keys = [
         changed_key_warning(one.desired.ref, one.desired.origin, one.desired.changed_keys)
@@ -449,7 +450,8 @@ def check_plan(
             plan, context, stage.inventory, makes_namespace=stage.makes_namespace
         )
         is_diff = options.diff.enabled and not options.diff.of_plan
-        holds = not is_diff  # guard: rights-of-a-plan
+        # guard: rights-of-a-plan -> not is_diff and options.dry_run is DryRun.OFF
+        holds = not is_diff
         plan = with_rights(plan, review, applyset, holds=holds)
     return plan
 

@@ -211,7 +211,7 @@ class Pruner:
                     hint="Run again.",
                 )
                 found[ref] = replace(step, fate=Fate.REFUSE, problem=unknown.problem)
-            elif step.why is Why.IN_USE or step.rollouts:  # guard: used-when-deleted
+            elif step.why is Why.IN_USE or step.rollouts:  # guard: used-when-deleted never
                 reason = step.reason
                 if step.why is not Why.IN_USE:
                     names = and_more([root.short for root in step.rollouts], _SHOWN)
@@ -236,7 +236,7 @@ class Pruner:
             if (step.why is Why.LEFT_ALONE and not step.is_unlisted) or step.keeps_drift
         )
         left = [*wanted, *(step for step in steps if step.fate in {Fate.LEAVE, Fate.REFUSE})]
-        # guard: left-alone-needs
+        # guard: left-alone-needs -> []
         return [step for step in left if step.live is not None and not is_among(step.live, doomed)]
 
     def _remove(self, batch: Sequence[RemoveStep]) -> Iterator[Event]:
@@ -255,7 +255,9 @@ class Pruner:
         left = {
             one.ref: one
             for one in deleted
-            if not one.is_confirmed or one.ref in found  # guard: gone-is-seen
+            if not one.is_confirmed
+            # guard: gone-is-seen
+            or one.ref in found
         }
         for one in deleted:
             if one.ref not in left:
@@ -359,7 +361,7 @@ class Pruner:
         except NotFound as error:
             self._confirm_absence(request.resource, live, error)
             return self._done(step.entry.ref, Outcome.REMOVED_FROM_INVENTORY, GONE)
-        if after.labels.get(PART_OF) == self.context.applyset.id:  # guard: orphan-keeps-label
+        if after.labels.get(PART_OF) == self.context.applyset.id:  # guard: orphan-keeps-label never
             raise RunFailed(
                 f"{step.entry.ref} was not orphaned",
                 reason="it was stored with the set's label: a webhook or policy may have kept it",
@@ -410,8 +412,9 @@ class Pruner:
             for step in batch
             if step.fate is Fate.PRUNE
             and not step.is_going
-            and step.entry.ref.group_kind in COUNTED_WITH  # guard: recounted-before-delete
-            # guard: own-namespace-recount
+            # guard: recounted-before-delete -> step.entry.ref.group_kind in HOLDERS
+            and step.entry.ref.group_kind in COUNTED_WITH
+            # guard: own-namespace-recount -> not self._may_cascade(step.entry.ref)
             and not (self._may_cascade(step.entry.ref) and step.entry.ref != own)
         }
         if not to_recount:
@@ -550,7 +553,8 @@ def _deletion_orders(steps: Sequence[RemoveStep]) -> Mapping[Ref, tuple[Wave, bo
         return max((depth(owner) + 1 for owner in owners.get(ref, ())), default=0)
 
     refs = {step.entry.ref: _deletion_order(step) for step in steps}
-    return {ref: (*order, -depth(ref)) for ref, order in refs.items()}  # guard: after-its-owner
+    # guard: after-its-owner -> {ref: (*order, 0) for ref, order in refs.items()}
+    return {ref: (*order, -depth(ref)) for ref, order in refs.items()}
 
 
 def _deletion_order(step: RemoveStep) -> tuple[Wave, bool]:
@@ -559,4 +563,4 @@ def _deletion_order(step: RemoveStep) -> tuple[Wave, bool]:
     What a controller must clean up goes before what may be that controller.
     """
     awaits = step.fate is Fate.PRUNE and step.live is not None and has_foreign_finalizer(step.live)
-    return step.entry.wave, awaits  # guard: controller-after-finalizer
+    return step.entry.wave, awaits  # guard: controller-after-finalizer -> step.entry.wave, False

@@ -173,7 +173,7 @@ class SnapshotReader:
                 same = [
                     entry.ref
                     for entry in entries
-                    if entry.plural == resource.plural  # guard: recorded-plural
+                    if entry.plural == resource.plural  # guard: recorded-plural always
                 ]
                 whole = kind == SECRET or (full if isinstance(full, bool) else kind in full)
                 if world.options.corrects:  # a few objects, whatever their kind
@@ -302,7 +302,7 @@ class SnapshotReader:
         """Refuse a search in which a list has failed for another reason than a missing right."""
         # Only the deletion of a set that perhaps does not exist may go on without what failed.
         may_end = options.mode is Mode.DELETE and not (options.is_part or found.objects)
-        if found.failed and not (may_end and options.allow_partial):  # guard: failed-search
+        if found.failed and not (may_end and options.allow_partial):  # guard: failed-search never
             hint = "Run again."
             if may_end:
                 hint += " If no object of the set is of a kind that cannot be listed: "
@@ -439,7 +439,8 @@ class SnapshotReader:
                 roots = self.cluster.list(CONFIG_MAPS, namespace=name, selector=SET_ID)
             except ApplypruneError as error:
                 return True, error.problem
-            return any(live.ref != own for live in roots), None  # guard: own-namespace-of-others
+            # guard: own-namespace-of-others -> False, None
+            return any(live.ref != own for live in roots), None
 
         names = [ref.name for ref in leaving if ref.group_kind == NAMESPACE]
         found = zip(names, self.workers.each(holds, names), strict=True)
@@ -752,7 +753,7 @@ class KindProofs:
             self.workers.check()
             if isinstance(found, MissingKinds) and found.is_forbidden:
                 return self._agreed(), (found.reason,)
-            if isinstance(found, MissingKinds):  # guard: search-needs-kinds
+            if isinstance(found, MissingKinds):  # guard: search-needs-kinds never
                 raise cannot_count(found.reason)
             return self.resource_map, self._unsearched()
 
@@ -761,7 +762,7 @@ class KindProofs:
         proof: Callable[[Registrations], CompleteResourceMap | MissingKinds],
     ) -> CompleteResourceMap | MissingKinds:
         """Read again until there is a proof, or the patience has ended."""
-        if self.resource_map.remembered:  # guard: proof-not-remembered
+        if self.resource_map.remembered:  # guard: proof-not-remembered never
             self.resource_map = self.cluster.resource_map()
         while True:
             registered = self.known = self.known or self._registrations()
@@ -795,8 +796,8 @@ class KindProofs:
         """Return a list of kinds that the server, which is ready, gives twice."""
         while True:
             before, self.resource_map = self.resource_map, self.cluster.resource_map()
-            agree = before == self.resource_map  # guard: lists-agree
-            is_ready = self.cluster.is_ready()  # guard: server-ready
+            agree = before == self.resource_map  # guard: lists-agree -> 1
+            is_ready = self.cluster.is_ready()  # guard: server-ready -> 1
             if agree and is_ready:
                 return self.resource_map
             if not self._waits():
@@ -951,7 +952,7 @@ class ContentCounter:
         inventory = self.store.of(applyset)
         # Otherwise nothing was applied, or it belongs to somebody else.
         is_own = inventory.owner == owner_of_set(bundle.ref.namespace, bundle.ref.name)
-        return inventory if is_own else None  # guard: bundle-owns
+        return inventory if is_own else None  # guard: bundle-owns -> inventory
 
     def _taken(self, inventory: Inventory) -> tuple[LiveObject, ...]:
         """Return what the deletion of a set deletes, by one LIST for each of its kinds."""
@@ -983,7 +984,7 @@ class ContentCounter:
         unread = [
             entry
             for ref, entry in inventory.entries.items()
-            if read_all[ref.group_kind] is None  # guard: unread-goes
+            if read_all[ref.group_kind] is None  # guard: unread-goes never
         ]
         return tuple(taken_objects(world, unread))
 
@@ -1069,7 +1070,8 @@ class ContentCounter:
                 return _once_served(cluster, workers, resource, listed, self.proofs.patience), None
             except ApplypruneError as error:
                 is_unserved = isinstance(error, NotServed)
-                if is_unserved and self.proofs.is_deleted(resource):  # guard: counted-kind-deleted
+                # guard: counted-kind-deleted -> is_unserved
+                if is_unserved and self.proofs.is_deleted(resource):
                     return (), None
                 reason = f"{resource.full_plural}: {error.message}"
                 return (), ListFailure(reason, isinstance(error, Forbidden), is_unserved)
@@ -1078,7 +1080,7 @@ class ContentCounter:
             contents += found
             if failure is not None:
                 failures.append(failure)
-        if isinstance(proof, MissingKinds):  # guard: count-needs-kinds
+        if isinstance(proof, MissingKinds):  # guard: count-needs-kinds never
             failures.insert(0, ListFailure(proof.reason, proof.is_forbidden, proof.is_passing))
         return CascadeContents(
             tuple(contents),

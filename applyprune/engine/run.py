@@ -103,7 +103,7 @@ def run(
     # The writes of the first part would hide a wrong input from the guards.
     kept = replace(options, prune=replace(options.prune, enabled=False))
     keeps = PRUNES_LATER if options.prune.enabled else ""
-    # guard: second-part-removes-nothing
+    # guard: second-part-removes-nothing -> first
     second = replace(first, options=kept, new_kinds=new_kinds, keeps=keeps)
     yield from _part(second, *reached)
 
@@ -154,7 +154,7 @@ class _Run:
             # What a dry run was refused for may be the work of another run since the reads.
             if (self.misfits or self.plan.faults) and self._was_overtaken():
                 continue
-            if self.misfits:  # guard: plan-fits
+            if self.misfits:  # guard: plan-fits never
                 yield from self._not_applied()
                 return False
             yield from map(WarningRaised, self.plan.warnings)
@@ -342,7 +342,7 @@ class _Run:
         return True
 
     def _write_union(self) -> Iterator[Event]:
-        # guard: leaving-inventory
+        # guard: leaving-inventory -> self._has_work()
         if self._has_work() and not only_waits(self.plan.removals, self.context.applyset):
             approved = self._approved()
             owned = replace(
@@ -408,7 +408,9 @@ class _Run:
             if step.request is not None and takes_time(step.desired)
             else step.entry
             for step in self.plan.applies
-            if step.fate is not Fate.REFUSE and not step.is_unlisted  # guard: unlisted-object
+            if step.fate is not Fate.REFUSE
+            # guard: unlisted-object
+            and not step.is_unlisted
         }
         recovered = {entry.ref: entry for entry in self.plan.recovered}
         return {
@@ -421,7 +423,7 @@ class _Run:
         """Wait for all objects if --wait says so, else for what must be ready before the prune."""
         lock, summary = self.context.lock, self.context.summary
         waits_for_all = self.context.options.wait.mode is WaitMode.ALL
-        needed = self.plan.waits_for  # guard: ready-before-prune
+        needed = self.plan.waits_for  # guard: ready-before-prune -> False
         self.all_applied = not summary.problems
         if (waits_for_all or needed) and self.all_applied:
             if lock.taken:
@@ -536,7 +538,7 @@ class _Run:
             entries.update({ref: before[ref] for ref in before.keys() - pruner.asked})
         finally:
             self.leaves_inventory = pruner.is_own_namespace_going
-            for ref in pruner.gone:  # guard: delete-confirmed
+            for ref in pruner.gone:  # guard: delete-confirmed -> [*entries]
                 entries.pop(ref, None)
 
     def _report_not_pruned(self, reason: str) -> Iterator[Event]:

@@ -164,7 +164,7 @@ def proved_reply(
 ) -> LiveObject:
     """Return the reply to a request that changes an object, if it proves that this is stored."""
     is_done = isinstance(request, PatchRequest) and not request.changes
-    if is_done or proves_patch(request, before, reply):  # guard: transfer-is-stored
+    if is_done or proves_patch(request, before, reply):  # guard: transfer-is-stored always
         return reply
     state = cluster.read(request.resource, request.ref, full=True)
     is_as_before = isinstance(state, LiveObject) and (
@@ -199,9 +199,9 @@ def send_apply(
             apply = partial(context.cluster.apply, step.request)
             reply, created = when_served(context, step.desired, is_coming, apply)
             is_proof = proves_apply(step, reply, context.applyset)
-            # guard: repeated-reply
+            # guard: repeated-reply always
             if is_proof or is_second or not is_repeated(step, reply):
-                # guard: apply-is-stored
+                # guard: apply-is-stored -> reply
                 live = reply if is_proof else _read_after(context, step, reply)
                 return live, created
             is_second = True
@@ -212,7 +212,7 @@ def send_apply(
             if context.cancellation.wait(_POLL):
                 raise
             # What goes before the apply may be due only now.
-            # guard: transfer-of-the-changed
+            # guard: transfer-of-the-changed -> decided_again(context, step, error), is_coming
             step = transfer_fields(context, decided_again(context, step, error), is_coming)
         except (Forbidden, Invalid, NotFound) as error:
             # The server decides by its caches, which follow a write after a moment.

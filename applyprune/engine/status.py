@@ -113,7 +113,8 @@ def status(
     cluster = cluster.hiding(secrets)
     with (
         WorkerPool(16, cancellation) as workers,
-        closing(Informer(cluster, clock=clock)) as informer,  # guard: clock-of-status
+        # guard: clock-of-status -> closing(Informer(cluster))
+        closing(Informer(cluster, clock=clock)) as informer,
     ):
         yield from _StatusReader(
             applyset, options, cluster, store, cancellation, workers, informer, secrets
@@ -166,7 +167,7 @@ class _StatusReader:
         if self.options.watch or self.options.wait:
             yield from self._follow(began)
         finished = _finished(status_error(self._counted()), began, self.cancellation)
-        # guard: unknown-drift-of-status
+        # guard: unknown-drift-of-status -> any(status.drifted for status in self.statuses.values())
         drifted = any(status.drifted is not False for status in self.statuses.values())
         if self.options.fail_on_drift and drifted:
             finished = replace(finished, exit_code=finished.exit_code or 1)
@@ -223,7 +224,8 @@ class _StatusReader:
             # Controllers and nodes may quote any Secret.
             fresh = replace(
                 fresh,
-                readiness=masked_readiness(fresh.readiness, masked),  # guard: secret-in-status
+                # guard: secret-in-status -> fresh.readiness
+                readiness=masked_readiness(fresh.readiness, masked),
                 events=tuple(replace(one, message=masked(one.message)) for one in fresh.events),
                 name=self.applyset.name,
                 namespace=self.applyset.namespace,
@@ -523,6 +525,6 @@ def _remaining(
             is_same = state.uid == entry.uid or not entry.uid
             if is_same and state.labels.get(PART_OF) == applyset.id:
                 remaining.append(DeletedObject(resource, ref, state.uid))
-        elif isinstance(state, Unknown):  # guard: unknown-is-not-gone
+        elif isinstance(state, Unknown):  # guard: unknown-is-not-gone never
             unknown.append(ref)
     return remaining, unknown

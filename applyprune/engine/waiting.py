@@ -281,7 +281,7 @@ class ReadinessWaiter:
         if not pending:
             return
         context = self.context
-        # guard: clock-of-readiness
+        # guard: clock-of-readiness -> closing(Informer(context.cluster))
         with closing(Informer(context.cluster, clock=context.cancellation.clock)) as informer:
             wanted = {ref: awaited.desired.resource for ref, awaited in pending.items()}
             informer.open_each(wanted, self._selector)
@@ -322,7 +322,7 @@ class ReadinessWaiter:
             if pending:
                 yield from looks.again({ref: states[ref].message for ref in pending})
             elif not self.problems:
-                pending.update(self._lost())  # guard: gone-at-the-end
+                pending.update(self._lost())  # guard: gone-at-the-end -> pending.update({})
                 self.not_ready.update(pending)
 
     def _lost(self) -> Mapping[Ref, Awaited]:
@@ -386,7 +386,7 @@ class ReadinessWaiter:
         if live is None or live.body is None:
             return self._absent(awaited)
         outdated = outdated_read(live, applied)
-        if outdated is not None:  # guard: outdated-read
+        if outdated is not None:  # guard: outdated-read never
             return outdated
         if live.uid != self._uids.setdefault(desired.ref, applied.uid or live.uid):
             return failed("somebody has deleted and re-created it")
@@ -431,7 +431,7 @@ class ReadinessWaiter:
         if state is not None and state.status is Status.FAILED:
             # The TTL removes failed objects too.
             return masked_readiness(state, self.context.cluster.masked)
-        if not (is_complete(body) or awaited.completed):  # guard: unknown-result
+        if not (is_complete(body) or awaited.completed):  # guard: unknown-result never
             return failed(UNKNOWN_RESULT)
         return current("it has finished, and its TTL removed it")
 
@@ -1069,7 +1069,8 @@ class DeletionWait:
                 # kube-apiserver marks what it accepts to delete before it answers; the core group
                 # is always its own.
                 others = any(one.resource.group for one in self.pending)
-                if not others or looks.elapsed > _MARKED_WITHIN:  # guard: unmarked-is-not-deleted
+                # guard: unmarked-is-not-deleted never
+                if not others or looks.elapsed > _MARKED_WITHIN:
                     return
             if self.pending:
                 yield from looks.again({one.ref: self._held(one.ref) for one in self.pending})

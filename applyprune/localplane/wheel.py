@@ -131,7 +131,7 @@ def fitting_facts(content: bytes, module: str) -> WheelFacts:
         raise Unfit(f"its {FACTS} is invalid")
     if facts.platform != this_platform():
         raise Unfit(f"it is for {facts.platform}, and this machine is {this_platform()}")
-    if facts.module != module:  # guard: sources-of-a-wheel
+    if facts.module != module:  # guard: sources-of-a-wheel never
         raise Unfit(
             f"it was built from other sources: {facts.kubernetes}, module {facts.module}, and"
             f" this applyprune wants module {module}"
@@ -155,7 +155,7 @@ def check_programs(folder: Path, facts: WheelFacts) -> None:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise Unfit(f"its program {name} cannot be read: {error.strerror}") from None
-        if digest != facts.programs[name]:  # guard: program-of-a-wheel
+        if digest != facts.programs[name]:  # guard: program-of-a-wheel never
             raise Unfit(f"its program {name} is damaged: it has another digest")
         if not os.access(path, os.X_OK):
             raise Unfit(f"its program {name} is not executable")

@@ -39,7 +39,8 @@ class Ref:
         A prefix ``namespace/`` is allowed; without it the name matches in every namespace. What
         users write becomes such an exact name in ``planning.names.with_names_resolved``.
         """
-        forms = {self.short}  # guard: name-in-group
+        # guard: name-in-group -> {self.short, f"{self.kind.lower()}/{self.name}"}
+        forms = {self.short}
         forms |= {f"{self.namespace}/{form}" for form in forms}
         return not forms.isdisjoint(names)
 

@@ -88,7 +88,7 @@ class Plan:
     @property
     def stops(self) -> bool:
         """Return whether a fault, or a right that the account lacks, keeps a run from writing."""
-        lacks_rights = self.lacks_rights  # guard: missing-rights
+        lacks_rights = self.lacks_rights  # guard: missing-rights -> False
         return bool(self.faults) or lacks_rights
 
     @property
@@ -257,7 +257,7 @@ class ApplyStep:
         """
         before = self.request.before if self.request is not None else None
         claims = isinstance(before, PatchRequest) and before.claims
-        return before is not None and not claims  # guard: written-before-the-apply
+        return before is not None and not claims  # guard: written-before-the-apply -> False
 
     @property
     def is_skipped(self) -> bool:
@@ -496,7 +496,7 @@ class Precondition:
     resource_version: str = ""
 
 
-CREATE_ONLY = Precondition(resource_version="1")  # guard: create-only
+CREATE_ONLY = Precondition(resource_version="1")  # guard: create-only -> Precondition()
 """The object must not exist (design.md, safety rule 2)."""
 
 
@@ -619,7 +619,7 @@ class AccessRule:
             not self.verbs.isdisjoint({access.verb, _ANY})
             and not self.groups.isdisjoint({access.group, _ANY})
             and not self.plurals.isdisjoint({access.plural, _ANY})
-            and (not self.names or access.name in self.names)  # guard: resource-names
+            and (not self.names or access.name in self.names)  # guard: resource-names always
         )
 
 

@@ -53,7 +53,7 @@ _OWN_ESCAPES = frozenset({"github", "gitlab", "json", "jsonl"})
 def printer(form: str, target: OutputTarget) -> Printer:
     """Return the printer of a format of PRINTERS, or of a verb's own text of TEXTS."""
     module, _, name = (PRINTERS | TEXTS)[form].partition(":")
-    if form not in _OWN_ESCAPES:  # guard: forged-command
+    if form not in _OWN_ESCAPES:  # guard: forged-command never
         target = replace(target, out=_escaped(target.out), err=_escaped(target.err))
     return cast("Callable[[OutputTarget], Printer]", getattr(import_module(module), name))(target)
 

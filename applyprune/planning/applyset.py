@@ -210,7 +210,7 @@ def foreign_parent(
     tooling = annotations.get(TOOLING)
     # NAME/VERSION; a name may contain slashes.
     tool = TOOL if tooling is None else tooling.rpartition("/")[0] or tooling
-    if tool != TOOL:  # guard: other-tools-parent
+    if tool != TOOL:  # guard: other-tools-parent never
         return ForeignParent(
             f"{applyset.inventory} is the ApplySet parent of another tool",
             reason=f"its annotation {TOOLING} is {tooling!r}, and a tool must not change the set "
@@ -220,7 +220,7 @@ def foreign_parent(
     label = labels.get(SET_ID)
     if label is None and not has_header:
         return without_label(applyset, "it contains no inventory of applyprune")
-    if label not in {None, applyset.id}:  # guard: other-parent-id
+    if label not in {None, applyset.id}:  # guard: other-parent-id never
         return ForeignParent(
             f"{applyset.inventory} is not this set's inventory",
             reason=f"its label {SET_ID} is {label!r}, and its name and namespace give "
@@ -228,7 +228,7 @@ def foreign_parent(
             hint=f"{_OTHER_NAME}. It may be a copy of another set's inventory, or belong to "
             "something else.",
         )
-    if tooling is None and not has_header:  # guard: nobodys-parent
+    if tooling is None and not has_header:  # guard: nobodys-parent never
         return ForeignParent(
             f"{applyset.inventory} is an ApplySet parent of an unknown tool",
             reason=f"it has no annotation {TOOLING}, and contains no inventory of {TOOL}",

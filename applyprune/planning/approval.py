@@ -99,10 +99,12 @@ def missing_approval(plan: Plan, options: Options, *, takes_set: bool) -> str:
     if plan.faults or plan.lacks_rights:
         return ""  # nothing of it runs anyway
     if options.approval is Approval.ALWAYS:
-        approved = plan.digest == options.approved_plan  # guard: whole-plan-approved
+        # guard: whole-plan-approved -> options.approved_plan
+        approved = plan.digest == options.approved_plan
         return "" if approved or not (takes_set or changes_anything(plan)) else plan.digest
     if options.approval is Approval.PRUNE or plan.refusal is not None:
-        approved = plan.deletions == options.prune.approved  # guard: deletions-approved
+        # guard: deletions-approved -> options.prune.approved
+        approved = plan.deletions == options.prune.approved
         return "" if approved else plan.deletions
     return ""
 
@@ -122,11 +124,11 @@ def is_blocked(plan: Plan, options: Options) -> bool:
         and plan.refusal is not None
         and plan.refusal.kind is ProblemKind.PRUNE_REFUSED
         and not plan.restored
-        and not options.prune.apply_anyway  # guard: apply-anyway
+        and not options.prune.apply_anyway  # guard: apply-anyway never
     )
     is_unapproved = options.approval is Approval.ALWAYS and bool(plan.needs_approval)
     is_wrong = plan.stops or prune_is_refused
-    return is_wrong or is_unapproved  # guard: unapproved-plan
+    return is_wrong or is_unapproved  # guard: unapproved-plan -> is_wrong
 
 
 def with_approval(
@@ -153,8 +155,8 @@ def with_approval(
     plan = replace(plan, deletions=found, continues=continues)
     applies, removals, guards, refusal = plan.applies, plan.removals, plan.guards, plan.refusal
     lifted, given = plan.if_approved, options.prune.approved
-    exactly = found == given  # guard: one-approval
-    # guard: only-approved
+    exactly = found == given  # guard: one-approval -> given
+    # guard: only-approved never
     if refusal is None and found and given and not exactly and _only_approved(options):
         refusal, guard = _not_these(plan, options), Guard.APPROVED_DELETIONS
         guards = (*guards, GuardResult(guard, GuardVerdict.REFUSED, refusal.reason))
@@ -240,8 +242,9 @@ def _identity(step: ApplyStep | RemoveStep) -> Hashable:
 def _needs_consent(step: ApplyStep) -> bool:
     if step.fate is Fate.RECREATE:
         return True
-    undoes = bool(step.taken_from or step.reverts)  # guard: revert-asks
-    return step.fate.is_applied and (undoes or step.becomes_owned)  # guard: own-asks
+    undoes = bool(step.taken_from or step.reverts)  # guard: revert-asks -> bool(step.taken_from)
+    # guard: own-asks -> step.fate.is_applied and (undoes)
+    return step.fate.is_applied and (undoes or step.becomes_owned)
 
 
 # A plan file, and the refusals that bind a run to it.
@@ -429,7 +432,7 @@ def refuse_other_inventory(file: PlanFile, inventory: Inventory, *, begun: bool 
 
     ``begun`` says that the run has written something before.
     """
-    if file.inventory_uid not in {"", inventory.uid}:  # guard: reviewed-inventory
+    if file.inventory_uid not in {"", inventory.uid}:  # guard: reviewed-inventory never
         raise PlanOutdated(
             f"nothing {'more ' if begun else ''}was written, because the plan no longer fits",
             reason="the inventory of the set was deleted and created again",
@@ -481,7 +484,7 @@ def decode_plan_file(data: bytes, *, source: str) -> PlanFile:
         raise _invalid(source, "was changed or cut off after it was written")
     try:
         file = _file_in(json.loads(b"{" + content))
-        # guard: plan-file-form
+        # guard: plan-file-form -> True
         is_ours = _content(file) == content
     except (KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
         lacks = "it lacks " if isinstance(error, KeyError) else ""
@@ -650,7 +653,7 @@ def misfits(
             origin = step.desired.origin if isinstance(step, ApplyStep) else None
             yield _misfit(ref, reason, origin)
     recovered = {(entry.ref, entry.uid) for entry in plan.recovered}
-    # guard: reviewed-recovery
+    # guard: reviewed-recovery -> sorted(())
     for ref, _ in sorted(recovered.difference(file.recovered)):
         yield _misfit(ref, "it has the set's label, and the inventory does not list it")
 
@@ -678,7 +681,8 @@ def exceeds(shown: PlannedObject, step: ApplyStep | RemoveStep, *, is_last: bool
         return step.problem.message.removeprefix(f"{shown.ref}: ")
     reason = _changed_state(shown, now)
     is_confirmed = shown.is_checked and isinstance(step, ApplyStep) and step.is_checked
-    return reason or (_OTHER_VALUES if is_confirmed else "")  # guard: reviewed-secret
+    # guard: reviewed-secret -> reason or ""
+    return reason or (_OTHER_VALUES if is_confirmed else "")
 
 
 def _is_rest(
@@ -696,14 +700,15 @@ def _is_rest(
             return shown.fate is Fate.RECREATE
         case Fate.ADOPT if _awaits_controller(shown):
             return True
-    if not isinstance(step, ApplyStep) or not is_last:  # guard: reviewed-run
+    # guard: reviewed-run -> not isinstance(step, ApplyStep)
+    if not isinstance(step, ApplyStep) or not is_last:
         return False
     if not (shown.fate.is_applied or shown.is_checked):
         return False
     # Of a recreation, the new object: the old one is still to be deleted.
     recreates = shown.fate is Fate.RECREATE
     is_same = now.uid != shown.uid if recreates else shown.uid in {"", now.uid}
-    return is_same and _has_arrived(shown, step)  # guard: reviewed-apply
+    return is_same and _has_arrived(shown, step)  # guard: reviewed-apply -> is_same
 
 
 def _one_sided(old: PlannedObject | None, step: ApplyStep | RemoveStep | None) -> str:
@@ -742,14 +747,14 @@ def _changed_state(old: PlannedObject, new: PlannedObject) -> str:
         return "it was created meanwhile"
     if old.uid != new.uid:
         return "it was deleted and created again meanwhile"
-    if old.state != new.state:  # guard: reviewed-state
+    if old.state != new.state:  # guard: reviewed-state never
         return _CHANGED
     allowed = _SENT if old.is_checked else _NO_MORE.get(old.fate, {old.fate})
-    if new.fate not in allowed:  # guard: reviewed-fate
+    if new.fate not in allowed:  # guard: reviewed-fate never
         if (old.fate, new.fate) == (Fate.LEAVE, Fate.CHANGE):
             return "its live state differs from its manifest now"
         return f"the plan was to {old.fate.action}; now an apply would {new.fate.action}"
-    if not {*new.cascade} <= {*old.cascade}:  # guard: reviewed-cascade
+    if not {*new.cascade} <= {*old.cascade}:  # guard: reviewed-cascade never
         return "its deletion would delete other objects now"
     return ""
 

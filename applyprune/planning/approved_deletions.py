@@ -54,7 +54,7 @@ def record_of(
     given = _given(options)
     if given and plan.deletions:
         text = _text(plan, applyset, options)
-        if digest_of_text(text) == given:  # guard: only-approved-is-recorded
+        if digest_of_text(text) == given:  # guard: only-approved-is-recorded always
             packed = base64.b64encode(zlib.compress(text, 9)).decode()
             # Without a record, what is left needs another approval.
             return ApprovedDeletions(given, packed) if len(packed) <= MOST else None
@@ -128,7 +128,7 @@ class _Approved:
             return True  # its deletion was accepted: nothing is left to decide
         if planned.fate in {Fate.PRUNE, Fate.RECREATE}:
             return row is not None and _is_covered(deletion_row(planned), row)
-        if row is not None and planned.uid == self.uid(ref):  # guard: approved-and-staying
+        if row is not None and planned.uid == self.uid(ref):  # guard: approved-and-staying never
             return False
         is_done = planned.fate is Fate.REMOVE_FROM_INVENTORY and row is not None
         return self.head is None or planned.fate is Fate.LEAVE or is_done
@@ -136,8 +136,9 @@ class _Approved:
 
 def _is_covered(row: Sequence[Any], approved: Sequence[Any]) -> bool:
     """Return whether a deletion is the approved one; what its cascade would have deleted may go."""
-    is_same = _without_cascade(row) == _without_cascade(approved)  # guard: approved-object
-    is_within = all(one in approved[CASCADE] for one in row[CASCADE])  # guard: approved-cascade
+    is_same = _without_cascade(row) == _without_cascade(approved)  # guard: approved-object -> True
+    # guard: approved-cascade -> True
+    is_within = all(one in approved[CASCADE] for one in row[CASCADE])
     return is_same and is_within
 
 
@@ -151,7 +152,7 @@ def _read(record: ApprovedDeletions) -> _Approved | None:
     with suppress(ValueError, zlib.error):
         packed = base64.b64decode(record.packed, validate=True)
         text = zlib.decompressobj().decompress(packed, _UNPACKED_LIMIT)
-    if digest_of_text(text) != record.digest:  # guard: forged-approval
+    if digest_of_text(text) != record.digest:  # guard: forged-approval never
         return None
     # Only this program has written a text with that digest.
     read = json.loads(text)

@@ -30,7 +30,7 @@ def takes_set(bundle: LiveObject) -> bool:
 
     A suspended Bundle counts: its removal only waits.
     """
-    # guard: bundle-orphans
+    # guard: bundle-orphans never
     if FINALIZER not in bundle.finalizers or bundle.annotations.get(ORPHAN) == "true":
         return False
     spec = mapping((bundle.body or {}).get("spec"))
@@ -43,7 +43,7 @@ def takes_set(bundle: LiveObject) -> bool:
 def set_of_bundle(bundle: LiveObject) -> ApplySetIdentity | str:
     """Return the set of a Bundle, read in full; or why its objects cannot be counted."""
     spec = mapping((bundle.body or {}).get("spec"))
-    if spec.get("kubeConfig") is not None:  # guard: bundle-elsewhere
+    if spec.get("kubeConfig") is not None:  # guard: bundle-elsewhere never
         return ELSEWHERE
     name = text(spec, "inventoryName") or bundle.ref.name
     try:
@@ -59,7 +59,8 @@ def taken_objects(world: World, unread: Collection[InventoryEntry]) -> Iterator[
     """
     for ref, entry in sorted(world.inventory.entries.items()):
         live = world.live(ref) if ref in world.states else None
-        if live is None or live.labels.get(PART_OF) != world.applyset.id:  # guard: bundle-label
+        # guard: bundle-label -> live is None
+        if live is None or live.labels.get(PART_OF) != world.applyset.id:
             continue
         if remove_step(entry, world).fate in {Fate.PRUNE, Fate.REFUSE}:
             yield live

@@ -231,7 +231,7 @@ def cascade_of(
         left = {uid: live for uid, live in left.items() if uid not in made}
     inside = set(left)
     roots = {uid: live for uid, live in left.items() if not owners_of(live) & inside}
-    # guard: owned-by-ours
+    # guard: owned-by-ours -> {}
     owned = {uid_of(live): live for live in dependants.objects if not is_among(live, deleting)}
     uncounted = [part for part in (contents, dependants) if part.uncounted]
     return Cascade(
@@ -257,10 +257,10 @@ def is_generated(live: LiveObject, manager: str = "") -> bool:
     """
     kind, name = live.ref.group_kind, live.ref.name
     if (kind, name) in IN_EACH_NAMESPACE:
-        # guard: default-account
+        # guard: default-account -> True
         return kind != SERVICE_ACCOUNT or not _has_content(live, manager)
     if kind == ENDPOINT_SLICE:
-        # guard: endpoint-slices
+        # guard: endpoint-slices -> True
         return live.labels.get(_MANAGED_BY) in _SLICE_MAKERS and bool(owners_of(live))
     return kind in _GENERATED
 
@@ -397,7 +397,7 @@ def dependants(deletions: Sequence[Deletion], chains: OwnerChains) -> Mapping[Re
     start = list(causes)
     gone = deleted | chains.absent | going
     certain = collected(children, start, gone)
-    # guard: unread-owners
+    # guard: unread-owners -> certain
     possible = collected(children, [*start, *chains.unknown], gone | chains.unknown.keys())
     found: defaultdict[Ref, dict[str, LiveObject]] = defaultdict(dict)
     doubts: defaultdict[Ref, dict[str, bool]] = defaultdict(dict)
@@ -417,7 +417,7 @@ def dependants(deletions: Sequence[Deletion], chains: OwnerChains) -> Mapping[Re
     for deletion in deletions:
         failures = chains.failures.get(deletion.live.ref.namespace) if deletion.collects else None
         for kind, failure in (failures or {}).items():
-            # guard: may-own-data
+            # guard: may-own-data -> failure.is_forbidden
             if failure.is_forbidden and not may_own_data(deletion.live, children):
                 unlisted[deletion.cause][kind] = None
             else:
@@ -445,7 +445,7 @@ def _causes(deletions: Sequence[Deletion], chains: OwnerChains) -> Mapping[str, 
         for uid, live in chains.objects.items()
         if (same := known_as(live, causes)) in causes
     }
-    return {**causes, **twins}  # guard: owner-served-twice
+    return {**causes, **twins}  # guard: owner-served-twice -> causes
 
 
 _CLAIMS = frozenset({"ephemeral", "volumeClaimTemplates"})
@@ -579,7 +579,8 @@ def cascades_of(
 
 def refused_recreation_of(ref: Ref, cascades: Cascades, options: Options) -> Problem | None:
     """Return why an object may not be recreated because of what it owns; None if it may."""
-    problem = cascades.refusal(ref, options.prune.allow_cascade)  # guard: recreation-cascade
+    # guard: recreation-cascade -> None
+    problem = cascades.refusal(ref, options.prune.allow_cascade)
     if problem is None:
         return None
     return replace(

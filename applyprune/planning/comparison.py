@@ -601,7 +601,7 @@ def unproven_recreation(change: RefusedChange, manager: str) -> str:
         is_ours, was_ours = (
             any(overlap(steps, path) for path in fields.leaves()) for fields in (ours, recorded)
         )
-        if not there and (is_ours or not was_ours):  # guard: own-immutable-field
+        if not there and (is_ours or not was_ours):  # guard: own-immutable-field always
             return ""
     if others:
         return f"{' and '.join(others)} owns the field too"
@@ -655,19 +655,20 @@ def recreation_obstacle(
     if kind in _NEVER_RECREATED:
         return f"a {kind.kind} is never recreated"
     rule = orphan_mark(live.metadata) or desired.orphan_reason
-    if rule := rule or left_alone(live.metadata):  # guard: left-alone-recreate
+    if rule := rule or left_alone(live.metadata):  # guard: left-alone-recreate never
         return f"it is marked {rule}"
-    unknown = unknown_mark(live.metadata, kind)  # guard: mark-before-recreation
+    unknown = unknown_mark(live.metadata, kind)  # guard: mark-before-recreation -> ""
     if unknown:
         return f"{unknown} is not understood"
-    adopted = ownership_of(entry, live, applyset) is Ownership.ADOPTED  # guard: witness-recreate
+    # guard: witness-recreate -> False
+    adopted = ownership_of(entry, live, applyset) is Ownership.ADOPTED
     if adopted and PruneAlso.ADOPTED not in options.prune.also:
         return f"it was adopted, not created, by this set{_ALSO_ADOPTED}"
     if owner_of(live, entry, applyset) is not Owner.RECORDED or not is_marked(live, applyset):
         return "it does not have this set's label and field manager any more"
     if owner := foreign_owner(live, applyset.manager):
         return f"it belongs to {owner}, by its ownerReferences"
-    other = other_owner(entry, live, applyset)  # guard: other-owner-recreate
+    other = other_owner(entry, live, applyset)  # guard: other-owner-recreate -> ""
     if other and PruneAlso.SHARED not in options.prune.also:
         return f"{other}{_ALSO_SHARED}"
     return "" if options.apply.recreate or desired.recreate else NOT_ALLOWED

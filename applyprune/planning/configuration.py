@@ -54,7 +54,7 @@ def inherited(files: Sequence[F]) -> Mapping[str, F]:
     for file in files:
         own = file.settings.keys()
         begins, has_input = "name" in own, not INPUT_KEYS.isdisjoint(own)
-        if begins or has_input:  # guard: input-of-another-set
+        if begins or has_input:  # guard: input-of-another-set -> has_input
             said = {key: above for key, above in said.items() if key not in INPUT_KEYS}
         said |= dict.fromkeys(own, file)
     if "name" not in said:
@@ -133,7 +133,7 @@ def settings_of_call(
     chains = used if is_below else (own, *used)
     _refuse_two_sets(chains, settled)
     chosen = inherited(own).get("context")
-    # guard: named-context
+    # guard: named-context -> (*chains, *chains)
     places = (*named, *chains)
     wanted = (file for files in places if (file := inherited(files).get("context")) is not None)
     counted = {file for files in chains for file in files}
@@ -182,7 +182,7 @@ def _refuse_two_sets(chains: Sequence[Sequence[F]], settled: Collection[str]) ->
     for one, other in combinations(sets, 2):
         contexts = {_said(said, "context", settled) for said in (one, other)} - {""}
         names = [(_said(said, "name"), _said(said, "namespace", settled)) for said in (one, other)]
-        if names[0] != names[1] or len(contexts) > 1:  # guard: two-sets
+        if names[0] != names[1] or len(contexts) > 1:  # guard: two-sets never
             raise UsageError(
                 f"{_set_of(one, settled)}, and {_set_of(other, settled)}",
                 reason="one run is for one set",

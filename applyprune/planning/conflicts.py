@@ -142,7 +142,7 @@ def forces(
         return True
     ours = {applyset.manager, applyset.yielded}
     appliers = {one.manager for one in live.writers} - ours
-    return not any(manager.startswith(MANAGERS) for manager in appliers)  # guard: other-set
+    return not any(manager.startswith(MANAGERS) for manager in appliers)  # guard: other-set -> True
 
 
 def migrated_first(
@@ -212,11 +212,11 @@ def _unrecorded_fields(
         return bool(before.writers) and not any(fields.names(path) for fields in invented)
 
     for path in removed_by_null(desired):
-        if not (path in recorded or is_recorded(path)):  # guard: unrecorded-null
+        if not (path in recorded or is_recorded(path)):  # guard: unrecorded-null never
             yield path
     if (last := migration.last) is not None and not may_be_secret(desired.body):
         now = digest_of_fields(before, recorded, last.api_version)
-        if now == last.values_digest:  # guard: recorded-values
+        if now == last.values_digest:  # guard: recorded-values never
             return
     body = body_to_send(desired)
     if after is None:
@@ -225,7 +225,7 @@ def _unrecorded_fields(
         wanted, paths = after.body or {}, own_fields(after, manager).leaves()
     for path in paths:
         is_as_before = has_values(value_at(wanted, path), value_at(before.body, path))
-        if not (is_as_before or is_recorded(path)):  # guard: unrecorded-field
+        if not (is_as_before or is_recorded(path)):  # guard: unrecorded-field never
             yield path
     for path in recorded.leaves():
         if value_at(body, path) is MISSING and not is_recorded(path):
@@ -280,7 +280,7 @@ def explain_conflict(
     is_scale = all(_is_scale(field.field, owners) for field, owners in fields.items())
     owners = tuple(owner for owners in fields.values() for owner in owners)
     why = {cause.get("reason") for cause in error.causes}
-    # guard: autoscaler-that-is-gone
+    # guard: autoscaler-that-is-gone -> False
     is_over = scalers == [] and all(map(_is_autoscaler, owners))
     contest = Contest(
         owners,
@@ -533,7 +533,7 @@ def drift_to_revert(
         if value_at(body, path) == value_at(live.body, path):
             continue  # both own the same value afterwards
         if other.operation != "Update" or path not in owned:
-            return ()  # guard: real-conflict
+            return ()  # guard: real-conflict -> continue
         if desired.is_scaling_unknown and to_pointer(path) == REPLICAS:
             return ()  # guard: unread-autoscalers
         found.append((to_pointer(path), other.manager))
@@ -748,7 +748,7 @@ def drifted_from_values(entry: InventoryEntry, live: LiveObject, manager: str) -
     drifted = drifted_from_record(entry, live, manager)
     if drifted or live.body is None or may_be_secret(live.body):
         return drifted
-    # guard: status-values
+    # guard: status-values -> False
     return False if applied_digest(live, manager) == entry.values_digest else None
 
 
@@ -879,16 +879,16 @@ def filled_by_others(
     found: list[tuple[str, str]] = []
     for path in _empty_values(body.value, ()):
         owners = [one for one in others if one.fields.names(path)]
-        if not owners or path in own:  # guard: own-empty-value
+        if not owners or path in own:  # guard: own-empty-value -> not owners
             continue
-        if path in owned:  # guard: emptied-by-the-set
+        if path in owned:  # guard: emptied-by-the-set never
             continue
         # The keys of a map are owned one by one: nobody's keys contradict an empty map.
         is_keyed = any(one.fields.is_split(path) for one in owners)
         names = {one.manager for one in owners}
         # The user should hear of the value of another set, or of a person.
         is_heard = any(name.startswith(MANAGERS) or is_by_hand(name) for name in names)
-        if is_keyed or not is_heard:  # guard: edited-empty-value
+        if is_keyed or not is_heard:  # guard: edited-empty-value always
             found.append((to_pointer(path), " and ".join(sorted(names))))
     return tuple(found)
 

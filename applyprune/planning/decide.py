@@ -159,9 +159,9 @@ def _obstacle(
     elif owner is Owner.OTHER and not is_any_adopted:
         unproven = label_problem(entry, live, world.others, applyset) if entry else None
         return _of_other_set(desired, live, unproven, world)
-    elif withheld:  # guard: withheld-set
+    elif withheld:  # guard: withheld-set never
         message, reason = "belongs to a set whose plans need an approval", withheld
-    elif tool and not is_any_adopted:  # guard: owned-by-tool
+    elif tool and not is_any_adopted:  # guard: owned-by-tool never
         message, hint = f"belongs to {tool}", "To take it into this set: --adopt=all."
         reason = "its labels or annotations say so, and the other tool may write it again"
     elif owner is Owner.NOBODY and adopt is Adopt.NONE:
@@ -344,7 +344,7 @@ def step_of_unapplied(
     A listed object stays listed, so that it never counts as one that has left the set.
     """
     live = state if isinstance(state, LiveObject) else None
-    if desired.apply is ApplyRule.DISABLED:  # guard: disabled-manifest
+    if desired.apply is ApplyRule.DISABLED:  # guard: disabled-manifest never
         return _left_alone(desired, entry, live, f"its manifest is marked {desired.apply_mark}")
     if desired.apply is ApplyRule.EXISTS and not isinstance(state, Unknown):
         return _must_exist(desired, live)
@@ -352,7 +352,8 @@ def step_of_unapplied(
         return None
     if desired.apply is ApplyRule.ONCE and not live.terminating:
         return _created_once(desired, entry, live, applyset)
-    if mark := left_alone(live.metadata, own_fields(live, applyset.manager)):  # guard: left-alone
+    # guard: left-alone never
+    if mark := left_alone(live.metadata, own_fields(live, applyset.manager)):
         return _left_alone(desired, entry, live, f"it is marked {mark} in the cluster")
     return None
 
@@ -407,7 +408,7 @@ def _step_of_drifted(
     if entry is None or live.terminating:
         return None
     options = world.options.apply
-    if not options.keep_drift:  # guard: kept-drift
+    if not options.keep_drift:  # guard: kept-drift always
         return None
     if schema_changes or options.reapply_all:
         return None
@@ -430,7 +431,7 @@ def step_of_deleted(
     if fails or entry is None or not is_known:
         return step
     step = replace(step, drift=(DELETED,), is_reapplied=True)
-    if options.apply.keep_drift and not options.apply.reapply_all:  # guard: kept-deletion
+    if options.apply.keep_drift and not options.apply.reapply_all:  # guard: kept-deletion never
         return _kept_with_drift(step, entry, Why.DRIFT_KEPT)
     return without_contended(step, entry, options)
 
@@ -451,7 +452,7 @@ def without_contended(step: ApplyStep, entry: InventoryEntry, options: Options) 
     ref = step.desired.ref
     writers = [FieldWriter.of(ref, drift.path, drift.manager) for drift in step.drift]
     found = any(known.covers(writer) for known in options.contended for writer in writers)
-    if not found:  # guard: contended-object
+    if not found:  # guard: contended-object always
         return step
     return _kept_with_drift(step, entry, Why.CONTENDED)
 
@@ -492,7 +493,7 @@ def _is_reapplied(
     if entry is None or not was_applied(desired, entry):
         return False
     # Of a Secret whose values were not read, the keys must do.
-    # guard: changed-secret
+    # guard: changed-secret -> True
     return repeats_last_apply(desired, entry, live, manager) is not False
 
 
@@ -509,13 +510,13 @@ def _may_own(live: LiveObject, owner: Owner, migration: Migration, world: World)
         return False
     if (ref.group_kind, ref.name) in IN_EACH_NAMESPACE:
         return False  # a controller would create it again
-    if ref == applyset.own_namespace:  # guard: own-namespace-adopted
+    if ref == applyset.own_namespace:  # guard: own-namespace-adopted never
         return False  # `delete` would take all that was there before: only its name says so
     if foreign_owner(live, applyset.manager):
         return False  # no prune deletes it
     if options.adopt is Adopt.ALL:
         return True
-    # guard: own-nothing-of-others
+    # guard: own-nothing-of-others -> True
     return owner is not Owner.OTHER and not _other_tool(live, migration, applyset)
 
 
@@ -671,4 +672,4 @@ def was_deleted(record: JobRecord | None, at: datetime | None) -> bool:
     created = None if record is None else time_of(record.created)
     if record is None or record.completed or created is None or at is None:
         return False
-    return at < created + timedelta(seconds=record.ttl)  # guard: before-ttl
+    return at < created + timedelta(seconds=record.ttl)  # guard: before-ttl -> False

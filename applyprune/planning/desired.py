@@ -284,7 +284,7 @@ def _blocked_by(
     for member in desired:
         needed = sorted(waiting.intersection((*member.depends_on, *member.needs)))
         reason = f"it depends on {needed[0]}, which was not applied" if needed else ""
-        if member.wave.wave > first.wave:  # guard: late-wave-order
+        if member.wave.wave > first.wave:  # guard: late-wave-order never
             reason = f"{first.ref}, of an earlier wave, was not applied"
         if reason:
             waiting.add(member.ref)
@@ -297,8 +297,8 @@ def _mark_errors(manifest: Manifest) -> list[InputError]:
     metadata, origin = manifest.body["metadata"], manifest.origin
     kind = manifest.gvk.group_kind
     return [
-        *annotation_errors(metadata, origin, kind),  # guard: unknown-annotation
-        *peer_errors(metadata, origin),  # guard: unknown-peer-value
+        *annotation_errors(metadata, origin, kind),  # guard: unknown-annotation -> *()
+        *peer_errors(metadata, origin),  # guard: unknown-peer-value -> *()
     ]
 
 
@@ -380,7 +380,8 @@ def _resource(manifest: Manifest, catalogue: ResourceMap, definitions: _Definiti
     gvk, from_crds = manifest.gvk, definitions.resources
     found = from_crds.get(gvk)
     # A version that the CRD of the input does not serve ends with the apply of that CRD.
-    if gvk.group_kind not in definitions.applied or found is not None:  # guard: version-of-its-crd
+    # guard: version-of-its-crd always
+    if gvk.group_kind not in definitions.applied or found is not None:
         found = catalogue.find(gvk) or found
     if found is not None:
         return found
@@ -467,7 +468,7 @@ def _is_namespaced(gvk: GVK, catalogue: ResourceMap) -> bool:
 
     The kind may be served in other versions only.
     """
-    served = catalogue.find_kind(gvk.group_kind)  # guard: scope-of-left-out
+    served = catalogue.find_kind(gvk.group_kind)  # guard: scope-of-left-out -> None
     return served is None or served.namespaced
 
 
@@ -546,7 +547,7 @@ def _repeated(candidate: Desired, twin: Desired | None) -> Problem | None:
     """Return the warning about a manifest that says in every value what its twin has said."""
     if twin is None:
         return None
-    is_equal = replace(candidate, origin=twin.origin) == twin  # guard: equal-duplicate
+    is_equal = replace(candidate, origin=twin.origin) == twin  # guard: equal-duplicate -> True
     if not is_equal:
         return None
     return Problem(
@@ -674,7 +675,7 @@ def _key_errors(manifest: Manifest) -> Iterator[InputError]:
     """Yield an error for each changed key in a field that every server knows."""
     kind = manifest.gvk.group_kind
     for one in manifest.changed_keys[:MOST_ERRORS]:
-        if not _may_be_free(kind, one.place):  # guard: changed-key
+        if not _may_be_free(kind, one.place):  # guard: changed-key never
             what = _changed(one)
             yield InputError(what, location=manifest.origin, hint=advice_on(what), field=one.place)
 
@@ -776,7 +777,8 @@ class ChartHook:
 
     def is_left_out(self, decision: HelmHooks) -> bool:
         """Return whether the object does not belong to the set."""
-        return not self.needs_decision or decision is HelmHooks.SKIP  # guard: left-out-hook
+        # guard: left-out-hook -> False
+        return not self.needs_decision or decision is HelmHooks.SKIP
 
 
 def find_hooks(

@@ -198,7 +198,8 @@ def _empty_input(prune: GuardedPrune) -> _Finding:
         empty, only = ("the input",), _ALL_LEFT_OUT if world.desired else ""
     return _Finding(
         Guard.EMPTY_INPUT,
-        f"no object in {', '.join(empty)}{only}" if empty else "",  # guard: empty-input
+        # guard: empty-input -> f"no object in {', '.join(empty)}{only}" if 0 else ""
+        f"no object in {', '.join(empty)}{only}" if empty else "",
         "every part of the input contains an object",
         "--allow-empty",
         "--allow-empty" if world.options.prune.allow_empty else "",
@@ -207,7 +208,8 @@ def _empty_input(prune: GuardedPrune) -> _Finding:
 
 def _takes_part(desired: Iterable[Desired]) -> bool:
     """Return whether the input has an object that no mark leaves out."""
-    return any(member.apply is not ApplyRule.DISABLED for member in desired)  # guard: left-out-only
+    # guard: left-out-only -> bool(desired)
+    return any(member.apply is not ApplyRule.DISABLED for member in desired)
 
 
 def _orphan_names(prune: GuardedPrune) -> _Finding:
@@ -228,7 +230,7 @@ def _input_inside(prune: GuardedPrune) -> _Finding:
 
 def _nothing_in_common(prune: GuardedPrune) -> _Finding:
     """Detect a wrong folder, whatever the size of the set; a single object may be replaced."""
-    fails = not prune.shares and prune.own_count >= _FEWEST  # guard: nothing-in-common
+    fails = not prune.shares and prune.own_count >= _FEWEST  # guard: nothing-in-common -> 0
     fault = "the input has no object in common with the inventory" if fails else ""
     passed = "the input would replace a single object"
     if prune.shares:
@@ -250,7 +252,7 @@ def _other_namespace(prune: GuardedPrune) -> _Finding:
     used = {
         member.ref.namespace
         for member in prune.world.desired
-        if member.apply is not ApplyRule.DISABLED  # guard: disabled-uses-no-namespace
+        if member.apply is not ApplyRule.DISABLED  # guard: disabled-uses-no-namespace always
     }
     faults = (
         f"the input has the objects of namespace {namespace} in another namespace"
@@ -266,7 +268,8 @@ def _more_than_half(prune: GuardedPrune) -> _Finding:
     """Compare the set's own live objects only: cascades and lost objects say nothing of it."""
     count, live = prune.own_count, prune.live
     more = f"more than half of the set's {live} live objects"
-    fault = f"{_deletions(count)} {more}" if 2 * count > live else ""  # guard: more-than-half
+    # guard: more-than-half -> f"{_deletions(count)} {more}" if 0 else ""
+    fault = f"{_deletions(count)} {more}" if 2 * count > live else ""
     return _lifted_by_number(prune, Guard.MORE_THAN_HALF, fault, f"{_deletions(count)} not {more}")
 
 
@@ -283,7 +286,7 @@ def _max_prune(prune: GuardedPrune) -> _Finding:
     size = f"the set's {live} live object{'' if live == 1 else 's'}"
     if live > prune.live:
         size += ", with those of its Bundles"
-    if prune.is_one_bundle:  # guard: one-bundle
+    if prune.is_one_bundle:  # guard: one-bundle never
         # One of several leaves by an edit of its own: the input as a whole is there.
         default = PruneLimit(percent=50.0)
     over = f"{default.count}, and more than {default.percent:g}% of {size}"
@@ -309,7 +312,10 @@ def _guarded_kind(prune: GuardedPrune) -> _Finding:
     refused = set(prune.refused)
     kinds = {
         word
-        for ref in (*prune.to_delete, *prune.taken)  # guard: guarded-kind-in-a-set
+        for ref in (
+            *prune.to_delete,
+            *prune.taken,  # guard: guarded-kind-in-a-set
+        )
         if (word := GUARDED_KINDS.get(ref.group_kind, ""))
         and ref not in refused
         and not prune.is_allowed([ref])
@@ -357,7 +363,7 @@ def _controller_in_use(prune: GuardedPrune, deleted: Iterable[Ref]) -> _Finding:
     option = _allow_cascade(parts)
     return _Finding(
         Guard.CONTROLLER_IN_USE,
-        fault,  # guard: controller-in-use
+        fault,  # guard: controller-in-use -> ""
         "no Bundle needs the controller",
         option,
         option if prune.is_allowed(parts) else "",

@@ -98,7 +98,7 @@ def releasable(
     recorded = last_owned(step.entry)
 
     def stays(path: Path, part: Path) -> bool:
-        # guard: released-by-default
+        # guard: released-by-default -> False
         return part not in recorded or not is_left_by_default(path, body, off)
 
     parts = [absent_part(body, path) for path, _ in held]

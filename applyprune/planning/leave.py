@@ -111,7 +111,7 @@ def remove_steps(
     own_uids = uids_of(own.values())
     # Not by what only an aggregated API says: this lifts the guard of all other objects too.
     in_input = _desired_uids(members, world) if own_uids else frozenset()
-    shares = not own_uids.isdisjoint(in_input)  # guard: shares-proved
+    shares = not own_uids.isdisjoint(in_input)  # guard: shares-proved -> True
     passing = {member.ref for member in desired if member.has_ttl}
     prune = GuardedPrune(
         world,
@@ -172,7 +172,7 @@ def _cascades(
     contents = world.contents
     if not (contents or world.dependants):
         return {}
-    # guard: listed-stays
+    # guard: listed-stays -> {*()}
     staying = _recorded_uids(world).union(wanted).difference(deleting)
     dependants = {
         ref: replace(
@@ -238,7 +238,7 @@ def _counts_as_member(live: LiveObject, applyset: ApplySetIdentity) -> bool:
 
     One that is being deleted, or has lost the set's label or field manager, says nothing of it.
     """
-    return not live.terminating and is_marked(live, applyset)  # guard: own-live-objects
+    return not live.terminating and is_marked(live, applyset)  # guard: own-live-objects -> True
 
 
 def _guarded(prune: GuardedPrune) -> tuple[Removals, Removals | None]:
@@ -281,7 +281,7 @@ def left_entries(world: World) -> list[InventoryEntry]:
 
     An object that must exist, but does not belong to the set, leaves it too: it is orphaned.
     """
-    if world.options.applies_part:  # guard: part-of-input
+    if world.options.applies_part:  # guard: part-of-input never
         return []
     wanted = {member.ref: member for member in world.desired}
     left: list[InventoryEntry] = []
@@ -290,7 +290,7 @@ def left_entries(world: World) -> list[InventoryEntry]:
         if member is None:
             left.append(entry)
         elif member.is_outside and world.live(entry.ref) is not None:
-            # guard: released-is-orphaned
+            # guard: released-is-orphaned -> left.append(entry)
             left.append(replace(entry, orphan_reason=member.apply_mark))
     return left
 
@@ -355,7 +355,7 @@ def _unless_owner_stays(steps: Sequence[RemoveStep], world: World) -> Sequence[R
             if step.live is None or not belongs:
                 continue
             above = owners_among(step.live, world.manager, owners)
-            if above:  # guard: owner-is-late
+            if above:  # guard: owner-is-late never
                 reason = f"it belongs to {above[0].short}, which is to be deleted and stays for now"
                 late.append(replace(step, fate=Fate.LEAVE, reason=reason, request=None, owners=()))
                 found[at] = replace(late[-1], why=Why.ORDINARY)
@@ -376,12 +376,13 @@ def _decided_once(
         else _unless_hook(_unless_wanted(step, wanted, fate, twins), world.left_out)
         for step in (remove_step(entry, world) for entry in entries)
     ]
-    return _each_once(sorted(settled, key=lambda step: step.entry.ref))  # guard: object-once
+    # guard: object-once -> sorted(settled, key=lambda step: step.entry.ref)
+    return _each_once(sorted(settled, key=lambda step: step.entry.ref))
 
 
 def _unless_hook(step: RemoveStep, left_out: Collection[Ref]) -> RemoveStep:
     """Keep an existing object that is a chart hook now: Helm would not delete it either."""
-    # guard: kept-hook
+    # guard: kept-hook always
     if step.entry.ref not in left_out or step.fate is Fate.REMOVE_FROM_INVENTORY:
         return step
     return replace(
@@ -410,7 +411,8 @@ def _unless_wanted(
     # An aggregated API may say so. If it is true, the input still has the object; if it is not,
     # the inventory must still list it.
     twin = twins.get(_names_of(step.entry.ref, step.live.uid))
-    if twin is None or step.fate not in {Fate.PRUNE, Fate.ORPHAN}:  # guard: served-twice-stays
+    # guard: served-twice-stays always
+    if twin is None or step.fate not in {Fate.PRUNE, Fate.ORPHAN}:
         return step
     reason = f"its UID is that of {twin.short}, which is in the input"
     return replace(step, fate=Fate.LEAVE, reason=reason, request=None)
@@ -458,7 +460,7 @@ def remove_step(entry: InventoryEntry, world: World) -> RemoveStep:
         )
         return RemoveStep(entry, resource, Fate.REFUSE, problem=doubt.problem)
     selector = world.options.select_labels
-    if selector is not None and not selector.matches(state.labels):  # guard: selected-labels
+    if selector is not None and not selector.matches(state.labels):  # guard: selected-labels never
         return RemoveStep(entry, resource, Fate.LEAVE, state, "it has lost the selected labels")
     if (step := _step_of_foreign(entry, resource, state, world)) is not None:
         return step
@@ -495,14 +497,15 @@ def _step_of_existing(
     labelled = live.labels.get(PART_OF) == applyset.id
     applied = is_applied(live, applyset.manager)
     # Without an Apply entry too: a restored object has none. Controllers copy labels.
-    if labelled and not recorded and (applied or entry.uid):  # guard: restored-stays-listed
+    # guard: restored-stays-listed -> False and not recorded and (applied or entry.uid)
+    if labelled and not recorded and (applied or entry.uid):
         problem = RunFailed(
             f"{entry.ref} was recreated with this set's label",
             reason="its UID differs from the UID in the inventory",
             hint=f"To record the current object: applyprune inventory repair {applyset.arguments}",
         )
         return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem.problem)
-    if not recorded and not applied:  # guard: applied-stays-listed
+    if not recorded and not applied:  # guard: applied-stays-listed -> not recorded
         reason = "somebody else has recreated it" if entry.uid else "this set did not create it"
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
     if not labelled:
@@ -542,7 +545,7 @@ def _unlabelled(
     adopted = entry.ownership is Ownership.ADOPTED
     # An interrupted run may have orphaned it without recording that: that removes both marks.
     was_left = adopted or not entry.uid or entry.orphan_reason or entry.orphaning
-    if was_left and not applied:  # guard: orphaned-without-record
+    if was_left and not applied:  # guard: orphaned-without-record -> was_left
         return RemoveStep(
             entry, resource, Fate.REMOVE_FROM_INVENTORY, live, "it has lost the set's label"
         )
@@ -553,7 +556,7 @@ def _unlabelled(
         orphan = _why_orphaned(entry, live, world) or _OrphanReason("")
         return _orphaned(entry, resource, live, orphan, applyset)
     # A forged entry can name any object: nobody must be told to label that.
-    problem = _not_applied(entry, live, applyset)  # guard: label-hint
+    problem = _not_applied(entry, live, applyset)  # guard: label-hint -> None
     if problem is None:
         hint = f"To let the next run delete it: kubectl label {_arguments(entry.ref)} "
         lost = RunFailed(
@@ -579,11 +582,11 @@ def _left_alone(
     If the whole set is deleted, it is orphaned: no inventory would list it. So is an object that
     another mark, or the user, keeps.
     """
-    mark = left_alone(live.metadata)  # guard: left-alone-at-prune
+    mark = left_alone(live.metadata)  # guard: left-alone-at-prune -> ""
     keeps = entry.orphan_reason or orphan_mark(live.metadata)
     if not mark or live.terminating or keeps or entry.ref.is_among(options.prune.orphan):
         return None
-    if options.removes_set:  # guard: left-alone-in-part
+    if options.removes_set:  # guard: left-alone-in-part always
         return _orphaned(
             entry, resource, live, _OrphanReason(f"marked {mark}", Why.MARKED), applyset
         )
@@ -594,21 +597,21 @@ def _why_orphaned(entry: InventoryEntry, live: LiveObject, world: World) -> _Orp
     applyset, also = world.applyset, world.options.prune.also
     if entry.ref == applyset.own_namespace:
         # No option widens what is deleted with the inventory and everything around it.
-        also = frozenset()  # guard: own-namespace-owned
+        also = frozenset()  # guard: own-namespace-owned -> also
     if rule := entry.orphan_reason or orphan_mark(live.metadata):
         return _OrphanReason(f"marked {rule}", Why.MARKED)
     if entry.ownership is Ownership.ADOPTED and PruneAlso.ADOPTED not in also:
         return _OrphanReason(ADOPTED, Why.ADOPTED)
     applied = is_applied(live, applyset.manager)
     if applied and not (has_witness(live, applyset) or PruneAlso.ADOPTED in also):
-        return _OrphanReason(NO_WITNESS, Why.ADOPTED)  # guard: witness
+        return _OrphanReason(NO_WITNESS, Why.ADOPTED)  # guard: witness -> None
     if SET_ID in live.labels or SHARD_OF in live.labels:
         return _OrphanReason("it is the inventory of a set")
     shared = PruneAlso.SHARED in also
     if not shared and (owner := foreign_owner(live, applyset.manager, world.going)):
         return _OrphanReason(f"it belongs to {owner} now, by its ownerReferences", Why.OWNED)
     if not shared and (other := other_owner(entry, live, applyset)):
-        return _OrphanReason(other, Why.SHARED)  # guard: other-owner
+        return _OrphanReason(other, Why.SHARED)  # guard: other-owner -> None
     protected = _why_protected(entry.ref, applyset, world.keeps_own_namespace, world.occupied)
     return _OrphanReason(protected) if protected else None
 
@@ -621,7 +624,7 @@ def _protected_in_part(ref: Ref, world: World) -> Problem | None:
     applyset, options, protected = world.applyset, world.options, ""
     if options.is_part:
         protected = _why_protected(ref, applyset, world.keeps_own_namespace, world.occupied)
-    if not protected or ref.is_among(options.prune.orphan):  # guard: protected-in-part
+    if not protected or ref.is_among(options.prune.orphan):  # guard: protected-in-part always
         return None
     return RunFailed(
         f"{ref} was not deleted",
@@ -640,7 +643,7 @@ def _applied_by_others(ref: Ref, live: LiveObject, applyset: ApplySetIdentity) -
     Its backend may leave with the set, so a person decides.
     """
     other = other_applier(live, applyset) if ref.group_kind in _NEEDS_BACKEND else ""
-    if not other or live.terminating:  # guard: applier-needs-backend
+    if not other or live.terminating:  # guard: applier-needs-backend always
         return None
     return RunFailed(
         f"{ref} was not deleted",
@@ -667,7 +670,7 @@ def _why_refused(
     """Return why an object with the set's label may not be deleted; None if it may."""
     if (problem := _not_applied(entry, live, applyset)) is not None:
         return problem
-    unknown = unknown_mark(live.metadata, live.ref.group_kind)  # guard: mark-before-delete
+    unknown = unknown_mark(live.metadata, live.ref.group_kind)  # guard: mark-before-delete -> ""
     if not unknown or live.terminating:
         return None
     # It may mean that the object must stay.
@@ -712,7 +715,7 @@ def kept_as_owned(rule: str, live: LiveObject, applyset: ApplySetIdentity) -> st
 
     ``rule`` is the annotation that its entry or its manifest has.
     """
-    if rule := rule or orphan_mark(live.metadata):  # guard: told-as-owned
+    if rule := rule or orphan_mark(live.metadata):  # guard: told-as-owned never
         return f"marked {rule}"
     return _why_protected(live.ref, applyset)
 
@@ -732,7 +735,7 @@ def _why_protected(
         return ""
     if name in _SYSTEM_NAMESPACES:
         return "a system namespace is never deleted"
-    if ref == applyset.own_namespace and keeps_own_namespace:  # guard: own-namespace-stays
+    if ref == applyset.own_namespace and keeps_own_namespace:  # guard: own-namespace-stays never
         return keeps_own_namespace
     is_held = name in occupied and occupied[name] is None
     return "it contains another set's inventory" if is_held else ""
@@ -744,7 +747,7 @@ def _unread_namespace(ref: Ref, occupied: Mapping[str, Problem | None]) -> Probl
     It is not orphaned either: then no set would list it any more.
     """
     unread = occupied.get(ref.name) if ref.group_kind == NAMESPACE else None
-    if unread is None:  # guard: unread-namespace
+    if unread is None:  # guard: unread-namespace always
         return None
     return RunFailed(
         f"{ref} was not deleted",
@@ -825,7 +828,7 @@ class Remaining:
             unread = failure.message if failure.kind is ProblemKind.UNREACHABLE else unread
         if unread:
             unknown = because(f"{stays}, and what it needs could not be read: {unread}")
-            self._all = self._all or unknown  # guard: unread-remains
+            self._all = self._all or unknown  # guard: unread-remains -> _ = unknown
         needs = because(f"needs it, and {stays}")
         self._not_gone[ref] = because(f"owns it, and {stays}")
         named = [] if body is None else [found.ref for found in references(ref, body)]
@@ -856,7 +859,7 @@ class Remaining:
         """Hold all later turns, and what may be the controller of an object that is not gone."""
         if self._turn is None or self._turn[0] < step.entry.wave:
             self._turn = step.entry.wave, because("is deleted first, and is not gone")
-        # guard: foreign-finalizer
+        # guard: foreign-finalizer -> False
         foreign = step.live is not None and has_foreign_finalizer(step.live)
         if foreign or not is_built_in(step.entry.ref.group):
             needed = because("is not gone, and its controller may need it")
@@ -865,14 +868,14 @@ class Remaining:
 
     def waits(self, wave: Wave) -> bool:
         """Return whether a turn waits for an earlier one."""
-        return self._turn is not None and wave < self._turn[0]  # guard: later-turns-wait
+        return self._turn is not None and wave < self._turn[0]  # guard: later-turns-wait -> False
 
     def blocker(self, step: RemoveStep) -> Blocker | None:
         """Return why an object must not be deleted now; None if it may, or is not deleted."""
         ref = step.entry.ref
         if step.fate is not Fate.PRUNE:
             return None
-        found = [self._all, self._needed.get(ref)]  # guard: needed-remains
+        found = [self._all, self._needed.get(ref)]  # guard: needed-remains -> [self._all]
         if step.live is not None:
             uid = known_as(step.live, self._owners)
             found.append(self._owners.get(uid))  # guard: owner-remains

@@ -249,9 +249,10 @@ def loses_replicas(
 
 def has_migration(live: LiveObject, migration: Migration, body: Packed, manager: str) -> bool:
     """Return whether fields must change hands before ``body`` may be applied to an object."""
-    if not live.writers:  # guard: untracked-object
+    if not live.writers:  # guard: untracked-object never
         return True
-    if migration.restores and not is_applied(live, manager):  # guard: restored-fields
+    # guard: restored-fields never with untracked-object
+    if migration.restores and not is_applied(live, manager):
         return True
     return any(taken(one, migration, body) for one in live.writers)
 
@@ -279,7 +280,7 @@ def _left_by_rules(writer: Writer, migration: Migration, body: Packed) -> Iterat
     manifest = body.value
     for path in writer.fields.leaves():
         is_left = is_left_by_default(path, manifest, migration.rules_off)
-        if is_left and value_at(manifest, path) is MISSING:  # guard: left-at-a-takeover
+        if is_left and value_at(manifest, path) is MISSING:  # guard: left-at-a-takeover never
             yield path
 
 
@@ -291,7 +292,7 @@ def as_stored(fields: FieldSet, kind: GroupKind) -> FieldSet:
     if kind != SECRET or (plain := fields.below.get("stringData")) is None:
         return fields
     stored = FieldSet({"f:data": plain.fields_v1}) if plain else NO_FIELDS
-    return fields.without(("stringData",)) | stored  # guard: revoked-key
+    return fields.without(("stringData",)) | stored  # guard: revoked-key -> fields
 
 
 def recorded_fields(migration: Migration) -> FieldSet:
@@ -358,7 +359,7 @@ def removals(
     others = [one.fields for one in other_writers(live, applyset.manager)]
 
     def is_free(path: Path) -> bool:
-        # guard: removes-only-unowned
+        # guard: removes-only-unowned -> True
         return force or not any(path in fields for fields in others)
 
     defaults: list[Path] = []
@@ -406,7 +407,7 @@ def left_by_new_type(before: LiveObject, after: LiveObject, manager: str) -> tup
     others = [*other_writers(before, manager)]
     found: list[Path] = []
     for path in own_fields(before, manager).leaves():
-        # guard: strangers-in-a-new-type
+        # guard: strangers-in-a-new-type -> now.is_split(path) and not False
         if now.is_split(path) and not any(path in one.fields for one in others):
             found += [
                 (*path, part)
@@ -530,7 +531,7 @@ def removed_by_null(desired: Desired) -> Iterator[Path]:
     """Yield what a manifest sets to null, but for what it leaves to others."""
     ignored = fields_left_to_others(desired)
     for path in map(from_pointer, desired.removed):
-        # guard: null-of-ignored-field
+        # guard: null-of-ignored-field always
         if not any(is_under(path, one) or is_under(one, path) for one in ignored):
             yield path
 
@@ -718,7 +719,9 @@ def dead_versions(live: LiveObject, served: Collection[str]) -> frozenset[str]:
     return frozenset(
         version
         for version in {one.api_version for one in live.writers}
-        if version.startswith(f"{group}/") and version not in served  # guard: served-version
+        if version.startswith(f"{group}/")
+        # guard: served-version
+        and version not in served
     )
 
 
@@ -742,7 +745,7 @@ def rewritten_writers(
         fresh = Writer({**one.entry, "apiVersion": api_version}) if is_dead else one
         # Of two entries with the same of these, the server would drop the fields of one.
         key = tuple(fresh.entry.get(name) for name in _IDENTITY)
-        # guard: two-entries-of-a-manager
+        # guard: two-entries-of-a-manager -> (same := found.get(key)) is ...
         if (same := found.get(key)) is not None:
             fresh = Writer({**same.entry, **fresh.entry}).with_fields(same.fields | fresh.fields)
         found[key] = fresh

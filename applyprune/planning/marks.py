@@ -143,7 +143,8 @@ def unknown_mark(metadata: Mapping[str, object], kind: GroupKind = _ANY) -> str:
     """
     for part, key, value in _own_marks(metadata):
         name, known = part.removesuffix("s"), _TABLES[part].get(key)
-        if known is None or (known.for_bundles and kind != _BUNDLE):  # guard: orphan-of-a-bundle
+        # guard: orphan-of-a-bundle -> known is None
+        if known is None or (known.for_bundles and kind != _BUNDLE):
             return f"the {name} {key}"
         if not known.has(value):
             return f"the value of the {name} {key}"

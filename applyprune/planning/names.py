@@ -265,7 +265,7 @@ class Resolver:
         if not colon or kind in {"", _ALL}:
             return text  # for all kinds; or malformed, and refused where rules are parsed
         exact = self.kind(kind, f"--ignore {text}")
-        core = "" if "." in exact else "."  # guard: core-kind-only
+        core = "" if "." in exact else "."  # guard: core-kind-only -> ""
         return f"{exact}{core}{slash}{name}{colon}{pointer}"
 
     def _warn(self, text: str, meant: str, others: Sequence[GroupKind], name: str = "") -> None:
@@ -447,7 +447,8 @@ def about_new_set(
         f"its namespace {namespace} is created for it" if creates_namespace else "",
         f"there is also the namespace {and_more(nearly, _SHOWN)}" if nearly else "",
     )
-    is_doubtful = any(doubles) or bool(nearly) or creates_namespace  # guard: doubtful-set
+    # guard: doubtful-set -> bool(nearly) or creates_namespace
+    is_doubtful = any(doubles) or bool(nearly) or creates_namespace
     return "; ".join(filter(None, parts)), is_doubtful
 
 

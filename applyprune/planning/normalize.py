@@ -168,7 +168,7 @@ def may_be_secret(body: Mapping[str, Any]) -> bool:
 
     No other built-in kind has ``stringData``.
     """
-    return is_secret(body) or "stringData" in body  # guard: mistyped-secret
+    return is_secret(body) or "stringData" in body  # guard: mistyped-secret -> is_secret(body)
 
 
 def other_values(body: Mapping[str, Any], stored: Mapping[str, Any] | None) -> frozenset[Path]:
@@ -406,7 +406,7 @@ def with_unknown_autoscaler(desired: Desired, off: Collection[str]) -> Desired:
     Replicas that have left its manifest stay as they are: one may set them.
     """
     desired = replace(desired, is_scaling_unknown=may_be_autoscaled(desired, off))
-    if desired.is_scaling_unknown and desired.loses_replicas:  # guard: replicas-stay-unread
+    if desired.is_scaling_unknown and desired.loses_replicas:  # guard: replicas-stay-unread never
         return _leaving_replicas(desired, "an autoscaler, as none could be read")
     return desired
 
@@ -430,7 +430,7 @@ def may_be_autoscaled(desired: Desired, off: Collection[str]) -> bool:
     """Return whether an object has replicas that an autoscaler may set."""
     if DefaultRule.AUTOSCALED_REPLICAS in off or REPLICAS in desired.ignored:
         return False
-    if desired.loses_replicas:  # guard: lost-replicas
+    if desired.loses_replicas:  # guard: lost-replicas never
         return True
     # Parsed only where it may be so: there may be 100,000 objects.
     is_mentioned = desired.packed.mentions("replicas")
@@ -441,7 +441,7 @@ def autoscalers_in(desired: Iterable[Desired]) -> tuple[Mapping[str, Any], ...]:
     """Return the bodies of the autoscalers among desired objects."""
     kinds = {AUTOSCALER, SCALED_OBJECT}
     scalers = (one for one in desired if one.ref.group_kind in kinds)
-    # guard: disabled-autoscaler
+    # guard: disabled-autoscaler -> tuple(one.body for one in scalers)
     return tuple(one.body for one in scalers if one.apply is not ApplyRule.DISABLED)
 
 

@@ -555,7 +555,7 @@ class SetNeeds:
         A 400 or 422 about its own fields is its fault, whatever else the plan changes.
         """
         ref = desired.ref
-        # guard: refused-by-admission
+        # guard: refused-by-admission never
         if not isinstance(error, Forbidden) or cannot_be_dry_run(error):
             return
         named = {found.ref for found in references(ref, desired.body)}

@@ -57,7 +57,7 @@ def makes_namespace(
 
 def refuse_leaving(own: State | None, applyset: ApplySetIdentity) -> None:
     """Refuse an apply whose inventory is about to be deleted with its Namespace."""
-    if isinstance(own, LiveObject) and own.terminating:  # guard: leaving-own-namespace
+    if isinstance(own, LiveObject) and own.terminating:  # guard: leaving-own-namespace never
         raise NotReady(
             f"the namespace {applyset.namespace} is being deleted",
             reason="the inventory of the set belongs there",
@@ -108,7 +108,8 @@ def with_own_namespace(
     """
     if inventory.exists or not isinstance(own, LiveObject):
         return inventory
-    if not (is_marked(own, applyset) and has_witness(own, applyset)):  # guard: own-namespace-marks
+    # guard: own-namespace-marks never
+    if not (is_marked(own, applyset) and has_witness(own, applyset)):
         return inventory
     entry = InventoryEntry(
         ref=own.ref,
@@ -131,7 +132,9 @@ def why_own_namespace_stays(options: Options, owner: str) -> str:
     ``owner`` is the Bundle that the run is for: it is in that Namespace itself.
     """
     whole = options.mode is Mode.DELETE and options.removes_set
-    return "" if whole and not owner else HOLDS_INVENTORY  # guard: own-namespace-with-the-set
+    if owner:  # guard: own-namespace-of-a-bundle never
+        return HOLDS_INVENTORY
+    return "" if whole else HOLDS_INVENTORY  # guard: own-namespace-with-the-set -> ""
 
 
 def own_namespace_removal(
@@ -159,7 +162,7 @@ def refused_before_own_namespace(
     ``listed`` are all entries of the inventory, ``gone`` those whose removal is proved.
     """
     left = sorted(set(listed) - set(gone) - {ref})
-    if not left:  # guard: own-namespace-last
+    if not left:  # guard: own-namespace-last always
         return None
     names = and_more([one.short for one in left], _SHOWN)
     return RunFailed(
@@ -194,6 +197,6 @@ class OwnRecords:
         if not self.uid or not self.applyset.records_in(live.ref):
             return False
         if live.ref == self.applyset.inventory:
-            # guard: own-records
+            # guard: own-records -> live.labels.get(SET_ID) == self.applyset.id
             return live.uid == self.uid and live.labels.get(SET_ID) == self.applyset.id
         return live.labels.get(SHARD_OF) == self.applyset.name

@@ -111,7 +111,8 @@ def owner_to_apply(
     """
     owner = owner_of(live, entry, applyset)
     is_ours = PART_OF in live.labels or is_applied(live, applyset.manager)
-    if owner is Owner.RECORDED and not is_ours:  # guard: record-adopts-nothing
+    # guard: record-adopts-nothing -> owner is Owner.RECORDED and False
+    if owner is Owner.RECORDED and not is_ours:
         return Owner.NOBODY
     return owner
 
@@ -160,7 +161,7 @@ def place_of_set(live: LiveObject) -> tuple[str, str]:
         if set_of(one.manager) == label and one.manager.count("/") > 1:
             _, namespace, name = one.manager.split("/")
             # Anybody may write any name; a message has it in a command.
-            if is_dns_label(namespace) and is_dns_label(name):  # guard: named-set
+            if is_dns_label(namespace) and is_dns_label(name):  # guard: named-set always
                 return namespace, name
     return "", ""
 
@@ -205,7 +206,7 @@ def _found_in(
     kind = GVK.parse(str(owner.get("apiVersion")), str(owner.get("kind"))).group_kind
     for namespace in dict.fromkeys((live.ref.namespace, "")):
         ref = Ref(kind.group, kind.kind, namespace, str(owner.get("name")))
-        if (ref, owner.get("uid")) in objects:  # guard: owner-of-the-set
+        if (ref, owner.get("uid")) in objects:  # guard: owner-of-the-set always
             return ref
     return None
 
@@ -235,9 +236,9 @@ def unchanged(
     recorded = entry.fingerprint
     if recorded is None or recorded.schema != schema or live.terminating:
         return False
-    if not is_last_applied(desired, entry, live, manager):  # guard: own-apply-entry
+    if not is_last_applied(desired, entry, live, manager):  # guard: own-apply-entry never
         return False
-    if is_contested(desired, live, manager):  # guard: null-set-again
+    if is_contested(desired, live, manager):  # guard: null-set-again never
         return False
     if needs_values(desired, entry, live):
         if live.body is None:
@@ -409,7 +410,7 @@ def other_applier(
         if shared := {path for path in theirs if not own or path in own}:
             first = min(map(to_server, shared))
             return f"{one.manager} applies it too ({first})"
-        if theirs and not found:  # guard: applier-of-other-fields
+        if theirs and not found:  # guard: applier-of-other-fields never
             found = f"{one.manager} applies a part of it ({min(map(to_server, theirs))})"
     return found
 
@@ -468,7 +469,7 @@ def marks_to_record(
     return tuple(
         recorded
         for recorded, path in marks
-        # guard: mark-of-a-later-tool
+        # guard: mark-of-a-later-tool always
         if is_new or recorded in entry.marks or path in ours
     )
 
@@ -479,11 +480,12 @@ def _owner_marks(live: LiveObject) -> Iterator[tuple[OwnerMark, Path, str]]:
     managedFields prove what anybody uses. Of a Secret, the value is empty: anybody may have copied
     a value of its data into an annotation.
     """
-    secret = live.ref.group_kind == SECRET  # guard: mark-of-a-secret
+    secret = live.ref.group_kind == SECRET  # guard: mark-of-a-secret -> False
     for mark, text in owner_marks(live.labels, live.annotations):
         path = ("metadata", mark.part, mark.key)
         writers = (one.manager for one in live.writers if path in one.fields)
-        if not mark.managers or not mark.managers.isdisjoint(writers):  # guard: label-of-anybody
+        # guard: label-of-anybody always
+        if not mark.managers or not mark.managers.isdisjoint(writers):
             yield mark, path, "" if secret else text
 
 
@@ -575,7 +577,7 @@ def is_label_of_nobody(live: LiveObject, others: Mapping[str, OtherSet]) -> bool
 def is_listed_elsewhere(live: LiveObject, others: Mapping[str, OtherSet]) -> bool:
     """Return whether the set whose label an object has lists its UID."""
     other = others.get(live.labels.get(PART_OF, ""), UNREAD)
-    return is_among(live, other.uids)  # guard: listed-elsewhere
+    return is_among(live, other.uids)  # guard: listed-elsewhere -> True
 
 
 def foreign_label(live: LiveObject, applyset: ApplySetIdentity) -> str:
@@ -605,7 +607,7 @@ def name_error(
 
     ``exists`` is false if only a dry run shows it.
     """
-    if not live.other_name:  # guard: other-name
+    if not live.other_name:  # guard: other-name always
         return None
     will, hint = "would be", "Change the webhook, or the name in the manifest."
     if exists:

@@ -108,7 +108,8 @@ def make_plan(world: World) -> Plan:
     applies = with_controllers_objects(_apply_steps(members, entries, world), world)
     # What is left alone and gets no entry of its own must not be lost either.
     unlisted = {step.desired.ref for step in applies if step.is_unlisted}
-    listed = {member.ref for member in world.desired} - unlisted  # guard: left-alone-recovered
+    # guard: left-alone-recovered -> {member.ref for member in world.desired}
+    listed = {member.ref for member in world.desired} - unlisted
     removed, if_approved = remove_steps(leaving, world)
     removals, guards, refusal = removed.steps, removed.guards, removed.refusal
     prunes = options.prune.enabled and options.mode is not Mode.ORPHAN
@@ -241,7 +242,7 @@ def _apply_step(desired: Desired, entry: InventoryEntry | None, world: World) ->
         off = options.apply.no_default_ignore
         desired = with_autoscaler(desired, world.autoscalers, off)
         completed = entry is not None and entry.job is not None and entry.job.completed
-        # guard: finished-job
+        # guard: finished-job -> (options.apply.reapply_all or options.reruns_jobs)
         again = (options.apply.reapply_all or options.reruns_jobs) and not completed
         is_gone = isinstance(state, Absent)
         may_be_done = entry is not None and is_gone and _may_have_finished(desired, entry)
@@ -366,20 +367,22 @@ def exceeds_plan(
     whole may decide a deletion. A reply to the set's own request, ``is_reply``, shows its doing.
     """
     if isinstance(shown, RemoveStep) or isinstance(now, RemoveStep):
-        # guard: unplanned-deletion
+        # guard: unplanned-deletion -> False
         deletes_more = now.fate is Fate.PRUNE and shown.fate is not Fate.PRUNE
         return "changed during this run, and could be deleted now" if deletes_more else ""
     before, live = shown.live, now.live
     planned = foreign_label(before, applyset) if before is not None else ""
-    # guard: taken-by-another-set
+    # guard: taken-by-another-set never
     if live is not None and foreign_label(live, applyset) not in {"", planned}:
         return "was taken by another set during this run"
     forces_more = _is_forced(now) and not (
-        is_reply or takes_no_more(shown.desired, before, live)  # guard: unplanned-force
+        is_reply
+        # guard: unplanned-force always
+        or takes_no_more(shown.desired, before, live)
     )
-    if forces_more or not {*now.reverts} <= {*shown.reverts}:  # guard: unplanned-revert
+    if forces_more or not {*now.reverts} <= {*shown.reverts}:  # guard: unplanned-revert never
         return "changed during this run, after force was decided"
-    if not {*now.released} <= {*shown.released}:  # guard: unplanned-release
+    if not {*now.released} <= {*shown.released}:  # guard: unplanned-release never
         return "changed during this run: others own more of what leaves it"
     return ""
 
@@ -632,7 +635,7 @@ def _not_deleted(
     recreated = done.get(Outcome.RECREATED, 0)
     count = gone + (recreated if some else 0)
     # A dry run that is held only forecasts them.
-    if count and not (held and dry):  # guard: deleted-before-the-refusal
+    if count and not (held and dry):  # guard: deleted-before-the-refusal never
         before = f"{count} {_were(count, dry=dry)} deleted before that"
         refused = f"the deletion of {some} {was} refused" if some else removal
         return RunFailed(f"{refused}, and {before}")

@@ -137,7 +137,8 @@ def pod_use(
     when a workload is deleted, its ReplicaSets go before their Pods.
     """
     now = {uid_of(live): _controller(live) for live in replica_sets}
-    controllers = {**earlier.controllers, **now}  # guard: orphaned-replica-set
+    # guard: orphaned-replica-set -> {**now, **earlier.controllers}
+    controllers = {**earlier.controllers, **now}
     wanting = (
         live
         for live in replica_sets
@@ -233,7 +234,7 @@ def _unless_used(
     for user in users:
         member = members.get(user.root)
         ends = member is not None and _rolls_out(member) and ref not in _names_of(member, ref)
-        if keeps and not ends:  # guard: used-by-a-live-pod
+        if keeps and not ends:  # guard: used-by-a-live-pod never
             return _kept_in_use(step, users)
         rollouts[user.root] = None
     for user in use.users:

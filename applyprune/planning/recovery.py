@@ -236,10 +236,8 @@ def may_lose_objects(world: World) -> bool:
     inventory = world.inventory
     places = {ref.namespace for ref in inventory.entries} | inventory.hinted_namespaces
     places |= {inventory.namespace, ""}
-    return bool(world.unseen) or any(
-        ref.namespace in places  # guard: look-alike
-        for ref in unlisted(world)
-    )
+    # guard: look-alike -> bool(world.unseen) or any(True for _ in unlisted(world))
+    return bool(world.unseen) or any(ref.namespace in places for ref in unlisted(world))
 
 
 def to_orphan_problem(world: World) -> Problem | None:
@@ -431,7 +429,7 @@ def _of_unlabelled(entry: InventoryEntry, *, applied: bool) -> Mismatch:
         repair, message = Repair.UNLIST, "its adoption did not happen"
     elif entry.orphaning and not applied:
         repair, message = Repair.UNLIST, "it was orphaned, but that was not recorded"
-    elif not applied:  # guard: unmarked-stays-unmarked
+    elif not applied:  # guard: unmarked-stays-unmarked never
         repair = Repair.NONE
         message = "it has neither the set's label nor its field manager: the inventory alone "
         message += "says that it belongs to the set"
@@ -501,7 +499,7 @@ def own_step(entry: InventoryEntry, world: World) -> ObjectStep:
     if not isinstance(state, LiveObject) or resource is None:
         unknown = _refused(entry, "it is unknown whether it exists")
         return ObjectStep(entry, resource, problem=unknown)
-    problem = _ownership_problem(entry, state, world)  # guard: own-only-ours
+    problem = _ownership_problem(entry, state, world)  # guard: own-only-ours -> None
     if problem is not None:
         return ObjectStep(entry, resource, live=state, problem=problem)
     if ownership_of(entry, state, applyset) is Ownership.OWNED:
@@ -513,9 +511,9 @@ def _ownership_problem(entry: InventoryEntry, live: LiveObject, world: World) ->
     applyset = world.applyset
     if live.terminating:
         return _refused(entry, "it is being deleted")
-    if (entry.ref.group_kind, entry.ref.name) in IN_EACH_NAMESPACE:  # guard: own-no-defaults
+    if (entry.ref.group_kind, entry.ref.name) in IN_EACH_NAMESPACE:  # guard: own-no-defaults never
         return _refused(entry, "a controller creates it in each Namespace")
-    if mark := left_alone(live.metadata):  # guard: own-nothing-left-alone
+    if mark := left_alone(live.metadata):  # guard: own-nothing-left-alone never
         return _refused(entry, f"it is marked {mark}")
     if (problem := label_problem(entry, live, world.others, applyset)) is not None:
         return problem
@@ -630,7 +628,7 @@ def move_step(entry: InventoryEntry, world: World, *, destination: ApplySetIdent
         unknown = "it is unknown whether it exists"
         return refused(unknown if resource is not None else "its kind is not served now")
     listed = replace(entry, uid=state.uid, uid_before_apply=state.uid, digest="", fingerprint=None)
-    if entry.orphan_reason == MOVED:  # guard: resumed-move-stays-owned
+    if entry.orphan_reason == MOVED:  # guard: resumed-move-stays-owned never
         listed = replace(listed, orphan_reason="", orphaning=False)
     label = state.labels.get(PART_OF)
     for side in (source, destination):

@@ -471,7 +471,7 @@ def judged_owners(
     """
     found = {one: states[places[one]] if one in places else None for one in owners}
     gone = [one for one, state in found.items() if _is_gone(one, state)]
-    if gone and len(gone) == len(owners):  # guard: owner-is-gone
+    if gone and len(gone) == len(owners):  # guard: owner-is-gone never
         first = next((one for one in gone if one.place), gone[0])
         return _without_owner(desired, first, places[first], found[first], inside), None
     proved = [one for one in owners if isinstance(found[one], LiveObject) and one not in gone]

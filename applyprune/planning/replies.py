@@ -78,13 +78,13 @@ def proves_apply(step: ApplyStep, reply: LiveObject, applyset: ApplySetIdentity)
 
     ``step.live`` is the object before it. If this is false, the object must be read.
     """
-    if not _is_whole(step, reply, applyset):  # guard: reply-is-whole
+    if not _is_whole(step, reply, applyset):  # guard: reply-is-whole never
         return False
     before = step.live
     if before is None:
         # The reply to the create of the one that this run has deleted says nothing of a new one.
         deleted = step.deletion.precondition.uid if step.deletion is not None else ""
-        is_new = is_after(reply, CREATE_ONLY.resource_version)  # guard: created-is-stored
+        is_new = is_after(reply, CREATE_ONLY.resource_version)  # guard: created-is-stored -> True
         return is_new and reply.uid != deleted
     if reply.uid != before.uid:
         return False
@@ -95,7 +95,7 @@ def proves_apply(step: ApplyStep, reply: LiveObject, applyset: ApplySetIdentity)
     # If somebody has written it since, even a dry run's reply has another resourceVersion.
     guarded = step.request is not None and bool(step.request.precondition.resource_version)
     others = () if guarded else _writes_of_others(reply, applyset)
-    return {*others} <= {*_writes_of_others(before, applyset)}  # guard: others-in-the-reply
+    return {*others} <= {*_writes_of_others(before, applyset)}  # guard: others-in-the-reply -> True
 
 
 def proves_patch(
@@ -116,7 +116,7 @@ def proves_patch(
         ("managedFields", before.managed_fields, reply.managed_fields),
     )
     lost = {f"/metadata/{part}" for part, had, has in parts if had and not has}
-    return lost <= removed  # guard: parts-in-the-reply
+    return lost <= removed  # guard: parts-in-the-reply -> True
 
 
 def _is_whole(step: ApplyStep, reply: LiveObject, applyset: ApplySetIdentity) -> bool:
@@ -158,7 +158,7 @@ def _changes_nothing(step: ApplyStep, reply: LiveObject, applyset: ApplySetIdent
     """
     desired, before, recorded = step.desired, step.live, step.entry.fingerprint
     if step.is_checked:
-        return step.fate is Fate.LEAVE  # guard: shown-change
+        return step.fate is Fate.LEAVE  # guard: shown-change -> True
     is_recorded = recorded is not None and recorded.resource_version == reply.resource_version
     is_secret = may_be_secret(desired.body)  # no digest of its values is kept
     if step.is_reapplied and is_recorded and not is_secret:
@@ -195,13 +195,13 @@ def shows_apply(
         said, found = own_writer(reply, applyset.manager), own_writer(stored, applyset.manager)
         if said is None or found is None or said.fields != found.fields:
             return False  # guard: fields-in-the-read
-        # guard: values-in-the-read
+        # guard: values-in-the-read -> True
         return bool(said.fields.part_of(reply.body) == said.fields.part_of(stored.body))
     # It lacks something itself: then it must be about the very state that is stored.
     keeps_no_record = own_writer(stored, applyset.manager) is None
     is_new = is_after(stored, before.resource_version if before is not None else "")
     is_that = reply.resource_version == stored.resource_version
-    return is_that and (is_new or keeps_no_record)  # guard: state-in-the-read
+    return is_that and (is_new or keeps_no_record)  # guard: state-in-the-read -> True
 
 
 def not_stored(state: State) -> RunFailed:
@@ -378,7 +378,7 @@ def _defaulted(desired: Desired, after: LiveObject, applyset: ApplySetIdentity) 
     if may_be_secret(desired.body) or not _holds_defaults(desired.body):
         return ""
     digest = applied_digest(after, applyset.manager)
-    return digest if digest != desired.digest else ""  # guard: defaults-inside
+    return digest if digest != desired.digest else ""  # guard: defaults-inside -> ""
 
 
 def _holds_defaults(value: object) -> bool:
@@ -516,8 +516,9 @@ def refused_recreation(
     if change.created is None and (not reason or reason == NOT_ALLOWED):
         reason = NOT_CREATED
     if reason in {"", NOT_ALLOWED}:
+        # guard: stored-by-others -> "" if is_stored else _unproven(change, applyset.manager)
         unproven = (
-            unproven_stored(change, applyset.manager)  # guard: stored-by-others
+            unproven_stored(change, applyset.manager)
             if is_stored
             else _unproven(change, applyset.manager)
         )
@@ -529,12 +530,12 @@ def refused_recreation(
 
 def _unproven(change: RefusedChange, manager: str) -> str:
     if change.repeats_last_apply(manager):
-        return _DRIFT_ONLY  # guard: drift-deletes-nothing
+        return _DRIFT_ONLY  # guard: drift-deletes-nothing -> ""
     if change.is_of_rewritten_values(manager):
-        return _REWRITTEN  # guard: rewritten-secret
+        return _REWRITTEN  # guard: rewritten-secret -> ""
     if change.beside:
         names = sorted({writer.manager for _, writer in change.beside})
-        return f"{' and '.join(names)} owns fields beside it"  # guard: fields-beside
+        return f"{' and '.join(names)} owns fields beside it"  # guard: fields-beside -> ""
     return unproven_recreation(change, manager)
 
 
@@ -564,7 +565,7 @@ def found_at_create(
     has made it, and no controller: nobody has agreed to take it from them.
     """
     adopts = step.fate is Fate.ADOPT
-    if reviewed and not adopts:  # guard: reviewed-create
+    if reviewed and not adopts:  # guard: reviewed-create never
         raise created_by_others(step.desired) from error
     # Only a plan that has shown the object may make it the set's own.
     options = replace(world.options.apply, adopt_as=Ownership.ADOPTED)
@@ -572,7 +573,8 @@ def found_at_create(
     found = existing_step(step.desired, None, live, adopts_only)
     if found.problem is not None or found.why is Why.LEFT_ALONE:
         return found
-    if foreign_label(live, world.applyset) or _is_somebodys(live):  # guard: found-from-controller
+    # guard: found-from-controller never
+    if foreign_label(live, world.applyset) or _is_somebodys(live):
         raise created_by_others(step.desired) from error
     late = "adopted: a controller has created it during this run"
     return replace(found, reason=step.reason if adopts else late)

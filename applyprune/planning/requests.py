@@ -84,11 +84,12 @@ def apply_request(
         return ApplyRequest(resource, ref, packed(body), manager, reverts or by_user, CREATE_ONLY)
     found = removals(desired, live, applyset, force=by_user)
     # The force that reverts drift would also empty what null contests.
-    force = by_user or (reverts and not found.contested)  # guard: drift-beside-null
-    uid = live.uid  # guard: apply-uid
+    # guard: drift-beside-null -> by_user or (reverts)
+    force = by_user or (reverts and not found.contested)
+    uid = live.uid  # guard: apply-uid -> ""
     todo = yield_steps(desired, live, applyset)
-    relies = todo.relies_on_others  # guard: relied-on-version
-    version = live.resource_version if force or relies else ""  # guard: forced-apply-version
+    relies = todo.relies_on_others  # guard: relied-on-version -> False
+    version = live.resource_version if force or relies else ""  # guard: forced-apply-version -> ""
     guard = Precondition(uid, version)
     body = body_to_send(desired)
     for path in found.contested:  # the server answers to null with the conflict
@@ -192,7 +193,7 @@ def _before(
         return migrate_request(resource, live, migration, desired.packed, manager)
     if todo.release:
         return remove_manager_request(resource, live, applyset.yielded)
-    if todo.fields:  # guard: second-owner
+    if todo.fields:  # guard: second-owner never
         # The guards belong to the state that has these values.
         names = {"name": live.ref.name, "namespace": live.ref.namespace}
         metadata = {key: text for key, text in names.items() if text}
@@ -250,7 +251,7 @@ def orphan_request(
     """
     ours = (applyset.manager, applyset.yielded)
     writers = [one for one in live.writers if one.manager not in ours]
-    if not writers:  # guard: parting-entry
+    if not writers:  # guard: parting-entry never
         writers = [_writer(FORMER, "Update", resource.gvk.api_version, _FORMER_FIELDS)]
     labels, annotations = _but(live.labels, PART_OF), _but(live.annotations, OWNED_BY)
     return _patch(resource, live, labels=labels, annotations=annotations, writers=writers)

@@ -52,7 +52,7 @@ def field_faults(body: Mapping[str, Any], kind: KindSchema) -> tuple[FieldFault,
 def changed_key_faults(keys: Sequence[ChangedKey], kind: KindSchema) -> tuple[FieldFault, ...]:
     """Return those keys of which YAML makes another text that are in fields of a schema."""
     known = (key for key in keys if _is_known(key.place, kind))
-    # guard: changed-key-by-schema
+    # guard: changed-key-by-schema -> ()
     return tuple(FieldFault(key.place, becomes(key)) for key in known)
 
 

@@ -71,16 +71,17 @@ def masked(before: Body, after: Body, manifest: Body = None) -> tuple[Body, Body
         return key not in _METADATA and value != written.get(key)
 
     def is_hidden_label(key: str, value: object) -> bool:
-        return value != mapping(written.get("labels")).get(key)  # guard: secret-label
+        return value != mapping(written.get("labels")).get(key)  # guard: secret-label -> False
 
     def is_hidden_annotation(key: str, value: object) -> bool:
         if key == OWNED_BY and value == mapping(written.get("labels")).get(PART_OF):
             return False  # the set's id, which every run sends
         is_written = value == mapping(written.get("annotations")).get(key)
-        return not is_written or _may_hold(value, values)  # guard: secret-annotation
+        return not is_written or _may_hold(value, values)  # guard: secret-annotation -> False
 
     for part in SECRET_PARTS:
-        before, after = _masked_at(before, after, (part,), lambda *_: True)  # guard: secret-in-diff
+        # guard: secret-in-diff -> _masked_at(before, after, (part,), lambda *_: False)
+        before, after = _masked_at(before, after, (part,), lambda *_: True)
     for path, hides in (
         ((), is_hidden),
         (("metadata",), is_hidden_metadata),
@@ -185,7 +186,7 @@ class _Forms:
             else:
                 at += 1
         found = "".join((*parts, text[shown:]))
-        return self._word.sub(HIDDEN, found)  # guard: short-secret-in-text
+        return self._word.sub(HIDDEN, found)  # guard: short-secret-in-text -> found
 
     def _length_at(self, text: str, at: int, *, was_cut: bool) -> int:
         lengths = self._found.get(text[at : at + _SHORTEST])
@@ -195,7 +196,7 @@ class _Forms:
             if text[at : at + length] in forms:
                 return length
         ends = (text.find("…", at), len(text) if was_cut else -1)
-        for end in ends:  # guard: cut-secret-in-text
+        for end in ends:  # guard: cut-secret-in-text -> ()
             rest = text[at : max(at, end)]
             next_one = bisect_left(self._long, rest) if len(rest) >= _SHORTEST else len(self._long)
             if next_one < len(self._long) and self._long[next_one].startswith(rest):
@@ -325,7 +326,7 @@ def _value_forms(body: Body) -> Iterator[str]:
 
 def value_text(value: object, *, secret: bool) -> str:
     """Return a value on one short line; HIDDEN for a Secret."""
-    if secret:  # guard: secret-in-conflict
+    if secret:  # guard: secret-in-conflict never
         return HIDDEN
     if value is MISSING:
         return "none"

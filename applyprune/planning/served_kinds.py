@@ -226,7 +226,7 @@ def unserved_state(
     if isinstance(definition, LiveObject) or is_aggregated(service):
         return _unknown(entry, "the kind is defined but not served now")
     is_proved = isinstance(proof, CompleteResourceMap) and isinstance(definition, Absent)
-    if entry.crd == _definition_name(entry) and is_proved:  # guard: kind-deleted
+    if entry.crd == _definition_name(entry) and is_proved:  # guard: kind-deleted always
         return KindDeleted()
     if wanted:
         return NotListed()

@@ -425,7 +425,7 @@ def known_secrets(
 
     The live Secrets of a set are always read in full, also those that leave it.
     """
-    wanted = [manifest.body for manifest in manifests]  # guard: unselected-secret
+    wanted = [manifest.body for manifest in manifests]  # guard: unselected-secret -> []
     yield from filter(may_be_secret, wanted)
     for state in states:
         # An item of a list has no kind.

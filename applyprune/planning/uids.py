@@ -28,7 +28,8 @@ def uid_of(live: LiveObject) -> str:
 
 def uid_in(group: str, uid: str) -> str:
     """Return what an object of a group is known by; empty without a UID."""
-    return uid if not uid or is_built_in(group) else f"{group}/{uid}"  # guard: uid-of-a-server
+    # guard: uid-of-a-server -> uid
+    return uid if not uid or is_built_in(group) else f"{group}/{uid}"
 
 
 def uids_of(objects: Iterable[LiveObject]) -> frozenset[str]:
@@ -42,7 +43,7 @@ def is_among(live: LiveObject, uids: Collection[str]) -> bool:
 
 def known_as(live: LiveObject, uids: Collection[str]) -> str:
     """Return by which of ``uids`` an object is known; if by none, what it is known by itself."""
-    return live.uid if live.uid in uids else uid_of(live)  # guard: served-twice
+    return live.uid if live.uid in uids else uid_of(live)  # guard: served-twice -> uid_of(live)
 
 
 def each_once(objects: Iterable[LiveObject]) -> dict[str, LiveObject]:

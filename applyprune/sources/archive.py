@@ -94,7 +94,7 @@ def archive_tree(files: Mapping[str, bytes], revision: str) -> FileTree:
 
 def check_digest(found: str, wanted: str, what: str) -> None:
     """Raise VerificationFailed if a digest was given, and is another one."""
-    # guard: checked-digest
+    # guard: checked-digest never
     if wanted and found != wanted:
         raise VerificationFailed(f"{what} has another digest", reason=f"{found}, not {wanted}")
 
@@ -201,7 +201,7 @@ def _last_modified(reply: Reply) -> str:
         age = parsedate_to_datetime(reply.header("Date")) - parsedate_to_datetime(text)
     except (TypeError, ValueError, OverflowError):
         return ""
-    # guard: version-by-time
+    # guard: version-by-time -> text if 1 else ""
     return text if age >= _SETTLED else ""
 
 
@@ -524,7 +524,7 @@ class TarNames:
             path = path.rpartition("/")[0]
 
     def _check_case(self, path: str) -> None:
-        # guard: names-that-differ-in-case
+        # guard: names-that-differ-in-case never
         if (other := self._spelled.setdefault(path.casefold(), path)) != path:
             raise FetchFailed(
                 "the archive has two names that differ only in case: "

@@ -292,7 +292,8 @@ def _low_speed(deadline: Deadline) -> Settings:
     if patience is None or math.isinf(patience.silence):
         return ()
     seconds = str(math.ceil(patience.silence))
-    return (("http.lowSpeedLimit", "1"), ("http.lowSpeedTime", seconds))  # guard: silent-git-server
+    # guard: silent-git-server -> ()
+    return (("http.lowSpeedLimit", "1"), ("http.lowSpeedTime", seconds))
 
 
 def _with_settings(environment: GitEnvironment, settings: Settings) -> GitEnvironment:
@@ -366,7 +367,8 @@ def checked_addresses(
     seconds = deadline.left(where)
     with located(Origin(where)), one_try(seconds):
         try:
-            return addresses_of(url.host, url.port, rules)  # guard: refused-git-address
+            # guard: refused-git-address -> addresses_of(url.host, url.port, None)
+            return addresses_of(url.host, url.port, rules)
         except OSError as error:
             raise connection_failed(error, url.host, seconds) from None
 

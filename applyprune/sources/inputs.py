@@ -521,7 +521,7 @@ def tree_sources(
     folders = _TreeFolders(tree, shown)
     top = PurePosixPath(path)
     left = limit
-    if rule := folders.rule_of_all(top):  # guard: ignored-path
+    if rule := folders.rule_of_all(top):  # guard: ignored-path never
         yield ignored_path(folders.shown(top), rule)
         return
     if must_build and not (folders.is_folder(top) and folders.kustomization(top)):
@@ -663,7 +663,7 @@ def _build_of_tree(
     is_offline: bool,
 ) -> SourceText | InputError:
     shown = folders.shown(folder)
-    if is_offline:  # guard: remote-bases
+    if is_offline:  # guard: remote-bases never
         fault = remote_base(folders.files, "" if folder == _ROOT else str(folder))
         if fault is not None:
             where = Origin(folders.shown(PurePosixPath(fault.file)))
@@ -697,7 +697,7 @@ def _write_tree(root: Path, files: Mapping[str, bytes]) -> None:
     """Write regular files below a new folder, for this user only; raise OSError."""
     root.mkdir(0o700)
     for name, data in files.items():
-        if not name or clean_path(name) != name:  # guard: tree-path
+        if not name or clean_path(name) != name:  # guard: tree-path never
             raise OSError(errno.EINVAL, "a file has an invalid path")
         path = root / name
         path.parent.mkdir(0o700, parents=True, exist_ok=True)

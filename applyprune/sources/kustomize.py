@@ -70,7 +70,7 @@ def build(overlay: Overlay, limit: int, warn: Warn, moment: Moment) -> SourceTex
     except OSError as error:
         return InputError("cannot be built", location=Origin(shown), reason=error.strerror or "")
     source = build_folder(overlay.folder, shown, limit, warn)
-    # guard: files-of-a-build
+    # guard: files-of-a-build never
     if any(not moment.has(file) for file in _files_of_build(overlay.folder)):
         # The build may have read what is new, half.
         return changed(overlay.folder)
@@ -306,11 +306,11 @@ def _message(err: str, *, is_cut: bool = False) -> str:
     nothing is, because a long error quotes something.
     """
     text = _PREFIX.sub("", err.strip())
-    if is_cut:  # guard: errors-of-a-build
+    if is_cut:  # guard: errors-of-a-build never
         begin = _BEGIN.search(text)
         return one_line(f"{text[: begin.end()]}…") if begin else ""
     plain = _KINDS.sub(lambda found: ", ".join(found[1].split()), _EMPTY_PARTS.sub("", text))
-    if _is_closed(plain):  # guard: quoted-input-of-a-build
+    if _is_closed(plain):  # guard: quoted-input-of-a-build always
         text = plain
     return one_line(_QUOTED.sub("…", text).strip('"'))
 

@@ -587,7 +587,7 @@ def _text_map_faults(body: JSONObject, field: str, *above: str) -> Iterator[Stru
         yield StructureFault(path, f"{name} is {_type(texts)}, not a mapping")
         return
     for key, text in texts.items():
-        if not isinstance(text, str | None):  # guard: text-of-a-map
+        if not isinstance(text, str | None):  # guard: text-of-a-map never
             message = f"{name}: the value of {shown_key(key)} is {_type(text)}, not a string"
             yield StructureFault((*path, key), message, _hint_to_quote(text))
 

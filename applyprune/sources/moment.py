@@ -51,7 +51,7 @@ class Moment:
         with open(path, "rb", opener=None if waits else without_waiting) as stream:
             opened = os.fstat(stream.fileno())
             is_file = stat.S_ISREG(opened.st_mode)
-            if not (is_file or waits):  # guard: regular-file
+            if not (is_file or waits):  # guard: regular-file never
                 raise not_regular(shown_path(str(path)))
             if is_file and _mark(opened) != _mark(found):
                 raise self._changed(str(path))
@@ -79,10 +79,11 @@ class Moment:
     def changes(self) -> Iterator[InputError]:
         """Yield an error for each file and folder that is not as it was when it was read."""
         for path, mark in self._files.items():
-            if path not in self._failed and not _is_same(path, mark):  # guard: file-of-one-moment
+            # guard: file-of-one-moment never
+            if path not in self._failed and not _is_same(path, mark):
                 yield self._changed(path)
         for path, (mark, names) in self._folders.items():
-            # guard: folder-of-one-moment
+            # guard: folder-of-one-moment never
             if path not in self._failed and not _is_same(path, mark, names):
                 yield self._changed(path)
 
@@ -93,7 +94,7 @@ class Moment:
             age = self._clock.now() - found.st_mtime
             is_written = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
             # A time of another day, or of the future, says nothing.
-            # guard: rest
+            # guard: rest always
             if not is_written or abs(age) >= REST or self._failed:
                 return found
             self._clock.wait(Event(), REST - age)

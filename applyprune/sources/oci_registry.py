@@ -101,7 +101,7 @@ class Registry:
 
     def _asks_for_login(self, reply: Reply) -> bool:
         """Return whether the registry itself asks who we are, for the first time."""
-        # guard: question-of-another-host
+        # guard: question-of-another-host -> True
         is_own = origin_of(reply.url) == self._origin
         return is_own and reply.status == 401 and not self._has_logged_in
 
@@ -158,7 +158,7 @@ class Registry:
             return
         parts = urlsplit(realm)
         own = _configured(self._credentials, f"{host_of(parts)}{parts.path}")
-        # guard: token-server
+        # guard: token-server always
         if secret in {own.refresh_token, basic(own.username, own.password)}:
             return
         raise AuthenticationFailed(

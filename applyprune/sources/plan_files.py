@@ -84,7 +84,8 @@ def refuse_unwritable(path: str | os.PathLike[str]) -> None:
             raise _unwritable(path, "the path is empty")
         if target.exists() and not target.is_file():
             raise _unwritable(path, "it is not a plain file")
-        if target.exists() and not _may_be_replaced(target):  # guard: keep-other-files
+        # guard: keep-other-files -> target.exists() and False
+        if target.exists() and not _may_be_replaced(target):
             raise _unwritable(path, "another file has this name, and it is not a plan file")
         if not target.parent.is_dir():
             raise _unwritable(path, f"there is no folder {shown_path(str(target.parent))}")

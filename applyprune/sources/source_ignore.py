@@ -252,7 +252,7 @@ def without_ignored(tree: FileTree, given: Sequence[Rule] = ()) -> FileTree:
     """
     files = tree.files
     rules = IgnoreRules(lambda folder: files.get(ignore_file(folder)), given)
-    # guard: steps-of-ignore-rules
+    # guard: steps-of-ignore-rules never
     if sum(map(rules.steps, files)) > _MOST_STEPS:
         raise IgnoreRulesInvalid(
             "the ignore rules are too many for so many files",

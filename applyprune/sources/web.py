@@ -100,7 +100,8 @@ def open_web(
     each URL that a server redirects to. ``patience`` ends a wait before that time.
     """
 
-    with one_try(timeout, clock=clock, patience=patience) as current:  # guard: web-clock
+    # guard: web-clock -> one_try(timeout, patience=patience)
+    with one_try(timeout, clock=clock, patience=patience) as current:
         web = Web(url, current, timeout, credentials, addresses, on_redirect)
         try:
             yield web
@@ -178,7 +179,7 @@ class Web:
         first = origin_of(url)
         for _ in range(MAX_REDIRECTS + 1):
             own = {"Authorization": authorization}
-            # guard: authorization-of-one-host
+            # guard: authorization-of-one-host -> {**headers, **(own if authorization  else {})}
             sent = {**headers, **(own if authorization and origin_of(url) == first else {})}
             reply = self._retry_while_busy(method, url, sent, body)
             if reply.status not in REDIRECTS or method not in _FOLLOWED:
@@ -254,7 +255,7 @@ class Web:
             trust = Trust(ca)
             if shows:
                 trust = replace(trust, certificate=own.certificate, key=own.key)
-            # guard: checked-source-address
+            # guard: checked-source-address -> Route(trust, None, size=_AT_A_TIME)
             route = Route(trust, self._addresses, size=_AT_A_TIME)
             self._connections[shows] = Connections(route)
         return self._connections[shows]

@@ -264,7 +264,7 @@ class _Builder:
             if key not in result:
                 merged.add(key)
                 result[key] = value
-            elif not _same(result[key], value):  # guard: merge-overwrites-a-key
+            elif not _same(result[key], value):  # guard: merge-overwrites-a-key never
                 problem = f"<< overwrites the key {shown_key(key)}, which comes before it"
                 raise YAMLFault(problem, line, column, hint=_MERGED)
 
@@ -823,7 +823,7 @@ class Allowance:
     def take(self, values: int, text: int = 0) -> None:
         """Take the memory for some values and their text; raise AllowanceSpent beyond the limit."""
         self.memory -= values * _BYTES_PER_VALUE + text
-        if self.memory < 0:  # guard: memory-of-a-load
+        if self.memory < 0:  # guard: memory-of-a-load never
             raise AllowanceSpent(
                 f"the input is too large: up to here, with all aliases expanded, it takes more "
                 f"than {self._limit >> 20} MiB of memory",
@@ -834,7 +834,7 @@ class Allowance:
         """Count an error that is reported; raise AllowanceSpent after the last one."""
         self.errors -= 1
         self._reported += 1
-        if self.errors <= 0:  # guard: errors-of-a-load
+        if self.errors <= 0:  # guard: errors-of-a-load never
             raise AllowanceSpent(
                 f"there may be more errors than these {self._reported}", hint="Correct these first."
             )

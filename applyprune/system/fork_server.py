@@ -80,7 +80,7 @@ class ForkServer:
         This one must have no thread yet, and no file open that the copies must not have. Where
         no such copy may be made, the first use starts the process.
         """
-        if not _FORKS or active_count() > 1:  # guard: fork-without-threads
+        if not _FORKS or active_count() > 1:  # guard: fork-without-threads -> not _FORKS
             return
         _load(self.module)
         self._lifeline, theirs = socket.socketpair()

@@ -66,6 +66,7 @@ def test_plan_goes_through_a_file(web: ApplySet, tmp_path: Path, audit: AuditTra
     assert (again.exit_code, {one.outcome for one in again.objects}) == (0, {Outcome.UNCHANGED})
 
 
+@pytest.mark.holds("options-of-the-plan")
 def test_plan_file_of_something_else_is_raised(
     web: ApplySet, cluster: ClusterConnection, audit: AuditTrail
 ) -> None:

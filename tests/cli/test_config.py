@@ -256,6 +256,7 @@ def test_configuration_outside_of_the_work_tree_is_ignored(
     assert "error: no set given" in capsys.readouterr().err
 
 
+@pytest.mark.holds("foreign-configuration")
 def test_configuration_of_another_user_is_ignored(
     folder: Path, below: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -336,6 +337,7 @@ def test_file_of_a_folder_counts_however_it_is_named(
         assert "/applyprune.yaml:5:1 is for prod\n  Give --context prod" in told
 
 
+@pytest.mark.holds("other-context", row="context: prod-apply -f deploy/prod")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -468,7 +470,9 @@ def test_named_folder_without_a_work_tree_has_its_own_file_only(folder: Path) ->
 @pytest.mark.parametrize(
     ("mode", "owners", "is_planted"),
     [
-        (0o777, (0, 1000, 2000), True),
+        pytest.param(
+            0o777, (0, 1000, 2000), True, marks=pytest.mark.holds("planted-configuration")
+        ),
         (0o1777, (0, 1000, 2000), True),
         (0o777, (0, 2000, 2000), False),
         (0o777, (1000, 1000, 2000), False),
@@ -557,6 +561,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.holds("empty-rule-of-a-file", row="a rule that waits for nothing: deployment=true")
 @pytest.mark.parametrize("name", REFUSED)
 def test_invalid_configuration_is_refused(folder: Path, name: str) -> None:
     """With its place, before anything is read or asked."""

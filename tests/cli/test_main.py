@@ -245,7 +245,9 @@ def test_hardly_anything_is_loaded_before_ctrl_c_is_handled() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("is_left", [True, False])
+@pytest.mark.parametrize(
+    "is_left", [pytest.param(True, marks=pytest.mark.holds("threads-left")), False]
+)
 def test_thread_that_is_left_sees_no_end_of_python(is_left: bool) -> None:
     """What it uses is not freed under it; output and what was registered to run are not lost."""
     script = f"""

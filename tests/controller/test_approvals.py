@@ -562,6 +562,7 @@ WITHHELD = {
 }
 
 
+@pytest.mark.holds("as-strict", row="the same approval")
 @pytest.mark.parametrize("case", WITHHELD)
 def test_set_is_withheld_from_whoever_asks_less(case: str) -> None:
     """By the set's label, the Bundle that applies it, and the one that would adopt from it."""

@@ -61,6 +61,7 @@ def test_objects_of_a_pruned_bundle_count(parent: Stage, tenant: Tenant) -> None
     assert tenant.exists("o0", "p1") == [False, True]
 
 
+@pytest.mark.holds("one-bundle")
 def test_one_app_of_several_goes_as_any_object(parent: Stage, tenant: Tenant) -> None:
     """Also through Bundles in Bundles, suspended or not; a delete of all says what goes."""
     inner = bundle("inner", *maps("i", 3))
@@ -84,6 +85,7 @@ def test_one_app_of_several_goes_as_any_object(parent: Stage, tenant: Tenant) ->
     assert tenant.exists("a0", "b0", "i0") == [True, False, False]
 
 
+@pytest.mark.holds("bundle-owns")
 def test_set_that_a_bundle_does_not_own_stays(parent: Stage, tenant: Tenant) -> None:
     """It is there before the Bundle, which therefore applies nothing, and removes nothing."""
     own = Stage(parent.kubeconfig, tenant.namespace, "old")
@@ -114,6 +116,7 @@ def test_bundle_that_leaves_its_objects_takes_none(
     assert tenant.exists("o0") == [True]
 
 
+@pytest.mark.holds("guarded-kind-in-a-set")
 def test_claim_of_a_bundle_needs_its_option(parent: Stage, tenant: Tenant) -> None:
     """As if it were in the set itself."""
     parent.run(*KEPT, bundle("old", CLAIM, config_map("o"), wait=False))
@@ -135,6 +138,7 @@ def test_bundle_whose_objects_cannot_be_counted_is_refused(parent: Stage, tenant
     assert "--allow-cascade bundle.applyprune.dev/old" in refused.refusal
 
 
+@pytest.mark.holds("unread-goes")
 def test_object_that_cannot_be_listed_counts(
     parent: Stage, tenant: Tenant, site: Plane, tmp_path: Path
 ) -> None:
@@ -152,6 +156,7 @@ def test_object_that_cannot_be_listed_counts(
     assert [also.ref.name for also in step.cascade] == ["o", "s"]
 
 
+@pytest.mark.holds("recounted-before-delete")
 def test_set_that_grows_after_the_plan_keeps_its_bundle(
     parent: Stage, tenant: Tenant, site: Plane, tmp_path: Path
 ) -> None:

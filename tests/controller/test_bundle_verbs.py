@@ -227,6 +227,7 @@ def test_reconcile_that_fails_says_why(
     assert f"applyprune bundle show {name} -n {tenant.namespace}" in ended.err
 
 
+@pytest.mark.holds("approve-shown-digest")
 def test_approval_is_for_exactly_what_was_shown(
     site: Plane, tenant: Tenant, verb: Callable[..., Ended]
 ) -> None:

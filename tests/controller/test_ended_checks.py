@@ -183,6 +183,7 @@ def test_followers_that_come_and_go_leave_nothing_behind(
             eventually(lambda: silent.held == 0, lambda: f"{silent.held} connections")
 
 
+@pytest.mark.holds("unfollowed-check")
 def test_silent_sources_of_deleted_bundles_hold_no_place(
     sources: SourceDispatcher, git: HttpsSite
 ) -> None:

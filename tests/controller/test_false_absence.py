@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.support.objects import config_map
 from tests.support.waiting import eventually
 from tests.support.webhook import Webhook, missing
@@ -71,6 +73,7 @@ def test_webhook_answers_the_write_of_a_status_with_404(
     tenant.ready("web")
 
 
+@pytest.mark.holds("bundle-absence")
 def test_webhook_answers_the_end_of_a_bundle_with_404(
     site: Plane, site_api: Api, tenant: Tenant
 ) -> None:

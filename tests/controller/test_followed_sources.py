@@ -303,6 +303,7 @@ def test_new_path_of_a_known_reference_needs_no_check() -> None:
     assert (task.tip, task.paths) == (b"tip 1", {"db": None})
 
 
+@pytest.mark.holds("tip-of-all-paths")
 def test_fetch_of_a_new_path_hides_no_change_of_an_archive() -> None:
     """Its server does not say which version it has: what the other paths have may be older."""
     sources = FollowedSources(ManualClock())
@@ -343,6 +344,7 @@ def test_failure_of_a_requested_check_is_reported_at_once(sources: FollowedSourc
     assert state(sources, API).problem is None
 
 
+@pytest.mark.holds("check-of-the-same-second")
 def test_check_that_another_replica_has_overtaken_is_made_again(
     sources: FollowedSources, clock: ManualClock
 ) -> None:
@@ -397,6 +399,7 @@ def test_nothing_is_checked_for_nobody(sources: FollowedSources) -> None:
     assert sources.namespaces(CHECK) == ()
 
 
+@pytest.mark.holds("awaited-task")
 def test_nothing_is_kept_of_what_began_for_others(sources: FollowedSources) -> None:
     """All have left, and another Bundle follows the same reference: it has a check of its own."""
     old = checking(sources)
@@ -462,6 +465,7 @@ def test_check_at_the_end_of_the_interval_is_due() -> None:
         check(sources, b"tip 1")
 
 
+@pytest.mark.holds("clock-of-sources", "clock-of-checks")
 def test_checks_are_due_by_the_clock_of_the_bundles(tmp_path: Path) -> None:
     """The time of a check is that of its queue."""
     clock = ManualClock()

@@ -72,6 +72,7 @@ def test_change_is_a_hint_about_that_object_alone() -> None:
     assert due(found) == {"a", "b"}
 
 
+@pytest.mark.holds("clock-of-hints")
 def test_hints_are_due_by_the_clock_of_the_queue(tmp_path: Path) -> None:
     """All that serves a queue has its clock."""
     with client_of_no_server(tmp_path) as (access, client):
@@ -102,6 +103,7 @@ def test_own_write_is_no_hint_whichever_comes_first() -> None:
     assert found.next_due(KEY) is not None
 
 
+@pytest.mark.holds("seen-by-its-account")
 def test_strangers_and_other_accounts_are_no_hint() -> None:
     """Whatever label they have."""
     found = hints()
@@ -130,6 +132,7 @@ def test_object_that_another_set_has_taken_is_a_hint_for_who_lists_it() -> None:
     assert found.observe(taken, gone=False, users=USERS) == []
 
 
+@pytest.mark.holds("strangers-are-bounded")
 def test_strangers_are_kept_for_a_moment_only() -> None:
     """However many there are: a reconcile that names them may be about to end."""
     found = hints()

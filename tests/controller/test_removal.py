@@ -105,6 +105,7 @@ def test_bundle_that_has_applied_nothing_goes_at_once(tenant: Tenant) -> None:
         tenant.gone(f"b{number}")
 
 
+@pytest.mark.holds("late-removal")
 def test_missing_account_keeps_a_bundle_until_its_timeout(
     tenant: Tenant, new_tenant: Callable[[], Tenant], running: Controller, site: Plane
 ) -> None:
@@ -170,6 +171,7 @@ def test_missing_rights_keep_what_they_do_not_cover(tenant: Tenant, site: Plane)
     assert not tenant.api.exists(tenant.path("services", "some"))
 
 
+@pytest.mark.holds("uncounted-removal")
 def test_missing_right_to_count_keeps_a_bundle_until_its_timeout(tenant: Tenant) -> None:
     """Claims of a StatefulSet may not be listed: a guard refuses, and nothing is lost."""
     tenant.account("few")
@@ -225,6 +227,7 @@ def any_policy(api: Api) -> Iterator[None]:
     assert api("PATCH", CRD_PATH, back, content_type=kind)[0] == 200
 
 
+@pytest.mark.holds("undecided-removal")
 def test_unreadable_policy_deletes_nothing(tenant: Tenant, site_api: Api) -> None:
     """A later version may have written it: the Bundle goes at its timeout, the objects stay."""
     tenant.bundle("web", config_map("a"), timeout="1h")
@@ -249,6 +252,7 @@ def test_unreadable_policy_deletes_nothing(tenant: Tenant, site_api: Api) -> Non
     assert tenant.exists("a", "applyprune-web") == [True, True]
 
 
+@pytest.mark.holds("removal-goes-on")
 def test_lost_inventory_keeps_a_bundle_after_its_timeout(
     tenant: Tenant, new_tenant: Callable[[], Tenant], running: Controller
 ) -> None:
@@ -300,6 +304,7 @@ def test_annotation_ends_a_removal_and_leaves_the_objects(tenant: Tenant, site: 
     assert (reply.code, tenant.exists("b")) == (0, [False]), reply
 
 
+@pytest.mark.holds("release-own")
 def test_annotation_takes_no_set_from_another_bundle(tenant: Tenant) -> None:
     """The set of the same name belongs to the other one, and stays with it."""
     tenant.bundle("web", config_map("a"))
@@ -323,6 +328,7 @@ UNPRUNED: dict[str, tuple[dict[str, Any], bool]] = {
 }
 
 
+@pytest.mark.holds("mirror-prune")
 def test_policies_apply_whatever_is_pruned(tenant: Tenant) -> None:
     """With ``prune.enabled: false`` too; ``MirrorPrune`` follows it, and the Event says it."""
     names = {policy: f"p{number}" for number, policy in enumerate(UNPRUNED)}
@@ -373,7 +379,14 @@ def test_bundle_goes_with_its_namespace(
     assert delete_namespaces(*tenants) == []
 
 
-@pytest.mark.parametrize("policy", ["Delete", "WaitForTermination", "Orphan"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param("Delete", marks=pytest.mark.holds("nothing-elsewhere")),
+        "WaitForTermination",
+        "Orphan",
+    ],
+)
 def test_bundle_with_objects_elsewhere_goes_when_its_rights_have_gone(
     tenant: Tenant, new_tenant: Callable[[], Tenant], policy: str
 ) -> None:
@@ -406,6 +419,7 @@ def guest(other: Tenant, tenant: Tenant) -> None:
     other.put("rolebindings", binding, RBAC)
 
 
+@pytest.mark.holds("elsewhere-first")
 def test_status_says_that_objects_are_elsewhere_before_they_are(
     tenant: Tenant, new_tenant: Callable[[], Tenant], site: Plane, site_api: Api
 ) -> None:
@@ -439,7 +453,9 @@ def _is_suspended(tenant: Tenant) -> bool:
     return tenant.condition("web", "Reconciling")[1] == "Suspended"
 
 
-@pytest.mark.parametrize("before", ["suspended", "waited"])
+@pytest.mark.parametrize(
+    "before", ["suspended", pytest.param("waited", marks=pytest.mark.holds("removal-waits-anew"))]
+)
 def test_removal_has_its_whole_time_whatever_was_before(
     tenant: Tenant, running: Controller, before: str
 ) -> None:

@@ -201,6 +201,7 @@ def test_bundles_without_permission_for_one_kind_apply_nothing(
         tenant.ready(names[0])
 
 
+@pytest.mark.holds("bundle-metadata")
 def test_bundles_are_watched_by_their_metadata(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:

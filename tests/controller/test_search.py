@@ -91,7 +91,13 @@ def test_finalizer_stays_just_after_a_start(
                 return
 
 
-@pytest.mark.parametrize("reads", [0, 1])
+@pytest.mark.parametrize(
+    "reads",
+    [
+        pytest.param(0, marks=pytest.mark.holds("inventory-lost")),
+        pytest.param(1, marks=pytest.mark.holds("removal-needs-inventory")),
+    ],
+)
 def test_namespace_is_deleted_while_the_inventory_is_read(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path, reads: int
 ) -> None:
@@ -193,6 +199,7 @@ def test_silent_api_group_does_not_hold_every_bundle(
         assert "is forbidden" in told()
 
 
+@pytest.mark.holds("finalizer-search")
 def test_finalizer_stays_while_a_kind_cannot_be_listed(
     site: Plane, site_api: Api, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:

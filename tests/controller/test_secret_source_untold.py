@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from applyprune.planning.normalize import digest
 from tests.support.canaries import (
     BROKEN_OBJECTS,
@@ -401,6 +403,7 @@ def _untried(tenant: Tenant) -> list[str]:
     ]
 
 
+@pytest.mark.holds("secret-revision")
 def test_revision_has_no_value(tenant: Tenant) -> None:
     """Not even as part of a digest: a short value could be found by trying all."""
     version = put_source(tenant, "src", text(config_map("a", TOKEN)))

@@ -106,6 +106,7 @@ def next_of(queue: WorkQueue) -> Key | None:
     return queue._take()
 
 
+@pytest.mark.holds("silent-host")
 def test_silent_host_gets_a_quarter_of_the_checks(
     sources: SourceDispatcher, clock: ManualClock, played: Played
 ) -> None:
@@ -144,6 +145,7 @@ class SlowWorker:
         return FetchResult(problem=SILENT)
 
 
+@pytest.mark.holds("slow-fetch")
 def test_sources_whose_fetch_was_too_slow_share_a_process(
     clock: ManualClock, played: Played
 ) -> None:
@@ -165,7 +167,10 @@ def test_sources_whose_fetch_was_too_slow_share_a_process(
     assert len(found) == 1
 
 
-@pytest.mark.parametrize(("processes", "taken_by_one"), [(3, 1), (4, 1), (8, 3)])
+@pytest.mark.parametrize(
+    ("processes", "taken_by_one"),
+    [pytest.param(3, 1, marks=pytest.mark.holds("fetches-of-others")), (4, 1), (8, 3)],
+)
 def test_one_namespace_leaves_fetches_to_two_others(
     clock: ManualClock, played: Played, processes: int, taken_by_one: int
 ) -> None:

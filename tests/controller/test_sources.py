@@ -18,6 +18,7 @@ LOADED = {
 }
 
 
+@pytest.mark.holds("encrypted-elsewhere", row="as a file-ini-keys")
 @pytest.mark.parametrize("keys", [{}, None], ids=["keys", "no-keys"])
 @pytest.mark.parametrize("content", [INI, FOREIGN], ids=["ini", "foreign"])
 @pytest.mark.parametrize("how", LOADED)

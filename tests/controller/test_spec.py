@@ -240,6 +240,8 @@ WRONG: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.holds("name-of-one-object", row="another's account")
+@pytest.mark.holds("name-of-one-namespace", row="a query as a namespace")
 @pytest.mark.parametrize("name", sorted(WRONG))
 def test_invalid_spec_is_refused(name: str) -> None:
     """With the field that is wrong."""
@@ -279,7 +281,10 @@ def test_name_that_is_no_set_name_needs_an_inventory_name(name: str) -> None:
     assert bundle({**INLINE, "inventoryName": "web"}, name).target.name == "web"
 
 
-@pytest.mark.parametrize(("length", "is_short"), [(0, True), (256, True), (257, False)])
+@pytest.mark.parametrize(
+    ("length", "is_short"),
+    [(0, True), (256, True), pytest.param(257, False, marks=pytest.mark.holds("bounded-request"))],
+)
 def test_long_request_is_repeated_as_a_digest(length: int, is_short: bool) -> None:
     """An annotation may have 262,144 characters, and a status is written again and again."""
     request = "x" * length

@@ -66,6 +66,7 @@ def words(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
 
 
+@pytest.mark.holds("replica-alone")
 def test_unchanged_reconcile_writes_no_status() -> None:
     """The same value to the last character, whatever the time."""
     followed = RunResult(plan=Plan((), ()), outcomes=Counter({Outcome.UNCHANGED: 2}))
@@ -125,6 +126,7 @@ def test_revisions_follow_the_result() -> None:
     assert status["lastAttemptedRevision"] == "sha256:b"
 
 
+@pytest.mark.holds("tried-generation")
 def test_new_generation_is_not_ready() -> None:
     """Until it is reconciled; kstatus reads it from observedGeneration."""
     status = done({}, GOOD, EARLY)
@@ -141,6 +143,7 @@ def test_new_generation_is_not_ready() -> None:
 SUSPENDED = ReconcileResult(ConditionStatus.SAME, Reason.SUSPENDED, "spec.suspend is true")
 
 
+@pytest.mark.holds("suspended-generation")
 def test_suspended_change_is_not_observed() -> None:
     """Changed and suspended in one edit: neither kubectl wait nor a dependent takes it as ready."""
     applied = done({}, GOOD, EARLY)

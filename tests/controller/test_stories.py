@@ -84,6 +84,7 @@ def test_bundle_reads_a_source_in_the_cluster(
     assert base64.b64encode(canary.encode()).decode() not in told
 
 
+@pytest.mark.holds("held-before-run")
 def test_bundle_lives_from_start_to_end(tenant: Tenant, running: Controller) -> None:
     """Inline: created, changed, refused, suspended, drifted, asked to look, deleted."""
     applied = 'applyprune_reconciles_total{reason="Applied"}'

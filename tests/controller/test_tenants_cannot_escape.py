@@ -79,6 +79,7 @@ def admin(site: Plane) -> Iterator[Api]:
     api.close()
 
 
+@pytest.mark.holds("account-exists")
 def test_no_tenant_escapes_from_its_namespace(site: Plane, admin: Api, tmp_path: Path) -> None:
     """All attacks at once; afterwards other tenants are served, and the victim is as it was."""
     scene = populate(admin, site)

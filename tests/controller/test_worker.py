@@ -207,6 +207,7 @@ def kernel_limits(handle: WorkerHandle) -> dict[str, str]:
     return {row[0]: next(cell for cell in row[1:] if cell).strip() for row in rows}
 
 
+@pytest.mark.holds("limit-memory")
 def test_worker_may_use_no_more_memory(make: Make) -> None:
     """By the kernel, which kills it before its parent; and it writes no core."""
     handle = make(WorkerLimits(memory=100 * MIB), listens=False)
@@ -219,6 +220,7 @@ def test_worker_may_use_no_more_memory(make: Make) -> None:
     assert int(Path(f"/proc/{pid_of(handle)}/oom_score_adj").read_text()) >= 500
 
 
+@pytest.mark.holds("limit-cpu")
 def test_worker_may_use_no_more_time(make: Make) -> None:
     """Each task has its own: what the ones before have used does not count."""
     handle = make(WorkerLimits(cpu=7), listens=False)

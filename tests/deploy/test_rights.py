@@ -317,6 +317,7 @@ def test_missing_permission_is_named_while_running(
                 tenant.ready(name)
 
 
+@pytest.mark.holds("may-impersonate")
 def test_controller_without_rights_ends_no_removal(
     as_itself: Path, tenant: Tenant, tmp_path: Path
 ) -> None:

@@ -218,6 +218,7 @@ def test_ask_says_when_a_terminal_is_asked(desk: Desk, audit: AuditTrail) -> Non
     assert desk.names() == {"a", "b", "c"}
 
 
+@pytest.mark.holds("deletion-confirmed-by-a-file")
 def test_file_does_not_confirm_that_a_set_is_deleted(desk: Desk, audit: AuditTrail) -> None:
     """It may say that a terminal is asked as little as a pipeline: that needs --yes."""
     config = desk.folder / "config.yaml"
@@ -555,6 +556,7 @@ def test_doubtful_new_set_is_made_only_after_a_yes(
     api("DELETE", f"/api/v1/namespaces/{place}")
 
 
+@pytest.mark.holds("new-set-asks")
 def test_namespace_of_the_input_makes_a_new_set_doubtful(desk: Desk, api: Api) -> None:
     """It is created for the set, too; --yes and --ask never skip the question."""
     for at, option in enumerate((("--yes",), ("--ask", "never"))):

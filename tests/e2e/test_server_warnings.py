@@ -124,6 +124,7 @@ def _warnings(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [problem for problem in problems if problem["kind"] == "ServerWarning"]
 
 
+@pytest.mark.holds("secret-in-a-warning")
 def test_server_warning_is_in_every_format_once_with_file_and_line(
     plane: Plane, api: Api, namespace: str, policy: str, tmp_path: Path
 ) -> None:

@@ -109,6 +109,7 @@ def test_wait_for_the_end_of_a_set(stage: Stage, api: Api, kubectl: Kubectl) -> 
     assert "there is no set web" in again.err
 
 
+@pytest.mark.holds("unknown-is-not-gone")
 def test_end_of_a_set_that_cannot_be_read_is_unknown(
     stage: Stage, plane: Plane, api: Api, kubectl: Kubectl, tmp_path: Path
 ) -> None:

@@ -106,6 +106,7 @@ def test_recreation_that_no_check_has_found_deletes_nothing(
     assert (report.exit_code, _uid(api, stage, "fixed")) == (3, old)
 
 
+@pytest.mark.holds("reviewed-secret")
 def test_new_value_of_a_secret_that_was_to_be_left_does_not_fit(
     stage: Stage, bound: Bound, audit: AuditTrail
 ) -> None:

@@ -136,7 +136,15 @@ def test_delete_removes_the_namespace_last_and_the_inventory_with_it(
     assert any("there is no set web" in warning for warning in again.warnings)
 
 
-@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(
+            Mode.APPLY, marks=pytest.mark.holds("own-namespace-with-the-set", "own-namespace-stays")
+        ),
+        Mode.PRUNE,
+    ],
+)
 def test_namespace_that_left_the_input_is_never_pruned(
     home: Stage, api: Api, name: str, audit: AuditTrail, mode: Mode
 ) -> None:
@@ -153,6 +161,8 @@ def test_namespace_that_left_the_input_is_never_pruned(
     assert "deletionTimestamp" not in live(api, name)
 
 
+@pytest.mark.holds("own-namespace-owned", row="adopted")
+@pytest.mark.holds("own-namespace-adopted", row="owned")
 @pytest.mark.parametrize("adopt_as", Ownership)
 def test_namespace_of_somebody_else_is_never_deleted(
     home: Stage, api: Api, name: str, audit: AuditTrail, adopt_as: Ownership
@@ -292,6 +302,7 @@ def test_contents_of_others_refuse_the_delete(home: Stage, api: Api, name: str) 
     assert story.outcomes[f"namespace/{name}"] is Outcome.DELETED
 
 
+@pytest.mark.holds("own-namespace-of-others")
 def test_namespace_with_another_inventory_stays(home: Stage, api: Api, name: str) -> None:
     """--allow-cascade does not reach the inventory of another set."""
     home.run(own(name), config_map("a"))
@@ -304,6 +315,7 @@ def test_namespace_with_another_inventory_stays(home: Stage, api: Api, name: str
     assert not home.inventory().exists
 
 
+@pytest.mark.holds("own-namespace-recount", row="allowed-configmap")
 @pytest.mark.parametrize("what", ["configmap", "inventory"])
 @pytest.mark.parametrize("allowed", [False, True], ids=["counted", "allowed"])
 def test_contents_are_counted_again_before_the_delete(
@@ -333,6 +345,7 @@ def test_contents_are_counted_again_before_the_delete(
     assert home.listed() == {f"namespace/{name}"}
 
 
+@pytest.mark.holds("own-namespace-occupied-late")
 def test_late_inventory_is_noticed_even_if_contents_cannot_be_counted(
     spoiled_home: Stage, home: Stage, proxy: FaultProxy, api: Api, name: str
 ) -> None:
@@ -356,6 +369,7 @@ def test_late_inventory_is_noticed_even_if_contents_cannot_be_counted(
     assert other.listed() == {"configmap/late"}
 
 
+@pytest.mark.holds("own-namespace-last")
 def test_namespace_stays_while_an_object_of_the_set_is_left(
     home: Stage, api: Api, name: str, namespace: str
 ) -> None:
@@ -408,6 +422,7 @@ def test_namespace_that_is_owned_by_its_name_goes_with_the_set(
     )
 
 
+@pytest.mark.holds("own-namespace-of-a-bundle")
 def test_bundle_keeps_its_own_namespace(home: Stage, api: Api, name: str) -> None:
     """It is in there itself: its deletion orphans the Namespace, whoever has created that."""
     home.run(own(name), config_map("a"))
@@ -419,6 +434,7 @@ def test_bundle_keeps_its_own_namespace(home: Stage, api: Api, name: str) -> Non
     assert "deletionTimestamp" not in live(api, name)
 
 
+@pytest.mark.holds("leaving-inventory")
 def test_delete_of_a_namespace_that_hangs_continues(home: Stage, api: Api, name: str) -> None:
     """The inventory is gone then; the Namespace itself says which set waits for it."""
     home.run(own(name), config_map("a"))

@@ -32,6 +32,7 @@ def exist(stage: Stage, api: Api) -> str:
     return "".join(name for name in "abcd" if api.exists(f"{path}/{name}"))
 
 
+@pytest.mark.holds("part-of-input")
 def test_named_objects_are_applied_and_nothing_is_pruned(stage: Stage, api: Api) -> None:
     """By any name that kubectl takes; a name without a match writes nothing."""
     stage.run(config_map("a"), config_map("b"), config_map("c"))
@@ -77,6 +78,7 @@ def test_named_object_in_one_of_two_namespaces(stage: Stage, api: Api) -> None:
         api("DELETE", f"/api/v1/namespaces/{there}")
 
 
+@pytest.mark.holds("whole-set")
 def test_part_of_a_set_is_deleted_by_name(stage: Stage, api: Api) -> None:
     """The rest and the inventory stay; the names must be listed."""
     stage.run(*map(config_map, "abcd"))
@@ -141,6 +143,7 @@ def test_object_that_cannot_be_read_is_not_deleted_by_labels(
     assert api.exists(f"/api/v1/namespaces/{spoiled.namespace}/secrets/s")
 
 
+@pytest.mark.holds("selected-labels")
 def test_object_that_loses_the_labels_before_its_delete_stays(
     spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
@@ -158,6 +161,7 @@ def test_object_that_loses_the_labels_before_its_delete_stays(
     assert spoiled.listed() == {"configmap/a", "configmap/b"}
 
 
+@pytest.mark.holds("part-dependents")
 def test_part_that_the_rest_depends_on_is_not_deleted(
     stage: Stage, api: Api, audit: AuditTrail
 ) -> None:
@@ -193,6 +197,7 @@ def test_namespace_of_the_rest_is_not_deleted(stage: Stage, api: Api) -> None:
         api("DELETE", path)
 
 
+@pytest.mark.holds("protected-in-part")
 def test_namespace_of_the_inventory_stays_listed_if_only_that_is_deleted(
     stage: Stage, api: Api
 ) -> None:

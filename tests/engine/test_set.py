@@ -142,6 +142,7 @@ def test_prune_runs_without_applying(stage: Stage) -> None:
     assert stage.listed() == {"configmap/a"}
 
 
+@pytest.mark.holds("empty-input")
 def test_empty_input_is_refused(stage: Stage, api: Api) -> None:
     """A missing mount looks just like it, even if nothing would be deleted."""
     with pytest.raises(EmptyInput):

@@ -43,6 +43,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.holds("refused-address", row="169.254.169.254")
 @pytest.mark.parametrize("address", REFUSED)
 def test_address_of_a_machine_or_of_a_cloud_is_refused(address: str) -> None:
     """In each way to write it; the reason says what kind it is."""
@@ -66,6 +67,7 @@ def test_network_can_be_allowed() -> None:
     assert rules.fault("169.254.169.254")
 
 
+@pytest.mark.holds("every-embedded-address")
 def test_address_within_another_one_is_allowed_for_itself_only() -> None:
     """One of two embedded addresses may be in an allowed network, and lead elsewhere."""
     rules = AddressRules((ipaddress.ip_network("10.0.0.0/8"),))
@@ -75,6 +77,7 @@ def test_address_within_another_one_is_allowed_for_itself_only() -> None:
     assert allowed.fault("2001:0:a00:1:0:0:80ff:fffe") == ""
 
 
+@pytest.mark.holds("denied-network")
 def test_denied_networks_come_first() -> None:
     """Even where a larger network is allowed; the reason names no network."""
     allowed, denied = ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("10.96.0.0/12")

@@ -60,7 +60,17 @@ def send(connections: Connections, sent: Sent) -> bytes:
         return answer.read()
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE", "POST", "PATCH", "PUT"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param("GET", marks=pytest.mark.holds("sent-once")),
+        "HEAD",
+        "DELETE",
+        "POST",
+        "PATCH",
+        "PUT",
+    ],
+)
 def test_request_is_sent_once(method: str) -> None:
     """Where a kept connection dies before the first byte, the server may have executed it."""
     seen = Seen(lambda _, number: number == 2)
@@ -166,6 +176,7 @@ def test_interrupt_within_libcurl_reaches_the_caller(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.holds("proxy-headers")
 def test_proxy_gets_no_header_of_a_request() -> None:
     """What is for the server goes through the tunnel only."""
     seen = Seen()
@@ -273,7 +284,15 @@ def test_name_server_that_never_answers_is_not_waited_for(monkeypatch: pytest.Mo
     eventually(lambda: "resolve" not in {one.name for one in threading.enumerate()})
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "localhost.", "127.1"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LOCALHOST",
+        "localhost.",
+        pytest.param("127.1", marks=pytest.mark.holds("own-resolver")),
+    ],
+)
 def test_nothing_but_the_address_that_was_found_is_connected_to(
     host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

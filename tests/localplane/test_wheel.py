@@ -111,6 +111,8 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
+@pytest.mark.holds("sources-of-a-wheel", row="sources")
+@pytest.mark.holds("program-of-a-wheel", row="half a program")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_package_that_does_not_fit_is_not_used(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -24,10 +24,18 @@ def test_unchanged_holder_is_silent_since_the_first_look() -> None:
 @pytest.mark.parametrize(
     "now",
     [
-        pytest.param(replace(HELD, uid="u2"), id="created again"),
+        pytest.param(
+            replace(HELD, uid="u2"),
+            id="created again",
+            marks=pytest.mark.holds("same-inventory-observed"),
+        ),
         pytest.param(replace(HELD, generation=8), id="written again"),
         pytest.param(replace(HELD, generation=6), id="restored"),
-        pytest.param(replace(HELD, holder=replace(ELSEWHERE, renewals=1)), id="renewed"),
+        pytest.param(
+            replace(HELD, holder=replace(ELSEWHERE, renewals=1)),
+            id="renewed",
+            marks=pytest.mark.holds("same-holder-observed"),
+        ),
         pytest.param(replace(HELD, holder=replace(ELSEWHERE, run="r1")), id="another run"),
     ],
 )

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.mutations.copies import ROOT
+from tests.mutations.guards import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.mutations.guards import ROOT, taken_out_with, without
 from tests.support.waiting import HANG_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from tests.mutations.mutations import Mutation
+    from tests.mutations.guards import Guard
 
-ROOT = Path(__file__).parents[2]
 HANG = "60"
 """Seconds after which a test gives up that waits for what does not come without the guard."""
-GUARD = re.compile(r"# guard: ([a-z-]+)$", re.MULTILINE)
 _SECONDS = itertools.count(1)
 """Each is the time of one change."""
 COPIED = ("applyprune", "tests", "fixtures", "deploy", "pyproject.toml")
@@ -57,15 +55,16 @@ def python(
 
 
 @contextmanager
-def taken_out(folder: Path, mutation: Mutation) -> Iterator[None]:
-    """Change the marked lines in a copy, and give it back as it was.
+def taken_out(folder: Path, guard: Guard) -> Iterator[None]:
+    """Take a guard out in a copy, and give it back as it was.
 
     The times of the files are those of before as well: their bytecode counts again.
     """
-    paths = {guard: source_of(folder, guard) for guard in mutation.guards}
-    sound = {path: (path.stat(), read(path)) for path in paths.values()}
-    for guard, path in paths.items():
-        path.write_text(without(read(path), guard, mutation), encoding="utf-8")
+    parts = taken_out_with(guard)
+    sound = {path: (path.stat(), read(path)) for path in {folder / one.module for one in parts}}
+    for path, (_, source) in sound.items():
+        own = [one for one in parts if folder / one.module == path]
+        path.write_text(without(source, own), encoding="utf-8")
         # Python knows bytecode by the second and the size of its source: two guards of one module
         # may be taken out in the same second, and leave the same size.
         second = next(_SECONDS)
@@ -78,35 +77,6 @@ def taken_out(folder: Path, mutation: Mutation) -> Iterator[None]:
             os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
-def sources(folder: Path) -> list[Path]:
-    """Return the modules of the package."""
-    return sorted((folder / "applyprune").rglob("*.py"))
-
-
 def read(path: Path) -> str:
     """Return what a module says."""
     return path.read_text(encoding="utf-8")
-
-
-def source_of(folder: Path, guard: str) -> Path:
-    """Return the module that has the mark."""
-    (path,) = [path for path in sources(folder) if guard in GUARD.findall(read(path))]
-    return path
-
-
-def marked_line(source: str, guard: str) -> int:
-    """Return the index of the line that a mark is on, or stands above."""
-    lines = source.splitlines()
-    (at,) = [at for at, line in enumerate(lines) if guard in GUARD.findall(line)]
-    return at + 1 if lines[at].strip().startswith("#") else at
-
-
-def without(source: str, guard: str, mutation: Mutation) -> str:
-    """Return a module's source with the marked line changed, and the same number of lines."""
-    lines = source.splitlines(keepends=True)
-    at = marked_line(source, guard)
-    found = re.fullmatch(r"(\s*)(.*?)(\s*#.*)?\n", lines[at])
-    assert found is not None
-    code = re.sub(mutation.pattern, mutation.replacement, found[2], count=1)
-    lines[at] = f"{found[1]}{code}{found[3] or ''}\n"
-    return "".join(lines)

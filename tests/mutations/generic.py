@@ -22,7 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.mutations.copies import ROOT, copy, read
+from tests.mutations.copies import copy, read
+from tests.mutations.guards import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,12 +1,12 @@
 """``python -m tests.mutations.killers [GUARD …]``: every test that fails without a guard.
 
-For each mutation, or for those of the guards, it runs tests in a copy without the guard: those that
-execute the marked line, by ``python -m tests.mutations.contexts``; the files of the named test's
-folder, where that knows none; or those that ``--tests`` names. A test kills a mutation if one of
-its assertions fails then, and the test does not fail in the copy with the guard.
+For each guard, or for the named ones, it runs tests in a copy without it: those that execute the
+marked line, by ``python -m tests.mutations.contexts``; the folders of its holders, where that knows
+none; or those that ``--tests`` names. A test is a killer if one of its assertions fails then, and
+the test does not fail in the copy with the guard.
 
-The result is JSON: each mutation with its killers. A mutation that has some is not run again:
-remove the file after a change of the code or of a test.
+The result is JSON: each guard with its killers. A guard that has some is not run again: remove the
+file after a change of the code or of a test.
 """
 
 from __future__ import annotations
@@ -17,29 +17,20 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from tests.mutations.contexts import DATABASE, executing, statement
-from tests.mutations.copies import (
-    GUARD,
-    ROOT,
-    copy,
-    marked_line,
-    python,
-    read,
-    sources,
-    taken_out,
-)
-from tests.mutations.mutations import MUTATIONS
+from tests.mutations.copies import copy, python, read, taken_out
+from tests.mutations.guards import ROOT, guards, taken_out_with
+from tests.support.holders import files_of_guards
 from tests.support.outcomes import Outcome, read_outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tests.mutations.mutations import Mutation
+    from tests.mutations.guards import Guard
 
 KILLERS = ROOT / "build" / "killers.json"
 HANGS_AFTER = 240
@@ -53,41 +44,41 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--tests", nargs="+", metavar="PATH", help="run these")
     parser.add_argument("--json", type=Path, default=KILLERS, metavar="FILE")
     parser.add_argument("--enough", type=int, default=0, metavar="N", help="stop at N failures")
-    parser.add_argument("--jobs", type=int, default=2, help="how many mutations at a time")
+    parser.add_argument("--jobs", type=int, default=2, help="how many guards at a time")
     options = parser.parse_args(arguments)
-    chosen = [one for one in MUTATIONS if not options.guards or {*one.guards} & {*options.guards}]
-    unknown = {*options.guards} - {guard for one in chosen for guard in one.guards}
+    unknown = {*options.guards} - guards().keys()
     if unknown:
         parser.error(f"no such guard: {', '.join(sorted(unknown))}")
+    chosen = [one for one in guards().values() if one.name in (options.guards or guards())]
     known = read_killers(options.json)
     lock = Lock()
 
-    def note(mutation: Mutation) -> None:
+    def note(guard: Guard) -> None:
         start = time.monotonic()
-        found = _result(mutation, options.tests or tests_for(mutation), enough=options.enough)
+        found = _result(guard, options.tests or tests_for(guard), enough=options.enough)
         with lock:
-            known[mutation.takes_out] = found
+            known[guard.name] = found
             _write(options.json, known)
         seconds = time.monotonic() - start
-        sys.stdout.write(f"{mutation.takes_out}: {summary(found)}, {seconds:.0f} s\n")
+        sys.stdout.write(f"{guard.name}: {summary(found)}, {seconds:.0f} s\n")
         sys.stdout.flush()
 
     with ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(note, [one for one in chosen if not has_killers(one, known)]))
-    unkilled = [one.takes_out for one in chosen if not has_killers(one, known)]
-    sys.stdout.write(f"{len(chosen)} mutations, {len(unkilled)} that none of the tests kills\n")
-    sys.stdout.writelines(f"    {takes_out}\n" for takes_out in unkilled)
+    unkilled = [one.name for one in chosen if not has_killers(one, known)]
+    sys.stdout.write(f"{len(chosen)} guards, {len(unkilled)} that none of the tests needs\n")
+    sys.stdout.writelines(f"    {name}\n" for name in unkilled)
     return int(bool(unkilled))
 
 
 def read_killers(path: Path) -> dict[str, Any]:
-    """Return what the file has: each mutation, by what it takes out."""
+    """Return what the file has: each guard by its name."""
     return dict(json.loads(read(path))) if path.exists() else {}
 
 
-def has_killers(mutation: Mutation, known: Mapping[str, Any]) -> bool:
-    """Whether some test is known to kill it."""
-    return bool(known.get(mutation.takes_out, {}).get("killers"))
+def has_killers(guard: Guard, known: Mapping[str, Any]) -> bool:
+    """Whether some test is known to fail without it."""
+    return bool(known.get(guard.name, {}).get("killers"))
 
 
 def _write(path: Path, known: Mapping[str, Any]) -> None:
@@ -99,62 +90,50 @@ def _write(path: Path, known: Mapping[str, Any]) -> None:
 
 
 def summary(found: Mapping[str, Any]) -> str:
-    """Return the figures of one mutation."""
+    """Return the figures of one guard."""
     others = f", {len(found['otherwise'])} fail otherwise" if found["otherwise"] else ""
-    return f"{len(found['killers'])} of {found['run']} tests kill it{others}"
+    return f"{len(found['killers'])} of {found['run']} tests need it{others}"
 
 
-def tests_for(mutation: Mutation) -> list[str]:
-    """Return the tests to run: the named one, and what executes a marked line or lies beside it."""
-    executing_it = executing_tests(mutation) if is_measured(mutation) else set()
+def tests_for(guard: Guard) -> list[str]:
+    """Return the tests to run: what executes a marked line, or lies beside a holder."""
+    executing_it = executing_tests(guard) if is_measured(guard) else set()
     found = {test.partition("[")[0] for test in executing_it}
-    if not found:
-        folder = (ROOT / mutation.test.partition("::")[0]).parent
-        found = {str(path.relative_to(ROOT)) for path in folder.glob("test_*.py")}
-    named = mutation.test.partition("[")[0]
-    is_among = named in found or named.partition("::")[0] in found
-    return sorted(found if is_among else {*found, named})
+    for file in files_of_guards()[guard.name]:
+        if not found:
+            found = {str(path.relative_to(ROOT)) for path in (ROOT / file).parent.glob("test_*.py")}
+        if not any(test.partition("::")[0] == file for test in found):
+            found.add(file)
+    return sorted(found)
 
 
-def is_measured(mutation: Mutation) -> bool:
+def is_measured(guard: Guard) -> bool:
     """Whether the lines of the marked modules are those that the coverage is of."""
     measured = DATABASE.stat().st_mtime if DATABASE.exists() else 0.0
-    return all(_marked()[guard].stat().st_mtime <= measured for guard in mutation.guards)
+    parts = taken_out_with(guard)
+    return all((ROOT / one.module).stat().st_mtime <= measured for one in parts)
 
 
-def executing_tests(mutation: Mutation) -> set[str]:
+def executing_tests(guard: Guard) -> set[str]:
     """Return the tests that execute a marked line."""
-    places = (marked_place(guard) for guard in mutation.guards)
-    return {test for place in places for test in executing(DATABASE, *place)}
+    parts = taken_out_with(guard)
+    return {test for one in parts for test in executing(DATABASE, one.module, marked_lines(one))}
 
 
-def marked_place(guard: str) -> tuple[str, range]:
-    """Return the module and the lines of a marked statement."""
-    path = _marked()[guard]
-    lines = statement(read(path), marked_line(read(path), guard) + 1)
-    return module_of(guard), lines
+def marked_lines(guard: Guard) -> range:
+    """Return the lines of a marked statement."""
+    return statement(read(ROOT / guard.module), guard.line)
 
 
-def module_of(guard: str) -> str:
-    """Return the path of the module that has the mark."""
-    return str(_marked()[guard].relative_to(ROOT))
-
-
-@cache
-def _marked() -> dict[str, Path]:
-    return {guard: path for path in sources(ROOT) for guard in GUARD.findall(read(path))}
-
-
-def _result(mutation: Mutation, tests: Sequence[str], *, enough: int) -> dict[str, Any]:
+def _result(guard: Guard, tests: Sequence[str], *, enough: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="killers-") as name:
         folder = copy(Path(name))
-        with taken_out(folder, mutation):
+        with taken_out(folder, guard):
             outcomes = _outcomes(folder, tests, "--maxfail", str(enough))
         failed = [one for one in outcomes if one.has_failed]
         again = _outcomes(folder, sorted({one.test for one in failed})) if failed else []
     broken = {one.test for one in again if one.has_failed}
     return {
-        "guards": list(mutation.guards),
         "tests": list(tests),
         "run": len({one.test for one in outcomes}),
         "killers": _names(one for one in failed if one.is_disproved and one.test not in broken),

@@ -1,7 +1,7 @@
 """``python -m tests.mutations.proof TEST …``: whether tests can go without a loss.
 
 TEST is a test, a case of it, a file or a folder. From ``build/coverage`` and ``build/killers.json``
-it tells what only these tests execute, and for each mutation that they kill who else does. A commit
+it tells what only these tests execute, and for each guard that they need who else does. A commit
 that deletes a test has this in its message. The exit code is 1 if something would be lost, or is
 not known yet.
 
@@ -23,21 +23,20 @@ from tests.mutations.contexts import (
     only_executed_by,
     tests_in,
 )
+from tests.mutations.guards import guards, taken_out_with
 from tests.mutations.killers import (
     KILLERS,
     has_killers,
     is_measured,
-    marked_place,
-    module_of,
+    marked_lines,
     read_killers,
 )
-from tests.mutations.mutations import MUTATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tests.mutations.contexts import Place
-    from tests.mutations.mutations import Mutation
+    from tests.mutations.guards import Guard
 
 _SHOWN = 3
 
@@ -59,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     def is_named(test: str) -> bool:
         return any(is_part_of(test, one) for one in arguments)
 
-    proof = [*_about_coverage(is_named), *_about_mutations(is_named)]
+    proof = [*_about_coverage(is_named), *_about_guards(is_named)]
     for one in proof:
         sys.stdout.write(f"{one.state:8} {one.text}\n")
     return int(any(one.state != "held" for one in proof))
@@ -87,46 +86,42 @@ def shown(places: Sequence[Place]) -> list[str]:
     return sorted(texts)
 
 
-def _about_mutations(is_named: Callable[[str], bool]) -> Iterator[Finding]:
+def _about_guards(is_named: Callable[[str], bool]) -> Iterator[Finding]:
     known = read_killers(KILLERS)
     executed = executed_by(DATABASE, is_named)
     not_known = []
-    for mutation in MUTATIONS:
-        if has_killers(mutation, known):
-            killers = known[mutation.takes_out]["killers"]
-            yield from about_mutation(mutation, killers, is_named)
-        elif is_named(mutation.test) or _is_reached(mutation, executed):
-            not_known.append(mutation)
+    for guard in guards().values():
+        if has_killers(guard, known):
+            yield from about_guard(guard.name, known[guard.name]["killers"], is_named)
+        elif _is_reached(guard, executed):
+            not_known.append(guard.name)
     if not_known:
-        guards = " ".join(guard for one in not_known for guard in one.guards)
-        yield Finding("unknown", f"{len(not_known)}: python -m tests.mutations.killers {guards}")
+        names = " ".join(not_known)
+        yield Finding("unknown", f"{len(not_known)}: python -m tests.mutations.killers {names}")
 
 
-def _is_reached(mutation: Mutation, executed: Mapping[str, set[int]]) -> bool:
+def _is_reached(guard: Guard, executed: Mapping[str, set[int]]) -> bool:
     """Whether the tests execute a marked line, or nobody knows."""
-    if not is_measured(mutation):
+    if not is_measured(guard):
         return True
+    parts = taken_out_with(guard)
     return any(
-        executed[module_of(guard)] & {*marked_place(guard)[1]}
-        for guard in mutation.guards
-        if module_of(guard) in executed
+        executed[one.module] & {*marked_lines(one)} for one in parts if one.module in executed
     )
 
 
-def about_mutation(
-    mutation: Mutation, killers: Sequence[str], is_named: Callable[[str], bool]
+def about_guard(
+    guard: str, killers: Sequence[str], is_named: Callable[[str], bool]
 ) -> Iterator[Finding]:
-    """Return what the tests are for one mutation; nothing if they do not kill it."""
+    """Return what the tests are for one guard; nothing if they do not need it."""
     others = [test for test in killers if not is_named(test)]
-    if is_named(mutation.test):
-        yield Finding("lost", f"{mutation.takes_out}: its entry names {mutation.test}")
     if len(others) == len(killers):
         return
     if others:
         more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-        yield Finding("held", f"{mutation.takes_out}: by {', '.join(others[:_SHOWN])}{more}")
+        yield Finding("held", f"{guard}: by {', '.join(others[:_SHOWN])}{more}")
     else:
-        yield Finding("lost", f"{mutation.takes_out}: nothing else kills it")
+        yield Finding("lost", f"{guard}: nothing else holds it")
 
 
 if __name__ == "__main__":

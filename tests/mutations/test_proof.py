@@ -16,10 +16,9 @@ from tests.mutations.contexts import (
     only_executed_by,
     statement,
 )
-from tests.mutations.copies import ROOT
 from tests.mutations.generic import change, functions, scores
-from tests.mutations.mutations import Mutation
-from tests.mutations.proof import Finding, about_mutation, shown
+from tests.mutations.guards import ROOT
+from tests.mutations.proof import Finding, about_guard, shown
 from tests.support.outcomes import Outcome
 
 if TYPE_CHECKING:
@@ -99,30 +98,19 @@ def test_neighbouring_lines_are_shown_as_one() -> None:
     assert shown(places) == ["a.py:1-2", "a.py:4", "a.py:4 → exit"]
 
 
-MUTATION = Mutation("a guard", ("guard",), ".+", "pass", "t.py::one")
-
-
 @pytest.mark.parametrize(
     ("named", "killers", "findings"),
     [
-        ("t.py::two", ["t.py::one", "t.py::two"], [Finding("held", "a guard: by t.py::one")]),
-        ("t.py::two", ["t.py::two"], [Finding("lost", "a guard: nothing else kills it")]),
+        ("t.py::two", ["t.py::one", "t.py::two"], [Finding("held", "a-guard: by t.py::one")]),
+        ("t.py::two", ["t.py::two"], [Finding("lost", "a-guard: nothing else holds it")]),
         ("t.py::two", ["t.py::one"], []),
-        (
-            "t.py::one",
-            ["t.py::one", "t.py::two"],
-            [
-                Finding("lost", "a guard: its entry names t.py::one"),
-                Finding("held", "a guard: by t.py::two"),
-            ],
-        ),
     ],
 )
-def test_mutation_is_held_by_other_killers(
+def test_guard_is_held_by_other_killers(
     named: str, killers: list[str], findings: list[Finding]
 ) -> None:
-    """The test that an entry names must be another one first."""
-    assert list(about_mutation(MUTATION, killers, named.__eq__)) == findings
+    """A mark alone proves nothing: the others fail without the guard."""
+    assert list(about_guard("a-guard", killers, named.__eq__)) == findings
 
 
 @pytest.mark.parametrize(
@@ -139,7 +127,7 @@ def test_mutation_is_held_by_other_killers(
 def test_only_an_assertion_of_the_test_disproves(
     phase: str, message: str, is_disproved: bool
 ) -> None:
-    """An error of the test itself, or of a fixture, kills no mutation."""
+    """An error of the test itself, or of a fixture, proves nothing."""
     assert Outcome("t.py::one", phase, "failed", message, "").is_disproved is is_disproved
 
 

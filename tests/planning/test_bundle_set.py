@@ -52,7 +52,7 @@ def test_policy_is_that_of_the_controller(policy: DeletionPolicy, prunes: bool) 
         (bundle(suspend=True), True),
         (bundle(prune={"enabled": False}), False),
         # Nobody acts when it goes, and nobody does if it is told not to.
-        (bundle(held=False), False),
+        pytest.param(bundle(held=False), False, marks=pytest.mark.holds("bundle-orphans")),
         (live(REF, finalizers=[FINALIZER], full={}, annotations={ORPHAN: "true"}), False),
         (live(REF, finalizers=[FINALIZER], full={}, annotations={ORPHAN: "yes"}), True),
     ],
@@ -67,7 +67,11 @@ def test_bundle_takes_its_set_along(one: LiveObject, takes: bool) -> None:
     [
         (bundle(), applyset_identity("web", "home")),
         (bundle(inventoryName="old"), applyset_identity("old", "home")),
-        (bundle(kubeConfig={"secretRef": {"name": "far"}}), ELSEWHERE),
+        pytest.param(
+            bundle(kubeConfig={"secretRef": {"name": "far"}}),
+            ELSEWHERE,
+            marks=pytest.mark.holds("bundle-elsewhere"),
+        ),
     ],
 )
 def test_set_of_a_bundle(one: LiveObject, expected: object) -> None:
@@ -82,7 +86,7 @@ def test_set_of_a_bundle_with_an_invalid_name_is_unknown() -> None:
     ("facts", "changes", "goes"),
     [
         ({}, {}, True),
-        ({"label": ""}, {}, False),
+        pytest.param({"label": ""}, {}, False, marks=pytest.mark.holds("bundle-label")),
         ({"label": "applyset-x-v1"}, {}, False),
         # Its removal orphans it.
         ({}, {"ownership": Ownership.ADOPTED}, False),

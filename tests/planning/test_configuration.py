@@ -66,6 +66,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.holds("input-of-another-set", row="the input of a set is not that of a set below")
 @pytest.mark.parametrize(("files", "said"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_nearer_file_says_a_key(files: list[Configuration], said: dict[str, str]) -> None:
     assert {key: file.path for key, file in inherited(files).items()} == said
@@ -140,7 +141,9 @@ def test_folder_that_is_named_says_the_options(
         ([SELECTS], [], (), ["prod"], "prod"),
         ([SELECTS], [[SELECTS, _file("m", name="m")]], (), ["prod"], "prod"),
         ([], [[SELECTS]], (), ["prod"], ""),
-        ([], [OF_PROD], ("other",), ["prod"], ""),
+        pytest.param(
+            [], [OF_PROD], ("other",), ["prod"], "", marks=pytest.mark.holds("named-context")
+        ),
         ([TOP], [[TOP, PROD]], (), ["prod"], ""),
         ([TOP], [[TOP, PROD]], ("platform",), ["prod", "dev"], ""),
         ([TOP], [], ("other",), [], ""),
@@ -198,6 +201,10 @@ TWO_SETS = [
 ]
 
 
+@pytest.mark.holds(
+    "two-sets",
+    row="here0-named0-names0-dev is for the set shop in namespace dev in context dev, and prod",
+)
 @pytest.mark.parametrize(("here", "named", "names", "told"), TWO_SETS)
 def test_folders_of_two_sets_are_an_error_that_names_both(
     here: list[Configuration], named: list[list[Configuration]], names: tuple[str, ...], told: str

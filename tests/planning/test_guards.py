@@ -466,7 +466,14 @@ def test_controller_is_known_by_its_labels_and_replaced_by_its_kind() -> None:
     assert controller_parts([place], {place.ref: CascadeContents((owned,))}, ()) == frozenset()
 
 
-@pytest.mark.parametrize("mode", [Mode.DELETE, Mode.APPLY, Mode.PRUNE])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(Mode.DELETE, marks=pytest.mark.holds("controller-in-use")),
+        Mode.APPLY,
+        Mode.PRUNE,
+    ],
+)
 def test_controller_stays_as_long_as_a_bundle_needs_it(mode: Mode) -> None:
     """Whoever deletes it is told what comes first; no digest allows it, and no other name."""
     scene, members = _set(4)
@@ -514,7 +521,11 @@ def test_controller_stays_as_long_as_a_bundle_needs_it(mode: Mode) -> None:
         (None, GuardVerdict.REFUSED),
         (ApplyRule.ALWAYS, GuardVerdict.PASSED),
         (ApplyRule.EXISTS, GuardVerdict.PASSED),
-        (ApplyRule.DISABLED, GuardVerdict.REFUSED),
+        pytest.param(
+            ApplyRule.DISABLED,
+            GuardVerdict.REFUSED,
+            marks=pytest.mark.holds("disabled-uses-no-namespace"),
+        ),
     ],
 )
 def test_objects_that_move_to_another_namespace_need_an_approval(

@@ -174,6 +174,7 @@ KEYS: dict[str, tuple[str, list[str], list[str]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.holds("changed-key", row="a key of a ConfigMap")
 @pytest.mark.parametrize("name", KEYS)
 def test_key_of_which_yaml_makes_another_text(name: str) -> None:
     """An error in a field that is known, a warning in what may be any JSON; never a value."""

@@ -68,7 +68,7 @@ def test_namespace_with_both_marks_is_the_record_of_an_interrupted_run() -> None
     [
         live(HOME, label=""),
         live(HOME, label="applyset-other-v1"),
-        live(HOME, annotations={}),
+        pytest.param(live(HOME, annotations={}), marks=pytest.mark.holds("own-namespace-marks")),
         live(HOME, annotations={OWNED_BY: "applyset-other-v1"}),
         live(HOME, entries=[]),
         live(HOME, entries=[managed("somebody")]),
@@ -127,6 +127,7 @@ def test_namespace_that_may_exist_is_not_created(state: LiveObject | None) -> No
     assert not makes_namespace(state, _resolved(), TARGET, options_of(create_namespace=True))
 
 
+@pytest.mark.holds("leaving-own-namespace")
 def test_namespace_that_is_being_deleted_refuses_the_apply() -> None:
     """Its inventory would go with it."""
     going = live(HOME, deletionTimestamp=TIME)
@@ -251,7 +252,7 @@ IS_SHARD = {SHARD_OF: TARGET.name}
     [
         (ROOT, "i1", IS_ROOT, False),
         (SHARD, "s1", IS_SHARD, False),
-        (ROOT, "i2", IS_ROOT, True),
+        pytest.param(ROOT, "i2", IS_ROOT, True, marks=pytest.mark.holds("own-records")),
         (ROOT, "i1", {}, True),
         (SHARD, "s1", {}, True),
         (SHARD, "s1", {SHARD_OF: "other"}, True),

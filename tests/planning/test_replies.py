@@ -171,6 +171,10 @@ PROVES: dict[str, tuple[ApplyStep, LiveObject, bool]] = {
 }
 
 
+@pytest.mark.holds("reply-is-whole", row="no managers")
+@pytest.mark.holds("created-is-stored", row="dry run of a create")
+@pytest.mark.holds("shown-change", row="repeated, and the check has shown a change")
+@pytest.mark.holds("same-second", row="repeated, and its values were not read")
 @pytest.mark.parametrize("name", PROVES)
 def test_reply_proves_the_apply_or_not(name: str) -> None:
     given, reply, expected = PROVES[name]
@@ -200,6 +204,10 @@ SHOWS: dict[str, tuple[ApplyStep, LiveObject, LiveObject, bool]] = {
 }
 
 
+@pytest.mark.holds("reply-to-another-request", row="an earlier reply fits by chance")
+@pytest.mark.holds("fields-in-the-read", row="a field is left")
+@pytest.mark.holds("values-in-the-read", row="created by somebody else")
+@pytest.mark.holds("state-in-the-read", row="no managers, and another state is stored")
 @pytest.mark.parametrize("name", SHOWS)
 def test_read_shows_the_apply_or_not(name: str) -> None:
     given, reply, stored, expected = SHOWS[name]
@@ -216,6 +224,7 @@ PATCHED: dict[str, tuple[LiveObject, bool]] = {
 }
 
 
+@pytest.mark.holds("parts-in-the-reply", row="no managers")
 @pytest.mark.parametrize("name", PATCHED)
 def test_reply_proves_the_patch_or_not(name: str) -> None:
     reply, expected = PATCHED[name]

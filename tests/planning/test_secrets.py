@@ -102,6 +102,7 @@ def test_text_is_shown_only_where_the_manifest_has_it() -> None:
     assert set(deleted["metadata"]["labels"].values()) == {SAME}
 
 
+@pytest.mark.holds("mistyped-secret")
 def test_mistyped_secret_is_masked_too() -> None:
     """No other kind of Kubernetes has `stringData`."""
     body = {**secret({"a": "eA=="}), "kind": "ConfigMap", "stringData": {"b": "x"}}
@@ -152,6 +153,8 @@ ENCODINGS = {
 }
 
 
+@pytest.mark.holds("secret-in-text", row="base64")
+@pytest.mark.holds("short-secret-in-text", row="short")
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_value_is_hidden_in_every_form_in_which_programs_write_it(encoding: str) -> None:
     """Of all Secrets of the run; what is left shows none of it."""

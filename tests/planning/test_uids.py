@@ -84,6 +84,7 @@ def listed(*states: LiveObject) -> Any:
     return inventory(*entries)
 
 
+@pytest.mark.holds("uid-of-a-server")
 def test_object_is_pruned_though_an_api_says_its_uid_of_another_one() -> None:
     """It must not be forgotten, listed nowhere."""
     claimed, pruned = live(THING, uid=U), live(MAP, uid=U)
@@ -99,6 +100,7 @@ def test_object_is_pruned_though_an_api_says_its_uid_of_another_one() -> None:
     assert {one.entry.ref: one.fate for one in plan.removals} == {MAP: Fate.PRUNE}
 
 
+@pytest.mark.holds("served-twice-stays")
 def test_object_that_the_input_names_by_its_second_group_stays() -> None:
     """The input names it by the other group: it stays, and stays listed, until a person decides."""
     twin = live(Ref(ROLE_TWINS.group, "ConfigMap", "home", "a"), uid=U)
@@ -157,6 +159,7 @@ def test_twin_of_an_aggregated_api_is_known_by_the_built_in_object() -> None:
     assert "not more than half of the set's 2 live objects" in half.message
 
 
+@pytest.mark.holds("shares-proved")
 def test_api_that_claims_uids_does_not_show_that_input_and_inventory_share() -> None:
     """A wrong folder is noticed, whatever the API says of its own object in it."""
     lives = [live(Ref("", "ConfigMap", "home", name), uid=f"u-{name}") for name in "abc"]
@@ -220,6 +223,7 @@ CASCADES: dict[str, tuple[Cascade, tuple[Ref, ...], int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.holds("served-twice", row="an object of the set is served twice")
 @pytest.mark.parametrize("name", CASCADES)
 def test_strangers_in_a_namespace_are_counted(name: str) -> None:
     """Nothing that another API says takes a stranger out of the count."""
@@ -252,6 +256,7 @@ def test_claim_is_counted_though_an_api_says_its_uid_of_a_deleted_object(claimed
     assert [one.ref for one in found[MAP].objects] == [CLAIM]
 
 
+@pytest.mark.holds("owner-served-twice")
 def test_claim_of_an_owner_that_is_served_twice_is_counted() -> None:
     """It names its owner by the second group; both forms of it go."""
     twin = Ref(ROLE_TWINS.group, "ConfigMap", "home", "a")

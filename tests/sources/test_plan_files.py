@@ -115,6 +115,7 @@ UNWRITABLE: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
+@pytest.mark.holds("keep-other-files", row="manifest")
 @pytest.mark.parametrize("name", UNWRITABLE)
 def test_other_file_is_not_replaced(tmp_path: Path, name: str) -> None:
     """Least of all the input, by a name that was completed too quickly."""

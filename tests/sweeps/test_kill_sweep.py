@@ -80,6 +80,7 @@ def ground(plane: Plane, api: Api, namespace: str, tmp_path: Path) -> Ground:
     return made
 
 
+@pytest.mark.holds("write-ahead", row="create")
 @each_scenario
 def test_run_killed_at_each_write_recovers(ground: Ground, scenario: Scenario) -> None:
     """Kill before and after the write in turn; the recoveries take turns too.

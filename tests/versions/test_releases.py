@@ -136,7 +136,9 @@ def test_no_version_shares_a_folder_of_the_cache_with_another() -> None:
         )
 
 
-@pytest.mark.parametrize("changed", [".mod", ".sum"])
+@pytest.mark.parametrize(
+    "changed", [pytest.param(".mod", marks=pytest.mark.holds("modules-of-a-build")), ".sum"]
+)
 def test_digest_changes_with_the_other_go_mod_and_its_go_sum(changed: str, tmp_path: Path) -> None:
     for suffix in (".mod", ".sum"):
         content = go_mod_of(OTHERS[0]).with_suffix(suffix).read_bytes()

@@ -327,7 +327,10 @@ def test_option_of_another_type_is_refused(
     assert not web.inventory().exists
 
 
-@pytest.mark.parametrize("dry_run", [False, True, None, "off"])
+@pytest.mark.parametrize(
+    "dry_run",
+    [False, True, pytest.param(None, marks=pytest.mark.holds("options-of-a-program")), "off"],
+)
 def test_dry_run_of_another_type_is_refused(web: ApplySet, dry_run: Any) -> None:
     """False would be a dry run, as whatever is not DryRun.OFF."""
     with pytest.raises(UsageError, match=r"^an option is invalid: dry_run: "):
@@ -401,6 +404,7 @@ def test_calls_work_in_any_thread(web: ApplySet) -> None:
     assert [one.exit_code for one in reports] == [0]
 
 
+@pytest.mark.holds("summary-clock")
 def test_time_of_a_question_does_not_count(web: ApplySet) -> None:
     """Whoever gets the plan may ask somebody about it; any other time is the run's."""
     clock = ManualClock()

@@ -64,6 +64,7 @@ def _ref(namespace: str) -> Ref:
     return Ref("", "ConfigMap", namespace, "probe")
 
 
+@pytest.mark.holds("write-lease", "late-write", row="apply")
 @pytest.mark.parametrize("name", WRITES)
 def test_write_is_not_sent_after_the_end_of_its_lease(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str, name: str
@@ -77,6 +78,7 @@ def test_write_is_not_sent_after_the_end_of_its_lease(
     assert lease.asked == ["ensure", "left", "ensure"]
 
 
+@pytest.mark.holds("lease-before-try", row="apply")
 @pytest.mark.parametrize("name", WRITES)
 def test_write_is_not_sent_again_after_the_end_of_its_lease(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str, name: str

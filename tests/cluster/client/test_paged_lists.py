@@ -37,6 +37,7 @@ def _limits(proxy: FaultProxy) -> list[str]:
     return [parse_qs(urlsplit(one.target).query)["limit"][0] for one in proxy.exchanges]
 
 
+@pytest.mark.holds("reply-size", "smaller-page")
 def test_large_page_is_asked_for_again_in_parts(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str, large: set[str]
 ) -> None:

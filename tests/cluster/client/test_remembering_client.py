@@ -65,6 +65,7 @@ def test_users_on_the_same_connections_keep_their_own_rights(
     assert set(found) == {("one", True), ("other", False)}
 
 
+@pytest.mark.holds("search-asks-again")
 def test_refused_list_is_not_asked_for_again(client: KubernetesClient, proxy: FaultProxy) -> None:
     """The refusal of one user says nothing about another."""
     nobody = client.as_user("nobody")
@@ -105,6 +106,7 @@ def test_kinds_and_schemas_are_remembered_for_a_minute(
             assert (len(proxy.exchanges) > asked) == is_asked
 
 
+@pytest.mark.holds("proof-not-remembered")
 def test_no_proof_is_made_by_remembered_kinds(fresh_plane: FreshPlane, tmp_path: Path) -> None:
     """What was served a moment ago may be gone."""
     plane = fresh_plane(API_SERVER_ONLY)

@@ -74,6 +74,7 @@ REFUSALS = {
 }
 
 
+@pytest.mark.holds("secret-in-refusal", row="webhook")
 @pytest.mark.parametrize("refusal", REFUSALS)
 def test_refusal_shows_no_value(refusal: str) -> None:
     """Of a Secret that the run knows, whatever object it refuses; and it is one line."""

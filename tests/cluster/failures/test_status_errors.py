@@ -128,7 +128,13 @@ NAMED = {"group": "apps", "kind": "deployments", "name": "web"}
             Unavailable,
             True,
         ),
-        (PATCH, status(500, "InternalError", f"{CALLING}: {NO_PEM}"), ApiError, False),
+        pytest.param(
+            PATCH,
+            status(500, "InternalError", f"{CALLING}: {NO_PEM}"),
+            ApiError,
+            False,
+            marks=pytest.mark.holds("final-of-the-server"),
+        ),
         (PATCH, status(500, "InternalError", f"{CALLING}: {NO_ANSWER}"), ApiError, False),
         (PATCH, status(500, "InternalError", f"{CALLING}: {NOT_YET}"), Unavailable, True),
         (GET, status(500, "InternalError", f"{CONVERTING} failed: {NO_PEM}"), ApiError, False),
@@ -369,7 +375,22 @@ def test_secret_error_still_names_the_field(field: str, shown: str) -> None:
 DENIED = f'admission webhook "w" denied the request: {CANARY}'
 
 
-@pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 410, 413, 422, 429, 500, 503])
+@pytest.mark.parametrize(
+    "code",
+    [
+        400,
+        401,
+        403,
+        404,
+        pytest.param(409, marks=pytest.mark.holds("forged-cause")),
+        410,
+        413,
+        422,
+        429,
+        500,
+        503,
+    ],
+)
 def test_forged_causes_of_a_webhook_show_only_paths(code: int) -> None:
     """It knows all values, and chooses everything but the beginning of the message."""
     causes = [

@@ -55,8 +55,12 @@ def _too_many(header: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("forge", "why"),
     [
-        (_twenty_times, " twice"),
-        (_too_many, "it names 1001 shards, and 1000 are allowed"),
+        pytest.param(_twenty_times, " twice", marks=pytest.mark.holds("shard-named-twice")),
+        pytest.param(
+            _too_many,
+            "it names 1001 shards, and 1000 are allowed",
+            marks=pytest.mark.holds("most-shards"),
+        ),
         (lambda header: header.update(count=MAX_OBJECTS + 1), "and 100000 are allowed"),
         (lambda header: header.update(count=-1), "it says that it lists -1 objects"),
         (lambda header: header.update(holder=json.loads("[" * 400 + "]" * 400)), "list"),
@@ -72,6 +76,7 @@ def test_forged_header_is_unreadable(forge: Callable[[dict[str, Any]], None], wh
     assert "applyprune inventory repair" in caught.value.hint
 
 
+@pytest.mark.holds("unpacked-in-total")
 def test_all_shards_together_have_a_limit() -> None:
     """A shard of 16 MiB is allowed, and each one of many is not."""
     root = decode_root(_stored(lambda _: None))
@@ -85,6 +90,7 @@ def test_all_shards_together_have_a_limit() -> None:
         add_lines(root, UnpackedLines(), b"," * 9_000_000)
 
 
+@pytest.mark.holds("longest-line")
 def test_one_line_has_a_limit() -> None:
     """In memory, a line of a million empty lists takes twenty times its bytes."""
     line = b'{"fieldSet":{"f:a":[' + b"[]," * 3 * MIB + b'[]]},"number":0}\n'
@@ -92,6 +98,7 @@ def test_one_line_has_a_limit() -> None:
         decode_entries(line)
 
 
+@pytest.mark.holds("values-in-total")
 def test_inventory_that_could_not_be_read_again_is_not_written() -> None:
     """The writer has the limits of the reader."""
     marks = ("",) * 100_000

@@ -259,7 +259,11 @@ def gone(wire: Wire) -> None:
     wire.close()
 
 
-@pytest.mark.parametrize("fault", [gone, faults.status(410, "Expired")], ids=["event", "status"])
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(gone, marks=pytest.mark.holds("expired-watch")), faults.status(410, "Expired")],
+    ids=["event", "status"],
+)
 def test_expired_version_starts_the_watch_again(
     proxy: FaultProxy,
     proxied: ClusterAccess,

@@ -65,7 +65,16 @@ def is_called(listener: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost", "127.1", "2130706433", "0x7f.1", "0177.0.0.1", "127.0.0.1", "[::1]"]
+    "host",
+    [
+        pytest.param("localhost", marks=pytest.mark.holds("checked-connection")),
+        "127.1",
+        "2130706433",
+        "0x7f.1",
+        "0177.0.0.1",
+        "127.0.0.1",
+        "[::1]",
+    ],
 )
 def test_name_of_a_refused_address_is_not_connected_to(host: str, listener: socket.socket) -> None:
     """The resolver reads addresses in ways in which ours does not."""

@@ -181,6 +181,7 @@ def test_hang_is_retried(open_transport: OpenTransport, proxy: FaultProxy) -> No
     assert len(clock.waits) == 1
 
 
+@pytest.mark.holds("try-clock")
 def test_missing_reply_is_given_up_by_the_clock_of_the_transport(
     open_transport: OpenTransport, proxy: FaultProxy
 ) -> None:
@@ -306,6 +307,7 @@ def test_429_beyond_our_patience_fails_at_once(
     assert len(proxy.exchanges) == 1
 
 
+@pytest.mark.holds("report-clock")
 def test_repeated_429s_are_survived_and_reported(
     open_transport: OpenTransport, proxy: FaultProxy
 ) -> None:

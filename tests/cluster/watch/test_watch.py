@@ -603,7 +603,11 @@ def test_complete_events_before_a_cut_count(
     assert told(seen) == [("ADDED", "a")]
 
 
-@pytest.mark.parametrize("chunks", [(), (b"[", b"{")], ids=["at-once", "after-a-byte"])
+@pytest.mark.parametrize(
+    "chunks",
+    [pytest.param((), marks=pytest.mark.holds("stream-clock")), (b"[", b"{")],
+    ids=["at-once", "after-a-byte"],
+)
 def test_half_open_connection_is_detected(
     open_transport: OpenTransport,
     proxy: FaultProxy,

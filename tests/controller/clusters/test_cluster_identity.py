@@ -51,6 +51,7 @@ CASES: tuple[tuple[str, bool, str, str, str | None], ...] = (
 )
 
 
+@pytest.mark.holds("other-cluster", row="uid-of-old-True--uid-of-new-None")
 @pytest.mark.parametrize(("recorded", "applied", "accepted", "now", "left"), CASES)
 def test_bundle_stays_in_its_cluster(
     recorded: str, applied: bool, accepted: str, now: str, left: str | None

@@ -6,6 +6,8 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.support.canaries import TOKEN, encoded, untold
 from tests.support.controller import told
 from tests.support.fault_proxy import FaultProxy, always, faults
@@ -83,6 +85,7 @@ WHY = {
 }
 
 
+@pytest.mark.holds("quoted-name")
 def test_unreachable_clusters_are_untold(tenant: Tenant, running: Controller, site: Plane) -> None:
     """Errors of name resolution, of TLS and of the server say what is wrong, and no value."""
     for number, content in enumerate(unreachable(site).values()):
@@ -98,6 +101,7 @@ def _failed(tenant: Tenant, name: str) -> bool:
     return tenant.condition(name)[0] == "False"
 
 
+@pytest.mark.holds("quoted-token")
 def test_server_that_quotes_the_token_is_not_repeated(
     tenant: Tenant, running: Controller, site: Plane
 ) -> None:

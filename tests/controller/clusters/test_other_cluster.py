@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.support.command import applyprune
 from tests.support.objects import config_map, text
 from tests.support.waiting import eventually
@@ -19,6 +21,7 @@ WORKERS = ("applyprune_workers_busy", "applyprune_queue_depth")
 LONG = {"interval": "1h", "retryInterval": "1h"}
 
 
+@pytest.mark.holds("recorded-cluster")
 def test_bundle_lives_in_another_cluster(tenant: Tenant, other: OtherCluster, site: Plane) -> None:
     """All of it: nothing but the Bundle, its source and the kubeconfig is in its own."""
     spec = {**other.admit(tenant, key="value.yaml"), "interval": "2s"}
@@ -61,6 +64,7 @@ def test_bundle_lives_in_another_cluster(tenant: Tenant, other: OtherCluster, si
     assert other.exists(tenant, "a", "c", "applyprune-web") == [False, False, False]
 
 
+@pytest.mark.holds("owner-of-another-cluster")
 def test_bundles_of_one_name_in_two_clusters_are_two(tenant: Tenant, other: OtherCluster) -> None:
     """The owner of an inventory names its cluster: the other one's Bundle takes nothing over."""
     other.make_namespace(tenant.namespace)
@@ -115,6 +119,7 @@ def test_rotated_credentials_are_used_at_once(tenant: Tenant, other: OtherCluste
     assert tenant.ready("web")["cluster"]["uid"] == uid
 
 
+@pytest.mark.holds("turn-of-a-cluster")
 def test_cluster_that_hangs_holds_nobody_up(
     new_tenant: Callable[[], Tenant], running: Controller, other: OtherCluster
 ) -> None:

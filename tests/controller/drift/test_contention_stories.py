@@ -197,6 +197,7 @@ def test_other_applier_stays_a_conflict(tenant: Tenant, site_audit: AuditTrail) 
     assert "contention" not in tenant.get("web")["status"]
 
 
+@pytest.mark.holds("taken-objects")
 def test_bundle_that_takes_an_object_is_no_drift_of_the_other(
     tenant: Tenant, site_audit: AuditTrail
 ) -> None:

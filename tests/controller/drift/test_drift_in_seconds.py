@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.support.api import events_written
 from tests.support.fights import changed
 from tests.support.objects import config_map
@@ -167,6 +169,7 @@ def test_other_changes_are_decided_by_the_whole_set(tenant: Tenant) -> None:
     assert tenant.value("c") == "theirs"
 
 
+@pytest.mark.holds("correction-of-settled")
 def test_bundle_that_is_not_settled_is_planned_as_a_whole(tenant: Tenant) -> None:
     """Under Report, drift of one object says nothing new of the others: all of it is shown."""
     options = {"drift": {"policy": "Report"}, "interval": "1h"}

@@ -71,6 +71,7 @@ WAYS: dict[str, Callable[[Tenant, int], None]] = {
 }
 
 
+@pytest.mark.holds("tried-again", row="reconcile-now")
 @pytest.mark.parametrize("way", WAYS)
 def test_rewritten_object_is_sent_once_for_each_reason_to_try_again(
     way: str, tenant: Tenant, policy: RewritingPolicy, site_audit: AuditTrail

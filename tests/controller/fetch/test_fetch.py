@@ -180,6 +180,7 @@ def publish(folder: Path, files: Mapping[str, str]) -> None:
     (folder / "x.tar.gz").write_bytes(data)
 
 
+@pytest.mark.holds("verified-commit")
 def test_unsigned_commit_is_not_kept(site: HttpsSite, cache: SourceCache, tmp_path: Path) -> None:
     """Neither without a signature nor with that of another key."""
     repository = site.repository()
@@ -195,6 +196,7 @@ def test_unsigned_commit_is_not_kept(site: HttpsSite, cache: SourceCache, tmp_pa
     assert content(fetched, "web").revision == f"main@sha1:{signed}"
 
 
+@pytest.mark.holds("verified-artifact")
 def test_unsigned_artifact_is_not_kept(registry: Registry, cache: SourceCache) -> None:
     """The same artifact is read where no signature is needed."""
     credentials = SourceCredentials(

@@ -46,6 +46,7 @@ def test_incomplete_artifact_is_not_read(cache: SourceCache, cut: int) -> None:
     assert cache.read("x") is None
 
 
+@pytest.mark.holds("whole-artifact")
 def test_changed_artifact_is_not_read(cache: SourceCache) -> None:
     """A bit that has flipped is not applied."""
     cache.put("x", FILES)

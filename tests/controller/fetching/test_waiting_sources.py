@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.support import tls_site
 from tests.support.archives import packed
 from tests.support.listening import silent_host
@@ -98,6 +100,7 @@ def test_host_that_goes_away_changes_nothing(
         eventually(lambda: tenant.exists("a", "b") == [False, True], lambda: "the new archive")
 
 
+@pytest.mark.holds("unfollowed-fetch")
 def test_fetch_of_a_deleted_bundle_ends_at_once(
     running: Controller, tenant: Tenant, git: HttpsSite
 ) -> None:
@@ -123,6 +126,7 @@ def asking(running: Controller, git: HttpsSite) -> list[int]:
     ]
 
 
+@pytest.mark.holds("handled-by-a-check")
 def test_reconcile_now_is_handled_by_a_check_that_began_after_it(
     tenant: Tenant, git: HttpsSite
 ) -> None:
@@ -158,6 +162,7 @@ def test_reconcile_now_is_handled_by_a_check_that_began_after_it(
     assert handled("refused") == f"False AuthenticationFailed main@sha1:{commit}"
 
 
+@pytest.mark.holds("dependency-of-a-commit")
 def test_dependency_is_ready_when_it_has_applied_the_commit(tenant: Tenant, git: HttpsSite) -> None:
     """A commit changes both: the dependent one waits, though the other is still ready."""
     repository = git.repository()
@@ -216,6 +221,7 @@ def test_forged_source_in_the_status_changes_nothing(
     assert tenant.exists("vault") == [False]
 
 
+@pytest.mark.holds("older-check")
 def test_older_check_replaces_no_newer_one(tenant: Tenant, git: HttpsSite) -> None:
     """Another replica has seen another content later: this one checks again before it applies."""
     repository = git.repository()

@@ -38,6 +38,7 @@ def unwatched(tmp_path: Path, clock: ManualClock) -> Iterator[Watches]:
         watches.close()
 
 
+@pytest.mark.holds("unserved-bundles")
 def test_due_bundles_that_nobody_serves_are_not_healthy(
     unwatched: Watches, clock: ManualClock
 ) -> None:
@@ -66,6 +67,7 @@ def test_due_bundles_that_nobody_serves_are_not_healthy(
     assert (health.unserved(), health.broken()) == ("", "")
 
 
+@pytest.mark.holds("dead-thread")
 def test_dead_thread_and_endless_work_are_broken(unwatched: Watches, clock: ManualClock) -> None:
     """Only a restart helps."""
     health = Health(unwatched.queue, unwatched)
@@ -79,6 +81,7 @@ def test_dead_thread_and_endless_work_are_broken(unwatched: Watches, clock: Manu
     assert health.broken() == "a worker has been busy with one Bundle for 3601 s"
 
 
+@pytest.mark.holds("idle-replica")
 def test_replica_without_a_share_is_not_healthy(unwatched: Watches) -> None:
     """Nothing is due then, which must not look like nothing to do."""
     health = Health(unwatched.queue, unwatched, threads=ALIVE)
@@ -87,6 +90,7 @@ def test_replica_without_a_share_is_not_healthy(unwatched: Watches) -> None:
     assert not health.can_serve()  # the Bundles are not listed
 
 
+@pytest.mark.holds("unseen-bundles")
 def test_bundles_that_cannot_be_listed_are_not_healthy(
     unwatched: Watches, clock: ManualClock
 ) -> None:
@@ -115,6 +119,7 @@ def test_bundles_that_cannot_be_listed_are_not_healthy(
     assert health.broken() == ""
 
 
+@pytest.mark.holds("unchecked-sources")
 def test_sources_that_nobody_reads_are_not_healthy(unwatched: Watches, clock: ManualClock) -> None:
     """Neither the checks nor the fetches; what waits for its share of a silent host is well."""
     checks, fetches = (WorkQueue(4, min_gap=0, clock=clock) for _ in "12")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from applyprune.controller.queue import NamespaceQueues, WorkQueue
 from applyprune.controller.reasons import Key
 
@@ -48,6 +50,7 @@ def test_removed_key_gets_no_turn() -> None:
     assert turns.take(anybody) is None
 
 
+@pytest.mark.holds("kept-worker")
 def test_last_worker_is_kept_for_other_namespaces() -> None:
     """One tenant occupies all workers but one, whatever it does."""
     queue = WorkQueue(workers=3, min_gap=0)

@@ -107,6 +107,7 @@ def leases(tenant: Tenant) -> set[str]:
     return {one["metadata"]["name"] for one in found}
 
 
+@pytest.mark.holds("lost-lease")
 def test_replica_that_cannot_renew_its_lease_stops_in_time(
     client: KubernetesClient, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
@@ -145,6 +146,7 @@ def test_replica_that_cannot_serve_lets_its_lease_end(
     assert set(clock.waits) == {0.1}
 
 
+@pytest.mark.holds("lease-is-stored")
 def test_lease_that_is_not_stored_is_not_renewed(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:

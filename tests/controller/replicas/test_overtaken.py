@@ -35,6 +35,7 @@ def bundles(site: Plane) -> Iterator[BundleObjects]:
         yield BundleObjects(KubernetesClient(transport, access.server))
 
 
+@pytest.mark.holds("status-overtaken")
 def test_status_of_another_replica_stays(
     bundles: BundleObjects, new_tenant: Callable[[], Tenant]
 ) -> None:
@@ -76,6 +77,7 @@ def spoiled(proxy: FaultProxy, tmp_path: Path) -> Iterator[BundleObjects]:
         yield BundleObjects(KubernetesClient(transport, access.server))
 
 
+@pytest.mark.holds("finalizer-is-stored")
 def test_finalizer_that_is_not_stored_is_not_believed(
     spoiled: BundleObjects, proxy: FaultProxy, new_tenant: Callable[[], Tenant]
 ) -> None:

@@ -142,6 +142,7 @@ def test_lease_names_the_namespaces_of_its_replica() -> None:
     assert known["a"].live.metadata == {}
 
 
+@pytest.mark.holds("too-many-replicas")
 def test_thousands_of_forged_leases_are_not_believed() -> None:
     """Then this replica serves all Bundles: the inventory locks keep that safe."""
     others = frozenset(Replica(f"r{number}") for number in range(MOST_REPLICAS - 1))

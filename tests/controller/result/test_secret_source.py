@@ -46,6 +46,7 @@ OURS = {
 """Their message, but not their reason, is made of names and counts."""
 
 
+@pytest.mark.holds("secret-source", row="Error")
 @pytest.mark.parametrize("kind", ProblemKind)
 def test_problem_shows_no_value(kind: ProblemKind) -> None:
     """Neither in its place, message, reason, hint, excerpt, field nor note; a new kind included."""

@@ -122,6 +122,7 @@ def test_namespace_has_all_watches_as_long_as_nobody_else_wants_any(told: Told) 
     assert none_free(watches, A, B) == [False, True]
 
 
+@pytest.mark.holds("share-of-watches")
 def test_five_namespaces_leave_the_sixth_its_share(told: Told) -> None:
     """However many they want, and whoever comes first."""
     watches = shared(told, most=500)

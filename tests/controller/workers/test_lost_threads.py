@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from applyprune.controller.worker import OUT_OF_MEMORY
 from tests.support.waiting import HANG
 
@@ -53,6 +55,7 @@ def ended(left: int) -> tuple[int | None, str]:
         return process.returncode, said
 
 
+@pytest.mark.holds("lost-thread")
 def test_thread_without_memory_ends_the_process() -> None:
     """Wherever its begin fails, until there is enough; else who starts it would wait for ever."""
     # How much a thread needs to begin is for the machine to say.

@@ -250,6 +250,7 @@ CHANGES: dict[str, tuple[Callable[[Api, str, str], None], str, str]] = {
 }
 
 
+@pytest.mark.holds("plan-fits", row="to prune, and changed")
 @pytest.mark.parametrize("name", CHANGES)
 def test_changed_cluster_is_refused(desk: Desk, file: Path, audit: AuditTrail, name: str) -> None:
     """A prune is bound to the UID and the state that were reviewed."""

@@ -106,6 +106,7 @@ def test_kustomization_is_pushed_as_it_is_built(
     assert built.out == push(name, "-f", "p.yaml", "--dry-run").out
 
 
+@pytest.mark.holds("pushed-secrets")
 def test_secret_is_pushed_only_if_it_is_said(
     push: Push, registry: Registry, tmp_path: Path
 ) -> None:

@@ -52,6 +52,7 @@ def _replicas(stage: Stage, api: Api) -> int:
     return int(api.get(_path(stage))["spec"]["replicas"])
 
 
+@pytest.mark.holds("disabled-autoscaler")
 def test_autoscaler_that_will_not_be_there_does_not_count(stage: Stage, api: Api) -> None:
     """Its manifest is disabled, or gives it another target."""
     stage.run(_deployment(1), _scaler(annotations=DISABLED))
@@ -79,6 +80,7 @@ def test_autoscaler_counts_in_the_run_that_prunes_it(stage: Stage, api: Api) -> 
     assert _replicas(stage, api) == 4
 
 
+@pytest.mark.holds("autoscaler-that-is-gone")
 def test_number_of_an_autoscaler_that_is_gone_stays(stage: Stage, api: Api) -> None:
     """The conflict says what sets the replicas back, and that nobody writes them again."""
     stage.run(_deployment(1), _scaler())
@@ -111,7 +113,9 @@ def _without_replicas(kind: str = "Deployment") -> dict[str, Any]:
     return body
 
 
-@pytest.mark.parametrize("where", ["input", "cluster"])
+@pytest.mark.parametrize(
+    "where", [pytest.param("input", marks=pytest.mark.holds("lost-replicas")), "cluster"]
+)
 def test_replicas_that_leave_the_manifest_are_handed_to_the_autoscaler(
     stage: Stage, api: Api, audit: AuditTrail, where: str
 ) -> None:
@@ -181,6 +185,7 @@ def test_replicas_that_leave_without_an_autoscaler_are_a_consequence(
     assert _replicas(stage, api) == 1
 
 
+@pytest.mark.holds("replicas-stay-unread")
 def test_replicas_that_leave_the_manifest_stay_where_none_can_be_read(
     stage: Stage, api: Api, plane: Plane, tmp_path: Path
 ) -> None:
@@ -196,6 +201,7 @@ def test_replicas_that_leave_the_manifest_stay_where_none_can_be_read(
     assert (story.exit_code, _replicas(stage, api)) == (0, 5)
 
 
+@pytest.mark.holds("unread-autoscalers")
 def test_replicas_are_not_set_back_where_no_autoscaler_can_be_read(
     stage: Stage, api: Api, plane: Plane, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ WEB, CLEAN, TEST = config_map("web"), _hook("clean", "pre-delete"), _hook("check
 MIGRATE = _hook("migrate", "pre-install,pre-upgrade")
 
 
+@pytest.mark.holds("left-out-hook")
 def test_delete_hook_of_a_rendered_chart_does_not_run(stage: Stage, api: Api) -> None:
     """Not at the apply, not at the next one, and not at the deletion of the set."""
     for _ in range(2):
@@ -77,6 +78,7 @@ def test_install_hook_is_an_ordinary_object_with_apply(stage: Stage, api: Api) -
     assert stage.run(mode=Mode.DELETE).outcomes["job.batch/migrate"] is Outcome.DELETED
 
 
+@pytest.mark.holds("kept-hook")
 def test_recorded_object_that_becomes_a_hook_is_kept(
     stage: Stage, api: Api, audit: AuditTrail
 ) -> None:

@@ -148,6 +148,7 @@ def _empty(stage: Stage) -> tuple[dict[str, Any], dict[str, Any], str, str]:
     )
 
 
+@pytest.mark.holds("edited-empty-value")
 def test_empty_value_is_left_to_a_controller_and_not_to_a_person(stage: Stage, api: Api) -> None:
     """Of an object that the set takes in; what somebody has opened by hand is a conflict."""
     role, policy, role_path, policy_path = _empty(stage)

@@ -33,6 +33,7 @@ def _openapi(exchange: Exchange) -> bool:
     return exchange.path.startswith("/openapi/")
 
 
+@pytest.mark.holds("field-check")
 def test_typo_in_one_object_leaves_the_whole_set_unwritten(stage: Stage, audit: AuditTrail) -> None:
     """Neither the inventory nor an object; nothing is pruned either."""
     assert stage.run(config_map("a"), config_map("leaves")).exit_code == 0

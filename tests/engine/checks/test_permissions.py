@@ -53,6 +53,7 @@ def reviews(audit: AuditTrail) -> dict[str, int]:
     return {kind: asked.count(kind) for kind in sorted(set(asked))}
 
 
+@pytest.mark.holds("access-review")
 def test_missing_rights_are_all_reported_before_the_first_write(
     stage: Stage, limited: Limited
 ) -> None:
@@ -76,6 +77,7 @@ def test_missing_rights_are_all_reported_before_the_first_write(
     assert ci.run(config_map("a", "new"), DEPLOYMENT).outcomes["configmap/a"] is Outcome.UPDATED
 
 
+@pytest.mark.holds("missing-rights")
 def test_plan_with_a_forbidden_prune_writes_nothing(
     stage: Stage, limited: Limited, api: Api
 ) -> None:
@@ -88,6 +90,7 @@ def test_plan_with_a_forbidden_prune_writes_nothing(
     assert story.outcomes == {"service/web": Outcome.FAILED}
 
 
+@pytest.mark.holds("rights-of-a-plan")
 def test_missing_right_is_a_finding_of_a_plan(stage: Stage, limited: Limited) -> None:
     """Of every kind of dry run: what the run would report; a plan without writes needs none."""
     ci = limited("ci", rule("", ["configmaps", "services"], READ), *COUNT)
@@ -146,6 +149,7 @@ def test_right_to_write_the_inventory_is_part_of_the_plan(
     assert not writes(audit)
 
 
+@pytest.mark.holds("resource-names")
 def test_rule_with_names_allows_only_these(limited: Limited, stage: Stage) -> None:
     """Server-side apply creates by name, so such a rule suffices for it."""
     own = {**rule("", ["configmaps"], ["update"]), "resourceNames": ["applyprune-web"]}

@@ -60,6 +60,7 @@ def _list_twice(stage: Stage) -> None:
     stage.rewrite(entries={**listed, other.ref: other})
 
 
+@pytest.mark.holds("object-once")
 def test_object_listed_under_two_groups_counts_once(stage: Stage, api: Api) -> None:
     """It is one deletion: for the limit of the prune, in the plan, and for the server."""
     told = event(stage, "")

@@ -96,6 +96,7 @@ def is_there(victim: Victim, api: Api) -> bool:
     return status == 200 and now["metadata"] == metadata
 
 
+@pytest.mark.holds("query-uid", row="ConfigMap")
 def test_other_object_of_the_name_survives(victim: Victim, crds: Api) -> None:
     """The query says the UID."""
     with pytest.raises(Conflict):
@@ -103,6 +104,7 @@ def test_other_object_of_the_name_survives(victim: Victim, crds: Api) -> None:
     assert is_there(victim, crds)
 
 
+@pytest.mark.holds("query-version", row="ConfigMap")
 def test_object_that_has_changed_survives(victim: Victim, crds: Api) -> None:
     """The query says the resourceVersion."""
     with pytest.raises(Conflict):
@@ -110,6 +112,7 @@ def test_object_that_has_changed_survives(victim: Victim, crds: Api) -> None:
     assert is_there(victim, crds)
 
 
+@pytest.mark.holds("query-propagation", row="ConfigMap")
 def test_dependents_are_treated_as_asked(victim: Victim, gateway: FaultProxy) -> None:
     """The query says the propagation: by default the server would delete the dependents."""
     victim.delete()

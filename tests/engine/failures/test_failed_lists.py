@@ -34,6 +34,7 @@ def _lists(plural: str, fault: Fault) -> Rule:
     return always(fault, where=is_search)
 
 
+@pytest.mark.holds("failed-search", row="apply-configmaps")
 @pytest.mark.parametrize("plural", ["configmaps", "services"])
 @pytest.mark.parametrize("mode", [Mode.APPLY, Mode.DELETE])
 def test_lost_inventory_is_not_taken_for_a_new_set(

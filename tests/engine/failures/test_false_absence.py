@@ -29,7 +29,9 @@ def _elsewhere(request: dict[str, Any]) -> dict[str, Any]:
     return {**status, "message": f'configmaps "{request["name"]}" not found in namespace "other"'}
 
 
-@pytest.mark.parametrize("reply", [missing, _elsewhere])
+@pytest.mark.parametrize(
+    "reply", [pytest.param(missing, marks=pytest.mark.holds("absence-confirmed")), _elsewhere]
+)
 def test_webhook_answers_a_prune_with_404(
     plane: Plane, api: Api, stage: Stage, reply: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> None:
@@ -101,6 +103,7 @@ def _about_the_inventory(plane: Plane, api: Api, stage: Stage, operation: str) -
     return Webhook(plane, api, stage.namespace, (operation,), reply)
 
 
+@pytest.mark.holds("inventory-removed")
 def test_webhook_answers_the_deletion_of_the_inventory_with_404(
     plane: Plane, api: Api, stage: Stage
 ) -> None:
@@ -118,6 +121,7 @@ def test_webhook_answers_the_deletion_of_the_inventory_with_404(
     assert not api.exists(stage.path(inventory))
 
 
+@pytest.mark.holds("deletion-names-uid")
 def test_success_that_names_no_uid_confirms_no_deletion(
     spoiled: Stage, proxy: FaultProxy, api: Api
 ) -> None:

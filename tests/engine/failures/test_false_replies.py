@@ -61,6 +61,9 @@ DELETED = {Outcome.PRUNED, Outcome.DELETED}
 NOT_DONE = {Outcome.FAILED, Outcome.SKIPPED, Outcome.NOT_PRUNED}
 
 
+@pytest.mark.holds("transfer-is-stored", row="orphan")
+@pytest.mark.holds("gone-is-seen", row="prune")
+@pytest.mark.holds("inventory-reply", row="create")
 @pytest.mark.parametrize("name", BIG)
 def test_reply_of_a_dry_run_is_not_success(
     plane: Plane, api: Api, proxy: FaultProxy, tmp_path: Any, name: str
@@ -92,7 +95,9 @@ def test_no_reply_is_believed_that_does_not_prove_the_write(
         law.holds(number, spoil)
 
 
-@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize(
+    "check", [pytest.param(True, marks=pytest.mark.holds("apply-is-stored")), False]
+)
 def test_gateway_in_a_read_only_mode_prunes_nothing(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, *, check: bool
 ) -> None:
@@ -116,7 +121,9 @@ def test_gateway_in_a_read_only_mode_prunes_nothing(
     assert stage.listed() == {"configmap/a", "configmap/new"}
 
 
-@pytest.mark.parametrize("is_stored", [True, False])
+@pytest.mark.parametrize(
+    "is_stored", [True, pytest.param(False, marks=pytest.mark.holds("others-in-the-reply"))]
+)
 def test_object_that_somebody_writes_meanwhile_is_read(
     spoiled: Stage, proxy: FaultProxy, api: Api, *, is_stored: bool
 ) -> None:
@@ -154,6 +161,7 @@ def test_repeated_apply_needs_no_read(spoiled: Stage, proxy: FaultProxy) -> None
         ]
 
 
+@pytest.mark.holds("repeated-reply")
 def test_reply_to_an_earlier_apply_is_not_believed(
     spoiled: Stage, proxy: FaultProxy, api: Api
 ) -> None:
@@ -165,6 +173,7 @@ def test_reply_to_an_earlier_apply_is_not_believed(
     assert api.get(spoiled.path("a"))["data"] == {"key": "changed"}
 
 
+@pytest.mark.holds("reply-of-the-deleted")
 def test_reply_to_the_create_of_the_deleted_object_is_not_believed(
     spoiled: Stage, proxy: FaultProxy, api: Api
 ) -> None:
@@ -186,6 +195,7 @@ def _last_reply(proxy: FaultProxy) -> Fault:
     return faults.answer(201, applies[-1].reply, (("Content-Type", "application/json"),))
 
 
+@pytest.mark.holds("orphan-keeps-label")
 def test_orphan_that_keeps_the_label_stays_listed(plane: Plane, api: Api, stage: Stage) -> None:
     """A webhook that puts it back: the object would belong to a set that does not list it."""
     stage.run(config_map("a"), config_map("b"))
@@ -202,6 +212,7 @@ def test_orphan_that_keeps_the_label_stays_listed(plane: Plane, api: Api, stage:
     assert stage.listed() == {"configmap/a", "configmap/b"}
 
 
+@pytest.mark.holds("marks-of-the-inventory")
 def test_marks_that_a_webhook_removes_end_the_run(plane: Plane, api: Api, stage: Stage) -> None:
     """Before the first apply; a repair sets them again when the webhook lets them."""
 

@@ -73,6 +73,7 @@ def test_foreign_object_under_an_unconfirmed_name_survives(
     assert api.exists(stage.path("b"))
 
 
+@pytest.mark.holds("create-only", "found-from-controller")
 def test_object_created_between_read_and_apply_is_not_taken(
     spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
@@ -113,6 +114,7 @@ def test_object_recreated_between_read_and_delete_survives(
     assert api.get(path)["data"] == {"mine": "1"}
 
 
+@pytest.mark.holds("delete-version")
 def test_object_changed_between_read_and_delete_is_decided_again(
     spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
@@ -129,6 +131,7 @@ def test_object_changed_between_read_and_delete_is_decided_again(
     assert api.exists(spoiled.path("b"))
 
 
+@pytest.mark.holds("asked-to-delete")
 def test_delete_without_an_answer_stays_recorded(
     spoiled: Stage, stage: Stage, proxy: FaultProxy
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+import pytest
+
 from applyprune.model.events import ObjectStatus, ReadinessReported
 from applyprune.planning.secrets import HIDDEN
 from tests.support.api import Api
@@ -24,6 +26,7 @@ def _without_values(story: Story) -> None:
     assert ENCODED not in told
 
 
+@pytest.mark.holds("secret-in-readiness", "secret-in-status")
 def test_message_of_a_pod_shows_no_value(stage: Stage, api: Api) -> None:
     """Neither after a wait nor in the status, where the Secret is read from the cluster alone."""
     assert stage.run(SECRET, POD).exit_code == 0

@@ -96,6 +96,7 @@ def _with_theirs(stage: Stage, api: Api) -> tuple[str, str]:
     return f"namespace/{name}", f"{path}/theirs"
 
 
+@pytest.mark.holds("count-needs-kinds")
 def test_namespace_is_not_counted_by_an_incomplete_list(stage: Stage, cut: Stage, api: Api) -> None:
     """The refusal names what is missing; with the whole list, it names what is inside."""
     home, theirs = _with_theirs(stage, api)
@@ -144,6 +145,7 @@ def test_kind_whose_crd_somebody_has_just_deleted_has_no_objects(
     assert "deletionTimestamp" in left, story.events
 
 
+@pytest.mark.holds("counted-kind-deleted")
 def test_kind_that_cannot_be_listed_is_not_taken_for_deleted(
     stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
 ) -> None:
@@ -173,6 +175,7 @@ NEEDS: dict[str, Callable[[Stage], Any]] = {
 }
 
 
+@pytest.mark.holds("search-needs-kinds", row="a check")
 @pytest.mark.parametrize("needs", NEEDS.values(), ids=NEEDS)
 def test_lost_inventory_is_not_rebuilt_by_an_incomplete_list(
     stage: Stage, cut: Stage, api: Api, needs: Callable[[Stage], Any]
@@ -293,6 +296,7 @@ def test_search_without_the_proof_says_so(stage: Stage, cut: Stage, proxy: Fault
     assert "the list of kinds is not proved: no" in refused.problem(home)
 
 
+@pytest.mark.holds("lists-agree")
 def test_search_without_the_proof_needs_lists_that_agree(
     stage: Stage, cut: Stage, proxy: FaultProxy
 ) -> None:
@@ -308,6 +312,7 @@ def test_search_without_the_proof_needs_lists_that_agree(
         cut.check()
 
 
+@pytest.mark.holds("server-ready")
 def test_search_without_the_proof_needs_a_ready_server(
     stage: Stage, cut: Stage, proxy: FaultProxy
 ) -> None:

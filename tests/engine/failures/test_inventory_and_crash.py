@@ -298,6 +298,7 @@ def test_unreadable_inventory_read_as_empty(stage: Stage, api: Api, how: str) ->
     assert not api.exists(stage.path("c"))
 
 
+@pytest.mark.holds("label-hint")
 def test_hand_edited_inventory_is_a_confused_deputy(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:

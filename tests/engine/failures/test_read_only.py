@@ -176,6 +176,7 @@ class Aggregated:
             seen.body = b""
 
 
+@pytest.mark.holds("dry-run-understood")
 def test_no_dry_run_reaches_an_aggregated_api_that_does_not_know_it(
     gateway: FaultProxy, crd_stage: Stage, crds: Api, folder: Path
 ) -> None:
@@ -230,7 +231,9 @@ def test_worker_believes_nothing_that_another_one_is_still_asking(
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize(
+    "keeps", [True, pytest.param(False, marks=pytest.mark.holds("preconditions-proved"))]
+)
 def test_first_delete_of_a_group_proves_the_preconditions(
     gateway: FaultProxy, crd_stage: Stage, crds: Api, tmp_path: Path, keeps: bool
 ) -> None:
@@ -265,6 +268,7 @@ def test_first_delete_of_a_group_proves_the_preconditions(
         assert len(crds.get(path)["items"]) == 2
 
 
+@pytest.mark.holds("put-after-apply")
 def test_put_is_not_sent_where_the_query_is_lost(
     gateway: FaultProxy, crd_stage: Stage, crds: Api, tmp_path: Path
 ) -> None:
@@ -298,6 +302,7 @@ def test_put_is_not_sent_where_the_query_is_lost(
     assert crds.get(path.format("v1")) == before
 
 
+@pytest.mark.holds("put-after-refusal")
 def test_put_without_excluding_fields_is_not_sent_where_the_query_is_lost(
     gateway: FaultProxy, crd_stage: Stage, crds: Api, tmp_path: Path
 ) -> None:

@@ -147,6 +147,7 @@ EDITS = {
 }
 
 
+@pytest.mark.holds("recorded-plural", row="another kind")
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_kind_of_an_entry_is_edited(stage: Stage, api: Api, edit: dict[str, str]) -> None:
     """It names no kind, or not that of the recorded plural: nobody can tell what it was."""
@@ -204,6 +205,7 @@ def _forget_crds(stage: Stage) -> None:
     stage.rewrite(entries={ref: replace(entry, crd="") for ref, entry in listed.items()})
 
 
+@pytest.mark.holds("kind-deleted")
 def test_crd_that_was_not_recorded_keeps_its_objects_listed(crd_stage: Stage, crds: Api) -> None:
     """An older inventory does not say that a CRD defined the kind; nor does an edited one."""
     replace(crd_stage, name="other").run(crd("Elder"))

@@ -61,6 +61,7 @@ def test_renamed_object_fails_and_stays_listed(plane: Plane, api: Api, stage: St
     assert stage.listed() == {"configmap/b"}
 
 
+@pytest.mark.holds("other-name")
 def test_renamed_object_is_refused_until_it_is_deleted(
     plane: Plane, api: Api, stage: Stage
 ) -> None:
@@ -200,6 +201,7 @@ def _take_off(request: Change) -> list[Change]:
     return [{"op": "remove", "path": "/metadata/annotations"}] if OWNED_BY in there else []
 
 
+@pytest.mark.holds("witness-taken-off")
 def test_object_without_the_annotation_of_ownership_is_not_recorded_as_owned(
     plane: Plane, api: Api, stage: Stage
 ) -> None:

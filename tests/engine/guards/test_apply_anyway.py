@@ -30,7 +30,9 @@ def _verdict(story: Story) -> str:
     return str(end.problem)
 
 
-@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE])
+@pytest.mark.parametrize(
+    "mode", [pytest.param(Mode.APPLY, marks=pytest.mark.holds("apply-anyway")), Mode.PRUNE]
+)
 def test_refused_prune_writes_nothing(
     stage: Stage, api: Api, audit: AuditTrail, mode: Mode
 ) -> None:

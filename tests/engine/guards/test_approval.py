@@ -18,6 +18,7 @@ from tests.support.stage import Stage
 OWNER = "Bundle shop/web"
 
 
+@pytest.mark.holds("one-approval")
 def test_approval_covers_one_prune_only(stage: Stage) -> None:
     """The digest of what was refused lets exactly that go; one object more is another prune."""
     names = [f"a{number}" for number in range(8)]
@@ -53,6 +54,7 @@ def test_empty_input_can_be_approved(stage: Stage) -> None:
     assert set(stage.run(approved=refused.deletions).outcomes.values()) == {Outcome.PRUNED}
 
 
+@pytest.mark.holds("set-owner")
 def test_set_belongs_to_its_bundle(stage: Stage) -> None:
     """The Bundle takes it over without touching an object; nobody else may change it then."""
     stage.run(config_map("a"), config_map("b"))

@@ -60,6 +60,8 @@ CONTENTS: dict[str, tuple[str, str, Body]] = {
 }
 
 
+@pytest.mark.holds("default-account", row="serviceaccount/default")
+@pytest.mark.holds("endpoint-slices", row="endpointslice.discovery.k8s.io/by-hand")
 @pytest.mark.parametrize("name", CONTENTS)
 def test_contents_made_by_hand_save_a_namespace(
     stage: Stage, api: Api, home: str, name: str
@@ -180,7 +182,10 @@ STAY = (config_map("stay-1"), config_map("stay-2"))
 OWNER = config_map("owner")
 
 
-@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE, Mode.DELETE])
+@pytest.mark.parametrize(
+    "mode",
+    [pytest.param(Mode.APPLY, marks=pytest.mark.holds("owned-by-ours")), Mode.PRUNE, Mode.DELETE],
+)
 def test_data_that_names_a_pruned_owner_saves_it(
     stage: Stage, api: Api, audit: AuditTrail, mode: Mode
 ) -> None:
@@ -318,7 +323,13 @@ def test_claim_of_the_input_is_not_collected(stage: Stage, api: Api) -> None:
     assert _live(api, CLAIM, stage.namespace) is not None
 
 
-@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(True, marks=pytest.mark.holds("recreation-cascade")),
+        pytest.param(False, marks=pytest.mark.holds("late-recreation-cascade")),
+    ],
+)
 def test_recreation_counts_what_its_object_owns(stage: Stage, api: Api, check: bool) -> None:
     """A recreation deletes the object first: found by the check, or only at the apply."""
     fixed = {**OWNER, "immutable": True}
@@ -402,6 +413,7 @@ def test_kind_that_owns_no_data_goes_with_least_rights(
     assert ["as far as is known" in one for one in said] == [True]
 
 
+@pytest.mark.holds("may-own-data", row="statefulset.apps/owner")
 @pytest.mark.parametrize("name", MAKERS)
 def test_kind_that_may_own_data_is_refused_with_least_rights(
     few: Callable[..., Stage], name: str
@@ -464,6 +476,7 @@ def test_custom_resource_is_refused_with_least_rights(
         crds("DELETE", f"{CRDS}/{name}")
 
 
+@pytest.mark.holds("unread-owners")
 def test_owner_that_cannot_be_read_is_refused(
     stage: Stage, plane: Plane, api: Api, tmp_path: Path
 ) -> None:

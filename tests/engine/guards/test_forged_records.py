@@ -53,6 +53,7 @@ def _searches(proxy: FaultProxy) -> int:
     return sum(SET_ID in one.query.get("labelSelector", "") for one in proxy.exchanges)
 
 
+@pytest.mark.holds("listed-elsewhere", row="nobody's-apply")
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("whose", ["nobody's", "a set that does not list it"])
 def test_foreign_label_does_not_let_an_object_escape(
@@ -171,6 +172,7 @@ def test_inventory_beside_ours_is_found_without_rights_elsewhere(
     assert spoiled.run(A).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
 
 
+@pytest.mark.holds("unlisted-at-delete")
 def test_entries_removed_by_hand_are_reported(stage: Stage, api: Api) -> None:
     """While another object of the kind is listed; the set is not removed."""
     stage.run(A, B)
@@ -248,6 +250,8 @@ RECORDS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.holds("applied-stays-listed", row="False-never confirmed")
+@pytest.mark.holds("orphaned-without-record", row="False-to be orphaned")
 @pytest.mark.parametrize("record", RECORDS)
 @pytest.mark.parametrize("labelled", [True, False])
 def test_edited_entry_does_not_let_an_object_escape(
@@ -300,6 +304,7 @@ def _forge_membership(stage: Stage, api: Api, name: str) -> None:
     edit_entry(stage, api, name, uid=uid)
 
 
+@pytest.mark.holds("unmarked-stays-unmarked")
 def test_repair_marks_nothing_that_only_the_inventory_names(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
@@ -318,6 +323,7 @@ def test_repair_marks_nothing_that_only_the_inventory_names(
     assert "was not applied by this set" in story.problem("configmap/b")
 
 
+@pytest.mark.holds("record-adopts-nothing")
 def test_forged_entry_adopts_nothing(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """With ``--adopt=none``, an entry with the right UID is not enough."""
     stage.run(A, B)
@@ -334,6 +340,7 @@ def test_forged_entry_adopts_nothing(stage: Stage, api: Api, kubectl: Kubectl) -
     assert stage.run(A).outcomes["configmap/b"] is Outcome.ORPHANED
 
 
+@pytest.mark.holds("own-apply-entry")
 def test_forged_resource_version_hides_no_drift(stage: Stage, api: Api) -> None:
     """Somebody has taken a field and written the new resourceVersion into the inventory."""
     stage.run(A, B)
@@ -346,6 +353,7 @@ def test_forged_resource_version_hides_no_drift(stage: Stage, api: Api) -> None:
     assert (story.exit_code, story.outcomes) == (4, {"configmap/b": Outcome.FAILED})
 
 
+@pytest.mark.holds("status-values", "diff-values")
 def test_values_are_compared_without_any_record(stage: Stage, api: Api) -> None:
     """Another value was applied under the set's own manager, and the record was made to fit."""
     stage.run(A, B)

@@ -23,6 +23,7 @@ def _is(method: str, path: str) -> Callable[[Exchange], bool]:
     return lambda seen: (seen.method, seen.path) == (method, path)
 
 
+@pytest.mark.holds("apply-uid")
 def test_object_recreated_between_read_and_apply_is_not_written(
     spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
@@ -40,6 +41,7 @@ def test_object_recreated_between_read_and_apply_is_not_written(
     assert api.get(spoiled.path("a"))["data"] == {"mine": "1"}
 
 
+@pytest.mark.holds("forced-apply-version")
 def test_forced_apply_does_not_overwrite_a_newer_version(
     spoiled: Stage, proxy: FaultProxy, api: Api
 ) -> None:
@@ -56,6 +58,7 @@ def test_forced_apply_does_not_overwrite_a_newer_version(
     assert api.get(spoiled.path("a"))["data"] == {"key": "theirs"}
 
 
+@pytest.mark.holds("delete-uid")
 def test_delete_carries_uid_and_resource_version(
     spoiled: Stage, proxy: FaultProxy, api: Api
 ) -> None:
@@ -79,6 +82,7 @@ def test_delete_carries_uid_and_resource_version(
     }
 
 
+@pytest.mark.holds("delete-confirmed")
 def test_entry_stays_until_its_delete_is_confirmed(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
@@ -94,6 +98,7 @@ def test_entry_stays_until_its_delete_is_confirmed(
     assert stage.listed() == {"configmap/a"}
 
 
+@pytest.mark.holds("inventory-version")
 def test_inventory_written_by_another_run_is_read_again(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
@@ -110,6 +115,7 @@ def test_inventory_written_by_another_run_is_read_again(
     assert stage.listed() == {"configmap/a", "configmap/ours"}
 
 
+@pytest.mark.holds("inventory-uid")
 def test_inventory_write_carries_uid_and_resource_version(
     spoiled: Stage, proxy: FaultProxy
 ) -> None:
@@ -127,6 +133,7 @@ def test_inventory_write_carries_uid_and_resource_version(
     assert all(metadata.get("resourceVersion") for metadata in bodies)
 
 
+@pytest.mark.holds("delete-version")
 def test_inventory_written_by_another_run_is_not_removed(
     spoiled: Stage, stage: Stage, proxy: FaultProxy
 ) -> None:

@@ -59,6 +59,7 @@ def _create(kubectl: Kubectl, stage: Stage, *bodies: dict[str, Any], manager: st
         )  # fmt: skip
 
 
+@pytest.mark.holds("disabled-manifest")
 def test_manifest_that_is_left_out_changes_nothing(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
@@ -102,6 +103,7 @@ def test_manifest_that_is_left_out_changes_nothing(
     assert {story.outcomes[f"configmap/{name}"] for name in gone} == {Outcome.PRUNED}
 
 
+@pytest.mark.holds("left-out-only", "left-out-new-set", row="ours")
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_input_of_left_out_manifests_alone_prunes_nothing(
     stage: Stage, api: Api, name: str
@@ -152,7 +154,13 @@ def test_unserved_kind_may_be_left_out(stage: Stage) -> None:
     assert stage.listed() == {"configmap/a"}
 
 
-@pytest.mark.parametrize("mark", [LEFT_OUT["ours"], {"annotations": {"helm.sh/hook": "test"}}])
+@pytest.mark.parametrize(
+    "mark",
+    [
+        pytest.param(LEFT_OUT["ours"], marks=pytest.mark.holds("scope-of-left-out")),
+        {"annotations": {"helm.sh/hook": "test"}},
+    ],
+)
 def test_left_out_object_is_kept_though_its_version_is_not_served(
     stage: Stage, api: Api, mark: dict[str, Any]
 ) -> None:
@@ -204,6 +212,7 @@ def test_created_once_and_never_touched_again(stage: Stage, api: Api, kubectl: K
     assert api.exists(stage.path("foreign-ours"))
 
 
+@pytest.mark.holds("unlisted-object")
 def test_object_that_must_exist_is_never_ours(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """The run waits for it, and what depends on it follows; nothing of it changes."""
     bodies = [config_map(f"must-{name}", "mine", **mark) for name, mark in EXISTS.items()]
@@ -253,6 +262,7 @@ def test_object_that_does_not_come_is_an_error(stage: Stage, api: Api) -> None:
     assert "configmap/must" not in stage.listed()
 
 
+@pytest.mark.holds("released-is-orphaned")
 def test_own_object_that_shall_only_exist_is_released(stage: Stage, api: Api) -> None:
     """It is orphaned, never deleted."""
     stage.run(*map(config_map, "ab"))
@@ -267,6 +277,7 @@ def test_own_object_that_shall_only_exist_is_released(stage: Stage, api: Api) ->
     assert stage.run(config_map("a"), released).outcomes["configmap/b"] is Outcome.UNCHANGED
 
 
+@pytest.mark.holds("left-alone", "left-alone-at-prune")
 def test_marked_live_object_is_left_alone(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """It is not changed, pruned or waited for; the deletion of the set orphans it."""
     names = [f"m-{name}" for name in LEFT_OUT if name != "flux-label"]
@@ -319,6 +330,7 @@ def test_unready_object_that_is_left_alone_holds_nothing_back(
     assert stage.status(wait=True).exit_code == 0
 
 
+@pytest.mark.holds("unknown-peer-value")
 def test_unknown_values_in_manifests_are_errors(stage: Stage) -> None:
     """In a manifest, each at its own place; nothing is applied."""
     wrong = [
@@ -373,6 +385,7 @@ OWNERS = {
 }
 
 
+@pytest.mark.holds("owned-by-tool")
 def test_object_of_another_tool_is_not_adopted(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """By default; --adopt=all says that it is meant, and the plan names the other owner."""
     names = {f"o{at}": mark for at, mark in enumerate(OWNER_MARKS)}
@@ -427,6 +440,7 @@ def test_own_object_with_marks_of_a_tool_stays_ours(stage: Stage, kubectl: Kubec
     assert stage.run(charted).outcomes["configmap/b"] is Outcome.UPDATED
 
 
+@pytest.mark.holds("left-alone-recreate")
 def test_object_marked_after_the_plan_is_not_recreated(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:

@@ -93,6 +93,8 @@ def _values(live: dict[str, Any]) -> dict[str, Any]:
     return {key: live[key] for key in live.keys() & {"data", "spec", "rules"}}
 
 
+@pytest.mark.holds("unrecorded-conflict", "unknown-loses", row="configmap-new-check")
+@pytest.mark.holds("unrecorded-field", row="role-own-check")
 @pytest.mark.parametrize("check", [True, False], ids=["check", "no-check"])
 @pytest.mark.parametrize("how", ["new", "own", "own, changed manifest", "adopted"])
 @pytest.mark.parametrize("kind", KINDS)
@@ -128,6 +130,7 @@ def test_other_values_without_a_record_are_a_conflict(
     assert stage.run(wanted).outcomes == {name: Outcome.UNCHANGED}
 
 
+@pytest.mark.holds("unrecorded-null", row="new-check")
 @pytest.mark.parametrize("check", [True, False], ids=["check", "no-check"])
 @pytest.mark.parametrize("is_new", [True, False], ids=["new", "own"])
 def test_label_without_a_record_is_not_removed_by_null(
@@ -153,6 +156,7 @@ def test_label_without_a_record_is_not_removed_by_null(
     assert not {"mine", "theirs"} & api.get(path)["metadata"]["labels"].keys()
 
 
+@pytest.mark.holds("recorded-values", row="configmap")
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "secret"])
 def test_own_values_without_a_record_are_none(stage: Stage, api: Api, kind: str) -> None:
     """The recorded fields have the recorded digest: nobody has changed them."""
@@ -206,6 +210,7 @@ def test_fields_that_another_apply_has_booked_to_nobody_conflict_too(
     assert api.get(path)["data"]["key"] == "1"
 
 
+@pytest.mark.holds("unrecorded-drift", row="configmap")
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "secret"])
 def test_set_back_drift_takes_what_was_the_sets_own(stage: Stage, api: Api, kind: str) -> None:
     """Whoever has changed it: that is drift, which is asked to be reverted."""

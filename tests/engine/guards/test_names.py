@@ -59,6 +59,7 @@ def test_unknown_kind_writes_nothing(stage: Stage, audit: AuditTrail, option: st
     assert writes(audit) == []
 
 
+@pytest.mark.holds("name-in-group")
 def test_name_without_a_group_means_one_kind(crd_stage: Stage) -> None:
     """That of the server's first match, as in kubectl; the run says that another has the name."""
     definition = crd("ConfigMap")

@@ -79,6 +79,7 @@ def test_owner_of_an_object_that_stays_is_not_pruned(
     assert not api.exists(stage.path("b"))
 
 
+@pytest.mark.holds("owned-and-listed")
 def test_owner_of_an_object_that_is_not_selected_is_not_deleted(stage: Stage, api: Api) -> None:
     """Only the deletion of its last owner collects it, and none that orphans it."""
     stage.run(config_map("a"), config_map("c"))
@@ -122,6 +123,7 @@ def test_owner_of_an_object_of_the_set_is_not_recreated(
     assert api.get(stage.path("b"))["metadata"]["uid"] == uid
 
 
+@pytest.mark.holds("listed-stays")
 def test_namespace_of_an_object_that_stays_is_not_pruned_though_its_owner_is(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
@@ -146,6 +148,7 @@ def test_namespace_of_an_object_that_stays_is_not_pruned_though_its_owner_is(
         api("DELETE", path)
 
 
+@pytest.mark.holds("left-alone-recovered")
 def test_object_that_is_left_alone_is_recovered(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """After the loss of the inventory it is listed again: as adopted, as all of the set."""
     once = config_map("once", annotations={"applyprune.dev/apply": "once"})
@@ -167,6 +170,7 @@ def test_object_that_is_left_alone_is_recovered(stage: Stage, api: Api, kubectl:
     }
 
 
+@pytest.mark.holds("left-alone-in-part")
 def test_marked_object_is_left_alone_if_a_part_is_deleted(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
@@ -180,6 +184,7 @@ def test_marked_object_is_left_alone_if_a_part_is_deleted(
     assert api.exists(stage.path("a"))
 
 
+@pytest.mark.holds("left-alone-needs")
 def test_need_of_a_left_alone_object_stays(stage: Stage, kubectl: Kubectl) -> None:
     """Also if it is in the input with other fields; the run succeeds, and what is free goes."""
     stage.run(_mounting("needed"), config_map("needed"), config_map("free"), *REST, wait=False)
@@ -215,6 +220,7 @@ def test_need_of_an_unreadable_object_stays(spoiled: Stage, proxy: FaultProxy, a
     assert api.exists(spoiled.path("needed"))
 
 
+@pytest.mark.holds("controller-after-finalizer")
 def test_controller_of_a_built_in_object_stays(stage: Stage, kubectl: Kubectl) -> None:
     """Its controller may be in the set, even in the same wave."""
     operator = copy.deepcopy(DEPLOYMENT)
@@ -248,6 +254,7 @@ def test_input_of_objects_that_shall_only_exist_is_not_empty(stage: Stage) -> No
     assert stage.listed() == set()
 
 
+@pytest.mark.holds("kept-since-the-plan", row="applyprune.dev/apply=disabled-prune")
 @pytest.mark.parametrize("options", [{}, {"mode": Mode.DELETE}], ids=["prune", "delete"])
 @pytest.mark.parametrize("mark", [DISABLED, "applyprune.dev/prune=disabled"])
 def test_namespace_of_an_object_that_is_marked_after_the_plan_stays(

@@ -51,6 +51,7 @@ MOVES: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.holds("other-owner", row="apply-Helm")
 @pytest.mark.parametrize("tool", MOVES)
 @pytest.mark.parametrize("mode", [Mode.APPLY, Mode.DELETE])
 def test_object_that_another_tool_runs_is_orphaned(
@@ -85,6 +86,7 @@ def test_each_mark_of_a_tool_counts(stage: Stage, api: Api) -> None:
         assert reasons[name].startswith(f"it now carries {mark.tool}'s mark")
 
 
+@pytest.mark.holds("mark-of-a-later-tool")
 def test_apply_after_the_take_over_does_not_hide_it(stage: Stage, api: Api) -> None:
     """The pipeline still applies the object a few times before it leaves the input."""
     stage.run(*map(config_map, "abc"))
@@ -105,6 +107,7 @@ def test_prune_of_shared_deletes_it(stage: Stage, api: Api) -> None:
     assert not api.exists(stage.path("b"))
 
 
+@pytest.mark.holds("applier-of-other-fields")
 def test_object_of_which_another_team_applies_a_part_is_orphaned(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
@@ -122,6 +125,7 @@ def test_object_of_which_another_team_applies_a_part_is_orphaned(
     assert story.outcomes["configmap/c"] is Outcome.PRUNED
 
 
+@pytest.mark.holds("applier-needs-backend")
 def test_webhook_configuration_of_which_another_team_applies_a_part_stays(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
@@ -195,6 +199,7 @@ def test_tool_that_was_left_behind_is_no_owner(stage: Stage, api: Api, kubectl: 
     assert not api.exists(stage.path("b"))
 
 
+@pytest.mark.holds("other-owner-recreate")
 def test_recreation_of_what_another_tool_runs_is_refused(stage: Stage, api: Api) -> None:
     """It would delete the other tool's object."""
     fixed = {**config_map("b"), "immutable": True}

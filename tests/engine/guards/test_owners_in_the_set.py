@@ -51,6 +51,7 @@ def test_object_is_deleted_with_its_owner(
     eventually(lambda: not api.exists(stage.path("a-part")))
 
 
+@pytest.mark.holds("owner-not-gone", "after-its-owner")
 def test_object_stays_while_its_owner_is_not_deleted(
     spoiled: Stage, proxy: FaultProxy, stage: Stage, api: Api
 ) -> None:

@@ -109,10 +109,18 @@ def test_annotated_object_is_orphaned(stage: Stage, api: Api, mark: str) -> None
 @pytest.mark.parametrize(
     ("mark", "told"),
     [
-        ("applyprune.dev/prune=false", "the value of the annotation applyprune.dev/prune"),
+        pytest.param(
+            "applyprune.dev/prune=false",
+            "the value of the annotation applyprune.dev/prune",
+            marks=pytest.mark.holds("unknown-annotation"),
+        ),
         ("applyprune.dev/prune=disable", "the value of the annotation applyprune.dev/prune"),
         ("applyprune.dev/prune=keep", "the value of the annotation applyprune.dev/prune"),
-        ("applyprune.dev/prun=disabled", "the annotation applyprune.dev/prun"),
+        pytest.param(
+            "applyprune.dev/prun=disabled",
+            "the annotation applyprune.dev/prun",
+            marks=pytest.mark.holds("mark-before-delete"),
+        ),
     ],
     ids=["false", "disable", "keep", "mistyped"],
 )

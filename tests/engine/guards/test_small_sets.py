@@ -29,7 +29,9 @@ def _there(api: Api, stage: Stage) -> set[str]:
     return {item["metadata"]["name"] for item in items} - {"kube-root-ca.crt", "applyprune-web"}
 
 
-@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE])
+@pytest.mark.parametrize(
+    "mode", [pytest.param(Mode.APPLY, marks=pytest.mark.holds("nothing-in-common")), Mode.PRUNE]
+)
 def test_unrelated_input_is_refused(stage: Stage, api: Api, audit: AuditTrail, mode: Mode) -> None:
     """A wrong folder and a set of three: nothing is written, as the audit log shows."""
     stage.run(*_many(3))
@@ -43,6 +45,7 @@ def test_unrelated_input_is_refused(stage: Stage, api: Api, audit: AuditTrail, m
     assert _there(api, stage) == {"c-0", "c-1", "c-2"}
 
 
+@pytest.mark.holds("more-than-half")
 def test_prune_of_more_than_half_is_refused(stage: Stage, api: Api, audit: AuditTrail) -> None:
     """Three of five, with one object in common: below every number, and nothing is written."""
     bodies = _many(5)
@@ -94,6 +97,7 @@ DEAD: dict[str, tuple[Any, Any, Mode]] = {
 }
 
 
+@pytest.mark.holds("own-live-objects", row="being deleted")
 @pytest.mark.parametrize("how", DEAD)
 def test_dead_entries_do_not_hide_a_prune(stage: Stage, api: Api, how: str) -> None:
     """Forty-five of sixty entries go away by themselves: 14 of the other 15 are nearly all."""

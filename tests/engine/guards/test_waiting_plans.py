@@ -17,6 +17,7 @@ from tests.support.stage import Stage
 A, B, C = (config_map(name) for name in "abc")
 
 
+@pytest.mark.holds("unapproved-deletions")
 def test_unapproved_deletions_wait(stage: Stage) -> None:
     """The rest is applied; the digest lets exactly these deletions run."""
     stage.run(A, B)
@@ -37,6 +38,7 @@ def test_unapproved_deletions_wait(stage: Stage) -> None:
     assert (done.exit_code, done.outcomes["configmap/a"]) == (0, Outcome.PRUNED)
 
 
+@pytest.mark.holds("unapproved-plan")
 def test_unapproved_plan_writes_nothing(stage: Stage, audit: AuditTrail) -> None:
     """Not even an inventory; and the same plan runs when it is approved, once."""
     audit.restart()
@@ -194,7 +196,13 @@ def test_lone_recreation_waits(stage: Stage, prune: bool) -> None:
     assert done.outcomes == {"configmap/fixed": Outcome.RECREATED}
 
 
-@pytest.mark.parametrize("approval", [Approval.PRUNE, Approval.ALWAYS])
+@pytest.mark.parametrize(
+    "approval",
+    [
+        pytest.param(Approval.PRUNE, marks=pytest.mark.holds("unplanned-recreation")),
+        Approval.ALWAYS,
+    ],
+)
 def test_object_is_not_recreated_if_the_plan_does_not_say_so(
     stage: Stage, api: Api, approval: Approval
 ) -> None:

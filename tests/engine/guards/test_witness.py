@@ -40,6 +40,7 @@ def test_only_the_create_writes_the_annotation(stage: Stage, api: Api, kubectl: 
         assert _witness(api, stage, "theirs") == ""
 
 
+@pytest.mark.holds("witness")
 def test_edited_inventory_deletes_no_adopted_object(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
@@ -66,6 +67,7 @@ def test_edited_inventory_deletes_no_adopted_object_with_the_set(
     assert api.exists(stage.path("theirs"))
 
 
+@pytest.mark.holds("witness-recreate")
 def test_edited_inventory_recreates_no_adopted_object(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:

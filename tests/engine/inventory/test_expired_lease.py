@@ -107,7 +107,9 @@ def test_first_request_after_a_pause_is_a_renewal(
         assert run.lock.left() > 0
 
 
-@pytest.mark.parametrize(("boot", "wall"), [SLEEP, PAUSE])
+@pytest.mark.parametrize(
+    ("boot", "wall"), [SLEEP, pytest.param(PAUSE, marks=pytest.mark.holds("paused-machine"))]
+)
 def test_nothing_is_written_after_a_pause_if_another_run_has_the_lock(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, boot: float, wall: float
 ) -> None:
@@ -132,6 +134,7 @@ def test_write_within_the_lease_needs_no_renewal(spoiled: Stage, proxy: FaultPro
         assert [one.method for one in proxy.exchanges[before:]] == ["PATCH"]
 
 
+@pytest.mark.holds("renewal-clock")
 def test_holder_renews_three_times_in_a_lease(spoiled: Stage) -> None:
     """The other runs see it by the number of renewals."""
     never = Wakes(0)

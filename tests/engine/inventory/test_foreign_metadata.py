@@ -31,6 +31,7 @@ def release(stage: Stage, api: Api) -> Iterator[None]:
     api("PATCH", _path(stage), {"metadata": {"finalizers": None}}, content_type=MERGE)
 
 
+@pytest.mark.holds("foreign-metadata-kept")
 @pytest.mark.usefixtures("release")
 def test_metadata_of_other_tools_stays_and_stops_no_run(stage: Stage, api: Api) -> None:
     """They are added between two writes of the same run, before a run, and before its end."""
@@ -62,6 +63,7 @@ def test_metadata_of_other_tools_stays_and_stops_no_run(stage: Stage, api: Api) 
     assert metadata["finalizers"] == [HOLD]
 
 
+@pytest.mark.holds("inventory-own-data")
 def test_change_of_applyprunes_own_data_still_ends_the_run(stage: Stage, api: Api) -> None:
     """An annotation that applyprune writes is its own data, and so is a new key in the data."""
     one = config_map("one", namespace=stage.namespace)
@@ -83,6 +85,7 @@ def test_change_of_applyprunes_own_data_still_ends_the_run(stage: Stage, api: Ap
         api("DELETE", stage.path("one"))
 
 
+@pytest.mark.holds("terminating-inventory")
 @pytest.mark.usefixtures("release")
 def test_finalizer_of_another_tool_holds_the_deleted_inventory(stage: Stage, api: Api) -> None:
     """The delete says so; nothing is recorded there any more, so no run may apply to it."""

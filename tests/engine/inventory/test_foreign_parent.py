@@ -69,6 +69,7 @@ def _assert_refused(stage: Stage, api: Api, words: str, *, repair: bool) -> None
     assert api.get(_path(stage)) == before
 
 
+@pytest.mark.holds("other-parent-id", row="another ID")
 @pytest.mark.parametrize("name", REFUSALS)
 def test_parent_of_somebody_else_is_refused(stage: Stage, api: Api, name: str) -> None:
     """By every verb, also by a repair; nothing is written, and nothing of the set changes."""
@@ -79,6 +80,7 @@ def test_parent_of_somebody_else_is_refused(stage: Stage, api: Api, name: str) -
     assert api.exists(_path(stage).replace("applyprune-web", "a"))
 
 
+@pytest.mark.holds("other-tools-parent")
 def test_parent_of_kubectl_is_not_taken_over(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """It has the ID that its name gives, and kubectl's objects have its label."""
     kubectl(
@@ -91,7 +93,9 @@ def test_parent_of_kubectl_is_not_taken_over(stage: Stage, api: Api, kubectl: Ku
     _assert_refused(stage, api, "is the ApplySet parent of another tool", repair=True)
 
 
-@pytest.mark.parametrize("tooling", ["", "bare"])
+@pytest.mark.parametrize(
+    "tooling", ["", pytest.param("bare", marks=pytest.mark.holds("nobodys-parent"))]
+)
 def test_parent_without_a_tool_is_refused(stage: Stage, api: Api, tooling: str) -> None:
     """A ConfigMap with our name, and with nothing of ours in it, is not ours."""
     body = config_map("applyprune-web", labels={SET_ID: stage.target.id} if tooling else {})
@@ -100,6 +104,7 @@ def test_parent_without_a_tool_is_refused(stage: Stage, api: Api, tooling: str) 
     _assert_refused(stage, api, words, repair=True)
 
 
+@pytest.mark.holds("wrong-group-kinds", row="other kinds")
 @pytest.mark.parametrize("name", FAULTS)
 def test_wrong_group_kinds_are_refused_and_repaired(stage: Stage, api: Api, name: str) -> None:
     """The annotation is the second record of what the set contains; the entries stay."""
@@ -178,7 +183,16 @@ def _in_lost_shards(header: dict[str, Any], data: dict[str, Any]) -> None:
     header["shards"] = [["0" * 64, 1]]
 
 
-@pytest.mark.parametrize("edit", [_copied, _edited, _cut, _of_another_version, _in_lost_shards])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param(_copied, marks=pytest.mark.holds("unlabelled-copy")),
+        _edited,
+        pytest.param(_cut, marks=pytest.mark.holds("unlabelled-and-damaged")),
+        _of_another_version,
+        _in_lost_shards,
+    ],
+)
 def test_unlabelled_record_that_proves_nothing_is_refused(
     stage: Stage, api: Api, edit: Callable[[dict[str, Any], dict[str, Any]], None]
 ) -> None:

@@ -78,6 +78,7 @@ def test_run_gives_up_at_its_timeout(held: Stage) -> None:
         wait_for_lock(held, timeout=LEASE - 1.0)
 
 
+@pytest.mark.holds("lease-observed")
 def test_silence_of_a_holder_outlives_the_run_that_observed_it(held: Stage) -> None:
     """Two runs of a moment each, a lease apart; one without the observation begins again."""
     observer, stranger = Observer(held), Observer(held)
@@ -106,7 +107,7 @@ def test_sleep_counts_and_a_pause_of_a_virtual_machine_does_not(held: Stage) -> 
         pytest.param(replace(ELSEWHERE, renewals=1), id="renewed"),
         pytest.param(replace(ELSEWHERE, run="r2"), id="another run"),
         # By the second part of a run: it has written since.
-        pytest.param(ELSEWHERE, id="taken again"),
+        pytest.param(ELSEWHERE, id="taken again", marks=pytest.mark.holds("no-write-observed")),
     ],
 )
 def test_any_write_of_a_holder_begins_the_observation_again(

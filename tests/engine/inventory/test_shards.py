@@ -264,6 +264,7 @@ def test_set_grows_and_shrinks_across_its_formats(stage: Stage, api: Api) -> Non
     assert _shards(api, stage) == []
 
 
+@pytest.mark.holds("terminating-shard")
 def test_shard_that_another_tools_finalizer_holds_is_not_used_again(stage: Stage, api: Api) -> None:
     """It goes with the finalizer, and the inventory would be incomplete: the write is refused."""
     _write(stage, _dead(60))
@@ -285,7 +286,10 @@ def test_shard_that_another_tools_finalizer_holds_is_not_used_again(stage: Stage
 
 @pytest.mark.parametrize(
     "fault",
-    [faults.dry_run(), faults.without_metadata("resourceVersion")],
+    [
+        pytest.param(faults.dry_run(), marks=pytest.mark.holds("shard-is-stored")),
+        faults.without_metadata("resourceVersion"),
+    ],
     ids=["dry run", "no resourceVersion"],
 )
 def test_record_is_whole_whatever_a_reply_says(
@@ -314,6 +318,7 @@ def test_record_is_whole_whatever_a_reply_says(
     assert writes > 2
 
 
+@pytest.mark.holds("shard-is-reserved")
 def test_shard_is_kept_for_whoever_needs_it(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from applyprune.api.bundles import BundleWait, until_ready
 from applyprune.engine.ports import Cancellation
 from applyprune.model.events import Finished
@@ -13,6 +15,7 @@ from tests.support.clocks import QuickClock
 from tests.support.told_cluster import ToldCluster
 
 
+@pytest.mark.holds("clock-of-bundle")
 def test_bundle_is_waited_for_by_the_clock_of_the_run() -> None:
     """It looks every second, and ends after the timeout."""
     ref = Ref("applyprune.dev", "Bundle", "shop", "web")

@@ -172,7 +172,11 @@ def test_status_writes_do_not_fail_a_forced_apply(
     assert api.get(path)["metadata"]["labels"]["a"] == ("2" if dry else "1")
 
 
-@pytest.mark.parametrize("theirs", [{"key": "3"}, {"other": "2"}], ids=["value", "field"])
+@pytest.mark.parametrize(
+    "theirs",
+    [pytest.param({"key": "3"}, marks=pytest.mark.holds("unplanned-force")), {"other": "2"}],
+    ids=["value", "field"],
+)
 def test_force_takes_nothing_that_no_plan_has_shown(
     spoiled: Stage, proxy: FaultProxy, stage: Stage, api: Api, theirs: dict[str, str]
 ) -> None:
@@ -189,6 +193,7 @@ def test_force_takes_nothing_that_no_plan_has_shown(
     assert api.get(path)["data"] == {"key": "2", "other": "1", **theirs}
 
 
+@pytest.mark.holds("unplanned-revert")
 def test_drift_that_nobody_has_planned_to_revert_is_not(stage: Stage, api: Api) -> None:
     """Between plan and request, the object may change: only what was shown is reverted."""
     wanted = _map("a", key="1", other="1")
@@ -212,7 +217,13 @@ def test_drift_that_nobody_has_planned_to_revert_is_not(stage: Stage, api: Api) 
     assert api.get(path)["data"] == {"key": "1", "other": "1"}
 
 
-@pytest.mark.parametrize(("method", "number", "code"), [("GET", 2, 4), ("PATCH", 1, 3)])
+@pytest.mark.parametrize(
+    ("method", "number", "code"),
+    [
+        pytest.param("GET", 2, 4, marks=pytest.mark.holds("taken-before-the-revert")),
+        pytest.param("PATCH", 1, 3, marks=pytest.mark.holds("taken-by-another-set")),
+    ],
+)
 def test_object_that_another_set_takes_meanwhile_is_not_taken_back(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, method: str, number: int, code: int
 ) -> None:
@@ -239,6 +250,7 @@ def test_object_that_another_set_takes_meanwhile_is_not_taken_back(
     assert found["data"] == {"key": "drifted", "theirs": "1"}
 
 
+@pytest.mark.holds("real-conflict")
 def test_drift_beside_a_conflict_is_not_reverted(stage: Stage, api: Api) -> None:
     """Force would take the field of the other applier too."""
     wanted = _map("a", key="1", other="1")
@@ -259,6 +271,7 @@ def test_drift_beside_a_conflict_is_not_reverted(stage: Stage, api: Api) -> None
     assert api.get(path)["data"] == {"key": "2", "other": "2"}
 
 
+@pytest.mark.holds("other-version")
 def test_drift_is_not_reverted_beside_fields_of_another_api_version(stage: Stage, api: Api) -> None:
     """They cannot be compared, so force might take them."""
     scaler: dict[str, Any] = of_kind(
@@ -335,6 +348,7 @@ def _standings(stage: Stage) -> list[ObjectStatus]:
     return stage.status(drift=True).of(ObjectStatus)
 
 
+@pytest.mark.holds("unknown-drift", "unknown-drift-of-status")
 def test_drift_of_a_killed_run_is_unknown(proxy: FaultProxy, stage: Stage, tmp_path: Path) -> None:
     """Killed after the server has applied the object: nobody knows whose change it was."""
     path = tmp_path / "set.yaml"

@@ -544,6 +544,7 @@ def test_move_killed_before_the_transfer_deletes_nothing(
     assert to.listed() == {"configmap/b", "configmap/c"}
 
 
+@pytest.mark.holds("resumed-move-stays-owned")
 def test_resumed_move_leaves_the_objects_owned(
     stage: Stage, shop: Stage, api: Api, proxy: FaultProxy, tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ def _witness(api: Api, stage: Stage, name: str = "theirs") -> bool:
     return bool(annotations.get(OWNED_BY) == stage.target.id)
 
 
+@pytest.mark.holds("own-no-defaults", "own-nothing-left-alone")
 def test_objects_of_controllers_and_left_alone_ones_do_not_become_owned(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
@@ -117,7 +118,16 @@ def test_every_object_becomes_owned_and_goes_with_the_set(
 
 @pytest.mark.parametrize(
     "obstacle",
-    ["other set", "stolen label", "no label", "owner", "Helm", "Flux", "terminating", "recreated"],
+    [
+        "other set",
+        "stolen label",
+        "no label",
+        "owner",
+        pytest.param("Helm", marks=pytest.mark.holds("own-only-ours")),
+        "Flux",
+        "terminating",
+        "recreated",
+    ],
 )
 def test_object_of_somebody_else_does_not_become_owned(
     stage: Stage, api: Api, kubectl: Kubectl, obstacle: str
@@ -214,6 +224,7 @@ def test_killed_run_leaves_no_record_without_the_annotation(
     assert stage.run(*map(config_map, "ab")).outcomes["configmap/theirs"] is Outcome.PRUNED
 
 
+@pytest.mark.holds("witness-before-record")
 def test_refused_annotation_is_not_recorded(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
@@ -261,7 +272,14 @@ def test_object_that_kubectl_has_applied_is_adopted_as_owned(
     assert stage.run(config_map("a")).outcomes["configmap/theirs"] is Outcome.PRUNED
 
 
-@pytest.mark.parametrize("whose", ["Helm", "another applier", "another set"])
+@pytest.mark.parametrize(
+    "whose",
+    [
+        "Helm",
+        pytest.param("another applier", marks=pytest.mark.holds("own-nothing-of-others")),
+        "another set",
+    ],
+)
 def test_object_of_another_tool_is_not_adopted_as_owned(
     stage: Stage, api: Api, kubectl: Kubectl, whose: str
 ) -> None:
@@ -290,7 +308,9 @@ def test_object_of_another_tool_is_not_adopted_as_owned(
         assert (_witness(api, stage), _recorded(stage)) == (True, OWNED)
 
 
-@pytest.mark.parametrize("way", ["own", "adopt-as"])
+@pytest.mark.parametrize(
+    "way", [pytest.param("own", marks=pytest.mark.holds("told-as-owned")), "adopt-as"]
+)
 def test_object_that_is_kept_as_owned_is_called_so(
     stage: Stage, kubectl: Kubectl, way: str
 ) -> None:

@@ -88,6 +88,7 @@ def test_changed_uid_is_found(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     assert api.get(stage.path("b"))["data"] == {"mine": "1"}
 
 
+@pytest.mark.holds("restored-stays-listed", row="adopted-False")
 @pytest.mark.parametrize("tracked", [True, False])
 @pytest.mark.parametrize("ownership", Ownership)
 def test_restored_object_stays_listed(
@@ -223,7 +224,14 @@ def test_copied_inventory_is_repaired_where_its_objects_match(
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
 
 
-@pytest.mark.parametrize("restored", ["by hand", "with its record", "with an old record"])
+@pytest.mark.parametrize(
+    "restored",
+    [
+        pytest.param("by hand", marks=pytest.mark.holds("first-write-copied")),
+        "with its record",
+        "with an old record",
+    ],
+)
 def test_copy_of_the_first_write_is_recognized(
     stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, tmp_path: Path, restored: str
 ) -> None:

@@ -190,6 +190,7 @@ DEFAULTED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.holds("defaults-inside")
 def test_defaults_of_the_server_are_no_drift(stage: Stage, kubectl: Kubectl, api: Api) -> None:
     """Inside of a list or part that is the set's own; also where kubectl had applied it before."""
     space = of_kind("Namespace", f"{stage.namespace}-v")
@@ -282,6 +283,7 @@ def test_status_shows_objects_that_are_not_ready(stage: Stage, kubectl: Kubectl)
     assert standings(spoiled)["deployment.apps/d"].readiness.status is Status.UNKNOWN
 
 
+@pytest.mark.holds("clock-of-status")
 def test_status_wait_ends_when_all_is_ready(stage: Stage) -> None:
     """And at the timeout; each change is reported once."""
     stage.run(config_map("a"), deployment(replicas=2))

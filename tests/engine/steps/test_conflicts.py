@@ -164,6 +164,7 @@ def test_autoscaled_deployment_fails_with_an_explanation_and_applies_with_the_an
     assert _replicas(api, stage) == 7
 
 
+@pytest.mark.holds("second-owner")
 def test_ignored_field_that_only_we_own_keeps_its_value(
     stage: Stage, api: Api, audit: AuditTrail
 ) -> None:
@@ -316,6 +317,7 @@ def test_contended_object_is_skipped_on_request(stage: Stage, api: Api) -> None:
     assert api.get(path)["data"]["other"] == "new"
 
 
+@pytest.mark.holds("dry-run-before-skip")
 def test_object_skipped_at_adoption_is_not_listed(stage: Stage, api: Api) -> None:
     """It was never touched, so nothing must be released; the next run adopts it."""
     path = stage.path()
@@ -355,6 +357,7 @@ MARKED: dict[str, tuple[Conflicts, dict[str, str], int]] = {
 """What the options say, what an object with an annotation becomes, and how the run ends."""
 
 
+@pytest.mark.holds("own-conflicts", row="fail")
 @pytest.mark.parametrize("mark", MARKED)
 def test_annotation_decides_for_its_object(stage: Stage, api: Api, mark: str) -> None:
     """About drift, and about a field that another manager applies; the options do not."""
@@ -382,7 +385,9 @@ def test_annotation_decides_for_its_object(stage: Stage, api: Api, mark: str) ->
         assert report.outcomes.get("configmap/taken") is not Outcome.FAILED
 
 
-@pytest.mark.parametrize("by_annotation", [True, False])
+@pytest.mark.parametrize(
+    "by_annotation", [pytest.param(True, marks=pytest.mark.holds("other-set")), False]
+)
 def test_force_leaves_an_object_of_another_set_alone(
     stage: Stage, api: Api, by_annotation: bool
 ) -> None:
@@ -440,6 +445,7 @@ def test_each_way_out_of_a_label_of_nobody_works(
     assert is_ours is (way != "annotation")
 
 
+@pytest.mark.holds("secret-in-conflict")
 def test_secret_conflict_shows_neither_value(stage: Stage, api: Api) -> None:
     """Neither raw nor in base64, wherever the run speaks."""
     values = ("ours-hunter2", "theirs-swordfish")

@@ -82,6 +82,7 @@ def test_change_after_a_version_was_dropped(
     assert crd_stage.run(*given).outcomes[name] is Outcome.UNCHANGED
 
 
+@pytest.mark.holds("two-entries-of-a-manager")
 def test_both_entries_of_a_manager_keep_their_fields(crd_stage: Stage, crds: Api) -> None:
     """It has written in the dead version and in a served one: the server keeps one entry."""
     kind = "Twice"
@@ -113,7 +114,9 @@ def _grown(kind: str, *names: str) -> dict[str, Any]:
     return body
 
 
-@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize(
+    "checked", [pytest.param(False, marks=pytest.mark.holds("entries-of-other-versions")), True]
+)
 def test_change_beside_an_entry_of_a_version_that_lacks_a_default(
     crd_stage: Stage, crds: Api, checked: bool
 ) -> None:
@@ -145,7 +148,9 @@ def test_change_beside_an_entry_of_a_version_that_lacks_a_default(
     assert "unknown" in story.problem(name)
 
 
-@pytest.mark.parametrize("is_served", [True, False])
+@pytest.mark.parametrize(
+    "is_served", [True, pytest.param(False, marks=pytest.mark.holds("version-of-a-refused-crd"))]
+)
 def test_resource_of_a_refused_crd_is_applied_only_in_a_version_that_is_served(
     crd_stage: Stage, is_served: bool
 ) -> None:

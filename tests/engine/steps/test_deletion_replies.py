@@ -47,7 +47,11 @@ def _twice(body: dict[str, Any], **metadata: Any) -> list[dict[str, Any]]:
     return [{**body, "metadata": {"name": name, **metadata}} for name in names]
 
 
-@pytest.mark.parametrize("body", [SERVICE, ACCOUNT], ids=lambda body: str(body["kind"]))
+@pytest.mark.parametrize(
+    "body",
+    [pytest.param(SERVICE, marks=pytest.mark.holds("deletion-without-mark")), ACCOUNT],
+    ids=lambda body: str(body["kind"]),
+)
 def test_marked_object_in_the_reply_is_not_gone(
     spoiled: Stage, proxy: FaultProxy, api: Api, body: dict[str, Any]
 ) -> None:
@@ -68,6 +72,7 @@ def test_marked_object_in_the_reply_is_not_gone(
     assert spoiled.listed() == {"configmap/kept"}
 
 
+@pytest.mark.holds("deletion-by-another-server")
 def test_unmarked_object_of_another_group_is_looked_for(
     spoiled: Stage, proxy: FaultProxy, api: Api
 ) -> None:

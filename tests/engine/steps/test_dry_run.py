@@ -81,6 +81,7 @@ def test_diff_compares_exactly_what_would_change(stage: Stage, audit: AuditTrail
     assert stage.run(*(config_map(name) for name in "abcd")).outcomes["configmap/c"] == "unchanged"
 
 
+@pytest.mark.holds("secret-in-diff")
 def test_diff_masks_a_secret_everywhere(stage: Stage, kubectl: Kubectl) -> None:
     """Raw, base64 and hex: no value is in the run's output."""
     token = secrets.token_hex(8)
@@ -121,6 +122,7 @@ COPIES: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.holds("secret-label", "secret-annotation")
 def test_copies_in_a_secrets_metadata_are_not_shown(stage: Stage, api: Api) -> None:
     """In whatever form: of labels and annotations, only the manifest's own texts are shown."""
     value = secrets.token_hex(8)
@@ -408,7 +410,10 @@ def test_diff_origin_is_the_manifests(stage: Stage) -> None:
     assert found.origin == manifest(config_map("a")).origin
 
 
-@pytest.mark.parametrize("rule", ["secret:/data", "secret:/data/p"])
+@pytest.mark.parametrize(
+    "rule",
+    [pytest.param("secret:/data", marks=pytest.mark.holds("secret-unsent")), "secret:/data/p"],
+)
 def test_ignore_rule_does_not_unmask_a_secret(stage: Stage, rule: str) -> None:
     """Without its values, a copy of them would be no copy."""
     one = secret(p="hunter2")
@@ -424,7 +429,9 @@ def test_ignore_rule_does_not_unmask_a_secret(stage: Stage, rule: str) -> None:
         assert base64.b64encode(value.encode()).decode() not in told
 
 
-@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize(
+    "check", [pytest.param(True, marks=pytest.mark.holds("namespace-of-a-new-kind")), False]
+)
 def test_resource_of_a_new_kind_needs_its_namespace(
     running: Plane, crd_stage: Stage, tmp_path: Path, check: bool
 ) -> None:

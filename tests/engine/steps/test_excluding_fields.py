@@ -90,6 +90,7 @@ CASES: Mapping[str, tuple[Body, str, list[Body], str]] = {
 }
 
 
+@pytest.mark.holds("excluded-by-others", row="probe-True")
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("name", CASES)
 def test_field_that_excludes_ours_is_a_conflict_with_its_manager(
@@ -167,6 +168,7 @@ def test_drift_that_excludes_ours_is_set_back(
     assert stage.run(body, wait=False).outcomes == {ref: Outcome.UNCHANGED}
 
 
+@pytest.mark.holds("excluded-by-drift")
 def test_field_that_another_applier_has_put_there_is_not_set_back(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
@@ -255,6 +257,7 @@ def test_conversion_goes_with_what_an_injector_has_in_it(
     assert crds.get(path)["spec"]["conversion"] == {"strategy": "None"}
 
 
+@pytest.mark.holds("fields-beside")
 def test_recreation_needs_a_field_of_ours_alone(stage: Stage, kubectl: Kubectl) -> None:
     """An immutable field has changed too; what another manager has set would be lost unsaid."""
     ref, path = "deployment.apps/shop", f"{CONTAINER}/livenessProbe"

@@ -124,6 +124,7 @@ def _clear(kubectl: Kubectl, stage: Stage, name: str) -> None:
 ACCOUNT = of_kind("ServiceAccount", "default")
 
 
+@pytest.mark.holds("untracked-object")
 def test_second_apply_keeps_what_others_have_on_an_untracked_object(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
@@ -150,6 +151,7 @@ def test_second_apply_keeps_what_others_have_on_an_untracked_object(
     kubectl("patch", *where, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
 
 
+@pytest.mark.holds("restored-fields")
 def test_cleared_managed_fields_cost_nobody_a_field(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
@@ -254,6 +256,7 @@ def test_another_apply_after_the_clearing_costs_nobody_a_field(
     assert api.get(stage.path("old"))["data"] == {"key": "w", "theirs": "1", "third": "1"}
 
 
+@pytest.mark.holds("parting-entry")
 def test_next_applier_of_an_orphan_has_no_conflict(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
@@ -416,7 +419,15 @@ def _fenced(stage: Stage, api: Api) -> dict[str, Any]:
     return {"bodies": [_body(key="v")]}
 
 
-@pytest.mark.parametrize("make", [_taken_over, _handed_over, _released, _fenced])
+@pytest.mark.parametrize(
+    "make",
+    [
+        _taken_over,
+        pytest.param(_handed_over, marks=pytest.mark.holds("written-before-the-apply")),
+        _released,
+        _fenced,
+    ],
+)
 def test_request_before_an_apply_counts_in_its_plan(
     stage: Stage, api: Api, make: Callable[[Stage, Api], dict[str, Any]]
 ) -> None:

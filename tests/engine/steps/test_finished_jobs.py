@@ -44,6 +44,7 @@ def _waited(stage: Stage, body: Body, **options: Any) -> Story:
     return stage.run(body, wait=True, timeout=AGES, **options)
 
 
+@pytest.mark.holds("before-ttl")
 def test_job_deleted_before_its_ttl_is_created_again(stage: Stage, api: Api) -> None:
     """Suspended, it cannot have finished; by the server's clock, no TTL has passed."""
     body = _job(86_400, suspend=True)
@@ -60,6 +61,7 @@ def test_job_deleted_before_its_ttl_is_created_again(stage: Stage, api: Api) -> 
     assert api.exists(_path(stage))
 
 
+@pytest.mark.holds("unknown-result")
 def test_job_of_unknown_result_is_created_again_only_if_asked(stage: Stage, api: Api) -> None:
     """With a TTL of 0 it may have finished: a wait fails at once, and no run runs it again."""
     body = _job(0, suspend=True)

@@ -130,7 +130,10 @@ def test_object_that_a_controller_has_created_is_adopted_in_the_same_run(
     assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.ORPHANED
 
 
-@pytest.mark.parametrize("refusal", ["none", "other set", "reviewed"])
+@pytest.mark.parametrize(
+    "refusal",
+    ["none", "other set", pytest.param("reviewed", marks=pytest.mark.holds("reviewed-create"))],
+)
 def test_rules_of_adoption_hold_for_an_object_found_at_its_create(
     spoiled: Stage, proxy: FaultProxy, api: Api, refusal: str
 ) -> None:
@@ -157,6 +160,7 @@ def test_rules_of_adoption_hold_for_an_object_found_at_its_create(
         assert not spoiled.listed()
 
 
+@pytest.mark.holds("found-recorded")
 def test_adoption_at_the_create_is_recorded_before_its_apply(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:

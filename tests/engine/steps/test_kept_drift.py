@@ -20,6 +20,7 @@ def step(story: Story, name: str) -> ApplyStep:
     return found
 
 
+@pytest.mark.holds("kept-drift", "kept-deletion")
 def test_kept_drift_is_left_until_the_manifest_changes(
     stage: Stage, api: Api, audit: AuditTrail
 ) -> None:
@@ -65,6 +66,7 @@ def test_left_object_is_waited_for_only_if_it_exists(stage: Stage, api: Api) -> 
     assert (story.exit_code, story.outcomes["configmap/a"]) == (0, Outcome.SKIPPED)
 
 
+@pytest.mark.holds("changed-secret")
 def test_secret_with_other_values_is_applied_although_drift_is_kept(stage: Stage, api: Api) -> None:
     """No digest shows that its values have changed: the fields that are still the set's do."""
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
@@ -78,7 +80,9 @@ def test_secret_with_other_values_is_applied_although_drift_is_kept(stage: Stage
     assert api.get(stage.path("s", "secrets"))["data"] == {"a": "YQ==", "b": "Yw=="}
 
 
-@pytest.mark.parametrize("writer", ["opponent", "other"])
+@pytest.mark.parametrize(
+    "writer", [pytest.param("opponent", marks=pytest.mark.holds("contended-object")), "other"]
+)
 def test_contended_object_is_left_alone_and_stays_listed(
     writer: str, stage: Stage, api: Api
 ) -> None:
@@ -117,6 +121,7 @@ def test_contended_deletion_is_left(stage: Stage, api: Api) -> None:
     assert api.exists(stage.path("a"))
 
 
+@pytest.mark.holds("drift-deletes-nothing", "own-immutable-field")
 def test_drift_alone_recreates_nothing(stage: Stage, api: Api) -> None:
     """Not even if that is allowed; nor may a changed manifest, while others own the field too."""
     stage.run(config_map("a", "1"))

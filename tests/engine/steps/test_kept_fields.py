@@ -129,6 +129,7 @@ def test_entry_stays_without_the_rule_until_it_is_forced(
     assert _bundles(api, hooks) == before
 
 
+@pytest.mark.holds("unplanned-release")
 def test_entry_in_which_others_own_more_by_now_stays(stage: Stage, api: Api, hooks: str) -> None:
     """What has changed hands between plan and apply is judged again, never taken unseen."""
     name = hooks.rpartition("/")[2]
@@ -254,6 +255,7 @@ def test_adoption_names_what_others_keep(stage: Stage, kubectl: Kubectl, api: Ap
         assert {ref: reason.rpartition("; ")[2] for ref, reason in reasons.items()} == said
 
 
+@pytest.mark.holds("revoked-key")
 def test_key_of_kubectls_string_data_goes_with_the_adoption(
     stage: Stage, kubectl: Kubectl, api: Api
 ) -> None:
@@ -292,6 +294,7 @@ def test_key_without_an_owner_is_named(stage: Stage, api: Api, kind: str, values
     assert "dHdv" not in warning
 
 
+@pytest.mark.holds("told-release")
 def test_label_that_null_removes_by_force_is_taken(stage: Stage, api: Api) -> None:
     """Somebody else has set it: the plan and the result say from whom it goes."""
     assert stage.run(config_map("c")).exit_code == 0

@@ -107,6 +107,7 @@ def test_part_that_leaves_with_the_new_type_goes(
     assert crds.get(path)["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]
 
 
+@pytest.mark.holds("strangers-in-a-new-type", row="map")
 @pytest.mark.parametrize("name", TYPES)
 def test_part_of_others_stays_with_the_new_type(crd_stage: Stage, crds: Api, name: str) -> None:
     """Nor is anything else removed beside it."""

@@ -181,7 +181,15 @@ def test_invalid_change_is_not_taken_for_immutable(stage: Stage, api: Api) -> No
         assert api.get(path)["metadata"]["uid"] == uid
 
 
-@pytest.mark.parametrize("how", ["adopted", "kept", "unclear", "owned"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "adopted",
+        "kept",
+        pytest.param("unclear", marks=pytest.mark.holds("mark-before-recreation")),
+        "owned",
+    ],
+)
 def test_foreign_object_is_not_recreated(
     stage: Stage, api: Api, kubectl: Kubectl, how: str
 ) -> None:
@@ -264,6 +272,7 @@ def test_recreation_killed_anywhere_recovers(
     assert len(killed_at) == 10, killed_at
 
 
+@pytest.mark.holds("recreated-by-others")
 def test_recreation_that_others_were_faster_than_is_not_reported_as_done(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
@@ -283,7 +292,14 @@ def test_recreation_that_others_were_faster_than_is_not_reported_as_done(
     assert api.get(f"{path}/fixed")["data"] == {"key": "theirs"}
 
 
-@pytest.mark.parametrize("change", ["a value", "a mark", "always"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param("a value", marks=pytest.mark.holds("recreation-judged-again")),
+        "a mark",
+        "always",
+    ],
+)
 def test_object_that_changes_before_its_delete_is_judged_again(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, change: str
 ) -> None:

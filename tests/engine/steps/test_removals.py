@@ -132,6 +132,7 @@ def test_run_that_is_killed_before_the_removal_is_finished_by_the_next(
     _check_end(stage, api)
 
 
+@pytest.mark.holds("drift-beside-null", "removes-only-unowned")
 def test_null_over_a_label_of_another_manager_is_a_conflict(stage: Stage, api: Api) -> None:
     """Nothing is removed until the user forces it; to revert drift is no such word."""
     stage.run(*OLD[:1])
@@ -150,6 +151,7 @@ def test_null_over_a_label_of_another_manager_is_a_conflict(stage: Stage, api: A
     assert api.get(path)["metadata"]["labels"].keys() == {PART_OF}
 
 
+@pytest.mark.holds("dry-run-before-removal")
 def test_nothing_is_removed_before_an_apply_that_conflicts(stage: Stage, api: Api) -> None:
     """About another field, as only the server can tell: 1 and 2 may be quantities."""
     old = {**config_map("a"), "data": {"key": "1"}}
@@ -194,6 +196,7 @@ def test_null_that_is_added_alone_removes_what_nobody_owns(stage: Stage, api: Ap
         assert set(stage.run(new, **options).outcomes.values()) == {Outcome.UNCHANGED}
 
 
+@pytest.mark.holds("null-set-again")
 def test_null_that_is_added_alone_conflicts_with_an_owner(stage: Stage, api: Api) -> None:
     """Also with one who sets the label again after it was removed."""
     stage.run(config_map("a"))
@@ -251,7 +254,10 @@ def test_null_that_removes_nothing_is_a_warning_with_its_line(
     assert f"{file}:9:" in ended.err
 
 
-@pytest.mark.parametrize("left_by", ["annotation", "option"])
+@pytest.mark.parametrize(
+    "left_by",
+    [pytest.param("annotation", marks=pytest.mark.holds("null-of-ignored-field")), "option"],
+)
 def test_null_never_removes_what_is_left_to_others(stage: Stage, api: Api, left_by: str) -> None:
     """Whoever has set it, and if it belongs to nobody."""
     assert stage.run(config_map("a")).exit_code == 0
@@ -273,7 +279,13 @@ def test_null_never_removes_what_is_left_to_others(stage: Stage, api: Api, left_
         assert set(stage.run(new, **options).outcomes.values()) == {Outcome.UNCHANGED}
 
 
-@pytest.mark.parametrize("conflicts", [Conflicts.FORCE, Conflicts.FAIL])
+@pytest.mark.parametrize(
+    "conflicts",
+    [
+        pytest.param(Conflicts.FORCE, marks=pytest.mark.holds("transfer-of-the-changed")),
+        pytest.param(Conflicts.FAIL, marks=pytest.mark.holds("relied-on-version")),
+    ],
+)
 def test_field_that_others_leave_before_the_apply_stays_if_it_is_left_to_them(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, conflicts: Conflicts
 ) -> None:

@@ -55,6 +55,7 @@ def test_drift_of_one_object_costs_requests_about_it_only(
     assert writes(audit) == []
 
 
+@pytest.mark.holds("only-drift")
 def test_more_than_drift_writes_nothing(stage: Stage, api: Api, audit: AuditTrail) -> None:
     """The caller plans the whole set instead."""
     stage.run(config_map("a"), config_map("b"), config_map("c"))

@@ -42,7 +42,9 @@ def _resource(kind: str, value: Any, **notes: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "before", "was", "after", "value"),
     [
-        ("ToNumber", TEXT, "x", NUMBER, 5),
+        pytest.param(
+            "ToNumber", TEXT, "x", NUMBER, 5, marks=pytest.mark.holds("stored-values-first")
+        ),
         ("ToText", NUMBER, 5, TEXT, "x"),
         ("ToMap", LIST, ["x"], MAP, {"b": "x"}),
         ("Emptied", TEXT, "x", NUMBER, None),
@@ -110,6 +112,7 @@ def test_stored_values_in_a_version_that_the_crd_replaces(crd_stage: Stage, crds
     assert story.outcomes == {crd_name(kind): Outcome.UPDATED, name: Outcome.CREATED}
 
 
+@pytest.mark.holds("stored-by-others")
 def test_stored_values_of_others_are_not_deleted(crd_stage: Stage, crds: Api) -> None:
     """Somebody else has written the value that does not fit, whatever the set is allowed."""
     kind = "Foreign"
@@ -123,6 +126,7 @@ def test_stored_values_of_others_are_not_deleted(crd_stage: Stage, crds: Api) ->
     assert "It cannot be recreated: hand owns the field too." in story.problem(name)
 
 
+@pytest.mark.holds("recreation-tried-late")
 def test_nothing_is_deleted_for_a_crd_that_does_not_change_after_all(
     crd_stage: Stage, crds: Api, running: Plane, tmp_path: Path
 ) -> None:

@@ -77,6 +77,7 @@ def test_version_that_the_crd_of_the_input_brings_is_not_checked(
     assert crd_stage.check().found == {}
 
 
+@pytest.mark.holds("version-of-a-skipped-crd")
 def test_version_of_a_crd_that_is_skipped_never_comes(crd_stage: Stage, crds: Api) -> None:
     """Somebody else owns its versions: the plan says so of the object, and nothing is written."""
     kind = "Skipped"

@@ -87,6 +87,7 @@ def _position(audit: AuditTrail, verb: str, path: str) -> int:
     return found[0]
 
 
+@pytest.mark.holds("ready-before-prune", "unready-holds")
 def test_renamed_deployment_stays_until_the_new_one_is_ready(
     stage: Stage, api: Api, audit: AuditTrail
 ) -> None:
@@ -349,7 +350,13 @@ def test_config_map_of_pods_that_only_a_deletion_replaces_is_kept(
     assert (story.exit_code, story.outcomes["configmap/conf-1"]) == (0, Outcome.PRUNED)
 
 
-@pytest.mark.parametrize("when", ["before the plan", "after the plan"])
+@pytest.mark.parametrize(
+    "when",
+    [
+        "before the plan",
+        pytest.param("after the plan", marks=pytest.mark.holds("used-when-deleted")),
+    ],
+)
 def test_object_that_a_pod_of_somebody_else_uses_is_kept(
     stage: Stage, puppets: Puppets, when: str
 ) -> None:

@@ -90,6 +90,7 @@ def test_wait_without_the_right_to_read_ends_and_names_the_right(
     assert verdicts(story)["pod/p"].readiness.status is Status.UNKNOWN
 
 
+@pytest.mark.holds("outdated-read")
 def test_object_of_an_older_generation_is_not_believed(
     spoiled: Stage, proxy: FaultProxy, api: Api
 ) -> None:
@@ -124,6 +125,7 @@ def _when_applied(stage: Stage, act: Callable[[], None]) -> None:
     stage.seen = see
 
 
+@pytest.mark.holds("gone-at-the-end")
 def test_object_that_is_gone_before_the_others_are_ready_fails(
     stage: Stage, puppets: Puppets
 ) -> None:
@@ -164,6 +166,7 @@ def test_object_of_an_earlier_wave_that_is_gone_by_the_end_fails(
     assert "configmap/old" in stage.listed()
 
 
+@pytest.mark.holds("leaving-namespace")
 def test_objects_of_a_namespace_that_is_being_deleted_are_not_ready(
     spoiled: Stage, puppets: Puppets, proxy: FaultProxy, api: Api
 ) -> None:

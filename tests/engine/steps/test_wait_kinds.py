@@ -146,6 +146,7 @@ def test_unknown_kind_is_refused_before_any_write_without_the_option(crd_stage: 
     assert not crd_stage.inventory().exists
 
 
+@pytest.mark.holds("prune-after-unknown")
 def test_dry_run_says_which_objects_it_could_not_plan(crd_stage: Stage) -> None:
     """It waits for nothing."""
     assert crd_stage.run(config_map("b"), config_map("leaves")).exit_code == 0
@@ -201,6 +202,7 @@ def test_late_objects_count_as_input_when_the_prune_is_judged(crd_stage: Stage, 
     }
 
 
+@pytest.mark.holds("second-part-removes-nothing")
 def test_run_that_finds_the_inventory_lost_prunes_nothing_in_its_second_part(
     crd_stage: Stage, crds: Api
 ) -> None:

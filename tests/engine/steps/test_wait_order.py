@@ -166,6 +166,7 @@ def test_second_wave_is_held_back_by_every_run_until_the_first_is_ready(
     assert done.outcomes["configmap/old"] is Outcome.PRUNED
 
 
+@pytest.mark.holds("wave-order")
 def test_second_wave_is_held_back_by_an_object_that_was_not_applied(stage: Stage) -> None:
     """A migration that the server rejects must not be followed by the new version."""
     bad = config_map("first", annotations={WAVE: "-1"})

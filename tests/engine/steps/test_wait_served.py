@@ -66,6 +66,7 @@ def test_kind_that_may_not_be_listed_is_served(
     assert set(story.outcomes.values()) == {Outcome.CREATED}
 
 
+@pytest.mark.holds("forbidden-list")
 def test_kind_that_may_not_be_listed_is_not_served_before_its_crd_is_established(
     spoiled_kinds: Stage, kinds_proxy: FaultProxy
 ) -> None:

@@ -182,6 +182,7 @@ def test_custom_resource_without_a_status_is_ready_after_five_seconds_from_its_a
     assert times(list(waiter.run([one]))) == [("ready", 3.0)]
 
 
+@pytest.mark.holds("clock-of-readiness")
 def test_changes_are_waited_for_by_the_clock_of_the_run() -> None:
     cluster: Any = ToldCluster([live(POD, NOT_READY)])
     stop = Cancellation(clock=QuickClock(asks=40))

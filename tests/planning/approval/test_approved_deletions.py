@@ -116,6 +116,8 @@ RESTS: dict[str, tuple[str, dict[str, LiveObject], str, bool]] = {
 }
 
 
+@pytest.mark.holds("approved-and-staying", row="one is back in the input-Prune")
+@pytest.mark.holds("approved-object", row="one has come back with another UID-Prune")
 @pytest.mark.parametrize("approval", BOTH)
 @pytest.mark.parametrize("case", RESTS)
 def test_rest_of_an_approved_prune_is_approved(case: str, approval: Approval) -> None:
@@ -151,6 +153,7 @@ def test_record_stays_until_all_of_it_is_done(approval: Approval) -> None:
     assert after_run(None, entries) is None
 
 
+@pytest.mark.holds("only-approved-is-recorded")
 def test_approval_of_something_else_records_nothing() -> None:
     """Nor do none at all, and deletions that are too many for one inventory."""
     asked = _options(Approval.PRUNE)
@@ -176,6 +179,7 @@ def test_approval_of_something_else_records_nothing() -> None:
 CASCADES = {"the same": "xy", "a part of it": "x", "nothing": "", "more": "xyz", "another": "xz"}
 
 
+@pytest.mark.holds("approved-cascade", row="more")
 @pytest.mark.parametrize("case", CASCADES)
 def test_cascade_may_only_get_smaller(case: str) -> None:
     """What is in a Namespace may be gone by now; what is new in it was not approved."""
@@ -311,6 +315,7 @@ def test_no_record_lets_more_go_than_was_approved(approval: Approval) -> None:
     assert min(rests, refused) > 10, (rests, refused)
 
 
+@pytest.mark.holds("forged-approval")
 def test_forged_record_approves_nothing() -> None:
     """Not even if it names the digest that is approved."""
     record = _approved(Approval.PRUNE)

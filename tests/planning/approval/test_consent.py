@@ -47,6 +47,7 @@ NOT_ASKED = {
 }
 
 
+@pytest.mark.holds("revert-asks", row="revert fields")
 @pytest.mark.parametrize("name", [*ASKED, *NOT_ASKED])
 def test_consent_is_needed_for_what_cannot_be_undone(name: str) -> None:
     """Deletions, recreations, and what others lose."""
@@ -73,6 +74,7 @@ def test_consent_is_for_exactly_what_was_shown() -> None:
     assert not needed_consent(cascade, Mode.APPLY) <= agreed
 
 
+@pytest.mark.holds("own-asks")
 def test_adoption_as_owned_needs_consent() -> None:
     """A later prune deletes the object, also one that nobody loses."""
     plan = applied(Fate.ADOPT)

@@ -107,6 +107,7 @@ def test_plan_that_nothing_refuses_stays_as_it_is() -> None:
         assert replace(found, deletions="", digest="") == plan
 
 
+@pytest.mark.holds("only-approved")
 def test_approval_binds_where_no_guard_refuses() -> None:
     """Whoever has approved two deletions has not approved a third one, however few they are."""
     assert (FEW.refusal, judged(FEW, FEW_DIGEST).refusal) == (None, None)

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from applyprune.errors import ApplypruneError, RunFailed
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
@@ -138,6 +140,7 @@ def _takes_more(shown: ApplyStep, now: ApplyStep) -> bool:
     return takes_object or forces or not {*now.reverts} <= {*shown.reverts}
 
 
+@pytest.mark.holds("unplanned-deletion")
 def test_no_step_that_is_decided_again_does_more() -> None:
     """In a run whose objects others change between the plan and the requests."""
     seen: Counter[str] = Counter()

@@ -118,6 +118,7 @@ def test_plan_of_an_unknown_cluster_gets_no_file() -> None:
         plan_file_of(plan, TARGET, Options(), cluster={}, now=NOW, valid_for=timedelta(hours=1))
 
 
+@pytest.mark.holds("reviewed-inventory")
 def test_inventory_that_was_created_again_is_refused() -> None:
     """It may come from a backup; an inventory that did not exist then is the plan's own."""
     refuse_other_inventory(_file(inventory_uid=inventory().uid), inventory(generation=4))

@@ -193,6 +193,9 @@ FITS: dict[str, tuple[ApplyStep | RemoveStep | None, ApplyStep | RemoveStep | No
 }
 
 
+@pytest.mark.holds("reviewed-state", row="spec of an object to prune changed")
+@pytest.mark.holds("reviewed-fate", row="a recreation that the plan does not have")
+@pytest.mark.holds("reviewed-cascade", row="another cascade of a recreation")
 @pytest.mark.parametrize("name", FITS)
 def test_plan_file_fits_only_the_same_plan(name: str) -> None:
     """Each object that does not fit has its reason."""
@@ -292,6 +295,7 @@ CONTINUED: dict[str, tuple[ApplyStep | RemoveStep, ApplyStep | RemoveStep | None
 }
 
 
+@pytest.mark.holds("reviewed-apply", row="changed, not recorded, and changed by others")
 @pytest.mark.parametrize("name", CONTINUED)
 def test_interrupted_plan_continues_with_what_is_done(name: str) -> None:
     """And with requests that may have arrived; not with what others have changed meanwhile."""
@@ -299,6 +303,7 @@ def test_interrupted_plan_continues_with_what_is_done(name: str) -> None:
     assert (_reasons(before, now, is_last=True) == []) is fits
 
 
+@pytest.mark.holds("reviewed-run")
 def test_apply_of_another_run_is_not_that_of_the_plan() -> None:
     """managedFields have no values: it may be another manifest that has arrived."""
     assert _reasons(CHANGE, ARRIVED, is_last=True) == []
@@ -329,6 +334,7 @@ def test_object_that_could_not_be_planned_does_not_fit() -> None:
     ]
 
 
+@pytest.mark.holds("reviewed-recovery")
 def test_recovered_objects_must_have_been_shown() -> None:
     """With their UIDs; an interrupted apply has recorded them already."""
     before, now = _plan(CHANGE, recovered=(_entry(ref=STRANGER.ref),)), _plan(CHANGE)

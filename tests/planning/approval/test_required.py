@@ -162,7 +162,13 @@ def deleted(plan: Plan, approval: Approval) -> set[str]:
     return {step.entry.ref.name for step in plan.removals if step.fate is Fate.PRUNE}
 
 
-@pytest.mark.parametrize("approval", [Approval.PRUNE, Approval.ALWAYS])
+@pytest.mark.parametrize(
+    "approval",
+    [
+        pytest.param(Approval.PRUNE, marks=pytest.mark.holds("deletions-approved")),
+        pytest.param(Approval.ALWAYS, marks=pytest.mark.holds("whole-plan-approved")),
+    ],
+)
 def test_approval_never_lets_a_newer_revision_run(approval: Approval) -> None:
     """1,000 times: one changes the source and another approves what was shown, in any order."""
     random, done = Random(13), 0  # noqa: S311

@@ -164,6 +164,7 @@ def test_usual_rule_is_evaluated(text: str) -> None:
     assert compile_rule(text, where="here").judge(USUAL).status is Status.CURRENT
 
 
+@pytest.mark.holds("longest-rule")
 def test_rule_that_is_too_long_is_refused() -> None:
     """Before anything is applied."""
     with pytest.raises(InputError, match="is not a CEL expression") as caught:

@@ -32,7 +32,9 @@ def _entry(manager: str, fields: dict[str, Any], **parts: Any) -> dict[str, Any]
     ("entries", "left"),
     [
         ([], False),
-        ([_entry("role-controller", WHOLE)], True),
+        pytest.param(
+            [_entry("role-controller", WHOLE)], True, marks=pytest.mark.holds("emptied-by-the-set")
+        ),
         ([_entry("role-controller", KEYS)], True),
         ([_entry("role-controller", {"f:other": {}})], False),
         ([_entry("kubectl-edit", WHOLE)], False),
@@ -40,7 +42,11 @@ def _entry(manager: str, fields: dict[str, Any], **parts: Any) -> dict[str, Any]
         ([_entry("role-controller", WHOLE), _entry("kubectl-edit", WHOLE)], False),
         ([_entry("applyprune/home/other", WHOLE)], False),
         ([_entry("leaving", WHOLE)], False),
-        ([_entry(TARGET.manager, WHOLE), _entry("role-controller", WHOLE)], False),
+        pytest.param(
+            [_entry(TARGET.manager, WHOLE), _entry("role-controller", WHOLE)],
+            False,
+            marks=pytest.mark.holds("own-empty-value"),
+        ),
         ([_entry(TARGET.manager, KEYS), _entry("role-controller", KEYS)], False),
         ([_entry(TARGET.manager, {"f:other": {}}), _entry("role-controller", WHOLE)], True),
     ],
@@ -73,6 +79,7 @@ def test_empty_value_in_an_item_of_a_list_is_found_by_its_name() -> None:
     assert found == (('/spec/containers[name="c"]/resources', "vpa-updater"),)
 
 
+@pytest.mark.holds("served-version")
 def test_only_versions_that_are_not_served_are_dead() -> None:
     """Of the object's own group; unknown versions kill nothing."""
     entries = [

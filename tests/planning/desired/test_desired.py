@@ -53,7 +53,14 @@ _WITH_OLD = ResourceMap(
         (("v1", "v2"), "v2", {}, (), ""),
         (("v2",), "v2", {}, (), ""),
         # It ends with the apply of the CRD, unless that is not applied, or left as it is.
-        (("v2",), "v1", {}, (), "Its CustomResourceDefinition in the input serves x.io/v2."),
+        pytest.param(
+            ("v2",),
+            "v1",
+            {},
+            (),
+            "Its CustomResourceDefinition in the input serves x.io/v2.",
+            marks=pytest.mark.holds("version-of-its-crd"),
+        ),
         (("v2",), "v1", {}, ("foo.x.io/f",), ""),
         (("v2",), "v1", {"applyprune.dev/apply": "disabled"}, (), ""),
         (("v2",), "v1", {"applyprune.dev/apply": "once"}, (), ""),
@@ -211,6 +218,7 @@ DIFFERENT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.holds("equal-duplicate", row="a value")
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_different_duplicate_is_refused(name: str) -> None:
     """Nobody knows which of them is meant."""
@@ -241,6 +249,7 @@ def test_unavailable_group_does_not_block_other_objects() -> None:
     assert found.blocked == {}
 
 
+@pytest.mark.holds("late-wave-order")
 def test_unknown_objects_block_later_waves_and_what_depends_on_them() -> None:
     """Also what depends on a blocked object; nothing else."""
     wave, after = "applyprune.dev/wave", "config.kubernetes.io/depends-on"

@@ -97,6 +97,7 @@ def _steps(
     return {step.entry.ref.name: step for step in make_plan(seen).removals}
 
 
+@pytest.mark.holds("owner-of-the-set", row="an object of another group with its UID")
 @pytest.mark.parametrize("name", CASES)
 def test_object_goes_with_its_owners_in_the_set(name: str) -> None:
     """Compared by group, kind, name and UID; what stays is orphaned, as it is in use."""
@@ -127,6 +128,7 @@ LATE: dict[str, tuple[dict[str, Body], dict[str, Body], Fate]] = {
 }
 
 
+@pytest.mark.holds("owner-is-late", row="it is refused")
 @pytest.mark.parametrize("name", LATE)
 def test_object_of_an_owner_that_stays(name: str) -> None:
     """With one that a later run may delete, it stays listed: no reason is for ever then."""

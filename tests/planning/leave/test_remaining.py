@@ -114,6 +114,17 @@ LATE = Problem(ProblemKind.NOT_READY, "is deleted but not gone yet")
 FAILED = Problem(ProblemKind.FORBIDDEN, "not allowed")
 
 
+@pytest.mark.holds("needed-remains", row="its dependency-fails")
+@pytest.mark.holds("owner-remains", row="its owner-fails")
+@pytest.mark.holds("namespace-remains", row="its Namespace-fails")
+@pytest.mark.holds("crd-remains", row="its CRD-fails")
+@pytest.mark.holds("api-service-remains", row="its APIService-fails")
+@pytest.mark.holds("custom-remains", row="a Secret that a custom resource names-fails")
+@pytest.mark.holds("account-remains", row="the roles of a workload that remains-fails")
+@pytest.mark.holds("backend-remains", row="the workload of an APIService-fails")
+@pytest.mark.holds("rights-remain", row="the binding of its account-fails")
+@pytest.mark.holds("controller-remains", row="a workload, of a custom resource-fails")
+@pytest.mark.holds("foreign-finalizer", row="a workload, of a foreign finalizer-fails")
 @pytest.mark.parametrize("failure", [FAILED, None], ids=["fails", "stays"])
 @pytest.mark.parametrize("name", [*CASES, *CONTROLLERS])
 def test_only_what_it_needs_stays(name: str, failure: Problem | None) -> None:
@@ -139,7 +150,9 @@ def test_prune_without_a_workload_deletes_no_controller() -> None:
     assert remaining.blocker(_step(SERVICE)) is None
 
 
-@pytest.mark.parametrize("unread", ["", "forbidden"])
+@pytest.mark.parametrize(
+    "unread", [pytest.param("", marks=pytest.mark.holds("unread-remains")), "forbidden"]
+)
 def test_everything_stays_if_what_is_needed_is_unknown(unread: str) -> None:
     """Or the server is gone. Only deletions wait, not what is only taken out of the inventory."""
     remaining = Remaining()
@@ -154,7 +167,9 @@ def test_everything_stays_if_what_is_needed_is_unknown(unread: str) -> None:
     assert remaining.blocker(RemoveStep(entry, None, Fate.REMOVE_FROM_INVENTORY)) is None
 
 
-@pytest.mark.parametrize("is_late", [True, False])
+@pytest.mark.parametrize(
+    "is_late", [pytest.param(True, marks=pytest.mark.holds("later-turns-wait")), False]
+)
 def test_later_turns_wait_for_what_is_not_gone(is_late: bool) -> None:
     """A timeout gives a timeout; its own turn does not wait, nor any for what stays on purpose."""
     remaining = Remaining()

@@ -132,6 +132,7 @@ LIVE: dict[str, tuple[dict[str, dict[str, str]], str]] = {
 }
 
 
+@pytest.mark.holds("orphan-of-a-bundle", row="a mark of Bundles")
 @pytest.mark.parametrize("name", LIVE)
 def test_mark_of_ours_that_is_not_understood_is_named(name: str) -> None:
     """Its key, never its value."""

@@ -19,6 +19,7 @@ def resolved(known: Any = (), **options: Any) -> tuple[Options, list[str]]:
     return found, [str(warning) for warning in warnings]
 
 
+@pytest.mark.holds("core-kind-only")
 def test_each_option_that_names_something_is_resolved() -> None:
     """Whatever its form."""
     options, warnings = resolved(

@@ -31,7 +31,13 @@ def test_similar_set_is_found_here_and_elsewhere(name: str, found: list[str]) ->
     [
         ("monitoring home", False, "", False),
         ("monitoring home", True, "its namespace home is created for it", True),
-        ("shop far", False, "there is also the set shop in home", True),
+        pytest.param(
+            "shop far",
+            False,
+            "there is also the set shop in home",
+            True,
+            marks=pytest.mark.holds("doubtful-set"),
+        ),
         ("web far", False, "there is also the set wep and web in home", True),
         ("we home", False, "there is also the set web and wep in far", True),
         ("shoppy home", False, "there is also the set shop", False),

@@ -40,6 +40,7 @@ def test_foreign_group_does_not_take_a_built_in_place() -> None:
     assert wave_of(GroupKind("serving.knative.dev", "Service")) == wave_of(GroupKind("x.io", "Foo"))
 
 
+@pytest.mark.holds("api-service-order")
 def test_objects_of_an_aggregated_api_come_after_its_api_service() -> None:
     """So they are deleted before it; objects of another version do not need it."""
     kinds = {

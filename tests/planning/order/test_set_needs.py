@@ -66,6 +66,7 @@ CASES: dict[str, tuple[Desired, Desired, ApplypruneError, bool]] = {
 }
 
 
+@pytest.mark.holds("refused-by-admission", row="a quota, and its own fields")
 @pytest.mark.parametrize("name", CASES)
 def test_refusal_by_admission_is_excused_by_what_decides_it(name: str) -> None:
     """Whatever the server says; if the plan leaves that object as it is, nothing excuses it."""

@@ -150,7 +150,9 @@ LABELLED: dict[str, Any] = {"f:metadata": {"f:labels": {f"f:{INSTANCE}": {}}}}
     [
         ([_applied("argocd-controller", LABELLED)], True),
         ([_applied("argocd-application-controller", LABELLED, operation="Update")], True),
-        ([_applied("helm", LABELLED)], False),
+        pytest.param(
+            [_applied("helm", LABELLED)], False, marks=pytest.mark.holds("label-of-anybody")
+        ),
         ([_applied("argocd-controller", DATA), _applied("helm", LABELLED)], False),
         ([managed(fieldsV1=LABELLED), _applied("argocd-controller", DATA)], False),
         ([], False),
@@ -171,6 +173,7 @@ def test_marks_are_recorded_with_their_values() -> None:
     assert set(_marks_of(one)) == {f"{RELEASE}=r", "olm.owner=csv"}
 
 
+@pytest.mark.holds("mark-of-a-secret")
 def test_mark_of_a_secret_is_recorded_without_its_value() -> None:
     """Anybody may have copied a value of the Secret into it."""
     ref = Ref("", "Secret", "home", "s")

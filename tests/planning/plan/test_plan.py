@@ -108,6 +108,7 @@ WITHHELD: dict[str, tuple[dict[str, str] | None, State, str]] = {
 }
 
 
+@pytest.mark.holds("withheld-set", row="its set has an approval")
 @pytest.mark.parametrize("name", WITHHELD)
 def test_object_of_a_set_with_an_approval_is_refused(name: str) -> None:
     """With --adopt=all too."""
@@ -292,6 +293,7 @@ def test_namespace_that_must_stay_is_orphaned(name: str) -> None:
     assert plan.removals[0].fate is Fate.ORPHAN
 
 
+@pytest.mark.holds("unread-namespace")
 def test_namespace_that_could_not_be_read_stays_listed() -> None:
     """It may contain another inventory: orphaned, no set would know it any more."""
     one = desired(body("Namespace", "shop"), NAMESPACES)
@@ -419,7 +421,9 @@ def test_finished_job_with_a_ttl_is_not_created_again() -> None:
 ASKED = (Options(apply=ApplyOptions(reapply_all=True)), Options(reruns_jobs=True))
 
 
-@pytest.mark.parametrize("completed", [False, True])
+@pytest.mark.parametrize(
+    "completed", [False, pytest.param(True, marks=pytest.mark.holds("finished-job"))]
+)
 def test_job_of_unknown_result_is_created_again_only_if_asked(completed: bool) -> None:
     """No run creates it by itself, and none if it has completed."""
     job = desired(body("Job", spec={"ttlSecondsAfterFinished": 60}), JOBS)

@@ -148,6 +148,7 @@ REFUSALS = [
 ]
 
 
+@pytest.mark.holds("deleted-before-the-refusal", row="pruned-apply")
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("outcome", [one for one in Outcome if one.is_change])
 def test_nothing_is_said_to_be_undone_that_was_done(outcome: Outcome, mode: Mode) -> None:

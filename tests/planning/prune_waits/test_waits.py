@@ -187,6 +187,8 @@ USES: dict[str, tuple[PodUse, Desired, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.holds("used-by-a-live-pod", row="a Pod of nobody")
+@pytest.mark.holds("named-in-a-text", row="an old Pod whose arguments name it")
 @pytest.mark.parametrize("name", USES)
 def test_object_is_kept_while_a_live_pod_uses_it(name: str) -> None:
     """Only a rollout of the set ends that, and the run waits for it."""
@@ -204,7 +206,14 @@ def test_object_is_kept_while_a_live_pod_uses_it(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("sets", "fate"),
-    [((), Fate.PRUNE), ((live(RS, uid="uid-rs", full={"spec": {}}),), Fate.LEAVE)],
+    [
+        ((), Fate.PRUNE),
+        pytest.param(
+            (live(RS, uid="uid-rs", full={"spec": {}}),),
+            Fate.LEAVE,
+            marks=pytest.mark.holds("orphaned-replica-set"),
+        ),
+    ],
     ids=["gone", "orphaned"],
 )
 def test_pods_of_a_deleted_workload_are_known_by_the_replica_set_of_the_plan(

@@ -45,6 +45,7 @@ REFUSED: dict[str, tuple[Inventory, Any, set[GroupKind]]] = {
 }
 
 
+@pytest.mark.holds("correction-of-listed", row="a copy")
 @pytest.mark.parametrize("what", REFUSED)
 def test_whatever_else_may_be_wrong_needs_the_whole_set(what: str) -> None:
     """Nothing was read yet."""

@@ -74,6 +74,7 @@ OWNERS: dict[str, tuple[list[Any], list[Any], dict[str, State], str, str]] = {
 }
 
 
+@pytest.mark.holds("owner-is-gone", row="none")
 @pytest.mark.parametrize("name", OWNERS)
 def test_owner_that_the_collector_will_not_find(name: str) -> None:
     """Only a proof refuses the object: the absence, or the UID, of every owner."""

@@ -223,6 +223,7 @@ KEYS: dict[str, bool] = {
 }
 
 
+@pytest.mark.holds("changed-key-by-schema", row="spec.labels.true")
 @pytest.mark.parametrize("place", KEYS)
 def test_changed_key_counts_where_the_schema_knows_the_fields(place: str) -> None:
     """What keeps any JSON may be meant so."""

@@ -69,10 +69,10 @@ REF = Ref("", "Secret", "home", "s")
 @pytest.mark.parametrize(
     "shown",
     [
-        VALUE,
+        pytest.param(VALUE, marks=pytest.mark.holds("unselected-secret", "live-secret")),
         ENCODED,
         "x" * 4080 + VALUE,
-        "x" * 240 + VALUE[:16],
+        pytest.param("x" * 240 + VALUE[:16], marks=pytest.mark.holds("cut-secret-in-text")),
         "x" * 240 + ENCODED[:16].lower(),
         f"{VALUE[:20]}…; more",
     ],

@@ -149,6 +149,7 @@ ODD = {
 }
 
 
+@pytest.mark.holds("names-that-differ-in-case", row="case")
 @pytest.mark.parametrize(("members", "expected"), ODD.values(), ids=ODD)
 def test_odd_archive_is_refused(members: list[bytes], expected: str) -> None:
     """And the message names the member."""

@@ -59,6 +59,7 @@ def test_line_end_after_a_token_is_ignored(tmp_path: Path) -> None:
         assert find_ref(site.source(credentials=credentials)).commit
 
 
+@pytest.mark.holds("silent-git-server")
 def test_silent_server_is_named_within_the_patience(site: HttpsSite) -> None:
     """Long before the time of the source: it has accepted the connection, and says no more."""
     site.repository().commit(FILES)

@@ -68,10 +68,18 @@ def test_input_that_rests_is_read(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "changed"),
     [
-        (lambda: os.truncate("m/a.yaml", 9), ["m/a.yaml"]),
+        pytest.param(
+            lambda: os.truncate("m/a.yaml", 9),
+            ["m/a.yaml"],
+            marks=pytest.mark.holds("file-of-one-moment"),
+        ),
         (lambda: at_once("m/a.yaml", "a: 1\n"), ["m/a.yaml"]),
         (lambda: os.utime("m/a.yaml", (1e9, 1e9)), ["m/a.yaml"]),
-        (lambda: Path("m/a.yaml").unlink(), ["m/a.yaml", "m"]),
+        pytest.param(
+            lambda: Path("m/a.yaml").unlink(),
+            ["m/a.yaml", "m"],
+            marks=pytest.mark.holds("folder-of-one-moment"),
+        ),
         (lambda: Path("m/a.yaml").rename("m/z.yaml"), ["m/a.yaml", "m"]),
         (lambda: replaced("m/a.yaml"), ["m/a.yaml", "m"]),
         (lambda: at_once("m/new.yaml", config_map("new")), ["m"]),
@@ -110,6 +118,7 @@ def test_folder_that_was_read_is_read_again_at_the_end(folder: Path) -> None:
         (folder / new).unlink()
 
 
+@pytest.mark.holds("rest")
 def test_file_that_has_just_changed_is_read_when_it_has_rested(folder: Path) -> None:
     """Somebody has emptied it, and writes it."""
     write(folder, {"a.yaml": ""})
@@ -186,6 +195,7 @@ def test_pipe_is_read_as_before(folder: Path) -> None:
     assert given.source.data == config_map("a").encode()
 
 
+@pytest.mark.holds("regular-file")
 def test_single_file_is_one_moment_too(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     with pytest.raises(InputError, match="pipe: not a regular file"):

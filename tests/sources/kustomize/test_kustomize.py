@@ -83,7 +83,7 @@ def test_kustomization_is_built_once(folder: Path) -> None:
         "echo 2 > $2/settings.txt",
         "echo b=2 > $2/c.env",
         "echo 'patches: [{path: new.yaml}]' >> $2/kustomization.yaml; echo > $2/new.yaml",
-        "echo > $2/later.yaml",
+        pytest.param("echo > $2/later.yaml", marks=pytest.mark.holds("files-of-a-build")),
     ],
 )
 def test_file_that_changes_during_a_build_is_an_error(folder: Path, change: str) -> None:
@@ -165,6 +165,7 @@ def test_program_error_is_shown_to_its_end(folder: Path, name: str) -> None:
     assert "…" not in told
 
 
+@pytest.mark.holds("quoted-input-of-a-build")
 def test_brackets_that_are_not_closed_hide_all_within(folder: Path) -> None:
     """The end of a name must not end what a value has begun."""
     write(folder, OVERLAY)
@@ -185,6 +186,7 @@ CUT = {
 }
 
 
+@pytest.mark.holds("errors-of-a-build", row="a bracket")
 @pytest.mark.parametrize("name", CUT)
 def test_quote_without_its_end_is_hidden(folder: Path, name: str) -> None:
     """The beginning of a long error is shown; if no quote is found in it, it may be anywhere."""

@@ -97,6 +97,7 @@ WRONG_SECRETS = {
 }
 
 
+@pytest.mark.holds("text-of-a-map", row="stringData: {pin: 0123}")
 @pytest.mark.parametrize("fields", WRONG_SECRETS)
 def test_values_of_a_secret_are_strings(fields: str) -> None:
     """Or ``0123`` would be stored as 83, and ``[a, b]`` as Python writes it."""

@@ -247,7 +247,10 @@ def test_refresh_token_is_exchanged(behind: Behind) -> None:
     assert answer.headers["Authorization"] == "Bearer exchanged"
 
 
-@pytest.mark.parametrize("kind", ["password", "entry", "refresh token"])
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param("password", marks=pytest.mark.holds("token-server")), "entry", "refresh token"],
+)
 def test_credentials_do_not_go_to_a_token_server_elsewhere(behind: Behind, kind: str) -> None:
     """Unless the user has the same for its host: then it learns nothing new, nor does the registry.
 
@@ -337,6 +340,7 @@ def test_token_for_the_registry_is_sent_unasked(behind: Behind) -> None:
     assert behind.relay.calls[0].headers["Authorization"] == "Bearer mine"
 
 
+@pytest.mark.holds("question-of-another-host")
 def test_question_of_another_host_is_not_answered(behind: Behind) -> None:
     """A redirect must not lead to a host that then asks for the password."""
     elsewhere = f"{behind.relay.other_url}/elsewhere"

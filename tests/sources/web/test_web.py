@@ -66,6 +66,7 @@ def moved(to: str) -> Answer:
     return Answer(302, headers={"Location": to})
 
 
+@pytest.mark.holds("authorization-of-one-host")
 def test_authorization_goes_to_its_host_only(web_site: Site) -> None:
     """Not to another name of the same machine, and again to its own."""
     web_site.answers |= {
@@ -175,6 +176,7 @@ def test_own_ca_replaces_those_of_the_system(web_site: Site) -> None:
     assert web_site.calls == []
 
 
+@pytest.mark.holds("web-clock")
 def test_busy_server_is_asked_again(web_site: Site) -> None:
     answers = [Answer(status) for status in (429, 502, 503, 504)]
     web_site.answers["/a"] = lambda _: answers.pop(0) if answers else Answer(body=b"x")
@@ -255,6 +257,7 @@ def silence(site: Site, clock: Clock) -> str:
     return caught.value.reason
 
 
+@pytest.mark.holds("silent-server")
 def test_silent_server_differs_from_one_that_stops(web_site: Site) -> None:
     """By what is waited for patiently only: a long download may pause."""
     host = web_site.host
@@ -311,7 +314,16 @@ def test_full_disk_is_an_error_of_the_source(web_site: Site) -> None:
     assert caught.value.reason == "No space left on device"
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1", "2130706433", "0x7f000001"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        pytest.param("localhost", marks=pytest.mark.holds("checked-source-address")),
+        "127.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+    ],
+)
 def test_refused_address_is_not_connected_to(web_site: Site, host: str) -> None:
     """However it is written; the message names the flag."""
     port = web_site.host.rpartition(":")[2]

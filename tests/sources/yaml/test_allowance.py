@@ -40,6 +40,7 @@ def found(text: str, allowance: Allowance, path: str = "in.yaml") -> list[Manife
     return list(read_source(source, text_in(source.data), allowance))
 
 
+@pytest.mark.holds("memory-of-a-load")
 def test_aliases_of_all_documents_share_one_limit() -> None:
     """Each is allowed by itself; the error is at the alias that is too much."""
     allowance = Allowance(10 * MIB)
@@ -168,6 +169,7 @@ def test_command_line_has_the_same_limit(tmp_path: Path, limit: int) -> None:
     assert f"{LARGE} {limit} MiB" in done.stderr
 
 
+@pytest.mark.holds("errors-of-a-load")
 def test_errors_of_the_command_line_end(tmp_path: Path) -> None:
     """With the thousandth."""
     write(tmp_path, {"a.yaml": "a\n---\n" * 600, "b.yaml": "a\n---\n" * 600})

@@ -149,6 +149,7 @@ MERGES = {
 }
 
 
+@pytest.mark.holds("merge-overwrites-a-key", row="a: {<<: {b: 1}, <<: {b: 2}}")
 @pytest.mark.parametrize("text", MERGES)
 def test_merge_keys_are_read(text: str) -> None:
     expected = MERGES[text]

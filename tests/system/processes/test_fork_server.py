@@ -213,7 +213,13 @@ sys.stdin.read()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is forked at the beginning")
-@pytest.mark.parametrize(("mode", "copied"), [("alone", True), ("threads", False)])
+@pytest.mark.parametrize(
+    ("mode", "copied"),
+    [
+        pytest.param("alone", True, marks=pytest.mark.holds("cycles-of-copies")),
+        pytest.param("threads", False, marks=pytest.mark.holds("fork-without-threads")),
+    ],
+)
 def test_process_is_a_copy_of_one_without_threads_and_ends_with_it(
     mode: str, *, copied: bool
 ) -> None:
