@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import RunFailed, UsageError
 from applyprune.model.events import Finished, ObjectDiff
-from applyprune.output.diff_text import as_yaml
+from applyprune.model.object_yaml import as_yaml
 from applyprune.values import pattern
 
 if TYPE_CHECKING:

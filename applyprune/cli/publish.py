@@ -16,8 +16,8 @@ from applyprune.cli.config import FILE
 from applyprune.cli.options import CLUSTER, INPUT, OUTPUT, TIMEOUT, Option, command
 from applyprune.errors import ApplypruneError, EmptyInput, InputError, UsageError, raise_all
 from applyprune.model.live import SECRETS
+from applyprune.model.object_yaml import as_yaml
 from applyprune.model.problem import Manifest, Problem, ProblemKind
-from applyprune.output.diff_text import as_yaml
 from applyprune.output.problem_text import problem_text
 from applyprune.planning.desired import defined_twice
 from applyprune.planning.normalize import canonical

@@ -7,7 +7,7 @@ Finished; the printer may add the end of a read-only verb.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -207,9 +207,14 @@ class ObjectDiff:
 
     def unified(self) -> str:
         """Return the unified diff of both states as YAML, as ``applyprune diff`` shows it."""
-        from applyprune.output.diff_text import unified  # noqa: PLC0415 - only for who asks
+        return "\n".join(self.lines())
 
-        return "\n".join(unified(self))
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of that diff."""
+        from applyprune.model.object_yaml import unified  # noqa: PLC0415 - only for who asks
+
+        name = f"{self.ref.namespace}/{self.ref.short}".lstrip("/")
+        return unified(self.before, self.after, name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,12 @@
-"""The text of what would change: diffs of objects as YAML, the lines of a plan, and roles.
+"""The text of what would change: diffs of objects, the lines of a plan, and roles.
 
 Each printer writes what it gets at once, so a large diff needs no memory.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import unified_diff
-from io import StringIO
-from typing import TYPE_CHECKING, Any
-
-from ruamel.yaml import YAML
-from ruamel.yaml.representer import SafeRepresenter
+from typing import TYPE_CHECKING
 
 from applyprune.model.events import (
     ErrorRaised,
@@ -25,6 +19,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref, kubectl_name
+from applyprune.model.object_yaml import as_yaml
 from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.output.plan_text import (
@@ -44,7 +39,7 @@ from applyprune.output.problem_text import escaped_line, wrapped_line
 from applyprune.output.terminal import Colour, styled
 from applyprune.output.text import TextPrinter
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.values import pattern, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.planning.rights import RoleText
@@ -170,7 +165,7 @@ class DiffPrinter(SummaryPrinter):
         row = replace(row, details=tuple(dict.fromkeys((*row.details, *known))))
         place = str(diff.origin) if diff.origin else ""
         self._out("\n".join(row_lines(row, self._namespace, self._target.out_width, place)))
-        for line in unified(diff):
+        for line in diff.lines():
             self._out(styled(line, _COLOURS.get(line[:1])))
         self._out("")
 
@@ -218,109 +213,3 @@ def rbac_text(found: Sequence[RoleText]) -> str:
     for role, lines in zip(found, as_yaml(*(role.body for role in found)), strict=True):
         documents.append("\n".join((*(f"# {comment}" for comment in role.comments), *lines)))
     return "\n---\n".join(documents)
-
-
-_CONTEXT = 3
-_NOWHERE = "/dev/null"
-
-
-def unified(diff: ObjectDiff) -> Iterator[str]:
-    """Yield the lines of the unified diff of one object."""
-    before, after = as_yaml(diff.before, diff.after)
-    name = f"{diff.ref.namespace}/{diff.ref.short}".lstrip("/")
-    old, new = (f"live/{name}" if before else _NOWHERE, f"merged/{name}" if after else _NOWHERE)
-    if not (before and after):
-        # The whole object is created or deleted.
-        sign, lines = ("+", after) if after else ("-", before)
-        yield f"--- {old}"
-        yield f"+++ {new}"
-        yield f"@@ -{0 if after else 1},{len(before)} +{1 if after else 0},{len(after)} @@"
-        yield from (sign + line for line in lines)
-    elif before == after:
-        yield "  (no field changes, only field ownership)"
-    else:
-        yield from unified_diff(before, after, old, new, n=_CONTEXT, lineterm="")
-
-
-# Objects as YAML. Keys are in a fixed order, so that the texts of two states of an object differ
-# only where the states differ.
-
-
-# libyaml writes a text of several lines in quotes on one line if it contains any of these.
-_ONLY_PURE = pattern("[\t\U00010000-\U0010ffff]| \n")
-
-
-def as_yaml(*bodies: Mapping[str, Any] | None) -> Sequence[list[str]]:
-    """Return the lines of each body, all in the same style; None has no lines."""
-    # libyaml is three times as fast, but it cannot write all texts as blocks.
-    pure = any(_ONLY_PURE.search(text) for body in bodies for text in _blocks(body))
-    yaml = YAML(typ="safe", pure=pure)
-    yaml.Representer = _Representer
-    yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.allow_unicode = True
-    yaml.width = 1_000_000_000
-    return [[] if body is None else _lines(yaml, body) for body in bodies]
-
-
-_FIRST = {"apiVersion": 0, "kind": 1, "metadata": 2}
-_FIRST_OF_METADATA = {"name": 0, "namespace": 1}
-
-
-def _lines(yaml: YAML, body: Mapping[str, Any]) -> list[str]:
-    stream = StringIO()
-    ordered = _ordered(body, _FIRST)
-    if isinstance(ordered.get("metadata"), dict):
-        ordered["metadata"] = _ordered(body["metadata"], _FIRST_OF_METADATA)
-    yaml.dump(ordered, stream)
-    # Not splitlines(): it also splits at characters that do not end a line of YAML.
-    return stream.getvalue().removesuffix("\n").split("\n")
-
-
-def _ordered(value: Any, first: Mapping[str, int]) -> Any:
-    if isinstance(value, dict):
-        names = sorted(value, key=lambda name: (first.get(name, len(first)), name))
-        return {name: _ordered(value[name], {}) for name in names}
-    if isinstance(value, list):
-        return [_ordered(item, {}) for item in value]
-    return value
-
-
-def _blocks(value: Any) -> Iterator[str]:
-    """Yield every text of several lines."""
-    if isinstance(value, dict):
-        for item in value.values():
-            yield from _blocks(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _blocks(item)
-    elif isinstance(value, str) and "\n" in value:
-        yield value
-
-
-# Texts that YAML 1.1, which Kubernetes reads, takes for another type.
-_NO_TEXT = pattern(r"y|n|yes|no|on|off|[-+]?\d[\d_]*(:[0-5]?\d)+(\.\d*)?", re.IGNORECASE)
-# A text with one of these is written in quotes, with escapes: a block would lose or hide it.
-_UNSAFE = pattern("[^\t\n -~\u00a0-\u1fff\u2030-\u205e\u2070-\ud7ff\ue000-\U0010ffff]")
-
-
-class _Representer(SafeRepresenter):
-    """Texts of several lines as blocks, and no anchors."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - ruamel's signature
-        """Write every value in full, without anchors."""
-        return True
-
-    def represent_text(self, data: str) -> Any:
-        """Write a text so that YAML reads it as a text."""
-        style = None
-        if _UNSAFE.search(data):
-            style = '"'
-        elif "\n" in data:
-            style = "|"
-        elif _NO_TEXT.fullmatch(data):
-            style = "'"
-        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
-
-
-_Representer.add_representer(str, _Representer.represent_text)

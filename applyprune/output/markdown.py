@@ -32,7 +32,6 @@ from applyprune.model.plan import (
 )
 from applyprune.model.problem import Problem
 from applyprune.model.text import and_more, visible, visible_lines
-from applyprune.output.diff_text import unified
 from applyprune.output.plan_text import plan_counts, step_details, words_of
 from applyprune.output.printers import OutputTarget
 from applyprune.output.problem_text import NAMED, reason_of
@@ -411,7 +410,7 @@ def _row(cells: Sequence[str]) -> str:
 def _difference(event: ObjectDiff) -> str:
     # An HTML block lasts until a blank line, and contains no Markdown.
     title = html.escape(visible(str(event.ref)))
-    diff = "\n".join(unified(event))
+    diff = event.unified()
     not_checked = f"\n\n{block(event.not_checked)}" if event.not_checked else ""
     head = f"<details><summary><code>{title}</code> {event.fate.forecast}</summary>"
     return f"{head}\n\n{block(diff, 'diff')}{not_checked}\n\n</details>"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from applyprune.output.diff_text import as_yaml
+from applyprune.model.object_yaml import as_yaml
 
 # What YAML 1.1, as Kubernetes reads it, takes for something else unless it is in quotes.
 TRAPS = [
