@@ -114,10 +114,9 @@ class Confirmation:
         action: str,
         question: str,
         *,
-        written: str = "",
         details: Callable[[], None] | None = None,
     ) -> None:
-        """Return after a yes; raise Declined after a no. ``written`` was changed before.
+        """Return after a yes; raise Declined after a no.
 
         ``details`` shows more, if that is the answer; None if there is no more.
         """
@@ -128,7 +127,6 @@ class Confirmation:
                 action,
                 question,
                 stdin_is_input=self._stdin_is_input,
-                written=written,
                 details=details,
             )
 
@@ -138,9 +136,6 @@ class Confirmation:
             return False
         is_new = not needed <= agreed
         return is_new or (self.ask_for is Ask.ALWAYS and changes_anything(plan))
-
-
-_FIRST_PART_STAYS = "nothing more was changed: what the first part has applied stays"
 
 
 @dataclass(slots=True)
@@ -154,8 +149,6 @@ class _Watch:
     started: Started | None = None
     agreed: Consent | None = None
     """What the user has seen and agreed to; None before the first plan."""
-    is_second_part: bool = False
-    """Whether the plan that was shown last is that of the second part of a run."""
 
     def take(self, event: Event) -> None:
         """Show the target and the plan, and ask; raise Declined after a no."""
@@ -171,10 +164,8 @@ class _Watch:
         """Show a plan, and ask if it needs consent.
 
         If another run was first, there is a second plan: ask only if it needs more than the first.
-        The plan of the second part of a run is always shown.
         """
-        plan, is_second_part = event.plan, event.is_second_part
-        is_first = self.agreed is None
+        plan, is_first = event.plan, self.agreed is None
         agreed = self.agreed or frozenset()
         stops = is_blocked(plan, self.options)
         needed = frozenset() if stops else needed_consent(plan, started.mode)
@@ -184,15 +175,11 @@ class _Watch:
         self.agreed = agreed | needed
         is_dry, quiet = self.options.dry_run is not DryRun.OFF, self.confirmation.reporting.quiet
         asks = not (is_dry or stops) and self.confirmation.needs_answer(plan, needed, agreed)
-        begins = is_first or (is_second_part and not self.is_second_part)
-        self.is_second_part = is_second_part
-        if not asks and (quiet or not begins):
+        if not asks and (quiet or not is_first):
             return
         if quiet:
             self._show(target_line(started))
-        if begins and is_second_part:
-            self._show("All kinds are served now. This would change in the second part:")
-        elif not is_first:
+        if not is_first:
             self._show("Another run finished first. The plan is now:")
         else:
             self._show(said)
@@ -211,9 +198,7 @@ class _Watch:
             self.confirmation.ask(
                 action,
                 f"{'Delete these objects' if deletes else 'Apply these changes'}{part}?",
-                written=_FIRST_PART_STAYS if is_second_part else "",
-                # The first part has already changed what a diff would compare.
-                details=None if is_second_part else self._show_diff,
+                details=self._show_diff,
             )
 
     def _new_set(self, plan: Plan, started: Started) -> tuple[str, bool]:
@@ -280,15 +265,13 @@ def ask(
     question: str,
     *,
     stdin_is_input: bool,
-    written: str = "",
     details: Callable[[], None] | None = None,
 ) -> None:
     """Return after a yes; raise Declined after a no, or if the terminal is closed.
 
     Raises Interrupted after Ctrl-C, and UsageError if an answer to ``action`` cannot be read.
-    ``written`` says what was changed before; empty if nothing was.
     """
-    with _answers(action, stdin_is_input=stdin_is_input) as answers, _interruptible(written):
+    with _answers(action, stdin_is_input=stdin_is_input) as answers, _interruptible():
         keys = "y/N/d" if details else "y/N"
         try:
             while True:
@@ -298,7 +281,7 @@ def ask(
                 line = _line(terminal, answers, f"{question} [{keys}] ")
                 if details is not None and line.strip().lower() in _DETAILS:
                     details()
-                elif _is_yes(line, written):
+                elif _is_yes(line):
                     break
                 else:
                     terminal.err("Answer y, n, or d for the diff." if details else "Answer y or n.")
@@ -319,12 +302,12 @@ def _answers(action: str, *, stdin_is_input: bool) -> Iterator[RawIOBase]:
 
 
 @contextmanager
-def _interruptible(written: str) -> Iterator[None]:
+def _interruptible() -> Iterator[None]:
     """Let a signal end the question at once: nothing is in flight that must be finished."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del frame
-        raise Interrupted(number, is_unchanged=not written)
+        raise Interrupted(number, is_unchanged=True)
 
     before = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS}
     try:
@@ -334,11 +317,11 @@ def _interruptible(written: str) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _is_yes(line: str, written: str) -> bool:
+def _is_yes(line: str) -> bool:
     """Return True for a yes, and False for an unclear answer; raise Declined for a no."""
     answer = line.strip().lower()
     if answer in {"", "n", "no"}:
-        raise Declined(written or "nothing was changed")
+        raise Declined("nothing was changed")
     return answer in {"y", "yes"}
 
 

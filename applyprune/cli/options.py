@@ -816,18 +816,6 @@ WAITS = (
         metavar="KIND.GROUP=CEL",
         help="When objects of this kind are ready: a CEL expression over `self`.",
     ),
-    Option(
-        "--wait-for-kinds",
-        rare=True,
-        config=Form.TEXT,
-        sets="options.wait.kinds",
-        into=lambda seconds: seconds or 0.0,
-        metavar="TIME",
-        callback=duration_or_none,
-        help="How long to wait for kinds that a controller installs while the set is applied. "
-        "Their objects, and what comes after them, are planned once these are served; the next run "
-        "prunes.  [default: such a kind is an error]",
-    ),
 )
 """What an apply waits for."""
 CLUSTER = (

@@ -104,11 +104,6 @@ def apply(
             "--check and --plan exclude each other",
             reason="the plan was checked when it was made, and must still be the same",
         )
-    if plan_path is not None and is_given("wait_for_kinds"):
-        raise UsageError(
-            "--wait-for-kinds and --plan exclude each other",
-            reason="a plan cannot contain objects whose kinds are not served yet",
-        )
     plan = None
     if plan_path is not None:
         from applyprune.sources.plan_files import read_plan

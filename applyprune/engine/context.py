@@ -15,7 +15,7 @@ from applyprune.clock import CLOCK, Clock
 from applyprune.engine.lock import InventoryLock
 from applyprune.model.events import Event, Finished, ObjectDone, Started, WarningRaised
 from applyprune.model.fate import Outcome
-from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import Changes
 from applyprune.model.options import Mode, Options
 from applyprune.model.plan import Plan
@@ -61,10 +61,6 @@ class RunRequest:
     """The objects that ignore rules leave out of the input."""
     plan_file: PlanFile | None = None
     """The plan that the run is bound to; None for whatever it plans itself."""
-    new_kinds: frozenset[GroupKind] = frozenset()
-    """The kinds that the first part of this run has waited for; empty in that."""
-    keeps: str = ""
-    """Why nothing is pruned in any case; empty if the run may prune."""
     observation: HolderObservation | None = None
     """What an earlier run of this machine has seen of the lock's holder; None if nothing."""
     withholds: Callable[[Mapping[str, LiveObject]], Mapping[str, str]] | None = None
@@ -179,25 +175,17 @@ class RunSummary:
     """Whether it is a dry run, which changes nothing in any case."""
     mode: Mode = Mode.APPLY
     """What the run does."""
-    is_second_part: bool = False
-    """Whether an earlier part of the run has ended."""
     server_warnings: ServerWarnings = field(default_factory=ServerWarnings)
-    """What the API server has warned about, in all parts of the run."""
+    """What the API server has warned about."""
     secrets: KnownSecrets = field(default_factory=KnownSecrets)
     """The Secrets that the run has read, which no text of others may show."""
     clock: Clock = CLOCK
     _began: float = field(init=False)
     _counts: Counter[Outcome] = field(default_factory=Counter)
     _done: set[Ref] = field(default_factory=set)
-    _earlier: frozenset[Ref] = frozenset()
 
     def __post_init__(self) -> None:
         self._began = self.clock.now()
-
-    def begin_part(self) -> None:
-        """Begin the second part of a run: what it does not change was counted in the first."""
-        self.is_second_part = True
-        self._earlier = frozenset(self._done)
 
     @property
     def elapsed(self) -> float:
@@ -222,9 +210,6 @@ class RunSummary:
         for event in events:
             if not isinstance(event, ObjectDone):
                 yield event
-                continue
-            changes_nothing = event.problem is None and not event.outcome.is_change
-            if changes_nothing and event.ref in self._earlier:
                 continue
             self._done.add(event.ref)
             self._counts[event.outcome] += 1

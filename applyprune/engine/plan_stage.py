@@ -42,7 +42,7 @@ from applyprune.engine.reader import (
 from applyprune.engine.waiting import ReadinessRules
 from applyprune.errors import ApplypruneError, UsageError, raise_all
 from applyprune.model.events import Event, ObjectDiff, ObjectDone, Readiness, WarningRaised
-from applyprune.model.fate import Fate, Outcome
+from applyprune.model.fate import Fate
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.live import CONFIG_MAPS, LiveObject, Resource, ResourceMap, State, Unknown
@@ -277,8 +277,8 @@ def _plan_with(
     yield from _warnings_about(plan, world)
     missing = reference_warnings(plan, world, reader)
     plan = replace(plan, warnings=(*plan.warnings, *unread_warning(world), *missing))
-    not_all = NOT_APPLIED if resolved.unknown and options.prune.enabled else ""
-    keeps = request.keeps or not_all  # guard: prune-after-unknown -> ""
+    # guard: prune-after-unknown -> ""
+    keeps = NOT_APPLIED if resolved.unknown and options.prune.enabled else ""
     return PlanStage(
         plan,
         world,
@@ -473,31 +473,21 @@ def preview(
     plan: Plan,
     dry_run: ServerDryRun,
     recorded: Mapping[Ref, InventoryEntry],
-    unknown: Iterable[tuple[Ref, Problem]],
+    unreached: Iterable[ObjectDone],
 ) -> Iterator[Event]:
     """Yield how the run would end for each object, with its diff if that was asked for.
 
     ``dry_run`` has checked the plan, ``recorded`` are the entries of the inventory as read, and
-    ``unknown`` the objects of API groups that do not answer.
+    ``unreached`` is about the objects that are not in the plan.
     """
     diffs: dict[Ref, ObjectDiff] = {}
     if context.options.diff.enabled:
         diffs = {diff.ref: diff for diff in _diffs(context, plan, dry_run, recorded)}
-    yield from context.summary.counted(unanswered(unknown))
+    yield from context.summary.counted(unreached)
     for done in forecast(plan, context.options):
         if (diff := diffs.get(done.ref)) is not None:
             yield diff
         yield from context.summary.counted((done,))
-
-
-def silent(unknown: Iterable[UnknownObject]) -> Sequence[tuple[Ref, Problem]]:
-    """Return the objects of API groups that do not answer: no run waits for them."""
-    return [(one.ref, one.problem) for one in unknown if not one.may_come]
-
-
-def unanswered(unknown: Iterable[tuple[Ref, Problem]]) -> Iterator[ObjectDone]:
-    """Yield a failure for each object of an API group that does not answer."""
-    return (ObjectDone(ref, Outcome.FAILED, problem=problem) for ref, problem in unknown)
 
 
 def _diffs(
@@ -545,9 +535,7 @@ def explain(
     names = kind_names(resource_map, [inventory], asked.manifests)
     resolver = Resolver(names, known_names([inventory], asked.manifests))
     found = resolver.object(named)
-    # It waits for no kinds.
-    wait = replace(asked.options.wait, kinds=0.0)
-    options = replace(asked.options, dry_run=DryRun.SERVER, check=False, wait=wait)
+    options = replace(asked.options, dry_run=DryRun.SERVER, check=False)
     if not by_input:
         alone = replace(asked.options.prune, allow_empty=True)
         options = Options(Mode.PRUNE, DryRun.SERVER, check=False, prune=alone)
@@ -579,7 +567,7 @@ def explain(
                     schemas=stage.world.schemas,
                     owner=_owner(state, applyset, cluster),
                     hook=stage.world.left_out.get(ref, ""),
-                    silent=dict(silent(stage.unknown)).get(ref),
+                    silent={one.ref: one.problem for one in stage.unknown}.get(ref),
                     is_blocked=is_blocked(plan, options),
                 )
             )

@@ -20,13 +20,10 @@ from applyprune.engine.plan_stage import (
     check_plan,
     preview,
     read_and_plan,
-    silent,
-    unanswered,
 )
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.prune import Pruner
 from applyprune.engine.send import Recreator, apply_problem, create_first
-from applyprune.engine.waiting import await_kinds
 from applyprune.errors import (
     ApplypruneError,
     Forbidden,
@@ -43,7 +40,7 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApprovedDeletions, InventoryEntry
 from applyprune.model.live import NAMESPACES, LiveObject, namespace_ref
 from applyprune.model.options import Approval, DryRun, Mode, WaitMode
@@ -64,10 +61,7 @@ from applyprune.planning.approval import (
 from applyprune.planning.approved_deletions import record_of
 from applyprune.planning.decide import entry_of_untouched
 from applyprune.planning.desired import (
-    PRUNES_LATER,
     UnknownObject,
-    not_planned,
-    not_served_in_time,
 )
 from applyprune.planning.own_namespace import not_applied_without, only_waits, step_before_inventory
 from applyprune.planning.plan import apply_forecast, back_in_the_inventory, not_pruned
@@ -88,36 +82,14 @@ def run(
     failure of the whole run is raised: InputError, AccessError, InventoryError, InventoryLocked,
     Interrupted.
     """
-    options = request.options
     summary = RunSummary(
         cluster.run,
-        dry=options.dry_run is not DryRun.OFF,
-        mode=options.mode,
+        dry=request.options.dry_run is not DryRun.OFF,
+        mode=request.options.mode,
         clock=cancellation.clock,  # guard: summary-clock
     )
-    reached = cluster, store, cancellation, summary
-    first = request
-    if not (new_kinds := (yield from _part(first, *reached))):
-        return
-    summary.begin_part()
-    # The writes of the first part would hide a wrong input from the guards.
-    kept = replace(options, prune=replace(options.prune, enabled=False))
-    keeps = PRUNES_LATER if options.prune.enabled else ""
-    # guard: second-part-removes-nothing -> first
-    second = replace(first, options=kept, new_kinds=new_kinds, keeps=keeps)
-    yield from _part(second, *reached)
-
-
-def _part(
-    request: RunRequest,
-    cluster: Cluster,
-    store: Store,
-    cancellation: Cancellation,
-    summary: RunSummary,
-) -> Generator[Event, None, frozenset[GroupKind]]:
-    """Run all phases; return the new kinds for which the run must begin again."""
     with run_context(request, cluster, store, cancellation, summary) as context:
-        return (yield from _Run(request, context).events())
+        yield from _Run(request, context).events()
 
 
 @dataclass(slots=True)
@@ -137,13 +109,11 @@ class _Run:
     """Whether everything was applied; ready or not."""
     dry_run: ServerDryRun = field(init=False)
 
-    def events(self) -> Generator[Event, None, frozenset[GroupKind]]:
-        """Run all phases, in order; return the new kinds for which the run must begin again."""
-        if not self.context.summary.is_second_part:
-            yield self.context.started()
-        if not (yield from self._plan_and_record()):
-            return frozenset()
-        return (yield from self._apply_and_prune())
+    def events(self) -> Iterator[Event]:
+        """Run all phases, in order."""
+        yield self.context.started()
+        if (yield from self._plan_and_record()):
+            yield from self._apply_and_prune()
 
     def _plan_and_record(self) -> Generator[Event, None, bool]:
         """Plan, check, and write the inventory; return whether the plan is to be applied."""
@@ -160,7 +130,7 @@ class _Run:
             yield from map(WarningRaised, self.plan.warnings)
             yield from self._server_warnings()
             with summary.paused():
-                yield Planned(self.plan, is_second_part=summary.is_second_part)
+                yield Planned(self.plan)
             if options.dry_run is not DryRun.OFF:
                 summary.held = is_blocked(self.plan, options)
                 yield from preview(
@@ -168,10 +138,8 @@ class _Run:
                     self.plan,
                     self.dry_run,
                     self.stage.inventory.entries,
-                    (*silent(self.unknown), *self.plan.forbidden),
+                    self._unreached(),
                 )
-                if late := self._late():
-                    yield WarningRaised(not_planned(late))
                 yield from self._blocked()
                 yield summary.finished()
                 return False
@@ -185,22 +153,19 @@ class _Run:
                 if not self._may_wait():
                     raise
 
-    def _apply_and_prune(self) -> Generator[Event, None, frozenset[GroupKind]]:
+    def _apply_and_prune(self) -> Iterator[Event]:
         summary, entries = self.context.summary, self._union()
         try:
             applier = self._applier()
             yield from summary.counted(applier.run(self.plan.applies))
             self._update_entries(entries, applier)
             yield from self._server_warnings()
-            new_kinds = yield from self._await_kinds(entries)
-            if not new_kinds:
-                yield from summary.counted(self._unreached())
-                # What is applied first may need what comes later: the second part waits for all.
-                yield from self._await_ready(entries, applier)
+            yield from summary.counted(self._unreached())
+            yield from self._await_ready(entries, applier)
             yield from self._record_ready(entries, applier)
             options, recovered = self.context.options, self.plan.recovered
             yield from summary.counted(back_in_the_inventory(one, options) for one in recovered)
-            yield from self._blocked() if new_kinds else self._prune(entries, applier)
+            yield from self._prune(entries, applier)
             yield from self._server_warnings()
         except InventoryLocked:
             raise
@@ -210,37 +175,13 @@ class _Run:
             yield from self._write_end(entries, error.exit_code)
             yield from self._server_warnings()
             raise self._with_rest(error) from error.__cause__
-        yield from self._write_end(entries, None if new_kinds else summary.exit_code)
-        if not new_kinds:
-            yield summary.finished()
-        return new_kinds
-
-    def _late(self) -> Sequence[UnknownObject]:
-        """Return the objects whose kinds may come: only the first part waits for them."""
-        return [one for one in self.unknown if one.may_come]
-
-    def _await_kinds(
-        self, entries: Mapping[Ref, InventoryEntry]
-    ) -> Generator[Event, None, frozenset[GroupKind]]:
-        """Wait for the kinds of late objects; return them if all of them are served now."""
-        context, late = self.context, self._late()
-        if not late or context.summary.problems or context.summary.is_second_part:
-            return frozenset()
-        if context.lock.taken:
-            # The wait may be long: record what is confirmed before it.
-            yield context.lock.record(entries, Phase.APPLIED)
-        pending, error = yield from await_kinds(context, late)
-        if not pending:
-            return frozenset(one.gvk.group_kind for one in late)
-        seconds = context.options.wait.kinds
-        self.unknown = [
-            not_served_in_time(one, seconds, error) if one in pending else one
-            for one in self.unknown
-        ]
-        return frozenset()
+        yield from self._write_end(entries, summary.exit_code)
+        yield summary.finished()
 
     def _unreached(self) -> Iterator[ObjectDone]:
-        """Yield the failures of the objects of unknown kinds, and what they block."""
+        """Yield the failures of the objects that are not in the plan, and what they block."""
+        for ref, problem in self.plan.forbidden:
+            yield ObjectDone(ref, Outcome.FAILED, problem=problem)
         for one in self.unknown:
             yield ObjectDone(one.ref, Outcome.FAILED, one.origin, problem=one.problem)
         for ref, problem in self.stage.blocked.items():
@@ -268,8 +209,7 @@ class _Run:
         self.context = replace(self.context, options=stage.world.options)
         self.stage, self.plan, self.unknown = stage, stage.plan, stage.unknown
         if self.request.plan_file is not None:
-            has_begun = self.context.summary.is_second_part
-            refuse_other_inventory(self.request.plan_file, stage.inventory, begun=has_begun)
+            refuse_other_inventory(self.request.plan_file, stage.inventory)
         self.dry_run = ServerDryRun(self.context)
         return stage
 
@@ -327,7 +267,7 @@ class _Run:
         """Report everything that is wrong with the plan; write nothing."""
         summary = self.context.summary
         summary.held = True
-        yield from summary.counted(unanswered((*silent(self.unknown), *self.plan.forbidden)))
+        yield from summary.counted(self._unreached())
         refused = (step for step in self.plan.applies if step.problem is not None)
         yield from summary.counted(map(apply_forecast, refused))
         yield from self._report_not_pruned(self.plan.no_prune)
@@ -488,7 +428,6 @@ class _Run:
             reviewed=self.request.plan_file is not None
             or self.context.options.approval is Approval.ALWAYS,
             by_file=self.request.plan_file is not None,
-            new_kinds=set(self.request.new_kinds),
             made=self.made,
         )
 

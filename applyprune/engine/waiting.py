@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
-from itertools import repeat
 from math import inf
 from queue import Empty, SimpleQueue
 from threading import Event as Flag
@@ -100,7 +99,6 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
     from applyprune.model.options import Options, WaitOptions
     from applyprune.planning.cel import Rule
-    from applyprune.planning.desired import UnknownObject
 
     Body = Mapping[str, Any]
 
@@ -922,35 +920,6 @@ def _why_not_served(cluster: Cluster, crd: Desired) -> tuple[Ref, str | None]:
 
 
 _KIND_PAUSE = 0.5
-
-
-def await_kinds(
-    context: RunContext, late: Sequence[UnknownObject]
-) -> Generator[Event, None, tuple[Sequence[UnknownObject], ApplypruneError | None]]:
-    """Yield what is waited for until the kinds that a controller installs are served.
-
-    Return the objects whose kinds are not in time, and why the last read failed, if it did.
-    """
-    cancellation, timeout = context.cancellation, context.options.wait.kinds
-    looks = Looks(cancellation, "served", timeout, repeat(_KIND_PAUSE), _REPORT_KINDS_AFTER)
-    pending = late
-    while True:
-        failure: ApplypruneError | None = None
-        try:
-            resources = context.cluster.resource_map()
-            served = {
-                gvk
-                for gvk in {one.gvk for one in pending}
-                if (found := resources.find(gvk)) is not None and context.cluster.serves(found)
-            }
-            pending = [one for one in pending if one.gvk not in served]
-        except ApplypruneError as error:
-            failure = error  # it may answer before the timeout
-        if not pending or looks.elapsed > timeout:
-            return pending, failure
-        reasons = {one.ref: f"no server has its kind {one.gvk} yet" for one in pending}
-        yield from looks.again(reasons)
-        cancellation.check()
 
 
 # Until what others create exists.

@@ -55,8 +55,6 @@ class Planned:
     """The plan is complete; nothing of it has been written yet."""
 
     plan: Plan
-    is_second_part: bool = False
-    """Whether the first part of the run has ended, and may have written."""
 
 
 @dataclass(frozen=True, slots=True)

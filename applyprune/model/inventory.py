@@ -324,8 +324,8 @@ def observe(
     """Return what is known after a look, whose reply came ``now``; None if no run holds the lock.
 
     ``earlier`` is what was known before. It holds only as long as nothing has changed. A run ID and
-    a number of renewals alone do not show that: the second part of a run counts its renewals from
-    zero again, and an inventory that was created again may have been copied.
+    a number of renewals alone do not show that: an inventory that was created again may have been
+    copied.
     """
     if inventory.holder is None:
         return None

@@ -249,8 +249,6 @@ class WaitOptions:
     """End a wait as soon as a problem holds an object up, even if the problem can pass."""
     ready_when: tuple[tuple[str, str], ...] = ()
     """Pairs of a kind and the CEL expression by which objects of that kind are ready."""
-    kinds: float = 0.0
-    """How many seconds to wait for kinds that are neither served nor in the input; 0 refuses."""
 
 
 @dataclass(frozen=True, slots=True)

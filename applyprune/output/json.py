@@ -391,8 +391,7 @@ def _keys_in(shown: str, *, hidden: str = "") -> Mapping[str, str | None]:
 KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
     {
         Started: _keys_in("run mode name namespace dry_run=dryRun context server"),
-        # For the question on a terminal only: whether it is the second part.
-        Planned: _keys_in("plan", hidden="is_second_part"),
+        Planned: _keys_in("plan"),
         InventoryWritten: _keys_in("phase entries generation"),
         # A warning of the run names what is rewritten. The fingerprint is for the controller only:
         # it tells its own writes from those of others.

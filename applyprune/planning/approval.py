@@ -427,14 +427,11 @@ def _reviewed(step: ApplyStep, old: PlannedObject | None) -> ApplyStep:
     return replace(step, fate=Fate.RECREATE, reason=IN_PLACE)
 
 
-def refuse_other_inventory(file: PlanFile, inventory: Inventory, *, begun: bool = False) -> None:
-    """Refuse a plan file of an inventory that was deleted and created again.
-
-    ``begun`` says that the run has written something before.
-    """
+def refuse_other_inventory(file: PlanFile, inventory: Inventory) -> None:
+    """Refuse a plan file of an inventory that was deleted and created again."""
     if file.inventory_uid not in {"", inventory.uid}:  # guard: reviewed-inventory never
         raise PlanOutdated(
-            f"nothing {'more ' if begun else ''}was written, because the plan no longer fits",
+            "nothing was written, because the plan no longer fits",
             reason="the inventory of the set was deleted and created again",
             hint=_AGAIN,
         )

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from applyprune.errors import ApplypruneError, InputError, NotReady
+from applyprune.errors import InputError, NotReady
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import FIRST_WAVE
 from applyprune.model.kinds import CRD, JOB, Trait, row_of
@@ -64,7 +64,7 @@ from applyprune.planning.server_errors import advice_on, dotted
 from applyprune.values import dataclass, field, packed, pattern, replace
 
 _PLAIN = Options()
-_MAY_COME = "If a controller installs it while the set is applied: apply --wait-for-kinds 2m."
+_MAY_COME = "If a controller of the set installs it, apply that first: by --only, or in two sets."
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,6 @@ class UnknownObject:
     """Why it is not applied."""
     wave: int = 0
     """The wave of its annotation."""
-    may_come: bool = False
-    """Whether a controller may install its kind; else the server of its group is silent."""
     changed_keys: tuple[ChangedKey, ...] = ()
     """The keys of which YAML makes another text."""
 
@@ -135,14 +133,15 @@ def resolve(
     namespace: str,
     options: Options = _PLAIN,
     elsewhere: Collection[Ref] = (),
+    kinds_may_come: bool = False,
 ) -> Resolved:
     """Resolve every manifest, and return those that the options select.
 
     ``namespace`` is used for objects without a namespace. Only options.namespace_override replaces
     a namespace; it does not change namespaces in other fields of manifests. An object that is not
     selected must also be valid, because others may depend on it. Objects may also depend on refs in
-    ``elsewhere``. With options.wait.kinds, a custom kind may be unknown.
-    An error is an unknown kind, a duplicate object, an ApplySet label in a manifest,
+    ``elsewhere``. With ``kinds_may_come``, as without a server, a custom kind may be unknown. An
+    error is an unknown kind, a duplicate object, an ApplySet label in a manifest,
     the set's own inventory, an invalid annotation, a missing dependency, a chart hook that needs a
     decision, or a cycle.
     """
@@ -184,16 +183,15 @@ def resolve(
                 continue
             refuse_non_member(candidate, manifest, applyset, desired, override=override)
         except InputError as error:
-            late = _unknown(manifest, own_namespace, error, options, faults)
+            late = _unknown(manifest, own_namespace, error, faults, kinds_may_come=kinds_may_come)
             if late is None:
                 faults.append(error)
             elif is_decided and is_selected(manifest, *late.refs):
                 unknown.append(late)
         errors += faults
         if late is not None or faults:
-            # What depends on an object of the input needs no further error. But nobody installs the
-            # kind of a silent group.
-            if late is None or late.may_come:
+            # What depends on an object of the input needs no further error.
+            if late is None or kinds_may_come:
                 likely = _likely_ref(manifest, own_namespace)
                 others |= {likely, replace(likely, namespace="")}
             continue
@@ -214,8 +212,7 @@ def resolve(
         tuple(unknown),
         _blocked_by(unknown, chosen),
         tuple(kept),
-        {ref: "" for one in unknown if one.may_come for ref in one.refs}
-        | {hook.ref: hook.place for hook in hooks if hook.is_left_out(decision)},
+        {hook.ref: hook.place for hook in hooks if hook.is_left_out(decision)},
         frozenset(ref.group_kind for ref in desired),
     )
 
@@ -224,14 +221,15 @@ def _unknown(
     manifest: Manifest,
     namespace: str,
     error: InputError,
-    options: Options,
     faults: list[InputError],
+    *,
+    kinds_may_come: bool,
 ) -> UnknownObject | None:
     """Return an object by the error of its kind; None if that is an error of the input.
 
     Only its annotations can be checked: add to ``faults`` what is wrong with them.
     """
-    may_come = isinstance(error, KindNotServed) and bool(options.wait.kinds)
+    may_come = kinds_may_come and isinstance(error, KindNotServed)
     if not (may_come or isinstance(error, _GroupUnavailable)):
         return None
     metadata, origin, wave = manifest.body["metadata"], manifest.origin, 0
@@ -241,32 +239,14 @@ def _unknown(
         timeout_of(metadata, origin)
     except InputError as wrong:
         faults.append(wrong)
-    ref, problem = _likely_ref(manifest, namespace), error.problem
-    if may_come:
-        problem = _not_applied(ref, origin, f"the kind {manifest.gvk} is not served", error.hint)
-    kind = manifest.gvk.group_kind
+    ref, kind = _likely_ref(manifest, namespace), manifest.gvk.group_kind
     keys = tuple(one for one in manifest.changed_keys if _may_be_free(kind, one.place))
-    return UnknownObject(ref, manifest.gvk, origin, problem, wave, may_come, keys)
+    return UnknownObject(ref, manifest.gvk, origin, error.problem, wave, keys)
 
 
-def _not_applied(ref: Ref, origin: Origin, reason: str, hint: str = "") -> Problem:
+def _not_applied(ref: Ref, origin: Origin, reason: str) -> Problem:
     """Return the problem of an object for which only time was missing."""
-    message = f"{ref.short} was not applied"
-    return NotReady(message, location=origin, reason=reason, hint=hint).problem
-
-
-def not_served_in_time(
-    one: UnknownObject, seconds: float, unread: ApplypruneError | None
-) -> UnknownObject:
-    """Return an object whose kind was not served in time, with this as its problem.
-
-    ``unread`` is why the served kinds could not be read in the end.
-    """
-    reason = f"the kind {one.gvk} was not served within {seconds:g} s"
-    if unread is not None:
-        why = f"{unread.message}: {unread.reason}" if unread.reason else unread.message
-        reason = f"the served kinds could not be read within {seconds:g} s: {why}"
-    return replace(one, problem=replace(one.problem, reason=reason))
+    return NotReady(f"{ref.short} was not applied", location=origin, reason=reason).problem
 
 
 def _blocked_by(
@@ -707,23 +687,6 @@ def changed_key_warning(ref: Ref, origin: Origin, keys: Sequence[ChangedKey]) ->
         hint=advice_on(becomes(first)),
         marks=tuple(Mark(key.place) for key in keys[:MOST_ERRORS]),
         field=first.place,
-    )
-
-
-PRUNES_LATER = "kinds are installed during this run; the next run prunes"
-"""Why a run that has waited for kinds prunes nothing."""
-
-
-def not_planned(late: Sequence[UnknownObject]) -> Problem:
-    """Return the warning of a dry run about objects of kinds that are not served yet."""
-    names = and_more([one.ref.short for one in late], _SHOWN)
-    kinds = and_more(sorted({str(one.gvk) for one in late}), _SHOWN)
-    return Problem(
-        ProblemKind.NOT_SERVED,
-        f"not checked, because their kinds are not served yet: {names}",
-        location=str(late[0].origin),
-        reason=f"the apply waits for {kinds}; what comes after these objects is planned only then",
-        origin=late[0].origin,
     )
 
 

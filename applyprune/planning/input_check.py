@@ -79,8 +79,8 @@ def check_input(
         catalogue,
         applyset,
         namespace=applyset.namespace,
-        # A controller may install every kind that is not built in.
-        options=replace(options, wait=replace(options.wait, kinds=1.0)),
+        options=options,
+        kinds_may_come=True,
     )
     steps = tuple(ApplyStep(one, Fate.CREATE, _entry(one)) for one in resolved.desired)
     plan = Plan(steps, ())

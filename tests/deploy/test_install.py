@@ -229,7 +229,7 @@ def test_installation_can_do_what_its_messages_say(
         "fail-fast",
         "ready-when",
     }
-    assert options("apply") - options("install") == of_input | of_apply | {"wait-for-kinds"}
+    assert options("apply") - options("install") == of_input | of_apply
     install(ground)
     kubectl(
         "apply",

@@ -88,7 +88,9 @@ def test_objects_of_an_aggregated_api_are_deleted_before_it(
         behind = Api(backend.plane)
         behind.create(DEFINITIONS, crd())
         bodies = (BACKEND, _api_service(backend), custom_resource("f"))
-        assert stage.run(*bodies, kinds=300.0).exit_code == 0
+        assert stage.run(*bodies[:2]).exit_code == 0
+        eventually(lambda: _serves(api), lambda: "the APIService")
+        assert stage.run(*bodies).exit_code == 0
         foo = "/apis/x.example.com/v1/namespaces/default/foos/f"
         hold = {"metadata": {"finalizers": ["example.com/hold"]}}
         behind.patch(foo, hold)

@@ -106,7 +106,7 @@ def test_sleep_counts_and_a_pause_of_a_virtual_machine_does_not(held: Stage) -> 
     [
         pytest.param(replace(ELSEWHERE, renewals=1), id="renewed"),
         pytest.param(replace(ELSEWHERE, run="r2"), id="another run"),
-        # By the second part of a run: it has written since.
+        # It has written since.
         pytest.param(ELSEWHERE, id="taken again", marks=pytest.mark.holds("no-write-observed")),
     ],
 )

@@ -244,7 +244,7 @@ def test_unavailable_group_does_not_block_other_objects() -> None:
     found = resolve([manifest(silent), manifest(body())], CATALOGUE, TARGET, namespace="home")
     assert [one.ref.kind for one in found.desired] == ["ConfigMap"]
     (one,) = found.unknown
-    assert (one.ref, one.may_come) == (Ref("metrics.k8s.io", "PodMetrics", "home", "f"), False)
+    assert one.ref == Ref("metrics.k8s.io", "PodMetrics", "home", "f")
     assert "does not answer" in one.problem.reason
     assert found.blocked == {}
 
@@ -253,19 +253,18 @@ def test_unavailable_group_does_not_block_other_objects() -> None:
 def test_unknown_objects_block_later_waves_and_what_depends_on_them() -> None:
     """Also what depends on a blocked object; nothing else."""
     wave, after = "applyprune.dev/wave", "config.kubernetes.io/depends-on"
-    late = {"apiVersion": "x.example.com/v1", "kind": "Late", "metadata": {"name": "one"}}
+    late = {"apiVersion": "metrics.k8s.io/v1", "kind": "Late", "metadata": {"name": "one"}}
     marks = {
         "free": {},
         "earlier": {wave: "-1"},
         "later": {wave: "1"},
-        "names": {after: "x.example.com/namespaces/home/Late/one"},
-        "names-cluster": {after: "x.example.com/Late/one"},
+        "names": {after: "metrics.k8s.io/namespaces/home/Late/one"},
+        "names-cluster": {after: "metrics.k8s.io/Late/one"},
         "names-names": {after: "/namespaces/home/ConfigMap/names"},
     }
     given = [manifest(late), *(manifest(config_map(one, annotations=marks[one])) for one in marks)]
-    found = resolve(given, CATALOGUE, TARGET, namespace="home", options=options_of(kinds=1.0))
+    found = resolve(given, CATALOGUE, TARGET, namespace="home")
     (unknown,) = found.unknown
-    assert (unknown.may_come, unknown.problem.exit_code) == (True, 5)
     assert {one.ref.name for one in found.desired} == marks.keys()
     assert {ref.name: problem.reason for ref, problem in found.blocked.items()} == {
         "later": f"{unknown.ref}, of an earlier wave, was not applied",
@@ -273,8 +272,17 @@ def test_unknown_objects_block_later_waves_and_what_depends_on_them() -> None:
         "names-cluster": f"it depends on {unknown.refs[1]}, which was not applied",
         "names-names": "it depends on configmap/names in namespace home, which was not applied",
     }
-    with pytest.raises(InputError, match="no matches for kind"):
-        raise_all(resolve(given, CATALOGUE, TARGET, namespace="home").errors)
+
+
+def test_kind_that_is_neither_served_nor_in_the_input_is_an_error() -> None:
+    """A typo must not apply half a set. A custom kind may be a controller's of the same set."""
+    custom = {"apiVersion": "x.example.com/v1", "kind": "Late", "metadata": {"name": "one"}}
+    for unknown, is_custom in ((custom, True), ({**body(), "kind": "ConfigMapp"}, False)):
+        found = resolve([manifest(unknown)], CATALOGUE, TARGET, namespace="home")
+        with pytest.raises(InputError, match="no matches for kind") as refused:
+            raise_all(found.errors)
+        assert ("apply that first: by --only" in refused.value.hint) is is_custom
+        assert found.unknown == ()
 
 
 OVERRIDE = options_of(namespace_override="there")
