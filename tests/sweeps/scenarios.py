@@ -144,13 +144,13 @@ _TAKE = Call(Mode.APPLY, (*_MOVED, _D), by_other_set=True, adopt=Adopt.ALL)
 
 SCENARIOS = (
     # Inventory, discovery 2, namespace, three reads, the set's labelled objects, schemas, three dry
-    # runs, rights, union, three applies, shrunk.
+    # runs, rights, the sets (one of nearly its name?), union, three applies, shrunk.
     Scenario(
         "create",
         before=(),
         killed=_apply(_A, _B, _C),
         recoveries={"same": _then(_apply(_A, _B, _C)), "smaller": _then(_apply(_A))},
-        requests=18,
+        requests=19,
         writes=5,
     ),
     # Inventory, discovery 2, two lists, two of the guarded kinds (what a delete could take along),
