@@ -157,13 +157,13 @@ def test_object_of_a_broken_group_holds_later_waves_and_the_prune(
     """A dry run says so too: what is not applied may replace what has left the set."""
     assert stage.run(config_map("a"), config_map("go")).exit_code == 0
     _break(poisoned, names.broken)
-    lost = {"apiVersion": f"{names.broken}/v1", "kind": "Lost", "metadata": {"name": "f"}}
+    lost = {"apiVersion": f"{names.broken}/v1", "kind": "Vanished", "metadata": {"name": "f"}}
     later = config_map("later", annotations={"applyprune.dev/wave": "1"})
     for dry_run in (DryRun.SERVER, DryRun.OFF):
         story = stage.run(config_map("a"), later, lost, dry_run=dry_run)
         assert story.exit_code == 3
         assert story.outcomes == {
-            f"lost.{names.broken}/f": Outcome.FAILED,
+            f"vanished.{names.broken}/f": Outcome.FAILED,
             "configmap/a": Outcome.UNCHANGED,
             "configmap/later": Outcome.SKIPPED,
             "configmap/go": Outcome.NOT_PRUNED,

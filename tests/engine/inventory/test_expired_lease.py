@@ -107,9 +107,8 @@ def test_first_request_after_a_pause_is_a_renewal(
         assert run.lock.left() > 0
 
 
-@pytest.mark.parametrize(
-    ("boot", "wall"), [SLEEP, pytest.param(PAUSE, marks=pytest.mark.holds("paused-machine"))]
-)
+@pytest.mark.holds("paused-machine", row="the virtual machine was paused")
+@pytest.mark.parametrize(("boot", "wall"), [SLEEP, PAUSE])
 def test_nothing_is_written_after_a_pause_if_another_run_has_the_lock(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, boot: float, wall: float
 ) -> None:
