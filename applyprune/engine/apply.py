@@ -49,7 +49,7 @@ from applyprune.model.plan import IN_PLACE, OUTSIDE, ApplyStep, Desired, OnConfl
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.conflicts import is_unrecorded, rewritten_problem, skip_reason
 from applyprune.planning.order import SetNeeds
-from applyprune.planning.plan import with_follow_up
+from applyprune.planning.plan import with_own_version
 from applyprune.planning.readiness import Applied, Wait
 from applyprune.planning.replies import (
     confirmed,
@@ -294,13 +294,10 @@ class Applier:
             is_coming = partial(self._is_coming, step.desired)
             step = transfer_fields(self.context, step, is_coming)
             live, created = self._apply(step)
-            more = with_follow_up(step, live, self.context.applyset, self.context.options)
-            if more is not None and not created:
-                live, _ = self._apply(transfer_fields(self.context, more, is_coming))
         except (Conflict, Invalid) as error:
             if isinstance(error, Conflict) and error.causes and step.live is not None:
                 raise  # a conflict with another field manager: nothing has changed
-            more = with_follow_up(step, error, self.context.applyset, self.context.options)
+            more = with_own_version(step, error, self.context.applyset, self.context.options)
             if more is not None:  # guard: entries-of-other-versions never
                 return self._send(more)
             return self._after_refused_guard(step, error)

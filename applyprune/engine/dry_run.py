@@ -79,10 +79,9 @@ from applyprune.planning.order import SetNeeds
 from applyprune.planning.ownership import confirmed_takings, name_error
 from applyprune.planning.plan import (
     NOT_CHECKED,
-    parts_left,
     with_checked_request,
     with_excluding,
-    with_follow_up,
+    with_own_version,
     with_released,
 )
 from applyprune.planning.replies import (
@@ -368,7 +367,6 @@ class ServerDryRun:
         removed = planned_removals(step, self.context.applyset)
         if step.takes_over or removed:
             body, not_checked = self._after_transfer(step, after, removed)
-        body = without_fields(body, parts_left(step, after, self.context.applyset))
         created = partial(self._created, desired)
         step = with_kept_fields(step, before, after, body, self.context.applyset, created)
         comparison = Comparison(step, before, body, after, not_checked)
@@ -404,7 +402,6 @@ class ServerDryRun:
         others = [
             *fields_left_to_others(desired),
             *ignored_paths(self.rules, desired.ref),
-            *parts_left(step, after, applyset),
         ]
         for path in found(created):
             if not any(is_under(path, one) for one in others):
@@ -469,7 +466,7 @@ class ServerDryRun:
         context, desired = self.context, step.desired
         if (by_schema := self._by_new_schema(step, error)) is not None:
             return by_schema
-        if (own := with_follow_up(step, error, context.applyset, context.options)) is not None:
+        if (own := with_own_version(step, error, context.applyset, context.options)) is not None:
             return self._by_replacement(own, dry_run_request(own, context.applyset))
         live: LiveObject | None
         try:

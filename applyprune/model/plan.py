@@ -446,8 +446,6 @@ class Desired:
     """The JSON pointers of fields that are only sent at creation."""
     left: tuple[str, ...] = ()
     """What the default rules leave to others, in words."""
-    removed: tuple[str, ...] = ()
-    """The JSON pointers of what is removed: labels and annotations that are null."""
     excluding: tuple[str, ...] = ()
     """The JSON pointers of others' fields that drift has set, and that exclude the manifest's."""
     leaving: tuple[str, ...] = ()
@@ -519,7 +517,7 @@ class ApplyRequest:
     Its reply is a new state of the object. From that state the same function makes the rest.
     """
     removes: bool = False
-    """Whether it removes fields that the manifest sets to null, and that the set does not own."""
+    """Whether it removes fields of others, which exclude or hold what is the set's."""
 
     @property
     def body(self) -> Mapping[str, Any]:

@@ -50,7 +50,6 @@ from applyprune.planning.managed_fields import (
     manager_by_label,
     other_writers,
     own_fields,
-    removed_by_null,
 )
 from applyprune.planning.marks import CONFLICTS
 from applyprune.planning.normalize import (
@@ -211,9 +210,6 @@ def _unrecorded_fields(
     def is_recorded(path: Path) -> bool:
         return bool(before.writers) and not any(fields.names(path) for fields in invented)
 
-    for path in removed_by_null(desired):
-        if not (path in recorded or is_recorded(path)):  # guard: unrecorded-null never
-            yield path
     if (last := migration.last) is not None and not may_be_secret(desired.body):
         now = digest_of_fields(before, recorded, last.api_version)
         if now == last.values_digest:  # guard: recorded-values never

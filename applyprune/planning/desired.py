@@ -406,21 +406,19 @@ def _desired_of(
     own_namespace = namespace if resource.namespaced else ""
     ref = Ref(resource.group, resource.kind, own_namespace, manifest.name)
     given, left = without_defaults(manifest.body, ref.group_kind, rules.off)
-    removed: tuple[str, ...] = ()
     if manifest.packed.may_contain("null"):
-        given, removed = without_nulls(given, custom=not is_built_in(resource.group))
+        given = without_nulls(given, custom=not is_built_in(resource.group))
     body = normalize(
         given, namespace=own_namespace, set_id=applyset.id, has_status=resource.has_status
     )
     metadata, annotations = body["metadata"], mapping(body["metadata"].get("annotations"))
     ruled = matching_pointers(rules.given, ref, body)
-    nulls = (f"null {pointer}" for pointer in removed)
     rule, mark = apply_rule(metadata)
     return Desired(
         ref=ref,
         resource=resource,
         packed=packed(body),
-        digest=ruled_digest(manifest_digest(body), (*ruled, *nulls)),
+        digest=ruled_digest(manifest_digest(body), ruled),
         wave=FIRST_WAVE,
         orphan_reason=orphan_mark(metadata),
         has_ttl=ref.group_kind == JOB
@@ -433,7 +431,6 @@ def _desired_of(
         conflicts=conflict_rule(body),
         ignored=(*ignored_fields(body, manifest.origin), *ruled),
         left=left,
-        removed=removed,
         versions=frozenset()
         if is_built_in(resource.group)
         else versions.get(resource.group_kind, frozenset()),
@@ -566,7 +563,6 @@ def unsent_parts(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
             f"{and_more([dotted(place) for place in left], _SHOWN)}",
             location=str(manifest.origin),
             origin=manifest.origin,
-            reason="only the null of a label or an annotation removes it",
             hint="Leave the field out. A field that the set has owned is removed then.",
             marks=tuple(map(Mark, left)),
             field=left[0],

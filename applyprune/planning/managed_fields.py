@@ -315,35 +315,28 @@ def _takeable(fields: FieldSet) -> FieldSet:
 
 # What is removed from an object before its manifest is applied.
 #
-# Server-side apply removes only what the set has owned. Two kinds of fields that nobody owns stand
-# in the way of a manifest:
+# Server-side apply removes only what the set has owned. A default of the server that nobody owns
+# may exclude what the manifest sets, as in kubectl's ``retainKeys``: the ``rollingUpdate`` of a
+# Deployment that gets ``strategy: Recreate``, and the ``emptyDir`` of a volume that gets a source.
 #
-# - A label or annotation that the manifest sets to null.
-# - A default of the server that excludes what the manifest sets, as in kubectl's ``retainKeys``:
-#   the ``rollingUpdate`` of a Deployment that gets ``strategy: Recreate``, and the ``emptyDir`` of
-#   a volume that gets a source.
-#
-# Our entry in managedFields gets them first, so that the apply itself removes them: all changes in
-# one request, or nothing. What another manager owns is never removed without force: null is sent
-# then, and conflicts. What the manifest leaves to others is never removed.
+# Our entry in managedFields gets it first, so that the apply itself removes it: all changes in one
+# request, or nothing. What another manager owns is never removed without force.
 
 
 @dataclass(frozen=True, slots=True)
 class FieldRemovals:
     """What an apply removes from an object once the set owns it."""
 
-    nulls: tuple[Path, ...] = ()
-    """What the manifest sets to null, and the fields of others that exclude or hold its own."""
+    of_others: tuple[Path, ...] = ()
+    """The fields of others that exclude or hold those of the set."""
     defaults: tuple[Path, ...] = ()
     """The defaults that exclude what the manifest sets."""
     members: tuple[Path, ...] = ()
     """The fields of the manifest that are refused while these defaults are there."""
-    contested: tuple[Path, ...] = ()
-    """What the manifest sets to null, and others own."""
 
     def __bool__(self) -> bool:
         """Return whether anything is removed."""
-        return bool(self.nulls or self.defaults)
+        return bool(self.of_others or self.defaults)
 
 
 NO_REMOVALS = FieldRemovals()
@@ -369,52 +362,20 @@ def removals(
         if there and is_free(default) and not own.names(default):
             defaults.append(default)
             members += excluded
-    nulls: list[Path] = []
-    contested: list[Path] = []
-    for path in removed_by_null(desired):
-        if (value := value_at(live.body, path)) is MISSING or path in defaults:
-            continue
-        if not is_free(path):
-            owned = [leaf for fields in others for leaf in fields.leaves() if is_under(leaf, path)]
-            contested += owned or [path]
-        elif not _owns_all(own, path, value):  # what the set owns leaves with the apply
-            nulls.append(path)
+    of_others: list[Path] = []
     # Drift has set it, so it goes like the drift; or it is held by fields that are released.
     for path in map(from_pointer, (*desired.excluding, *desired.leaving)):
         value = value_at(live.body, path)
         is_alone = _owns_all(own, path, value) and not any(path in fields for fields in others)
         if value is not MISSING and not is_alone:
-            nulls.append(path)
-    if contested:  # the apply will end in a conflict, so nothing may change before it
-        return FieldRemovals(contested=tuple(contested))
-    return FieldRemovals(tuple(nulls), tuple(defaults), tuple(members))
+            of_others.append(path)
+    return FieldRemovals(tuple(of_others), tuple(defaults), tuple(members))
 
 
 def _owns_all(fields: FieldSet, path: Path, value: Any) -> bool:
     """Return whether everything in the value at a path is owned."""
     inner = fields.at(path)
     return path in fields and (inner.has_itself or inner.covers(value))
-
-
-def left_by_new_type(before: LiveObject, after: LiveObject, manager: str) -> tuple[Path, ...]:
-    """Return what the set alone owned as a part of a whole, and nobody owns any more.
-
-    ``after`` is the reply to an apply of an object that was ``before``. If its CRD has made a map
-    or set of an atomic list, or lets the keys of a map be owned one by one, the server knows only
-    those items as the set's that the newest manifest has. The others would stay without an owner.
-    """
-    now = own_fields(after, manager)
-    others = [*other_writers(before, manager)]
-    found: list[Path] = []
-    for path in own_fields(before, manager).leaves():
-        # guard: strangers-in-a-new-type -> now.is_split(path) and not False
-        if now.is_split(path) and not any(path in one.fields for one in others):
-            found += [
-                (*path, part)
-                for part in _parts(value_at(after.body, path), now.at(path))
-                if not any((*path, part) in one.fields for one in after.writers)
-            ]
-    return tuple(found)
 
 
 def unowned_items(
@@ -492,8 +453,7 @@ def _parts(value: Any, fields: FieldSet) -> Iterator[Step]:
 
 def may_remove(desired: Desired) -> bool:
     """Return whether only the values of the live object show what is removed from it."""
-    is_named = desired.removed or desired.excluding or desired.leaving
-    return bool(is_named) or any(_exclusions(desired))
+    return bool(desired.excluding or desired.leaving) or any(_exclusions(desired))
 
 
 def _exclusions(desired: Desired) -> Iterator[tuple[Path, tuple[Path, ...]]]:
@@ -520,27 +480,11 @@ def _exclusions(desired: Desired) -> Iterator[tuple[Path, tuple[Path, ...]]]:
             yield (*place, "emptyDir"), tuple((*place, source) for source in sources)
 
 
-def is_contested(desired: Desired, live: LiveObject, manager: str) -> bool:
-    """Return whether another manager owns what the manifest sets to null."""
-    paths = [*removed_by_null(desired)] if desired.removed else []
-    others = other_writers(live, manager) if paths else ()
-    return any(one.fields.names(path) for one in others for path in paths)
-
-
-def removed_by_null(desired: Desired) -> Iterator[Path]:
-    """Yield what a manifest sets to null, but for what it leaves to others."""
-    ignored = fields_left_to_others(desired)
-    for path in map(from_pointer, desired.removed):
-        # guard: null-of-ignored-field always
-        if not any(is_under(path, one) or is_under(one, path) for one in ignored):
-            yield path
-
-
 def after_removal(
     state: Mapping[str, Any], body: Mapping[str, Any], found: FieldRemovals
 ) -> Mapping[str, Any]:
     """Return the state of an object without what is removed, and with what that has excluded."""
-    state = without_fields(state, (*found.nulls, *found.defaults))
+    state = without_fields(state, (*found.of_others, *found.defaults))
     for path in found.members:
         state = with_value(state, path, value_at(body, path))
     return state

@@ -57,7 +57,7 @@ _BUNDLE, _ANY = BUNDLES.group_kind, GroupKind("", "")
 
 
 def texts_of(metadata: Mapping[str, object], part: str) -> Mapping[str, object]:
-    """Return the annotations or labels; without those that are null, which a manifest removes."""
+    """Return the annotations or labels; without those that are null, which are not sent."""
     found = mapping(metadata.get(part))
     if None not in found.values():
         return found

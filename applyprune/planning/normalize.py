@@ -196,13 +196,12 @@ def _decoded(value: object) -> object:
 # Null in a manifest.
 #
 # Server-side apply has no word for a removal: it stores the empty value of the field's type, owned
-# by the set, or refuses it. So null is left out. A label or annotation that is null is removed;
-# anywhere else null says as much as a field that is not there. In custom resources null may be a
-# value, as in the values of a Helm release, so there it is sent as it is, except in the metadata.
+# by the set, or refuses it. So null is left out: it says as much as a field that is not there. In
+# custom resources null may be a value, as in the values of a Helm release, so there it is sent as
+# it is, except in the metadata.
 
 
-# The whole labels or annotations are never one manifest's to remove: the set has its own there.
-_REMOVABLE = frozenset({"annotations", "labels"})
+_NAMED_PARTS = frozenset({"annotations", "labels"})
 _FREE_FORM = kinds_with(Trait.FREE_FORM)
 # What generators write, what a default rule leaves to others, and the defaults that are removed
 # anyway where they exclude what a manifest sets.
@@ -211,27 +210,17 @@ _WITHOUT_WARNING = frozenset(
 )
 
 
-def without_nulls(
-    body: Mapping[str, Any], *, custom: bool
-) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Return a body without fields that are null, and the JSON pointers of those it removes.
+def without_nulls(body: Mapping[str, Any], *, custom: bool) -> Mapping[str, Any]:
+    """Return a body without fields that are null.
 
     ``custom`` says that a CRD or an aggregated API defines the kind.
     """
     parts = {"metadata"} if _may_be_value(body, custom=custom) else body.keys()
-    left = {
+    return {
         key: _stripped(value) if key in parts else value
         for key, value in body.items()
         if value is not None or key not in parts
     }
-    removed = [
-        to_pointer(("metadata", part, key))
-        for part, values in mapping(body.get("metadata")).items()
-        if part in _REMOVABLE
-        for key, value in mapping(values).items()
-        if value is None and key
-    ]
-    return left, tuple(removed)
 
 
 def _may_be_value(body: Mapping[str, Any], *, custom: bool) -> bool:
@@ -247,16 +236,18 @@ def _stripped(value: Any) -> Any:
 
 
 def idle_nulls(body: Mapping[str, Any], *, custom: bool) -> tuple[Field, ...]:
-    """Return the nulls that are left out and remove nothing, as far as somebody may wonder."""
-    if _may_be_value(body, custom=custom):
-        return ()
+    """Return the nulls that are left out, as far as somebody may wonder."""
+    is_sent = _may_be_value(body, custom=custom)
+
+    def is_named(place: Field) -> bool:
+        if place[0] == "metadata":
+            return len(place) == 3 and place[1] in _NAMED_PARTS
+        return not is_sent and place[0] != "status" and place[-1] not in _WITHOUT_WARNING
+
     return tuple(
         place
         for place, value in leaves(body)
-        if value is None
-        and place[0] not in {"metadata", "status"}
-        and place[-1] not in _WITHOUT_WARNING
-        and isinstance(place[-1], str)
+        if value is None and isinstance(place[-1], str) and is_named(place)
     )
 
 

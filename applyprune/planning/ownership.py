@@ -45,7 +45,6 @@ from applyprune.planning.managed_fields import (
     FORMER,
     UNKNOWN,
     is_applied,
-    is_contested,
     manager_by_label,
     other_writers,
     own_apply_digest,
@@ -237,8 +236,6 @@ def unchanged(
     if recorded is None or recorded.schema != schema or live.terminating:
         return False
     if not is_last_applied(desired, entry, live, manager):  # guard: own-apply-entry never
-        return False
-    if is_contested(desired, live, manager):  # guard: null-set-again never
         return False
     if needs_values(desired, entry, live):
         if live.body is None:
@@ -663,8 +660,8 @@ def removed_from(step: ApplyStep, live: LiveObject, applyset: ApplySetIdentity) 
     found = removals(step.desired, live, applyset, force=force)
     return frozenset(
         one.manager
-        for one in (other_writers(live, applyset.manager) if found.nulls else ())
-        if any(one.fields.names(path) for path in found.nulls)
+        for one in (other_writers(live, applyset.manager) if found.of_others else ())
+        if any(one.fields.names(path) for path in found.of_others)
     )
 
 

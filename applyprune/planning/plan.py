@@ -21,7 +21,7 @@ from applyprune.errors import (
 )
 from applyprune.model.events import ObjectDone, Pending, Waiting
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.fieldset import Path, Writer, to_pointer
+from applyprune.model.fieldset import Path, Writer
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.kinds import CRD
@@ -73,9 +73,9 @@ from applyprune.planning.leave import (
     remove_steps,
     without_other_uid,
 )
-from applyprune.planning.managed_fields import dead_versions, left_by_new_type
+from applyprune.planning.managed_fields import dead_versions
 from applyprune.planning.normalize import body_to_send, with_autoscaler
-from applyprune.planning.order import is_built_in, pruned_references
+from applyprune.planning.order import pruned_references
 from applyprune.planning.ownership import foreign_label, takes_no_more
 from applyprune.planning.prune_waits import no_wait_warning, with_waits
 from applyprune.planning.recovery import (
@@ -387,19 +387,7 @@ def exceeds_plan(
     return ""
 
 
-def with_follow_up(
-    step: ApplyStep,
-    reply: LiveObject | ApplypruneError,
-    applyset: ApplySetIdentity,
-    options: Options,
-) -> ApplyStep | None:
-    """Return the step to send after the reply to an apply, or its refusal; None if none is."""
-    if isinstance(reply, ApplypruneError):
-        return _with_own_version(step, reply, applyset, options)
-    return _with_parts_removed(step, reply, applyset, options)
-
-
-def _with_own_version(
+def with_own_version(
     step: ApplyStep, error: ApplypruneError, applyset: ApplySetIdentity, options: Options
 ) -> ApplyStep | None:
     """Return the step that first rewrites the entries of other versions; None for another error.
@@ -449,31 +437,6 @@ def with_released(
     releasing = with_new_request(replace(step, desired=desired), live, applyset, options)
     losers = {manager for _, manager in releasing.released}
     return replace(releasing, taken_from=tuple(sorted({*step.taken_from, *losers})))
-
-
-def parts_left(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> Sequence[Path]:
-    """Return what a new type of a field leaves behind, by the reply to the step's apply.
-
-    The types of built-in kinds stay, and nobody owns what the server has set by default there.
-    """
-    if step.live is None or is_built_in(step.desired.resource.group):
-        return ()
-    return left_by_new_type(step.live, after, applyset.manager)
-
-
-def _with_parts_removed(
-    step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity, options: Options
-) -> ApplyStep | None:
-    """Return the step that removes what a new type of a field has left; None if that is nothing.
-
-    ``after`` is the reply to the step's apply.
-    """
-    left = parts_left(step, after, applyset)
-    if not left:
-        return None
-    removed = (*step.desired.removed, *map(to_pointer, left))
-    narrowed = replace(step, desired=replace(step.desired, removed=removed))
-    return with_checked_request(narrowed, after, applyset, options, is_reply=True)
 
 
 def _is_forced(step: ApplyStep) -> bool:

@@ -283,9 +283,8 @@ def confirmed(
     fingerprint = fingerprint_of(after, applyset.manager, schema)
     if desired.ref.group_kind in schemas and schema is None:
         fingerprint = None
-    is_whole = not (desired.ignored or desired.removed)
     has_all = values_match(desired, after)
-    is_as_sent = may_be_secret(desired.body) or (is_whole and has_all)
+    is_as_sent = may_be_secret(desired.body) or (not desired.ignored and has_all)
     rewritten: tuple[str, ...] = ()
     if not has_all:
         # What is only sent at creation is left to others.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.fieldset import FieldSet, Path, Writer, with_value, without_fields
+from applyprune.model.fieldset import FieldSet, Path, Writer, without_fields
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Propagation
 from applyprune.model.plan import (
@@ -40,7 +40,6 @@ from applyprune.planning.managed_fields import (
     as_stored,
     dead_versions,
     has_migration,
-    is_contested,
     manager_by_label,
     may_remove,
     own_fields,
@@ -83,17 +82,13 @@ def apply_request(
         body = _witnessed(desired.body, applyset) if owned else desired.body
         return ApplyRequest(resource, ref, packed(body), manager, reverts or by_user, CREATE_ONLY)
     found = removals(desired, live, applyset, force=by_user)
-    # The force that reverts drift would also empty what null contests.
-    # guard: drift-beside-null -> by_user or (reverts)
-    force = by_user or (reverts and not found.contested)
+    force = by_user or reverts
     uid = live.uid  # guard: apply-uid -> ""
     todo = yield_steps(desired, live, applyset)
     relies = todo.relies_on_others  # guard: relied-on-version -> False
     version = live.resource_version if force or relies else ""  # guard: forced-apply-version -> ""
     guard = Precondition(uid, version)
     body = body_to_send(desired)
-    for path in found.contested:  # the server answers to null with the conflict
-        body = with_value(body, path, None)
     if has_witness(live, applyset):  # without its annotation, it would lose it
         body = _witnessed(body, applyset)
     before = _before(step, live, applyset, todo, found)
@@ -103,7 +98,7 @@ def apply_request(
         fencing = packed(_annotated(body, WANTED, live.resource_version))
         before = ApplyRequest(resource, ref, fencing, manager, force, guard)
     whole = packed(_witnessed(body, applyset) if step.becomes_owned else body)
-    removes = bool(found.nulls)
+    removes = bool(found.of_others)
     return ApplyRequest(resource, ref, whole, manager, force, guard, before, removes=removes)
 
 
@@ -119,7 +114,6 @@ def needs_body(
         split_fields(desired, live)
         or yield_steps(desired, live, applyset).fields
         or (not is_applied and may_remove(desired))
-        or is_contested(desired, live, applyset.manager)
     )
 
 
@@ -202,7 +196,7 @@ def _before(
         body = packed(with_live_values(live, named, todo.fields))
         guard = Precondition(live.uid, live.resource_version)
         return ApplyRequest(resource, desired.ref, body, applyset.yielded, precondition=guard)
-    return _claim(resource, live, (*found.nulls, *found.defaults), manager) if found else None
+    return _claim(resource, live, (*found.of_others, *found.defaults), manager) if found else None
 
 
 def _annotated(body: Mapping[str, Any], name: str, text: str) -> Mapping[str, Any]:

@@ -3,7 +3,8 @@
 Names, syntax and default list are those of Flux's source-controller. A rule is a line of
 ``.gitignore``; the last rule that matches a file, or a folder above it, decides. Each part of a
 path is matched alone, so no pattern takes time that grows faster than its length: tenants write
-them.
+them. pathspec, which reads such files too, makes one regular expression of a rule: one with five
+stars takes it 9 s for a name of 120 characters, so no bound on rules would do.
 """
 
 from __future__ import annotations

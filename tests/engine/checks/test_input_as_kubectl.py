@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Conflicts, DryRun
+from applyprune.model.options import DryRun
 from tests.support.api import Api
 from tests.support.objects import config_map, of_kind
 from tests.support.stage import Stage
@@ -36,15 +36,3 @@ def test_name_with_a_space_is_applied_and_pruned(stage: Stage, api: Api, name: s
     assert again.outcomes[f"rolebinding.{RBAC}/{name}"] is Outcome.UNCHANGED
     assert stage.run(config_map("a")).exit_code == 0
     assert not api.exists(path)
-
-
-@pytest.mark.parametrize("part", ["labels", "annotations"])
-def test_null_removes_a_label_and_an_annotation(stage: Stage, api: Api, part: str) -> None:
-    """Also one that would mean something to this program, if it had a value."""
-    path = stage.path()
-    live = {"b": "x", "applyprune.dev/prune": "disabled"}
-    api("POST", path, {**config_map("c"), "metadata": {"name": "c", part: live}})
-    wanted = {**config_map("c"), "metadata": {"name": "c", part: dict.fromkeys(live)}}
-    assert stage.run(wanted, adopt="all", conflicts=Conflicts.FORCE).exit_code == 0
-    left = api.get(f"{path}/c")["metadata"].get(part, {})
-    assert left.keys().isdisjoint(live)

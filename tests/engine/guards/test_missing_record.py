@@ -94,6 +94,7 @@ def _values(live: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.holds("unrecorded-conflict", "unknown-loses", row="configmap-new-check")
+@pytest.mark.holds("dry-run-before-removal", row="configmap-new-no-check")
 @pytest.mark.holds("unrecorded-field", row="role-own-check")
 @pytest.mark.parametrize("check", [True, False], ids=["check", "no-check"])
 @pytest.mark.parametrize("how", ["new", "own", "own, changed manifest", "adopted"])
@@ -128,32 +129,6 @@ def test_other_values_without_a_record_are_a_conflict(
     assert forced.exit_code == 0
     assert _values(api.get(path)) != _values(before)
     assert stage.run(wanted).outcomes == {name: Outcome.UNCHANGED}
-
-
-@pytest.mark.holds("unrecorded-null", row="new-check")
-@pytest.mark.parametrize("check", [True, False], ids=["check", "no-check"])
-@pytest.mark.parametrize("is_new", [True, False], ids=["new", "own"])
-def test_label_without_a_record_is_not_removed_by_null(
-    stage: Stage, api: Api, is_new: bool, check: bool
-) -> None:
-    """Nobody knows who needs it; force takes it, and what the set itself had goes as before."""
-    body, path = config_map("a"), stage.path("a")
-    if is_new:
-        api.create(path.removesuffix("/a"), body)
-    else:
-        mine = {**body, "metadata": {**body["metadata"], "labels": {"mine": "x"}}}
-        assert stage.run(mine).exit_code == 0
-    _spoiled(api, path, {"metadata": {"labels": {"theirs": "precious"}}})
-    body["metadata"] = {**body["metadata"], "labels": {"mine": None, "theirs": None}}
-    for dry_run in (DryRun.SERVER, DryRun.CLIENT, DryRun.OFF):
-        story = stage.run(body, dry_run=dry_run, check=check)
-        assert story.exit_code == 4, story.outcomes
-        told = story.problem("configmap/a")
-        assert f".metadata.labels.theirs: owned by {UNKNOWN}" in told
-        assert "mine" not in told
-        assert api.get(path)["metadata"]["labels"]["theirs"] == "precious"
-    assert stage.run(body, conflicts=Conflicts.FORCE, check=check).exit_code == 0
-    assert not {"mine", "theirs"} & api.get(path)["metadata"]["labels"].keys()
 
 
 @pytest.mark.holds("recorded-values", row="configmap")

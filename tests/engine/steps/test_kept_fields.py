@@ -292,16 +292,3 @@ def test_key_without_an_owner_is_named(stage: Stage, api: Api, kind: str, values
     (warning,) = story.warnings
     assert "data.left" in warning
     assert "dHdv" not in warning
-
-
-@pytest.mark.holds("told-release")
-def test_label_that_null_removes_by_force_is_taken(stage: Stage, api: Api) -> None:
-    """Somebody else has set it: the plan and the result say from whom it goes."""
-    assert stage.run(config_map("c")).exit_code == 0
-    api.patch(stage.path("c"), {"metadata": {"labels": {"team": "x"}}}, by="alice")
-    null = config_map("c", labels={"team": None})
-    planned = stage.run(null, conflicts=Conflicts.FORCE, dry_run=DryRun.SERVER, check=True)
-    assert planned.plan.applies[0].taken_from == ("alice",)
-    story = stage.run(null, conflicts=Conflicts.FORCE, check=True)
-    assert story.reasons == {"configmap/c": "took fields from alice"}
-    assert "team" not in api.get(stage.path("c"))["metadata"]["labels"]

@@ -178,7 +178,6 @@ def test_object_under_two_groups_is_one_object(versions: tuple[str, str]) -> Non
     assert ["is defined twice" in str(error) for error in found.errors] == [True]
 
 
-WITHOUT = body(metadata={"labels": {"a": None}})
 EQUAL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "the same": (body(data={"a": "b"}), body(data={"a": "b"})),
     "another order": (body(data={"a": "b", "c": "d"}), body(data={"c": "d", "a": "b"})),
@@ -187,7 +186,6 @@ EQUAL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         body("Secret", stringData={"a": "b"}),
         body("Secret", data={"a": "Yg=="}),
     ),
-    "a label that both remove": (WITHOUT, WITHOUT),
 }
 
 
@@ -210,7 +208,6 @@ DIFFERENT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         body("Secret", stringData={"a": "b"}),
         body("Secret", stringData={"a": "c"}),
     ),
-    "a label that only one removes": (body(), WITHOUT),
     "what is left to others": (
         body(data={"a": "b"}),
         body(data={"a": "b"}, metadata={"annotations": {IGNORE_FIELDS: "/data/a"}}),
