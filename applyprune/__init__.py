@@ -26,7 +26,7 @@ from applyprune._version import __version__
 # can handle it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from applyprune.api.bundles import Bundle, list_bundles
+    from applyprune.api.bundles import Bundle
     from applyprune.api.sets import ApplySet, ClusterConnection, connect, load
     from applyprune.cluster.access import ClusterAccess
     from applyprune.engine.ports import Cancellation
@@ -146,17 +146,13 @@ __all__ = [
     "WaitOptions",
     "__version__",
     "connect",
-    "list_bundles",
     "load",
     "read_plan",
     "write_plan",
 ]
 
 _MODULES = {
-    "api.bundles": (
-        "Bundle",
-        "list_bundles",
-    ),
+    "api.bundles": ("Bundle",),
     "api.sets": (
         "ApplySet",
         "ClusterConnection",

@@ -1,18 +1,13 @@
-"""The client's view of Bundles: read one, wait for it, follow its log, and tell it what to do."""
+"""The client's view of Bundles: read one, wait for it, and tell it what to do."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
-from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Any
 
-from applyprune.api.sets import ApplySet, ClusterConnection, given_or_new
-from applyprune.engine.context import WorkerPool
+from applyprune.api.sets import ClusterConnection, given_or_new
 from applyprune.engine.ports import Cancellation, Cluster
 from applyprune.engine.waiting import Informer, Listed, Upserted, WatchChange, WatchScope
 from applyprune.errors import (
@@ -35,14 +30,11 @@ from applyprune.model.events import (
     Event,
     Finished,
     ObjectDone,
-    ObjectStatus,
     ObjectStuck,
     Readiness,
     ReadinessReported,
     Status,
-    TreeNode,
     Waiting,
-    WarningRaised,
     current,
     failed,
     in_progress,
@@ -52,29 +44,22 @@ from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.live import (
     BUNDLES,
-    CONFIG_MAPS,
-    PODS,
-    SECRETS,
     LiveObject,
     items,
     mapping,
     text,
     whole_number,
 )
-from applyprune.model.options import CONTROLLER_NAMESPACE, StatusOptions
 from applyprune.model.reports import (
-    BundleChange,
     BundleCondition,
     BundlePlan,
     BundleStatus,
-    FailingObject,
-    LogLine,
     PendingObject,
 )
-from applyprune.model.text import is_dns_subdomain, seconds_since
+from applyprune.model.text import is_dns_subdomain
 from applyprune.output.report import RunReport, report_of
 from applyprune.planning.marks import APPROVE, RECONCILE_NOW
-from applyprune.values import dataclass, field, replace
+from applyprune.values import dataclass
 
 Body = Mapping[str, Any]
 
@@ -116,11 +101,11 @@ class Bundle:
         except NotFound:
             raise UsageError(
                 f"there is no Bundle {self.name} in namespace {self.namespace}",
-                hint="To list all Bundles: applyprune bundle list -A",
+                hint="To list all Bundles: kubectl get bundles -A",
             ) from None
         except NotServed as error:
             raise _no_bundles(error) from error
-        return bundle_status(live, self.cluster.client.server_time or datetime.now(UTC))
+        return bundle_status(live)
 
     def suspend(self) -> bool:
         """Let the controller do nothing about it; return False if it was suspended already."""
@@ -182,50 +167,16 @@ class Bundle:
         if pending is None:
             raise UsageError(
                 f"nothing of the Bundle {self.name} waits for an approval",
-                hint=f"See: applyprune bundle show {self.name} -n {self.namespace}",
+                hint=f"See: kubectl describe bundle {self.name} -n {self.namespace}",
             )
         if digest != pending.digest:  # guard: approve-shown-digest never
             raise PlanOutdated(
                 f"the Bundle {self.name} waits for the approval of another plan",
                 reason=f"the digest of its pending plan is {pending.digest}",
-                hint=f"Review it: applyprune bundle show {self.name} -n {self.namespace}",
+                hint=f"Review it: kubectl describe bundle {self.name} -n {self.namespace}",
             )
         self._annotate(before, APPROVE, pending.digest)
         return before
-
-    def tree(self, *, cancellation: Cancellation | None = None) -> RunReport:
-        """Return its objects with what they own, down to Pods and the objects of other Bundles."""
-        return report_of(self.iter_tree(cancellation=cancellation))
-
-    def iter_tree(self, *, cancellation: Cancellation | None = None) -> Iterator[Event]:
-        """Do what ``tree`` does, and yield the events."""
-        return _tree(self, given_or_new(cancellation), frozenset())
-
-    def iter_logs(
-        self,
-        *,
-        follow: bool = False,
-        since: float | None = None,
-        controller_namespace: str = CONTROLLER_NAMESPACE,
-        cancellation: Cancellation | None = None,
-    ) -> Iterator[Event]:
-        """Yield the LogLine events about it, from the logs of the controller's Pods.
-
-        ``since`` limits them to the last seconds. With ``follow``, they continue until the
-        cancellation.
-        """
-        try:
-            applyset = self.status().applyset
-        except UsageError:
-            applyset = self.name  # the log may be about a Bundle that is gone
-        yield from controller_logs(
-            self.cluster.client,
-            controller_namespace,
-            LogFilter(self.namespace, self.name, applyset),
-            given_or_new(cancellation),
-            follow=follow,
-            since=since,
-        )
 
     def _set_suspended(self, *, suspended: bool) -> bool:
         before = self.status()
@@ -243,22 +194,6 @@ class Bundle:
         self.cluster.client.merge_patch(BUNDLES, self.ref, {**patch, "metadata": metadata})
 
 
-def list_bundles(
-    cluster: ClusterConnection, namespace: str = "", *, all_namespaces: bool = False
-) -> list[BundleStatus]:
-    """Return the Bundles of a namespace, by default the connection's, or of all namespaces."""
-    where = "" if all_namespaces else namespace or cluster.namespace
-    client = cluster.client
-    try:
-        found = client.list(BUNDLES, namespace=where, full=True)
-    except NotServed as error:
-        raise _no_bundles(error) from error
-    now = client.server_time or datetime.now(UTC)
-    return sorted(
-        (bundle_status(live, now) for live in found), key=lambda one: (one.namespace, one.name)
-    )
-
-
 def _no_bundles(error: NotServed) -> UsageError:
     return UsageError(
         "this cluster has no Bundles",
@@ -267,68 +202,16 @@ def _no_bundles(error: NotServed) -> UsageError:
     )
 
 
-_TREE = StatusOptions(tree=True)
-
-
-def _tree(bundle: Bundle, stop: Cancellation, above: frozenset[Ref]) -> Iterator[Event]:
-    """Yield the status of the set of a Bundle, with the objects of each Bundle in it.
-
-    ``above`` are the Bundles that it belongs to: a Bundle may list itself.
-    """
-    above |= {bundle.ref}
-    status = bundle.status()
-    if status.kubeconfig is not None:
-        raise UsageError(
-            f"the objects of the Bundle {bundle.name} are in another cluster",
-            reason=f"spec.kubeConfig names {status.kubeconfig.short}",
-            hint=f"There: applyprune status {status.applyset} -n {bundle.namespace} --tree",
-        )
-    applyset = ApplySet(status.applyset, bundle.namespace, cluster=bundle.cluster)
-    for event in applyset.iter_status(_TREE, cancellation=stop):
-        if (
-            isinstance(event, ObjectStatus)
-            and event.ref.group_kind == BUNDLES.group_kind
-            and event.ref not in above
-        ):
-            yield _with_its_objects(event, bundle.cluster, stop, above)
-        else:
-            yield event
-
-
-def _with_its_objects(
-    event: ObjectStatus, cluster: ClusterConnection, stop: Cancellation, above: frozenset[Ref]
-) -> ObjectStatus:
-    """Return the status of a Bundle that is an object of another one, with its own objects."""
-    inner = Bundle(event.ref.name, event.ref.namespace, cluster=cluster)
-    try:
-        owned = tuple(
-            replace(
-                found.tree or TreeNode(found.ref, "", "", None, found.age),
-                state=found.readiness.status.text,
-            )
-            for found in _tree(inner, stop, above)
-            if isinstance(found, ObjectStatus)
-        )
-    except ApplypruneError as error:
-        why = f"its objects cannot be read: {error.message}"
-        return replace(event, not_read="; ".join(filter(None, (event.not_read, why))))
-    node = event.tree or TreeNode(event.ref, "", event.readiness.status.text, None, event.age)
-    return replace(event, tree=replace(node, owned=(*node.owned, *owned)))
-
-
 # The state of a Bundle, from its object.
 
 
-def bundle_status(live: LiveObject, now: datetime) -> BundleStatus:
-    """Return the state of a Bundle that was read in full; ``now`` is the server's time."""
+def bundle_status(live: LiveObject) -> BundleStatus:
+    """Return the state of a Bundle that was read in full."""
     body = live.body or {}
     spec, status = mapping(body.get("spec")), mapping(body.get("status"))
     conditions = tuple(_conditions(status))
-    by_type = {one.type: one for one in conditions}
-    ready, drifted = by_type.get("Ready"), by_type.get("Drifted")
+    ready = next((one for one in conditions if one.type == "Ready"), None)
     observed = whole_number(status, "observedGeneration")
-    inventory = text(status, "inventory", "name")
-    kubeconfig = text(spec, "kubeConfig", "secretRef", "name")
     return BundleStatus(
         name=live.ref.name,
         namespace=live.ref.namespace,
@@ -338,27 +221,12 @@ def bundle_status(live: LiveObject, now: datetime) -> BundleStatus:
         ready=ready.status if ready is not None else "Unknown",
         reason=ready.reason if ready is not None else "",
         message=ready.message if ready is not None else "",
-        drifted=drifted.status if drifted is not None else "",
         suspended=spec.get("suspend") is True,
         deleting=live.terminating,
-        age=seconds_since(live.metadata.get("creationTimestamp"), now),
-        source=tuple(_source(spec)),
-        account=text(spec, "serviceAccountName") or "default",
-        kubeconfig=Ref("", SECRETS.kind, live.ref.namespace, kubeconfig) if kubeconfig else None,
-        applyset=text(spec, "inventoryName") or live.ref.name,
-        inventory=Ref("", CONFIG_MAPS.kind, live.ref.namespace, inventory) if inventory else None,
         revision=text(status, "lastAppliedRevision"),
-        attempted_revision=text(status, "lastAttemptedRevision"),
         requested_at=live.annotations.get(RECONCILE_NOW, ""),
         reconciled_at=text(status, "lastHandledReconcileAt"),
-        objects=whole_number(status, "objects", "total"),
-        failing_count=whole_number(status, "objects", "failing") or 0,
-        failing=tuple(
-            FailingObject(text(one, "object"), text(one, "namespace"), text(one, "message"))
-            for one in map(mapping, items(status, "failing"))
-        ),
         pending=_pending(status, live.annotations.get(APPROVE, "")),
-        last_change=_change(mapping(status.get("lastChange"))),
         conditions=conditions,
     )
 
@@ -372,37 +240,6 @@ def _conditions(status: Body) -> Iterator[BundleCondition]:
             text(one, "message"),
             text(one, "lastTransitionTime"),
         )
-
-
-INLINE = "spec.source.inline"
-"""The source of a Bundle that contains its manifests itself."""
-_SOURCES = (("configMapRefs", CONFIG_MAPS), ("secretRefs", SECRETS))
-_REMOTE_SOURCES = ("git", "oci", "archive")
-
-
-def _source(spec: Body) -> Iterator[str]:
-    """Yield what the source is read from, never its text."""
-    source = mapping(spec.get("source"))
-    if "inline" in source:
-        yield INLINE
-    for key, resource in _SOURCES:
-        for ref in map(mapping, items(source, key)):
-            keys = ", ".join(str(one) for one in items(ref, "keys"))
-            yield f"{resource.kind.lower()}/{text(ref, 'name')}{f' ({keys})' if keys else ''}"
-    for key in _REMOTE_SOURCES:
-        if key in source:
-            remote = mapping(source[key])
-            path = text(remote, "path")
-            yield f"{_without_secrets(text(remote, 'url'))}{f' ({path})' if path else ''}"
-
-
-def _without_secrets(url: str) -> str:
-    """Return a URL without what may be a credential, also one that no Bundle may have."""
-    bare = url.partition("?")[0].partition("#")[0]
-    scheme, separator, rest = bare.rpartition("://")
-    login, at, place = rest.rpartition("@")
-    user = f"{login.partition(':')[0]}{at}" if scheme == "ssh" else ""
-    return f"{scheme}{separator}{user}{place}"
 
 
 def _pending(status: Body, approved: str) -> BundlePlan | None:
@@ -424,19 +261,6 @@ def _pending(status: Body, approved: str) -> BundlePlan | None:
     )
 
 
-def _change(change: Body) -> BundleChange | None:
-    if not change:
-        return None
-    seconds = change.get("seconds")
-    return BundleChange(
-        text(change, "time"),
-        float(seconds) if isinstance(seconds, int | float) else 0.0,
-        whole_number(change, "created") or 0,
-        whole_number(change, "updated") or 0,
-        whole_number(change, "removed") or 0,
-    )
-
-
 _TRUE = "True"
 
 
@@ -446,7 +270,7 @@ def bundle_readiness(status: BundleStatus, requested: str) -> Readiness:
     What is Failed does not become ready until someone changes something.
     """
     why = f"{status.reason}: {status.message}"
-    stalled = next((one for one in status.conditions if one.type == "Stalled"), None)
+    stalled = status.condition("Stalled")
     if status.deleting:
         return Readiness(Status.TERMINATING, "the Bundle is being deleted")
     if status.suspended:
@@ -490,7 +314,7 @@ def not_ready(
     return kind(
         f"the Bundle {status.name} in namespace {status.namespace} is not ready{late}",
         reason=readiness.message,
-        hint=f"See: applyprune bundle show {status.name} -n {status.namespace}",
+        hint=f"See: kubectl describe bundle {status.name} -n {status.namespace}",
     )
 
 
@@ -535,7 +359,7 @@ def until_ready(wait: BundleWait, cluster: Cluster, stop: Cancellation) -> Itera
                     yield _failed(error, stop.now() - began)
                     return
                 if live is not None:
-                    status = bundle_status(live, datetime.now(UTC))
+                    status = bundle_status(live)
                     readiness = bundle_readiness(status, wait.requested)
             elapsed = stop.now() - began
             if stop.requested:
@@ -577,216 +401,3 @@ def _failed(error: ApplypruneError, elapsed: float) -> Finished:
 def _is_over(wait: BundleWait, readiness: Readiness, elapsed: float) -> bool:
     ended = readiness.status in {Status.FAILED, Status.TERMINATING}
     return ended or (wait.fail_fast and readiness.stuck) or elapsed > wait.timeout
-
-
-# The logs of the controller's Pods, as far as they are about one Bundle.
-
-
-_OWN = ("time", "level", "message")
-
-
-@dataclass(frozen=True, slots=True)
-class LogFilter:
-    """The Bundle that a line must be about."""
-
-    namespace: str
-    bundle: str
-    applyset: str
-    """The name of its set: the lines about objects name the set."""
-
-    def parsed(self, pod: Ref, text: str) -> LogLine | None:
-        """Return a line of the log if it is about the Bundle; None for any other line."""
-        try:
-            line = json.loads(text)
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(line, dict) or not self._is_about(line):
-            return None
-        others = {key: value for key, value in line.items() if key not in _OWN}
-        at, level, message = (str(line.get(key, "")) for key in _OWN)
-        return LogLine(pod, at, level, message, others)
-
-    def _is_about(self, line: Mapping[str, Any]) -> bool:
-        if line.get("set") == f"{self.namespace}/{self.applyset}":
-            return True
-        return (line.get("namespace"), line.get("bundle")) == (self.namespace, self.bundle)
-
-
-SELECTOR = "app.kubernetes.io/name=applyprune,app.kubernetes.io/component=controller"
-"""The labels of the controller's Pods."""
-
-
-def controller_logs(
-    cluster: Cluster,
-    namespace: str,
-    wanted: LogFilter,
-    stop: Cancellation,
-    *,
-    follow: bool = False,
-    since: float | None = None,
-) -> Iterator[Event]:
-    """Yield the lines about a Bundle, of all Pods of the controller in ``namespace``, by time.
-
-    ``since`` limits them to the last seconds. With ``follow``, yield each new one as it comes, also
-    of new Pods, until ``stop``. A Pod whose log cannot be read is a warning, unless it is the only
-    one. Raises UsageError if there is no Pod.
-    """
-    pods = controller_pods(cluster, namespace)
-    if not pods:
-        raise UsageError(
-            f"no controller runs in the namespace {namespace}",
-            reason=f"no Pod there has the labels {SELECTOR}",
-            hint="Name the controller's namespace with --controller-namespace.",
-        )
-    recent = None if since is None else max(1, math.ceil(since))
-    if follow:
-        yield from _Follower(cluster, namespace, wanted, stop).events(pods, recent)
-        return
-    lines: list[LogLine] = []
-    errors: list[ApplypruneError] = []
-    with WorkerPool(len(pods), stop) as workers:
-        for found in workers.each(lambda pod: _read(cluster, pod, wanted, recent, stop), pods):
-            if isinstance(found, ApplypruneError):
-                errors.append(found)
-            else:
-                lines += found
-    if len(errors) == len(pods):
-        raise errors[0]
-    yield from (WarningRaised(error.problem) for error in errors)
-    yield from sorted(lines, key=lambda line: line.time)
-
-
-def controller_pods(cluster: Cluster, namespace: str) -> Sequence[Ref]:
-    """Return the Pods of the controller; raise Forbidden, with the rights that are missing."""
-    try:
-        return [live.ref for live in cluster.list(PODS, namespace=namespace, selector=SELECTOR)]
-    except Forbidden as error:
-        raise _explained(error, namespace) from None
-
-
-CONTAINER = "controller"
-
-
-def _read(
-    cluster: Cluster, pod: Ref, wanted: LogFilter, since: int | None, stop: Cancellation
-) -> list[LogLine] | ApplypruneError:
-    lines = cluster.log_lines(
-        pod, CONTAINER, follow=False, since=since, stop=lambda: stop.requested
-    )
-    try:
-        return [line for text in lines if (line := wanted.parsed(pod, text)) is not None]
-    except Forbidden as error:
-        return _explained(error, pod.namespace)
-    except ApplypruneError as error:
-        return error
-
-
-def _explained(error: Forbidden, namespace: str) -> Forbidden:
-    """Return the error with the rights that the logs need."""
-    hint = (
-        "The log comes from the controller's Pods: this needs the rights to list pods and to get "
-        f"pods/log in the namespace {namespace}."
-    )
-    error.problem = replace(error.problem, hint=hint)
-    return error
-
-
-_LOG_POLL = 0.5
-_PODS_INTERVAL = 5.0
-"""Seconds between two lists of the Pods."""
-_REOPEN_PAUSE = 1.0
-_OVERLAP = 5
-_EARLY = 30.0
-
-
-@dataclass(slots=True)
-class _Follower:
-    """Follows each Pod on a thread of its own."""
-
-    cluster: Cluster
-    namespace: str
-    wanted: LogFilter
-    stop: Cancellation
-    queue: SimpleQueue[LogLine | ApplypruneError] = field(default_factory=SimpleQueue)
-    followed: set[Ref] = field(default_factory=set)
-
-    def events(self, pods: Sequence[Ref], since: int | None) -> Iterator[Event]:
-        self._open(pods, since)
-        began = listed_at = self.stop.now()
-        while not self.stop.requested:
-            yield from self._arrived()
-            if self.stop.now() - listed_at > _PODS_INTERVAL:
-                listed_at = self.stop.now()
-                # All of a new Pod's log is new.
-                self._open(controller_pods(self.cluster, self.namespace), None)
-        yield Finished({}, self.stop.exit_code, self.stop.now() - began)
-
-    def _arrived(self) -> Iterator[Event]:
-        try:
-            found = self.queue.get(timeout=_LOG_POLL)
-            while True:
-                if isinstance(found, Forbidden):
-                    raise found
-                if isinstance(found, ApplypruneError):
-                    yield WarningRaised(found.problem)
-                else:
-                    yield found
-                found = self.queue.get_nowait()
-        except Empty:
-            return
-
-    def _open(self, pods: Sequence[Ref], since: int | None) -> None:
-        for pod in pods:
-            if pod not in self.followed:
-                self.followed.add(pod)
-                thread = Thread(target=self._follow, args=(pod, since), daemon=True)
-                thread.start()
-
-    def _follow(self, pod: Ref, since: int | None) -> None:
-        """Read a log again where it ended: its container restarts, a connection dies."""
-        printed = _Printed()
-        failure = ""
-        while not self.stop.requested:
-            opened = heard = self.stop.now()
-            try:
-                for text in self._lines(pod, since):
-                    heard = self.stop.now()
-                    line = self.wanted.parsed(pod, text)
-                    if line is not None and printed.is_new(line.time, text):
-                        self.queue.put(line)
-                failure = ""
-            except NotFound:
-                return
-            except Forbidden as error:
-                self.queue.put(_explained(error, pod.namespace))
-                return
-            except ApplypruneError as error:
-                # After a minute without a line a connection is given up, which says nothing.
-                is_early = self.stop.now() - opened < _EARLY
-                if is_early and error.message != failure:
-                    self.queue.put(error)
-                failure = error.message
-            self.stop.wait(_REOPEN_PAUSE)
-            since = math.ceil(self.stop.now() - heard) + _OVERLAP
-
-    def _lines(self, pod: Ref, since: int | None) -> Iterator[str]:
-        return self.cluster.log_lines(
-            pod, CONTAINER, follow=True, since=since, stop=lambda: self.stop.requested
-        )
-
-
-@dataclass(slots=True)
-class _Printed:
-    """What was printed of one log, of which the end may be read twice."""
-
-    last: str = ""
-    texts: set[str] = field(default_factory=set)
-    """The lines of the time ``last``."""
-
-    def is_new(self, at: str, text: str) -> bool:
-        """Take a line; return whether it was not printed before."""
-        if at < self.last or text in self.texts:
-            return False
-        self.texts = {text, *(self.texts if at == self.last else ())}
-        self.last = at
-        return True

@@ -212,8 +212,8 @@ COMMANDS = {
     ),
     "package": "Use applyprune push.",
     "bootstrap": "Use applyprune install.",
-    "logs": "Use applyprune status NAME --logs, or for a Bundle: applyprune bundle logs NAME.",
-    "tree": "Use applyprune status NAME --tree, or for a Bundle: applyprune bundle tree NAME.",
+    "logs": "Use applyprune status NAME --logs.",
+    "tree": "Use applyprune status NAME --tree.",
     **{
         verb: f"Use applyprune inventory {verb} NAME."
         for verb in ("history", "repair", "show", "orphan", "own", "move", "release")
@@ -224,8 +224,12 @@ COMMANDS = {
     },
     **{verb: f"Use applyprune local {verb}." for verb in ("up", "down", "kubectl")},
     # Of groups.
-    **dict.fromkeys(("bundle get", "bundle ls"), "Use applyprune bundle list."),
-    **dict.fromkeys(("bundle describe", "bundle status"), "Use applyprune bundle show NAME."),
+    **dict.fromkeys(("bundle get", "bundle list", "bundle ls"), "Use kubectl get bundles."),
+    **dict.fromkeys(
+        ("bundle describe", "bundle show", "bundle status"), "Use kubectl describe bundle NAME."
+    ),
+    "bundle tree": "Use applyprune status NAME --tree.",
+    "bundle logs": "Use kubectl logs on the controller's Pods.",
     **dict.fromkeys(("bundle sync", "bundle refresh"), "Use applyprune bundle reconcile NAME."),
     "bundle pause": "Use applyprune bundle suspend NAME.",
     **dict.fromkeys(

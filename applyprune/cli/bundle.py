@@ -1,4 +1,4 @@
-"""``applyprune bundle``: list Bundles, look at one, approve its plan, and tell it what to do."""
+"""``applyprune bundle``: approve the plan of a Bundle, and tell the controller what to do."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.complete import NAMESPACE_NAME
 from applyprune.cli.options import (
-    ALL_NAMESPACES,
     BUNDLE,
     CLUSTER,
     FAIL_FAST,
@@ -19,13 +17,10 @@ from applyprune.cli.options import (
     Option,
     command,
     digest_value,
-    duration_or_none,
-    namespace_name,
 )
 from applyprune.errors import UsageError
-from applyprune.model.events import Event, ObjectDone, WarningRaised
+from applyprune.model.events import Event, ObjectDone
 from applyprune.model.fate import Outcome
-from applyprune.model.options import CONTROLLER_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -39,86 +34,22 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def bundle() -> None:
-    """List, inspect, suspend, reconcile and approve Bundles.
+    """Suspend, reconcile and approve Bundles.
 
-    The controller does the work: these commands read a Bundle, or change one field or annotation.
+    The controller does the work: each of these commands changes one field or annotation. To look
+    at Bundles: `kubectl get bundles`, `kubectl describe bundle NAME`.
     """
-
-
-@command(
-    CLUSTER,
-    OUTPUT,
-    ALL_NAMESPACES.but(help="List the Bundles of all namespaces."),
-    of=bundle,
-    name="list",
-)
-def list_(cluster_target: ClusterTarget, reporting: Reporting, all_namespaces: bool) -> int:
-    """List the Bundles: whether they are ready, why, their revision, drift and objects.
-
-    `kubectl get bundles` shows the same columns.
-
-    \b
-    Examples:
-      applyprune bundle list -n shop
-      applyprune bundle list -A
-      applyprune bundle list -A -o name
-    """
-    return reporting.print_events(_bundles(cluster_target, everywhere=all_namespaces))
-
-
-def _bundles(cluster_target: ClusterTarget, *, everywhere: bool) -> Iterator[Event]:
-    from applyprune.api.bundles import list_bundles
-    from applyprune.cli.session import connection_to
-
-    with connection_to(cluster_target) as cluster:
-        found = list_bundles(cluster, all_namespaces=everywhere)
-        if not found:
-            place = "any namespace" if everywhere else cluster.namespace
-            yield WarningRaised(UsageError(f"no Bundles in {place}").problem)
-        yield from found
-
-
-@command(BUNDLE, CLUSTER, OUTPUT, of=bundle)
-def show(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
-    """Show everything that the controller has reported about the Bundle NAME.
-
-    Its conditions, the objects that fail, the plan that waits for an approval and its digest, the
-    last change, source, account and inventory.
-
-    \b
-    Examples:
-      applyprune bundle show web -n shop
-      applyprune bundle show web -o json
-    """
-    events = _asked(cluster_target, name, lambda one: [one.status()])
-    return reporting.with_text("bundle").print_events(events)
 
 
 def _asked(
     cluster_target: ClusterTarget, name: str, ask: Callable[[Bundle], Iterable[Event]]
 ) -> Iterator[Event]:
-    """Connect, and yield what a short question or change of a Bundle gives."""
+    """Connect, and yield what a short change of a Bundle gives."""
     from applyprune.api.bundles import Bundle
     from applyprune.cli.session import connection_to
 
     with connection_to(cluster_target) as cluster:
         yield from ask(Bundle(name, cluster=cluster))
-
-
-@command(BUNDLE, CLUSTER, OUTPUT, of=bundle)
-def tree(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
-    """Show the objects of the Bundle NAME by wave, with what each owns, down to Pods.
-
-    The objects of a Bundle that is one of them are below it. It is `applyprune status --tree` of
-    the Bundle's set, with its exit codes: 5 if an object is not ready or missing.
-
-    \b
-    Examples:
-      applyprune bundle tree web -n shop
-    """
-    return reporting.print_events(
-        _followed(cluster_target, name, lambda one, stop: one.iter_tree(cancellation=stop))
-    )
 
 
 def _followed(
@@ -269,56 +200,3 @@ def reconcile(
         )
 
     return reporting.print_events(_followed(cluster_target, name, reconciled))
-
-
-@command(
-    BUNDLE,
-    CLUSTER,
-    OUTPUT,
-    Option("-f", "--follow", is_flag=True, help="Keep running and show new lines, until Ctrl-C."),
-    Option(
-        "--since",
-        metavar="TIME",
-        callback=duration_or_none,
-        help="Only lines of the last TIME: 10m, 1h.  [default: all lines]",
-    ),
-    Option(
-        "--controller-namespace",
-        default=CONTROLLER_NAMESPACE,
-        type=NAMESPACE_NAME,
-        metavar="NS",
-        callback=namespace_name,
-        show_default=True,
-        help="The namespace in which the controller runs.",
-    ),
-    of=bundle,
-)
-def logs(
-    name: str,
-    cluster_target: ClusterTarget,
-    reporting: Reporting,
-    follow: bool,
-    since: float | None,
-    controller_namespace: str,
-) -> int:
-    """Show the lines of the controller's log about the Bundle NAME, of all replicas.
-
-    Reads the logs of the controller's Pods: that needs the rights `list` on pods and `get` on
-    pods/log in the controller's namespace.
-
-    \b
-    Examples:
-      applyprune bundle logs web -n shop --since 1h
-      applyprune bundle logs web --follow
-      applyprune bundle logs web -o jsonl
-    """
-
-    def lines(one: Bundle, stop: Cancellation) -> Iterator[Event]:
-        return one.iter_logs(
-            follow=follow,
-            since=since,
-            controller_namespace=controller_namespace,
-            cancellation=stop,
-        )
-
-    return reporting.print_events(_followed(cluster_target, name, lines))

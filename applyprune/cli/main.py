@@ -218,7 +218,7 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "Continuous": {
-        "bundle": ("bundle", "List, inspect, suspend, reconcile and approve Bundles."),
+        "bundle": ("bundle", "Suspend, reconcile and approve Bundles."),
         "install": ("controller", "Install the controller in the cluster, or update it."),
         "controller": (
             "controller",

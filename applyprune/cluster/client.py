@@ -9,7 +9,7 @@ import hashlib
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from copy import copy
 from datetime import timedelta
 from threading import Lock
@@ -43,7 +43,6 @@ from applyprune.cluster.requests import (
     for_collection,
     for_delete,
     for_log,
-    for_log_stream,
     for_object,
     for_page,
     for_patch,
@@ -72,7 +71,6 @@ from applyprune.errors import (
     Unauthorized,
     Unavailable,
 )
-from applyprune.http import Stopped
 from applyprune.model.identity import Ref
 from applyprune.model.live import (
     API_SERVICES,
@@ -632,12 +630,6 @@ class KubernetesClient:
         log = self._transport.send(for_log("GET", pod, container, previous, lines, size)).text
         return self.masked(log)
 
-    def log_lines(
-        self, pod: Ref, container: str, *, follow: bool, since: int | None, stop: Callable[[], bool]
-    ) -> Iterator[str]:
-        """Yield the lines of a container's log, as ``_log_lines`` describes."""
-        return _log_lines(self._transport, pod, container, follow=follow, since=since, stop=stop)
-
     def serves(self, resource: Resource) -> bool:
         """Return whether the endpoint of a resource is there; it may answer a list with an error.
 
@@ -826,52 +818,6 @@ def _selected(
 # and whoever may create objects decides how large they are.
 _PAGE_BYTES = 32 * 1024 * 1024
 _PAGE_BYTES_METADATA = 8 * 1024 * 1024
-
-
-# The log of a container, line by line.
-
-
-# Nothing tells a log without lines from a dead connection: after so many seconds of silence the
-# caller reads it again.
-_SILENCE = 60.0
-
-
-def _log_lines(
-    transport: Transport,
-    pod: Ref,
-    container: str,
-    *,
-    follow: bool,
-    since: int | None,
-    stop: Callable[[], bool],
-) -> Iterator[str]:
-    """Yield the lines of a container's log, and with ``follow`` those that come, until ``stop``.
-
-    ``since`` limits them to the last seconds. Raises Unreachable after a minute without a line.
-    """
-    request = for_log_stream(pod, container, follow=follow, since=since)
-    try:
-        with closing(transport.stream(request, stop)) as stream:
-            yield from whole_lines(stream.chunks(_SILENCE))
-    except Stopped:
-        return
-
-
-# Bytes of one line; the rest of a longer one is dropped.
-MAX_LINE = 1024 * 1024
-
-
-def whole_lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Join chunks into lines, each as soon as it is complete; the last one may lack its end."""
-    rest = b""
-    for chunk in chunks:
-        *ends, last = chunk.split(b"\n")
-        for end in ends:
-            yield (rest + end)[:MAX_LINE].decode(errors="replace")
-            rest = b""
-        rest = (rest + last)[:MAX_LINE]
-    if rest:
-        yield rest.decode(errors="replace")
 
 
 # What the account of this connection may do. A review is a POST that stores nothing.

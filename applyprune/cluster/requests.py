@@ -187,17 +187,6 @@ def for_log(
     return replace(request, accept="*/*", retry=False, is_text=True)
 
 
-def for_log_stream(pod: Ref, container: str, *, follow: bool, since: int | None) -> ApiRequest:
-    """Return a request for a container's log, at most of the last ``since`` seconds."""
-    query = (
-        ("container", container),
-        ("follow", "true" if follow else "false"),
-        *((("sinceSeconds", str(since)),) if since is not None else ()),
-    )
-    request = for_object("GET", PODS, pod, subresource="log", query=query)
-    return replace(request, accept="*/*", retry=False, is_text=True)
-
-
 def for_document(
     path: str,
     *,

@@ -137,15 +137,6 @@ class Cluster(Protocol):
         With ``previous``, the log is of the instance that ran before the present one.
         """
 
-    def log_lines(
-        self, pod: Ref, container: str, *, follow: bool, since: int | None, stop: Callable[[], bool]
-    ) -> Iterator[str]:
-        """Yield the lines of a container's log of the last ``since`` seconds.
-
-        With ``follow``, yield those that come, until ``stop``; raises Unreachable after a minute
-        without a line.
-        """
-
     def serves(self, resource: Resource) -> bool:
         """Return whether the endpoint of a resource is there, whether or not it may be listed.
 

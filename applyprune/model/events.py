@@ -26,9 +26,7 @@ from applyprune.model.plan import Plan
 from applyprune.model.problem import Origin, Problem
 from applyprune.model.reports import (
     ArtifactPushed,
-    BundleStatus,
     InputChecked,
-    LogLine,
     VersionReport,
 )
 from applyprune.values import dataclass, field
@@ -332,8 +330,6 @@ Event: TypeAlias = (
     | EntryListed
     | RunListed
     | Explanation
-    | BundleStatus
-    | LogLine
     | ArtifactPushed
     | InputChecked
     | VersionReport

@@ -1,11 +1,9 @@
-"""What verbs without a run report: Bundles, versions, a pushed artifact."""
+"""What verbs without a run report: versions, a pushed artifact; and the state of a Bundle."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from applyprune.model.identity import Ref
 from applyprune.model.text import and_more, counted
 from applyprune.values import dataclass, field
 
@@ -24,37 +22,15 @@ class BundleStatus:
     """The status of the condition Ready, in the present generation."""
     reason: str = ""
     message: str = ""
-    drifted: str = ""
-    """The status of the condition Drifted; empty without one."""
     suspended: bool = False
     deleting: bool = False
-    age: float | None = None
-    """Seconds since its creation; None if unknown."""
-    source: tuple[str, ...] = ()
-    """``spec.source.inline``, or each ConfigMap and Secret that it is read from, with its keys."""
-    account: str = ""
-    """The ServiceAccount that the controller acts as."""
-    kubeconfig: Ref | None = None
-    """The Secret with the kubeconfig of another cluster that has its objects; None for its own."""
-    applyset: str = ""
-    """The name of its set."""
-    inventory: Ref | None = None
-    """The ConfigMap that lists its objects; None before its first apply."""
     revision: str = ""
     """The revision that was applied last, completely."""
-    attempted_revision: str = ""
-    """The revision that was attempted last."""
     requested_at: str = ""
     """The value of the annotation reconcile-now."""
     reconciled_at: str = ""
     """The last value of that annotation that was handled."""
-    objects: int | None = None
-    """How many objects the set has; None if unknown."""
-    failing_count: int = 0
-    failing: tuple[FailingObject, ...] = ()
-    """The first of the objects that failed."""
     pending: BundlePlan | None = None
-    last_change: BundleChange | None = None
     conditions: tuple[BundleCondition, ...] = ()
 
     def condition(self, kind: str) -> BundleCondition | None:
@@ -73,17 +49,6 @@ class BundleCondition:
     message: str
     since: str
     """When its status changed, RFC 3339."""
-
-
-@dataclass(frozen=True, slots=True)
-class FailingObject:
-    """An object of a Bundle that failed; its name is text of the Bundle's status."""
-
-    name: str
-    """``deployment.apps/web``."""
-    namespace: str
-    """Empty for cluster scope."""
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,31 +78,6 @@ class PendingObject:
     namespace: str
     """Empty for cluster scope."""
     fate: str
-
-
-@dataclass(frozen=True, slots=True)
-class BundleChange:
-    """The last run of a Bundle that changed anything."""
-
-    time: str
-    """When it ended, RFC 3339."""
-    seconds: float
-    created: int
-    updated: int
-    removed: int
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """A line of the controller's log about a Bundle."""
-
-    pod: Ref
-    time: str
-    """RFC 3339."""
-    level: str
-    message: str
-    fields: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """Its other fields."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,10 @@
-"""The text of the verbs that only read: sets, statuses, inventories, runs and Bundles.
+"""The text of the verbs that only read: sets, statuses, inventories, runs; a Bundle's plan.
 
 Tables are written when they are complete.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,12 +15,12 @@ from applyprune.model.reports import VersionReport
 from applyprune.model.text import age, age_of, and_more, counted
 from applyprune.output.printers import OutputTarget, version_line
 from applyprune.output.problem_text import problem_text, wrapped_line
-from applyprune.output.terminal import Colour, styled, table
+from applyprune.output.terminal import table
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.model.events import ContainerLog, TreeNode, WarningEvent
-    from applyprune.model.reports import BundleCondition, BundlePlan, BundleStatus, LogLine
+    from applyprune.model.reports import BundlePlan, BundleStatus
 
 
 InspectionEvent: TypeAlias = ObjectStatus | ApplySetListed | Explanation | VersionReport
@@ -372,111 +371,7 @@ def _run_by(run: RunRecord) -> str:
     return f"{run.actor} ({run.who})" if run.actor else run.who
 
 
-# Bundles, and the controller's log about them.
-
-
-_BUNDLE_HEAD = ("NAMESPACE", "NAME", "READY", "STATUS", "REVISION", "DRIFT", "OBJECTS", "AGE")
-
-
-def bundle_table(bundles: Sequence[BundleStatus], width: int | None) -> str:
-    """Return the table of Bundles, with the columns of ``kubectl get bundles``."""
-    rows = [
-        (
-            bundle.namespace,
-            bundle.name,
-            bundle.ready,
-            _word(bundle) or "-",
-            # The first digits of a digest, as Git shows a commit.
-            bundle.revision.rpartition(":")[2][:_DIGITS] or "-",
-            bundle.drifted or "-",
-            "-" if bundle.objects is None else str(bundle.objects),
-            age(bundle.age),
-        )
-        for bundle in bundles
-    ]
-    return table(_BUNDLE_HEAD, rows, width)
-
-
-def _word(bundle: BundleStatus) -> str:
-    """Return the reason of its readiness, or what keeps the controller from it."""
-    if bundle.deleting:
-        return "Terminating"
-    return "Suspended" if bundle.suspended else bundle.reason
-
-
-_DIGITS = 12
-
-
-_CONDITIONS = ("CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE")
-
-
-def bundle_details(bundle: BundleStatus, width: int | None) -> str:
-    """Return everything about one Bundle; a terminal of ``width`` columns wraps the messages."""
-    lines = [f"{bundle.name} -n {bundle.namespace}: {_state(bundle)}"]
-    if bundle.message:
-        lines += wrapped_line(f"  {bundle.message}", width)
-    lines += _fields(bundle)
-    for failing in bundle.failing:
-        place = f" -n {failing.namespace}" if failing.namespace else ""
-        lines += wrapped_line(f"failing: {failing.name}{place}: {failing.message}", width)
-    if bundle.failing_count > len(bundle.failing):
-        lines.append(f"and {bundle.failing_count - len(bundle.failing)} more")
-    if bundle.pending is not None:
-        lines += plan_lines(bundle, bundle.pending)
-    lines.append(table(_CONDITIONS, [_condition(one, bundle) for one in bundle.conditions], width))
-    return "\n".join(lines)
-
-
-_COLOURS = {"True": Colour.GREEN, "False": Colour.RED}
-
-
-def _state(bundle: BundleStatus) -> str:
-    ready = {"True": "ready", "False": "not ready"}.get(bundle.ready, "readiness unknown")
-    words = [styled(ready, _COLOURS.get(bundle.ready))]
-    if bundle.reason:
-        words.append(bundle.reason)
-    if bundle.observed_generation != bundle.generation:
-        words.append(f"generation {bundle.generation} not handled yet")
-    words += ["drifted"] if bundle.drifted == "True" else []
-    words += ["suspended"] if bundle.suspended else []
-    words += ["being deleted"] if bundle.deleting else []
-    return ", ".join(words)
-
-
-def _fields(bundle: BundleStatus) -> Iterator[str]:
-    yield f"source: {', '.join(bundle.source) or '-'}"
-    applied, attempted = bundle.revision, bundle.attempted_revision
-    yield f"revision: {applied or 'none was applied completely'}"
-    if attempted not in {"", applied}:
-        yield f"attempted revision: {attempted}"
-    yield f"account: serviceaccount/{bundle.account}"
-    if bundle.kubeconfig is not None:
-        yield f"cluster: that of {bundle.kubeconfig.short}"
-    inventory = bundle.inventory
-    yield f"inventory: {inventory.short if inventory is not None else '-'}, set {bundle.applyset}"
-    if bundle.objects is not None:
-        failing = f", {bundle.failing_count} failing" if bundle.failing_count else ""
-        yield f"objects: {bundle.objects}{failing}"
-    if (change := bundle.last_change) is not None:
-        counts = {
-            "created": change.created,
-            "updated": change.updated,
-            "removed": change.removed,
-        }
-        changed = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-        yield f"last change: {age_of(change.time)} ago, {changed} in {change.seconds:.1f} s"
-
-
-def _condition(condition: BundleCondition, bundle: BundleStatus) -> tuple[str, ...]:
-    """Return the row of a condition; what the first lines say is not said again."""
-    message = " ".join(condition.message.split())
-    return (
-        condition.type,
-        condition.status,
-        age_of(condition.since) if condition.since else "-",
-        condition.reason or "-",
-        "" if message == " ".join(bundle.message.split()) else message,
-    )
+# The plan of a Bundle that waits for an approval.
 
 
 _CASCADED = "cascaded"
@@ -510,20 +405,3 @@ def _spaced(fate: str) -> str:
     """Return ``remove from inventory`` for ``removeFromInventory`` or ``remove-from-inventory``."""
     words = "".join(f" {char.lower()}" if char.isupper() else char for char in fate)
     return words.replace("-", " ")
-
-
-_LEVELS = {"warning": Colour.YELLOW, "error": Colour.RED}
-
-
-def log_text(line: LogLine) -> str:
-    """Return a line of the log: time, level, message, and its fields as ``key=value``."""
-    level = styled(line.level, _LEVELS.get(line.level))
-    parts = [f"{key}={_value(value)}" for key, value in line.fields.items()]
-    return " ".join([line.time, level, line.message, *parts]).replace("\n", "\\n")
-
-
-def _value(value: object) -> str:
-    """Return a value of a log line; a text with spaces is quoted."""
-    if isinstance(value, str) and value and not any(char.isspace() for char in value):
-        return value
-    return json.dumps(value, ensure_ascii=False)

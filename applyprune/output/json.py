@@ -57,14 +57,7 @@ from applyprune.model.plan import (
 from applyprune.model.problem import ContestedField, ManagerConflict, Mark, Origin, Problem
 from applyprune.model.reports import (
     ArtifactPushed,
-    BundleChange,
-    BundleCondition,
-    BundlePlan,
-    BundleStatus,
-    FailingObject,
     InputChecked,
-    LogLine,
-    PendingObject,
     VersionReport,
 )
 from applyprune.output.printers import OutputTarget
@@ -143,8 +136,6 @@ def document(report: RunReport) -> dict[str, Any]:
         "objects": [_object(object_report) for object_report in report.objects],
         "applySets": [data(applyset) for applyset in report.sets.values()],
         "runs": [data(listed.run) for listed in report.runs],
-        "bundles": [data(bundle) for bundle in report.bundles],
-        "logs": [data(line) for line in report.logs],
         "artifact": data(report.artifact),
         "inputChecked": data(report.input_checked),
         "warnings": data(report.warnings),
@@ -370,8 +361,6 @@ EVENT_NAMES: Mapping[type, str] = MappingProxyType(
         EntryListed: "inventoryEntry",
         RunListed: "inventoryRun",
         Explanation: "explanation",
-        BundleStatus: "bundle",
-        LogLine: "logLine",
         ArtifactPushed: "artifact",
         InputChecked: "inputChecked",
         VersionReport: "version",
@@ -429,20 +418,6 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             hidden="digest stored defaulted fingerprint owned_fields marks job crd changed",
         ),
         Explanation: _keys_in("ref verdict reasons origin passed"),
-        BundleStatus: _keys_in(
-            "name namespace uid generation observed_generation=observedGeneration ready reason "
-            "message drifted suspended deleting age source account=serviceAccountName "
-            "kubeconfig=kubeConfig applyset=applySet inventory revision=lastAppliedRevision "
-            "attempted_revision=lastAttemptedRevision requested_at=reconcileNow "
-            "reconciled_at=lastHandledReconcileAt objects failing_count=failingCount failing "
-            "pending=pendingPlan last_change=lastChange conditions"
-        ),
-        BundleCondition: _keys_in("type status reason message since=lastTransitionTime"),
-        FailingObject: _keys_in("name=object namespace message"),
-        PendingObject: _keys_in("name=object namespace fate"),
-        BundlePlan: _keys_in("digest scope since revision counts objects approved"),
-        BundleChange: _keys_in("time seconds created updated removed"),
-        LogLine: _keys_in("pod time level message fields"),
         ArtifactPushed: _keys_in("artifact digest objects dry_run=dryRun"),
         InputChecked: _keys_in("objects unknown=unknownKinds"),
         VersionReport: _keys_in("client python platform server"),

@@ -37,7 +37,6 @@ WIDE = "wide"
 FORMATS = (*PRINTERS, WIDE)
 """What -o takes."""
 TEXTS = {
-    "bundle": "applyprune.output.text:BundlePrinter",
     "diff": "applyprune.output.diff_text:DiffPrinter",
     "drift": "applyprune.output.text:DriftPrinter",
     "plan": "applyprune.output.diff_text:PlanPrinter",

@@ -33,9 +33,7 @@ from applyprune.model.plan import Plan
 from applyprune.model.problem import Origin, Problem
 from applyprune.model.reports import (
     ArtifactPushed,
-    BundleStatus,
     InputChecked,
-    LogLine,
     VersionReport,
 )
 from applyprune.planning.plan import verdict
@@ -46,10 +44,9 @@ from applyprune.values import dataclass, field
 class RunReport:
     """The result of a run.
 
-    ``objects`` has a report for each object, ``plan`` is the plan, ``bundles`` and ``logs`` are
-    what was listed of Bundles, ``artifact`` is what was pushed, ``input_checked`` is what was
-    checked without a cluster, and ``warnings`` is what the user should know and fails nothing.
-    ``finished`` is None until the run has ended.
+    ``objects`` has a report for each object, ``plan`` is the plan, ``artifact`` is what was
+    pushed, ``input_checked`` is what was checked without a cluster, and ``warnings`` is what the
+    user should know and fails nothing. ``finished`` is None until the run has ended.
     """
 
     started: Started | None = None
@@ -57,8 +54,6 @@ class RunReport:
     objects: list[ObjectReport] = field(default_factory=list)
     sets: dict[tuple[str, str], ApplySetListed] = field(default_factory=dict)
     runs: list[RunListed] = field(default_factory=list)
-    bundles: list[BundleStatus] = field(default_factory=list)
-    logs: list[LogLine] = field(default_factory=list)
     artifact: ArtifactPushed | None = None
     input_checked: InputChecked | None = None
     warnings: list[Problem] = field(default_factory=list)
@@ -183,10 +178,6 @@ class RunReport:
         match event:
             case RunListed():
                 self.runs.append(event)
-            case BundleStatus():
-                self.bundles.append(event)
-            case LogLine():
-                self.logs.append(event)
             case VersionReport():
                 self.versions = event
             case ArtifactPushed():

@@ -33,22 +33,16 @@ from applyprune.model.events import (
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.inventory import Mismatch
-from applyprune.model.live import BUNDLES
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.reports import (
     ArtifactPushed,
-    BundleStatus,
     InputChecked,
-    LogLine,
     VersionReport,
 )
 from applyprune.model.text import and_more, visible
 from applyprune.output.inspection import (
     InspectionPrinter,
-    bundle_details,
-    bundle_table,
-    log_text,
     run_table,
 )
 from applyprune.output.plan_text import (
@@ -111,7 +105,6 @@ class TextPrinter:
         self._inspection = InspectionPrinter(target, shows_drift=shows_drift)
         self._listed: list[EntryListed] = []
         self._runs: list[RunListed] = []
-        self._bundles: list[BundleStatus] = []
         self._has_error = False
         self._lines = 0
         self._failures: list[tuple[Ref, int]] = []
@@ -137,8 +130,6 @@ class TextPrinter:
             VersionReport: self._inspection.show,
             EntryListed: self._listed.append,
             RunListed: self._runs.append,
-            BundleStatus: self._bundles.append,
-            LogLine: lambda event: self._target.out(log_text(event)),
             ArtifactPushed: lambda event: self._out(event.artifact),
             InputChecked: lambda event: self._out(event.text),
             ErrorRaised: self._error,
@@ -158,8 +149,6 @@ class TextPrinter:
             self._target.out(_entry_table(self._listed, self._target))
         if self._runs:
             self._target.out(run_table(self._runs, self._target))
-        if self._bundles:
-            self._target.out(bundle_table(self._bundles, self._target.table_width))
 
     def _out(self, line: str, word: str = "", colour: Colour | None = None) -> None:
         """Write one line, wrapped on a terminal; escape line ends in it, and colour a word."""
@@ -407,25 +396,6 @@ class DriftPrinter(TextPrinter):
         super().__init__(target, shows_drift=True)
 
 
-class BundlePrinter:
-    """Writes the details of a Bundle, and everything else as every verb does."""
-
-    def __init__(self, target: OutputTarget) -> None:
-        self._target = target
-        self._text = TextPrinter(target)
-
-    def show(self, event: Event) -> None:
-        """Write one event."""
-        if isinstance(event, BundleStatus):
-            self._target.out(bundle_details(event, self._target.out_width))
-        else:
-            self._text.show(event)
-
-    def close(self) -> None:
-        """Close the text printer."""
-        self._text.close()
-
-
 # ``-o name``: as kubectl does, the objects on which the run succeeded, without a namespace, so that
 # a script can wait for all of them. A diff prints the objects that would change, a verb that only
 # reads all that it read, and a set as the ConfigMap of its inventory.
@@ -466,8 +436,6 @@ def _ref_of(event: Event) -> Ref | None:
             return entry.ref
         case MismatchFound(mismatch=mismatch):
             return mismatch.ref
-        case BundleStatus(name=name, namespace=namespace):
-            return Ref(BUNDLES.group, BUNDLES.kind, namespace, name)
         case ApplySetListed(name=name, namespace=namespace):
             return ApplySetIdentity(name, namespace).inventory
         case _:

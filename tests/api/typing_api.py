@@ -48,7 +48,6 @@ from applyprune import (
     WaitOptions,
     __version__,
     connect,
-    list_bundles,
     load,
 )
 
@@ -129,15 +128,12 @@ def looks(web: ApplySet, given: Input) -> None:
 
 def bundles(cluster: ClusterConnection) -> None:
     """Every call about a Bundle."""
-    assert_type(list_bundles(cluster, "shop"), list[BundleStatus])
     web = Bundle("web", "shop", cluster=cluster)
     assert_type(web.status(), BundleStatus)
     assert_type(web.suspend(), bool)
     assert_type(web.resume(), bool)
     assert_type(web.reconcile(wait=True, timeout=5, cancellation=Cancellation()), RunReport)
-    assert_type(web.tree(), RunReport)
     assert_type(web.approve("sha256:"), BundleStatus)
-    assert_type(web.iter_logs(follow=True, since=60), Iterator[Event])
 
 
 def errors(report: RunReport) -> int:

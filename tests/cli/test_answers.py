@@ -77,8 +77,8 @@ def test_foreign_format_is_answered_with_what_to_type(form: str) -> None:
     ("line", "what", "hint"),
     [
         ("--config x.yaml plan", "--config is before", "applyprune plan --config x.yaml"),
-        ("-n shop bundle list", "-n is before", "applyprune bundle list -n shop"),
-        ("bundle -n shop list -o json", "-n is before", "applyprune bundle list -n shop -o json"),
+        ("-n shop bundle resume web", "-n is before", "applyprune bundle resume web -n shop"),
+        ("bundle -n shop resume -q web", "-n is before", "applyprune bundle resume -q web -n shop"),
         ("help apply", "no such command help", "Use applyprune apply --help."),
         ("apply web --dry-run client", "unexpected argument: client", "Use --dry-run=client"),
         ("delete web --dry-run server", "unexpected argument: server", "Use --dry-run=server"),

@@ -47,7 +47,7 @@ spec:
 _README = "# The shop\n\nWhat is in this folder runs in the namespace shop.\n"
 _WAIT = "kubectl wait bundle/shop -n shop --timeout=30s --for"
 _GET = "kubectl get bundle shop -n shop -o wide"
-_SHOW = "applyprune bundle show shop -n shop"
+_STATUS = "applyprune status shop -n shop"
 _IMAGE = "'jsonpath={.spec.template.spec.containers[0].image}'"
 
 
@@ -117,7 +117,7 @@ def _cloned(shell: Shell, site: HttpsSite) -> Shell:
     shell.run("cat bundle.yaml")
     shell.run("kubectl apply -f bundle.yaml")
     _applied(shell, commit)
-    shell.run(_SHOW, contains="objects: 5")
+    shell.run(_STATUS, contains="cronjob.batch/nightly-report")
     shell.run("kubectl get cronjobs -n shop", contains="nightly-report")
     return repository
 
@@ -136,7 +136,7 @@ def _removed_file_is_pruned(shell: Shell, repository: Shell) -> None:
     commit = _pushed(repository, "No nightly report")
     _applied(shell, commit)
     shell.run("kubectl get cronjobs -n shop", contains="No resources found")
-    shell.run(_SHOW, contains="objects: 4")
+    shell.run(_STATUS, contains="deployment.apps/storefront")
 
 
 def _nothing_left_is_refused(shell: Shell, repository: Shell) -> None:
@@ -145,7 +145,7 @@ def _nothing_left_is_refused(shell: Shell, repository: Shell) -> None:
     _pushed(repository, "Clean up")
     shell.run(f"{_WAIT}=condition=PruneBlocked")
     shell.run(_GET, contains="False")
-    shell.run(_SHOW, contains="PruneBlocked")
+    shell.run("kubectl describe bundle shop -n shop", contains="PruneBlocked")
     shell.run("kubectl get deployment storefront -n shop", contains="storefront")
     repository.comment("Revert that commit: all is well again.")
     repository.run("git revert --no-edit HEAD")

@@ -221,7 +221,6 @@ COLUMNS = [
         ".spec.suspend",
         "Whether the controller does nothing about it.",
         "boolean",
-        priority=1,
     ),
     _column(
         "Approve",

@@ -236,7 +236,7 @@ CALLS = (
     ("applyprune.api.sets", ("connect", "ClusterConnection")),
     ("applyprune.api.sets", ("load",)),
     ("applyprune.api.sets", ("ApplySet",)),
-    ("applyprune.api.bundles", ("Bundle", "list_bundles")),
+    ("applyprune.api.bundles", ("Bundle",)),
     ("applyprune.output.report", ("RunReport", "ObjectReport")),
     ("applyprune.engine.ports", ("Cancellation",)),
 )

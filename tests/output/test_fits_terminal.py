@@ -34,7 +34,6 @@ from applyprune.model.options import DryRun, Mode
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.printers import OutputTarget, printer
 from applyprune.output.terminal import rendered, table
-from tests.support.output.bundles import BUNDLE
 from tests.support.output.plan_streams import STREAMS
 
 if TYPE_CHECKING:
@@ -158,7 +157,6 @@ SCREENS: dict[str, tuple[str, list[Event]]] = {
     "inventory show": ("text", entries()),
     "inventory history": ("text", history()),
     "inventory check": ("text", mismatches()),
-    "bundle list": ("text", [BUNDLE]),
     "failures": ("text", failures()),
     **{f"plan {name}": ("plan", [*stream]) for name, stream in STREAMS.items()},
     **{f"apply {name}": ("text", [*stream]) for name, stream in STREAMS.items()},

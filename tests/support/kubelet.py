@@ -6,12 +6,9 @@ so a request for a log goes through the real API server, as it would on a cluste
 
 from __future__ import annotations
 
-import json
 import ssl
 import threading
-from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Self
 from urllib.parse import parse_qs, urlsplit
@@ -21,21 +18,12 @@ from tests.support.waiting import eventually
 from tests.support.workloads import MERGE
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import TracebackType
 
     from applyprune.localplane import Plane
     from tests.support.api import Api
 
 _PREFIX = "/containerLogs/"
-
-
-def _time(line: bytes) -> datetime:
-    """Return when the controller has written a line of its log; now for any other line."""
-    try:
-        return datetime.fromisoformat(json.loads(line)["time"])
-    except (ValueError, TypeError):
-        return datetime.now(UTC)
 
 
 @dataclass(slots=True)
@@ -48,12 +36,7 @@ class Kubelet:
     logs: dict[tuple[str, bool], bytes]
     asked: list[dict[str, str]] = field(default_factory=list)
     """The query of each request."""
-    files: dict[str, Path] = field(default_factory=dict)
-    """The log of each Pod of which it is a file, which may grow."""
-    has_kwok: bool = True
-    """Whether the plane has a controller that makes nodes ready."""
     _server: ThreadingHTTPServer | None = None
-    _closed: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> Self:
         """Listen, and register the node."""
@@ -64,10 +47,7 @@ class Kubelet:
                 url = urlsplit(self.path)
                 query = {key: values[0] for key, values in parse_qs(url.query).items()}
                 kubelet.asked.append(query)
-                *_, pod, container = url.path.split("/")
-                if pod in kubelet.files:
-                    self._send_file(kubelet.files[pod], query)
-                    return
+                *_, container = url.path.split("/")
                 log = kubelet.logs.get((container, query.get("previous") == "true"))
                 found = log is not None and url.path.startswith(_PREFIX)
                 body = log if log is not None and found else b"no such container instance"
@@ -78,21 +58,6 @@ class Kubelet:
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
-
-            def _send_file(self, path: Path, query: dict[str, str]) -> None:
-                """Send the lines of a file, and with ``follow`` those that are added."""
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain")
-                self.end_headers()
-                since = datetime.now(UTC) - timedelta(seconds=int(query.get("sinceSeconds", 10**9)))
-                with path.open("rb") as file, suppress(OSError):
-                    while True:
-                        for line in file:
-                            if _time(line) >= since:
-                                self.wfile.write(line)
-                        self.wfile.flush()
-                        if query.get("follow") != "true" or kubelet._closed.wait(0.05):
-                            return
 
             def log_message(self, *_arguments: object) -> None:
                 """Log nothing."""
@@ -119,8 +84,7 @@ class Kubelet:
         patch = {"status": status}
 
         # kwok makes the node ready first, with an address and a port of its own.
-        if self.has_kwok:
-            eventually(lambda: "conditions" in self.api.get(path)["status"], lambda: "kwok's node")
+        eventually(lambda: "conditions" in self.api.get(path)["status"], lambda: "kwok's node")
         code, reply = self.api("PATCH", f"{path}/status", patch, content_type=MERGE)
         assert code == 200, reply
         return self
@@ -134,6 +98,5 @@ class Kubelet:
         """Remove the node, and stop listening."""
         self.api("DELETE", f"/api/v1/nodes/{self.node}")
         assert self._server is not None
-        self._closed.set()
         self._server.shutdown()
         self._server.server_close()

@@ -235,7 +235,7 @@ VERBS = (
     replace(_READ, command="inventory history"),
     replace(_READ, command="version", arguments=""),
 )
-_OF_BUNDLES = ("approve", "list", "logs", "reconcile", "resume", "show", "suspend", "tree")
+_OF_BUNDLES = ("approve", "reconcile", "resume", "suspend")
 LEFT_OUT: Mapping[str, str] = {
     **{
         f"bundle {verb}": "it writes one field of the Bundle at most, and no object of the set"

@@ -37,12 +37,6 @@ def test_bundle_lives_in_another_cluster(tenant: Tenant, other: OtherCluster, si
     drifted = tenant.condition("web", "Drifted")
     assert drifted[:2] == ("Unknown", "NotWatched")
     assert drifted[2].endswith("looks again: nothing is watched in another cluster")
-    # The command line says where they are.
-    place = ("web", "-n", tenant.namespace)
-    shown = applyprune("bundle", "show", *place, kubeconfig=site.kubeconfig)
-    assert "cluster: that of secret/prod" in shown.out
-    tree = applyprune("bundle", "tree", *place, kubeconfig=site.kubeconfig)
-    assert "the objects of the Bundle web are in another cluster" in tree.err
     # A change of the source, and a prune.
     tenant.patch("web", source={"inline": text(config_map("a", "new"), config_map("c"))})
     tenant.ready("web")

@@ -145,10 +145,10 @@ def test_event_schema_knows_every_event() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_readiness_has_one_shape(name: str) -> None:
-    """A readiness always has a status and a message; beside it, a Bundle's condition has one."""
+    """A readiness always has a status and a message."""
     shapes = [_without_null(one) for one in _properties(schema(name), "readiness")]
     assert shapes == [_READINESS[name]] * len(shapes)
-    assert len(_properties(schema(name), "status")) == (2 if name == "events" else 0)
+    assert len(_properties(schema(name), "status")) == (1 if name == "events" else 0)
 
 
 _READINESS = {

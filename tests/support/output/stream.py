@@ -59,7 +59,6 @@ from applyprune.model.plan import (
 )
 from applyprune.model.problem import ContestedField, ManagerConflict, Origin, Problem, ProblemKind
 from applyprune.model.reports import ArtifactPushed, InputChecked, VersionReport
-from tests.support.output.bundles import BUNDLE, LINE
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live
 
 if TYPE_CHECKING:
@@ -246,8 +245,6 @@ EVENTS: tuple[Event, ...] = (
             pruned=3,
         ),
     ),
-    BUNDLE,
-    LINE,
     InputChecked(3, ("cert-manager.io/v1 Certificate",)),
     ArtifactPushed(
         f"oci://registry.example.com/shop/web:1.4.0@sha256:{'ab' * 32}", f"sha256:{'ab' * 32}", 3
