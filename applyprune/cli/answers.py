@@ -1,4 +1,4 @@
-"""Words of other tools and of older versions, each with what to type instead.
+"""Words of other tools, each with what to type instead.
 
 A table for each of options, commands, keys of ``applyprune.yaml`` and formats; ``answer`` reads
 them. What is in none gets the suggestion of the nearest word. The other functions answer calls that
@@ -47,11 +47,6 @@ _ROLLBACK = (
 _CHANGES_NOTHING = "Leave it out: this command changes nothing in the cluster."
 _LISTED = "Use applyprune list."
 OPTIONS = {
-    # Of older versions.
-    "--on-drift": "Use --conflicts: `--conflicts revert` reverts drift.",
-    "--force-conflicts": "Use --conflicts force.",
-    "--prune-adopted": "Use --prune-also adopted.",
-    "--prune-shared": "Use --prune-also shared.",
     # Which manifests.
     **dict.fromkeys(("-R", "--recursive"), _BELOW),
     **dict.fromkeys(
@@ -115,6 +110,7 @@ OPTIONS = {
     ),
     "--kube-context": "Use --context NAME.",
     # How to apply.
+    "--force-conflicts": "Use --conflicts force.",
     "--server-side": "Leave it out: every apply is a server-side apply.",
     "--client-side": "Leave it out: every apply is a server-side apply.",
     "--field-manager": "Leave it out: each set has a field manager of its own.",
@@ -253,9 +249,6 @@ KEYS = {
     **dict.fromkeys(
         ("yes", "true"), "Use ask: never. To delete the set, give --yes on the command line."
     ),
-    "on-drift": "Use conflicts: revert.",
-    "prune-adopted": "Give --prune-also adopted on the command line, for the run that needs it.",
-    "prune-shared": "Give --prune-also shared on the command line, for the run that needs it.",
     "force-conflicts": "Give --conflicts force on the command line, for the run that needs it.",
     **dict.fromkeys(
         ("sets", "applysets", "apps"),

@@ -208,7 +208,7 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
     "Configure": {
         "init": (
             "publish",
-            "Write an applyprune.yaml for the set NAME, and the JSON Schema for editors.",
+            "Write an applyprune.yaml for the set NAME.",
         ),
     },
     "Publish": {

@@ -228,12 +228,12 @@ def _identity(manifest: Manifest) -> tuple[str, ...]:
 
 
 SCHEMA_FILE = "applyprune.schema.json"
-"""The file beside applyprune.yaml: editors need no network, and each version has its own keys."""
+"""One for all configurations of a repository: editors need no network."""
 _SCHEMA = Path(__file__).parents[1] / "output/schemas/config.json"
 
 
 @command(
-    click.Argument(("name",)),
+    click.Argument(("name",), required=False, default=""),
     INPUT[0].but(sets="", help="The manifests of the set. Repeatable."),
     INPUT[1].but(sets="", help="A kustomization of the set. Repeatable."),
     CLUSTER[2].but(sets="", help="Namespace of the inventory, and of manifests without one."),
@@ -253,6 +253,7 @@ _SCHEMA = Path(__file__).parents[1] / "output/schemas/config.json"
         show_default=True,
         help="The file to write.",
     ),
+    Option("--schema", is_flag=True, help=f"Also, or only, write {SCHEMA_FILE} here."),
     Option("--force", is_flag=True, help="Overwrite existing files."),
     OUTPUT,
 )
@@ -265,24 +266,32 @@ def init(
     kubeconfig: str,
     use_context: bool,
     config: str,
+    schema: bool,
     force: bool,
     reporting: Reporting,
 ) -> int:
-    """Write an applyprune.yaml for the set NAME, and the JSON Schema for editors.
+    """Write an applyprune.yaml for the set NAME.
 
     The file is for the context in which you run this: in another one, applyprune refuses to run.
-    Editors with the YAML language server check the file and complete its keys. The schema is a
-    file beside it, so that this works without a network. No existing file is overwritten, unless
-    you give --force. No cluster is asked.
+    Editors with the YAML language server check it by the JSON Schema that its first line names: the
+    nearest one at or above the file. Write that once, at the root of the repository, by --schema.
+    No existing file is overwritten, unless you give --force. No cluster is asked.
 
     \b
     Examples:
       applyprune init web -f manifests/
       applyprune init web -f manifests/ -n shop --context prod
       applyprune init web -k overlays/prod --context prod --use-context
+      applyprune init --schema
     """
     from applyprune.planning.applyset import applyset_identity
 
+    schemas = {Path(SCHEMA_FILE): _SCHEMA.read_text(encoding="utf-8")} if schema else {}
+    if schemas and not (name or paths or kustomize):
+        _write(schemas, force=force)
+        return reporting.print_text(f"{SCHEMA_FILE} written")
+    if not name:
+        raise UsageError("missing argument NAME", hint="Usage: applyprune init [OPTIONS] NAME")
     applyset_identity(name, namespace or "default")  # raises UsageError for an invalid name
     if use_context and not context:
         raise UsageError("--use-context needs --context NAME")
@@ -300,15 +309,26 @@ def init(
         "filename": [_seen_from(file.parent, path) for path in paths],
         "kustomize": [_seen_from(file.parent, path) for path in kustomize],
     }
-    schema = file.parent / SCHEMA_FILE
-    _write({file: _text(settings), schema: _SCHEMA.read_text(encoding="utf-8")}, force=force)
+    _write({file: _text(settings, _schema_for(file, is_new=schema)), **schemas}, force=force)
     if not (paths or kustomize) and not reporting.quiet:
         reporting.terminal.err(problem_text("warning", _without_input(file)))
     option = "" if config == FILE else f" --config {shlex.quote(config)}"
     return reporting.print_text(
-        f"{file} and {schema} written\n{_for_context(context, is_used=use_context)}\n"
+        f"{' and '.join(map(str, (file, *schemas)))} written\n"
+        f"{_for_context(context, is_used=use_context)}\n"
         f"Next: applyprune plan{option}"
     )
+
+
+def _schema_for(file: Path, *, is_new: bool) -> str:
+    """Return the nearest schema at or above a file, as seen from it; else that of this folder.
+
+    ``is_new`` says that the schema of this folder is being written.
+    """
+    folder = file.parent.resolve()
+    above = () if is_new else (folder, *folder.parents)
+    root = next((one for one in above if (one / SCHEMA_FILE).is_file()), Path.cwd())
+    return Path(os.path.relpath(root / SCHEMA_FILE, folder)).as_posix()
 
 
 def _current_context(kubeconfig: str) -> str:
@@ -379,11 +399,11 @@ def _differs(path: Path, text: str) -> bool:
         return True
 
 
-def _text(settings: Mapping[str, object]) -> str:
+def _text(settings: Mapping[str, object], schema: str) -> str:
     from applyprune.sources.folders import API_VERSION, KIND
 
     lines = [
-        f"# yaml-language-server: $schema={SCHEMA_FILE}",
+        f"# yaml-language-server: $schema={schema}",
         f"apiVersion: {API_VERSION}",
         f"kind: {KIND}",
         *(line for key, value in settings.items() if value for line in _lines(key, value)),

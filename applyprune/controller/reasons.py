@@ -74,7 +74,6 @@ class Reason(StrEnum):
     REMOVED = "Removed"
     REMOVAL_INCOMPLETE = "RemovalIncomplete"
     SERVER_WARNING = "ServerWarning"
-    DEPRECATED_FIELD = "DeprecatedField"
     RECONCILE_LIMIT_EXCEEDED = "ReconcileLimitExceeded"
     NO_DRIFT = "NoDrift"
     DRIFT_DETECTED = "DriftDetected"

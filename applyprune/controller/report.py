@@ -38,10 +38,6 @@ if TYPE_CHECKING:
 _REVISION = pattern(r"(?:[\w.][\w./+-]{0,254}@)?(?:sha1:[0-9a-f]{40}|sha256:[0-9a-f]{64})")
 
 
-OLD_FIELDS = {"forceConflicts": "spec.conflicts: force"}
-"""The fields that only stored Bundles should have, and what to write instead."""
-
-
 @dataclass(frozen=True, slots=True)
 class Reporter:
     bundles: BundleObjects
@@ -107,12 +103,6 @@ class Reporter:
         if is_news or run_result.changed:
             for warning in run_result.server_warnings:
                 self.recorder.event(live, EventType.WARNING, Reason.SERVER_WARNING, warning, run)
-            for old, now in OLD_FIELDS.items():
-                if ((live.body or {}).get("spec") or {}).get(old):
-                    message = f"spec.{old} is deprecated: use {now}"
-                    self.recorder.event(
-                        live, EventType.WARNING, Reason.DEPRECATED_FIELD, message, run
-                    )
 
     def _log(self, key: Key, result: ReconcileResult, seconds: float) -> None:
         run_result = result.run_result

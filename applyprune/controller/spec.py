@@ -222,7 +222,7 @@ class BundleSpec:
 
     @property
     def _conflicts(self) -> Conflicts:
-        if self.spec.conflicts == "force" or self.spec.force_conflicts:
+        if self.spec.conflicts == "force":
             return Conflicts.FORCE
         corrects = self.spec.drift.policy is DriftPolicy.CORRECT
         return Conflicts.REVERT if corrects else Conflicts.FAIL
@@ -884,8 +884,6 @@ class Spec:
     conflicts: Literal["fail", "force"] = "fail"
     """What to do with fields that other field managers own: report a conflict, or take them. What
     others have changed of the set's own fields is drift."""
-    force_conflicts: StrictBool = False
-    """The old form of conflicts: force."""
     adopt: Adopt = Adopt.UNOWNED
     """Which existing objects the set may adopt."""
     adopt_as: Ownership = Ownership.ADOPTED

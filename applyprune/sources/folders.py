@@ -433,7 +433,7 @@ def _is_ours(value: object) -> bool:
 
 
 def is_schema(data: bytes) -> bool:
-    """Return whether ``data`` is the JSON Schema that ``applyprune init`` writes beside a file."""
+    """Return whether ``data`` is the JSON Schema that ``applyprune init --schema`` writes."""
     if SCHEMA_ID.encode() not in utf8(data):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Words of other tools and of older versions, and what is said instead of `no such`."""
+"""Words of other tools, and what is said instead of `no such`."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def test_foreign_format_is_answered_with_what_to_type(form: str) -> None:
     ("line", "what", "hint"),
     [
         ("--config x.yaml plan", "--config is before", "applyprune plan --config x.yaml"),
-        ("-n shop bundle resume web", "-n is before", "applyprune bundle resume web -n shop"),
-        ("bundle -n shop resume -q web", "-n is before", "applyprune bundle resume -q web -n shop"),
+        ("-n shop bundle resume web", "-n is before", "applyprune bundle resume -n shop web"),
+        ("bundle -n shop resume -q web", "-n is before", "applyprune bundle resume -n shop -q web"),
         ("help apply", "no such command help", "Use applyprune apply --help."),
         ("apply web --dry-run client", "unexpected argument: client", "Use --dry-run=client"),
         ("delete web --dry-run server", "unexpected argument: server", "Use --dry-run=server"),

@@ -514,9 +514,9 @@ REFUSED = {
         "yes: true",
         "\n  Use ask: never. To delete the set, give --yes on the command line.",
     ),
-    "an older key": (
-        "on-drift: revert",
-        ":4:1: unknown key 'on-drift'\n  Use conflicts: revert.",
+    "an option of kubectl": (
+        "force-conflicts: true",
+        ":4:1: unknown key 'force-conflicts'\n  Give --conflicts force on the command line",
     ),
     "fields of others": ("conflicts: force", ":4:1: conflicts: force is not allowed in a config"),
     "a text for a flag": ("wait: 'true'", ":4:1: wait must be true or false"),

@@ -379,9 +379,8 @@ def test_inventory_name_cannot_be_changed(tenant: Tenant) -> None:
     tenant.bundle("same", config_map("a"), suspend=True, inventoryName="same")
 
 
-@pytest.mark.parametrize("spec", [{"conflicts": "force"}, {"forceConflicts": True}])
-def test_bundle_may_take_the_fields_of_others(tenant: Tenant, spec: dict[str, Any]) -> None:
-    """Only if it says so; the old form still does, and an Event names the new one."""
+def test_bundle_may_take_the_fields_of_others(tenant: Tenant) -> None:
+    """Only if it says so."""
     status, reply = tenant.api(
         "PATCH",
         tenant.path("configmaps", "a") + "?fieldManager=argo",
@@ -394,14 +393,11 @@ def test_bundle_may_take_the_fields_of_others(tenant: Tenant, spec: dict[str, An
     told = tenant.failures("web")["configmap/a"]
     assert re.search(r"owned by argo \(Apply, \d{4}-.+Z\)", told), told
     assert tenant.value("a") == "theirs"
-    tenant.patch("web", **spec)
+    tenant.patch("web", conflicts="force")
     tenant.ready("web")
     assert tenant.value("a") == "ours"
-    message = "spec.forceConflicts is deprecated: use spec.conflicts: force"
-    expected = (
-        {("DeprecatedField", message)} if "forceConflicts" in spec else {("Applied", "1 updated")}
-    )
-    eventually(lambda: expected <= {one[1:] for one in tenant.events("web")})
+    expected = ("Applied", "1 updated")
+    eventually(lambda: expected in {one[1:] for one in tenant.events("web")})
 
 
 def test_ignored_fields_are_left_to_others(tenant: Tenant) -> None:

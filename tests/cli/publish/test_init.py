@@ -1,4 +1,4 @@
-"""``init``: the file, its schema, and what it never overwrites."""
+"""``init``: the file, the schema of the repository, and what it never overwrites."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ def _errors(folder: Path, text: str) -> list[str]:
 
 
 def test_init_writes_a_file_that_editors_and_applyprune_read(tmp_path: Path) -> None:
-    """The first line names the schema beside it: no network is needed."""
-    ended = _init(tmp_path, "web", "-f", "manifests/", "-f", "a 'b\"", "-n", "shop")
+    """The first line names the schema: no network is needed."""
+    ended = _init(tmp_path, "web", "-f", "manifests/", "-f", "a 'b\"", "-n", "shop", "--schema")
     assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith(f"applyprune.yaml and {SCHEMA_FILE} written\n")
     text = (tmp_path / "applyprune.yaml").read_text()
     assert text.startswith(f"# yaml-language-server: $schema={SCHEMA_FILE}\n")
     assert read_configuration(str(tmp_path / "applyprune.yaml")).settings == {
@@ -45,6 +46,21 @@ def test_init_writes_a_file_that_editors_and_applyprune_read(tmp_path: Path) -> 
         "filename": ["manifests/", "a 'b\""],
     }
     assert _errors(tmp_path, text) == []
+
+
+def test_schema_is_that_of_the_repository(tmp_path: Path) -> None:
+    """Each file names the nearest one at or above it, wherever the call is made."""
+    (tmp_path / "sets/web").mkdir(parents=True)
+    (tmp_path / "sets/api").mkdir()
+    ended = _init(tmp_path, "--schema")
+    assert (ended.code, ended.out, ended.err) == (0, f"{SCHEMA_FILE} written\n", "")
+    assert [one.name for one in tmp_path.iterdir() if one.is_file()] == [SCHEMA_FILE]
+    assert _init(tmp_path, "web", "-f", "m", "--config", "sets/web/applyprune.yaml").code == 0
+    assert _init(tmp_path / "sets/api", "api", "-f", "m").code == 0
+    for name in ("web", "api"):
+        first = (tmp_path / f"sets/{name}/applyprune.yaml").read_text().splitlines()[0]
+        assert first == f"# yaml-language-server: $schema=../../{SCHEMA_FILE}"
+        assert [one.name for one in (tmp_path / "sets" / name).iterdir()] == ["applyprune.yaml"]
 
 
 def test_init_says_what_is_next_and_that_there_is_no_input(tmp_path: Path) -> None:
@@ -97,7 +113,8 @@ def test_init_takes_paths_as_seen_from_here(tmp_path: Path) -> None:
 def test_init_overwrites_nothing_without_force(tmp_path: Path) -> None:
     """Neither file, and never one of two."""
     (tmp_path / SCHEMA_FILE).write_text("mine")
-    refused = _init(tmp_path, "web")
+    assert _init(tmp_path, "--schema").code == 2
+    refused = _init(tmp_path, "web", "--schema")
     assert refused.code == 2
     assert f"{SCHEMA_FILE} exists already" in refused.err
     assert not (tmp_path / "applyprune.yaml").exists()
@@ -111,7 +128,15 @@ def test_init_overwrites_nothing_without_force(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("Web",), ("web", "--use-context"), ("web", "-f", "-"), ("web", "-n", "")]
+    "arguments",
+    [
+        (),
+        ("--schema", "-f", "m"),
+        ("Web",),
+        ("web", "--use-context"),
+        ("web", "-f", "-"),
+        ("web", "-n", ""),
+    ],
 )
 def test_init_refuses_what_a_run_would_refuse(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """Then it writes nothing."""
@@ -121,7 +146,7 @@ def test_init_refuses_what_a_run_would_refuse(tmp_path: Path, arguments: tuple[s
 
 def test_schema_knows_the_keys_and_their_values(tmp_path: Path) -> None:
     """As applyprune does: no guard is a key, and no unknown one."""
-    assert _init(tmp_path, "web").code == 0
+    assert _init(tmp_path, "--schema").code == 0
     good = f"{HEAD}name: web\ncontext: {{name: prod, use: true}}\nprune: false\norphan: [svc/a]\n"
     assert _errors(tmp_path, good) == []
     for wrong in ("max-prune: 5", "wait: false", "adopt: all", "context: {use: true}", "x: 1"):
@@ -132,7 +157,7 @@ def test_schema_knows_the_keys_and_their_values(tmp_path: Path) -> None:
 
 def test_schema_in_a_folder_of_manifests_is_no_manifest(tmp_path: Path) -> None:
     """Like the file beside it; a manifest with its name is one."""
-    assert _init(tmp_path, "web", "-f", ".").code == 0
+    assert _init(tmp_path, "web", "-f", ".", "--schema").code == 0
     write(tmp_path, {"a.yaml": config_map("a")})
     assert [one.name for one in read([str(tmp_path)])] == ["a"]
     write(tmp_path, {SCHEMA_FILE: config_map("b")})
