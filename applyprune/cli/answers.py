@@ -212,7 +212,7 @@ COMMANDS = {
     "tree": "Use applyprune status NAME --tree.",
     **{
         verb: f"Use applyprune inventory {verb} NAME."
-        for verb in ("history", "repair", "show", "orphan", "own", "move", "release")
+        for verb in ("history", "repair", "show", "orphan", "move", "release")
     },
     **{
         verb: f"Use applyprune bundle {verb} NAME."

@@ -125,6 +125,7 @@ def _with_exit_code(events: Iterable[Event]) -> Iterator[Event]:
 
 @command(
     NAME,
+    OBJECTS,
     CLUSTER,
     RECORD,
     OUTPUT,
@@ -134,7 +135,8 @@ def _with_exit_code(events: Iterable[Event]) -> Iterator[Event]:
         one_of=Ownership,
         default=Ownership.ADOPTED,
         help="How to record an unlisted object that has the set's label and field manager, and a "
-        "listed one without the annotation of ownership; `owned` writes the annotation.",
+        "listed one without the annotation of ownership; `owned` writes the annotation. With "
+        "KIND/NAME, `owned` is about these adopted objects only.",
     ),
     Option(
         "--allow-partial",
@@ -146,6 +148,7 @@ def _with_exit_code(events: Iterable[Event]) -> Iterator[Event]:
 )
 def repair(
     name: str,
+    objects: tuple[str, ...],
     cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
@@ -159,13 +162,28 @@ def repair(
     lost label. An object that is recorded as adopted is orphaned, not deleted, when it leaves the
     set.
 
+    With `--record-as owned` and KIND/NAME, only these objects become owned: a later prune or delete
+    deletes them. One that another set or another tool may manage is refused.
+
     \b
     Examples:
       applyprune inventory repair web --dry-run
       applyprune inventory repair web --yes
+      applyprune inventory repair web --record-as owned configmap/settings
     """
     from applyprune.cli.confirmation import Confirmation
 
+    if objects:
+        if ownership is not Ownership.OWNED or allow_partial:
+            raise UsageError(
+                "a repair is about the whole inventory",
+                hint="Leave out KIND/NAME. To make adopted objects owned: --record-as owned "
+                "KIND/NAME, without --allow-partial.",
+            )
+        options = replace(options, mode=Mode.REPAIR, select=frozenset(objects))
+        return reporting.print_events(
+            _owned_events(cluster_target, name, reporting, options, yes=yes)
+        )
     if options.dry_run is DryRun.OFF:
         Confirmation(reporting, yes).confirm(
             f"repairing the inventory of the set {name}",
@@ -193,6 +211,52 @@ def repair_events(
             ownership,
         )
         yield from session.reported(repaired)
+
+
+def _owned_events(
+    cluster_target: ClusterTarget,
+    name: str,
+    reporting: Reporting,
+    options: Options,
+    *,
+    yes: bool,
+) -> Iterator[Event]:
+    """Ask, make objects of a set owned, and yield the events."""
+    from applyprune.cli.confirmation import Confirmation
+    from applyprune.cli.session import open_session
+    from applyprune.engine.context import RunRequest
+    from applyprune.engine.inventory import own
+
+    action = f"making objects of the set {name} owned"
+    confirmation = Confirmation(reporting, yes)
+    if options.dry_run is DryRun.OFF:
+        confirmation.require(action)
+    with open_session(cluster_target) as session:
+        applyset = session.applyset(name)
+
+        def agree(objects: Mapping[Ref, str]) -> None:
+            if not yes:
+                names = {ref: kubectl_name(ref, applyset.namespace) for ref in objects}
+                shown = [
+                    f"{names[ref]} (it stays: {kept})" if kept else names[ref]
+                    for ref, kept in objects.items()
+                ]
+                reporting.terminal.err("\n".join(shown))
+                deleted = [ref for ref, kept in objects.items() if not kept]
+                warning = (
+                    f"A later prune or delete of the set deletes {_them(deleted)}. "
+                    if deleted
+                    else ""
+                )
+                confirmation.ask(action, f"{warning}Make {_them(list(objects))} owned?")
+
+        request = RunRequest(applyset.identity, options=options)
+        cluster, store = session.cluster.client, applyset.store()
+        yield from own(request, cluster, store, session.stop, agree)
+
+
+def _them(refs: Sequence[Ref]) -> str:
+    return "this object" if len(refs) == 1 else f"these {len(refs)} objects"
 
 
 @command(
@@ -226,78 +290,6 @@ def orphan(
     select = _selected(objects, everything=everything)
     options = replace(options, mode=Mode.ORPHAN, select=select)
     return reporting.print_events(run_set(cluster_target, name, no_input, options))
-
-
-@command(
-    OWN_NAME,
-    OBJECTS,
-    CLUSTER,
-    RECORD,
-    OUTPUT,
-    Option("--every", is_flag=True, help="Every object of the set."),
-    YES,
-    of=inventory,
-)
-def own(
-    name: str,
-    objects: tuple[str, ...],
-    cluster_target: ClusterTarget,
-    reporting: Reporting,
-    options: Options,
-    every: bool,
-    yes: bool,
-) -> int:
-    """Make adopted objects of the set NAME owned: a later prune or delete deletes them.
-
-    Writes the annotation applyprune.dev/owned-by on them, then records it in the inventory. An
-    object that another set or another tool may manage is refused.
-
-    \b
-    Examples:
-      applyprune inventory own web configmap/settings
-      applyprune inventory own web --every --dry-run
-    """
-    from applyprune.cli.confirmation import Confirmation
-    from applyprune.cli.session import open_session
-    from applyprune.engine.context import RunRequest
-    from applyprune.engine.inventory import own as own_objects
-
-    action = f"making objects of the set {name} owned"
-    confirmation = Confirmation(reporting, yes)
-    if options.dry_run is DryRun.OFF:
-        confirmation.require(action)
-    select = _selected(objects, everything=every, option="--every")
-    options = replace(options, mode=Mode.OWN, select=select)
-
-    def events() -> Iterator[Event]:
-        with open_session(cluster_target) as session:
-            applyset = session.applyset(name)
-
-            def agree(objects: Mapping[Ref, str]) -> None:
-                if not yes:
-                    names = {ref: kubectl_name(ref, applyset.namespace) for ref in objects}
-                    shown = [
-                        f"{names[ref]} (it stays: {kept})" if kept else names[ref]
-                        for ref, kept in objects.items()
-                    ]
-                    reporting.terminal.err("\n".join(shown))
-                    deleted = [ref for ref, kept in objects.items() if not kept]
-                    warning = (
-                        f"A later prune or delete of the set deletes {_them(deleted)}. "
-                        if deleted
-                        else ""
-                    )
-                    confirmation.ask(action, f"{warning}Make {_them(list(objects))} owned?")
-
-            request = RunRequest(applyset.identity, options=options)
-            cluster, store = session.cluster.client, applyset.store()
-            yield from own_objects(request, cluster, store, session.stop, agree)
-
-    return reporting.print_events(events())
-
-
-def _them(refs: Sequence[Ref]) -> str:
-    return "this object" if len(refs) == 1 else f"these {len(refs)} objects"
 
 
 @command(
@@ -369,12 +361,10 @@ def move(
     return reporting.print_events(events())
 
 
-def _selected(
-    objects: tuple[str, ...], *, everything: bool, option: str = "--all"
-) -> frozenset[str]:
-    """Return the named objects; empty for ``option``. Raise UsageError for both or neither."""
+def _selected(objects: tuple[str, ...], *, everything: bool) -> frozenset[str]:
+    """Return the named objects; empty for ``--all``. Raise UsageError for both or neither."""
     if bool(objects) == everything:
-        raise UsageError(f"name the objects as KIND/NAME, or give {option}")
+        raise UsageError("name the objects as KIND/NAME, or give --all")
     return frozenset(objects)
 
 

@@ -1,4 +1,4 @@
-"""The verbs about an inventory: check and repair it, own objects, move them, release the set."""
+"""The verbs about an inventory: check and repair it, move objects, release the set."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def own(
     cancellation: Cancellation,
     agree: Callable[[Mapping[Ref, str]], None],
 ) -> Iterator[Event]:
-    """Make the objects that the options select owned; all if they select none.
+    """Make the objects that the options select owned.
 
     ``agree`` gets the objects before the first write, each with what will keep it from deletion all
     the same, and raises what ends the run. Failures of

@@ -23,7 +23,6 @@ class Mode(StrEnum):
     DELETE = "delete"
     ORPHAN = "orphan"
     MOVE = "move"
-    OWN = "own"
     REPAIR = "repair"
 
     @property

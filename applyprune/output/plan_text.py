@@ -16,6 +16,7 @@ from applyprune.model.plan import ApplyStep, GuardVerdict, Plan, RemoveStep, Why
 from applyprune.model.text import and_more, counted
 from applyprune.output.problem_text import escaped_line, some_names, wrapped_line
 from applyprune.output.terminal import Colour, styled, table, wrapped
+from applyprune.planning.recovery import owning_command
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
@@ -136,17 +137,13 @@ def deletion_summary(plan: Plan, applyset: ApplySetIdentity, width: int | None) 
     return [*summary, *_how_to_delete(steps, applyset)]
 
 
-_NAMED = 3
-
-
 def _how_to_delete(steps: Sequence[RemoveStep], applyset: ApplySetIdentity) -> Iterator[str]:
     """Yield how to delete the objects that stay; a command is never wrapped."""
     kept = {step.why for step in steps}
     if Why.ADOPTED in kept:
-        refs = [step.entry.ref.short for step in steps if step.why is Why.ADOPTED]
-        named = " ".join(refs) if len(refs) <= _NAMED else "--every"
+        refs = [step.entry.ref for step in steps if step.why is Why.ADOPTED]
         yield "To delete what was adopted: --prune-also adopted, or make it owned first:"
-        yield f"  applyprune inventory own {applyset.arguments} {named}"
+        yield f"  {owning_command(applyset, refs)}"
     if Why.MARKED in kept:
         yield "To delete what is marked: remove the annotation or label first."
     if Why.OWNED in kept:

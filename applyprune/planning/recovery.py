@@ -154,7 +154,8 @@ def recovered_problem(entries: Sequence[InventoryEntry], world: World) -> Proble
     if world.unseen:
         seen = f"; some could not be read: {'; '.join(world.unseen[:_SHOWN])}"
     applyset = world.applyset
-    hints = [f"To make these prunable again: applyprune inventory own {applyset.arguments} --every"]
+    marked = sorted(live.ref for live in world.marked)
+    hints = [f"To make these prunable again: {owning_command(applyset, marked)}"]
     if entries:
         hints.append(
             f"{len(entries)} of them are not in the input: the next run orphans these, or "
@@ -544,6 +545,12 @@ def _not_ours(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentit
     if owner := foreign_owner(live, applyset.manager):
         return f"it belongs to {owner}, by its ownerReferences"
     return ""
+
+
+def owning_command(applyset: ApplySetIdentity, refs: Sequence[Ref]) -> str:
+    """Return the command that makes objects owned; it names them if they are few."""
+    named = " ".join(ref.short for ref in refs) if len(refs) <= _SHOWN else "KIND/NAME…"
+    return f"applyprune inventory repair {applyset.arguments} --record-as owned {named}"
 
 
 def owned_text(kept: str) -> str:

@@ -434,7 +434,7 @@ def test_deletion_lists_the_fate_of_each_object(desk: Desk, audit: AuditTrail) -
     summary = (
         "4 objects: 3 would be deleted, 1 was adopted and stays\n"
         "To delete what was adopted: --prune-also adopted, or make it owned first:\n"
-        f"  applyprune inventory own web -n {desk.namespace} configmap/found\n"
+        f"  applyprune inventory repair web -n {desk.namespace} --record-as owned configmap/found\n"
     )
     with desk.on_terminal("delete", columns=120) as terminal:
         shown = terminal.read_until(DELETION)
@@ -614,7 +614,8 @@ def test_adopted_objects_become_owned_after_a_yes(desk: Desk, audit: AuditTrail)
     call = ("apply", "web", "-n", desk.namespace, "-f", found, "--yes")
     assert applyprune(*call, kubeconfig=desk.plane.kubeconfig).code == 0
     audit.restart()
-    own = ("inventory", "own", "web", "--every", "-n", desk.namespace)
+    named = ("configmap/a", "configmap/found")
+    own = ("inventory", "repair", "web", "--record-as", "owned", *named, "-n", desk.namespace)
     question = "A later prune or delete of the set deletes this object. Make this object owned?"
     with on_terminal(*own, kubeconfig=desk.plane.kubeconfig) as terminal:
         shown = terminal.read_until(f"{question} [y/N] ")
@@ -633,7 +634,7 @@ def test_adopted_objects_become_owned_after_a_yes(desk: Desk, audit: AuditTrail)
         terminal.shown
     )
     ended = applyprune(*own, "--yes", kubeconfig=desk.plane.kubeconfig)
-    assert (ended.code, "4 unchanged" in ended.out) == (0, True)
+    assert (ended.code, "2 unchanged" in ended.out) == (0, True)
     smaller = ("apply", "web", "-n", desk.namespace, "-f", desk.input("a", "b", "c"), "--yes")
     ended = applyprune(*smaller, kubeconfig=desk.plane.kubeconfig)
     assert (ended.code, desk.names()) == (0, {"a", "b", "c"}), ended

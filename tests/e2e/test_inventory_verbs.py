@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.model.inventory import Ownership
+from applyprune.model.options import Conflicts
 from applyprune.planning.applyset import PART_OF
 from tests.support.command import Ended, applyprune
 from tests.support.objects import SERVICE, config_map
@@ -135,6 +137,43 @@ def test_unmovable_object_is_reported(desk: Desk, kubectl: Kubectl) -> None:
     assert f"error: configmap/b in namespace {desk.namespace} was not moved: " in ended.err
     assert "applyprune inventory check web" in ended.err
     assert "error: 1 object failed" in ended.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--record-as", "adopted"), ("--record-as", "owned", "--allow-partial")],
+    ids=" ".join,
+)
+def test_repair_takes_names_to_make_them_owned_only(desk: Desk, options: tuple[str, ...]) -> None:
+    """Exit code 2: any other repair is about the whole inventory."""
+    ended = desk("repair", "web", "configmap/a", *options, "--yes")
+    assert (ended.code, ended.out) == (2, "")
+    assert "a repair is about the whole inventory" in ended.err
+
+
+def test_repair_of_named_objects_changes_no_other(desk: Desk, api: Api, kubectl: Kubectl) -> None:
+    """What a whole repair would restore stays as it is; a refusal names the tool and the way."""
+    where = ("-n", desk.namespace)
+    for name in ("theirs", "found"):
+        kubectl("create", "configmap", name, *where)
+    names = ("a", "b", "theirs", "found")
+    desk.set().run(*map(config_map, names), SERVICE, conflicts=Conflicts.FORCE)
+    kubectl("annotate", "configmap/theirs", *where, "meta.helm.sh/release-name=web")
+    kubectl("label", "configmap/b", *where, f"{PART_OF}-")
+    named = ("configmap/found", "configmap/theirs", "configmap/a")
+    ended = desk("repair", "web", "--record-as", "owned", *named, "--yes")
+    assert ended.code == 3
+    assert sorted(_said(ended.out)) == [
+        "configmap/a unchanged (it is owned already)",
+        "configmap/found updated (as owned: a later prune or delete deletes it)",
+        "configmap/theirs failed",
+        "web: 1 updated, 1 unchanged, 1 failed",
+    ]
+    assert "it belongs to the Helm release web" in ended.err
+    assert "remove its mark, or its entry in managedFields" in " ".join(ended.err.split())
+    owned = {one.ref.name: one.ownership for one in desk.set().inventory().entries.values()}
+    assert (owned["found"], owned["theirs"]) == (Ownership.OWNED, Ownership.ADOPTED)
+    assert PART_OF not in (api.get(desk.set().path("b"))["metadata"].get("labels") or {})
 
 
 def test_orphan_releases_objects(desk: Desk, api: Api) -> None:

@@ -63,6 +63,7 @@ def test_reading_verbs_write_nothing(
     into = ("-f", source, "-n", namespace)
     lifted = ("--adopt", "all", "--take-over", "kubectl-client-side-apply", "--recreate",
               "--conflicts=force", "--reapply-all", "--create-namespace")  # fmt: skip
+    dry = ("-n", namespace, "--dry-run")
     calls: list[tuple[set[int], tuple[str | Path, ...]]] = [
         *(({1, 3, 4}, ("diff", "web", *into, *more)) for more in ((), lifted)),
         ({1}, ("diff", "web", *into, *lifted, "--external-diff", "true")),
@@ -93,7 +94,10 @@ def test_reading_verbs_write_nothing(
             ("inventory", "move", "web", "new", "configmap/leaves", "-n", namespace, "--dry-run"),
         ),
         ({0}, ("inventory", "orphan", "web", "--all", "-n", namespace, "--dry-run")),
-        ({0, 3}, ("inventory", "own", "web", "--every", "-n", namespace, "--dry-run")),
+        (
+            {0, 3},
+            ("inventory", "repair", "web", "--record-as=owned", "configmap/leaves", *dry),
+        ),
         ({0}, ("version", "-n", namespace)),
     ]
     kinds = ("configmaps", "secrets")

@@ -55,7 +55,7 @@ def test_unreadable_inventory_hides_no_other_set(plane: Plane, api: Api, namespa
         ("inventory", "repair", "web", "--yes"),
         ("inventory", "repair", "web", "--dry-run"),
         ("inventory", "orphan", "web", "--all"),
-        ("inventory", "own", "web", "--every", "--yes"),
+        ("inventory", "repair", "web", "--record-as", "owned", "configmap/a", "--yes"),
         ("inventory", "orphan", "web", "configmap/a"),
         ("inventory", "move", "web", "shop", "--all"),
         ("inventory", "show", "web"),

@@ -406,7 +406,7 @@ def test_part_of_a_set_keeps_the_namespace(home: Stage, api: Api, name: str) -> 
 def test_namespace_that_is_owned_by_its_name_goes_with_the_set(
     home: Stage, api: Api, name: str
 ) -> None:
-    """`inventory own` says so; with --orphan, that delete keeps it nevertheless."""
+    """`repair --record-as owned` says so; with --orphan, that delete keeps it nevertheless."""
     api.create("/api/v1/namespaces", own(name))
     home.run(own(name), config_map("a"))
     story = home.own(f"namespace/{name}")

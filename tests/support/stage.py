@@ -207,9 +207,9 @@ class Stage:
             return self._story(events)
 
     def own(self, *names: str, **options: Any) -> Story:
-        """Make objects owned; all of them if none is named."""
+        """Make objects owned."""
         with self.connection() as cluster:
-            chosen = options_of(mode=Mode.OWN, select=frozenset(names), **options)
+            chosen = options_of(mode=Mode.REPAIR, select=frozenset(names), **options)
             request, store = RunRequest(self.target, options=chosen), self.applyset(cluster).store()
             return self._story(own(request, cluster.client, store, self.stop, lambda _: None))
 

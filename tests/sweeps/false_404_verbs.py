@@ -168,7 +168,12 @@ _ORPHAN = Verb(
 )
 _REPAIR = Verb("inventory repair", "{set} --yes", before=_BEFORE, prepare=_unlike, after=_BEFORE)
 _OWN = Verb(
-    "inventory own", "{set} --every --yes", before=_BEFORE, prepare=_disowned, after=_BEFORE
+    "inventory repair",
+    "{set} --record-as owned {b} {c} --yes",
+    case="of two objects",
+    before=_BEFORE,
+    prepare=_disowned,
+    after=_BEFORE,
 )
 _RELEASE = Verb(
     "inventory release",

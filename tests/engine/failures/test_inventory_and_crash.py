@@ -177,7 +177,8 @@ def test_lost_inventory_is_as_before_after_the_command_that_the_warning_names(
     kubectl("delete", "configmap/applyprune-web", "-n", stage.namespace)
     (warning,) = stage.run(config_map("a")).warnings
     *_, command = next(line for line in warning.splitlines() if "prunable" in line).split(": ")
-    assert command == f"applyprune inventory own web -n {stage.namespace} --every"
+    owned = "--record-as owned configmap/a configmap/b"
+    assert command == f"applyprune inventory repair web -n {stage.namespace} {owned}"
     ended = applyprune(*command.split()[1:], "--yes", kubeconfig=stage.kubeconfig)
     assert (ended.code, ended.summary.partition(" in ")[0]) == (0, "web: 2 updated")
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED

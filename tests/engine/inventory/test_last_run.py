@@ -100,7 +100,8 @@ def test_last_run_records_each_verb_of_the_command_line(stage: Stage, kubectl: K
     assert mode_of("move", "web", "shop", "configmap/a") == "move" == last(other).mode
     assert last(stage).run == last(other).run
     assert mode_of("orphan", "web", "configmap/b") == "orphan"
-    assert mode_of("own", "web", "configmap/d", "--yes") == "own"
+    owned = ("--record-as", "owned", "configmap/d")
+    assert mode_of("repair", "web", *owned, "--yes") == "repair"
     label = "applyset.kubernetes.io/part-of-"
     kubectl("label", "configmap/c", "-n", stage.namespace, label)
     assert mode_of("repair", "web", "--yes") == "repair"

@@ -1,4 +1,4 @@
-"""Adopted objects that become owned: by ``inventory own``, and by ``--adopt-as owned``."""
+"""Adopted objects that become owned: by ``inventory repair``, and by ``--adopt-as owned``."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ def test_owned_object_is_pruned(stage: Stage, api: Api, kubectl: Kubectl) -> Non
     again = stage.run(*map(config_map, ("theirs", "a", "b")))
     assert set(again.outcomes.values()) == {Outcome.UNCHANGED}
     assert api.get(stage.path("theirs"))["metadata"]["resourceVersion"] == version
-    assert stage.own().outcomes["configmap/theirs"] is Outcome.UNCHANGED
+    assert stage.own("configmap/theirs").outcomes == {"configmap/theirs": Outcome.UNCHANGED}
     assert stage.run(*map(config_map, "ab")).outcomes["configmap/theirs"] is Outcome.PRUNED
     assert not api.exists(stage.path("theirs"))
 
 
-def test_every_object_becomes_owned_and_goes_with_the_set(
+def test_several_objects_become_owned_and_go_with_the_set(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
     """A controller that writes the object meanwhile is no obstacle."""
@@ -105,7 +105,8 @@ def test_every_object_becomes_owned_and_goes_with_the_set(
     kubectl("create", "-n", stage.namespace, "-f", "-", stdin=json.dumps(DEPLOYMENT))
     bodies = [*map(config_map, ("theirs", "a", "b")), DEPLOYMENT]
     assert stage.run(*bodies).exit_code == 0
-    story = stage.own()
+    named = ("configmap/theirs", "deployment/web")
+    story = stage.own(*named, "configmap/a")
     assert story.exit_code == 0
     assert {name for name, one in story.outcomes.items() if one is Outcome.UPDATED} == {
         "configmap/theirs",
@@ -190,18 +191,18 @@ def _obstruct(stage: Stage, api: Api, kubectl: Kubectl, obstacle: str) -> str:
 def test_unlisted_object_does_not_become_owned(stage: Stage, kubectl: Kubectl) -> None:
     """A typing error is an error, and so is the set of a Bundle; what is gone is skipped."""
     with pytest.raises(UsageError, match="there is no set web"):
-        stage.own()
+        stage.own("configmap/theirs")
     _adopt(stage, kubectl)
     kubectl("create", "configmap", "plain", "-n", stage.namespace)
     with pytest.raises(UsageError, match="does not list configmap/plain"):
         stage.own("configmap/plain")
     kubectl("delete", "configmap/theirs", "-n", stage.namespace)
-    story = stage.own()
+    story = stage.own("configmap/theirs")
     assert (story.exit_code, story.outcomes["configmap/theirs"]) == (0, Outcome.SKIPPED)
     owner = Stage(stage.kubeconfig, stage.namespace, owner="Bundle x/y", takes_over=True)
     owner.run(*map(config_map, "ab"))
     with pytest.raises(OwnedByBundle):
-        stage.own()
+        stage.own("configmap/a")
 
 
 @pytest.mark.parametrize("moment", Moment)
@@ -214,7 +215,8 @@ def test_killed_run_leaves_no_record_without_the_annotation(
     def is_patch(exchange: Exchange) -> bool:
         return "json-patch" in exchange.header("content-type")
 
-    call = ("inventory", "own", "web", "--every", "--yes", "-n", stage.namespace)
+    owned = ("--record-as", "owned", "configmap/theirs")
+    call = ("inventory", "repair", "web", *owned, "--yes", "-n", stage.namespace)
     kill_at_first(proxy, is_patch, moment, call, proxy.kubeconfig(tmp_path))
     assert _recorded(stage) is Ownership.ADOPTED
     smaller = stage.run(*map(config_map, "ab"), dry_run=DryRun.SERVER)
@@ -322,7 +324,7 @@ def test_object_that_is_kept_as_owned_is_called_so(
     options: dict[str, Any] = {"conflicts": Conflicts.FORCE}
     if way == "own":
         assert stage.run(*bodies, **options).exit_code == 0
-        story = stage.own()
+        story = stage.own("configmap/theirs", f"namespace/{stage.namespace}")
     else:
         story = stage.run(*bodies, adopt_as=OWNED, **options)
     assert story.exit_code == 0

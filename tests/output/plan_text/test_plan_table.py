@@ -146,7 +146,7 @@ def test_deletion_of_a_set_lists_the_fate_of_each_object() -> None:
     assert told[-3:] == [
         "14 objects: 0 would be deleted, 14 were adopted and stay",
         "To delete what was adopted: --prune-also adopted, or make it owned first:",
-        "  applyprune inventory own web -n home --every",
+        "  applyprune inventory repair web -n home --record-as owned KIND/NAME…",
     ]
     mixed = (
         removed(Fate.PRUNE, "ours"),
@@ -176,7 +176,7 @@ def test_deletion_of_a_set_lists_the_fate_of_each_object() -> None:
         "deleted, 1 would be orphaned, 1 was adopted and stays, 1 is marked and stays, 1",
         "is managed by another tool and stays",
         "To delete what was adopted: --prune-also adopted, or make it owned first:",
-        "  applyprune inventory own web -n home configmap/a-00",
+        "  applyprune inventory repair web -n home --record-as owned configmap/a-00",
         "To delete what is marked: remove the annotation or label first.",
         "To delete what another tool manages: --prune-also shared",
     ]
