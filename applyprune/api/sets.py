@@ -447,8 +447,8 @@ def load(
 ) -> Input:
     """Return the manifests of files, folders, patterns, URLs, kustomizations and objects.
 
-    A URL is that of a document or an archive, or the address of a Git repository or an OCI
-    artifact, as ``-f`` of the command line takes it. ``-`` is ``stdin``, by default the process's
+    A URL is that of a document, or the address of a Git repository or an OCI artifact, as ``-f``
+    of the command line takes it. ``-`` is ``stdin``, by default the process's
     own. ``kustomize`` names folders to build. ``objects`` are plain JSON data, and are copied; each
     method that takes manifests takes these as well.
     ``warn`` gets redirects of URLs, what a build writes to standard error, and which manifests are

@@ -33,13 +33,6 @@ from applyprune.http import SILENCE, Patience, addresses_of, one_try
 from applyprune.model.problem import Problem
 from applyprune.planning.normalize import digest
 from applyprune.sources.address import FoundRef, GitSource
-from applyprune.sources.archive import (
-    ArchiveSource,
-    ArchiveVersion,
-    Unchanged,
-    check_archive,
-    fetch_archive,
-)
 from applyprune.sources.git_server import find_ref
 from applyprune.sources.git_signatures import GitVerification, SignatureMode, verify
 from applyprune.sources.git_store import GitStore, PathFiles
@@ -49,7 +42,6 @@ from applyprune.sources.oci_cosign import verification
 from applyprune.sources.tree import (
     Deadline,
     FetchFailed,
-    FileTree,
     PathNotFound,
     SourceTooLarge,
     shown_path,
@@ -72,33 +64,27 @@ def check_source(
     known = pickle.loads(task.tip) if task.tip else None  # noqa: S301
     began = clock.now()
     try:
-        found = _found(transport, known, Patience(SILENCE, is_wanted))
+        found = _found(transport, Patience(SILENCE, is_wanted))
     except (InputError, UsageError) as error:
         result = CheckResult(task.tip, problem=error.problem)
     else:
-        # A server that says nothing of the version: the archive must be fetched to be compared.
-        is_told = found != ArchiveVersion()
-        is_known = isinstance(found, Unchanged) or (found == known and is_told)
         result = (
-            CheckResult(task.tip) if is_known else CheckResult(pickle.dumps(found), is_new=True)
+            CheckResult(task.tip)
+            if found == known
+            else CheckResult(pickle.dumps(found), is_new=True)
         )
     if clock.now() - began <= SLOW:
         return result
     return replace(result, address=_address(transport))
 
 
-def _found(
-    transport: SourceTransport, known: object, patience: Patience
-) -> FoundRef | FoundArtifact | ArchiveVersion | Unchanged:
+def _found(transport: SourceTransport, patience: Patience) -> FoundRef | FoundArtifact:
     with refused_disk():
         match transport:
             case GitSource() as git:
                 return find_ref(git, Deadline(git.timeout, patience))
             case OciSource() as oci:
                 return find_artifact(oci, patience)
-            case ArchiveSource() as archive:
-                version = known if isinstance(known, ArchiveVersion) else None
-                return check_archive(archive, version, patience)
 
 
 def _address(transport: SourceTransport) -> str:
@@ -125,8 +111,6 @@ def fetch_source(task: FetchTask, cache: SourceCache) -> FetchResult:
                     contents = _git(git, verified_by, found, task, cache)
                 case OciSource() as oci:
                     contents = _oci(oci, verified_by, found, task, cache)
-                case ArchiveSource() as archive:
-                    contents = _of_tree(task, cache, fetch_archive(archive))
             cache.trim(cache.stores / task.place)
     except (InputError, UsageError) as error:
         return FetchResult(problem=error.problem)
@@ -197,11 +181,8 @@ def _oci(
 ) -> _Contents:
     # guard: verified-artifact -> None
     verify_it = None if verified_by is None else verification(verified_by.keys)
-    return _of_tree(task, cache, fetch_artifact(source, found, verify=verify_it))
-
-
-def _of_tree(task: FetchTask, cache: SourceCache, tree: FileTree) -> _Contents:
-    """Return the content of each path of a source that is read as a whole."""
+    # An artifact is read as a whole.
+    tree = fetch_artifact(source, found, verify=verify_it)
     files = tree.files
     parts = {path: _files_of(files, path) for path in task.paths}
     contents = {
@@ -261,7 +242,7 @@ def _new(
 # A source on another host, as a Bundle names it and its ServiceAccount may read it.
 
 
-SourceTransport: TypeAlias = GitSource | OciSource | ArchiveSource
+SourceTransport: TypeAlias = GitSource | OciSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,8 +268,7 @@ class RemoteSource:
         verification = self.verification
         keys = sorted(verification.keys.items()) if verification is not None else []
         mode = verification.mode if verification is not None else ""
-        source = self.transport
-        version = source.digest if isinstance(source, ArchiveSource) else astuple(source.ref)
+        version = astuple(self.transport.ref)
         return _name(secret, self.place(secret), version, mode, keys)
 
 

@@ -444,7 +444,7 @@ def _keep(found: _Followed, fetch: _Fetch, result: FetchResult) -> None:
     for known in (found.contents, found.problems):
         for path in known.keys() - found.paths:
             del known[path]
-    # The server has only the present archive. One that is read for a new path alone may be newer
-    # than what the other paths have: then the next check must still find that it has changed.
+    # A fetch of a new path alone has not read the other paths again: if a check that has ended
+    # meanwhile says that they must be, they still must.
     # guard: tip-of-all-paths -> found.is_read or (fetch.task.tip == found.tip)
     found.is_read = found.is_read or (fetch.is_whole and fetch.task.tip == found.tip)

@@ -56,7 +56,6 @@ from applyprune.controller.sources import (
     found_source,
 )
 from applyprune.controller.spec import (
-    ArchiveSpec,
     BundleSpec,
     Dependency,
     GitSpec,
@@ -710,8 +709,8 @@ def paths_beside(bundle: BundleSpec, dependencies: Dependencies) -> Mapping[str,
     return found
 
 
-def _version_of(source: GitSpec | OciSpec | ArchiveSpec) -> tuple[object, ...]:
-    return source.url, source.digest if isinstance(source, ArchiveSpec) else source.ref
+def _version_of(source: GitSpec | OciSpec) -> tuple[object, ...]:
+    return source.url, source.ref
 
 
 def outdated_dependencies(

@@ -22,7 +22,6 @@ from applyprune.controller.fetch import (
 from applyprune.controller.reasons import LOG, fields
 from applyprune.controller.result import problem_message
 from applyprune.controller.spec import (
-    ArchiveSpec,
     BundleSpec,
     GitSpec,
     GitVerifyMode,
@@ -53,7 +52,6 @@ from applyprune.model.problem import IgnoredManifest, Manifest, Problem, Problem
 from applyprune.planning.managed_fields import with_ignored_fields
 from applyprune.planning.normalize import IgnoreRule, digest, manifest_digest, may_be_secret
 from applyprune.sources.address import GitRef, GitSource, OciRef
-from applyprune.sources.archive import ArchiveSource
 from applyprune.sources.documents import text_in
 from applyprune.sources.inputs import tree_sources
 from applyprune.sources.kustomize import FilesOfTree, loaded_files
@@ -441,10 +439,10 @@ def source_request(
 
 
 def _transport(
-    spec: GitSpec | OciSpec | ArchiveSpec, secrets: _Secrets, addresses: AddressRules
+    spec: GitSpec | OciSpec, secrets: _Secrets, addresses: AddressRules
 ) -> SourceTransport:
     values = dict(secrets.values(spec.secret_ref)) if spec.secret_ref is not None else {}
-    if isinstance(spec, OciSpec | ArchiveSpec) and spec.cert_secret_ref is not None:
+    if isinstance(spec, OciSpec) and spec.cert_secret_ref is not None:
         found = secrets.values(spec.cert_secret_ref)
         values.update({key: found[key] for key in _CERTIFICATES & found.keys()})
     credentials = _credentials(values)
@@ -452,10 +450,8 @@ def _transport(
         ref = spec.ref
         git_ref = GitRef(ref.branch, ref.tag, ref.semver, ref.name, ref.commit)
         return GitSource(spec.url, git_ref, credentials, addresses=addresses, limits=_LIMITS)
-    if isinstance(spec, OciSpec):
-        oci_ref = OciRef(spec.ref.tag, spec.ref.semver, spec.ref.digest)
-        return OciSource(spec.url, oci_ref, credentials, addresses=addresses, limits=_LIMITS)
-    return ArchiveSource(spec.url, spec.digest, credentials, addresses=addresses, limits=_LIMITS)
+    oci_ref = OciRef(spec.ref.tag, spec.ref.semver, spec.ref.digest)
+    return OciSource(spec.url, oci_ref, credentials, addresses=addresses, limits=_LIMITS)
 
 
 def _credentials(values: Mapping[str, bytes]) -> SourceCredentials:
@@ -479,16 +475,14 @@ def _credentials(values: Mapping[str, bytes]) -> SourceCredentials:
     )
 
 
-def _verification(
-    spec: GitSpec | OciSpec | ArchiveSpec, secrets: _Secrets
-) -> SourceVerification | None:
-    if isinstance(spec, GitSpec) and spec.verify is not None:
+def _verification(spec: GitSpec | OciSpec, secrets: _Secrets) -> SourceVerification | None:
+    if spec.verify is None:
+        return None
+    if isinstance(spec, GitSpec):
         keys = secrets.keys(spec.verify.secret_ref, _GIT_KEYS)
         return SourceVerification(str(GitVerifyMode(spec.verify.mode)), keys)
-    if isinstance(spec, OciSpec) and spec.verify is not None:
-        keys = secrets.keys(spec.verify.secret_ref, _COSIGN_KEYS)
-        return SourceVerification(spec.verify.provider, keys)
-    return None
+    keys = secrets.keys(spec.verify.secret_ref, _COSIGN_KEYS)
+    return SourceVerification(spec.verify.provider, keys)
 
 
 def decryption_keys(
@@ -544,9 +538,9 @@ def _named(bundle: BundleSpec) -> Iterator[SecretRef]:
     spec = bundle.spec.source.remote
     if spec is not None and spec.secret_ref is not None:
         yield spec.secret_ref
-    if isinstance(spec, OciSpec | ArchiveSpec) and spec.cert_secret_ref is not None:
+    if isinstance(spec, OciSpec) and spec.cert_secret_ref is not None:
         yield spec.cert_secret_ref
-    if isinstance(spec, GitSpec | OciSpec) and spec.verify is not None:
+    if spec is not None and spec.verify is not None:
         yield spec.verify.secret_ref
     if bundle.spec.decryption is not None:
         yield bundle.spec.decryption.secret_ref

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -56,7 +55,6 @@ from applyprune.planning.cel import compile_rule
 from applyprune.planning.digests import is_digest
 from applyprune.planning.normalize import DefaultRule, IgnoreRule, split_pointers
 from applyprune.sources.address import (
-    ArchiveAddress,
     GitSource,
     check_range,
     is_artifact_digest,
@@ -64,7 +62,6 @@ from applyprune.sources.address import (
     is_full_ref_name,
     is_ref_name,
     is_tag,
-    parse_address,
     parse_reference,
 )
 from applyprune.sources.source_ignore import IgnoreRulesInvalid, Rule, rules_in
@@ -240,9 +237,7 @@ class BundleSpec:
     def ignore_paths(self) -> tuple[Rule, ...]:
         """Return the rules in ``ignore`` of its source on another host."""
         source = self.spec.source
-        kind = next(
-            (one for one in ("git", "oci", "archive") if getattr(source, one) is not None), ""
-        )
+        kind = "git" if source.git is not None else "oci"
         text = source.remote.ignore if source.remote is not None else ""
         return rules_in(text, f"spec.source.{kind}.ignore")
 
@@ -438,7 +433,6 @@ KindRule = Annotated[str, AfterValidator(_kind_rule), _crd(maxLength=1024, patte
 
 _GIT_URL = "https://HOST/PATH or ssh://USER@HOST/PATH, without a password"
 _OCI_URL = "oci://HOST/NAME, without a tag: that is in ref"
-_ARCHIVE_URL = "https://HOST/PATH that ends in .tar.gz, .tgz or .tar"
 
 
 def _read_by(read: Callable[[str], object], words: str) -> AfterValidator:
@@ -458,12 +452,6 @@ def _oci_url(text: str) -> None:
     found = parse_reference(text)
     if found.tag or found.digest:
         raise UsageError("it names a version")
-
-
-def _archive_url(text: str) -> None:
-    found = parse_address(text)
-    if not isinstance(found, ArchiveAddress) or found.url != text or "@" in urlsplit(text).netloc:
-        raise UsageError("it is not an archive, or has a user or a fragment")
 
 
 def _one_word(word: str) -> WithJsonSchema:
@@ -513,14 +501,6 @@ OciUrl = Annotated[
     _read_by(_oci_url, _OCI_URL),
     _crd(
         {"rule": r"self.matches('^oci://[^\\s?#]+$')", "message": f"it must be {_OCI_URL}"},
-        **_OF_URLS,
-    ),
-]
-ArchiveUrl = Annotated[
-    str,
-    _read_by(_archive_url, _ARCHIVE_URL),
-    _crd(
-        {"rule": r"self.matches('^https://[^\\s#]+$')", "message": f"it must be {_ARCHIVE_URL}"},
         **_OF_URLS,
     ),
 ]
@@ -671,34 +651,11 @@ class OciSpec:
     """Whose signatures it must have."""
 
 
-@checked(config=CAMEL, frozen=True, slots=True)
-class ArchiveSpec:
-    """A tar archive at an HTTPS URL; times are in seconds."""
-
-    url: ArchiveUrl
-    """https://HOST/PATH that ends in .tar.gz, .tgz or .tar."""
-    digest: Digest = ""
-    """sha256 and 64 hexadecimal digits, which the archive must have."""
-    path: SourcePath = ""
-    """The folder or file to apply. By default all of it. A kustomization is built."""
-    ignore: IgnorePaths = ""
-    """Which files are left out: lines as in .gitignore, from the root of the source. They come
-    after those in .sourceignore, and replace the default list."""
-    interval: Seconds = 60.0
-    """How often to look for another archive."""
-    timeout: Seconds = 60.0
-    """How long one fetch may take; at most --source-timeout-max of the controller."""
-    secret_ref: SecretRef | None = None
-    """The Secret of the Bundle's namespace with username and password, or bearerToken."""
-    cert_secret_ref: SecretRef | None = None
-    """The Secret with ca.crt, tls.crt and tls.key."""
-
-
 SourceRefs = Annotated[tuple[SourceRef, ...], _crd(minItems=1, maxItems=64, **_BY_NAME)]
-_ONE_SOURCE = "give exactly one of inline, configMapRefs, secretRefs, git, oci and archive"
+_ONE_SOURCE = "give exactly one of inline, configMapRefs, secretRefs, git and oci"
 _IS_ONE: JsonDict = {
     "rule": "[has(self.inline), has(self.configMapRefs), has(self.secretRefs), has(self.git), "
-    "has(self.oci), has(self.archive)].filter(one, one).size() == 1",
+    "has(self.oci)].filter(one, one).size() == 1",
     "message": _ONE_SOURCE,
 }
 
@@ -717,13 +674,11 @@ class BundleSource:
     """A Git repository."""
     oci: OciSpec | None = None
     """An artifact in an OCI registry, as applyprune push or Flux writes it."""
-    archive: ArchiveSpec | None = None
-    """A tar archive."""
 
     @property
-    def remote(self) -> GitSpec | OciSpec | ArchiveSpec | None:
+    def remote(self) -> GitSpec | OciSpec | None:
         """Return the source on another host; None if the manifests are in the cluster."""
-        return self.git or self.oci or self.archive
+        return self.git or self.oci
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -733,7 +688,6 @@ class BundleSource:
             bool(self.secret_refs),
             self.git is not None,
             self.oci is not None,
-            self.archive is not None,
         )
         if sum(given) != 1:
             raise ValueError(_ONE_SOURCE)

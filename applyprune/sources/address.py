@@ -1,7 +1,7 @@
 """The address of a source on another host, and the version that it names: parsed and checked.
 
-``git+https://HOST/REPO[//PATH][?ref=…]``, ``git+ssh://…``, ``oci://HOST/REPO[:TAG][@DIGEST][//PATH]``
-and ``https://…/NAME.tar.gz[#path=PATH&digest=…]``. Everything else is a path, or another URL.
+``git+https://HOST/REPO[//PATH][?ref=…]``, ``git+ssh://…`` and
+``oci://HOST/REPO[:TAG][@DIGEST][//PATH]``. Everything else is a path, or another URL.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from applyprune.planning.names import did_you_mean
 from applyprune.sources.tree import ANONYMOUS, SourceCredentials, TreeLimits, clean_path, shown_path
 from applyprune.values import dataclass, field, pattern, replace
 
-ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar")
+_ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar")
 """How the path of an HTTPS URL ends if it is an archive and not a document."""
-_SCHEME = pattern(r"(git\+https|git\+ssh|oci|https)://", re.IGNORECASE)
+_SCHEME = pattern(r"(git\+https|git\+ssh|oci)://", re.IGNORECASE)
 
 
 def parse_address(text: str) -> Address | None:
@@ -36,27 +36,17 @@ def parse_address(text: str) -> Address | None:
     """
     found = _SCHEME.match(text)
     if found is None:
+        if text[: len(_HTTPS)].lower() == _HTTPS:
+            _refuse_document(text)
         return None
     scheme = found[1].lower()
-    if scheme == "https" and not is_address(text):
-        _refuse_document(text)
-        return None
     parts = _split(text, scheme)
-    match scheme:
-        case "oci":
-            return _oci(parts)
-        case "https":
-            return _archive(parts)
-    return _git(parts, scheme.removeprefix("git+"))
+    return _oci(parts) if scheme == "oci" else _git(parts, scheme.removeprefix("git+"))
 
 
 def is_address(text: str) -> bool:
     """Return whether ``parse_address`` takes a text for an address, a valid one or not."""
-    found = _SCHEME.match(text)
-    if found is None or found[1].lower() != "https":
-        return found is not None
-    path = re.split(r"[?#]", text, maxsplit=1)[0].lower()
-    return path.endswith(ARCHIVE_SUFFIXES)
+    return _SCHEME.match(text) is not None
 
 
 def source_key(address: Address) -> Address:
@@ -229,32 +219,21 @@ class OciAddress:
         return f"oci://{self.host}/{self.repository}"
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveAddress:
-    """An archive on a web server, and a path in it."""
-
-    url: str = field(repr=False)
-    """``https://…`` without a fragment; its user, password and query may be credentials."""
-    path: str = ""
-    digest: str = ""
-    """``sha256:…`` of the archive, if it is given: nothing else is accepted."""
-
-    @property
-    def shown(self) -> str:
-        """Return the archive, safe to print: without user, password, query and fragment."""
-        return shown_address(self.url)
-
-
-Address: TypeAlias = GitAddress | OciAddress | ArchiveAddress
+Address: TypeAlias = GitAddress | OciAddress
 _HOST = pattern(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::\d+)?")
 _PERCENT = pattern(r"%(?![0-9A-Fa-f]{2})")
 _ESCAPE = "Write such characters as %20 and the like."
 _GIT_FORM = "git+https://HOST/REPO.git//PATH?ref=BRANCH"
 _OCI_FORM = "oci://HOST/REPO:TAG"
+_HTTPS = "https://"
+_PUSH_IT = (
+    "Unpack it and name the folder, or push it to a registry: "
+    f"`applyprune push {_OCI_FORM} -f FOLDER`."
+)
 
 
 def _split(text: str, scheme: str) -> SplitResult:
-    form = {"oci": _OCI_FORM, "https": "https://HOST/NAME.tar.gz"}.get(scheme, _GIT_FORM)
+    form = _OCI_FORM if scheme == "oci" else _GIT_FORM
     if any(char.isspace() or not char.isprintable() for char in text) or "\\" in text:
         raise _invalid(text, "it has a space, a backslash or a control character", _ESCAPE)
     if _PERCENT.search(text):
@@ -315,27 +294,11 @@ def _oci(parts: SplitResult) -> OciAddress:
     return OciAddress(found.host, found.repository, ref, path)
 
 
-def _archive(parts: SplitResult) -> ArchiveAddress:
-    text = urlunsplit(parts)
-    values = _pairs(text, parts.fragment, ("path", "digest"), "fragment")
-    digest = values.get("digest", "")
-    if digest and not is_artifact_digest(digest):
-        raise _invalid(text, "its digest is invalid", "Write digest=sha256: and 64 digits.")
-    url = urlunsplit(("https", parts.netloc, parts.path, parts.query, ""))
-    return ArchiveAddress(url, _clean(text, values.get("path", "")), digest)
-
-
 def _refuse_document(text: str) -> None:
     """Raise UsageError for the URL of a document if something else is meant."""
-    fragment = text.partition("#")[2]
-    if {pair.partition("=")[0] for pair in fragment.split("&")} & {"digest", "path"}:
-        # Otherwise the digest would not be checked, and nobody would know.
-        raise _invalid(
-            text,
-            "only an archive has a path and a digest",
-            f"The path of its URL must end in {', '.join(ARCHIVE_SUFFIXES)}.",
-        )
     path = re.split(r"[?#]", text, maxsplit=1)[0].lower()
+    if path.endswith(_ARCHIVE_SUFFIXES):
+        raise _invalid(text, "an archive by URL is not read", _PUSH_IT)
     if path.endswith(".git") or ".git//" in path:
         raise _invalid(text, "a repository is not a document", f"Write {_GIT_FORM}.")
 

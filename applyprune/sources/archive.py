@@ -1,4 +1,4 @@
-"""Archives at HTTPS URLs: tar, plain or gzip, read strictly from the first byte to the last.
+"""The tar archive of an artifact, plain or gzip, read strictly from the first byte to the last.
 
 Each name leads to one file below the root, on every file system.
 """
@@ -7,211 +7,25 @@ from __future__ import annotations
 
 import gzip
 import tarfile
-import tempfile
 import zlib
-from contextlib import contextmanager
-from datetime import timedelta
-from email.utils import parsedate_to_datetime
 from io import RawIOBase
-from types import MappingProxyType
 from typing import IO, TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from applyprune.errors import UsageError
-from applyprune.model.problem import Origin
-from applyprune.sources.address import is_https, login_of, shown_url
 from applyprune.sources.tree import (
-    ANONYMOUS,
     FetchFailed,
-    FileTree,
-    PathNotFound,
-    SourceCredentials,
     SourceTooLarge,
     TreeLimits,
-    VerificationFailed,
     clean_path,
     shown_path,
 )
-from applyprune.sources.web import Web, basic, bearer, located, open_web, shown_size
-from applyprune.values import dataclass, field, pattern
+from applyprune.sources.web import shown_size
+from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable
 
     from _typeshed import WriteableBuffer
 
-    from applyprune.addresses import AddressRules
-    from applyprune.http import Patience
-    from applyprune.sources.web import Reply
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveSource:
-    """Where an archive is, and how it is read."""
-
-    url: str = field(repr=False)
-    """``https://…``; it may contain a user, a password and a query, none of which is ever shown."""
-    digest: str = ""
-    """``sha256:…`` of the archive; empty if any archive is trusted that the server sends."""
-    credentials: SourceCredentials = ANONYMOUS
-    timeout: float = 60.0
-    """Seconds for all of it: name resolution, redirects, every byte, and the files in it."""
-    addresses: AddressRules | None = None
-    """Which addresses may be connected to; None for every one."""
-    limits: TreeLimits = field(default_factory=TreeLimits)
-
-    @property
-    def shown(self) -> str:
-        """Return the URL, safe to print."""
-        return shown_url(self.url)
-
-
-def fetch_archive(source: ArchiveSource) -> FileTree:
-    """Return every file of the archive, by its path from the archive's root.
-
-    The revision is the digest of the archive.
-
-    Raises PathNotFound, SourceTooLarge, VerificationFailed for another digest, AuthenticationFailed
-    for 401 and 403, and FetchFailed for everything else that is wrong with the server or the
-    archive; UsageError for a URL that is not ``https://``.
-    """
-    with located(Origin(source.shown)), _open(source) as web, open_spool() as file:
-        with _get(source, web, {}) as reply:
-            if reply.status != 200:
-                raise reply.refusal()
-            digest = reply.save(file, source.limits.size)
-        check_digest(digest, source.digest, "the archive")
-        file.seek(0)
-        return archive_tree(read_tar(file, source.limits, web.check_time), digest)
-
-
-def archive_tree(files: Mapping[str, bytes], revision: str) -> FileTree:
-    """Return the files of an archive; raise PathNotFound for none: they would prune everything."""
-    if not files:
-        raise PathNotFound("the source has no files")
-    return FileTree(MappingProxyType(files), revision)
-
-
-def check_digest(found: str, wanted: str, what: str) -> None:
-    """Raise VerificationFailed if a digest was given, and is another one."""
-    # guard: checked-digest never
-    if wanted and found != wanted:
-        raise VerificationFailed(f"{what} has another digest", reason=f"{found}, not {wanted}")
-
-
-_IN_MEMORY = 8 * 2**20
-"""Bytes of what is transferred that are kept in memory; more are in a file without a name."""
-
-
-@contextmanager
-def open_spool() -> Iterator[IO[bytes]]:
-    """Yield a temporary file for what is transferred; it has no name that others could open."""
-    with tempfile.SpooledTemporaryFile(_IN_MEMORY, prefix="applyprune-") as file:
-        yield file
-
-
-@contextmanager
-def _open(source: ArchiveSource, patience: Patience | None = None) -> Iterator[Web]:
-    if not is_https(source.url):
-        raise UsageError(f"unsupported URL: {source.shown}", reason="an archive is at https://")
-    with open_web(
-        source.url,
-        timeout=source.timeout,
-        credentials=source.credentials,
-        addresses=source.addresses,
-        patience=patience,
-    ) as web:
-        yield web
-
-
-@contextmanager
-def _get(source: ArchiveSource, web: Web, headers: Mapping[str, str]) -> Iterator[Reply]:
-    given = source.credentials
-    authorization = (
-        basic(given.username, given.password)
-        or bearer(given.bearer_token)
-        or basic(*login_of(urlsplit(source.url)))
-    )
-    with web.request("GET", source.url, authorization=authorization, headers=headers) as reply:
-        yield reply
-
-
-# The version of an archive, without reading it.
-
-
-_SETTLED = timedelta(minutes=1)
-"""How long ago a change must be for its time to identify it; the clocks of servers differ."""
-_MOST_OF_A_HEADER = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveVersion:
-    """What a server calls the present version of an archive; empty if it does not say."""
-
-    etag: str = ""
-    last_modified: str = ""
-    """Empty if there is an ETag, or if the archive was not yet old when the server said it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unchanged:
-    """The archive is still the one of the version that is known."""
-
-
-def check_archive(
-    source: ArchiveSource,
-    known: ArchiveVersion | None = None,
-    patience: Patience | None = None,
-) -> ArchiveVersion | Unchanged:
-    """Ask for the version of an archive without reading the archive; Unchanged if it is ``known``.
-
-    An empty version means that the server does not say: the archive must be fetched to be compared.
-    Check first, then fetch: a change between the two is then seen by the next check. Raises as
-    ``fetch_archive``.
-    """
-    known = known or ArchiveVersion()
-    asked = {
-        "If-None-Match": known.etag,
-        "If-Modified-Since": "" if known.etag else known.last_modified,
-    }
-    headers = {name: value for name, value in asked.items() if value}
-    # A GET whose body is not read: a signed URL is often valid for a GET only.
-    with (
-        located(Origin(source.shown)),
-        _open(source, patience) as web,
-        _get(source, web, headers) as reply,
-    ):
-        if reply.status == 304 and headers:
-            return Unchanged()
-        if reply.status != 200:
-            raise reply.refusal()
-        etag = _bounded_header(reply, "ETag")
-        found = ArchiveVersion(etag, "" if etag else _last_modified(reply))
-    return Unchanged() if found.etag and found.etag == known.etag else found
-
-
-def _last_modified(reply: Reply) -> str:
-    """Return the time of the last change if it identifies a version; empty if it does not.
-
-    It has whole seconds: one that is recent may be that of the next change, too, which the server
-    would then never tell (RFC 9110 §8.8.2.2).
-    """
-    text = _bounded_header(reply, "Last-Modified")
-    try:
-        age = parsedate_to_datetime(reply.header("Date")) - parsedate_to_datetime(text)
-    except (TypeError, ValueError, OverflowError):
-        return ""
-    # guard: version-by-time -> text if 1 else ""
-    return text if age >= _SETTLED else ""
-
-
-def _bounded_header(reply: Reply, name: str) -> str:
-    value = reply.header(name).strip()
-    return value if len(value) <= _MOST_OF_A_HEADER else ""
-
-
-# Read the regular files of a tar archive, plain or gzip.
-#
 # Nothing is extracted: there is no folder that a name or a link could lead out of. Python's tarfile
 # ends silently at the first header that it cannot read, and what is missing would be pruned. So
 # the headers are read here, and an archive must end as the format says.
@@ -305,7 +119,6 @@ def _header(block: bytes) -> tarfile.TarInfo:
         raise FetchFailed(
             "not a tar archive, or a damaged one",
             reason="a header is invalid",
-            hint="Only .tar, .tar.gz and .tgz are read.",
         ) from None
     # GNU tar has other fields where POSIX has the first part of a name.
     if block[257:265] == _GNU and any(block[345:500]) and info.type != tarfile.GNUTYPE_SPARSE:

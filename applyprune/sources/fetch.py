@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
 from applyprune.model.problem import Origin
-from applyprune.sources.address import (
-    ArchiveAddress,
-    GitAddress,
-    GitRef,
-    GitSource,
-    OciAddress,
-    is_commit,
-)
+from applyprune.sources.address import GitAddress, GitRef, GitSource, OciAddress, is_commit
 from applyprune.sources.git_server import find_ref
 from applyprune.sources.git_store import GitStore
 from applyprune.sources.tree import Deadline, FileTree, PathNotFound, shown_path
@@ -45,10 +38,6 @@ def fetch(address: Address) -> FileTree:
                 from applyprune.sources.oci_artifact import fetch_artifact
 
                 return fetch_artifact(artifact_source(address, os.environ))
-            case ArchiveAddress():
-                from applyprune.sources.archive import ArchiveSource, fetch_archive
-
-                return fetch_archive(ArchiveSource(address.url, address.digest))
     except InputError as error:
         where = Origin(address.shown)
         error.problem = replace(error.problem, location=str(where), origin=where)

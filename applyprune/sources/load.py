@@ -65,8 +65,8 @@ def read(
 ) -> Input:
     """Return every manifest that ``paths`` hold, in order, and the texts; ``-`` is ``stdin``.
 
-    A path may be a file, a folder, a pattern, an HTTPS URL, the address of a Git repository, an OCI
-    artifact or an archive, or an Overlay to build. ``warn`` receives redirects, what a build writes
+    A path may be a file, a folder, a pattern, an HTTPS URL, the address of a Git repository or an
+    OCI artifact, or an Overlay to build. ``warn`` receives redirects, what a build writes
     to standard error, and which manifests are ignored. ``ignore_paths`` are lines as in a
     ``.sourceignore`` at the root of each source.
 

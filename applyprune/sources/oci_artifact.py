@@ -7,6 +7,7 @@ import io
 import json
 import struct
 import tarfile
+import tempfile
 import zlib
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ from applyprune.sources.address import (
     joined,
     parse_reference,
 )
-from applyprune.sources.archive import TarNames, archive_tree, check_digest, open_spool, read_tar
+from applyprune.sources.archive import TarNames, read_tar
 from applyprune.sources.oci_registry import (
     PULL,
     PULL_AND_PUSH,
@@ -95,7 +96,7 @@ def fetch_artifact(
     AuthenticationFailed, FetchFailed for everything else that is wrong with the registry or the
     artifact, and UsageError for an invalid source.
     """
-    with open_registry(source) as registry, open_spool() as file:
+    with open_registry(source) as registry, _open_spool() as file:
         if found is None:
             wanted = _resolve_reference(registry, source)
             manifest = _require_manifest(registry, wanted.digest or wanted.tag)
@@ -108,7 +109,21 @@ def fetch_artifact(
         fetch_blob(registry, layer, file, source.limits.size)
         file.seek(0)
         files = read_tar(file, source.limits, registry.check_time)
-        return archive_tree(files, found.revision)
+        if not files:
+            # Otherwise everything would be pruned.
+            raise PathNotFound("the source has no files")
+        return FileTree(MappingProxyType(files), found.revision)
+
+
+_IN_MEMORY = 8 * 2**20
+"""Bytes of what is transferred that are kept in memory; more are in a file without a name."""
+
+
+@contextmanager
+def _open_spool() -> Iterator[IO[bytes]]:
+    """Yield a temporary file for what is transferred; it has no name that others could open."""
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY, prefix="applyprune-") as file:
+        yield file
 
 
 def find_artifact(source: OciSource, patience: Patience | None = None) -> FoundArtifact:
@@ -278,9 +293,16 @@ def fetch_manifest(registry: Registry, name: str) -> ArtifactManifest | None:
         stated = stated_digest(reply)
         content_type = reply.header("Content-Type").partition(";")[0].strip()
     digest = f"sha256:{hashlib.sha256(raw).hexdigest()}"
-    check_digest(digest, name if is_artifact_digest(name) else "", "the manifest")
-    check_digest(digest, stated, "the manifest")
+    _check_digest(digest, name if is_artifact_digest(name) else "", "the manifest")
+    _check_digest(digest, stated, "the manifest")
     return parse_manifest(raw, digest, content_type)
+
+
+def _check_digest(found: str, wanted: str, what: str) -> None:
+    """Raise VerificationFailed if a digest was given, and is another one."""
+    # guard: checked-digest never
+    if wanted and found != wanted:
+        raise VerificationFailed(f"{what} has another digest", reason=f"{found}, not {wanted}")
 
 
 def stated_digest(reply: Reply) -> str:
@@ -354,7 +376,7 @@ def fetch_blob(registry: Registry, blob: Descriptor, file: IO[bytes], limit: int
         except SourceTooLarge:
             message = "a blob is longer than its manifest says"
             raise VerificationFailed(message, reason=blob.digest) from None
-    check_digest(digest, blob.digest, "a blob")
+    _check_digest(digest, blob.digest, "a blob")
 
 
 # The tags of a repository.
@@ -473,7 +495,7 @@ def push(
         with registry.request("PUT", path, headers=kind, body=manifest) as reply:
             if reply.status not in {200, 201}:
                 raise unexpected_status(reply)
-            check_digest(digest, stated_digest(reply), "the manifest")
+            _check_digest(digest, stated_digest(reply), "the manifest")
     return digest
 
 

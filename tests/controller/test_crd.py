@@ -81,7 +81,6 @@ def defaulted(crd: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
         {"inline": ""},
         {"git": {"url": "https://git.example.com/a", "verify": {"secretRef": {"name": "keys"}}}},
         {"oci": {"url": "oci://ghcr.io/org/app", "verify": {"secretRef": {"name": "keys"}}}},
-        {"archive": {"url": "https://example.com/a.tar"}},
     ],
     ids=lambda source: str(*source),
 )

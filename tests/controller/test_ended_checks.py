@@ -23,7 +23,6 @@ from applyprune.controller.worker import (
     worker_context,
 )
 from applyprune.sources.address import GitRef, GitSource, OciRef
-from applyprune.sources.archive import ArchiveSource
 from applyprune.sources.oci_artifact import OciSource
 from applyprune.sources.tree import SourceCredentials
 from tests.support import tls_site
@@ -78,8 +77,8 @@ def git(tmp_path: Path) -> Iterator[HttpsSite]:
 
 
 def drip(call: Call) -> Answer:
-    """Answer a registry's check one byte a second, and anything else that the server is busy."""
-    if "manifests" not in call.path:
+    """Answer a registry's check one byte a second, and one of ``busy`` that the server is that."""
+    if call.path.startswith("/v2/busy/"):
         return tls_site.Answer(503, headers={"Retry-After": f"{HANG:.0f}"})
     if call.method == "HEAD":
         return tls_site.Answer(405)
@@ -88,7 +87,7 @@ def drip(call: Call) -> Answer:
 
 @pytest.fixture
 def web() -> Iterator[Site]:
-    """A registry that drips, and a busy server of archives."""
+    """A registry that drips, and is busy."""
     with tls_site.site(drip) as one:
         yield one
 
@@ -147,7 +146,7 @@ def test_unwanted_check_of_a_registry_that_drips_ends(checker: Checker, web: Sit
 
 def test_unwanted_check_of_a_busy_server_ends(checker: Checker, web: Site) -> None:
     """It has asked to wait for long."""
-    source = ArchiveSource(f"{web.url}/web.tar.gz", credentials=SourceCredentials(ca=web.ca))
+    source = OciSource(f"oci://{web.host}/busy", OciRef("1"), SourceCredentials(ca=web.ca))
     ends(checker, source, asked=lambda: web.calls)
 
 

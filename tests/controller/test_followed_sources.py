@@ -304,17 +304,17 @@ def test_new_path_of_a_known_reference_needs_no_check() -> None:
 
 
 @pytest.mark.holds("tip-of-all-paths")
-def test_fetch_of_a_new_path_hides_no_change_of_an_archive() -> None:
-    """Its server does not say which version it has: what the other paths have may be older."""
+def test_fetch_of_a_new_path_ends_no_retry_of_the_others() -> None:
+    """A check has ended meanwhile, after which they are all to be read again."""
     sources = FollowedSources(ManualClock())
     sources.follow(WEB, request("web", interval=60.0))
-    look(sources, b"tip", FIRST)
+    look(sources, b"tip", {"web": BROKEN})
     sources.follow(API, request("api", interval=60.0))
     begun = fetching(sources)
     sources.follow(WEB, replace(request("web", interval=60.0), asked="now"))
-    sources.checked(CHECK, checking(sources), CheckResult(b"tip", is_new=True))
+    sources.checked(CHECK, checking(sources), CheckResult(b"tip"))
     sources.fetched(CHECK, begun, FetchResult({"api": content(2)}))
-    assert fetching(sources).paths == {"web": content(1), "api": content(2)}
+    assert fetching(sources).paths == {"web": None, "api": content(2)}
 
 
 def test_reconcile_now_asks_for_a_check() -> None:

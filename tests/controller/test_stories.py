@@ -493,10 +493,6 @@ REFUSED_BY_THE_SERVER: dict[str, tuple[dict[str, Any], str]] = {
         {"source": {"oci": {"url": "ghcr.io/org/app"}}},
         "it must be oci://HOST/NAME, without a tag: that is in ref",
     ),
-    "an archive without TLS": (
-        {"source": {"archive": {"url": "http://example.com/a.tar.gz"}}},
-        "it must be https://HOST/PATH that ends in .tar.gz, .tgz or .tar",
-    ),
 }
 
 

@@ -30,7 +30,6 @@ from applyprune.cluster.transport import Transport
 from applyprune.errors import Unreachable
 from applyprune.model.live import CONFIG_MAPS
 from applyprune.sources.address import GitRef, GitSource, OciRef
-from applyprune.sources.archive import ArchiveSource, fetch_archive
 from applyprune.sources.fetch import fetch_git
 from applyprune.sources.oci_artifact import FLUX_LAYER, OciSource, fetch_artifact
 from applyprune.sources.tree import FetchFailed, SourceCredentials
@@ -272,8 +271,6 @@ def served(call: Call) -> Answer:
     path = call.path.partition("?")[0]
     if path == "/a.yaml":
         return Answer(200, MAP.encode())
-    if path.endswith(".tar.gz"):
-        return Answer(200, ARTIFACT)
     if path.startswith("/v2/web/manifests/"):
         kind = json.loads(MANIFEST)["mediaType"]
         return Answer(200, MANIFEST, {"Content-Type": kind})
@@ -310,7 +307,6 @@ def sources(network: Ipv6Network, tmp_path_factory: pytest.TempPathFactory) -> I
     "address",
     [
         "https://{web}/a.yaml",
-        "https://{web}/x.tar.gz",
         "oci://{web}/web:1",
         "git+https://{git}/web.git//m?ref=main",
     ],
@@ -340,12 +336,6 @@ def read_git(sources: Sources, rules: AddressRules, folder: Path) -> object:
     return fetch_git(source, "m", folder / "store").files
 
 
-def read_archive(sources: Sources, rules: AddressRules, _folder: Path) -> object:
-    credentials = SourceCredentials(ca=sources.ca)
-    url = f"https://{sources.web}/x.tar.gz"
-    return fetch_archive(ArchiveSource(url, credentials=credentials, addresses=rules)).files
-
-
 def read_artifact(sources: Sources, rules: AddressRules, _folder: Path) -> object:
     credentials = SourceCredentials(ca=sources.ca)
     source = OciSource(
@@ -354,7 +344,7 @@ def read_artifact(sources: Sources, rules: AddressRules, _folder: Path) -> objec
     return fetch_artifact(source).files
 
 
-@pytest.mark.parametrize("read", [read_git, read_archive, read_artifact])
+@pytest.mark.parametrize("read", [read_git, read_artifact])
 def test_source_of_a_bundle_is_read(
     network: Ipv6Network,
     sources: Sources,

@@ -177,11 +177,6 @@ def document(place: str, folder: Path) -> None:
     check_url(f"https://{place}/x.yaml")
 
 
-def archive(place: str, folder: Path) -> None:
-    del folder
-    assert parse_address(f"https://{place}/x.tar.gz")
-
-
 def git(place: str, folder: Path) -> None:
     del folder
     assert parse_address(f"git+https://{place}/x.git")
@@ -213,7 +208,7 @@ def _kubeconfig(folder: Path, cluster: dict[str, str], **environ: str) -> None:
 
 
 PROXIES = (proxy_of_kubeconfig, proxy_of_environment)
-READERS = (server, *PROXIES, document, archive, git, git_over_ssh, artifact, listen)
+READERS = (server, *PROXIES, document, git, git_over_ssh, artifact, listen)
 ZONES = {form for form in HOSTS if "%" in HOSTS[form].dialed}
 # Their hosts are written in one way only, because they are compared: with the host of a login, and
 # with what git itself reads.
@@ -222,7 +217,6 @@ STRICT: dict[Callable[[str, Path], None], set[str]] = {
     git_over_ssh: ZONES | {"final dot", "short IPv4"},
     artifact: ZONES | {"final dot", "localhost with a dot", "IPv4 with a dot", "underscore"},
     document: ZONES,
-    archive: ZONES,
     listen: ZONES,
 }
 
@@ -255,7 +249,7 @@ def test_each_reader_takes_a_host_or_says_why_not(
 
 
 @pytest.mark.parametrize("port", PORTS)
-@pytest.mark.parametrize("read", [server, *PROXIES, document, archive, git, artifact])
+@pytest.mark.parametrize("read", [server, *PROXIES, document, git, artifact])
 def test_each_reader_takes_a_port_or_says_why_not(
     read: Callable[[str, Path], None], port: str, tmp_path: Path
 ) -> None:

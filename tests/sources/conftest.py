@@ -1,14 +1,12 @@
-"""Servers of sources: a site with an archive on it, Git servers, and registries."""
+"""Servers of sources: a site, Git servers, and registries."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from applyprune.sources.git_store import GitStore
-from tests.support.archives import packed
 from tests.support.git_servers import HttpsSite, SshSite, git_site, ssh_site
 from tests.support.registries import (
     anonymous_registry,
@@ -16,7 +14,7 @@ from tests.support.registries import (
     referrers_registry,
     token_registry,
 )
-from tests.support.tls_site import Site, files_of
+from tests.support.tls_site import Answer, Site
 from tests.support.tls_site import site as tls_site
 
 if TYPE_CHECKING:
@@ -26,32 +24,20 @@ if TYPE_CHECKING:
     from tests.components import Components
     from tests.support.registries import Registry
 
-FILES = {"web/a.yaml": b"a: 1\n", "web/b/c.yaml": b"c: 1\n", "other/d.yaml": b"d: 1\n"}
-
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Path]]:
-    """A server of the files of a folder, for all tests of a module."""
-    folder = tmp_path_factory.mktemp("site")
-    with tls_site(files_of(folder)) as one:
-        yield one, folder
+def running() -> Iterator[Site]:
+    """A server without files, for all tests of a module."""
+    with tls_site(lambda _: Answer(404)) as one:
+        yield one
 
 
 @pytest.fixture
-def web_site(running: tuple[Site, Path]) -> Site:
-    """The server, with ``/web.tar.gz`` and without the answers and calls of other tests."""
-    one, folder = running
-    one.answers.clear()
-    one.calls.clear()
-    (folder / "web.tar.gz").write_bytes(packed(FILES))
-    os.utime(folder / "web.tar.gz", (1e9, 1e9))
-    return one
-
-
-@pytest.fixture
-def folder(running: tuple[Site, Path]) -> Path:
-    """The folder with the server's files."""
-    return running[1]
+def web_site(running: Site) -> Site:
+    """The server, without the answers and calls of other tests."""
+    running.answers.clear()
+    running.calls.clear()
+    return running
 
 
 @pytest.fixture

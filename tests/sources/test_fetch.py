@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,9 @@ from applyprune.sources import Overlay, read
 from applyprune.sources.address import parse_address
 from applyprune.sources.fetch import fetch
 from applyprune.sources.tree import AuthenticationFailed, PathNotFound
-from tests.support.archives import tar
 from tests.support.git_servers.https_site import git_site
 from tests.support.git_servers.ssh_site import ssh_site
 from tests.support.source_text import config_map
-from tests.support.tls_site import files_of, site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -215,22 +212,3 @@ def test_ssh_settings_of_the_user_are_used(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(AuthenticationFailed) as caught:
             read([f"git+{running.url('deploy')}//m?ref=main"])
         assert str(caught.value).startswith(f"{shown}: ")
-
-
-def test_archive_of_another_digest_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = gzip.compress(tar({"m/a.yaml": config_map("a").encode()}), mtime=0)
-    (tmp_path / "web.tgz").write_bytes(data)
-    with site(files_of(tmp_path)) as web:
-        (tmp_path / "ca.pem").write_bytes(web.ca)
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-        url = f"{web.url}/web.tgz"
-        assert [one.name for one in read([url])] == ["a"]
-        address = parse_address(url)
-        assert address is not None
-        digest = fetch(address).revision
-        assert [one.name for one in read([f"{url}#path=m/a.yaml&digest={digest}"])] == ["a"]
-        wrong = digest[:-1] + ("0" if digest[-1] != "0" else "1")
-        with pytest.raises(InputError, match="the archive has another digest"):
-            read([f"{url}?t=hunter2#digest={wrong}"])

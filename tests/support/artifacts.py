@@ -17,10 +17,14 @@ from applyprune.sources.oci_artifact import (
 from applyprune.sources.oci_registry import PULL_AND_PUSH
 from applyprune.sources.tree import SourceCredentials
 from tests.support.registries import PASSWORD, USER
+from tests.support.tls_site import Answer
 from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tests.support.registries import Registry
+    from tests.support.tls_site import Answering
 
 FILES = {"a.yaml": b"a: 1\n", "b/c.yaml": b"c: 1\n"}
 
@@ -58,6 +62,17 @@ def manifest_of(*layers: dict[str, object], **more: object) -> dict[str, object]
         "config": described(b"{}", FLUX_CONFIG),
         "layers": list(layers),
         **more,
+    }
+
+
+def served_artifact(name: str, layer: bytes) -> Mapping[str, Answering]:
+    """Return the answers of a registry without login that has an artifact with one layer."""
+    body = json.dumps(manifest_of(described(layer))).encode()
+    manifest = Answer(200, body, {"Content-Type": MANIFEST})
+    return {
+        f"/v2/{name}/manifests/latest": lambda _: manifest,
+        f"/v2/{name}/manifests/{digest_of(body)}": lambda _: manifest,
+        f"/v2/{name}/blobs/{digest_of(layer)}": lambda _: Answer(200, layer),
     }
 
 

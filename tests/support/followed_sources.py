@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import json
 from abc import ABC, abstractmethod
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from applyprune.sources.oci_artifact import OciSource, push
 from applyprune.sources.tree import SourceCredentials
-from tests.support.archives import tar
 from tests.support.git_servers.https_site import git_site
 from tests.support.registries import password_registry
-from tests.support.tls_site import files_of, site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from tests.components import Components
     from tests.support.git_servers.repository import Repository
     from tests.support.registries import Registry
 
-KINDS = ("git", "oci", "archive")
+KINDS = ("git", "oci")
 
 
 class FollowedSource(ABC):
@@ -87,17 +84,6 @@ class _Oci(FollowedSource):
         (self.registry.storage / tags / "1.4.0/current/link").unlink()
 
 
-class _Archive(FollowedSource):
-    file: Path
-
-    def publish(self, files: Mapping[str, str]) -> None:
-        data = tar({name: text.encode() for name, text in files.items()})
-        self.file.write_bytes(gzip.compress(data))
-
-    def remove(self) -> None:
-        self.file.unlink()
-
-
 @contextmanager
 def followed(kind: str, folder: Path, components: Components) -> Iterator[FollowedSource]:
     """Start the server of a kind of source, which has nothing yet."""
@@ -117,7 +103,7 @@ def followed(kind: str, folder: Path, components: Components) -> Iterator[Follow
             git = _Git(f"{url}//prod?ref=main", url, environ)
             git.repository = server.repository("deploy")
             yield git
-        elif kind == "oci":
+        else:
             registry = servers.enter_context(password_registry(components, folder / "registry"))
             ca.write_bytes(registry.ca.read_bytes())
             login(home, registry)
@@ -125,14 +111,6 @@ def followed(kind: str, folder: Path, components: Components) -> Iterator[Follow
             oci = _Oci(f"{url}//prod", url, environ)
             oci.registry = registry
             yield oci
-        else:
-            (folder / "files").mkdir()
-            web = servers.enter_context(site(files_of(folder / "files")))
-            ca.write_bytes(web.ca)
-            url = f"{web.url}/web.tar.gz"
-            archive = _Archive(f"{url}?token=hunter2#path=prod", url, environ)
-            archive.file = folder / "files/web.tar.gz"
-            yield archive
 
 
 def login(home: Path, registry: Registry) -> None:

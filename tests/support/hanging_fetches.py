@@ -13,21 +13,14 @@ from typing import TYPE_CHECKING, Self
 import trustme
 
 from applyprune.sources.oci_artifact import push
-from tests.support.archives import packed
 from tests.support.artifacts import source_of
 from tests.support.encryption import age_key, encrypt
 from tests.support.git_servers import git_site, ssh_site
 from tests.support.processes import has_started
 from tests.support.registries import password_registry
-from tests.support.remote_bundles import (
-    archive_source,
-    file_of,
-    git_source,
-    registry_source,
-    secret,
-)
+from tests.support.remote_bundles import file_of, git_source, registry_source, secret
 from tests.support.signers import GpgSigner, gpg_home
-from tests.support.tls_site import Answer, files_of, passed_on, site
+from tests.support.tls_site import passed_on, site
 from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
@@ -37,15 +30,14 @@ if TYPE_CHECKING:
     from tests.components import Components
     from tests.support.controller import Tenant
     from tests.support.git_servers import HttpsSite
-    from tests.support.tls_site import Call
+    from tests.support.tls_site import Answer, Call
 
 REPLIES = (1, 2, 4, 6)
 """At which replies of a Git server a fetch hangs: two are a look, the others a transfer."""
-FETCH_WORKERS = len(REPLIES) + 6
+FETCH_WORKERS = len(REPLIES) + 5
 """Enough for all of these, and one more: the last one is kept for other namespaces."""
 LONG = "10m"
 """The timeout of each look: it ends when it is killed."""
-_PAUSE = 0.2
 # While the file is there, the program hangs; its own arguments tell when.
 _PROGRAM = """#!/bin/sh
 case "$*" in *{word}*) [ -e {file} ] && exec sleep 30{number};; esac
@@ -106,7 +98,6 @@ class HangingFetches:
         for reply in REPLIES:
             self._git(reply)
         self._ssh()
-        self._archive()
         self._oci()
         self._gpg()
         self._sops()
@@ -157,22 +148,6 @@ class HangingFetches:
         own = {"secretRef": {"name": "ssh"}, "timeout": LONG}
         source = {"url": server.url("web"), "path": "web", **own}
         self._follow("ssh", {"git": source}, lambda _: server.commands)
-
-    def _archive(self) -> None:
-        """A server that sends a byte now and then."""
-        files = self.folder / "files"
-        files.mkdir()
-        (files / "web.tar.gz").write_bytes(packed({"a.yaml": file_of("archive").encode()}))
-        whole = files_of(files)
-
-        def slow(call: Call) -> Answer:
-            found = whole(call)
-            return found if self._go_on.is_set() else replace(found, pause=_PAUSE)
-
-        server = self._opened.enter_context(site(slow, authority=self._authority))
-        self._resets.append(server.calls.clear)
-        source = archive_source(self.tenant, server, interval="1h", timeout=LONG)
-        self._follow("archive", source, lambda _: server.calls)
 
     def _oci(self) -> None:
         """A registry that does not answer."""

@@ -6,7 +6,6 @@ listens at its port any more, and its connections have ended.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -16,12 +15,11 @@ from typing import TYPE_CHECKING, Any, Self
 import trustme
 
 from applyprune.sources.oci_artifact import push
-from tests.support.archives import packed
 from tests.support.artifacts import source_of
 from tests.support.git_servers import git_site
 from tests.support.registries import PASSWORD, USER, password_registry
 from tests.support.remote_bundles import file_of, secret
-from tests.support.tls_site import Answer, Site, files_of, passed_on, site
+from tests.support.tls_site import Answer, Site, passed_on, site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -110,7 +108,6 @@ class KilledServers:
         (self._folder / "git-ca.pem").write_bytes(self._git.ca)
         registry = password_registry(self._components, self._folder / "registry")
         self._registry = self._opened.enter_context(registry)
-        (self._folder / "files").mkdir()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -123,8 +120,8 @@ class KilledServers:
         secret(tenant, LOGIN, {"username": USER, "password": PASSWORD, "ca.crt": ca})
 
     def start(self, kind: str, name: str) -> KilledServer:
-        """Start a server with a source of that kind: git, oci or archive."""
-        makes = {"git": self._repository, "oci": self._artifact, "archive": self._file}
+        """Start a server with a source of that kind: git or oci."""
+        makes = {"git": self._repository, "oci": self._artifact}
         server = self.servers[name] = makes[kind](name)
         server.front = self._opened.enter_context(site(server, authority=self._authority))
         login, url = {"name": LOGIN}, server.front.url
@@ -136,7 +133,6 @@ class KilledServers:
                 "secretRef": login,
                 "certSecretRef": login,
             },
-            "archive": {"url": f"{url}/{name}.tar.gz", "certSecretRef": login},
         }
         server.source = {kind: {**source[kind], "interval": "1h"}}
         return server
@@ -157,11 +153,3 @@ class KilledServers:
             return f"prod@{push(source_of(self._registry, f'{name}:prod'), files)}"
 
         return KilledServer(passed_on(self._registry.host, self._registry.ca), publish)
-
-    def _file(self, name: str) -> KilledServer:
-        def publish(names: Sequence[str], value: str) -> str:
-            data = packed({"a.yaml": file_of(*names, value=value).encode()})
-            (self._folder / "files" / f"{name}.tar.gz").write_bytes(data)
-            return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-        return KilledServer(files_of(self._folder / "files"), publish)

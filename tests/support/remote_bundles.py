@@ -71,12 +71,12 @@ def registry_source(tenant: Tenant, registry: Registry, **more: Any) -> dict[str
     return {"oci": given}
 
 
-def archive_source(tenant: Tenant, site: Site, **more: Any) -> dict[str, Any]:
-    """Give a tenant the CA of a site, and return a source that follows web.tar.gz there."""
+def open_registry_source(tenant: Tenant, site: Site, **more: Any) -> dict[str, Any]:
+    """Give a tenant the CA of a site, and return a source that follows shop/web there."""
     secret(tenant, "ca", {"ca.crt": site.ca})
-    url = f"{site.url}/web.tar.gz"
+    url = f"oci://{site.host}/shop/web"
     given = {"url": url, "interval": "1s", "certSecretRef": {"name": "ca"}, **more}
-    return {"archive": given}
+    return {"oci": given}
 
 
 def set_value(tenant: Tenant, name: str, value: str) -> None:

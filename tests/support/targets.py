@@ -28,7 +28,6 @@ STORIES = (
     "tests/controller/drift/test_contention_ends.py",
     "tests/controller/drift/test_contention_stories.py",
     "tests/controller/fetching/faults/",
-    "tests/controller/fetching/test_archive_bundles.py",
     "tests/controller/fetching/test_encrypted_bundles.py",
     "tests/controller/fetching/test_git_bundles.py",
     "tests/controller/fetching/test_oci_bundles.py",

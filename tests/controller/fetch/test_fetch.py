@@ -19,11 +19,8 @@ from applyprune.controller.fetch import (
 from applyprune.controller.task import CheckResult, CheckTask, FetchResult, FetchTask, SourceContent
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.address import OciRef
-from applyprune.sources.archive import ArchiveSource
 from applyprune.sources.oci_artifact import OciSource, push
 from applyprune.sources.tree import SourceCredentials, TreeLimits
-from tests.support import tls_site
-from tests.support.archives import packed
 from tests.support.git_servers import HttpsSite, git_site
 from tests.support.registries import Registry
 from tests.support.signers import SshSigner
@@ -149,35 +146,6 @@ def test_new_path_is_read_of_what_the_check_has_found(site: HttpsSite, cache: So
     repository.commit({"api/b.yaml": "b: 2"})
     fetched = fetch_source(replace(task, paths={"api": None}), cache)
     assert content(fetched, "api").revision == f"main@sha1:{first}"
-
-
-def test_archive_without_a_version_is_fetched_to_be_compared(
-    cache: SourceCache, tmp_path: Path
-) -> None:
-    """Each check says that it may be new; a fetch of the same is no news."""
-    served = tls_site.files_of(tmp_path)
-
-    def answer(call: tls_site.Call) -> tls_site.Answer:
-        return replace(served(call), headers={})
-
-    with tls_site.site(answer) as server:
-        credentials = SourceCredentials(ca=server.ca)
-        remote = RemoteSource(ArchiveSource(f"{server.url}/x.tar.gz", credentials=credentials))
-        publish(tmp_path, FILES)
-        task = task_of(remote, "web")
-        known = {"web": content(fetch_source(task, cache), "web")}
-        assert check(remote, task.tip) == CheckResult(task.tip, is_new=True)
-        assert fetch_source(replace(task, paths=known), cache) == FetchResult()
-        publish(tmp_path, {**FILES, "web/a.yaml": "a: 2"})
-        moved = fetch_source(replace(task, paths=known), cache)
-    assert moved.paths.keys() == {"web"}
-    assert cache.read(content(moved, "web").artifact) == {"web/a.yaml": b"a: 2"}
-
-
-def publish(folder: Path, files: Mapping[str, str]) -> None:
-    """Write an archive of some files."""
-    data = packed({name: text.encode() for name, text in files.items()})
-    (folder / "x.tar.gz").write_bytes(data)
 
 
 @pytest.mark.holds("verified-commit")

@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.sources.oci_artifact import push
-from tests.support.archives import packed
 from tests.support.artifacts import source_of
 from tests.support.command import applyprune
 from tests.support.remote_bundles import (
-    archive_source,
     file_of,
     git_credentials,
     git_source,
     registry_source,
     stays,
 )
-from tests.support.tls_site import files_of, site
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -113,9 +110,7 @@ def test_build_of_what_is_ignored_says_why_it_fails(tenant: Tenant, git: HttpsSi
     stays(tenant, "a")
 
 
-def test_artifact_and_archive_have_the_same_rules(
-    tenant: Tenant, registry: Registry, tmp_path: Path
-) -> None:
+def test_artifact_has_the_same_rules(tenant: Tenant, registry: Registry) -> None:
     files = {
         "web/a.yaml": file_of("a").encode(),
         "web/values.yaml": b"x: 1",
@@ -132,21 +127,6 @@ def test_artifact_and_archive_have_the_same_rules(
     tenant.bundle("web", source=registry_source(tenant, registry, **more), interval="1h")
     tenant.ready("web")
     assert tenant.exists("a", "b") == [True, False]
-    (tmp_path / "web.tar.gz").write_bytes(
-        packed(
-            {
-                name.replace("web/a", "web/c"): data.replace(b"name: a", b"name: c").replace(
-                    b'"a"', b'"c"'
-                )
-                for name, data in files.items()
-            }
-        )
-    )
-    with site(files_of(tmp_path)) as web:
-        given = archive_source(tenant, web, path="web", ignore="b.yaml")
-        tenant.bundle("api", source=given, interval="1h")
-        tenant.ready("api")
-    assert tenant.exists("c", "b") == [True, False]
 
 
 @pytest.mark.parametrize("ignore", ["", "b.yaml"])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.api import Api, AuditTrail
+from tests.support.artifacts import digest_of
 from tests.support.attacks.attack import DEPLOYER, VICTIM, body
 from tests.support.attacks.scenery import (
     create,
@@ -27,7 +28,7 @@ from tests.support.attacks.scenery import (
 from tests.support.attacks.servers import DENIED, OWN, attack_servers, command_lines
 from tests.support.attacks.source_attack import SourceAttack
 from tests.support.attacks.source_content import CONTENT
-from tests.support.attacks.source_spec import SPECS
+from tests.support.attacks.source_spec import MOVED, SPECS
 from tests.support.canaries import TOKEN, TRACES, untold
 from tests.support.controller import SYSTEM_NAMESPACE, Tenant, controller, served
 from tests.support.objects import config_map, text
@@ -46,7 +47,7 @@ ATTACKS = {**CONTENT, **SPECS}
 FEW = {
     name: attack
     for name, attack in ATTACKS.items()
-    if name.startswith(("leak: an archive that", "leak: a repository that"))
+    if name.startswith(("leak: a blob that", "leak: a repository that"))
     or name == next(one for one in ATTACKS if one.partition(":")[0] == name.partition(":")[0])
 }
 """The first of each kind, and those whose passwords the servers can tell."""
@@ -184,8 +185,8 @@ def given_elsewhere(servers: Servers) -> None:
     """
     login = base64.b64encode(f"{MALLORY}:{TOKEN}".encode()).decode()
     calls = {call.path.partition("?")[0]: call.headers for call in servers.web.calls}
-    assert login in calls["/moved.tar.gz"]["Authorization"]
-    assert "Authorization" not in calls["/target.tar.gz"]
+    assert login in calls[f"/v2/evil/moved/blobs/{digest_of(MOVED)}"]["Authorization"]
+    assert "Authorization" not in calls["/target"]
     asked = [given for _, path, given in servers.git.requests if path.startswith("/elsewhere.git")]
     assert any(login in given for given in asked)
     moved = [given for _, path, given in servers.git.requests if path.startswith("/evil.git")]

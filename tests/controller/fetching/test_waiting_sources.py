@@ -9,14 +9,15 @@ import pytest
 
 from tests.support import tls_site
 from tests.support.archives import packed
+from tests.support.artifacts import digest_of, served_artifact
 from tests.support.listening import silent_host
 from tests.support.objects import config_map, text
 from tests.support.processes import family, is_running, name_of
 from tests.support.remote_bundles import (
-    archive_source,
     file_of,
     git_credentials,
     git_source,
+    open_registry_source,
     set_value,
     stays,
 )
@@ -25,7 +26,6 @@ from tests.support.workloads import Puppets, ready, workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.support.controller import Controller, Tenant
     from tests.support.git_servers import HttpsSite
@@ -67,14 +67,18 @@ def test_server_that_drips_holds_up_no_other_tenant(
     running: Controller, new_tenant: Callable[[], Tenant], git: HttpsSite
 ) -> None:
     """It answers each check at once, and a fetch from it would take for ever."""
-    # More than is read to use the connection of a check again.
-    drip = tls_site.Answer(200, bytes(2 << 20), pause=1.0)
-    with tls_site.site(lambda _: drip) as web:
+
+    def drip(call: tls_site.Call) -> tls_site.Answer:
+        if call.method == "HEAD":
+            return tls_site.Answer(200, headers={"Docker-Content-Digest": digest_of(b"")})
+        return tls_site.Answer(200, bytes(2 << 20), pause=1.0)
+
+    with tls_site.site(drip) as web:
         for _ in range(2):
             other = new_tenant()
             for number in range(3):
-                source = archive_source(other, web, timeout="10m")
-                source["archive"]["url"] = f"{web.url}/{other.namespace}/{number}.tar.gz"
+                url = f"oci://{web.host}/{other.namespace}/{number}"
+                source = open_registry_source(other, web, url=url, timeout="10m")
                 other.bundle(f"b{number}", source=source)
         # Each is checked, and then at least one is fetched: none of the checks reads so much.
         eventually(lambda: len(web.calls) > 6, lambda: f"{len(web.calls)} requests")
@@ -82,22 +86,19 @@ def test_server_that_drips_holds_up_no_other_tenant(
         served(new_tenant(), git, "victim", "1", "2")
 
 
-def test_host_that_goes_away_changes_nothing(
-    running: Controller, tenant: Tenant, tmp_path: Path
-) -> None:
+def test_host_that_goes_away_changes_nothing(running: Controller, tenant: Tenant) -> None:
     """Drift is still reverted; what is new there when it is back is applied."""
-    archive = tmp_path / "web.tar.gz"
-    archive.write_bytes(packed({"a.yaml": file_of("a").encode()}))
-    with tls_site.site(tls_site.files_of(tmp_path)) as web:
-        tenant.bundle("web", source=archive_source(tenant, web), interval="1h")
+    with tls_site.site(lambda _: tls_site.Answer(404)) as web:
+        web.answers |= served_artifact("shop/web", packed({"a.yaml": file_of("a").encode()}))
+        tenant.bundle("web", source=open_registry_source(tenant, web), interval="1h")
         tenant.ready("web")
         web.kill()
         failed = f'"namespace": "{tenant.namespace}", "error"'
         eventually(lambda: failed in running.log.read_text(), lambda: "a check that has failed")
         stays(tenant, "a")
-        archive.write_bytes(packed({"a.yaml": file_of("b").encode()}))
+        web.answers |= served_artifact("shop/web", packed({"a.yaml": file_of("b").encode()}))
         web.restart()
-        eventually(lambda: tenant.exists("a", "b") == [False, True], lambda: "the new archive")
+        eventually(lambda: tenant.exists("a", "b") == [False, True], lambda: "the new artifact")
 
 
 @pytest.mark.holds("unfollowed-fetch")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 import shlex
 from typing import TYPE_CHECKING
 
 from tests.docs.pages import page
 from tests.docs.reader import commands
-from tests.support.archives import tar
 from tests.support.command import Ended, applyprune
 from tests.support.followed_sources import login
 from tests.support.git_servers.https_site import git_site
 from tests.support.registries import password_registry
 from tests.support.source_text import config_map, write
-from tests.support.tls_site import files_of, site
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,21 +29,17 @@ def test_commands_of_the_guide_run(
 ) -> None:
     """All read the same object, so after the first apply nothing changes any more."""
     write(tmp_path, {"manifests/a.yaml": A})
-    (tmp_path / "files").mkdir()
-    (tmp_path / "files/web.tar.gz").write_bytes(gzip.compress(tar({"a.yaml": A.encode()})))
     with (
         git_site(tmp_path / "git") as git,
         password_registry(components, tmp_path / "registry") as registry,
-        site(files_of(tmp_path / "files")) as web,
     ):
         git.repository("shop/deploy").commit({"clusters/prod/web/a.yaml": A})
         login(tmp_path, registry)
         authorities = tmp_path / "ca.pem"
-        authorities.write_bytes(b"".join((git.ca, registry.ca.read_bytes(), web.ca)))
+        authorities.write_bytes(b"".join((git.ca, registry.ca.read_bytes())))
         hosts = {
             "git.example.com": git.base.removeprefix("https://"),
             "registry.example.com": registry.host,
-            "example.com": web.host,
         }
 
         def run(line: str) -> Ended:

@@ -9,7 +9,6 @@ import pytest
 from applyprune.errors import UsageError
 from applyprune.sources.address import (
     Address,
-    ArchiveAddress,
     GitAddress,
     GitRef,
     OciAddress,
@@ -57,13 +56,6 @@ ADDRESSES: dict[str, Address] = {
     ),
     "oci://registry.example.com/web//prod?semver=%5E1": OciAddress(
         "registry.example.com", "web", OciRef(semver="^1"), "prod"
-    ),
-    "https://example.com/web.tar.gz": ArchiveAddress("https://example.com/web.tar.gz"),
-    "https://example.com/web.TGZ?token=hunter2": ArchiveAddress(
-        "https://example.com/web.TGZ?token=hunter2"
-    ),
-    f"https://me:p%40ss@example.com/web.tar#path=a/b&digest={DIGEST}": ArchiveAddress(
-        "https://me:p%40ss@example.com/web.tar", "a/b", DIGEST
     ),
 }
 
@@ -141,10 +133,9 @@ def test_other_texts_stay_paths_and_urls(text: str) -> None:
         ("oci://registry.example.com/web:1?semver=1", "semver and a tag or digest exclude"),
         ("oci://registry.example.com/web:1//../x", "its path is not inside the source"),
         ("oci://registry.example.com/web?tag=1", "its query has an unknown key"),
-        ("https://h/x.tar.gz#digest=abc", "its digest is invalid"),
-        ("https://h/x.tar.gz#path=../y", "its path is not inside the source"),
-        ("https://h/x.tar.gz#paths=y", "Did you mean path?"),
-        (f"https://h/x.yaml#digest={DIGEST}", "only an archive has a path and a digest"),
+        ("https://h/x.tar.gz", "invalid address https://h/x.tar.gz: an archive by URL is not read"),
+        ("HTTPS://me:hunter2@h/x.TGZ?t=hunter2#path=a", "Unpack it and name the folder, or push"),
+        ("https://h/x.tar", "`applyprune push oci://HOST/REPO:TAG -f FOLDER`"),
         ("https://h/x.git", "a repository is not a document"),
         ("https://h/x.git//web?ref=main", "Write git+https://"),
     ],
@@ -166,7 +157,6 @@ def test_invalid_address_is_an_error_with_a_hint(text: str, expected: str) -> No
         (f"oci://h/x:1@{DIGEST}//a", "oci://h/x:1"),
         (f"oci://h/x@{DIGEST}", f"oci://h/x@{DIGEST}"),
         ("oci://h/x?semver=1", "oci://h/x"),
-        ("https://me:hunter2@h/x.tgz?token=hunter2#path=a", "https://h/x.tgz"),
     ],
 )
 def test_shown_form_has_no_credential_and_no_path(text: str, expected: str) -> None:

@@ -64,16 +64,6 @@ OCI = (
 )
 TAGS = (["1.4.0", "v1_A.b-c", "a" * 128], ["-1", "a/b", "../x", "a" * 129])
 DIGESTS = ([DIGEST], ["sha256:00", DIGEST.upper(), f"sha512:{'0' * 128}", f"{DIGEST}\n"])
-ARCHIVES = (
-    words(
-        "https://h/x.tar.gz https://h/x.TGZ https://h/x.tar?y https://[::1]/x.tar https://h/@.tar"
-    ),
-    [
-        *words("https://h/x.zip https://h/x?y=.tar https://h:99999/x.tar https://h\\/x.tar"),
-        *words("https://-h/x.tar https://h/%zz.tar https:///x.tar https://h/x.tar\u200b"),
-        *words("https://[fe80::1%25eth0]/x.tar https://[h]/x.tar https://fd00::1/x.tar"),
-    ],
-)
 
 
 def rows(table: tuple[list[str], list[str]], *given: str) -> list[tuple[object, ...]]:
@@ -151,12 +141,6 @@ def test_versions_of_an_artifact(field: str, text: str, is_valid: bool) -> None:
     assert found == [is_valid] * 4
 
 
-@pytest.mark.parametrize(("url", "is_valid"), rows(ARCHIVES))
-def test_urls_of_archives(url: str, is_valid: bool) -> None:
-    found = [accepts(lambda: parse_address(url)), accepts(lambda: bundle("archive", url=url))]
-    assert found == [is_valid] * 2
-
-
 @pytest.mark.parametrize(
     ("kind", "url"),
     [
@@ -166,10 +150,6 @@ def test_urls_of_archives(url: str, is_valid: bool) -> None:
         ("git", "git@h:x"),
         ("oci", "oci://h/x:1"),
         ("oci", f"oci://h/x@{DIGEST}"),
-        ("archive", "https://me:hunter2@h/x.tar"),
-        ("archive", "https://@h/x.tar"),
-        ("archive", f"https://h/x.tar#digest={DIGEST}"),
-        ("archive", "https://h/x.tar#"),
     ],
 )
 def test_bundle_says_some_things_elsewhere(kind: str, url: str) -> None:

@@ -253,6 +253,7 @@ def test_bomb_is_refused(registry: Registry) -> None:
 # What the registry has is not what the digests say: its files are changed on its disk.
 
 
+@pytest.mark.holds("checked-digest")
 def test_changed_blob_is_refused(registry: Registry) -> None:
     source = source_of(registry, "shop/changed:1")
     manifest = json.loads(registry.blob(push(source, {"a.yaml": b"changed"})).read_bytes())

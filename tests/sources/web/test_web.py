@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import ipaddress
+import os
 import threading
 from contextlib import contextmanager
 from functools import partial
@@ -16,8 +19,13 @@ from applyprune.addresses import AddressRules
 from applyprune.clock import BOOT_CLOCK
 from applyprune.errors import InputError
 from applyprune.http import SILENCE, Patience
-from applyprune.sources.tree import AuthenticationFailed, FetchFailed, SourceCredentials
-from applyprune.sources.web import MAX_TRIES, open_web
+from applyprune.sources.tree import (
+    AuthenticationFailed,
+    FetchFailed,
+    SourceCredentials,
+    SourceTooLarge,
+)
+from applyprune.sources.web import MAX_TRIES, bearer, open_web
 from tests.support.clocks import ManualClock
 from tests.support.listening import silent_host, silent_port
 from tests.support.tls_site import Answer, files_of, site
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
     from applyprune.clock import Clock
     from tests.support.tls_site import Call, Site
 
+SECRET = "hunter2"
 LOOPBACK = AddressRules((ipaddress.ip_network("127.0.0.1/32"),))
 
 
@@ -64,6 +73,109 @@ def failure(url: str, ca: bytes, **options: object) -> InputError:
 
 def moved(to: str) -> Answer:
     return Answer(302, headers={"Location": to})
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "expected"),
+    {
+        "not found": (Answer(404), FetchFailed, "the server answered 404 Not Found"),
+        "broken": (Answer(500), FetchFailed, "the server answered 500 Internal Server Error"),
+        "partial": (Answer(206), FetchFailed, "the server answered 206 Partial Content"),
+        "strange": (Answer(799), FetchFailed, "the server answered 799"),
+        "who are you": (Answer(401), AuthenticationFailed, "the server answered 401 Unauthorized"),
+        "not you": (Answer(403), AuthenticationFailed, "the server answered 403 Forbidden"),
+        "not changed": (Answer(304), FetchFailed, "the server answered 304"),
+        "compressed": (
+            Answer(body=gzip.compress(b"x"), headers={"Content-Encoding": "gzip"}),
+            FetchFailed,
+            "the reply is compressed",
+        ),
+        "no length": (Answer(body=b"x", length=""), FetchFailed, "does not send the length"),
+        "two numbers": (Answer(body=b"x", length="1, 1"), FetchFailed, "does not send the length"),
+        "a word": (Answer(body=b"x", length="one"), FetchFailed, "does not send the length"),
+        "a coding of two": (
+            Answer(body=b"x", headers={"Transfer-Encoding": "gzip, chunked"}),
+            FetchFailed,
+            "does not send the length",
+        ),
+        "short": (Answer(body=b"x", length="2"), FetchFailed, "was cut off"),
+        "chunks cut": (
+            Answer(body=b"1\r\nx\r\n", headers={"Transfer-Encoding": "chunked"}, length=""),
+            FetchFailed,
+            "was cut off",
+        ),
+        "to http": (
+            Answer(302, headers={"Location": f"http://x/y?{SECRET}"}),
+            FetchFailed,
+            "redirected to http://x/y?…: only redirects to https:// are followed",
+        ),
+        "to a file": (
+            Answer(302, headers={"Location": "file:///etc/passwd"}),
+            FetchFailed,
+            "only redirects to https:// are followed",
+        ),
+        "to nothing": (
+            Answer(302, headers={"Location": "https://["}),
+            FetchFailed,
+            "only redirects to https:// are followed",
+        ),
+        "to no port": (
+            Answer(302, headers={"Location": "https://x:99999/"}),
+            FetchFailed,
+            "only redirects to https:// are followed",
+        ),
+        "to itself": (Answer(302), FetchFailed, "redirect loop"),
+        "too large": (Answer(body=bytes(2**16 + 1)), SourceTooLarge, "larger than 64 KiB"),
+        "endless chunks": (
+            Answer(
+                body=b"10000\r\n%s\r\n" % bytes(2**16) * 3,
+                headers={"Transfer-Encoding": "chunked"},
+                length="",
+            ),
+            SourceTooLarge,
+            "larger than 64 KiB",
+        ),
+    }.values(),
+)
+def test_bad_reply_is_refused(
+    web_site: Site, answer: Answer, kind: type[InputError], expected: str
+) -> None:
+    """Each for its own reason; none as an empty or a smaller body."""
+    web_site.answers["/a"] = lambda _: answer
+    with pytest.raises(InputError) as caught:
+        save(f"{web_site.url}/a?{SECRET}", web_site.ca)
+    assert type(caught.value).kind == kind.kind
+    assert expected in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_connection_cut_at_every_tenth_is_an_error(web_site: Site) -> None:
+    data = os.urandom(1000)
+    cuts = [len(data) * tenth // 10 for tenth in range(10)]
+    web_site.answers["/a"] = lambda _: Answer(body=data, cut=cuts.pop())
+    for _ in range(10):
+        with pytest.raises(FetchFailed, match="was cut off"):
+            save(f"{web_site.url}/a", web_site.ca)
+    assert cuts == []
+
+
+def save(url: str, ca: bytes) -> None:
+    """Write at most 64 KiB of a URL to a file, as a source does."""
+    with (
+        open_web(url, timeout=600, credentials=SourceCredentials(ca=ca)) as web,
+        web.request("GET", url) as reply,
+    ):
+        if reply.status != 200:
+            raise reply.refusal()
+        reply.save(io.BytesIO(), 2**16)
+
+
+def test_authorization_that_no_header_can_have_is_refused(web_site: Site) -> None:
+    odd = f"{SECRET}\r\nX-Other: 1"
+    with pytest.raises(AuthenticationFailed) as caught:
+        get(f"{web_site.url}/a", web_site.ca, authorization=bearer(odd))
+    assert SECRET not in str(caught.value)
+    assert web_site.calls == []
 
 
 @pytest.mark.holds("authorization-of-one-host")

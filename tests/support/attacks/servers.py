@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.canaries import TOKEN
 from tests.support.git_servers import HttpsSite, git_site
-from tests.support.tls_site import Site, files_of, site
+from tests.support.tls_site import Answer, Site, site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,9 +34,7 @@ class Servers:
     vault: HttpsSite
     """A repository of the victim, which wants a password."""
     web: Site
-    """The attacker's own: files, and answers that are made for an attack."""
-    files: Path
-    """The files of ``web``."""
+    """The attacker's own: answers that are made for an attack."""
     trap: int
     """The port at which connections to forbidden addresses are counted."""
     listening: Sequence[socket.socket] = field(repr=False)
@@ -57,19 +55,17 @@ class Servers:
 @contextmanager
 def attack_servers(folder: Path) -> Iterator[Servers]:
     """Start the servers; the trap listens, and never answers."""
-    files = folder / "files"
-    files.mkdir()
     with ExitStack() as opened:
         git = opened.enter_context(git_site(folder / "git"))
         vault = opened.enter_context(git_site(folder / "vault", login=f"me:{TOKEN}"))
-        web = opened.enter_context(site(files_of(files)))
+        web = opened.enter_context(site(lambda _: Answer(404)))
         first = opened.enter_context(socket.create_server((FORBIDDEN, 0)))
         port = first.getsockname()[1]
         listening = [first, opened.enter_context(socket.create_server((DENIED, port)))]
         with suppress(OSError):  # a machine without IPv6 has no such address either
             six = socket.create_server(("::1", port), family=socket.AF_INET6)
             listening.append(opened.enter_context(six))
-        yield Servers(git, vault, web, files, port, listening, folder / "sentinel")
+        yield Servers(git, vault, web, port, listening, folder / "sentinel")
 
 
 @contextmanager

@@ -46,17 +46,6 @@ def git(url: str | None = None, /, **more: Any) -> Callable[[Servers], Body]:
     return source
 
 
-def archive(place: str, /, **more: Any) -> Callable[[Servers], Body]:
-    """Return an archive at a path of the attacker's site, or at a URL."""
-
-    def source(servers: Servers) -> Body:
-        url = place.replace("{trap}", str(servers.trap))
-        where = url if "://" in url else f"{servers.web.url}/{url}"
-        return {"archive": {"url": where, "certSecretRef": {"name": "cas"}, **more}}
-
-    return source
-
-
 def oci(name: str, /, **more: Any) -> Callable[[Servers], Body]:
     """Return an artifact at the attacker's site, or at a URL."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.planning.applyset import applyset_identity
 from tests.support.archives import archive as tar_of
 from tests.support.archives import member, zeros
+from tests.support.artifacts import served_artifact
 from tests.support.attacks.attack import (
     RBAC,
     TENANT,
@@ -18,7 +19,7 @@ from tests.support.attacks.attack import (
     core,
     stolen,
 )
-from tests.support.attacks.source_attack import SourceAttack, archive
+from tests.support.attacks.source_attack import SourceAttack, oci
 from tests.support.git_servers import LFS_POINTER, LINK, SUBMODULE
 from tests.support.objects import config_map, text
 
@@ -41,15 +42,15 @@ def _build(kustomization: str, says: str = "InvalidSource", **files: str) -> Sou
     return SourceAttack(says, files={**every, **files})
 
 
-def _tar(name: str, *members: bytes, says: str = "FetchFailed") -> SourceAttack:
+def _layer(says: str, name: str, layer: bytes) -> SourceAttack:
     def prepare(servers: Servers) -> None:
-        (servers.files / f"{name}.tar").write_bytes(tar_of(members))
+        servers.web.answers |= served_artifact(f"evil/{name}", layer)
 
-    return SourceAttack(says, source=archive(f"{name}.tar"), prepare=prepare)
+    return SourceAttack(says, source=oci(f"evil/{name}"), prepare=prepare)
 
 
-def _gzip(servers: Servers) -> None:
-    (servers.files / "bomb.tar.gz").write_bytes(zeros(200 * 2**20))
+def _tar(name: str, *members: bytes) -> SourceAttack:
+    return _layer("FetchFailed", name, tar_of(members))
 
 
 def _sentinel(name: str) -> Callable[[Servers], None]:
@@ -216,7 +217,7 @@ CONTENT: dict[str, SourceAttack] = {
         "the file is too long",
         files={".sourceignore": "a\n" * 2**20, "web/a.yaml": text(config_map("by-many-rules"))},
     ),
-    "bomb: gzip": SourceAttack("SourceTooLarge", source=archive("bomb.tar.gz"), prepare=_gzip),
+    "bomb: gzip": _layer("SourceTooLarge", "bomb", zeros(200 * 2**20)),
     "bomb: a large file in a small pack": SourceAttack(
         "SourceTooLarge", files={"web/a.yaml": bytes(80 * 2**20)}
     ),

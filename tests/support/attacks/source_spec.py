@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import TYPE_CHECKING, Any
 
 from tests.support.archives import packed
+from tests.support.artifacts import digest_of, served_artifact
 from tests.support.attacks.attack import VICTIM, WEAK
 from tests.support.attacks.servers import DENIED, FORBIDDEN
-from tests.support.attacks.source_attack import LOGIN, OPEN, SourceAttack, archive, git, oci
+from tests.support.attacks.source_attack import LOGIN, OPEN, SourceAttack, git, oci
 from tests.support.canaries import TOKEN
 from tests.support.objects import config_map, text
 from tests.support.tls_site import Answer, Call
@@ -61,30 +60,31 @@ def _git_elsewhere(servers: Servers) -> None:
     servers.git.redirects["/elsewhere.git"] = f"{other}/evil.git"
 
 
-def _moved_archive(servers: Servers) -> None:
-    data = packed({"web/a.yaml": text(config_map("by-redirect")).encode()})
-    (servers.files / "target.tar.gz").write_bytes(data)
-    _redirect("/moved.tar.gz", "{own}/target.tar.gz")(servers)
+MOVED = packed({"web/a.yaml": text(config_map("by-redirect")).encode()})
+"""The layer of an artifact whose registry sends everybody elsewhere for it."""
 
 
-def _manifest() -> Answer:
-    layer = {
-        "mediaType": "application/vnd.cncf.flux.content.v1.tar+gzip",
-        "digest": f"sha256:{'a' * 64}",
-        "size": 10,
-    }
-    kind = "application/vnd.oci.image.manifest.v1+json"
-    config = {**layer, "mediaType": "application/vnd.cncf.flux.config.v1+json"}
-    found = {"schemaVersion": 2, "mediaType": kind, "config": config, "layers": [layer]}
-    return Answer(200, json.dumps(found).encode(), {"Content-Type": kind})
+def _moved_blob(servers: Servers) -> None:
+    """Ask for a login, and then redirect to the same server by another name."""
+    servers.web.answers |= served_artifact("evil/moved", MOVED)
+    servers.web.answers["/target"] = lambda _: Answer(200, MOVED)
+
+    def answer(servers: Servers, call: Call) -> Answer:
+        if "Authorization" not in call.headers:
+            return Answer(401, headers={"WWW-Authenticate": 'Basic realm="x"'})
+        return Answer(302, headers={"Location": f"{servers.web.other_url}/target"})
+
+    _answer(f"/v2/evil/moved/blobs/{digest_of(MOVED)}", answer)(servers)
 
 
-def _blob(servers: Servers) -> None:
-    found = _manifest()
-    digest = hashlib.sha256(found.body).hexdigest()
-    for name in ("latest", f"sha256:{digest}"):
-        _answer(f"/v2/evil/blob/manifests/{name}", lambda *_: found)(servers)
-    _redirect(f"/v2/evil/blob/blobs/sha256:{'a' * 64}", f"{_TRAP}/blob")(servers)
+def _blob(name: str, says: str, target: str) -> SourceAttack:
+    """Return an artifact whose layer is said to be elsewhere."""
+
+    def prepare(servers: Servers) -> None:
+        servers.web.answers |= served_artifact(f"evil/{name}", MOVED)
+        _redirect(f"/v2/evil/{name}/blobs/{digest_of(MOVED)}", target)(servers)
+
+    return SourceAttack(says, oci(f"evil/{name}"), prepare=prepare)
 
 
 def _asks(host: str) -> Callable[[Servers, Call], Answer]:
@@ -115,8 +115,8 @@ SPECS: dict[str, SourceAttack] = {
     "secret: certificates of another namespace": SourceAttack(
         _INVALID, oci("evil/x", certSecretRef=_BANK["secretRef"])
     ),
-    "secret: a login for an archive of another namespace": SourceAttack(
-        _INVALID, archive("x.tar", **_BANK)
+    "secret: a login for an artifact of another namespace": SourceAttack(
+        _INVALID, oci("evil/x", **_BANK)
     ),
     "secret: keys to decrypt of another namespace": SourceAttack(
         _INVALID, git(), spec={"decryption": {"provider": "sops", **_BANK}}
@@ -135,7 +135,7 @@ SPECS: dict[str, SourceAttack] = {
     "path: with control characters": SourceAttack(_INVALID, git(path="web\n--output=x")),
     "path: an option": SourceAttack("PathNotFound", git(path="--output=/tmp/mallory")),
     "path: magic of git": SourceAttack("PathNotFound", git(path=":(top,glob)**")),
-    "path: above an archive": SourceAttack(_INVALID, archive("x.tar", path="../x")),
+    "path: above an artifact": SourceAttack(_INVALID, oci("evil/x", path="../x")),
     "host: loopback": SourceAttack(_REFUSED, git(f"{_TRAP}/x.git")),
     "host: loopback of IPv6": SourceAttack(_REFUSED, git("https://[::1]:{trap}/x.git")),
     "host: IPv4 in IPv6": SourceAttack(
@@ -148,17 +148,12 @@ SPECS: dict[str, SourceAttack] = {
     "host: a decimal number": SourceAttack(_INVALID, git("https://2130706434:{trap}/x.git")),
     "host: an octal number": SourceAttack(_INVALID, git("https://0177.0.0.2:{trap}/x.git")),
     "host: a short number": SourceAttack(_INVALID, git("https://127.2:{trap}/x.git")),
-    "host: the metadata, for an archive": SourceAttack(
-        _REFUSED, archive("https://169.254.169.254/x.tar")
+    "host: the metadata, for a registry": SourceAttack(_REFUSED, oci("oci://169.254.169.254/x/y")),
+    "host: an octal number, for a registry": SourceAttack(
+        _REFUSED, oci("oci://0177.0.0.2:{trap}/x/y")
     ),
-    "host: a decimal number, for an archive": SourceAttack(
-        _REFUSED, archive("https://2130706434:{trap}/x.tar")
-    ),
-    "host: an octal number, for an archive": SourceAttack(
-        _REFUSED, archive("https://0177.0.0.2:{trap}/x.tar")
-    ),
-    "host: IPv4 in IPv6, for an archive": SourceAttack(
-        _REFUSED, archive(f"https://[::ffff:{FORBIDDEN}]:{{trap}}/x.tar")
+    "host: IPv4 in IPv6, for a registry": SourceAttack(
+        _REFUSED, oci(f"oci://[::ffff:{FORBIDDEN}]:{{trap}}/x/y")
     ),
     "host: a registry at loopback": SourceAttack(_REFUSED, oci(f"oci://{FORBIDDEN}:{{trap}}/x/y")),
     "host: a registry by a decimal number": SourceAttack(
@@ -174,23 +169,10 @@ SPECS: dict[str, SourceAttack] = {
         lambda servers: git(servers.git.url("metadata"))(servers),
         prepare=_git_redirect("metadata", _METADATA),
     ),
-    "redirect: an archive to the metadata of a cloud": SourceAttack(
-        "link-local", archive("metadata.tar"), prepare=_redirect("/metadata.tar", _METADATA)
-    ),
-    "redirect: an archive to loopback": SourceAttack(
-        _REFUSED,
-        archive("trap.tar"),
-        prepare=_redirect("/trap.tar", f"{_TRAP}/x.tar"),
-    ),
-    "redirect: an archive to plain HTTP": SourceAttack(
-        "https://",
-        archive("plain.tar"),
-        prepare=_redirect("/plain.tar", f"http://{FORBIDDEN}:{{trap}}/x"),
-    ),
-    "redirect: an archive to a file": SourceAttack(
-        "https://", archive("file.tar"), prepare=_redirect("/file.tar", "file:///etc/passwd")
-    ),
-    "redirect: a blob to loopback": SourceAttack(_REFUSED, oci("evil/blob"), prepare=_blob),
+    "redirect: a blob to the metadata of a cloud": _blob("metadata", "link-local", _METADATA),
+    "redirect: a blob to loopback": _blob("trap", _REFUSED, f"{_TRAP}/blob"),
+    "redirect: a blob to plain HTTP": _blob("plain", "https://", f"http://{FORBIDDEN}:{{trap}}/x"),
+    "redirect: a blob to a file": _blob("file", "https://", "file:///etc/passwd"),
     "redirect: the token server of a registry": SourceAttack(
         "the credentials for localhost are not sent to it",
         oci("evil/token", **LOGIN),
@@ -205,8 +187,8 @@ SPECS: dict[str, SourceAttack] = {
         "Applied: ", git(ignore="\n".join(["**/a*a*a*/" * 80 + "b"] * 15))
     ),
     "ignore: a long rule in the spec": SourceAttack(_INVALID, git(ignore="a" * 1001)),
-    "leak: an archive that moved to another host": SourceAttack(
-        "Applied: ", archive("moved.tar.gz", path="web", **LOGIN), prepare=_moved_archive
+    "leak: a blob that moved to another host": SourceAttack(
+        "Applied: ", oci("evil/moved", path="web", **LOGIN), prepare=_moved_blob
     ),
     "leak: a repository that moved to another host": SourceAttack(
         "Applied: ",
@@ -214,11 +196,11 @@ SPECS: dict[str, SourceAttack] = {
         prepare=_git_elsewhere,
     ),
     "leak: a password in a URL": SourceAttack(_INVALID, git(f"https://me:{TOKEN}@localhost/x.git")),
-    "leak: a password in the URL of an archive": SourceAttack(
-        _INVALID, archive(f"https://me:{TOKEN}@localhost/x.tar")
+    "leak: a password in the name of an artifact": SourceAttack(
+        _INVALID, oci(f"oci://me:{TOKEN}@localhost/x")
     ),
-    "leak: a signature in the URL of an archive": SourceAttack(
-        "404", archive(f"none.tar?signature={TOKEN}")
+    "leak: a query in the name of an artifact": SourceAttack(
+        _INVALID, oci(f"evil/x?signature={TOKEN}")
     ),
     "option: as the host": SourceAttack(
         _INVALID, git("ssh://-oProxyCommand=touch%20mallory/x.git")

@@ -13,7 +13,7 @@ from tests.support.encryption import age_key
 from tests.support.git_servers import git_site
 from tests.support.registries import PASSWORD, USER, password_registry
 from tests.support.signers import SshSigner
-from tests.support.tls_site import files_of, passed_on, site
+from tests.support.tls_site import passed_on, site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,8 +43,6 @@ class BadServers:
     components: Components
     opened: ExitStack
     git: HttpsSite
-    web: Site
-    """The files of ``files``."""
     registry: Registry
     registry_answers: Answering
     front: Site
@@ -61,11 +59,6 @@ class BadServers:
     modes_of_content: dict[str, str] = field(default_factory=dict)
     raw_content: list[bytes] = field(default_factory=list)
     """The same, as lines of ``git fast-import``."""
-
-    @property
-    def files(self) -> Path:
-        """Return the folder of the files of ``web``."""
-        return self.folder / "files"
 
     def own_git(self, name: str, **options: Any) -> HttpsSite:
         """Start a Git server for one Bundle."""
@@ -100,12 +93,9 @@ class BadServers:
 def bad_servers(folder: Path, components: Components) -> Iterator[BadServers]:
     """Start the servers that many sources share; the others end with them."""
     authority = trustme.CA()
-    (folder / "files").mkdir()
     with ExitStack() as opened:
         git = opened.enter_context(git_site(folder / "git", login=f"{USER}:{PASSWORD}"))
         git.repository("content")
-        files = files_of(folder / "files")
-        web = opened.enter_context(site(files, authority=authority))
         registry = opened.enter_context(password_registry(components, folder / "registry"))
         answers = passed_on(registry.host, registry.ca)
         front = opened.enter_context(site(answers, authority=authority))
@@ -114,7 +104,6 @@ def bad_servers(folder: Path, components: Components) -> Iterator[BadServers]:
             components,
             opened,
             git,
-            web,
             registry,
             answers,
             front,

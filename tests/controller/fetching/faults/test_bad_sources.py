@@ -29,8 +29,8 @@ GUIDE = Path(__file__).parents[4] / "docs/guides/bundle-sources.md"
 ALL = tuple(BAD_SOURCES)
 FEW = (
     *("missing-path", "empty-repository", "invalid", "link-out", "slow-server", "cut-connection"),
-    *("cut-archive", "absolute", "no-layer", "large", "bomb", "edited", "not-decrypted"),
-    *("force-push", "unsigned", "other-digest", "wrong-password", "endless-question"),
+    *("cut-layer", "absolute", "no-layer", "large", "bomb", "edited", "not-decrypted"),
+    *("force-push", "unsigned", "other-layer", "wrong-password", "endless-question"),
 )
 """Each reason, by each kind of source; the others differ in what git, tar or a server says."""
 few_and_all = pytest.mark.parametrize(

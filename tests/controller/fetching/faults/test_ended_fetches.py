@@ -11,22 +11,21 @@ import pytest
 
 from tests.support import tls_site
 from tests.support.archives import packed
+from tests.support.artifacts import served_artifact
 from tests.support.controller import controller, served
 from tests.support.processes import family, is_running, name_of
 from tests.support.remote_bundles import (
     LOOPBACK,
-    archive_source,
     file_of,
     git_credentials,
     git_source,
+    open_registry_source,
     stays,
 )
-from tests.support.tls_site import files_of
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from applyprune.localplane import Plane
     from tests.support.controller import Controller, Tenant
@@ -47,16 +46,16 @@ def running(site: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
 
 
 @pytest.fixture
-def web(tmp_path: Path) -> Iterator[tls_site.Site]:
-    """A site with the files of a folder."""
-    with tls_site.site(files_of(tmp_path)) as one:
+def web() -> Iterator[tls_site.Site]:
+    """A registry of what a test publishes."""
+    with tls_site.site(lambda _: tls_site.Answer(404)) as one:
         yield one
 
 
-def publish(folder: Path, *names: str, value: str = "1", size: int = 0) -> None:
-    """Write an archive of ConfigMaps, and of a file with so many bytes."""
+def publish(web: tls_site.Site, *names: str, value: str = "1", size: int = 0) -> None:
+    """Serve an artifact with ConfigMaps, and with a file of so many bytes."""
     files = {"web/a.yaml": file_of(*names, value=value).encode(), "large.bin": bytes(size)}
-    (folder / "web.tar.gz").write_bytes(packed(files))
+    web.answers |= served_artifact("shop/web", packed(files))
 
 
 def test_fetch_that_needs_too_much_memory_is_ended(
@@ -65,18 +64,17 @@ def test_fetch_that_needs_too_much_memory_is_ended(
     running: Controller,
     web: tls_site.Site,
     git: HttpsSite,
-    tmp_path: Path,
 ) -> None:
     """Its Bundle says so and keeps what it has; others are applied, by the same workers."""
-    publish(tmp_path, "a", "b")
-    tenant.bundle("web", source=archive_source(tenant, web), interval="1h")
+    publish(web, "a", "b")
+    tenant.bundle("web", source=open_registry_source(tenant, web), interval="1h")
     other = new_tenant()
     git.repository().commit({"web/a.yaml": file_of("a")})
     git_credentials(other, git)
     other.bundle("web", source=git_source(git, path="web"), interval="1h")
     before = tenant.ready("web")["lastAppliedRevision"]
     other.ready("web")
-    publish(tmp_path, "a", size=LARGE)
+    publish(web, "a", size=LARGE)
     message = tenant.failed("web", "SourceTooLarge")
     assert "it needed more than 112 MiB of memory" in message
     assert f"{before} stays applied" in message
@@ -86,7 +84,7 @@ def test_fetch_that_needs_too_much_memory_is_ended(
     served(other, running, "meanwhile")
     assert tenant.condition("web")[1] == "SourceTooLarge"
     stays(tenant, "a")
-    publish(tmp_path, "a", value="3")
+    publish(web, "a", value="3")
     tenant.ready("web")
     eventually(lambda: tenant.exists("a", "b") == [True, False], lambda: "the prune")
     assert tenant.value("a") == "3"

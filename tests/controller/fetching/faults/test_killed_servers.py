@@ -29,14 +29,11 @@ MOMENTS = {
     "oci-manifest-cut": ("oci", 4, Moment.WITHIN),
     "oci-manifest": ("oci", 4, Moment.AFTER),
     "oci-layer-cut": ("oci", 5, Moment.WITHIN),
-    "archive-look": ("archive", 1, Moment.BEFORE),
-    "archive-looked": ("archive", 1, Moment.AFTER),
-    "archive-cut": ("archive", 2, Moment.WITHIN),
 }
 """What is followed, the request of a look that finds something new, and the moment in it."""
 
 
-FEW = ("git-look-cut", "git-files", "git-files-cut", "oci-manifest", "oci-layer-cut", "archive-cut")
+FEW = ("git-look-cut", "git-files", "git-files-cut", "oci-manifest", "oci-layer-cut")
 """The moments at which the most is there already, of each kind of server."""
 
 

@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.archives import packed
+from tests.support.artifacts import served_artifact
 from tests.support.controller import controller, served
 from tests.support.encryption import encrypt, gnupg_home, openpgp_key
 from tests.support.namespaces import PROVED, kill_inside
 from tests.support.remote_bundles import (
     LOOPBACK,
-    archive_source,
     file_of,
     git_credentials,
     git_source,
+    open_registry_source,
     secret,
     set_value,
 )
 from tests.support.small_disk import SmallDisk, small_disk
-from tests.support.tls_site import Site, files_of
+from tests.support.tls_site import Answer, Site
 from tests.support.tls_site import site as tls_site
 from tests.support.waiting import eventually
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from tests.support.encryption import Key
     from tests.support.git_servers import HttpsSite
 
-KEPT = ("git", "archive")
+KEPT = ("git", "oci")
 """The Bundles whose content the cache has as it is applied."""
 WRITTEN = ("build", "sealed")
 """Those that need to write for each reconcile: a build, and a ring of OpenPGP keys."""
@@ -48,18 +49,17 @@ LARGE = 2**20
 
 
 @pytest.fixture
-def web(tmp_path: Path) -> Iterator[Site]:
-    """A site with the files of a folder."""
-    (tmp_path / "web").mkdir()
-    with tls_site(files_of(tmp_path / "web")) as one:
+def web() -> Iterator[Site]:
+    """A registry of what a test publishes."""
+    with tls_site(lambda _: Answer(404)) as one:
         yield one
 
 
-def publish(git: HttpsSite, folder: Path, value: str, **more: bytes) -> None:
+def publish(git: HttpsSite, web: Site, value: str, **more: bytes) -> None:
     """Give the objects of all Bundles a value; ``more`` are files of Bundles in Git."""
-    manifest = file_of("archive", value=value).encode()
-    archive = packed({"a.yaml": manifest, "notes.txt": os.urandom(LARGE)})
-    (folder / "web/web.tar.gz").write_bytes(archive)
+    manifest = file_of("oci", value=value).encode()
+    layer = packed({"a.yaml": manifest, "notes.txt": os.urandom(LARGE)})
+    web.answers |= served_artifact("shop/web", layer)
     files: dict[str, str | bytes | None] = {
         "build/kustomization.yaml": "resources: [a.yaml]\n",
         **{f"{name}/a.yaml": file_of(name, value=value) for name in ("git", "build")},
@@ -74,7 +74,7 @@ def follow(tenant: Tenant, git: HttpsSite, web: Site) -> None:
     git_credentials(tenant, git)
     for name in ("git", "build"):
         tenant.bundle(name, source=git_source(git, path=name), interval="1h")
-    tenant.bundle("archive", source=archive_source(tenant, web), interval="1h")
+    tenant.bundle("oci", source=open_registry_source(tenant, web), interval="1h")
 
 
 def applied(tenant: Tenant, value: str, *names: str) -> None:
@@ -99,7 +99,7 @@ def test_file_in_place_of_the_cache_is_an_error_of_the_bundle(
     """What was in it is lost, so drift is not reverted either; with a folder again, it goes on."""
     tenant, names = new_tenant(), (*KEPT, "build")
     git.repository()
-    publish(git, tmp_path, "1")
+    publish(git, web, "1")
     within = ("env", f"TMPDIR={private}")
     arguments = ("--no-lease", *LOOPBACK)
     with controller(site.kubeconfig, tmp_path / "log", *arguments, within=within) as running:
@@ -108,7 +108,7 @@ def test_file_in_place_of_the_cache_is_an_error_of_the_bundle(
         (folder,) = private.glob("applyprune-controller-*/sources")
         folder.rename(private / "away")
         folder.touch()
-        publish(git, tmp_path, "2")
+        publish(git, web, "2")
         for name in names:
             message = tenant.failed(name, "FetchFailed")
             assert "exists" in message or "directory" in message
@@ -163,7 +163,7 @@ def test_full_or_read_only_disk_is_an_error_of_the_bundle(
     def change(value: str) -> None:
         manifest = file_of("sealed", value=value)
         sealed = encrypt(components, manifest, "--pgp", own.recipient, home=home)
-        publish(git, tmp_path, value, sealed=sealed)
+        publish(git, web, value, sealed=sealed)
 
     git.repository()
     change("1")
