@@ -309,9 +309,6 @@ class ApplySet:
         given, options = _given(manifests), _valid(options)
         if options.actor == Actor():
             options = replace(options, actor=self.actor)
-        if given.commit:
-            # What is applied is not the commit of the pipeline's own repository.
-            options = replace(options, actor=replace(options.actor, commit=given.commit))
         request = RunRequest(
             self.identity,
             given,
@@ -447,8 +444,8 @@ def load(
 ) -> Input:
     """Return the manifests of files, folders, patterns, URLs, kustomizations and objects.
 
-    A URL is that of a document, or the address of a Git repository or an OCI artifact, as ``-f``
-    of the command line takes it. ``-`` is ``stdin``, by default the process's
+    A URL is that of a document, or the address of an OCI artifact, as ``-f`` of the command line
+    takes it. ``-`` is ``stdin``, by default the process's
     own. ``kustomize`` names folders to build. ``objects`` are plain JSON data, and are copied; each
     method that takes manifests takes these as well.
     ``warn`` gets redirects of URLs, what a build writes to standard error, and which manifests are

@@ -31,7 +31,7 @@ _KUBECONFIG = (
     "Use a kubeconfig: --kubeconfig FILE, and --context NAME to choose one of its contexts."
 )
 _IMPERSONATE = "Write it into the kubeconfig: `as: USER` in the user of the context."
-_ADDRESS = "Write it into the address: -f 'git+https://HOST/REPO.git//PATH?ref=REF'."
+_CHECK_OUT = "Check it out first: git checkout REF. Then use -f PATH."
 _FILES = "Use -f PATH."
 _CURRENT = "Leave it out: every run reads the cluster."
 _NO_ROLLBACK = (
@@ -41,8 +41,7 @@ _NO_ROLLBACK = (
 _SET_IS_NAMED = "Leave it out: NAME is the set."
 _PART = "Leave it out: NAME is the set. For a part of it: --only KIND/NAME or -l SELECTOR."
 _ROLLBACK = (
-    "Apply the older manifests again: applyprune apply NAME -f "
-    "'git+https://HOST/REPO.git//PATH?ref=COMMIT'."
+    "Apply the older manifests again: git checkout COMMIT, and applyprune apply NAME -f PATH."
 )
 _CHANGES_NOTHING = "Leave it out: this command changes nothing in the cluster."
 _LISTED = "Use applyprune list."
@@ -60,7 +59,7 @@ OPTIONS = {
         "Fill in the values first, for example with kustomize or envsubst: "
         "… | applyprune apply NAME -f -",
     ),
-    **dict.fromkeys(("--branch", "--revision", "--ref", "--commit"), _ADDRESS),
+    **dict.fromkeys(("--branch", "--revision", "--ref", "--commit"), _CHECK_OUT),
     **dict.fromkeys(("--url", "--repo", "--source"), "Use -f with the address."),
     "--post-renderer": "Pipe its output in: … | applyprune apply NAME -f -",
     "--exclude": "To leave out files: --ignore-paths RULE. To keep an object: --orphan KIND/NAME.",

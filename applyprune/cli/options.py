@@ -396,7 +396,7 @@ INPUT = (
         help="A file, a folder, a pattern, an address, or - for standard input; repeatable. A "
         "folder is read with everything below it, or built if it is a kustomization. A pattern is "
         "quoted, and has *, ? or **. An address is an https:// URL of a document, "
-        "git+https://HOST/REPO.git//PATH?ref=REF, git+ssh://… or oci://HOST/NAME:TAG.",
+        "or oci://HOST/NAME:TAG.",
     ),
     Option(
         "-k",

@@ -73,12 +73,11 @@ _FORM = "Write oci://HOST/NAME:TAG."
 
 
 def _address(text: str) -> OciAddress:
-    from applyprune.sources.address import OciAddress, parse_address, shown_address
+    from applyprune.sources.address import is_address, parse_address, shown_address
 
-    address = parse_address(text)
-    if not isinstance(address, OciAddress):
-        shown = shown_address(text) if "://" in text else text
-        raise UsageError(f"{shown!r} is not an address of a registry", hint=_FORM)
+    address = parse_address(text) if is_address(text) else None
+    if address is None:
+        raise UsageError(f"{shown_address(text)!r} is not an address of a registry", hint=_FORM)
     if not address.ref.tag or address.path:
         reason = "it has a path" if address.path else "it names no tag"
         raise UsageError(f"cannot push to {address.shown}", reason=reason, hint=_FORM)
@@ -96,8 +95,7 @@ def _events(
     from applyprune.cli.session import input_reader, read_input
     from applyprune.model.reports import ArtifactPushed
     from applyprune.sources.address import NEWEST
-    from applyprune.sources.fetch import artifact_source
-    from applyprune.sources.oci_artifact import pack
+    from applyprune.sources.oci_artifact import artifact_source, pack
     from applyprune.sources.oci_artifact import push as send
     from applyprune.sources.tree import VerificationFailed
 

@@ -1,7 +1,7 @@
-"""The address of a source on another host, and the version that it names: parsed and checked.
+"""What names a source on another host, and a version of it: parsed and checked.
 
-``git+https://HOST/REPO[//PATH][?ref=…]``, ``git+ssh://…`` and
-``oci://HOST/REPO[:TAG][@DIGEST][//PATH]``. Everything else is a path, or another URL.
+A command takes the address of an artifact, ``oci://HOST/REPO[:TAG][@DIGEST][//PATH]``; a Bundle has
+the URL of a Git repository or of an artifact, and a reference.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
-from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from applyprune.addresses import (
     AddressRules,
@@ -20,43 +20,93 @@ from applyprune.addresses import (
     endpoint_of,
 )
 from applyprune.errors import UsageError
-from applyprune.planning.names import did_you_mean
 from applyprune.sources.tree import ANONYMOUS, SourceCredentials, TreeLimits, clean_path, shown_path
 from applyprune.values import dataclass, field, pattern, replace
 
-_ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar")
-"""How the path of an HTTPS URL ends if it is an archive and not a document."""
-_SCHEME = pattern(r"(git\+https|git\+ssh|oci)://", re.IGNORECASE)
+SCHEME = "oci://"
+_GIT_ADDRESS = pattern(
+    r"(?:git|ssh|git\+\w+)://|https://[^?#]*\.git(?:$|[?#]|//)|git@[^/:]+:|"
+    r"[^/:@]+@[^/:@]+:[^?#]*\.git(?:$|[?#]|//)",
+    re.IGNORECASE,
+)
+"""The forms that Git, kustomize and Terraform have; also ``git@HOST:PATH``."""
+_ARCHIVE = pattern(r"https://[^?#]*\.(?:tar\.gz|tgz|tar)(?:$|[?#])", re.IGNORECASE)
 
 
-def parse_address(text: str) -> Address | None:
-    """Return the source and the path that ``text`` names; None if it names none.
+def parse_address(text: str) -> OciAddress | None:
+    """Return the artifact and the path that ``text`` names; None if it is a path or another URL.
 
-    Raises UsageError for an address that is one of these, and is invalid.
+    Raises UsageError for an invalid address, and for one of what no command reads: a Git
+    repository, an archive, a range of versions.
     """
-    found = _SCHEME.match(text)
-    if found is None:
-        if text[: len(_HTTPS)].lower() == _HTTPS:
-            _refuse_document(text)
+    if not is_address(text):
+        _refuse_unread(text)
         return None
-    scheme = found[1].lower()
-    parts = _split(text, scheme)
-    return _oci(parts) if scheme == "oci" else _git(parts, scheme.removeprefix("git+"))
+    if any(char.isspace() or not char.isprintable() for char in text) or "\\" in text:
+        raise _invalid(text, "it has a space, a backslash or a control character", _ESCAPE)
+    if _PERCENT.search(text):
+        raise _invalid(text, "a % is not followed by two hexadecimal digits", _ESCAPE)
+    try:
+        endpoint_anywhere(text)
+    except InvalidHost as error:
+        raise _invalid(text, str(error), f"Write {_OCI_FORM}.") from None
+    parts = urlsplit(text)
+    _refuse_parts(text, parts)
+    named, _, inner = parts.path.partition("//")
+    path = clean_path(unquote(inner, errors="surrogateescape"))
+    if path is None:
+        raise _invalid(
+            text, "its path is not inside the source", "Write a path without .. and empty parts."
+        )
+    try:
+        found = parse_reference(f"{SCHEME}{parts.netloc}{named}")
+    except UsageError as error:
+        raise _invalid(text, error.reason, error.hint or f"Write {_OCI_FORM}.") from None
+    return OciAddress(found.host, found.repository, OciRef(found.tag, digest=found.digest), path)
+
+
+def _refuse_parts(text: str, parts: SplitResult) -> None:
+    """Raise UsageError for what the address of an artifact has no place for."""
+    if "@" in parts.netloc:
+        raise _invalid(text, "it has a user", "Leave it out: credentials come from `docker login`.")
+    if parts.fragment:
+        raise _invalid(text, "it has a fragment", f"Write a path after //: {_OCI_FORM}//PATH")
+    if parts.query.startswith("semver="):
+        raise _invalid(
+            text,
+            "a range of versions is not read",
+            "Name a tag or a digest, or follow the range with a Bundle.",
+        )
+    if parts.query:
+        # It may be a credential: it is not repeated.
+        raise _invalid(text, "it has a query", f"Write {_OCI_FORM}.")
+
+
+def _refuse_unread(text: str) -> None:
+    """Raise UsageError for a Git repository, and for an archive at a URL."""
+    if ":" not in text:
+        return
+    if _GIT_ADDRESS.match(text):
+        raise _invalid(text, "a Git repository by URL is not read", _CLONE_IT)
+    if _ARCHIVE.match(text):
+        raise _invalid(text, "an archive by URL is not read", _PUSH_IT)
 
 
 def is_address(text: str) -> bool:
     """Return whether ``parse_address`` takes a text for an address, a valid one or not."""
-    return _SCHEME.match(text) is not None
+    return text[: len(SCHEME)].lower() == SCHEME
 
 
-def source_key(address: Address) -> Address:
+def source_key(address: OciAddress) -> OciAddress:
     """Return the address of the whole source: equal for two addresses that differ in the path."""
     return replace(address, path="")
 
 
 def shown_address(text: str) -> str:
     """Return an address, also an invalid one, safe to print: without user, password and query."""
-    scheme, _, rest = text.partition("://")
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return shown_path(re.split(r"[?#]", text, maxsplit=1)[0].rpartition("@")[2])
     authority, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
     host = authority.rpartition("@")[2]
     if _HOST.fullmatch(host) is None and ("@" in text or not host):
@@ -176,27 +226,6 @@ NEWEST = OciRef()
 """The tag ``latest``."""
 
 
-# Addresses, as values.
-
-
-@dataclass(frozen=True, slots=True)
-class GitAddress:
-    """A repository, which commit of it, and a path in it."""
-
-    url: str = field(repr=False)
-    """``https://…``, which may have a user and a password, or ``ssh://…``."""
-    path: str = ""
-    """The folder or file, as a FileTree has it; empty for the root."""
-    ref: GitRef = HEAD
-    name: str = ""
-    """A branch, a tag or a full commit ID: the server knows which. Empty if ``ref`` says it."""
-
-    @property
-    def shown(self) -> str:
-        """Return the repository, safe to print: without user, password and query."""
-        return shown_address(f"git+{self.url}")
-
-
 @dataclass(frozen=True, slots=True)
 class OciAddress:
     """A repository of a registry, which artifact of it, and a path in it."""
@@ -219,120 +248,15 @@ class OciAddress:
         return f"oci://{self.host}/{self.repository}"
 
 
-Address: TypeAlias = GitAddress | OciAddress
 _HOST = pattern(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::\d+)?")
 _PERCENT = pattern(r"%(?![0-9A-Fa-f]{2})")
 _ESCAPE = "Write such characters as %20 and the like."
-_GIT_FORM = "git+https://HOST/REPO.git//PATH?ref=BRANCH"
 _OCI_FORM = "oci://HOST/REPO:TAG"
-_HTTPS = "https://"
+_CLONE_IT = "Clone it and name the folder, or follow the repository with a Bundle."
 _PUSH_IT = (
     "Unpack it and name the folder, or push it to a registry: "
     f"`applyprune push {_OCI_FORM} -f FOLDER`."
 )
-
-
-def _split(text: str, scheme: str) -> SplitResult:
-    form = _OCI_FORM if scheme == "oci" else _GIT_FORM
-    if any(char.isspace() or not char.isprintable() for char in text) or "\\" in text:
-        raise _invalid(text, "it has a space, a backslash or a control character", _ESCAPE)
-    if _PERCENT.search(text):
-        raise _invalid(text, "a % is not followed by two hexadecimal digits", _ESCAPE)
-    try:
-        endpoint_anywhere(text)
-    except InvalidHost as error:
-        raise _invalid(text, str(error), f"Write {form}.") from None
-    return urlsplit(text)
-
-
-def _git(parts: SplitResult, transport: str) -> GitAddress:
-    text = urlunsplit(parts)
-    if parts.fragment:
-        raise _invalid(text, "it has a fragment", f"Write a path after //: {_GIT_FORM}")
-    repository, path = _repository_and_path(text, parts.path)
-    if transport == "ssh" and login_of(parts)[1]:
-        raise _invalid(
-            text, "a password in it would be shown to every process", "Use a key, or ssh-agent."
-        )
-    values = _pairs(text, parts.query, ("ref", "branch", "tag", "semver", "commit"), "query")
-    if len(values) > 1 and values.keys() != {"branch", "commit"}:
-        raise _invalid(
-            text,
-            f"{' and '.join(values)} exclude each other",
-            "Give one of them; only a commit may have a branch beside it.",
-        )
-    url = f"{transport}://{parts.netloc}{repository}"
-    name = values.pop("ref", "")
-    if "commit" in values:
-        values["commit"] = values["commit"].lower()
-    try:
-        parse_git_url(url)
-        _check_ref_name("ref", name)
-        return GitAddress(url, path, GitRef(**values), name)
-    except UsageError as error:
-        raise _invalid(text, error.message, error.hint or f"Write {_GIT_FORM}.") from None
-
-
-def _oci(parts: SplitResult) -> OciAddress:
-    text = urlunsplit(parts)
-    if "@" in parts.netloc:
-        raise _invalid(text, "it has a user", "Leave it out: credentials come from `docker login`.")
-    if parts.fragment:
-        raise _invalid(text, "it has a fragment", f"Write a path after //: {_OCI_FORM}//PATH")
-    named, path = _repository_and_path(text, parts.path)
-    semver = _pairs(text, parts.query, ("semver",), "query").get("semver", "")
-    try:
-        found = parse_reference(f"{SCHEME}{parts.netloc}{named}")
-        ref = OciRef(found.tag, semver, found.digest)
-    except UsageError as error:
-        reason = error.reason or error.message
-        raise _invalid(text, reason, error.hint or f"Write {_OCI_FORM}.") from None
-    if semver and (found.tag or found.digest):
-        raise _invalid(
-            text, "semver and a tag or digest exclude each other", "Give only one of them."
-        )
-    return OciAddress(found.host, found.repository, ref, path)
-
-
-def _refuse_document(text: str) -> None:
-    """Raise UsageError for the URL of a document if something else is meant."""
-    path = re.split(r"[?#]", text, maxsplit=1)[0].lower()
-    if path.endswith(_ARCHIVE_SUFFIXES):
-        raise _invalid(text, "an archive by URL is not read", _PUSH_IT)
-    if path.endswith(".git") or ".git//" in path:
-        raise _invalid(text, "a repository is not a document", f"Write {_GIT_FORM}.")
-
-
-def _repository_and_path(text: str, path: str) -> tuple[str, str]:
-    """Return what is before and after the first ``//`` of a URL's path, the latter decoded."""
-    repository, _, inner = path.partition("//")
-    return repository, _clean(text, unquote(inner, errors="surrogateescape"))
-
-
-def _clean(text: str, path: str) -> str:
-    found = clean_path(path)
-    if found is None:
-        raise _invalid(
-            text, "its path is not inside the source", "Write a path without .. and empty parts."
-        )
-    return found
-
-
-def _pairs(text: str, query: str, keys: Sequence[str], place: str) -> dict[str, str]:
-    """Return the values of a query or a fragment; raise UsageError for what is not in ``keys``."""
-    values: dict[str, str] = {}
-    for pair in query.split("&") if query else ():
-        key, _, value = pair.partition("=")
-        if key not in keys:
-            hint = did_you_mean(key, keys) or f"Its {place} may have {', '.join(keys)}."
-            # The key may be a credential too: it is not repeated.
-            raise _invalid(text, f"its {place} has an unknown key", hint)
-        if key in values:
-            raise _invalid(text, f"its {place} has {key} twice", "Give it once.")
-        if not value:
-            raise _invalid(text, f"its {key} is empty", _UNSET)
-        values[key] = unquote(value, errors="surrogateescape")
-    return values
 
 
 def _invalid(text: str, reason: str, hint: str) -> UsageError:
@@ -423,15 +347,11 @@ class GitSource:
     timeout: float = GIT_TIMEOUT
     addresses: AddressRules | None = None
     """Which addresses the URL may lead to; None for all: then the caller has chosen the URL."""
-    uses_user_config: bool = False
-    """Whether the user's own ssh settings, keys and credential helpers are used where
-    ``credentials`` are empty. Only a command of that user may do so."""
     limits: TreeLimits = LIMITS
 
     def __post_init__(self) -> None:
         found = parse_git_url(self.url)
-        has_login = bool(found.password) or (found.scheme == "https" and bool(found.user))
-        if has_login and not self.uses_user_config:
+        if found.password or (found.scheme == "https" and found.user):
             raise UsageError(
                 "the URL of the repository contains credentials",
                 hint="Put username and password into the Secret of the source.",
@@ -571,7 +491,6 @@ def _user(user: str) -> str:
 # The name of an artifact: ``oci://HOST[:PORT]/NAME[:TAG][@sha256:…]``.
 
 
-SCHEME = "oci://"
 DEFAULT_TAG = "latest"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _REGISTRY = pattern(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])(?::[0-9]{{1,5}})?")

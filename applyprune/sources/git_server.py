@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import socket
-import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -245,13 +244,7 @@ class GitServer:
             *((header,) if authorization else ()),
             *self._certificates(place),
         )
-        environ: Mapping[str, str] = {}
-        if source.uses_user_config and not authorization:
-            settings = (*settings, *user_credential_helpers())
-            environ = {
-                name: value for name, value in os.environ.items() if not name.startswith("GIT_")
-            }
-        return GitEnvironment(settings, environ)
+        return GitEnvironment(settings)
 
     def _certificates(self, place: str) -> Settings:
         credentials = self._source.credentials
@@ -279,10 +272,10 @@ class GitServer:
         return settings
 
     def _authorization(self) -> str:
-        credentials, url = self._source.credentials, self._source.parts
+        credentials = self._source.credentials
         with located(Origin(self._program.where)):
             return bearer(credentials.bearer_token) or basic(
-                credentials.username or url.user, credentials.password or url.password
+                credentials.username, credentials.password
             )
 
 
@@ -298,24 +291,6 @@ def _low_speed(deadline: Deadline) -> Settings:
 
 def _with_settings(environment: GitEnvironment, settings: Settings) -> GitEnvironment:
     return GitEnvironment((*environment.settings, *settings), environment.environ)
-
-
-def user_credential_helpers() -> Settings:
-    """Return the credential helpers in the user's own configuration of git."""
-    settings = []
-    with suppress(OSError, subprocess.SubprocessError):
-        found = subprocess.run(
-            ("git", "config", "--null", "--get-regexp", r"^credential\."),
-            capture_output=True,
-            timeout=10,
-            check=False,
-            cwd="/",
-        )
-        for entry in found.stdout.decode("utf-8", "replace").split("\0"):
-            key, line, value = entry.partition("\n")
-            if line:
-                settings.append((key, value))
-    return tuple(settings)
 
 
 # The redirects of a repository's URL: git itself follows none, and checks no address.
@@ -406,36 +381,28 @@ def ssh_environment(program: GitProgram, source: GitSource, address: str) -> Git
             f"HostKeyAlias {alias}",
             "CheckHostIP no",
         ]
-    if credentials.known_hosts:
-        known = program.write("known_hosts", credentials.known_hosts)
-        lines += [f'UserKnownHostsFile "{known}"', "GlobalKnownHostsFile none"]
-    elif not source.uses_user_config:
+    if not credentials.known_hosts:
         raise AuthenticationFailed(
             "SSH needs known_hosts", location=program.where, hint=_KNOWN_HOSTS
         )
-    if credentials.identity:
-        identity = program.write("identity", _private_key(source, program.where))
-        lines += [f'IdentityFile "{identity}"', "IdentitiesOnly yes", "IdentityAgent none"]
-        lines += ["PreferredAuthentications publickey"]
-    elif not source.uses_user_config:
+    if not credentials.identity:
         raise AuthenticationFailed(
             "SSH needs a private key",
             location=program.where,
             hint="Give it as identity; a password alone is not supported.",
         )
-    if source.uses_user_config:
-        # The user's own settings follow: the first value of an option counts.
-        options = [word for line in lines for word in ("-o", line.replace(" ", "=", 1))]
-        return _ssh_environment(("ssh", *options), dict(os.environ))
+    known = program.write("known_hosts", credentials.known_hosts)
+    identity = program.write("identity", _private_key(source, program.where))
+    lines += [f'UserKnownHostsFile "{known}"', "GlobalKnownHostsFile none"]
+    lines += [f'IdentityFile "{identity}"', "IdentitiesOnly yes", "IdentityAgent none"]
+    lines += ["PreferredAuthentications publickey"]
     lines += ["ForwardAgent no", "ClearAllForwardings yes", "ControlMaster no", "ControlPath none"]
     file = program.write("ssh_config", "\n".join(["Host *", *lines, ""]).encode())
-    return _ssh_environment(("ssh", "-F", str(file)), {})
-
-
-def _ssh_environment(command: Sequence[str], environ: dict[str, str]) -> GitEnvironment:
-    own = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
-    ssh = {"GIT_SSH_COMMAND": dying_with_git(*command), "GIT_SSH_VARIANT": "ssh"}
-    return GitEnvironment((("protocol.ssh.allow", "always"),), {**own, **ssh})
+    command = dying_with_git("ssh", "-F", str(file))
+    return GitEnvironment(
+        (("protocol.ssh.allow", "always"),),
+        {"GIT_SSH_COMMAND": command, "GIT_SSH_VARIANT": "ssh"},
+    )
 
 
 def _private_key(source: GitSource, where: str) -> bytes:

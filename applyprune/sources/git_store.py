@@ -102,24 +102,6 @@ class GitStore:
             found = load_closures(tree, tuple(cleaned.values()))
         return {path: found[clean] for path, clean in cleaned.items()}
 
-    def read(
-        self,
-        commit: str,
-        path: str,
-        limits: TreeLimits | None = None,
-        deadline: Deadline | None = None,
-        where: str = _LOCAL,
-    ) -> Mapping[str, bytes]:
-        """Return the files that a path consists of, by their paths from the root.
-
-        Raises PathNotFound for a path without a file, SourceTooLarge, and FetchFailed for anything
-        but a plain file.
-        """
-        ((_, found),) = self.read_all(commit, [path], limits, deadline, where)
-        if isinstance(found, InputError):
-            raise found
-        return found
-
     def read_all(
         self,
         commit: str,
@@ -128,7 +110,11 @@ class GitStore:
         deadline: Deadline | None = None,
         where: str = _LOCAL,
     ) -> Iterator[tuple[str, PathFiles]]:
-        """Yield each path with its files, as ``read`` returns them, or with what it raises."""
+        """Yield each path with its files, by their paths from the root, or with what is wrong.
+
+        That is PathNotFound for a path without a file, SourceTooLarge, and FetchFailed for anything
+        but a plain file.
+        """
         if not paths:
             return
         given: dict[str, list[str]] = {}

@@ -20,7 +20,7 @@ from typing import BinaryIO, TypeAlias
 from applyprune.errors import InputError, UsageError
 from applyprune.model.problem import Origin, Problem
 from applyprune.sources.address import (
-    Address,
+    OciAddress,
     is_address,
     parse_address,
     shown_address,
@@ -124,8 +124,6 @@ class InputSource:
     source: SourceText | IgnoredText | InputError | None
     """The content, of what is ignored too, or the error; None for a repeated source, and for our
     own configuration file."""
-    revision: str = ""
-    """What was read of a source on another host: ``main@sha1:…``; empty for other sources."""
 
 
 def _check_paths(paths: Sequence[str | Overlay], stdin: BinaryIO | None) -> None:
@@ -168,7 +166,7 @@ class _Reader:
         self._left = MAX_BYTES
         self._left_ignored = _MOST_IGNORED
         self._seen: set[str] = set()
-        self._versions: dict[str, list[Address]] = {}
+        self._versions: dict[str, list[OciAddress]] = {}
 
     def read(self, path: str | Overlay) -> Iterator[InputSource]:
         for place in self._places(path):
@@ -265,12 +263,9 @@ class _Reader:
 
     def _fetched(self, path: str | Overlay, remote: _Remote) -> Iterator[InputSource]:
         """Yield the sources of an address; what an earlier address has given is not new."""
-        # Most inputs are local, and these two take a tenth of a start.
-        from applyprune.sources.fetch import fetch  # noqa: PLC0415
-
         address = remote.address
         try:
-            tree = without_ignored(fetch(address), self._rules)
+            tree = without_ignored(_pulled(address), self._rules)
         except InputError as error:
             yield InputSource(path, "", error)
             return
@@ -288,27 +283,26 @@ class _Reader:
         for source in found:
             identity = "" if isinstance(source, InputError) else f"{of} {source.path}"
             if not identity or self._is_new(identity):
-                yield self._input_source(path, identity, source, tree.revision)
+                yield self._input_source(path, identity, source)
             else:
-                yield InputSource(path, identity, None, tree.revision)
+                yield InputSource(path, identity, None)
 
     def _input_source(
         self,
         path: str | Overlay,
         identity: str,
         source: SourceText | IgnoredText | InputError | None,
-        revision: str = "",
     ) -> InputSource:
         if isinstance(source, SourceText):
             self._left -= len(source.data)
-        return InputSource(path, identity, source, revision)
+        return InputSource(path, identity, source)
 
     def _is_new(self, identity: str) -> bool:
         is_new = identity not in self._seen
         self._seen.add(identity)
         return is_new
 
-    def _shown_name(self, address: Address) -> str:
+    def _shown_name(self, address: OciAddress) -> str:
         """Return the shown form of a source; another version of it gets a number, as a name."""
         keys = self._versions.setdefault(address.shown, [])
         if (key := source_key(address)) not in keys:
@@ -326,9 +320,22 @@ class _Url:
 class _Remote:
     """A source on another host."""
 
-    address: Address
+    address: OciAddress
     must_build: bool
     """Whether ``-k`` names it."""
+
+
+def _pulled(address: OciAddress) -> FileTree:
+    """Return the files of an artifact, with the user's credentials for its registry."""
+    # Most inputs are local, and this takes a tenth of a start.
+    from applyprune.sources.oci_artifact import artifact_source, fetch_artifact  # noqa: PLC0415
+
+    try:
+        return fetch_artifact(artifact_source(address, os.environ))
+    except InputError as error:
+        where = Origin(address.shown)
+        error.problem = replace(error.problem, location=str(where), origin=where)
+        raise
 
 
 _Place: TypeAlias = "FoundFile[Path] | _Url | Overlay | None"

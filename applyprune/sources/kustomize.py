@@ -156,10 +156,9 @@ def _check_overlay(folder: str) -> None:
     where = Origin(shown_path(folder))
     if is_url(folder):
         raise InputError(
-            "-k needs a folder, or the address of one",
+            "-k needs a folder, or the address of an artifact",
             location=where,
-            hint="Write git+https://HOST/REPO.git//PATH?ref=BRANCH, or pipe the build in: "
-            "kustomize build URL | applyprune … -f -",
+            hint="Pipe the build in: kustomize build URL | applyprune … -f -",
         )
     if not Path(folder).is_dir():
         raise InputError("no such folder", location=where)

@@ -65,8 +65,8 @@ def read(
 ) -> Input:
     """Return every manifest that ``paths`` hold, in order, and the texts; ``-`` is ``stdin``.
 
-    A path may be a file, a folder, a pattern, an HTTPS URL, the address of a Git repository or an
-    OCI artifact, or an Overlay to build. ``warn`` receives redirects, what a build writes
+    A path may be a file, a folder, a pattern, an HTTPS URL, the address of an OCI artifact, or an
+    Overlay to build. ``warn`` receives redirects, what a build writes
     to standard error, and which manifests are ignored. ``ignore_paths`` are lines as in a
     ``.sourceignore`` at the root of each source.
 
@@ -79,7 +79,6 @@ def read(
     texts = KeptTexts()
     full: set[str] = set()
     filled: set[str | Overlay] = set()
-    revisions: set[str] = set()
     ignored: list[IgnoredManifest] = []
     allowance = Allowance()
     rules = rules_in("\n".join(ignore_paths), OPTION)
@@ -92,7 +91,6 @@ def read(
             if isinstance(source, IgnoredText):
                 ignored += ignored_in(source)
                 continue
-            revisions.add(given.revision)
             if source is not None:
                 text = text_in(source.data)
                 texts.keep(source.path, text)
@@ -108,7 +106,7 @@ def read(
     empty = tuple(shown_given(path) for path in dict.fromkeys(paths) if path not in filled)
     for warning in ignored_warnings(ignored):
         warn(warning)
-    return Input(tuple(manifests), texts, empty, tuple(sorted(revisions)), tuple(ignored))
+    return Input(tuple(manifests), texts, empty, tuple(ignored))
 
 
 _CHART = "Chart.yaml"
@@ -139,7 +137,6 @@ def _chart_error(folder: str) -> InputError:
 
 
 _PATH = "-f PATH"
-_COMMIT = pattern(r"(?:.*@)?sha1:([0-9a-f]{40})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,19 +148,10 @@ class Input(Sequence[Manifest]):
     """The text of each source, by the path of its origins."""
     empty: tuple[str, ...] = ()
     """The paths that hold no manifest, safe to print."""
-    revisions: tuple[str, ...] = ()
-    """What was read, sorted: ``main@sha1:…`` or ``1.4.0@sha256:…`` for a source on another host,
-    and an empty text if any of it was read from somewhere else."""
     ignored: tuple[IgnoredManifest, ...] = ()
     """The objects that ignore rules leave out."""
     named: str = ""
     """The options that name it on a command line, as ``-f manifests/``; empty if unknown."""
-
-    @property
-    def commit(self) -> str:
-        """Return the commit of a Git repository that is the whole input; empty if none is."""
-        found = _COMMIT.fullmatch(self.revisions[0]) if len(self.revisions) == 1 else None
-        return found[1] if found else ""
 
     @overload
     def __getitem__(self, index: int) -> Manifest: ...

@@ -36,6 +36,7 @@ from applyprune.sources.oci_registry import (
     Registry,
     next_page,
     read_json,
+    registry_login,
     unexpected_status,
 )
 from applyprune.sources.tree import (
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
     from applyprune.addresses import AddressRules
     from applyprune.http import Patience
+    from applyprune.sources.address import OciAddress
     from applyprune.sources.web import Reply
 
 
@@ -79,6 +81,15 @@ class OciSource:
     """Which addresses may be connected to; None for every one."""
     limits: TreeLimits = field(default_factory=TreeLimits)
     """Each holds for the compressed size and for the files."""
+
+
+def artifact_source(address: OciAddress, environ: Mapping[str, str]) -> OciSource:
+    """Return the source of an address, with the user's credentials for its registry.
+
+    Raises AuthenticationFailed if the credentials cannot be read.
+    """
+    login = registry_login(address.host, environ, address.shown)
+    return OciSource(address.name, address.ref, login)
 
 
 def fetch_artifact(

@@ -524,9 +524,6 @@ _NOT_FOR_ALL = frozenset({401, 403, 404, 407})
 _PAGE = pattern(rb"\s*<(?:!doctype|html|\?xml|head|body)", re.IGNORECASE)
 _INSTEAD = {
     "file": "Give a file or folder by its path.",
-    "git+file": "Give the folder of a work tree by its path.",
-    "git": "git:// is not encrypted. Write git+https://HOST/REPO.git//PATH or git+ssh://….",
-    "ssh": "Write git+ssh://HOST/REPO.git//PATH?ref=BRANCH.",
     "docker": "Write oci://HOST/REPO:TAG.",
 }
 
@@ -586,16 +583,16 @@ def _read_document(reply: Reply, limit: int) -> bytes:
 def check_url(url: str) -> None:
     """Raise UsageError for a URL that is not supported."""
     parts = url_parts(url)
-    if parts is not None and parts.scheme in {"http", "git+http"}:
+    if parts is not None and parts.scheme == "http":
         raise UsageError(
             f"unsupported URL: {shown_url(url)}",
             reason="content sent over plain http can be changed in transit",
-            hint=f"Use {parts.scheme}s://, or download it yourself: {_PIPE}",
+            hint=f"Use https://, or download it yourself: {_PIPE}",
         )
     if parts is not None and parts.scheme != "https":
         raise UsageError(
             f"unsupported URL: {shown_url(url)}",
-            reason="only https://, git+https://, git+ssh:// and oci:// are supported",
+            reason="only https:// and oci:// are supported",
             hint=_INSTEAD.get(parts.scheme, f"Download it yourself: {_PIPE}"),
         )
     try:

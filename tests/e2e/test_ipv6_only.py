@@ -30,13 +30,13 @@ from applyprune.cluster.transport import Transport
 from applyprune.errors import Unreachable
 from applyprune.model.live import CONFIG_MAPS
 from applyprune.sources.address import GitRef, GitSource, OciRef
-from applyprune.sources.fetch import fetch_git
 from applyprune.sources.oci_artifact import FLUX_LAYER, OciSource, fetch_artifact
 from applyprune.sources.tree import FetchFailed, SourceCredentials
 from tests.support.archives import packed
 from tests.support.artifacts import described, manifest_of
 from tests.support.command import Ended, applyprune
 from tests.support.git_servers import git_site
+from tests.support.git_servers.reads import fetch_git
 from tests.support.ipv6_only import LINK_LOCAL, POD, PROXY, Ipv6Network, ipv6_network, to_port
 from tests.support.listening import tunnel
 from tests.support.second_server import SecondServer
@@ -308,7 +308,6 @@ def sources(network: Ipv6Network, tmp_path_factory: pytest.TempPathFactory) -> I
     [
         "https://{web}/a.yaml",
         "oci://{web}/web:1",
-        "git+https://{git}/web.git//m?ref=main",
     ],
 )
 def test_source_of_a_command_is_read(

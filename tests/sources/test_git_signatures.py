@@ -13,6 +13,7 @@ from applyprune.sources.git_signatures import GitVerification, SignatureMode, ve
 from applyprune.sources.git_store import GitStore
 from applyprune.sources.tree import Deadline, VerificationFailed
 from tests.support.git_servers import HttpsSite
+from tests.support.git_servers.reads import read_path
 from tests.support.signers import GpgSigner, SshSigner, gpg_home
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def read(
     store.fetch(source, found, ["a"])
     where = source.parts.shown
     verify(store, found, GitVerification(mode, keys), where, Deadline(source.timeout))
-    return store.read(found.commit, "a")
+    return read_path(store, found.commit, "a")
 
 
 def refusal(

@@ -11,13 +11,13 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from applyprune.sources.fetch import fetch_git
 from applyprune.sources.git_server import find_ref
 from applyprune.sources.git_store import GitStore
 from tests.benchmarks.controller.jobs import Figure
 from tests.benchmarks.workload import write_manifests
 from tests.support.followed_sources import login
 from tests.support.git_servers import HttpsSite, author, git_site
+from tests.support.git_servers.reads import fetch_git
 from tests.support.registries import Registry, password_registry
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from applyprune.sources.git_store import GitStore
 from applyprune.sources.tree import Deadline, FetchFailed, SourceTooLarge
 from applyprune.system.processes import ProcessLimits
 from tests.support.git_servers import HttpsSite
+from tests.support.git_servers.reads import read_path
 from tests.support.processes import family, is_running, name_of, working_in
 from tests.support.waiting import HANG, eventually
 
@@ -102,11 +103,11 @@ def test_killed_caller_leaves_nothing(
             # The next one begins with nothing, or with what is whole.
             if store.has(commit):
                 with pytest.raises(FetchFailed):
-                    store.read(commit, path)
+                    read_path(store, commit, path)
     else:
         pytest.fail("it never ended")
     assert request > 2
-    assert store.read(commit, path)["a/x.yaml"] == b"x"
+    assert read_path(store, commit, path)["a/x.yaml"] == b"x"
     assert [one.name for one in (tmp_path / "store").rglob("*") if "tmp_" in one.name] == []
 
 
@@ -134,9 +135,9 @@ def test_git_killed_at_any_moment_leaves_nothing_partial(
         store = GitStore(folder)
         found = FoundRef("refs/heads/main", commit, commit, "main")
         if not caller.returncode:
-            assert store.read(commit, path)["a/x.yaml"] == b"x"
+            assert read_path(store, commit, path)["a/x.yaml"] == b"x"
         store.fetch(site.source(), found, [path])
-        assert store.read(commit, path)["a/x.yaml"] == b"x"
+        assert read_path(store, commit, path)["a/x.yaml"] == b"x"
         assert [one.name for one in folder.rglob("*") if one.name.startswith("tmp_")] == []
 
 
@@ -156,7 +157,7 @@ def test_leftovers_of_a_killed_git_are_removed(site: HttpsSite, store: GitStore)
         (inside / name).write_text("x")
     commit = repository.commit({"a/x.yaml": "new"})
     store.fetch(site.source(), FoundRef("", commit, commit))
-    assert store.read(commit, "a") == {"a/x.yaml": b"new"}
+    assert read_path(store, commit, "a") == {"a/x.yaml": b"new"}
     assert [name for name in leftovers if (inside / name).exists()] == []
 
 
@@ -165,9 +166,9 @@ def test_half_created_repository_is_created_again(site: HttpsSite, store: GitSto
     (store._folder / "repository/refs").mkdir(parents=True)
     (store._folder / "repository/HEAD").write_text("")
     with pytest.raises(FetchFailed, match="nothing was fetched yet"):
-        store.read(commit, "a")
+        read_path(store, commit, "a")
     store.fetch(site.source(), FoundRef("", commit, commit))
-    assert store.read(commit, "a") == {"a/x.yaml": b"x"}
+    assert read_path(store, commit, "a") == {"a/x.yaml": b"x"}
 
 
 def test_store_is_used_by_one_writer(site: HttpsSite, store: GitStore) -> None:
@@ -181,7 +182,7 @@ def test_store_is_used_by_one_writer(site: HttpsSite, store: GitStore) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert store.read(commit, "a") == {"a/x.yaml": b"x"}
+    assert read_path(store, commit, "a") == {"a/x.yaml": b"x"}
     assert len(site.requests) == 4
 
 

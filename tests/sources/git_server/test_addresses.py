@@ -12,11 +12,11 @@ import pytest
 
 from applyprune.addresses import AddressRules
 from applyprune.sources.address import parse_git_url
-from applyprune.sources.fetch import fetch_git
 from applyprune.sources.git_program import GitProgram
 from applyprune.sources.git_server import REMOTE, GitServer, checked_addresses, find_ref
 from applyprune.sources.tree import AuthenticationFailed, Deadline, FetchFailed
 from tests.support.git_servers import HttpsSite, SshSite, git_site
+from tests.support.git_servers.reads import fetch_git
 from tests.support.listening import silent_port
 from tests.support.waiting import HANG
 
@@ -167,20 +167,7 @@ def test_proxy_is_used_and_nothing_is_pinned(
     assert find_ref(site.source()).name
 
 
-def test_credentials_of_a_url_are_sent_by_commands(tmp_path: Path) -> None:
-    """They go into a header, never into an argument."""
-    with git_site(tmp_path / "site", login="me:hunter2") as site:
-        site.repository().commit(FILES)
-        url = site.url("web").replace("https://", "https://me:hunter2@")
-        ca = replace(site.credentials, username="", password="")
-        assert find_ref(replace(site.source(uses_user_config=True, credentials=ca), url=url)).name
-        wrong = url.replace("hunter2", "hunter3")
-        with pytest.raises(AuthenticationFailed) as caught:
-            find_ref(replace(site.source(uses_user_config=True, credentials=ca), url=wrong))
-        assert "hunter3" not in str(caught.value)
-
-
-def test_own_credential_helper_is_used_by_commands_only(
+def test_credential_helper_of_the_controller_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
@@ -191,6 +178,5 @@ def test_own_credential_helper_is_used_by_commands_only(
         (home / ".git-credentials").write_text(f"https://me:hunter2@localhost:{site.port}\n")
         site.repository().commit(FILES)
         ca = replace(site.credentials, username="", password="")
-        assert find_ref(site.source(uses_user_config=True, credentials=ca)).name
         with pytest.raises(AuthenticationFailed):
             find_ref(site.source(credentials=ca))

@@ -10,11 +10,11 @@ import pytest
 
 from applyprune.http import Patience
 from applyprune.sources.address import FoundRef
-from applyprune.sources.fetch import fetch_git
 from applyprune.sources.git_server import find_ref
 from applyprune.sources.git_store import GitStore
 from applyprune.sources.tree import ANONYMOUS, AuthenticationFailed, Deadline, FetchFailed
 from tests.support.git_servers import HttpsSite, git_site
+from tests.support.git_servers.reads import fetch_git, read_path
 from tests.support.listening import silent_port
 from tests.support.waiting import HANG
 
@@ -128,10 +128,10 @@ def test_cut_connection_leaves_nothing(site: HttpsSite, tmp_path: Path, path: st
             store.fetch(site.source(), found, [path])
         if store.has(commit):
             with pytest.raises(FetchFailed, match="was not fetched"):
-                store.read(commit, path)
+                read_path(store, commit, path)
     site.cut_at = None
     store.fetch(site.source(), found, [path])
-    assert store.read(commit, path)["a/x.yaml"] == b"x"
+    assert read_path(store, commit, path)["a/x.yaml"] == b"x"
     assert list(tmp_path.glob("store-9/**/tmp_*")) == []
 
 

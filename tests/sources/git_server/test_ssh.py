@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import asyncssh
 import pytest
 
-from applyprune.sources.fetch import fetch_git
 from applyprune.sources.git_server import find_ref
 from applyprune.sources.tree import AuthenticationFailed, FetchFailed
 from tests.support.git_servers import SshSite
+from tests.support.git_servers.reads import fetch_git
 from tests.support.listening import silent_port
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def test_unreachable_server_is_reported(ssh: SshSite) -> None:
                 find_ref(source)
 
 
-def test_own_agent_is_used_by_commands_only(
+def test_agent_of_the_controller_is_not_used(
     ssh: SshSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ssh.repository().commit(FILES)
@@ -130,7 +130,6 @@ def test_own_agent_is_used_by_commands_only(
             ).returncode:
                 assert agent.poll() is None
             own = replace(ssh.credentials, identity=b"")
-            assert find_ref(ssh.source(uses_user_config=True, credentials=own)).commit
             with pytest.raises(AuthenticationFailed):
                 find_ref(ssh.source(credentials=own))
             foreign = asyncssh.generate_private_key("ssh-ed25519").export_private_key()

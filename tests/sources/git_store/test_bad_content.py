@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.sources.address import GitRef
-from applyprune.sources.fetch import fetch_git
 from applyprune.sources.git_store import GitStore
 from applyprune.sources.tree import FetchFailed, PathNotFound, SourceTooLarge, TreeLimits
 from tests.support.git_servers import LFS_POINTER, LINK, SUBMODULE, HttpsSite
+from tests.support.git_servers.reads import fetch_git
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,11 +9,11 @@ import pytest
 from applyprune.errors import UsageError
 from applyprune.sources import git_store
 from applyprune.sources.address import FoundRef, GitRef
-from applyprune.sources.fetch import fetch_git
 from applyprune.sources.git_server import find_ref
 from applyprune.sources.git_store import GitStore
 from applyprune.sources.tree import FetchFailed, PathNotFound
 from tests.support.git_servers import HttpsSite
+from tests.support.git_servers.reads import fetch_git, read_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,9 +63,11 @@ def test_whole_commit_is_one_request(site: HttpsSite, store: GitStore) -> None:
     before = posts(site)
     store.fetch(site.source(), found)
     assert posts(site) - before == 1
-    assert store.read(found.commit, "") == {name: text.encode() for name, text in FILES.items()}
-    assert store.read(found.commit, "apps/web") == WEB
-    assert store.read(found.commit, "./apps/web/") == WEB
+    assert read_path(store, found.commit, "") == {
+        name: text.encode() for name, text in FILES.items()
+    }
+    assert read_path(store, found.commit, "apps/web") == WEB
+    assert read_path(store, found.commit, "./apps/web/") == WEB
 
 
 def test_path_is_fetched_without_the_other_files(site: HttpsSite, store: GitStore) -> None:
@@ -76,12 +78,12 @@ def test_path_is_fetched_without_the_other_files(site: HttpsSite, store: GitStor
     store.fetch(site.source(), found, ["apps/web"])
     assert posts(site) - before == 2
     assert objects(store) == {"web", "more"}
-    assert store.read(found.commit, "apps/web") == WEB
+    assert read_path(store, found.commit, "apps/web") == WEB
     with pytest.raises(FetchFailed, match="was not fetched"):
-        store.read(found.commit, "apps/api")
+        read_path(store, found.commit, "apps/api")
     store.fetch(site.source(), found, ["apps/api", "apps/web"])
     assert posts(site) - before == 3
-    assert store.read(found.commit, "apps/api") == {"apps/api/a.yaml": b"api"}
+    assert read_path(store, found.commit, "apps/api") == {"apps/api/a.yaml": b"api"}
 
 
 def test_commit_is_not_fetched_again(site: HttpsSite, store: GitStore) -> None:
@@ -106,8 +108,8 @@ def test_next_commit_brings_only_what_changed(site: HttpsSite, store: GitStore) 
     repository.commit({"apps/web/a.yaml": "new", "apps/web/more/b.yaml": None})
     found = fetched(site, store)
     assert site.sent < 5_000
-    assert store.read(found.commit, "apps/web") == {"apps/web/a.yaml": b"new"}
-    assert store.read(found.commit, "apps/api") == {"apps/api/a.yaml": b"api"}
+    assert read_path(store, found.commit, "apps/web") == {"apps/web/a.yaml": b"new"}
+    assert read_path(store, found.commit, "apps/api") == {"apps/api/a.yaml": b"api"}
 
 
 @pytest.mark.parametrize(("filters", "commits"), [("true", 5), ("false", 3)])
@@ -132,13 +134,13 @@ def test_many_commits_stay_complete(
         found = FoundRef("refs/heads/main", commit, commit, "main")
         path = ("apps/web", "apps/api")[number % 2]
         store.fetch(site.source(), found, [path])
-        assert store.read(commit, path)[f"{path}/a.yaml"] == f"{path[5:]} {number}".encode()
+        assert read_path(store, commit, path)[f"{path}/a.yaml"] == f"{path[5:]} {number}".encode()
     store.fetch(site.source(), found, ["over"])
-    assert store.read(found.commit, "over") == BUILT
+    assert read_path(store, found.commit, "over") == BUILT
     assert len(list((store._folder / "repository/objects/pack").glob("*.pack"))) <= 8
     assert store.has(first.commit) is (filters == "false")
     store.fetch(site.source(), first, ["apps/web"])
-    assert store.read(first.commit, "apps/web") == WEB
+    assert read_path(store, first.commit, "apps/web") == WEB
 
 
 def test_server_without_filters_sends_the_commit(site: HttpsSite, store: GitStore) -> None:
@@ -149,7 +151,7 @@ def test_server_without_filters_sends_the_commit(site: HttpsSite, store: GitStor
     before = posts(site)
     store.fetch(site.source(), found, ["apps/web"])
     assert posts(site) - before == 1
-    assert store.read(found.commit, "apps/web") == WEB
+    assert read_path(store, found.commit, "apps/web") == WEB
 
 
 def test_old_server_sends_what_a_reference_names(site: HttpsSite, store: GitStore) -> None:
@@ -161,7 +163,7 @@ def test_old_server_sends_what_a_reference_names(site: HttpsSite, store: GitStor
     site.protocol = ""
     first = repository.commit(FILES)
     found = fetched(site, store, "apps/web")
-    assert store.read(found.commit, "apps/web") == WEB
+    assert read_path(store, found.commit, "apps/web") == WEB
     repository.commit({"apps/web/a.yaml": "new"})
     other = GitStore(store._folder.with_name("other"))
     gone = FoundRef("refs/heads/main", first, first, "main")
@@ -174,7 +176,7 @@ def test_kustomization_is_all_that_it_names(site: HttpsSite, store: GitStore) ->
     repository = site.repository()
     repository.commit(FILES)
     found = fetched(site, store, "over")
-    assert store.read(found.commit, "over") == BUILT
+    assert read_path(store, found.commit, "over") == BUILT
     assert store.all_included(found.commit, ["over"])["over"].paths == ("base", "mid", "over")
     assert store.all_included(found.commit, ["apps/web"])["apps/web"].paths == ("apps/web",)
     assert objects(store) == {text.decode() for text in BUILT.values()}
@@ -216,8 +218,8 @@ def test_force_push_is_followed(site: HttpsSite, store: GitStore) -> None:
     first = fetched(site, store, "apps/web")
     repository.commit({"apps/web/a.yaml": "other"}, keeps=False)
     second = fetched(site, store, "apps/web")
-    assert store.read(second.commit, "apps/web") == {"apps/web/a.yaml": b"other"}
-    assert store.read(first.commit, "apps/web") == WEB
+    assert read_path(store, second.commit, "apps/web") == {"apps/web/a.yaml": b"other"}
+    assert read_path(store, first.commit, "apps/web") == WEB
 
 
 def test_removed_commit_is_not_found(site: HttpsSite, store: GitStore) -> None:
@@ -237,23 +239,23 @@ def test_ignore_rules_above_a_path_belong_to_it(site: HttpsSite, store: GitStore
     repository.commit({**FILES, **rules, "other/.sourceignore": "4"})
     found = fetched(site, store, "apps/web")
     wanted = {name: rules[name].encode() for name in (".sourceignore", "apps/.sourceignore")}
-    assert store.read(found.commit, "apps/web") == {**WEB, **wanted}
+    assert read_path(store, found.commit, "apps/web") == {**WEB, **wanted}
     assert objects(store) == {"web", "more", "1", "2"}
     found = fetched(site, store, "over")
     of_base = {name: rules[name].encode() for name in (".sourceignore", "base/.sourceignore")}
-    assert store.read(found.commit, "over") == {**BUILT, **of_base}
+    assert read_path(store, found.commit, "over") == {**BUILT, **of_base}
     found = fetched(site, store, "apps/web/a.yaml")
-    assert store.read(found.commit, "apps/web/a.yaml").keys() == {"apps/web/a.yaml", *wanted}
+    assert read_path(store, found.commit, "apps/web/a.yaml").keys() == {"apps/web/a.yaml", *wanted}
     # No path exists because rules above it do.
     with pytest.raises(PathNotFound):
-        store.read(found.commit, "apps/none")
+        read_path(store, found.commit, "apps/none")
 
 
 def test_path_may_be_a_file(site: HttpsSite, store: GitStore) -> None:
     site.repository().commit(FILES)
     found = fetched(site, store, "apps/web/a.yaml")
     assert objects(store) == {"web"}
-    assert store.read(found.commit, "apps/web/a.yaml") == {"apps/web/a.yaml": b"web"}
+    assert read_path(store, found.commit, "apps/web/a.yaml") == {"apps/web/a.yaml": b"web"}
 
 
 @pytest.mark.parametrize("path", ["none", "apps/Web", "README.md/x", "apps/web/a.yam"])
@@ -261,7 +263,7 @@ def test_missing_path_is_not_found(site: HttpsSite, store: GitStore, path: str) 
     site.repository().commit(FILES)
     found = fetched(site, store, path)
     with pytest.raises(PathNotFound, match=f"no path {path}"):
-        store.read(found.commit, path)
+        read_path(store, found.commit, path)
 
 
 @pytest.mark.parametrize("path", ["", "a"])
@@ -269,7 +271,7 @@ def test_commit_without_files_has_no_path(site: HttpsSite, store: GitStore, path
     site.repository().commit({})
     found = fetched(site, store, path)
     with pytest.raises(PathNotFound):
-        store.read(found.commit, path)
+        read_path(store, found.commit, path)
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc", "a/../b", "a//b", "a\nb", "a\0b", "a/./b"])
@@ -287,7 +289,7 @@ def test_path_out_of_the_tree_is_refused(site: HttpsSite, store: GitStore, path:
 def test_strange_paths_are_plain_names(site: HttpsSite, store: GitStore, path: str) -> None:
     site.repository().commit({**FILES, f"{path}/a.yaml": "strange"})
     found = fetched(site, store, path)
-    assert store.read(found.commit, path) == {f"{path}/a.yaml": b"strange"}
+    assert read_path(store, found.commit, path) == {f"{path}/a.yaml": b"strange"}
     assert objects(store) == {"strange"}
     assert store.ids(found.commit, [path]) != {path: None}
 
@@ -315,7 +317,7 @@ def test_store_runs_no_program_of_a_repository(
     }
     site.repository().commit(evil)
     found = fetched(site, store)
-    assert store.read(found.commit, "a.yaml") == {"a.yaml": b"a"}
+    assert read_path(store, found.commit, "a.yaml") == {"a.yaml": b"a"}
     assert not mark.exists()
     assert not list((store._folder / "repository").glob("hooks/*"))
 
@@ -334,5 +336,5 @@ def test_environment_of_the_caller_changes_nothing(
     monkeypatch.setenv("GIT_TRACE", str(tmp_path / "trace"))
     monkeypatch.setenv("GIT_SSL_NO_VERIFY", "1")
     found = fetched(site, store, "apps/web")
-    assert store.read(found.commit, "apps/web") == WEB
+    assert read_path(store, found.commit, "apps/web") == WEB
     assert not (tmp_path / "trace").exists()

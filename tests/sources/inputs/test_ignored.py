@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from applyprune.localplane import Binaries
     from applyprune.model.problem import Problem
 
-SHOWN = "git+https://git.example.com/shop/deploy.git"
+SHOWN = "oci://registry.example.com/shop/deploy:1.4.0"
 BUILD = "resources: [a.yaml]\n"
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from applyprune.localplane import Binaries
     from applyprune.model.problem import Problem
 
-SHOWN = "git+https://git.example.com/shop/deploy.git"
+SHOWN = "oci://registry.example.com/shop/deploy:1.4.0"
 CONFIG = "apiVersion: applyprune.dev/v1alpha1\nkind: Config\nname: web\n"
 SCHEMA = '{"$id": "https://applyprune.dev/schemas/v1alpha1/config.json"}'
 
