@@ -706,7 +706,6 @@ def confirmed_takings(
         return step.taken_from
     kept = _owned(after)
     lost = {name for name, paths in _owned(before).items() if not paths <= kept[name]}
-    lost |= removed_from(step, before, applyset)  # guard: told-release
     lost -= {"", BEFORE_FIRST_APPLY, applyset.manager, applyset.yielded}
     lost -= {manager for _, manager in step.reverts}  # these fields were the set's own
     return tuple(sorted(lost | ({UNKNOWN, *step.migration.managers} & {*step.taken_from})))

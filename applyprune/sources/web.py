@@ -595,6 +595,13 @@ def check_url(url: str) -> None:
             reason="only https:// and oci:// are supported",
             hint=_INSTEAD.get(parts.scheme, f"Download it yourself: {_PIPE}"),
         )
+    if parts is not None and parts.fragment:
+        # Nobody would notice that a digest there is not looked at.
+        raise UsageError(
+            f"unsupported URL: {shown_url(url)}",
+            reason="it has a fragment, which no server sees",
+            hint="Leave out what comes after #. An artifact in a registry may have a digest.",
+        )
     try:
         endpoint_anywhere(url)
     except InvalidHost as error:

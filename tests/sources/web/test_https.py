@@ -240,6 +240,10 @@ def test_failed_download_is_refused(
             "file:///etc/passwd: only https:// and oci:// are supported",
         ),
         ("ftp://x/y", "unsupported URL: ftp://x/y"),
+        (
+            "https://x/y.yaml#digest=sha256:0",
+            "unsupported URL: https://x/y.yaml: it has a fragment",
+        ),
         ("git+http://me:hunter2@x/y", "Clone it and name the folder"),
         ("git@x:y", "Clone it and name the folder"),
         ("docker://x/y", "Write oci://HOST/REPO:TAG."),
