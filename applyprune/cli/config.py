@@ -300,7 +300,7 @@ def _refuse_planted(path: str, folder: str) -> None:
     """Refuse a file that somebody else may have put into a folder like /tmp."""
     place, trusted = _stat(folder or "."), {0, os.geteuid()}
     is_open = bool(place.st_mode & stat.S_IWOTH)
-    # guard: planted-configuration -> False and _stat(path).st_uid not in {*trusted, place.st_uid}
+    # guard: planted-configuration never
     if is_open and _stat(path).st_uid not in {*trusted, place.st_uid}:
         raise UsageError(
             f"{path} is another user's, in a folder where everybody may write",

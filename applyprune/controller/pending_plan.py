@@ -240,8 +240,12 @@ def withholds(bundle: BundleSpec, label: str, other: LiveObject) -> str:
     as_strict = namespace == bundle.namespace and (
         _LEVELS[bundle.spec.approval] >= _LEVELS[approval]
     )
-    # guard: as-strict -> not is_its or approval is Approval.AUTOMATIC
-    if not is_its or approval is Approval.AUTOMATIC or as_strict:
+    if (
+        not is_its
+        or approval is Approval.AUTOMATIC
+        # guard: as-strict
+        or as_strict
+    ):
         return ""
     return (
         f"spec.approval of the Bundle {namespace}/{name} is {approval}. To adopt from it, use a "

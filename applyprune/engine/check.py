@@ -583,7 +583,7 @@ class _Reviewer:
     def _refused(self, wanted: Iterable[Access]) -> set[Access]:
         access = self.context.cluster.access
         asked = self.context.workers.each(lambda one: (one, access.is_allowed(one)), wanted)
-        # guard: access-review -> {one for one, is_allowed in asked if 0}
+        # guard: access-review -> set()
         return {one for one, is_allowed in asked if not is_allowed}
 
 

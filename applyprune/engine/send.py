@@ -212,7 +212,7 @@ def send_apply(
             if context.cancellation.wait(_POLL):
                 raise
             # What goes before the apply may be due only now.
-            # guard: transfer-of-the-changed -> decided_again(context, step, error), is_coming
+            # guard: transfer-of-the-changed -> decided_again(context, step, error)
             step = transfer_fields(context, decided_again(context, step, error), is_coming)
         except (Forbidden, Invalid, NotFound) as error:
             # The server decides by its caches, which follow a write after a moment.

@@ -354,8 +354,11 @@ class Options:
     @property
     def removes_set(self) -> bool:
         """Return whether the run removes the whole set, with its inventory."""
-        # guard: whole-set -> self.mode in {Mode.DELETE, Mode.ORPHAN}
-        return self.mode in {Mode.DELETE, Mode.ORPHAN} and not self.is_part
+        return (
+            self.mode in {Mode.DELETE, Mode.ORPHAN}
+            # guard: whole-set
+            and not self.is_part
+        )
 
     @property
     def is_part(self) -> bool:

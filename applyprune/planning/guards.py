@@ -198,7 +198,7 @@ def _empty_input(prune: GuardedPrune) -> _Finding:
         empty, only = ("the input",), _ALL_LEFT_OUT if world.desired else ""
     return _Finding(
         Guard.EMPTY_INPUT,
-        # guard: empty-input -> f"no object in {', '.join(empty)}{only}" if 0 else ""
+        # guard: empty-input -> ""
         f"no object in {', '.join(empty)}{only}" if empty else "",
         "every part of the input contains an object",
         "--allow-empty",
@@ -268,7 +268,7 @@ def _more_than_half(prune: GuardedPrune) -> _Finding:
     """Compare the set's own live objects only: cascades and lost objects say nothing of it."""
     count, live = prune.own_count, prune.live
     more = f"more than half of the set's {live} live objects"
-    # guard: more-than-half -> f"{_deletions(count)} {more}" if 0 else ""
+    # guard: more-than-half -> ""
     fault = f"{_deletions(count)} {more}" if 2 * count > live else ""
     return _lifted_by_number(prune, Guard.MORE_THAN_HALF, fault, f"{_deletions(count)} not {more}")
 

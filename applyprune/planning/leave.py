@@ -497,7 +497,7 @@ def _step_of_existing(
     labelled = live.labels.get(PART_OF) == applyset.id
     applied = is_applied(live, applyset.manager)
     # Without an Apply entry too: a restored object has none. Controllers copy labels.
-    # guard: restored-stays-listed -> False and not recorded and (applied or entry.uid)
+    # guard: restored-stays-listed never
     if labelled and not recorded and (applied or entry.uid):
         problem = RunFailed(
             f"{entry.ref} was recreated with this set's label",

@@ -197,6 +197,8 @@ class OwnRecords:
         if not self.uid or not self.applyset.records_in(live.ref):
             return False
         if live.ref == self.applyset.inventory:
-            # guard: own-records -> live.labels.get(SET_ID) == self.applyset.id
-            return live.uid == self.uid and live.labels.get(SET_ID) == self.applyset.id
+            return (
+                live.uid == self.uid  # guard: own-records
+                and live.labels.get(SET_ID) == self.applyset.id
+            )
         return live.labels.get(SHARD_OF) == self.applyset.name

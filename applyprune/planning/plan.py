@@ -242,8 +242,11 @@ def _apply_step(desired: Desired, entry: InventoryEntry | None, world: World) ->
         off = options.apply.no_default_ignore
         desired = with_autoscaler(desired, world.autoscalers, off)
         completed = entry is not None and entry.job is not None and entry.job.completed
-        # guard: finished-job -> (options.apply.reapply_all or options.reruns_jobs)
-        again = (options.apply.reapply_all or options.reruns_jobs) and not completed
+        again = (
+            (options.apply.reapply_all or options.reruns_jobs)
+            # guard: finished-job
+            and not completed
+        )
         is_gone = isinstance(state, Absent)
         may_be_done = entry is not None and is_gone and _may_have_finished(desired, entry)
         deleted = entry is not None and may_be_done and was_deleted(entry.job, world.now)

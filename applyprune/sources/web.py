@@ -179,7 +179,7 @@ class Web:
         first = origin_of(url)
         for _ in range(MAX_REDIRECTS + 1):
             own = {"Authorization": authorization}
-            # guard: authorization-of-one-host -> {**headers, **(own if authorization  else {})}
+            # guard: authorization-of-one-host -> {**headers, **(own if authorization else {})}
             sent = {**headers, **(own if authorization and origin_of(url) == first else {})}
             reply = self._retry_while_busy(method, url, sent, body)
             if reply.status not in REDIRECTS or method not in _FOLLOWED:
