@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 BUG = 70
 """The exit code of an internal error, instead of a traceback."""
+NO_SUCH_SET = 2
+"""The exit code of a call about a set that does not exist."""
 FORGOTTEN = {"created", "removed-from-inventory"}
 """The outcomes that say that an object was not there, in a forecast too."""
 DELETED = {"pruned", "deleted", "recreated"}
