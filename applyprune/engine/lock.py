@@ -224,12 +224,9 @@ class InventoryLock:
         return 0.0 if self._lost is not None else self._seconds_left() - _ARRIVAL_MARGIN
 
     def release(
-        self, entries: Mapping[Ref, InventoryEntry], *, exit_code: int | None, changes: Changes
+        self, entries: Mapping[Ref, InventoryEntry], *, exit_code: int, changes: Changes
     ) -> InventoryWritten:
-        """Store ``entries`` and the end of this run, and release the lock.
-
-        ``exit_code`` is None if another part of the run follows.
-        """
+        """Store ``entries`` and the end of this run, and release the lock."""
         self.pause()
         with self._lock:
             self._check()

@@ -493,9 +493,7 @@ class _Run:
             self.context.summary.refusal = self.plan.refusal
             yield PruneBlocked(self.plan.refusal)
 
-    def _write_end(
-        self, entries: dict[Ref, InventoryEntry], exit_code: int | None
-    ) -> Iterator[Event]:
+    def _write_end(self, entries: dict[Ref, InventoryEntry], exit_code: int) -> Iterator[Event]:
         lock = self.context.lock
         if not lock.taken:
             return

@@ -919,9 +919,6 @@ def _why_not_served(cluster: Cluster, crd: Desired) -> tuple[Ref, str | None]:
     return crd.ref, None if is_served else ""
 
 
-_KIND_PAUSE = 0.5
-
-
 # Until what others create exists.
 
 
