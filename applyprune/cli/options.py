@@ -137,11 +137,6 @@ def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
         raise click.BadParameter(f"{value!r} {error}", ctx, param) from None
 
 
-def duration_or_none(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Return the seconds of a duration; None if it was not given."""
-    return None if value is None else duration(ctx, param, value)
-
-
 def digest_value(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """Return the digest that an option gives, empty if it gives none; raise BadParameter."""
     from applyprune.planning.digests import is_digest
