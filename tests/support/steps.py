@@ -82,11 +82,6 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
     "take-over": (make(A, "ci"), apply(A), apply(NEW, take_over=frozenset({"ci"}))),
     "leave-a-field-to-others": (apply(A), apply(IGNORING)),
     "set-a-field-again": (apply(A), apply(IGNORING), apply(NEW)),
-    "remove-a-label": (
-        apply(A),
-        edit({"metadata": {"labels": {"team": "x"}}}),
-        apply(config_map("a", labels={"team": None}), **FORCE),
-    ),
     "replace-a-default": (
         apply(_cron_job({"name": "v"})),
         apply(_cron_job({"name": "v", "configMap": {"name": "b"}})),
