@@ -231,7 +231,7 @@ def test_set_is_applied_and_waited_for(
     for name in ("a", "b"):
         (folder / f"{name}.yaml").write_text(config_map(name))
     path = cluster.kubeconfig(f"https://[{POD}]:{cluster.ports[POD]}")
-    call = ("apply", "web", "-n", namespace, "-f", folder, "--wait", "--yes")
+    call = ("apply", namespace, "-n", namespace, "-f", folder, "--wait", "--yes")
     ended = cluster.run(*call, kubeconfig=path)
     assert (ended.code, ended.err) == (0, "")
     (folder / "b.yaml").unlink()
