@@ -119,7 +119,7 @@ def run_context(
 ) -> Iterator[RunContext]:
     """Yield the context of a new run; at the end close the worker pool, then release the lock.
 
-    ``summary`` is that of an earlier part.
+    ``summary`` counts what the run does; by default a new one, which knows of no dry run.
     """
     applyset, options = request.applyset, request.options
     summary = summary or RunSummary(cluster.run)

@@ -31,18 +31,17 @@ def held_by(item: pytest.Item) -> frozenset[str]:
 
 def holders(items: Iterable[pytest.Item], guard: str) -> list[pytest.Item]:
     """Return the tests that hold a guard, or any; raises UsageError for a row that is not there."""
-    missing: dict[tuple[str, str], bool] = defaultdict(bool)
+    rows: dict[tuple[str, str], bool] = defaultdict(bool)
     found = []
     for item in items:
         for mark in item.iter_markers("holds"):
             named = mark.kwargs.get("row")
             if named is not None:
-                missing[item.nodeid.partition("[")[0], named] |= named == _row(item)
-        if guard in held_by(item) or (guard == ANY and held_by(item)):
+                rows[item.nodeid.partition("[")[0], named] |= named == _row(item)
+        held = held_by(item)
+        if guard in held or (guard == ANY and held):
             found.append(item)
-    wrong = [
-        f"{test} has no row {row}" for (test, row), is_there in missing.items() if not is_there
-    ]
+    wrong = [f"{test} has no row {row}" for (test, row), is_there in rows.items() if not is_there]
     if wrong:
         raise pytest.UsageError("\n".join(wrong))
     return found
