@@ -58,11 +58,15 @@ class Api:
         assert status == 200, reply
         return reply
 
-    def exists(self, path: str) -> bool:
-        """Return whether an object exists at the path; fail for any status but 200 and 404."""
+    def find(self, path: str) -> Any:
+        """Return the object at the path, or None; fail for any status but 200 and 404."""
         status, reply = self("GET", path)
         assert status in {200, 404}, reply
-        return status == 200
+        return reply if status == 200 else None
+
+    def exists(self, path: str) -> bool:
+        """Return whether an object exists at the path; fail for any status but 200 and 404."""
+        return self.find(path) is not None
 
     def create(self, path: str, body: object, *, by: str = "") -> Any:
         """Create an object in a collection; return it as stored."""

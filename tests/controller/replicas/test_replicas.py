@@ -399,9 +399,10 @@ def test_forged_leases_end_by_themselves(
         ):
             assert tenant.api("PATCH", own, damage, content_type=kind)[0] == 200
             eventually(lambda: _is_mended(tenant.api.get(own), one), lambda: "its own Lease")
-        uid = tenant.api.get(own)["metadata"]["uid"]
+        deleted = tenant.api.get(own)
+        uid = deleted["metadata"]["uid"]
         assert tenant.api("DELETE", own)[0] == 200
-        eventually(lambda: tenant.api.exists(own) and tenant.api.get(own)["metadata"]["uid"] != uid)
+        eventually(lambda: (tenant.api.find(own) or deleted)["metadata"]["uid"] != uid)
         change(tenant, 4)
         await_values(tenant, 4)
 
