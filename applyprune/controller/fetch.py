@@ -36,14 +36,13 @@ from applyprune.sources.address import FoundRef, GitSource
 from applyprune.sources.git_server import find_ref
 from applyprune.sources.git_signatures import GitVerification, SignatureMode, verify
 from applyprune.sources.git_store import GitStore, PathFiles
-from applyprune.sources.kustomize import FilesOfTree, included, with_rules
+from applyprune.sources.kustomize import FilesOfTree, included
 from applyprune.sources.oci_artifact import FoundArtifact, OciSource, fetch_artifact, find_artifact
 from applyprune.sources.oci_cosign import verification
 from applyprune.sources.tree import (
     Deadline,
     FetchFailed,
     PathNotFound,
-    SourceTooLarge,
     shown_path,
 )
 from applyprune.values import dataclass, field, replace
@@ -127,49 +126,19 @@ def _git(
     deadline = Deadline(source.timeout)
     store = GitStore(cache.store(task.place))
     shown = source.parts.shown
-    problems = _fetched(store, source, found, task, deadline)
+    store.fetch(source, found, deadline)
     if verified_by is not None:
         signed = GitVerification(SignatureMode(verified_by.mode), verified_by.keys)
         verify(store, found, signed, shown, deadline)  # guard: verified-commit
-    paths = tuple(path for path in task.paths if path not in problems)
-    consists = store.all_included(found.commit, paths, deadline)
-    wanted = {part for one in consists.values() for part in one.paths}
-    ids = store.ids(found.commit, tuple(wanted), deadline)
-
-    def read(paths: Sequence[str]) -> Iterable[tuple[str, PathFiles]]:
-        return store.read_all(found.commit, paths, source.limits, deadline, where=shown)
-
-    contents = {
-        path: digest([[part, ids.get(part)] for part in one.paths])
-        for path, one in consists.items()
-    }
-    return {**_new(task, cache, contents, found.revision, read), **problems}
-
-
-def _fetched(
-    store: GitStore, source: GitSource, found: FoundRef, task: FetchTask, deadline: Deadline
-) -> Mapping[str, Problem]:
-    """Fetch all paths; return what is wrong with those that are too large.
-
-    One that was never read comes after those that were: it may be of somebody else.
-    """
-    too_large: dict[str, SourceTooLarge] = {}
-    known = tuple(path for path, content in task.paths.items() if content is not None)
-    others = tuple(path for path in task.paths if path not in known)
-    for group in filter(None, (known, others)):
-        try:
-            store.fetch(source, found, group, deadline)
-        except SourceTooLarge:
-            for path in group:
-                try:
-                    if len(task.paths) == 1:
-                        raise
-                    store.fetch(source, found, (path,), deadline)
-                except SourceTooLarge as own:
-                    too_large[path] = own
-    if len(too_large) == len(task.paths):
-        raise next(iter(too_large.values()))
-    return {path: error.problem for path, error in too_large.items()}
+    with store.reading(found.commit, shown, deadline) as tree:
+        contents = {
+            path: digest([[part, tree.id(part)] for part in tree.included(path).paths])
+            for path in task.paths
+        }
+        return _new(
+            *(task, cache, contents, found.revision),
+            lambda paths: tree.read_all(paths, source.limits),
+        )
 
 
 def _oci(
@@ -206,7 +175,7 @@ def _files_of(files: Mapping[str, bytes], path: str) -> Mapping[str, bytes]:
     tree = FilesOfTree(files)
     if tree.kind(path) is None:
         return {}
-    wanted = with_rules(included(path, tree), files).paths
+    wanted = included(path, tree).paths
     return {
         name: data
         for name, data in sorted(files.items())

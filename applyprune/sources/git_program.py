@@ -217,7 +217,6 @@ class GitProgram:
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_LITERAL_PATHSPECS": "1",
             "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_NO_LAZY_FETCH": "1",
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_CEILING_DIRECTORIES": str(self.folder.parent),
             "GIT_CONFIG_COUNT": str(len(settings)),
@@ -229,6 +228,20 @@ class GitProgram:
             environ["GIT_DIR"] = str(repository)
         return environ
 
+
+_OF_WORK_TREES = (
+    *("gitmodulesBlob", "gitmodulesLarge", "gitmodulesMissing", "gitmodulesName"),
+    *(
+        "gitmodulesParse",
+        "gitmodulesPath",
+        "gitmodulesSymlink",
+        "gitmodulesUpdate",
+        "gitmodulesUrl",
+    ),
+    *("gitattributesBlob", "gitattributesLarge", "gitattributesLineLength", "gitattributesMissing"),
+    *("gitattributesSymlink", "gitignoreSymlink", "mailmapSymlink"),
+)
+"""Faults of files that only a work tree reads: anywhere in a repository, they fail no path."""
 
 # Nothing of a repository or of its server makes git run a program, or speak to another server.
 _SETTINGS: Settings = (
@@ -249,6 +262,7 @@ _SETTINGS: Settings = (
     ("fetch.fsck.zeroPaddedFilemode", "ignore"),
     ("fetch.fsck.missingSpaceBeforeDate", "ignore"),
     ("fetch.fsck.badTimezone", "ignore"),
+    *((f"fetch.fsck.{fault}", "ignore") for fault in _OF_WORK_TREES),
     # Always a pack: it is complete, or it has no name yet.
     ("fetch.unpackLimit", "1"),
     ("transfer.unpackLimit", "1"),

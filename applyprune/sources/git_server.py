@@ -64,7 +64,7 @@ def find_ref(source: GitSource, deadline: Deadline | None = None) -> FoundRef:
         name = f"{_HEADS}{ref.branch}" if ref.branch else ""
         return FoundRef(name, ref.commit, ref.commit, ref.branch)
     deadline = deadline or Deadline(source.timeout)
-    with GitProgram(where, deadline, source.limits.size) as program:
+    with GitProgram(where, deadline, source.limits.transfer) as program:
         out, _ = GitServer(program, source).run(
             *("ls-remote", "--quiet", "--symref"),
             *_ls_remote_arguments(source),
@@ -172,7 +172,6 @@ class GitServer:
         *arguments: str,
         repository: Path | None = None,
         settings: Settings = (),
-        stdin: bytes = b"",
         records: tuple[bytes, int] | None = None,
     ) -> tuple[bytes, str]:
         """Return the output of a git that speaks to REMOTE, and what it wrote to standard error.
@@ -186,7 +185,6 @@ class GitServer:
                 *arguments,
                 repository=repository,
                 environment=_with_settings(self._environment, settings),
-                stdin=stdin,
                 records=records,
             )
             if not code:

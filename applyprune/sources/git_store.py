@@ -5,22 +5,20 @@ A store belongs to one URL and one identity that reads it: tenants never share o
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from applyprune.errors import InputError, UsageError
+from applyprune.errors import InputError
 from applyprune.sources.folders import is_manifest_name
-from applyprune.sources.git_program import GitProgram
+from applyprune.sources.git_program import GitProgram, failure
 from applyprune.sources.git_server import REMOTE, GitServer
-from applyprune.sources.kustomize import NAMES, ROOT, Included, included, with_rules
-from applyprune.sources.source_ignore import ignore_files
+from applyprune.sources.kustomize import NAMES, ROOT, Included, included
 from applyprune.sources.tree import (
     Deadline,
     FetchFailed,
@@ -48,82 +46,36 @@ class GitStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def fetch(
-        self,
-        source: GitSource,
-        found: FoundRef,
-        paths: Sequence[str] = (ROOT,),
-        deadline: Deadline | None = None,
-    ) -> None:
-        """Fetch what a commit has at some paths, and what their kustomizations name.
+    def fetch(self, source: GitSource, found: FoundRef, deadline: Deadline | None = None) -> None:
+        """Fetch a commit with all its files, unless the store has it.
 
-        What the store has already is not fetched again. Raises the errors of a source; then the
-        store is as before, but for whole packs. For a path that does not exist nothing is fetched.
+        Raises the errors of a source; then the store is as before, but for whole packs.
         """
-        paths = _clean(paths)
         where = source.parts.shown
         deadline = deadline or Deadline(source.timeout)
         with self._open(where, deadline, source.limits, writes=True) as (program, repository):
+            if has_commit(repository, found.oid):
+                return
+            if is_full(repository, source.limits):
+                discard(repository)
+                with refusals(where):
+                    remove_leftovers(repository)
             if not repository.exists():
                 program.run("init", "--quiet", "--bare", "--template=", str(repository))
                 (repository / _COMPLETE).touch()
-            server = GitServer(program, source)
-            if not has_commit(repository, found.oid):
-                is_partial = ROOT not in paths and not (repository / NO_FILTER).exists()
-                fetch_commit(server, repository, found, is_partial=is_partial)
-            if not is_whole(repository, found.oid):
-                tree = CommitTree(program, repository, found.commit)
-                fetch_files(server, tree, repository, paths, source.limits)
-            touch_commit(repository, found.oid)
-            compact(program, repository)
+            fetch_commit(GitServer(program, source), repository, found)
 
     def has(self, oid: str) -> bool:
-        """Return whether a commit was fetched; the files of some paths may be missing."""
+        """Return whether a commit was fetched."""
         return has_commit(self._folder / REPOSITORY, oid)
 
-    def ids(
-        self, commit: str, paths: Sequence[str], deadline: Deadline | None = None
-    ) -> Mapping[str, tuple[str, str] | None]:
-        """Return type and ID of what is at each path of a commit; None where nothing is."""
-        cleaned = dict(zip(paths, _clean(paths), strict=True))
-        with self._reading(commit, deadline) as tree:
-            entries = tree.find(cleaned.values())
-            found = {path: (entry.kind, entry.oid) for path, entry in entries.items()}
-            if ROOT in cleaned.values():
-                found[ROOT] = "tree", tree.root()
-        return {path: found.get(clean) for path, clean in cleaned.items()}
-
-    def all_included(
-        self, commit: str, paths: Sequence[str], deadline: Deadline | None = None
-    ) -> Mapping[str, Included]:
-        """Return what each of some paths consists of."""
-        cleaned = dict(zip(paths, _clean(paths), strict=True))
-        with self._reading(commit, deadline) as tree:
-            found = load_closures(tree, tuple(cleaned.values()))
-        return {path: found[clean] for path, clean in cleaned.items()}
-
-    def read_all(
-        self,
-        commit: str,
-        paths: Sequence[str],
-        limits: TreeLimits | None = None,
-        deadline: Deadline | None = None,
-        where: str = _LOCAL,
-    ) -> Iterator[tuple[str, PathFiles]]:
-        """Yield each path with its files, by their paths from the root, or with what is wrong.
-
-        That is PathNotFound for a path without a file, SourceTooLarge, and FetchFailed for anything
-        but a plain file.
-        """
-        if not paths:
-            return
-        given: dict[str, list[str]] = {}
-        for path, clean in zip(paths, _clean(paths), strict=True):
-            given.setdefault(clean, []).append(path)
-        with self._reading(commit, deadline, where) as tree:
-            for clean, found in read_paths(tree, list(given), limits or TreeLimits(), where):
-                for path in given[clean]:
-                    yield path, found
+    @contextmanager
+    def reading(
+        self, commit: str, where: str = _LOCAL, deadline: Deadline | None = None
+    ) -> Iterator[CommitTree]:
+        """Yield the tree of a commit that was fetched; raises FetchFailed and SourceTooLarge."""
+        with self.opened(where, deadline) as (program, repository):
+            yield CommitTree(program, repository, commit)
 
     @contextmanager
     def opened(
@@ -137,35 +89,14 @@ class GitStore:
             yield opened
 
     @contextmanager
-    def _reading(
-        self, commit: str, deadline: Deadline | None, where: str = _LOCAL
-    ) -> Iterator[CommitTree]:
-        with self.opened(where, deadline) as (program, repository):
-            yield CommitTree(program, repository, commit)
-
-    @contextmanager
     def _open(
         self, where: str, deadline: Deadline, limits: TreeLimits, *, writes: bool
     ) -> Iterator[tuple[GitProgram, Path]]:
         with (
             locked(self._folder, where, deadline, writes=writes) as repository,
-            GitProgram(where, deadline, limits.size) as program,
+            GitProgram(where, deadline, limits.transfer) as program,
         ):
             yield program, repository
-
-
-def _clean(paths: Sequence[str]) -> tuple[str, ...]:
-    """Return paths as a FileTree has them; raise UsageError for one that is not inside the tree."""
-    cleaned = []
-    for path in paths:
-        clean = clean_path(path)
-        if clean is None or not path.isprintable():
-            raise UsageError(
-                f"invalid path of the source: {shown_path(path[:100])}",
-                hint="A path is relative to the root of the repository, without . and ..",
-            )
-        cleaned.append(clean)
-    return tuple(cleaned)
 
 
 # The folder of a store: one repository, a lock, and the removal of what a killed git has left.
@@ -179,26 +110,22 @@ _UNFINISHED = pattern(r".*\.lock|tmp_.*|.*\.keep|shallow_.*|incoming-.*|\.tmp-.*
 _PACK = pattern(r"(pack-[0-9a-f]+)\.(.+)")
 
 
-@contextlib.contextmanager
+@contextmanager
 def locked(folder: Path, where: str, deadline: Deadline, *, writes: bool) -> Iterator[Path]:
     """Yield the repository of a store; it may not exist yet. Many may read, one may write.
 
     Before a write, what an earlier one has left unfinished is removed. Raises FetchFailed.
     """
-    try:
+    with refusals(where):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise _unusable(error, where) from None
     try:
         while not try_lock(lock, is_shared=not writes):
             time.sleep(min(0.02, deadline.left(where)))
         repository = folder / REPOSITORY
         if writes:
-            try:
-                _remove_leftovers(repository)
-            except OSError as error:
-                raise _unusable(error, where) from None
+            with refusals(where):
+                remove_leftovers(repository)
         yield repository
     finally:
         # Closing it releases the lock; git has not inherited it.
@@ -210,7 +137,13 @@ def is_initialized(repository: Path) -> bool:
     return (repository / _COMPLETE).is_file()
 
 
-def _remove_leftovers(repository: Path) -> None:
+def discard(repository: Path) -> None:
+    """Let the next write begin anew; who reads the repository meanwhile may go on."""
+    (repository / _COMPLETE).unlink(missing_ok=True)
+
+
+def remove_leftovers(repository: Path) -> None:
+    """Remove what a write has left unfinished: files, or the whole of a new repository."""
     if not repository.exists():
         return
     if not (repository / "HEAD").is_file() or not is_initialized(repository):
@@ -235,91 +168,61 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _unusable(error: OSError, where: str) -> FetchFailed:
-    return FetchFailed(
-        "the store of the source cannot be used",
-        location=where,
-        reason=error.strerror or "",
-        hint="Check the free space of this machine.",
-    )
+@contextmanager
+def refusals(where: str) -> Iterator[None]:
+    """Turn an error of the disk into FetchFailed."""
+    try:
+        yield
+    except OSError as error:
+        raise FetchFailed(
+            "the store of the source cannot be used",
+            location=where,
+            reason=error.strerror or "",
+            hint="Check the free space of this machine.",
+        ) from None
 
 
-# Fetch one commit into a store: the whole of it, or without files and then those of some paths.
+# Fetch one commit into a store. What a fetch adds is one pack; once there are many, or large ones,
+# the store begins anew, because it is only a cache.
 
 
-FULL, PARTIAL = "refs/full", "refs/partial"
-"""The references of commits with all files, and of those that may lack some: the two kinds are
-never mixed up, or a server would leave out what it believes to be here."""
-NO_FILTER = "no-filter"
-"""A file in a repository whose server has no filters."""
-_TIPS = 3
+_COMMITS = "refs/commits"
+"""The references of the commits and tags that were fetched; git tells the server that it has them,
+so it sends only what is new."""
 _FETCH = (
     *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
-    *("--no-recurse-submodules", "--no-show-forced-updates"),
+    *("--no-recurse-submodules", "--no-show-forced-updates", "--depth=1"),
 )
-_PROMISOR = (
-    (f"remote.{REMOTE}.promisor", "true"),
-    (f"remote.{REMOTE}.partialclonefilter", "blob:none"),
-)
-_NO_HAVES = ("fetch.negotiationAlgorithm", "noop")
-_ROUNDS = 50
-"""How many kustomizations may follow one another."""
 _MOST_PACKS = 24
-_KEPT_COMMITS = 8
 
 
 def has_commit(repository: Path, oid: str) -> bool:
-    """Return whether a commit or tag was fetched; the files of some paths may be missing."""
-    return any((repository / kind / oid).is_file() for kind in (FULL, PARTIAL))
+    """Return whether a commit or tag was fetched."""
+    return is_initialized(repository) and (repository / _COMMITS / oid).is_file()
 
 
-def is_whole(repository: Path, oid: str) -> bool:
-    """Return whether a commit or tag was fetched with all its files."""
-    return (repository / FULL / oid).is_file()
+def is_full(repository: Path, limits: TreeLimits) -> bool:
+    """Return whether a repository has many packs, or more bytes in them than one fetch may have."""
+    packs = [one.stat().st_size for one in (repository / "objects/pack").glob("*.pack")]
+    return len(packs) > _MOST_PACKS or sum(packs) > limits.transfer
 
 
-def touch_commit(repository: Path, oid: str) -> None:
-    """Let a commit count as fetched now."""
-    for kind in (FULL, PARTIAL):
-        with suppress(FileNotFoundError):
-            os.utime(repository / kind / oid)
-
-
-def fetch_commit(server: GitServer, repository: Path, found: FoundRef, *, is_partial: bool) -> None:
-    """Fetch a commit, or the tag that names it; ``is_partial``: without files if possible."""
-    kind = PARTIAL if is_partial else FULL
-    target = f"{kind}/{found.oid}"
-    tips = _newest(repository / kind)[:_TIPS]
-    arguments = [*_FETCH, "--depth=1", *(("--filter=blob:none",) if is_partial else ())]
-    arguments += [f"--negotiation-tip={kind}/{tip}" for tip in tips]
-    settings = (*(_PROMISOR if is_partial else ()), *(() if tips else (_NO_HAVES,)))
+def fetch_commit(server: GitServer, repository: Path, found: FoundRef) -> None:
+    """Fetch a commit, or the tag that names it."""
+    target = f"{_COMMITS}/{found.oid}"
     try:
-        _, err = server.run(
-            *arguments,
-            REMOTE,
-            f"{found.oid}:{target}",
-            repository=repository,
-            settings=settings,
-        )
+        server.run(*_FETCH, REMOTE, f"{found.oid}:{target}", repository=repository)
     except PathNotFound:
         # An old server sends only what a reference names at this moment.
         if not found.name:
             raise
         try:
-            _, err = server.run(
-                *arguments,
-                REMOTE,
-                f"+{found.name}:{target}",
-                repository=repository,
-                settings=settings,
-            )
+            server.run(*_FETCH, REMOTE, f"+{found.name}:{target}", repository=repository)
         except PathNotFound:
             raise _ref_moved(server) from None
         if (repository / target).read_text(encoding="ascii").strip() != found.oid:
             (repository / target).unlink()
             raise _ref_moved(server) from None
-    if "filtering not recognized" in err:
-        (repository / NO_FILTER).touch()
 
 
 def _ref_moved(server: GitServer) -> FetchFailed:
@@ -330,379 +233,198 @@ def _ref_moved(server: GitServer) -> FetchFailed:
     )
 
 
-def fetch_files(
-    server: GitServer, tree: CommitTree, repository: Path, paths: Sequence[str], limits: TreeLimits
-) -> None:
-    """Fetch the files of paths that are missing, in one request for each level of kustomizations.
-
-    A path with a kustomization is all that it names.
-    """
-    most = min(MOST_ENTRIES, limits.files * len(paths))
-    for _ in range(_ROUNDS):
-        found = known_closures(tree, paths)
-        whole = sorted({path for one in found.values() for path in one.paths})
-        wanted = [entry for entry in tree.below(whole, most, sizes=False) if entry.is_file]
-        if missing := tree.missing([*wanted, *tree.wanted()]):
-            _fetch_blobs(server, repository, missing)
-        if not tree.unread:
-            return
-        tree.load()
-    raise FetchFailed(
-        f"more than {_ROUNDS} kustomizations follow one another", location=server.where
-    )
+# What a commit in a store consists of, in a few processes of git for any number of paths.
 
 
-def _fetch_blobs(server: GitServer, repository: Path, oids: Iterable[str]) -> None:
-    # Without telling what is here, as git itself fetches what a filter has left out.
-    server.run(
-        *(*_FETCH, "--filter=blob:none", "--stdin", REMOTE),
-        repository=repository,
-        settings=(*_PROMISOR, _NO_HAVES),
-        stdin="".join(f"{oid}\n" for oid in oids).encode("ascii"),
-    )
-
-
-def known_closures(tree: CommitTree, paths: Sequence[str]) -> Mapping[str, Included]:
-    """Return what each path consists of, as far as the kustomizations that are loaded say it.
-
-    ``tree.unread`` then has those that are not loaded. The rules that may leave out a file of the
-    path belong to it, too.
-    """
-    files = [os.path.join(path, name) for path in paths for name in NAMES]  # noqa: PTH118
-    above = ignore_files(paths)
-    found = tree.find([*files, *sorted(above)])
-    builds = {path for path in paths if any(os.path.join(path, name) in found for name in NAMES)}  # noqa: PTH118
-    closures = {
-        path: included(path, tree) if path in builds else Included((path,)) for path in paths
-    }
-    others = ignore_files(part for one in closures.values() for part in one.paths) - above
-    rules = above & found.keys() | tree.find(sorted(others)).keys()
-    return {path: with_rules(one, rules) for path, one in closures.items()}
-
-
-def load_closures(tree: CommitTree, paths: Sequence[str]) -> Mapping[str, Included]:
-    """Return what each path consists of; FetchFailed if a kustomization was not fetched."""
-    found = known_closures(tree, paths)
-    while tree.unread:
-        tree.load()
-        found = known_closures(tree, paths)
-    return found
-
-
-def compact(program: GitProgram, repository: Path) -> None:
-    """Once there are many packs, keep the latest commits in one, and delete the others."""
-    packs = repository / "objects" / "pack"
-    old = [file for file in packs.iterdir() if file.name.startswith("pack-")]
-    if sum(file.suffix == ".pack" for file in old) <= _MOST_PACKS:
-        return
-    refs = [
-        repository / kind / name for kind in (FULL, PARTIAL) for name in _newest(repository / kind)
-    ]
-    refs.sort(key=lambda file: file.stat().st_mtime, reverse=True)
-    kept = [str(file.relative_to(repository)) for file in refs[:_KEPT_COMMITS]]
-    objects = program.run(
-        *("rev-list", "--objects", "--missing=allow-any", "--no-object-names", *kept),
-        repository=repository,
-    )
-    name = program.run(
-        *("pack-objects", "--quiet", "--window=0", str(packs / "pack")),
-        repository=repository,
-        stdin=objects,
-    )
-    new = f"pack-{name.decode('ascii').strip()}"
-    if any(file.suffix == ".promisor" for file in old):
-        (packs / f"{new}.promisor").touch()
-    # From here on nothing is needed but the new pack: a kill leaves too much, and never too little.
-    commits = program.run(
-        *("for-each-ref", "--format=%(objectname)%0a%(*objectname)", *kept), repository=repository
-    ).decode("ascii")
-    for file in refs[_KEPT_COMMITS:]:
-        file.unlink()
-    shallow = repository / "shallow"
-    lines = set(shallow.read_text(encoding="ascii").split()) & set(commits.split())
-    written = repository / "shallow_new"
-    written.write_text("".join(f"{line}\n" for line in sorted(lines)), encoding="ascii")
-    written.replace(shallow)
-    for file in old:
-        if file.stem != new:
-            file.unlink()
-
-
-def _newest(folder: Path) -> list[str]:
-    """Return the names of the references in a folder, the latest first."""
-    if not folder.is_dir():
-        return []
-    files = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime, reverse=True)
-    return [file.name for file in files]
-
-
-# Read the files of many paths of a commit, in about as few processes of git as those of one path.
-
-
+MOST_ENTRIES = 500_000
+"""How many files and folders a commit may have."""
+_LARGEST_LIST = 128 * 2**20
+"""Bytes of their list: a small tree may name itself many times, at long paths."""
+_LINE = 256
+_LONGEST_FILE = 2**20
+"""Bytes of a kustomization file; a longer one counts as unreadable."""
 _BYTES_AT_ONCE = 16 * 2**20
 """Bytes of files that one run of git returns; more only if a single path has more."""
 PathFiles: TypeAlias = Mapping[str, bytes] | InputError
 """The files of a path by their paths from the root, or what is wrong with it."""
 
 
-def read_paths(
-    tree: CommitTree, paths: Sequence[str], limits: TreeLimits, where: str
-) -> Iterator[tuple[str, PathFiles]]:
-    """Yield each clean path with its files, or with its own error: the others are still read.
-
-    The errors are PathNotFound for a path without a file, SourceTooLarge, and FetchFailed for what
-    is not a plain file.
-    """
-    existing = tree.find(paths)
-    found = load_closures(tree, paths)
-    whole = sorted({part for one in found.values() for part in one.paths})
-    try:
-        most = min(MOST_ENTRIES, limits.files * len(paths))
-        listed = _EntryIndex(tree.below(whole, most, sizes=True))
-    except SourceTooLarge as error:
-        if len(paths) == 1:
-            yield paths[0], error
-            return
-        for path in paths:
-            yield from read_paths(tree, [path], limits, where)
-        return
-    group: dict[str, Sequence[TreeEntry]] = {}
-    size = 0
-    for path in paths:
-        try:
-            if path and path not in existing:
-                raise _no_path(path, where)
-            files = _checked_files(listed.below(found[path]), found[path], limits, where)
-        except InputError as error:
-            yield path, error
-            continue
-        more = sum(entry.size or 0 for entry in files)
-        if group and size + more > _BYTES_AT_ONCE:
-            yield from _read_group(tree, group, where)
-            group, size = {}, 0
-        group[path] = files
-        size += more
-    if group:
-        yield from _read_group(tree, group, where)
-
-
-class _EntryIndex:
-    """Entries, sorted: those below a path are found without a look at the others."""
-
-    def __init__(self, entries: Sequence[TreeEntry]) -> None:
-        self._entries = sorted(entries, key=lambda entry: entry.path)
-        self._names = [entry.path for entry in self._entries]
-
-    def below(self, what: Included) -> list[TreeEntry]:
-        if "" in what.paths:
-            return self._entries
-        found: list[TreeEntry] = []
-        for part in what.paths:
-            at = bisect_left(self._names, part)
-            found += self._entries[at : at + 1] if part in self._names[at : at + 1] else ()
-            first = bisect_left(self._names, f"{part}/")
-            found += self._entries[first : bisect_left(self._names, f"{part}0")]
-        return found
-
-
-def _checked_files(
-    entries: Sequence[TreeEntry], what: Included, limits: TreeLimits, where: str
-) -> Sequence[TreeEntry]:
-    files = check_entries(entries, limits, where, is_build=what.is_build)
-    if not files:
-        raise PathNotFound("the commit has no files", location=where)
-    return files
-
-
-def _read_group(
-    tree: CommitTree, group: Mapping[str, Sequence[TreeEntry]], where: str
-) -> Iterator[tuple[str, PathFiles]]:
-    every = [entry for files in group.values() for entry in files]
-    try:
-        contents = tree.contents(every, sum(entry.size or 0 for entry in every))
-    except InputError as error:
-        if len(group) == 1:
-            yield next(iter(group)), error
-            return
-        for path, files in group.items():
-            yield from _read_group(tree, {path: files}, where)
-        return
-    for path, files in group.items():
-        found = {entry.path: contents[entry.oid] for entry in files}
-        try:
-            for name, data in found.items():
-                check_content(name, data, where)
-        except InputError as error:
-            yield path, error
-        else:
-            yield path, found
-
-
-def _no_path(path: str, where: str) -> PathNotFound:
-    return PathNotFound(
-        f"the repository has no path {shown_path(path)} in this commit",
-        location=where,
-        hint="Paths are case-sensitive. Check the path of the source.",
-    )
-
-
-# What a commit in a store consists of, without a request to any server.
-
-
-MOST_ENTRIES = 500_000
-"""How many files and folders a commit may have in which a kustomization is looked up."""
-_AT_ONCE = 1000
-_LINE = 256
-_LONGEST_PATH = 4096
-_LONGEST_FILE = 2**20
-"""Bytes of a kustomization file; a longer one counts as unreadable."""
-
-
 class CommitTree:
-    """The tree of one commit; also the ``Tree`` of ``kustomize.py``."""
+    """The tree of one commit, listed once; also the ``Tree`` of ``kustomize.py``.
+
+    A path is as a FileTree has it, and ROOT is the whole. What is wrong at one path, a link or too
+    many files, fails no other.
+    """
 
     def __init__(self, program: GitProgram, repository: Path, commit: str) -> None:
+        """List the tree; SourceTooLarge for more than MOST_ENTRIES."""
         self._program = program
         self._repository = repository
-        self._commit = commit
-        self._all: Mapping[str, TreeEntry] | None = None
-        self._read: dict[str, bytes | None] = {}
-        self.unread: set[str] = set()
-        """The blobs that were asked for, and are not loaded yet."""
-
-    def find(self, paths: Iterable[str]) -> Mapping[str, TreeEntry]:
-        """Return the entries of the paths that exist; a path is clean, and the root is empty."""
-        found: dict[str, TreeEntry] = {}
-        wanted = [path for path in dict.fromkeys(paths) if path]
-        for start in range(0, len(wanted), _AT_ONCE):
-            some = wanted[start : start + _AT_ONCE]
-            # With -t also a folder in which another path is.
-            listed = self._list(some, "-t", most=MOST_ENTRIES)
-            found |= {entry.path: entry for entry in listed}
-        return {path: found[path] for path in wanted if path in found}
-
-    def root(self) -> str:
-        """Return the object ID of the whole tree."""
-        out = self._git("rev-parse", "--verify", f"{self._commit}^{{tree}}")
-        return out.decode("ascii").strip()
-
-    def below(self, paths: Sequence[str], most: int, *, sizes: bool) -> list[TreeEntry]:
-        """Return the files of the paths; SourceTooLarge if they are more than ``most``."""
-        options = ("-r", *(["-l"] if sizes else []))
-        if "" in paths:
-            return self._list([], *options, most=most)
-        found: dict[str, TreeEntry] = {}
-        for start in range(0, len(paths), _AT_ONCE):
-            some = self._list(paths[start : start + _AT_ONCE], *options, most=most - len(found))
-            found |= {entry.path: entry for entry in some}
-        return list(found.values())
-
-    def _list(self, paths: Sequence[str], *options: str, most: int) -> list[TreeEntry]:
+        self._root = self._git("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
         out = self._git(
-            *("ls-tree", "-z", "--full-tree", *options, self._commit, "--", *paths),
-            limit=(most + 1) * (_LINE + _LONGEST_PATH),
-            records=(b"\0", most),
+            *("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", self._root),
+            limit=_LARGEST_LIST,
+            records=(b"\0", MOST_ENTRIES),
         )
-        return parse_entries(out)
+        self._entries = {entry.path: entry for entry in parse_entries(out)}
+        self._names = sorted(self._entries)
+        self._included: dict[str, Included] = {}
+        self._read: dict[str, bytes] = {}
 
-    def contents(self, entries: Iterable[TreeEntry], size: int) -> Mapping[str, bytes]:
-        """Return the content of blobs by their ID; FetchFailed if the store has not got one.
+    def included(self, path: str) -> Included:
+        """Return what a path consists of."""
+        if path not in self._included:
+            self._included[path] = included(path, self)
+        return self._included[path]
 
-        ``size`` is what they have together, in bytes.
+    def id(self, path: str) -> tuple[str, str] | None:
+        """Return type and object ID of what is at a path; None where nothing is."""
+        if path == ROOT:
+            return "tree", self._root
+        entry = self._entries.get(path)
+        return None if entry is None else (entry.kind, entry.oid)
+
+    def read_all(self, paths: Iterable[str], limits: TreeLimits) -> Iterator[tuple[str, PathFiles]]:
+        """Yield each path with its files, by their paths from the root, or with what is wrong.
+
+        That is PathNotFound for a path without a file, SourceTooLarge, and FetchFailed for anything
+        but a plain file.
         """
-        wanted = list(dict.fromkeys(entry.oid for entry in entries))
+        group: dict[str, Sequence[TreeEntry]] = {}
+        size = 0
+        for path in paths:
+            try:
+                files = self._files(path, limits)
+            except InputError as error:
+                yield path, error
+                continue
+            more = sum(entry.size or 0 for entry in files)
+            if group and size + more > _BYTES_AT_ONCE:
+                yield from self._read_group(group)
+                group, size = {}, 0
+            group[path] = files
+            size += more
+        if group:
+            yield from self._read_group(group)
+
+    def _files(self, path: str, limits: TreeLimits) -> Sequence[TreeEntry]:
+        where = self._program.where
+        if self.id(path) is None:
+            raise PathNotFound(
+                f"the repository has no path {shown_path(path)} in this commit",
+                location=where,
+                hint="Paths are case-sensitive. Check the path of the source.",
+            )
+        what = self.included(path)
+        files = check_entries(self._below(what), limits, where, is_build=what.is_build)
+        if not files:
+            raise PathNotFound("the commit has no files", location=where)
+        return files
+
+    def _below(self, what: Included) -> Iterator[TreeEntry]:
+        """Yield the entries of what a path consists of, without a look at the others."""
+        for part in what.paths:
+            if part == ROOT:
+                yield from self._entries.values()
+                continue
+            if part in self._entries:
+                yield self._entries[part]
+            # The names of what is in a folder begin with it and a slash, after which comes 0.
+            first, end = (bisect_left(self._names, f"{part}{sign}") for sign in "/0")
+            for name in self._names[first:end]:
+                yield self._entries[name]
+
+    def _read_group(
+        self, group: Mapping[str, Sequence[TreeEntry]]
+    ) -> Iterator[tuple[str, PathFiles]]:
+        contents = self._contents([entry for files in group.values() for entry in files])
+        for path, files in group.items():
+            found = {entry.path: contents[entry.oid] for entry in files}
+            try:
+                for name, data in found.items():
+                    check_content(name, data, self._program.where)
+            except InputError as error:
+                yield path, error
+            else:
+                yield path, found
+
+    def _contents(self, entries: Sequence[TreeEntry]) -> Mapping[str, bytes]:
+        """Return the content of blobs by their ID."""
+        sizes = {entry.oid: entry.size or 0 for entry in entries}
         out = self._git(
             *("cat-file", "--batch", "--buffer"),
-            stdin="".join(f"{oid}\n" for oid in wanted).encode("ascii"),
-            limit=size + _LINE * len(wanted),
+            stdin="".join(f"{oid}\n" for oid in sizes).encode("ascii"),
+            limit=sum(sizes.values()) + _LINE * len(sizes),
         )
         found, at = {}, 0
-        for oid in wanted:
+        for oid in sizes:
             end = out.find(b"\n", at)
             facts = out[at:end].decode("ascii", "replace").split()
             if facts[:2] != [oid, "blob"]:
-                raise FetchFailed(
-                    "a file of the commit was not fetched", location=self._program.where
-                )
+                raise self._damaged()
             at = end + 1 + int(facts[2])
             found[oid] = out[end + 1 : at]
             at += 1
         return found
 
-    def missing(self, entries: Iterable[TreeEntry]) -> list[str]:
-        """Return the IDs of the blobs that the store has not got."""
-        wanted = list(dict.fromkeys(entry.oid for entry in entries))
-        out = self._git(
-            *("cat-file", "--batch-check", "--buffer"),
-            stdin="".join(f"{oid}\n" for oid in wanted).encode("ascii"),
-            limit=_LINE * (len(wanted) + 1),
-        )
-        lines = out.decode("ascii", "replace").splitlines()
-        return [line.split()[0] for line in lines if line.endswith(" missing")]
-
     # The ``Tree`` of ``kustomize.py``.
-
-    def load_paths(self) -> None:
-        """List the whole tree; SourceTooLarge if it has more than MOST_ENTRIES."""
-        if self._all is None:
-            entries = self._list([], "-r", "-t", most=MOST_ENTRIES)
-            self._all = {entry.path: entry for entry in entries}
 
     def kind(self, path: str) -> str | None:
         """Return ``tree`` for a folder, ``blob`` for anything else; None if it does not exist."""
-        self.load_paths()
-        entry = (self._all or {}).get(path)
-        if not path or (entry is not None and entry.kind == "tree"):
+        entry = self._entries.get(path)
+        if path == ROOT or (entry is not None and entry.kind == "tree"):
             return "tree"
         return None if entry is None else "blob"
 
     def read(self, path: str) -> bytes | None:
-        """Return the content of a file; empty, and noted in ``unread``, if it is not loaded."""
-        entry = (self._all or {}).get(path)
-        if entry is None or not entry.is_file:
+        """Return the content of a small file; None for anything else."""
+        entry = self._entries.get(path)
+        if entry is None or not entry.is_file or _size(entry) > _LONGEST_FILE:
             return None
         if entry.oid not in self._read:
-            self.unread.add(entry.oid)
-            # The caller asks again after ``load``.
-            return b"{}"
+            self._read |= self._contents([entry, *(() if self._read else self._kustomizations())])
         return self._read[entry.oid]
 
-    def wanted(self) -> list[TreeEntry]:
-        """Return an entry for each blob that was asked for, and is not loaded yet."""
-        return [TreeEntry("100644", "blob", oid, "") for oid in sorted(self.unread)]
-
-    def load(self) -> None:
-        """Load what was asked for; all of it must be in the store."""
-        wanted = self.wanted()
-        self.unread.clear()
-        out = self._git(
-            *("cat-file", "--batch-check=%(objectname) %(objectsize)", "--buffer"),
-            stdin="".join(f"{entry.oid}\n" for entry in wanted).encode("ascii"),
-        )
-        lines = out.decode("ascii", "replace").splitlines()
-        if any(line.endswith(" missing") for line in lines):
-            raise FetchFailed("a file of the commit was not fetched", location=self._program.where)
-        sizes = dict(line.split() for line in lines)
-        small = [entry for entry in wanted if _size(sizes, entry) <= _LONGEST_FILE]
-        self._read.update({entry.oid: None for entry in wanted})
-        total = sum(_size(sizes, entry) for entry in small)
-        self._read.update(self.contents(small, total) if small else {})
+    def _kustomizations(self) -> Iterator[TreeEntry]:
+        """Yield all kustomizations that may be read at once: the others are read one by one."""
+        found = (one for one in self._entries.values() if one.path.rpartition("/")[2] in NAMES)
+        left = _BYTES_AT_ONCE
+        for entry in sorted((one for one in found if one.is_file), key=_size):
+            left -= _size(entry) + _LINE
+            if left < 0:
+                return
+            yield entry
 
     def _git(
         self,
         *arguments: str,
         stdin: bytes = b"",
-        limit: int = 2**26,
+        limit: int = 2**20,
         records: tuple[bytes, int] | None = None,
     ) -> bytes:
-        return self._program.run(
+        code, out, err = self._program.try_run(
             *arguments, repository=self._repository, stdin=stdin, limit=limit, records=records
+        )
+        if not code:
+            return out
+        error = failure(err, code, self._program.where)
+        raise error if isinstance(error, SourceTooLarge) else self._damaged()
+
+    def _damaged(self) -> FetchFailed:
+        """Return the error for a store that lacks what was fetched; the next fetch makes a new one.
+
+        It may be a fault of the disk.
+        """
+        discard(self._repository)
+        return FetchFailed(
+            "the store of the source is damaged",
+            location=self._program.where,
+            hint="It is fetched again.",
         )
 
 
-def _size(sizes: Mapping[str, str], entry: TreeEntry) -> int:
-    size = sizes.get(entry.oid, "")
-    return int(size) if size.isdecimal() else _LONGEST_FILE + 1
+def _size(entry: TreeEntry) -> int:
+    return _LONGEST_FILE + 1 if entry.size is None else entry.size
 
 
 # The entries of a commit's tree, and which of them may be read: plain files, under names as such.
@@ -727,7 +449,7 @@ class TreeEntry:
     path: str
     """From the root; invalid bytes are surrogates."""
     size: int | None = None
-    """Bytes; None if it was not asked for, or if the blob was not fetched."""
+    """Bytes of a blob; None for anything else."""
 
     @property
     def is_file(self) -> bool:
@@ -736,12 +458,12 @@ class TreeEntry:
 
 
 def parse_entries(out: bytes) -> list[TreeEntry]:
-    """Return the entries in the output of ``git ls-tree -z``, with or without ``-l``."""
+    """Return the entries in the output of ``git ls-tree -z -l``."""
     entries = []
     for line in out.split(b"\0")[:-1]:
         facts, _, path = line.partition(b"\t")
-        mode, kind, oid, *size = facts.decode("ascii").split()
-        number = int(size[0]) if size and size[0].isdecimal() else None
+        mode, kind, oid, size = facts.decode("ascii").split()
+        number = int(size) if size.isdecimal() else None
         entries.append(TreeEntry(mode, kind, oid, path.decode("utf-8", "surrogateescape"), number))
     return entries
 

@@ -13,13 +13,13 @@ import shutil
 from collections.abc import (
     Callable,
     Collection,
-    Container,
     Iterable,
     Iterator,
     Mapping,
     Sequence,
 )
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -33,7 +33,7 @@ from applyprune.sources.source_ignore import folders_above, ignore_files
 from applyprune.sources.tree import SourceText, is_url, shown_path, too_much
 from applyprune.sources.yaml import YAMLFault
 from applyprune.system.processes import MOST_ERRORS, TooMuchOutput, run_program
-from applyprune.values import dataclass, field, pattern, replace
+from applyprune.values import dataclass, field, pattern
 
 if TYPE_CHECKING:
     from applyprune.sources.moment import Moment
@@ -341,16 +341,19 @@ _WORDS = pattern(r"[^\s\"'`,;=\[\]{}()<>|&]+")
 
 
 def included(folder: str, tree: Tree) -> Included:
-    """Return what a folder of a commit consists of."""
-    if not _kustomizations(folder, tree):
-        return Included((folder,))
+    """Return what a folder consists of: with a kustomization, all that it names.
+
+    The ignore rules that hold for any of that belong to it, too.
+    """
+    is_build = bool(_kustomizations(folder, tree))
     finder = _Finder(tree)
     finder.enter(folder)
-    while finder.waiting and not finder.is_unknown:
+    while is_build and finder.waiting and not finder.is_unknown:
         finder.scan(finder.waiting.pop())
     paths = {ROOT} if finder.is_unknown else finder.paths
+    paths |= {file for file in ignore_files(paths) if tree.kind(file) == "blob"}
     outer = tuple(sorted(path for path in paths if not _is_inside(path, paths)))
-    return Included(outer, is_build=True)
+    return Included(outer, is_build=is_build)
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,14 +367,6 @@ class Included:
     """
     is_build: bool = False
     """Whether the folder has a kustomization."""
-
-
-def with_rules(what: Included, rules: Container[str]) -> Included:
-    """Return it with those of the ``rules`` files that hold for it: these are files that exist."""
-    paths = frozenset(what.paths)
-    own = {file for file in ignore_files(paths) if file in rules}
-    outer = {file for file in own if not _is_inside(file, paths)}
-    return replace(what, paths=tuple(sorted(paths | outer))) if outer else what
 
 
 def loaded_files(folder: str, tree: Tree) -> AbstractSet[str]:
@@ -521,6 +516,7 @@ def _strings(value: object, key: str = "") -> Iterator[tuple[str, str]]:
             waiting += [(above, inner) for inner in one]
 
 
+@lru_cache(maxsize=32)  # thousands of folders may share a base
 def _parse(data: bytes | None) -> Mapping[str, Any] | None:
     """Return the mapping in a kustomization file; None if it cannot be read."""
     found: dict[str, Any] = {}

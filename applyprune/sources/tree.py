@@ -52,7 +52,9 @@ class TreeLimits:
 
     files: int = 20_000
     size: int = 256 * 2**20
-    """Bytes, for all files together, and for what is transferred."""
+    """Bytes, for all files together."""
+    transfer: int = 256 * 2**20
+    """Bytes that are transferred; of a Git repository, that is a whole commit."""
 
 
 def clean_path(path: str) -> str | None:

@@ -40,7 +40,7 @@ def read(
     """Read a path, verified; the store is a new one."""
     source = site.source(ref=GitRef(**(ref or {"branch": "main"})))
     store, found = GitStore(tmp_path / f"store-{len(site.requests)}"), find_ref(source)
-    store.fetch(source, found, ["a"])
+    store.fetch(source, found)
     where = source.parts.shown
     verify(store, found, GitVerification(mode, keys), where, Deadline(source.timeout))
     return read_path(store, found.commit, "a")

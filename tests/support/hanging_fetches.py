@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.support.git_servers import HttpsSite
     from tests.support.tls_site import Answer, Call
 
-REPLIES = (1, 2, 4, 6)
+REPLIES = (1, 2, 4)
 """At which replies of a Git server a fetch hangs: two are a look, the others a transfer."""
 FETCH_WORKERS = len(REPLIES) + 5
 """Enough for all of these, and one more: the last one is kept for other namespaces."""

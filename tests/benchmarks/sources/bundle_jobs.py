@@ -177,7 +177,7 @@ def unchanged(followed: Followed, looks: int) -> Iterator[Figure]:
 def memory(
     site: Site, folder: Path, repositories: int, size: int, arguments: tuple[str, ...]
 ) -> Iterator[Figure]:
-    """Let Bundles follow large repositories whose server sends only whole commits."""
+    """Let Bundles follow large repositories, which are fetched as a whole."""
     count = repositories * _FOLDERS
     job = f"{repositories} repositories of {size} MB, {count} Bundles"
     with git_site(folder / "git", login="me:password") as git:
@@ -296,7 +296,6 @@ def _say_nothing(connection: socket.socket) -> None:
 
 def _large(git: HttpsSite, name: str, number: int, size: int) -> Repository:
     repository = git.repository(name)
-    repository.set("uploadpack.allowFilter", "false")
     repository.set("core.compression", "0")
     first = number * _FOLDERS
     texts: dict[str, str | bytes] = {}

@@ -99,6 +99,30 @@ def test_tree_with_a_name_that_escapes_is_refused(
     assert not GitStore(tmp_path / "store").has(commit)
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (".gitmodules", '[submodule "x"]\n\tpath = x\n\turl = --upload-pack=touch\n'),
+        (".gitmodules", '[submodule "../x"]\n\tpath = -x\n\tupdate = !touch\n'),
+        (".gitattributes", "x" * 5000),
+    ],
+)
+def test_file_of_work_trees_fails_no_path(
+    site: HttpsSite, tmp_path: Path, name: str, content: str
+) -> None:
+    """What git refuses to check out: there is no work tree."""
+    site.repository().commit({**SOUND, name: content})
+    assert fetch_git(site.source(), "a", tmp_path / "store").files == {"a/x.yaml": b"x"}
+
+
+def test_link_of_work_trees_fails_no_path(site: HttpsSite, tmp_path: Path) -> None:
+    names = (".gitmodules", ".gitattributes", ".gitignore", ".mailmap")
+    site.repository().commit(
+        {**SOUND, **dict.fromkeys(names, "a/x")}, modes=dict.fromkeys(names, LINK)
+    )
+    assert fetch_git(site.source(), "a", tmp_path / "store").files == {"a/x.yaml": b"x"}
+
+
 def test_too_many_files_are_too_large(site: HttpsSite, tmp_path: Path) -> None:
     """Only where they are: another path of the same commit is fine."""
     files = {f"many/{number}.yaml": "x" for number in range(30)}
@@ -147,11 +171,11 @@ def test_gigabyte_is_too_large(site: HttpsSite, tmp_path: Path) -> None:
 
 
 def test_transfer_is_limited_too(site: HttpsSite, tmp_path: Path) -> None:
-    """A pack may not be larger than the files of a source."""
+    """A whole commit is one pack."""
     data = b"".join(hashlib.sha256(b"%d" % number).digest() for number in range(100_000))
     site.repository().commit({"large/noise.yaml": data})
     with pytest.raises(SourceTooLarge, match="the repository is too large"):
-        fetch_git(site.source(limits=TreeLimits(size=1_000_000)), "", tmp_path / "store")
+        fetch_git(site.source(limits=TreeLimits(transfer=1_000_000)), "", tmp_path / "store")
     assert list((tmp_path / "store/repository/objects/pack").glob("*.pack")) == []
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.errors import UsageError
 from applyprune.sources import git_store
 from applyprune.sources.address import FoundRef, GitRef
 from applyprune.sources.git_server import find_ref
 from applyprune.sources.git_store import GitStore
-from applyprune.sources.tree import FetchFailed, PathNotFound
+from applyprune.sources.tree import FetchFailed, PathNotFound, TreeLimits
 from tests.support.git_servers import HttpsSite
 from tests.support.git_servers.reads import fetch_git, read_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 FILES = {
@@ -34,23 +34,21 @@ WEB = {"apps/web/a.yaml": b"web", "apps/web/more/b.yaml": b"more"}
 BUILT = {name: FILES[name].encode() for name in FILES if name.startswith(("base", "mid", "over"))}
 
 
-def fetched(site: HttpsSite, store: GitStore, *paths: str) -> FoundRef:
+def fetched(site: HttpsSite, store: GitStore) -> FoundRef:
     found = find_ref(site.source())
-    store.fetch(site.source(), found, paths or ("",))
+    store.fetch(site.source(), found)
     return found
 
 
-def objects(store: GitStore) -> set[str]:
-    """Return the contents of all blobs in the store."""
-    with store.opened() as (program, repository):
-        listed = program.run(
-            *("cat-file", "--batch-check=%(objecttype) %(objectname)", "--batch-all-objects"),
-            repository=repository,
-        )
-        oids = [line.split()[1] for line in listed.decode().splitlines() if line[:4] == "blob"]
-        return {
-            program.run("cat-file", "blob", oid, repository=repository).decode() for oid in oids
-        }
+def ids(store: GitStore, commit: str, paths: Sequence[str]) -> dict[str, tuple[str, str] | None]:
+    with store.reading(commit) as tree:
+        return {path: tree.id(path) for path in paths}
+
+
+def parts(store: GitStore, commit: str, path: str) -> tuple[str, ...]:
+    """Return what a path consists of."""
+    with store.reading(commit) as tree:
+        return tree.included(path).paths
 
 
 def posts(site: HttpsSite) -> int:
@@ -67,40 +65,20 @@ def test_whole_commit_is_one_request(site: HttpsSite, store: GitStore) -> None:
         name: text.encode() for name, text in FILES.items()
     }
     assert read_path(store, found.commit, "apps/web") == WEB
-    assert read_path(store, found.commit, "./apps/web/") == WEB
-
-
-def test_path_is_fetched_without_the_other_files(site: HttpsSite, store: GitStore) -> None:
-    """One request for the folders, and one for all files of the path."""
-    site.repository().commit(FILES)
-    found = find_ref(site.source())
-    before = posts(site)
-    store.fetch(site.source(), found, ["apps/web"])
-    assert posts(site) - before == 2
-    assert objects(store) == {"web", "more"}
-    assert read_path(store, found.commit, "apps/web") == WEB
-    with pytest.raises(FetchFailed, match="was not fetched"):
-        read_path(store, found.commit, "apps/api")
-    store.fetch(site.source(), found, ["apps/api", "apps/web"])
-    assert posts(site) - before == 3
-    assert read_path(store, found.commit, "apps/api") == {"apps/api/a.yaml": b"api"}
 
 
 def test_commit_is_not_fetched_again(site: HttpsSite, store: GitStore) -> None:
     site.repository().commit(FILES)
-    found = fetched(site, store, "apps/web")
-    whole = GitStore(store._folder.with_name("whole"))
-    fetched(site, whole)
+    found = fetched(site, store)
     before = len(site.requests)
-    store.fetch(site.source(), found, ["apps/web"])
-    whole.fetch(site.source(), found, ["apps/web", "over", ""])
+    store.fetch(site.source(), found)
     assert len(site.requests) == before
     assert store.has(found.commit)
     assert not store.has("0" * 40)
 
 
 def test_next_commit_brings_only_what_changed(site: HttpsSite, store: GitStore) -> None:
-    """Also a deleted file, and also for a store of whole commits."""
+    """Also a deleted file."""
     repository = site.repository()
     repository.commit(FILES)
     fetched(site, store)
@@ -112,74 +90,79 @@ def test_next_commit_brings_only_what_changed(site: HttpsSite, store: GitStore) 
     assert read_path(store, found.commit, "apps/api") == {"apps/api/a.yaml": b"api"}
 
 
-@pytest.mark.parametrize(("filters", "commits"), [("true", 5), ("false", 3)])
-def test_many_commits_stay_complete(
-    site: HttpsSite,
-    store: GitStore,
-    monkeypatch: pytest.MonkeyPatch,
-    filters: str,
-    commits: int,
+def test_store_of_many_commits_begins_anew(
+    site: HttpsSite, store: GitStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever paths were read at which commit, and after the packs became one."""
-    monkeypatch.setattr(git_store, "_MOST_PACKS", 8)
-    monkeypatch.setattr(git_store, "_KEPT_COMMITS", 3)
+    """Each commit is complete, and one that is gone is fetched again."""
+    monkeypatch.setattr(git_store, "_MOST_PACKS", 4)
     repository = site.repository()
-    repository.set("uploadpack.allowFilter", filters)
     repository.commit(FILES)
-    first = fetched(site, store, "apps/web")
-    for number in range(commits):
-        commit = repository.commit(
-            {f"apps/{name}/a.yaml": f"{name} {number}" for name in ("api", "web")}
-        )
-        found = FoundRef("refs/heads/main", commit, commit, "main")
-        path = ("apps/web", "apps/api")[number % 2]
-        store.fetch(site.source(), found, [path])
-        assert read_path(store, commit, path)[f"{path}/a.yaml"] == f"{path[5:]} {number}".encode()
-    store.fetch(site.source(), found, ["over"])
-    assert read_path(store, found.commit, "over") == BUILT
-    assert len(list((store._folder / "repository/objects/pack").glob("*.pack"))) <= 8
-    assert store.has(first.commit) is (filters == "false")
-    store.fetch(site.source(), first, ["apps/web"])
+    first = fetched(site, store)
+    most = 0
+    for number in range(7):
+        value = f"web {number}"
+        repository.commit({"apps/web/a.yaml": value})
+        found = fetched(site, store)
+        assert read_path(store, found.commit, "apps/web")["apps/web/a.yaml"] == value.encode()
+        assert read_path(store, found.commit, "over") == BUILT
+        most = max(most, len(list((store._folder / "repository/objects/pack").glob("*.pack"))))
+    assert most == 5
+    assert not store.has(first.commit)
+    store.fetch(site.source(), first)
     assert read_path(store, first.commit, "apps/web") == WEB
 
 
-def test_server_without_filters_sends_the_commit(site: HttpsSite, store: GitStore) -> None:
+def test_store_of_much_begins_anew(site: HttpsSite, store: GitStore) -> None:
+    """No more stays on the disk than two fetches may bring."""
     repository = site.repository()
-    repository.set("uploadpack.allowFilter", "false")
-    repository.commit(FILES)
-    found = find_ref(site.source())
-    before = posts(site)
-    store.fetch(site.source(), found, ["apps/web"])
-    assert posts(site) - before == 1
-    assert read_path(store, found.commit, "apps/web") == WEB
+    source = site.source(limits=TreeLimits(transfer=100_000))
+    for number in range(3):
+        noise = b"".join(sha256(b"%d %d" % (number, n)).digest() for n in range(2_000))
+        repository.commit({"a.yaml": noise})
+        found = find_ref(source)
+        store.fetch(source, found)
+        assert read_path(store, found.commit, "a.yaml") == {"a.yaml": noise}
+    assert len(list((store._folder / "repository/objects/pack").glob("*.pack"))) == 1
+
+
+@pytest.mark.parametrize("suffix", [".pack", ".idx"])
+def test_damaged_store_is_fetched_again(site: HttpsSite, store: GitStore, suffix: str) -> None:
+    """By a disk that has lost a file."""
+    site.repository().commit(FILES)
+    found = fetched(site, store)
+    for file in (store._folder / "repository/objects/pack").glob(f"*{suffix}"):
+        file.unlink()
+    with pytest.raises(FetchFailed, match="the store of the source is damaged"):
+        read_path(store, found.commit, "over")
+    assert not store.has(found.commit)
+    store.fetch(site.source(), found)
+    assert read_path(store, found.commit, "over") == BUILT
 
 
 def test_old_server_sends_what_a_reference_names(site: HttpsSite, store: GitStore) -> None:
-    """It knows neither filters nor the second protocol, and sends no commit by its ID."""
+    """It does not know the second protocol, and sends no commit by its ID."""
     repository = site.repository()
-    repository.set("uploadpack.allowFilter", "false")
     repository.set("uploadpack.allowAnySHA1InWant", "false")
     repository.set("protocol.version", "0")
     site.protocol = ""
     first = repository.commit(FILES)
-    found = fetched(site, store, "apps/web")
+    found = fetched(site, store)
     assert read_path(store, found.commit, "apps/web") == WEB
     repository.commit({"apps/web/a.yaml": "new"})
     other = GitStore(store._folder.with_name("other"))
     gone = FoundRef("refs/heads/main", first, first, "main")
     with pytest.raises(FetchFailed, match="moved while it was fetched"):
-        other.fetch(site.source(), gone, ["apps/web"])
+        other.fetch(site.source(), gone)
     assert not other.has(first)
 
 
 def test_kustomization_is_all_that_it_names(site: HttpsSite, store: GitStore) -> None:
     repository = site.repository()
     repository.commit(FILES)
-    found = fetched(site, store, "over")
+    found = fetched(site, store)
     assert read_path(store, found.commit, "over") == BUILT
-    assert store.all_included(found.commit, ["over"])["over"].paths == ("base", "mid", "over")
-    assert store.all_included(found.commit, ["apps/web"])["apps/web"].paths == ("apps/web",)
-    assert objects(store) == {text.decode() for text in BUILT.values()}
+    assert parts(store, found.commit, "over") == ("base", "mid", "over")
+    assert parts(store, found.commit, "apps/web") == ("apps/web",)
 
 
 def test_ids_change_with_the_content_of_the_path_only(site: HttpsSite, store: GitStore) -> None:
@@ -187,13 +170,12 @@ def test_ids_change_with_the_content_of_the_path_only(site: HttpsSite, store: Gi
     repository.commit(
         {**FILES, "link": "apps/web", "sub": "1" * 40}, modes={"link": "120000", "sub": "160000"}
     )
-    paths = ["apps/web", "apps/api", "apps/", "", "README.md", "none", "README.md/x", "link/a.yaml"]
-    first = fetched(site, store, "apps/web")
-    before = store.ids(first.commit, paths)
+    paths = ["apps/web", "apps/api", "", "README.md", "none", "README.md/x", "link/a.yaml"]
+    first = fetched(site, store)
+    before = ids(store, first.commit, paths)
     assert {path: one and one[0] for path, one in before.items()} == {
         "apps/web": "tree",
         "apps/api": "tree",
-        "apps/": "tree",
         "": "tree",
         "README.md": "blob",
         "none": None,
@@ -201,11 +183,11 @@ def test_ids_change_with_the_content_of_the_path_only(site: HttpsSite, store: Gi
         "link/a.yaml": None,
     }
     repository.commit({"apps/api/a.yaml": "changed"})
-    second = fetched(site, store, "apps/web")
-    after = store.ids(second.commit, paths)
-    assert [path for path in paths if before[path] != after[path]] == ["apps/api", "apps/", ""]
+    second = fetched(site, store)
+    after = ids(store, second.commit, paths)
+    assert [path for path in paths if before[path] != after[path]] == ["apps/api", ""]
     assert after[""] == ("tree", repository.oid("main^{tree}"))
-    assert store.ids(second.commit, ["sub", "link"]) == {
+    assert ids(store, second.commit, ["sub", "link"]) == {
         "sub": ("commit", "1" * 40),
         "link": ("blob", repository.oid("main:link")),
     }
@@ -215,9 +197,9 @@ def test_force_push_is_followed(site: HttpsSite, store: GitStore) -> None:
     """The commit before it stays readable."""
     repository = site.repository()
     repository.commit(FILES)
-    first = fetched(site, store, "apps/web")
+    first = fetched(site, store)
     repository.commit({"apps/web/a.yaml": "other"}, keeps=False)
-    second = fetched(site, store, "apps/web")
+    second = fetched(site, store)
     assert read_path(store, second.commit, "apps/web") == {"apps/web/a.yaml": b"other"}
     assert read_path(store, first.commit, "apps/web") == WEB
 
@@ -233,18 +215,17 @@ def test_removed_commit_is_not_found(site: HttpsSite, store: GitStore) -> None:
 
 
 def test_ignore_rules_above_a_path_belong_to_it(site: HttpsSite, store: GitStore) -> None:
-    """Those of its bases, too; they are fetched with it."""
+    """Those of its bases, too."""
     repository = site.repository()
     rules = {".sourceignore": "1", "apps/.sourceignore": "2", "base/.sourceignore": "3"}
     repository.commit({**FILES, **rules, "other/.sourceignore": "4"})
-    found = fetched(site, store, "apps/web")
+    found = fetched(site, store)
     wanted = {name: rules[name].encode() for name in (".sourceignore", "apps/.sourceignore")}
     assert read_path(store, found.commit, "apps/web") == {**WEB, **wanted}
-    assert objects(store) == {"web", "more", "1", "2"}
-    found = fetched(site, store, "over")
+    found = fetched(site, store)
     of_base = {name: rules[name].encode() for name in (".sourceignore", "base/.sourceignore")}
     assert read_path(store, found.commit, "over") == {**BUILT, **of_base}
-    found = fetched(site, store, "apps/web/a.yaml")
+    found = fetched(site, store)
     assert read_path(store, found.commit, "apps/web/a.yaml").keys() == {"apps/web/a.yaml", *wanted}
     # No path exists because rules above it do.
     with pytest.raises(PathNotFound):
@@ -253,15 +234,14 @@ def test_ignore_rules_above_a_path_belong_to_it(site: HttpsSite, store: GitStore
 
 def test_path_may_be_a_file(site: HttpsSite, store: GitStore) -> None:
     site.repository().commit(FILES)
-    found = fetched(site, store, "apps/web/a.yaml")
-    assert objects(store) == {"web"}
+    found = fetched(site, store)
     assert read_path(store, found.commit, "apps/web/a.yaml") == {"apps/web/a.yaml": b"web"}
 
 
 @pytest.mark.parametrize("path", ["none", "apps/Web", "README.md/x", "apps/web/a.yam"])
 def test_missing_path_is_not_found(site: HttpsSite, store: GitStore, path: str) -> None:
     site.repository().commit(FILES)
-    found = fetched(site, store, path)
+    found = fetched(site, store)
     with pytest.raises(PathNotFound, match=f"no path {path}"):
         read_path(store, found.commit, path)
 
@@ -269,18 +249,18 @@ def test_missing_path_is_not_found(site: HttpsSite, store: GitStore, path: str) 
 @pytest.mark.parametrize("path", ["", "a"])
 def test_commit_without_files_has_no_path(site: HttpsSite, store: GitStore, path: str) -> None:
     site.repository().commit({})
-    found = fetched(site, store, path)
+    found = fetched(site, store)
     with pytest.raises(PathNotFound):
         read_path(store, found.commit, path)
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc", "a/../b", "a//b", "a\nb", "a\0b", "a/./b"])
-def test_path_out_of_the_tree_is_refused(site: HttpsSite, store: GitStore, path: str) -> None:
-    commit = site.repository().commit(FILES)
-    found = FoundRef("refs/heads/main", commit, commit, "main")
-    with pytest.raises(UsageError, match="invalid path of the source"):
-        store.fetch(site.source(), found, [path])
-    assert site.requests == []
+def test_path_out_of_the_tree_is_not_found(site: HttpsSite, store: GitStore, path: str) -> None:
+    """A Bundle has none: its spec is refused."""
+    site.repository().commit(FILES)
+    found = fetched(site, store)
+    with pytest.raises(PathNotFound):
+        read_path(store, found.commit, path)
 
 
 @pytest.mark.parametrize(
@@ -288,10 +268,9 @@ def test_path_out_of_the_tree_is_refused(site: HttpsSite, store: GitStore, path:
 )
 def test_strange_paths_are_plain_names(site: HttpsSite, store: GitStore, path: str) -> None:
     site.repository().commit({**FILES, f"{path}/a.yaml": "strange"})
-    found = fetched(site, store, path)
+    found = fetched(site, store)
     assert read_path(store, found.commit, path) == {f"{path}/a.yaml": b"strange"}
-    assert objects(store) == {"strange"}
-    assert store.ids(found.commit, [path]) != {path: None}
+    assert ids(store, found.commit, [path]) != {path: None}
 
 
 def test_command_reads_a_path_in_one_call(site: HttpsSite, tmp_path: Path) -> None:
@@ -335,6 +314,6 @@ def test_environment_of_the_caller_changes_nothing(
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", "never")
     monkeypatch.setenv("GIT_TRACE", str(tmp_path / "trace"))
     monkeypatch.setenv("GIT_SSL_NO_VERIFY", "1")
-    found = fetched(site, store, "apps/web")
+    found = fetched(site, store)
     assert read_path(store, found.commit, "apps/web") == WEB
     assert not (tmp_path / "trace").exists()

@@ -42,7 +42,6 @@ class Repository:
             return
         folder.parent.mkdir(parents=True, exist_ok=True)
         self.git("init", "--quiet", "--bare", "--initial-branch=main", str(folder))
-        self.set("uploadpack.allowFilter", "true")
         self.set("uploadpack.allowAnySHA1InWant", "true")
 
     def git(

@@ -21,9 +21,8 @@ MOMENTS = {
     "git-look": ("git", 1, Moment.BEFORE),
     "git-look-cut": ("git", 2, Moment.WITHIN),
     "git-looked": ("git", 2, Moment.AFTER),
+    "git-commit": ("git", 4, Moment.BEFORE),
     "git-commit-cut": ("git", 4, Moment.WITHIN),
-    "git-files": ("git", 6, Moment.BEFORE),
-    "git-files-cut": ("git", 6, Moment.WITHIN),
     "oci-look": ("oci", 1, Moment.BEFORE),
     "oci-looked": ("oci", 2, Moment.AFTER),
     "oci-manifest-cut": ("oci", 4, Moment.WITHIN),
@@ -33,7 +32,7 @@ MOMENTS = {
 """What is followed, the request of a look that finds something new, and the moment in it."""
 
 
-FEW = ("git-look-cut", "git-files", "git-files-cut", "oci-manifest", "oci-layer-cut")
+FEW = ("git-look-cut", "git-commit", "git-commit-cut", "oci-manifest", "oci-layer-cut")
 """The moments at which the most is there already, of each kind of server."""
 
 
