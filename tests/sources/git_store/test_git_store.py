@@ -90,7 +90,7 @@ def test_next_commit_brings_only_what_changed(site: HttpsSite, store: GitStore) 
     assert read_path(store, found.commit, "apps/api") == {"apps/api/a.yaml": b"api"}
 
 
-def test_store_of_many_commits_begins_anew(
+def test_store_of_many_commits_is_created_again(
     site: HttpsSite, store: GitStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each commit is complete, and one that is gone is fetched again."""
@@ -112,7 +112,7 @@ def test_store_of_many_commits_begins_anew(
     assert read_path(store, first.commit, "apps/web") == WEB
 
 
-def test_store_of_much_begins_anew(site: HttpsSite, store: GitStore) -> None:
+def test_store_of_much_is_created_again(site: HttpsSite, store: GitStore) -> None:
     """No more stays on the disk than two fetches may bring."""
     repository = site.repository()
     source = site.source(limits=TreeLimits(transfer=100_000))
