@@ -138,7 +138,7 @@ def is_initialized(repository: Path) -> bool:
 
 
 def discard(repository: Path) -> None:
-    """Let the next write begin anew; who reads the repository meanwhile may go on."""
+    """Let the next write create it again; who reads the repository meanwhile may go on."""
     (repository / _COMPLETE).unlink(missing_ok=True)
 
 
@@ -183,7 +183,7 @@ def refusals(where: str) -> Iterator[None]:
 
 
 # Fetch one commit into a store. What a fetch adds is one pack; once there are many, or large ones,
-# the store begins anew, because it is only a cache.
+# the store is created again, because it is only a cache.
 
 
 _COMMITS = "refs/commits"
