@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
     from applyprune.model.options import (
         Adopt,
+        AdoptFrom,
         ApplyOptions,
         Conflicts,
         DryRun,
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AccessError",
     "Adopt",
+    "AdoptFrom",
     "ApplyOptions",
     "ApplySet",
     "ApplypruneError",
@@ -199,6 +201,7 @@ _MODULES = {
     ),
     "model.options": (
         "Adopt",
+        "AdoptFrom",
         "ApplyOptions",
         "Conflicts",
         "DryRun",

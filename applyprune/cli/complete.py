@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 if TYPE_CHECKING:
-    _Text = click.ParamType[str]
+    TextType = click.ParamType[str]
 else:
-    _Text = click.ParamType  # click 8.1 has no generic one
+    TextType = click.ParamType  # click 8.1 has no generic one
 
 
 _TIMEOUT = 2.0
@@ -55,7 +55,7 @@ class CommandLine:
         return connection_to(ClusterTarget(kubeconfig, context, namespace))
 
 
-class CompletedText(_Text):
+class CompletedText(TextType):
     """A text with a function that returns its completions; the value is not checked."""
 
     def __init__(self, name: str, completions: Callable[[CommandLine], Iterable[str]]) -> None:
@@ -173,7 +173,7 @@ FORMAT_NAME = CompletedText("format", _formats)
 """A format of output."""
 
 
-class _File(_Text):
+class _File(TextType):
     name = "path"
 
     def shell_complete(

@@ -26,6 +26,7 @@ from applyprune.cli.complete import (
     NAMESPACE_NAME,
     OBJECT_NAME,
     SET_NAME,
+    TextType,
 )
 from applyprune.cli.config import Form, Keys, config_in_use, no_set_given, use
 from applyprune.cli.main import CalledCommand, InterruptedVerb, SuggestingGroup
@@ -35,6 +36,7 @@ from applyprune.model.inventory import Ownership
 from applyprune.model.options import (
     Actor,
     Adopt,
+    AdoptFrom,
     Conflicts,
     DryRun,
     HelmHooks,
@@ -53,6 +55,8 @@ from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from click.shell_completion import CompletionItem
 
     from applyprune.cli.session import InputPaths
     from applyprune.model.text import Selector
@@ -174,6 +178,45 @@ def _namespace_names(
 ) -> tuple[str, ...]:
     names = () if value is None else value.split(",")
     return tuple(namespace_name(ctx, param, name.strip()) for name in names)
+
+
+class _Adoption(TextType):
+    """A word of Adopt, or ``set/NAME[.NAMESPACE]``."""
+
+    name = "adoption"
+    choices = tuple(str(one) for one in Adopt)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return what may be adopted."""
+        if not str(value).startswith(_SET):
+            return Adopt(click.Choice(self.choices).convert(value, param, ctx))
+        name, dot, namespace = value.removeprefix(_SET).partition(".")
+        if not is_dns_label(name) or (dot and not is_dns_label(namespace)):
+            self.fail(f"{value!r} names no set: write set/NAME, or set/NAME.NAMESPACE", param, ctx)
+        return AdoptFrom(name, namespace)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the words that begin so."""
+        return click.Choice(self.choices).shell_complete(ctx, param, incomplete)
+
+
+_SET = "set/"
+
+
+def _adopt(
+    ctx: click.Context, param: click.Parameter, value: Adopt | AdoptFrom
+) -> Adopt | AdoptFrom:
+    """Return what may be adopted; from another set only if the command line says so."""
+    is_given = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+    if isinstance(value, AdoptFrom) and not is_given:
+        raise UsageError(
+            f"{param.name}: {value} is not allowed in a configuration",
+            reason="every future run would take objects from that set",
+            hint="Give --adopt on the command line, for the run that needs it.",
+        )
+    return value
 
 
 def _not_of_sets(
@@ -503,9 +546,13 @@ APPLY = (
         config=Form.TEXT,
         unsafe="all",
         sets="options.apply.adopt",
-        one_of=Adopt,
-        default=Adopt.UNOWNED,
-        help="Which existing objects the set may adopt.",
+        type=_Adoption(),
+        default=str(Adopt.UNOWNED),
+        show_default=True,
+        metavar="WHICH",
+        callback=_adopt,
+        help="Which existing objects the set may adopt: none, unowned, all, or set/NAME[.NS] for "
+        "those of that set too, owned as they are there.",
     ),
     Option(
         "--adopt-as",

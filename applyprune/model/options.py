@@ -58,6 +58,19 @@ class Adopt(StrEnum):
     ALL = "all"
 
 
+@dataclass(frozen=True, slots=True)
+class AdoptFrom:
+    """A set that gives its objects: the apply may adopt them too, owned as they were there."""
+
+    name: str
+    namespace: str = ""
+    """The namespace of its inventory; empty for that of the set which adopts."""
+
+    def __str__(self) -> str:
+        """Return it as ``--adopt`` has it."""
+        return ".".join(filter(None, (f"set/{self.name}", self.namespace)))
+
+
 class Conflicts(StrEnum):
     """What an apply does with fields of the input that others have changed or own."""
 
@@ -82,8 +95,8 @@ class HelmHooks(StrEnum):
 class ApplyOptions:
     """How the manifests are applied."""
 
-    adopt: Adopt = Adopt.UNOWNED
-    """Which existing objects the set may take in."""
+    adopt: Adopt | AdoptFrom = Adopt.UNOWNED
+    """Which existing objects the set may take in; those of one set are beside the unowned."""
     conflicts: Conflicts = Conflicts.FAIL
     """What to do with fields that others have changed or own."""
     keep_drift: bool = False

@@ -15,7 +15,7 @@ from applyprune.model.identity import kubectl_name
 from applyprune.model.inventory import InventoryEntry, JobRecord, Ownership
 from applyprune.model.kinds import IN_EACH_NAMESPACE, NAMESPACE
 from applyprune.model.live import LiveObject, Missing, NotListed, State, Unknown, text, whole_number
-from applyprune.model.options import Adopt, Options
+from applyprune.model.options import Adopt, AdoptFrom, Options
 from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Desired, Migration, Why
 from applyprune.model.problem import Problem
 from applyprune.model.text import time_of
@@ -41,11 +41,13 @@ from applyprune.planning.marks import APPLY, left_alone
 from applyprune.planning.normalize import with_autoscaler, with_unknown_autoscaler
 from applyprune.planning.ownership import (
     UNREAD,
+    OtherSet,
     Owner,
     foreign_label,
     foreign_owner,
     has_witness,
     is_label_of_nobody,
+    is_listed_elsewhere,
     is_marked,
     label_problem,
     name_error,
@@ -61,6 +63,7 @@ from applyprune.planning.ownership import (
 from applyprune.planning.readiness import has_completed
 from applyprune.planning.recovery import CHANGING
 from applyprune.planning.requests import apply_request, takes_over
+from applyprune.planning.uids import is_among
 from applyprune.planning.world import World
 from applyprune.values import replace
 
@@ -143,6 +146,7 @@ def _obstacle(
 ) -> Problem | None:
     """Return why an object that exists may not be applied to the set; None if it may."""
     applyset, adopt = world.applyset, world.options.apply.adopt
+    is_given = giver_of(live, world) is not None
     if (error := name_error(desired.ref, live, desired.origin)) is not None:
         return error.problem
     is_any_adopted = adopt is Adopt.ALL
@@ -156,7 +160,7 @@ def _obstacle(
     elif SET_ID in live.labels or SHARD_OF in live.labels:
         message = "is the inventory of a set"
         hint = "Remove it from the input. To rename a set, use `applyprune inventory move`."
-    elif owner is Owner.OTHER and not is_any_adopted:
+    elif owner is Owner.OTHER and not (is_any_adopted or is_given):
         unproven = label_problem(entry, live, world.others, applyset) if entry else None
         return _of_other_set(desired, live, unproven, world)
     elif withheld:  # guard: withheld-set never
@@ -170,6 +174,22 @@ def _obstacle(
     if message:
         return _not_applied(desired, message, reason, hint)
     return split_problem(desired, live) if live.body is not None else None
+
+
+def giver_of(live: LiveObject, world: World) -> OtherSet | None:
+    """Return the set that gives an object to this one; None if none does.
+
+    The user names it, the object has its label, and its inventory lists the object.
+    """
+    adopt, label = world.options.apply.adopt, foreign_label(live, world.applyset)
+    if not label or not isinstance(adopt, AdoptFrom):
+        return None
+    giver = ApplySetIdentity(adopt.name, adopt.namespace or world.applyset.namespace)
+    if label != giver.id:  # guard: named-giver never
+        return None
+    if not is_listed_elsewhere(live, world.others):  # guard: listed-by-giver never
+        return None
+    return world.others[label]
 
 
 def _tool_of_free(live: LiveObject, owner: Owner, applyset: ApplySetIdentity) -> str:
@@ -213,9 +233,10 @@ def _of_other_set(
         reason = f"its label {PART_OF} is {label}"
         hints = [f"To find that set: kubectl get cm -A -l {SET_ID}={label}"]
     hints.append(f"If this set only needs it, annotate it in the input: {APPLY}: exists.")
+    given = f"{AdoptFrom(name, '' if namespace == applyset.namespace else namespace)}"
     hints.append(
-        "To take it from that set: --adopt=all. The other set then drops it from its inventory; "
-        "while its own input has it, its runs fail."
+        f"To take it from that set: --adopt={given if name else Adopt.ALL}. The other set then "
+        "drops it from its inventory; while its own input has it, its runs fail."
     )
     problem = _not_applied(desired, "belongs to another set", reason, "\n  ".join(hints))
     # An account that may not list all inventories cannot know whether there is such a set.
@@ -506,7 +527,8 @@ def _may_own(live: LiveObject, owner: Owner, migration: Migration, world: World)
     ``migration`` are the fields that become the set's own, so their managers no longer count.
     """
     ref, applyset, options = live.ref, world.applyset, world.options.apply
-    if options.adopt_as is not Ownership.OWNED:
+    giver = giver_of(live, world)
+    if options.adopt_as is not Ownership.OWNED and not _is_owned_by(live, giver):
         return False
     if (ref.group_kind, ref.name) in IN_EACH_NAMESPACE:
         return False  # a controller would create it again
@@ -514,10 +536,19 @@ def _may_own(live: LiveObject, owner: Owner, migration: Migration, world: World)
         return False  # `delete` would take all that was there before: only its name says so
     if foreign_owner(live, applyset.manager):
         return False  # no prune deletes it
-    if options.adopt is Adopt.ALL:
+    if options.adopt is Adopt.ALL or giver is not None:
         return True
     # guard: own-nothing-of-others -> True
     return owner is not Owner.OTHER and not _other_tool(live, migration, applyset)
+
+
+def _is_owned_by(live: LiveObject, giver: OtherSet | None) -> bool:
+    """Return whether an object was owned by the set that gives it: record and object say so."""
+    if giver is None or giver.applyset is None:
+        return False
+    is_recorded = is_among(live, giver.owned)  # guard: given-as-recorded -> True
+    # guard: given-as-marked -> is_recorded
+    return is_recorded and has_witness(live, giver.applyset)
 
 
 def _other_tool(live: LiveObject, migration: Migration, applyset: ApplySetIdentity) -> str:

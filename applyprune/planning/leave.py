@@ -767,7 +767,8 @@ def _step_of_foreign(
     if not foreign_label(live, applyset):
         return None
     if is_listed_elsewhere(live, others):
-        reason = "it belongs to another set now"
+        other = world.others[live.labels[PART_OF]].named
+        reason = f"it belongs to the set {other} now"
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
     problem = label_problem(entry, live, others, applyset)
     if problem is None:

@@ -497,12 +497,20 @@ def _owner_marks(live: LiveObject) -> Iterator[tuple[OwnerMark, Path, str]]:
 class OtherSet:
     """What is known of the set that a foreign label names."""
 
-    named: str = ""
-    """Its name, as ``web in namespace shop``; empty if there is no inventory with this id."""
+    applyset: ApplySetIdentity | None = None
+    """None if there is no inventory with this id."""
     uids: frozenset[str] = frozenset()
     """What all objects that its inventory lists are known by."""
+    owned: frozenset[str] = frozenset()
+    """Those of them that it lists as owned."""
     is_read: bool = True
     """Whether it is known what the set lists."""
+
+    @property
+    def named(self) -> str:
+        """Return its name, as ``web in namespace shop``; empty if there is no such set."""
+        known = self.applyset
+        return "" if known is None else f"{known.name} in namespace {known.namespace}"
 
 
 UNREAD = OtherSet(is_read=False)
@@ -516,15 +524,17 @@ def other_set_in(inventory: Inventory | None) -> OtherSet:
     """
     if inventory is None:
         return OtherSet()
-    named = f"{inventory.name} in namespace {inventory.namespace}"
+    applyset = ApplySetIdentity(inventory.name, inventory.namespace)
     if inventory.copied:
-        return OtherSet(named, is_read=False)
+        return OtherSet(applyset, is_read=False)
     # An adoption is listed by the UID from before the apply until a reply has confirmed it.
-    uids = {
-        uid_in(ref.group, entry.uid or entry.uid_before_apply or "")
+    listed = {
+        uid_in(ref.group, uid): entry
         for ref, entry in inventory.entries.items()
+        if (uid := entry.uid or entry.uid_before_apply)
     }
-    return OtherSet(named, frozenset(uids - {""}))
+    owned = {uid for uid, entry in listed.items() if entry.ownership is Ownership.OWNED}
+    return OtherSet(applyset, frozenset(listed), frozenset(owned))
 
 
 def is_label_unproven(

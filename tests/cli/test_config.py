@@ -535,6 +535,10 @@ REFUSED = {
     "standard input": ("filename: ['-']", "filename cannot be standard input"),
     "a key twice": ("wait: true\nwait: false", ":5: duplicate key 'wait'"),
     "adoption of everything": ("adopt: all", "adopt: all is not allowed in a configuration"),
+    "adoption from a set": (
+        "adopt: set/web",
+        ":4:1: adopt: set/web is not allowed in a configuration",
+    ),
     "adoption as owned": ("adopt-as: owned", ":4:1: adopt-as: owned is not allowed in a config"),
     **{
         f"a rule that waits for nothing: {rule}": (

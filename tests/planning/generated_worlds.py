@@ -485,8 +485,8 @@ class _Maker:
         found = self.random.choice(
             (
                 None,
-                OtherSet("other in namespace home"),
-                OtherSet("other in namespace home", frozenset({"u1", "u2"})),
+                OtherSet(OTHER),
+                OtherSet(OTHER, frozenset({"u1", "u2"})),
                 UNREAD,
             )
         )

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
 from applyprune.cli.options import HEADINGS, NAME, PLANNING, REST, ROWS, RUN, command
 from applyprune.cli.run import apply, diff, explain, plan
 from applyprune.model.kinds import GUARDED_KINDS
-from applyprune.model.options import DryRun, Options
+from applyprune.model.options import Adopt, AdoptFrom, DryRun, Options
 from applyprune.planning.normalize import DefaultRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    import click
 
 
 def _described(params: Iterable[click.Parameter]) -> dict[str, object]:
@@ -45,6 +44,38 @@ def test_execution_options_reach_the_verb_with_those_of_the_plan() -> None:
     assert options.prune.orphan == {"a/b"}
     assert str(options.apply.adopt) == "all"
     assert options.prune.max_prune is not None
+
+
+@pytest.mark.parametrize(
+    ("word", "adopt"),
+    [
+        ("none", Adopt.NONE),
+        ("unowned", Adopt.UNOWNED),
+        ("set/shop", AdoptFrom("shop")),
+        ("set/shop.other", AdoptFrom("shop", "other")),
+    ],
+)
+def test_adoption_is_a_word_or_a_set(word: str, adopt: Adopt | AdoptFrom) -> None:
+    assert adoption_of(word) == adopt
+
+
+@pytest.mark.parametrize(
+    "word", ["set/", "set/A", "set/a.", "set/a.b.c", "set/-", "sets/a", "some"]
+)
+def test_adoption_from_no_set_is_an_error(word: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"names no set|is not one of"):
+        adoption_of(word)
+
+
+def adoption_of(word: str) -> object:
+    got: list[Options] = []
+
+    @command(RUN, NAME, PLANNING)
+    def verb(options: Options, **_others: object) -> None:
+        got.append(options)
+
+    verb.main(["web", "-f", "x", "--adopt", word], standalone_mode=False)
+    return got[0].apply.adopt
 
 
 def test_options_set_fields_that_exist() -> None:

@@ -54,7 +54,10 @@ def test_set_comes_first_and_adoption_last(
     told = "To move it to this set (--all moves every object): applyprune inventory move"
     assert lines[1] == f"{told} {command}"
     assert "applyprune.dev/apply: exists" in lines[2]
-    assert lines[3].startswith("To take it from that set: --adopt=all. The other set then drops it")
+    given = other.name if other.namespace == "home" else f"{other.name}.{other.namespace}"
+    assert lines[3].startswith(
+        f"To take it from that set: --adopt=set/{given}. The other set then drops it"
+    )
     assert len(lines) == 4
 
 

@@ -130,7 +130,8 @@ def test_set_of_an_object_is_named_by_its_field_manager() -> None:
     first, second, *_, last = named.hint.splitlines()
     assert first.startswith("Did you mean ")
     assert "applyprune inventory move web " in second
-    assert last.startswith("  To take it from that set: --adopt=all. The other set then drops it")
+    taken = "  To take it from that set: --adopt=set/web.shop. The other set then drops it"
+    assert last.startswith(taken)
     unknown = _apply(OTHER_SET).problem
     assert unknown is not None
     assert unknown.reason == "its label applyset.kubernetes.io/part-of is applyset-other-v1"
