@@ -67,7 +67,7 @@ _BY_HAND = """kubectl patch configmap settings -p '{"data":{"CURRENCY":"GBP"}}'"
 def demonstrate_apply(shell: Shell) -> None:
     """Apply, compare and prune a set; raise RunFailed if a result is not as expected.
 
-    It fits a screen: at 80 columns, 60 lines with those of the control plane.
+    It fits a screen: at 80 columns, 65 lines with those of the control plane.
     """
     shell.run("applyprune apply store -f store --wait -q", why="the set store, of four objects")
     shell.run(

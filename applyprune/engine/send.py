@@ -5,7 +5,7 @@ It also explains why one has failed. The requests of a prune are sent in ``prune
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ from applyprune.errors import (
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
-from applyprune.model.live import AUTOSCALERS, Absent, LiveObject
+from applyprune.model.live import Absent, LiveObject
 from applyprune.model.plan import (
     NO_MIGRATION,
     ApplyRequest,
@@ -44,11 +44,7 @@ from applyprune.model.plan import (
 from applyprune.model.problem import Problem
 from applyprune.planning.cascade import cascades_of, deletions_of, refused_recreation_of
 from applyprune.planning.comparison import STORED
-from applyprune.planning.conflicts import (
-    explain_conflict,
-    is_about_scale,
-    own_options,
-)
+from applyprune.planning.conflicts import explain_conflict, own_options
 from applyprune.planning.plan import with_checked_request, with_new_request
 from applyprune.planning.replies import (
     confirmed,
@@ -73,7 +69,7 @@ from applyprune.planning.server_errors import (
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
-    from typing import Any, TypeVar
+    from typing import TypeVar
 
     from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster
@@ -432,17 +428,10 @@ def apply_problem(error: ApplypruneError, step: ApplyStep, context: RunContext) 
 
 def _explain_conflict(error: Conflict, step: ApplyStep, context: RunContext) -> Problem:
     """Return a conflict as text and as data, with the values of both sides."""
-    desired, cluster = step.desired, context.cluster
-    scalers = _autoscalers(desired, cluster) if is_about_scale(error) else ()
-    live = _live(desired, cluster)
-    return explain_conflict(
-        error,
-        desired,
-        live,
-        scalers,
-        reverts=_would_revert(step, live, context),
-        explain=f"applyprune explain {context.applyset.arguments} {desired.ref.short} -f PATH",
-    )
+    desired = step.desired
+    live = _live(desired, context.cluster)
+    reverts = _would_revert(step, live, context)
+    return explain_conflict(error, desired, live, context.applyset, reverts=reverts)
 
 
 def _live(desired: Desired, cluster: Cluster) -> LiveObject | None:
@@ -450,16 +439,6 @@ def _live(desired: Desired, cluster: Cluster) -> LiveObject | None:
         return cluster.get(desired.resource, desired.ref, full=True)
     except ApplypruneError:
         return None
-
-
-def _autoscalers(desired: Desired, cluster: Cluster) -> Sequence[Mapping[str, Any]] | None:
-    try:
-        found = cluster.list(AUTOSCALERS, namespace=desired.ref.namespace, full=True)
-    except (NotFound, NotServed):
-        return ()
-    except ApplypruneError:
-        return None
-    return [live.body for live in found if live.body is not None]
 
 
 def _would_revert(step: ApplyStep, live: LiveObject | None, context: RunContext) -> bool:

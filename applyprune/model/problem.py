@@ -49,8 +49,6 @@ class Problem:
     Empty if the reason has none of them. A reason has no ages, but times: text output makes ages of
     them.
     """
-    ways: tuple[str, ...] = ()
-    """All ways to resolve a conflict; the hint names the first."""
     remedy: str = ""
     """Why a Bundle does not do more about it, and the way out, by its own fields."""
 

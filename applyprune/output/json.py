@@ -428,7 +428,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
         Problem: _keys_in(
             "kind message location reason hint exit_code=exitCode origin field excerpt marks "
             "conflicts",
-            hidden="lasting_reason ways remedy",
+            hidden="lasting_reason remedy",
         ),
         Mark: _keys_in("field note origin"),
         ManagerConflict: _keys_in("manager operation subresource time fields"),

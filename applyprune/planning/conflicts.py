@@ -32,7 +32,7 @@ from applyprune.model.fieldset import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.kinds import SECRET, SERVICE
-from applyprune.model.live import LiveObject, mapping, one_line
+from applyprune.model.live import LiveObject, one_line
 from applyprune.model.options import Adopt, ApplyOptions, Conflicts, Options, parse_duration
 from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
@@ -43,7 +43,7 @@ from applyprune.planning.applyset import (
     PART_OF,
     ApplySetIdentity,
 )
-from applyprune.planning.field_writers import Contest, Way, is_by_hand, note_on
+from applyprune.planning.field_writers import Contest, is_by_hand
 from applyprune.planning.managed_fields import (
     BEFORE_FIRST_APPLY,
     UNKNOWN,
@@ -58,7 +58,6 @@ from applyprune.planning.normalize import (
     is_ignorable,
     may_be_secret,
     other_values,
-    targets,
 )
 from applyprune.planning.ownership import (
     applied_digest,
@@ -76,8 +75,6 @@ _CAUSE = pattern(
     r'(?: with subresource "(?P<subresource>[^"]*)")?'
     r"(?P<update> using \S+)?(?: at (?P<time>\S+))?"
 )
-_UNREAD = "its HorizontalPodAutoscalers could not be read: one may rewrite the field"
-_GONE = "the autoscaler that has written it is gone"
 _LINE = "\n    "
 _MOST_LINES = 20
 
@@ -129,19 +126,21 @@ def own_options(desired: Desired, options: Options) -> ApplyOptions:
 def forces(
     desired: Desired, live: LiveObject | None, options: Options, applyset: ApplySetIdentity
 ) -> bool:
-    """Return whether to apply an object with force.
-
-    An object that another set has applied, and that has no label, may still be listed by that set.
-    """
+    """Return whether to apply an object with force."""
     if desired.conflicts is OnConflict.SKIP:
         return False
     if own_options(desired, options).conflicts is not Conflicts.FORCE:
         return False
-    if live is None or options.apply.adopt is Adopt.ALL or PART_OF in live.labels:
+    if live is None or options.apply.adopt is Adopt.ALL:
         return True
+    return not _may_be_anothers(live, applyset)  # guard: other-set -> True
+
+
+def _may_be_anothers(live: LiveObject, applyset: ApplySetIdentity) -> bool:
+    """Return whether another set has applied an object that has no label: it may still list it."""
     ours = {applyset.manager, applyset.yielded}
     appliers = {one.manager for one in live.writers} - ours
-    return not any(manager.startswith(MANAGERS) for manager in appliers)  # guard: other-set -> True
+    return PART_OF not in live.labels and any(one.startswith(MANAGERS) for one in appliers)
 
 
 def migrated_first(
@@ -250,99 +249,66 @@ def explain_conflict(
     error: Conflict,
     desired: Desired,
     live: LiveObject | None,
-    autoscalers: Sequence[Mapping[str, Any]] | None,
+    applyset: ApplySetIdentity,
     *,
     reverts: bool,
-    explain: str = "",
 ) -> Problem:
     """Return the conflict, worded for the person who must decide.
 
-    Its hint names the way that fits, and ``explain``, the command that shows the others. Its reason
-    has the times of the other managers' writes: it is the same in each try.
+    Its reason has both values, the owner and the time of its write; its hint has the ways out. It
+    is the same in each try.
 
-    ``live`` is the object in full; None if it could not be read. ``autoscalers`` are the readable
-    HorizontalPodAutoscalers of its namespace; None if they could not be read. ``reverts`` says
-    whether the fields would be reverted as drift.
+    ``live`` is the object in full; None if it could not be read. ``reverts`` says whether the
+    fields would be reverted as drift.
     """
     fields = {
         _contested(name, desired, live): tuple(_with_time(owner, live) for owner in owners)
         for name, owners in owners_by_field(error).items()
     }
-    scalers = None
-    if autoscalers is not None:
-        scalers = [one for one in autoscalers if targets(one, desired.ref)]
     pointers = [field.path for field in fields if field.path is not None]
     free = tuple(dict.fromkeys(filter(is_ignorable, pointers)))
-    is_scale = all(_is_scale(field.field, owners) for field, owners in fields.items())
-    owners = tuple(owner for owners in fields.values() for owner in owners)
     why = {cause.get("reason") for cause in error.causes}
-    # guard: autoscaler-that-is-gone -> False
-    is_over = scalers == [] and all(map(_is_autoscaler, owners))
     contest = Contest(
-        owners,
-        free[:_MOST_LINES],
-        leaves_all=0 < len(free) == len(fields) <= _MOST_LINES,
-        must_own=bool(pointers) and not free,
+        [owner for owners in fields.values() for owner in owners],
+        free if len(free) == len(fields) <= _MOST_LINES else (),
+        must_own=not all(map(is_ignorable, pointers)),
+        reverts=reverts or DRIFT_EXCLUDES in why,
         adopts=live is not None and PART_OF not in live.labels,
-        reverts=(reverts or DRIFT_EXCLUDES in why) and scalers == [],
-        is_scaled=scalers != [] and is_scale,
-        is_over=is_over,
-        is_marked=desired.conflicts is not OnConflict.UNSET,
+        is_anothers=live is not None and _may_be_anothers(live, applyset),
         holds=HOLDS in why,
+        is_marked=desired.conflicts is not OnConflict.UNSET,
     )
-    notes = [_UNREAD] if scalers is None else list(map(_scaler_words, scalers))
-    notes += [_GONE] if is_over else []
     said = one_line(clean_message(error.message)) if why & EXCLUSIONS else ""
-    reason = _reason(fields, notes, of_what_leaves=contest.holds, said=said)
     worded = Problem(
         error.kind,
         f"{desired.ref} was not applied",
         location=str(desired.origin),
-        reason=reason,
+        reason=_reason(fields, of_what_leaves=contest.holds, said=said),
+        hint=contest.ways,
         exit_code=error.exit_code,
         origin=desired.origin,
         conflicts=_by_manager(fields),
+        remedy=contest.remedy,
     )
-    first, *others = contest.ways
-    if why & EXCLUSIONS and not contest.holds:
-        names = sorted({owner.manager for owner in owners})
-        options = " ".join(f"--take-over {name}" for name in names)
-        hint = "These fields exclude those of the manifest. "
-        remedy = ""
-        if first is Way.REVERT:
-            hint += f"{contest.words(first)}\n  "
-            remedy = contest.words(first, of_bundle=True)
-        hint += f"To remove them: {options}, which takes over all fields of {' and '.join(names)}."
-        return replace(worded, hint=hint, remedy=remedy)
-    more = f"\n  Other ways: {explain}" if explain and others else ""
-    return replace(
-        worded,
-        hint=f"{contest.words(first)}{more}",
-        ways=tuple(map(contest.words, (first, *others))),
-        remedy=contest.words(first, of_bundle=True),
-    )
-
-
-def _scaler_words(scaler: Mapping[str, Any]) -> str:
-    name = mapping(scaler.get("metadata")).get("name")
-    spec, status = mapping(scaler.get("spec")), mapping(scaler.get("status"))
-    # managedFields has no time for a write to the scale subresource.
-    time = status.get("lastScaleTime")
-    last = f" (last {time})" if time_of(time) else ""
-    return (
-        f"HorizontalPodAutoscaler {name} scales it between {spec.get('minReplicas', 1)} and "
-        f"{spec.get('maxReplicas')}, and will rewrite the field{last}"
-    )
+    if not why & EXCLUSIONS or contest.holds:
+        return worded
+    names = sorted({owner.manager for owner in contest.owners})
+    options = " ".join(f"--take-over {name}" for name in names)
+    hint, remedy = "These fields exclude those of the manifest. ", ""
+    if contest.reverts:
+        change = "To overwrite their change with the manifest:"
+        hint += f"{change} --conflicts revert\n  "
+        remedy = f"{change} spec.drift.policy: Correct"
+    hint += f"To remove them: {options}, which takes over all fields of {' and '.join(names)}."
+    return replace(worded, hint=hint, remedy=remedy)
 
 
 _Fields: TypeAlias = "Mapping[ContestedField, Sequence[ManagerConflict]]"
 """The fields in conflict, each with its other owners."""
 
 
-def _reason(
-    fields: _Fields, scalers: Sequence[str], *, of_what_leaves: bool = False, said: str = ""
-) -> str:
-    """Return the fields, one on each line; ``scalers`` is what is said about autoscalers.
+def _reason(fields: _Fields, *, of_what_leaves: bool, said: str) -> str:
+    """Return the fields, one on each line.
 
     ``of_what_leaves`` says that they hold what has left the manifest, and ``said`` is what the
     server has said of the rest.
@@ -354,13 +320,7 @@ def _reason(
         sides += [] if field.ours is None else [f"ours {field.ours}"]
         values = [" → ".join(sides)] if sides else []
         who = " and ".join(map(_who, owners))
-        notes: Iterable[str] = filter(
-            None, dict.fromkeys(note_on(owner.manager) for owner in owners)
-        )
-        if scalers and _is_scale(field.field, owners):
-            notes = scalers
-        after = "".join(f"; {note}" for note in notes)
-        lines.append(f"{field.field}: {', '.join([*values, f'owned by {who}'])}{after}")
+        lines.append(f"{field.field}: {', '.join([*values, f'owned by {who}'])}")
     whose = "the fields of what has left its manifest" if of_what_leaves else "its fields"
     if len(fields) == 1:
         count = f"another field manager owns one of {whose}"
@@ -374,6 +334,8 @@ def _who(owner: ManagerConflict) -> str:
     how = owner.operation
     if owner.subresource:
         how += f" of {owner.subresource}"
+    if owner.manager == UNKNOWN:
+        how = "managedFields do not say who"
     detail = ", ".join(filter(None, (how, owner.time)))
     return f"{owner.manager} ({detail})" if detail else owner.manager
 
@@ -407,18 +369,6 @@ def _with_time(owner: ManagerConflict, live: LiveObject | None) -> ManagerConfli
         if (one.manager, one.operation, one.subresource) == wanted:
             return replace(owner, time=one.time)
     return owner
-
-
-def is_about_scale(error: Conflict) -> bool:
-    return any(_is_scale(name, owners) for name, owners in owners_by_field(error).items())
-
-
-def _is_scale(name: str, owners: Sequence[ManagerConflict]) -> bool:
-    return name == ".spec.replicas" or any(map(_is_autoscaler, owners))
-
-
-def _is_autoscaler(owner: ManagerConflict) -> bool:
-    return (owner.manager, owner.subresource) == ("kube-controller-manager", "scale")
 
 
 def owners_by_field(error: Conflict) -> Mapping[str, tuple[ManagerConflict, ...]]:

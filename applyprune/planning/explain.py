@@ -27,7 +27,7 @@ from applyprune.planning.managed_fields import own_writer
 from applyprune.planning.marks import DISABLED, PRUNE, orphan_mark, unknown_mark
 from applyprune.planning.normalize import may_be_secret
 from applyprune.planning.ownership import fingerprint_of, foreign_owner, has_witness, owned_by_tool
-from applyprune.values import dataclass, field, replace
+from applyprune.values import dataclass, field
 
 ORPHAN_MARK = f"{PRUNE}: {DISABLED}"
 _REFUSED = "It would not be applied. The reasons below say why."
@@ -115,7 +115,7 @@ def _of_problem(case: ExplainInput) -> Iterator[str]:
     step = case.step
     problem = case.silent if step is None else step.problem
     if problem is not None:
-        yield str(replace(problem, hint="\n  ".join(problem.ways) or problem.hint))
+        yield str(problem)
     elif isinstance(step, ApplyStep) and case.is_blocked:
         if others := and_more([fault.desired.ref.short for fault in case.plan.faults], _SHOWN):
             yield f"nothing is applied in this run, because of {others}"

@@ -1,14 +1,8 @@
-"""Who writes the fields of an object besides the set, and what resolves a conflict with them.
-
-A field manager has only a name. What kind of writer it is, by that name and by how it writes,
-decides which way out of a conflict is named first.
-"""
+"""Who writes the fields of an object besides the set, and what resolves a conflict with them."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from enum import Enum
+from collections.abc import Collection, Iterator, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -29,39 +23,11 @@ _SHOWN = 3
 _KUBERNETES = pattern(
     r"kube-controller-manager|kube-scheduler|kube-apiserver|cloud-controller-manager|kubelet"
 )
-_KNOWN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (pattern(text), words)
-    for text, words in (
-        (_KUBERNETES.pattern, "Kubernetes"),
-        (r"vpa-.*|recommender|updater", "the vertical Pod autoscaler"),
-        (r"keda.*", "KEDA"),
-        (r"(cert-manager-)?cainjector", "cert-manager"),
-        (r"pilot-discovery|istio.*", "Istio"),
-        (r"argocd.*", "Argo CD"),
-        (r"kustomize-controller|helm-controller", "Flux"),
-        (r".*(webhook|injector).*", "a webhook by its name"),
-        (r".*(controller|operator).*", "a controller by its name"),
-    )
-)
 _BY_HAND = pattern(r"kubectl.*|k9s|Lens|helm|before-first-apply|Mozilla|node-fetch")
 
 
 def is_kubernetes(manager: str) -> bool:
     return _KUBERNETES.fullmatch(manager) is not None
-
-
-def note_on(manager: str) -> str:
-    """Return what its name says about a field manager; empty if nothing."""
-    if manager == UNKNOWN:
-        return "the object's managedFields were cleared, or it never had any"
-    if manager.startswith(MANAGERS):
-        return "another applyprune set, which applies it in each of its runs"
-    if is_by_hand(manager):
-        return "edited by hand (kubectl); no controller owns it"
-    for name, words in _KNOWN:
-        if name.fullmatch(manager):
-            return f"{words}: it may rewrite the field"
-    return ""
 
 
 def writers_since(live: LiveObject, time: str, *, but: str) -> Sequence[str]:
@@ -87,177 +53,99 @@ def is_by_hand(manager: str) -> bool:
     return _BY_HAND.fullmatch(manager) is not None
 
 
-# What resolves a conflict: one way is named first, by who has written the fields.
-
-
-class Way(Enum):
-    """A way to resolve a conflict; if several fit, the first is named."""
-
-    REVERT = "revert"
-    LEAVE = "leave"
-    SKIP = "skip"
-    RELEASE = "release"
-    FORCE = "force"
-    TAKE_OVER = "take over"
-    ADOPT = "adopt"
-    REPAIR = "repair"
-
-
-class WriterKind(Enum):
-    """A kind of field manager: whether it writes again decides what helps."""
-
-    PERSON = "person"
-    CONTROLLER = "controller"
-    APPLIER = "applier"
-    SET = "set"
-    UNKNOWN = "unknown"
-    PROGRAM = "program"
-
-
-_FITTING: Mapping[WriterKind, frozenset[Way]] = {
-    WriterKind.PERSON: frozenset({Way.REVERT, Way.FORCE}),
-    WriterKind.CONTROLLER: frozenset({Way.LEAVE}),
-    WriterKind.APPLIER: frozenset({Way.TAKE_OVER}),
-    WriterKind.SET: frozenset({Way.ADOPT}),
-    WriterKind.UNKNOWN: frozenset({Way.FORCE}),
-    WriterKind.PROGRAM: frozenset({Way.REVERT, Way.LEAVE}),
-}
-# If nothing fits all writers: these overwrite nothing.
-_ANYWAY = (Way.LEAVE, Way.SKIP)
-# The options of the command line, and the fields of a Bundle.
-_OPTIONS: Mapping[Way, tuple[str, str]] = {
-    Way.REVERT: ("--conflicts revert", "spec.drift.policy: Correct"),
-    Way.FORCE: ("--conflicts force", "spec.conflicts: force"),
-    Way.RELEASE: ("--conflicts force", "spec.conflicts: force"),
-    Way.TAKE_OVER: ("--take-over", ""),
-    Way.ADOPT: ("--adopt=all --conflicts force", "spec.adopt: all and spec.conflicts: force"),
-}
-# Of an object whose annotation asks for something else, whatever they say.
-_MARKED: Mapping[Way, tuple[str, str]] = {
-    Way.REVERT: (f"{CONFLICTS}: revert",) * 2,
-    Way.FORCE: (f"{CONFLICTS}: force",) * 2,
-    Way.RELEASE: (f"{CONFLICTS}: force",) * 2,
-    Way.TAKE_OVER: _OPTIONS[Way.TAKE_OVER],
-    Way.ADOPT: (f"--adopt=all and {CONFLICTS}: force", f"spec.adopt: all and {CONFLICTS}: force"),
-}
-_APPLIERS = pattern(r"helm|argocd.*|kustomize-controller|helm-controller|terraform.*|pulumi.*")
-
-
-def writer_of(owner: ManagerConflict, *, adopts: bool = False) -> WriterKind:
-    """Return what kind of writer owns a field.
-
-    ``adopts`` says that no set has the object yet: then whoever has created it, unless it is
-    a controller, may leave.
-    """
-    manager = owner.manager
-    if manager == UNKNOWN:
-        return WriterKind.UNKNOWN
-    if manager.startswith(MANAGERS):
-        return WriterKind.SET
-    if owner.operation == "Apply" or _APPLIERS.fullmatch(manager):
-        return WriterKind.APPLIER
-    if any(name.fullmatch(manager) for name, _ in _KNOWN):
-        return WriterKind.CONTROLLER
-    if adopts and not owner.subresource:
-        return WriterKind.APPLIER
-    return WriterKind.PERSON if is_by_hand(manager) else WriterKind.PROGRAM
+# What resolves a conflict: the same ways, in the same order, without those that cannot work.
 
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """What decides how a conflict can be resolved."""
+    """What decides which ways out of a conflict work."""
 
-    owners: tuple[ManagerConflict, ...]
+    owners: Collection[ManagerConflict]
     """The other owners of its fields."""
     fields: tuple[str, ...] = ()
-    """The JSON pointers of those fields that can be left to others."""
-    leaves_all: bool = False
-    """Whether these are all of its fields, and few enough to name them."""
+    """The JSON pointers of its fields, if they can be named in an annotation."""
     must_own: bool = False
-    """Whether none of its fields can be left to others."""
-    adopts: bool = False
-    """Whether no set has the object yet."""
+    """Whether one of its fields cannot be left to others."""
     reverts: bool = False
     """Whether the fields would be reverted as drift."""
-    is_scaled: bool = False
-    """Whether an autoscaler writes them, or may."""
-    is_over: bool = False
-    """Whether they were written by an autoscaler that is gone."""
+    adopts: bool = False
+    """Whether no set has the object yet."""
+    is_anothers: bool = False
+    """Whether another set may list the object, so that force alone does not take it."""
     holds: bool = False
     """Whether the fields hold a part that has left the manifest."""
     is_marked: bool = False
     """Whether the object's own annotation says what to do, and no option changes it."""
 
     @property
-    def writers(self) -> set[WriterKind]:
-        if self.is_scaled:
-            return {WriterKind.CONTROLLER}
-        if self.is_over:
-            return {WriterKind.PERSON}  # nobody writes them again
-        return {writer_of(owner, adopts=self.adopts) for owner in self.owners}
+    def is_unrecorded(self) -> bool:
+        """Return whether nobody knows who has written the fields."""
+        return any(owner.manager == UNKNOWN for owner in self.owners)
 
     @property
-    def tools(self) -> tuple[str, ...]:
-        """Return the managers whose fields can be taken over as a whole."""
-        found = {
-            owner.manager
-            for owner in self.owners
-            if writer_of(owner, adopts=self.adopts) is WriterKind.APPLIER
-        }
-        return tuple(sorted(found))
+    def tools(self) -> Sequence[str]:
+        """Return the managers whose fields can be taken over as a whole.
 
-    @property
-    def possible(self) -> tuple[Way, ...]:
-        """Return every way that would resolve it, or a part of it."""
-        if self.writers == {WriterKind.UNKNOWN}:
-            return Way.FORCE, Way.REPAIR
-        if self.holds:
-            return Way.RELEASE, Way.SKIP, *([Way.TAKE_OVER] if self.tools else [])
-        conditions = {
-            Way.REVERT: self.reverts,
-            Way.LEAVE: not self.must_own,
-            Way.SKIP: True,
-            Way.FORCE: True,
-            Way.TAKE_OVER: bool(self.tools),
-            Way.ADOPT: any(owner.manager.startswith(MANAGERS) for owner in self.owners),
-        }
-        return tuple(way for way, holds in conditions.items() if holds)
-
-    @property
-    def ways(self) -> tuple[Way, ...]:
-        """Return what resolves it: the one that fits first, then the others."""
-        writers, possible = self.writers, self.possible
-        if self.holds:
-            return possible
-        fitting = (way for way in Way if all(way in _FITTING[writer] for writer in writers))
-        first = next(
-            way
-            for way in (*fitting, *_ANYWAY)
-            if way in possible and (way is not Way.LEAVE or self.leaves_all)
+        They apply the object, or have created what no set has yet.
+        """
+        return sorted(
+            {
+                owner.manager
+                for owner in self.owners
+                if not (owner.manager == UNKNOWN or owner.manager.startswith(MANAGERS))
+                and (owner.operation == "Apply" or (self.adopts and _may_have_created(owner)))
+            }
         )
-        return first, *(way for way in possible if way is not first)
 
-    def words(self, way: Way, *, of_bundle: bool = False) -> str:
-        """Return a way as a sentence; ``of_bundle`` names the field of a Bundle."""
-        if of_bundle and way is Way.TAKE_OVER:
-            way = Way.FORCE  # a Bundle has no field for a manager
-        option = (_MARKED if self.is_marked else _OPTIONS).get(way, ("", ""))[of_bundle]
-        names = " and ".join(self.tools)
-        if way is Way.TAKE_OVER:
-            option = " ".join(f"{option} {quote(name)}" for name in self.tools)
-        yielding = (
-            f", or annotate the object:{' ' if of_bundle else _BELOW}{IGNORE_FIELDS}: "
-            f"{','.join(self.fields)}"
-        )
-        alone = "" if self.is_marked else f", or only for this object {CONFLICTS}: force"
-        return {
-            Way.REVERT: f"To overwrite their change with the manifest: {option}",
-            Way.LEAVE: "To leave it to its owner, remove it from the manifest"
-            + (yielding if self.fields else "."),
-            Way.SKIP: f"To skip this object while the conflict lasts: {CONFLICTS}: skip",
-            Way.RELEASE: f"To remove them with it: {option}{alone}",
-            Way.FORCE: f"To overwrite it: {option}{alone}",
-            Way.TAKE_OVER: f"To take over all fields of {names}: {option}",
-            Way.ADOPT: f"To take over fields of another set: {option}",
-            Way.REPAIR: "If the set was restored from a backup: applyprune inventory repair",
-        }[way]
+    @property
+    def ways(self) -> str:
+        """Return every way that works, each on a line, by the options of the command line."""
+        return "\n  ".join(self._ways())
+
+    @property
+    def remedy(self) -> str:
+        """Return every way that works for the object of a Bundle, in one line."""
+        return f"Ways out: {'; '.join(self._fields_of_a_bundle())}"
+
+    def _ways(self) -> Iterator[str]:
+        if self._can_be_left:
+            yielding = f", or annotate the object:{_BELOW}{IGNORE_FIELDS}: {','.join(self.fields)}"
+            out = "To leave it to its owner, remove it from the manifest"
+            yield out + (yielding if self.fields else ".")
+        yield f"To skip this object while the conflict lasts: {CONFLICTS}: skip"
+        if self.reverts:
+            option = f"{CONFLICTS}: revert" if self.is_marked else "--conflicts revert"
+            yield f"To overwrite their change with the manifest: {option}"
+        what = "To remove them with it" if self.holds else "To overwrite"
+        yield f"{what}: {self._force('--adopt=all', '--conflicts force')}"
+        if tools := self.tools:
+            options = " ".join(f"--take-over {quote(name)}" for name in tools)
+            what = f"all fields of {' and '.join(tools)}, and remove those that the manifest lacks"
+            yield f"To take over {what}:{_BELOW}{options}"
+        if self.is_unrecorded:
+            yield "If the set was restored from a backup: applyprune inventory repair"
+
+    def _fields_of_a_bundle(self) -> Iterator[str]:
+        if self._can_be_left:
+            yield IGNORE_FIELDS
+        yield f"{CONFLICTS}: skip"
+        if self.reverts:
+            yield f"{CONFLICTS}: revert" if self.is_marked else "spec.drift.policy: Correct"
+        yield self._force("spec.adopt: all", "spec.conflicts: force")
+        if self.is_unrecorded:
+            yield "applyprune inventory repair, if the set was restored from a backup"
+
+    @property
+    def _can_be_left(self) -> bool:
+        return not (self.must_own or self.holds or self.is_unrecorded)
+
+    def _force(self, adopt: str, option: str) -> str:
+        """Return what overwrites the fields; ``adopt`` and ``option`` are words of the caller."""
+        mark = f"{CONFLICTS}: force"
+        if self.is_anothers:
+            return f"{adopt} and {mark if self.is_marked else option}"
+        return mark if self.is_marked else f"{option}, or annotate {mark}"
+
+
+def _may_have_created(owner: ManagerConflict) -> bool:
+    return not (owner.subresource or is_kubernetes(owner.manager))

@@ -236,7 +236,7 @@ def test_screen_matches_its_golden_file(
 def test_demo_matches_its_golden_file(
     binaries: Binaries, tmp_path: Path, golden: SnapshotAssertion
 ) -> None:
-    """From its first command to its end, which fit a screen of 60 lines with those before."""
+    """From its first command to its end, which fit a screen of 65 lines with those before."""
     assert binaries.program.exists()
     with Terminal(80, tmp_path, {}, rows=70) as terminal:
         terminal.type("applyprune demo; echo $?")

@@ -1,4 +1,4 @@
-"""What kind of writer has a field, and which way out of a conflict is named first."""
+"""Who has written an object, and the ways out of a conflict with them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from applyprune.model.identity import Ref
 from applyprune.model.problem import ManagerConflict
 from applyprune.planning.applyset import MANAGERS
-from applyprune.planning.field_writers import Contest, Way, WriterKind, writer_of, writers_since
+from applyprune.planning.field_writers import Contest, writers_since
 from applyprune.planning.managed_fields import UNKNOWN
 from tests.support.planning import live
 
@@ -24,39 +24,6 @@ HPA = owner("kube-controller-manager", subresource="scale")
 ARGO = owner("argocd-controller", "Apply")
 SHOP = owner(f"{MANAGERS}shop/web", "Apply")
 NOBODY = ManagerConflict(UNKNOWN, "", "", "")
-TOOL = owner("nightly")
-
-WRITERS: dict[str, tuple[ManagerConflict, WriterKind]] = {
-    "an edit": (EDIT, WriterKind.PERSON),
-    "kubectl scale": (owner("kubectl", subresource="scale"), WriterKind.PERSON),
-    "kubectl apply on the client": (owner("kubectl-client-side-apply"), WriterKind.PERSON),
-    "kubectl apply on the server": (owner("kubectl", "Apply"), WriterKind.APPLIER),
-    "an autoscaler": (HPA, WriterKind.CONTROLLER),
-    "an operator": (owner("redis-operator"), WriterKind.CONTROLLER),
-    "Argo CD": (ARGO, WriterKind.APPLIER),
-    "Argo CD, by Updates": (replace(ARGO, operation="Update"), WriterKind.APPLIER),
-    "Flux": (owner("kustomize-controller", "Apply"), WriterKind.APPLIER),
-    "Helm": (owner("helm"), WriterKind.APPLIER),
-    "a controller that applies": (owner("x-controller", "Apply"), WriterKind.APPLIER),
-    "another set": (SHOP, WriterKind.SET),
-    "nobody knows": (NOBODY, WriterKind.UNKNOWN),
-    "any other program": (TOOL, WriterKind.PROGRAM),
-}
-
-
-@pytest.mark.parametrize("name", WRITERS)
-def test_writer_has_a_kind(name: str) -> None:
-    """By its name, and by how it writes."""
-    owner, expected = WRITERS[name]
-    assert writer_of(owner) is expected
-
-
-def test_writer_of_an_object_to_adopt_may_leave() -> None:
-    """Whoever has created it; but no controller, and nobody through a subresource."""
-    assert writer_of(EDIT, adopts=True) is WriterKind.APPLIER
-    assert writer_of(HPA, adopts=True) is WriterKind.CONTROLLER
-    scaled = owner("kubectl", subresource="scale")
-    assert writer_of(scaled, adopts=True) is WriterKind.PERSON
 
 
 DATA_FIELDS: dict[str, Any] = {"f:data": {"f:a": {}, "f:b": {}, "f:c": {}, "f:d": {}}}
@@ -91,75 +58,125 @@ def test_writers_of_a_secret_are_named_without_its_fields() -> None:
     assert writers_since(written, THEN, but="") == ["x"]
 
 
-DATA = ("/data/key",)
-FREE = Contest((), DATA, leaves_all=True)
-FIRST: dict[str, tuple[Contest, Way]] = {
-    "drift by hand": (replace(FREE, owners=(EDIT,), reverts=True), Way.REVERT),
-    "an edit that is no drift": (replace(FREE, owners=(EDIT,)), Way.FORCE),
-    "a controller": (replace(FREE, owners=(HPA,)), Way.LEAVE),
-    "drift by a controller": (replace(FREE, owners=(HPA,), reverts=True), Way.LEAVE),
-    "a controller, at a field that must be ours": (Contest((HPA,), must_own=True), Way.SKIP),
-    "a controller, also at such a field": (Contest((HPA,), DATA), Way.SKIP),
-    "an edit of what an autoscaler writes": (
-        replace(FREE, owners=(EDIT,), is_scaled=True),
-        Way.LEAVE,
+LEAVE = "To leave it to its owner, remove it from the manifest"
+SKIP = "To skip this object while the conflict lasts: applyprune.dev/conflicts: skip"
+FORCE = "To overwrite: --conflicts force, or annotate applyprune.dev/conflicts: force"
+FREE = Contest((EDIT,), ("/data/key",))
+WAYS: dict[str, tuple[Contest, list[str]]] = {
+    "fields that can be named": (
+        FREE,
+        [
+            f"{LEAVE}, or annotate the object:\n    applyprune.dev/ignore-fields: /data/key",
+            SKIP,
+            FORCE,
+        ],
     ),
-    "drift by an autoscaler that is gone": (
-        replace(FREE, owners=(HPA,), reverts=True, is_over=True),
-        Way.REVERT,
+    "an autoscaler's": (Contest((HPA,)), [f"{LEAVE}.", SKIP, FORCE]),
+    "drift": (
+        Contest((EDIT, HPA), reverts=True),
+        [
+            f"{LEAVE}.",
+            SKIP,
+            "To overwrite their change with the manifest: --conflicts revert",
+            FORCE,
+        ],
     ),
-    "another applier": (replace(FREE, owners=(ARGO,)), Way.TAKE_OVER),
-    "another set": (replace(FREE, owners=(SHOP,)), Way.ADOPT),
-    "nobody knows": (replace(FREE, owners=(NOBODY,)), Way.FORCE),
-    "drift by a program": (replace(FREE, owners=(TOOL,), reverts=True), Way.REVERT),
-    "a program": (replace(FREE, owners=(TOOL,)), Way.LEAVE),
-    "drift by hand and by a program": (
-        replace(FREE, owners=(EDIT, TOOL), reverts=True),
-        Way.REVERT,
+    "a field that the set must own": (Contest((EDIT,), must_own=True), [SKIP, FORCE]),
+    "appliers": (
+        Contest((owner("a b", "Apply"), ARGO, EDIT)),
+        [
+            f"{LEAVE}.",
+            SKIP,
+            FORCE,
+            (
+                "To take over all fields of a b and argocd-controller, and remove those that the "
+                "manifest lacks:\n    --take-over 'a b' --take-over argocd-controller"
+            ),
+        ],
     ),
-    "an edit and a controller": (replace(FREE, owners=(EDIT, HPA), reverts=True), Way.LEAVE),
-    "an edit and a controller, at such a field": (Contest((EDIT, HPA), must_own=True), Way.SKIP),
+    "an object that another set may list": (
+        Contest((SHOP,), is_anothers=True),
+        [f"{LEAVE}.", SKIP, "To overwrite: --adopt=all and --conflicts force"],
+    ),
+    "a part that has left the manifest": (
+        Contest((EDIT,), holds=True),
+        [SKIP, FORCE.replace("overwrite", "remove them with it")],
+    ),
+    "nobody knows": (
+        Contest((NOBODY,)),
+        [SKIP, FORCE, "If the set was restored from a backup: applyprune inventory repair"],
+    ),
+    "an annotation that decides": (
+        Contest((EDIT,), must_own=True, reverts=True, is_marked=True),
+        [
+            SKIP,
+            "To overwrite their change with the manifest: applyprune.dev/conflicts: revert",
+            "To overwrite: applyprune.dev/conflicts: force",
+        ],
+    ),
+    "an annotation that decides, and another set": (
+        Contest((SHOP,), must_own=True, is_anothers=True, is_marked=True),
+        [SKIP, "To overwrite: --adopt=all and applyprune.dev/conflicts: force"],
+    ),
 }
 
 
-@pytest.mark.parametrize("name", FIRST)
-def test_first_way_fits_all_writers(name: str) -> None:
-    """Without one that fits all, nothing is overwritten; the others follow, each once."""
-    contest, expected = FIRST[name]
-    first, *others = contest.ways
-    assert first is expected
-    assert {first, *others} == set(contest.possible)
-    assert len(others) == len(contest.possible) - 1
+@pytest.mark.parametrize("name", WAYS)
+def test_ways_out_of_a_conflict_stand_in_one_order(name: str) -> None:
+    """Those that work, whoever has written the fields; a name that a shell would split is quoted.
+
+    No option has any effect on an object whose annotation decides.
+    """
+    contest, expected = WAYS[name]
+    assert contest.ways == "\n  ".join(expected)
 
 
-WORDS: dict[Way, tuple[str, str]] = {
-    Way.REVERT: ("--conflicts revert", "spec.drift.policy: Correct"),
-    Way.FORCE: ("To overwrite it: --conflicts force,", "spec.conflicts: force, or only"),
-    Way.TAKE_OVER: (
-        "To take over all fields of a b and argocd: --take-over 'a b' --take-over argocd",
-        "spec.conflicts: force, or only",
+@pytest.mark.parametrize(
+    ("writer", "adopts", "expected"),
+    [
+        (ARGO, False, True),
+        (EDIT, False, False),
+        (EDIT, True, True),
+        (HPA, True, False),
+        (owner("kube-controller-manager"), True, False),
+        (owner("kubectl", subresource="scale"), True, False),
+        (SHOP, True, False),
+        (NOBODY, True, False),
+    ],
+)
+def test_manager_to_take_over_applies_or_has_created(
+    writer: ManagerConflict, adopts: bool, expected: bool
+) -> None:
+    """The object, if no set has it yet; and nobody through a subresource."""
+    assert list(Contest((writer,), adopts=adopts).tools) == [writer.manager] * expected
+
+
+REMEDIES: dict[str, tuple[Contest, str]] = {
+    "drift": (
+        replace(FREE, owners=(ARGO,), reverts=True),
+        (
+            "applyprune.dev/ignore-fields; applyprune.dev/conflicts: skip; "
+            "spec.drift.policy: Correct; "
+            "spec.conflicts: force, or annotate applyprune.dev/conflicts: force"
+        ),
     ),
-    Way.ADOPT: ("--adopt=all --conflicts force", "spec.adopt: all and spec.conflicts: force"),
-    Way.LEAVE: ("object:\n    applyprune.dev/ignore-fields: /data/key", "object: applyprune.dev/"),
-    Way.SKIP: ("applyprune.dev/conflicts: skip", "applyprune.dev/conflicts: skip"),
+    "another set": (
+        Contest((SHOP,), must_own=True, is_anothers=True),
+        "applyprune.dev/conflicts: skip; spec.adopt: all and spec.conflicts: force",
+    ),
+    "nobody knows": (
+        Contest((NOBODY,), is_marked=True, reverts=True),
+        (
+            "applyprune.dev/conflicts: skip; applyprune.dev/conflicts: revert; "
+            "applyprune.dev/conflicts: force; "
+            "applyprune inventory repair, if the set was restored from a backup"
+        ),
+    ),
 }
 
 
-def test_annotation_that_decides_is_what_must_change() -> None:
-    """No option has any effect on its object."""
-    contest = replace(FREE, owners=(SHOP,), is_marked=True)
-    for way in (Way.REVERT, Way.FORCE, Way.ADOPT):
-        words = contest.words(way)
-        mark = "force" if way is not Way.REVERT else "revert"
-        assert words.endswith(f"applyprune.dev/conflicts: {mark}")
-        assert "--conflicts" not in words
-
-
-@pytest.mark.parametrize("way", WORDS)
-def test_way_names_the_option_or_the_field_of_a_bundle(way: Way) -> None:
-    """A name that a shell would split is quoted."""
-    owners = tuple(owner(name, "Apply") for name in ("argocd", "a b"))
-    contest = replace(FREE, owners=owners)
-    option, field = WORDS[way]
-    assert option in contest.words(way)
-    assert field in contest.words(way, of_bundle=True)
+@pytest.mark.parametrize("name", REMEDIES)
+def test_remedy_names_the_fields_of_a_bundle(name: str) -> None:
+    """A Bundle has none for a manager."""
+    contest, expected = REMEDIES[name]
+    assert contest.remedy == f"Ways out: {expected}"

@@ -101,11 +101,11 @@ def test_message_of_a_bundle_has_the_manager_and_the_way_out() -> None:
     held = held_fields(step.desired, step.live, TARGET.manager)
     refused = Invalid("webhooks[1].sideEffects: Required value" * 30, code=422, causes=[])
     conflict = exclusion(refused, held, HOLDS)
-    told = problem_message(explain_conflict(conflict, step.desired, step.live, (), reverts=False))
-    assert f"{INJECTED[0]}: owned by other-0" in told
-    assert told.endswith(
-        "spec.conflicts: force, or only for this object applyprune.dev/conflicts: force"
+    told = problem_message(
+        explain_conflict(conflict, step.desired, step.live, TARGET, reverts=False)
     )
+    assert f"{INJECTED[0]}: owned by other-0" in told
+    assert told.endswith("spec.conflicts: force, or annotate applyprune.dev/conflicts: force")
 
 
 @pytest.mark.parametrize(

@@ -32,14 +32,9 @@ def test_explain_names_the_conflict_that_an_apply_would_meet(
     asked = audit.events()
     assert one.verdict.startswith("It would not be applied.")
     (conflict,) = (reason for reason in one.reasons if "alice" in reason)
-    # The run names the way that fits, and explain all of them.
     told = stage.run(config_map("a", "mine"), check=True).problem("configmap/a")
-    assert "--conflicts revert" in told
-    assert "--conflicts force" not in told
-    assert f"Other ways: applyprune explain web -n {stage.namespace} configmap/a -f PATH" in told
     for way in ("--conflicts revert", "ignore-fields: /data/key", ": skip", "--conflicts force"):
-        assert conflict.count(way) == 1, way
-    assert "Other ways" not in conflict
+        assert (conflict.count(way), told.count(way)) == (1, 1), way
     # The plane's own parts patch their Events whenever they like.
     sent = [
         event

@@ -1,4 +1,4 @@
-"""A conflict in words: both values, whose the field is, since when, and who writes it again."""
+"""A conflict in words: both values, whose the field is, since when, and the ways out."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from applyprune.planning.conflicts import (
     excluding_fields,
     explain_conflict,
     forces,
-    is_about_scale,
     migrated_first,
     skip_reason,
     steps_of,
 )
+from applyprune.planning.managed_fields import UNKNOWN
 from tests.support.actors import ARGO
 from tests.support.options import options_of
 from tests.support.planning import DEPLOYMENTS, SECRETS, TARGET, body, desired, live, recorded
@@ -54,14 +54,6 @@ def conflict(*causes: dict[str, str]) -> Conflict:
     return Conflict("Apply failed with 1 conflict", code=409, causes=causes)
 
 
-def scaler(kind: str = "Deployment", name: str = "a", version: str = "apps/v1") -> dict[str, Any]:
-    target = {"apiVersion": version, "kind": kind, "name": name}
-    return {
-        "metadata": {"name": "a-hpa"},
-        "spec": {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 10},
-    }
-
-
 def _there(one: Desired = DEPLOYMENT, **changes: Any) -> LiveObject:
     spec = {**one.body.get("spec", {}), **changes}
     return live(one.ref, full={**one.body, "spec": spec}, entries=[entry(ARGO)])
@@ -71,10 +63,9 @@ def _told(
     *causes: dict[str, str],
     one: Desired = DEPLOYMENT,
     there: LiveObject | None = None,
-    scalers: tuple[dict[str, Any], ...] = (),
 ) -> str:
     return explain_conflict(
-        conflict(*causes), one, there or _there(replicas=5), scalers, reverts=False
+        conflict(*causes), one, there or _there(replicas=5), TARGET, reverts=False
     ).reason
 
 
@@ -85,89 +76,36 @@ SCALE = cause(
 )
 
 
-def test_text_that_is_no_time_is_left_out() -> None:
-    """An autoscaler's status may hold anything."""
-    last = {**scaler(), "status": {"lastScaleTime": "soon"}}
-    assert "(last" not in _told(SCALE, scalers=(last,))
-
-
-LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
-    "an autoscaler that targets it": (
+LINES: dict[str, tuple[dict[str, str], str]] = {
+    "a write to a subresource": (
         SCALE,
-        (scaler(),),
         (
             ".spec.replicas: theirs 5 → ours 3, owned by kube-controller-manager (Update of scale, "
-            "2026-11-21T11:59:48Z); HorizontalPodAutoscaler a-hpa scales it between 2 and 10, and "
-            "will rewrite the field"
-        ),
-    ),
-    "an autoscaler of another object": (
-        SCALE,
-        (scaler(name="b"), scaler(kind="StatefulSet"), scaler(version="x.io/v1")),
-        (
-            "owned by kube-controller-manager (Update of scale, 2026-11-21T11:59:48Z); "
-            "the autoscaler that has written it is gone"
-        ),
-    ),
-    "an autoscaler that has not written yet": (
-        cause(".spec.replicas", "kubectl", " using apps/v1 at 2026-11-21T11:00:00Z"),
-        (scaler(),),
-        "kubectl (Update, 2026-11-21T11:00:00Z); HorizontalPodAutoscaler a-hpa scales it",
-    ),
-    "an autoscaler that says when it last wrote": (
-        cause(".spec.replicas", "kube-controller-manager", ' with subresource "scale" using v1'),
-        ({**scaler(), "status": {"lastScaleTime": "2026-11-21T11:55:00Z"}},),
-        (
-            "(Update of scale); HorizontalPodAutoscaler a-hpa scales it between 2 and 10, and will "
-            "rewrite the field (last 2026-11-21T11:55:00Z)"
-        ),
-    ),
-    "an autoscaler, and another field": (
-        cause(IMAGE, "kubectl-edit", " using apps/v1 at 2026-11-20T11:00:00Z"),
-        (scaler(),),
-        (
-            f'{IMAGE}: theirs "web:1" → ours "web:1", owned by kubectl-edit '
-            "(Update, 2026-11-20T11:00:00Z); edited by hand (kubectl); no controller owns it"
+            "2026-11-21T11:59:48Z)"
         ),
     ),
     "an Apply, whose time is in managedFields": (
         cause(".spec.replicas", ARGO),
-        (),
         f"owned by {ARGO} (Apply, 2026-11-21T10:00:00Z)",
     ),
     "an Apply that managedFields does not hold": (
         cause(".spec.replicas", "gone"),
-        (),
         "theirs 5 → ours 3, owned by gone (Apply)",
     ),
-    "a controller by its name": (
-        cause(".spec.replicas", "my-operator", " using v1"),
-        (),
-        "owned by my-operator (Update); a controller by its name: it may rewrite the field",
-    ),
-    "a webhook by its name": (
-        cause(".spec.replicas", "sidecar-injector"),
-        (),
-        "a webhook by its name",
-    ),
-    "another set": (
-        cause(".spec.replicas", SHOP.manager),
-        (),
-        f"{SHOP.manager} (Apply); another applyprune set",
+    "nobody knows": (
+        {"reason": "", "field": ".spec.replicas", "message": f'conflict with "{UNKNOWN}"'},
+        f"owned by {UNKNOWN} (managedFields do not say who)",
     ),
     "a message in other words": (
         {"reason": "FieldManagerConflict", "field": ".spec.replicas", "message": "no"},
-        (),
         ".spec.replicas: theirs 5 → ours 3, owned by another manager",
     ),
     "a field that cannot be found": (
         cause(".spec.what.is.this", "x"),
-        (),
         ".spec.what.is.this: owned by x (Apply)",
     ),
     "a label with dots": (
         cause(".metadata.labels.app.kubernetes.io/name", "x"),
-        (),
         '.metadata.labels.app.kubernetes.io/name: theirs "a" → ours "a", owned by x (Apply)',
     ),
 }
@@ -176,8 +114,8 @@ LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
 @pytest.mark.parametrize("name", LINES)
 def test_conflict_has_a_line_per_field(name: str) -> None:
     """The field as kubectl prints it, both values, the manager, how and when."""
-    one, scalers, expected = LINES[name]
-    assert expected in _told(one, scalers=scalers)
+    one, expected = LINES[name]
+    assert _told(one).endswith(expected)
 
 
 def test_two_fields_and_two_managers_are_one_problem() -> None:
@@ -190,55 +128,54 @@ def test_two_fields_and_two_managers_are_one_problem() -> None:
     assert "owned by b (Apply) and a (Apply)" in lines[1]
 
 
-def test_hint_of_an_adoption_names_the_manager_to_take_over() -> None:
-    """Whoever has created the object by an Update; but nobody who would write it again."""
-    error = conflict(cause(IMAGE, "kubectl-create", " using v1"))
-    unlabelled = live(DEPLOYMENT.ref, label="")
-    hint = explain_conflict(error, DEPLOYMENT, unlabelled, (), reverts=False).hint
-    assert "--take-over kubectl-create" in hint
-    ours = live(DEPLOYMENT.ref, label=TARGET.id)
-    hint = explain_conflict(error, DEPLOYMENT, ours, (), reverts=False).hint
-    assert "--take-over" not in hint
-    error = conflict(cause(IMAGE, "kube-controller-manager", " using v1"))
-    hint = explain_conflict(error, DEPLOYMENT, unlabelled, (), reverts=False).hint
-    assert "--take-over" not in hint
-
-
-def test_hint_names_the_options() -> None:
+def test_hint_has_the_ways_out() -> None:
     """The pointers are those of just these fields."""
     error = conflict(SCALE, cause(IMAGE, "b"))
-    worded = explain_conflict(error, DEPLOYMENT, None, (), reverts=False, explain="EXPLAIN")
+    worded = explain_conflict(error, DEPLOYMENT, None, TARGET, reverts=False)
     pointers = '/spec/replicas,/spec/template/spec/containers[name="c"]/image'
-    assert worded.hint == (
+    assert worded.hint.startswith(
         "To leave it to its owner, remove it from the manifest, or annotate the object:\n"
-        f"    applyprune.dev/ignore-fields: {pointers}\n  Other ways: EXPLAIN"
+        f"    applyprune.dev/ignore-fields: {pointers}\n  To skip"
     )
-    others = "\n".join(worded.ways[1:])
-    assert "applyprune.dev/conflicts: skip" in others
-    assert "--conflicts force, or only for this object applyprune.dev/conflicts: force" in others
-    assert "--take-over b" in others
-    assert "--adopt=all" not in others
-    taken = conflict(cause(IMAGE, SHOP.manager))
-    assert "--adopt=all" in explain_conflict(taken, DEPLOYMENT, None, (), reverts=False).hint
+    assert worded.hint.endswith("--take-over b")
+    assert "--conflicts revert" not in worded.hint
+    assert (
+        "--conflicts revert" in explain_conflict(error, DEPLOYMENT, None, TARGET, reverts=True).hint
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "adopts", "is_anothers"),
+    [
+        (live(DEPLOYMENT.ref, entries=[entry(SHOP.manager)]), False, False),
+        (live(DEPLOYMENT.ref, label="", entries=[entry(SHOP.manager)]), True, True),
+        (live(DEPLOYMENT.ref, label="", entries=[entry(TARGET.manager)]), True, False),
+    ],
+)
+def test_hint_about_an_object_without_a_set(
+    there: LiveObject, adopts: bool, is_anothers: bool
+) -> None:
+    """Its creator may be taken over; one that another set has applied needs ``--adopt=all``."""
+    error = conflict(cause(IMAGE, "kubectl-create", " using v1"))
+    hint = explain_conflict(error, DEPLOYMENT, there, TARGET, reverts=False).hint
+    assert ("--take-over kubectl-create" in hint) is adopts
+    assert ("--adopt=all and --conflicts force" in hint) is is_anothers
 
 
 def test_hint_leaves_nothing_to_others_that_the_set_must_own() -> None:
-    """The set's own label cannot be ignored; other fields of the conflict can."""
+    """The set's own label cannot be ignored; to leave only other fields resolves nothing."""
     label = cause(f".metadata.labels.{PART_OF}", "kubectl-label", " using apps/v1")
     one = desired(body(metadata={"labels": {PART_OF: TARGET.id}}, data={"k": "v"}))
-    alone = explain_conflict(conflict(label), one, None, (), reverts=False).hint
-    assert "applyprune.dev/ignore-fields" not in alone
-    assert "remove it from the manifest" not in alone
-    assert "--conflicts force" in alone
-    both = conflict(label, cause(".data.k", "x"))
-    worded = explain_conflict(both, one, None, (), reverts=False)
-    assert "conflicts: skip" in worded.hint  # to leave only one of them would not resolve it
-    assert any(way.endswith("    applyprune.dev/ignore-fields: /data/k") for way in worded.ways)
+    for causes in ([label], [label, cause(".data.k", "x")]):
+        hint = explain_conflict(conflict(*causes), one, None, TARGET, reverts=False).hint
+        assert hint.startswith("To skip this object")
+        assert "--conflicts force" in hint
+        assert "applyprune.dev/ignore-fields" not in hint
 
 
 def test_unread_values_are_not_mentioned() -> None:
     """A GET that failed makes it poorer, not wrong."""
-    why = explain_conflict(conflict(SCALE), DEPLOYMENT, None, (), reverts=False).reason
+    why = explain_conflict(conflict(SCALE), DEPLOYMENT, None, TARGET, reverts=False).reason
     assert ".spec.replicas: ours 3, owned by" in why
 
 
@@ -270,34 +207,9 @@ def test_secret_values_are_never_shown(part: str) -> None:
         one.ref, full=body("Secret", metadata={"annotations": {"n": theirs}}, data={"key": theirs})
     )
     error = conflict(cause(".data.key", "x"), cause(".metadata.annotations.n", "x"))
-    told = str(explain_conflict(error, one, there, (), reverts=False))
+    told = str(explain_conflict(error, one, there, TARGET, reverts=False))
     assert told.count("theirs (secret) → ours (secret)") == 2
     assert not [value for value in (ours, theirs, *encoded) if value in told]
-
-
-def test_autoscalers_that_could_not_be_read_may_be_there() -> None:
-    """Whoever has written last, and so drift is not offered to be reverted."""
-    error = conflict(cause(".spec.replicas", "kubectl", " using apps/v1"))
-    told = {
-        scalers is None: str(explain_conflict(error, DEPLOYMENT, None, scalers, reverts=True))
-        for scalers in ((), None)
-    }
-    assert ("one may rewrite the field" in told[True], "--conflicts revert" in told[True]) == (
-        True,
-        False,
-    )
-    assert ("no controller owns it" in told[False], "--conflicts revert" in told[False]) == (
-        True,
-        True,
-    )
-
-
-def test_autoscaler_is_suspected() -> None:
-    """The field, or the scale subresource of the controller manager."""
-    assert is_about_scale(conflict(cause(".spec.replicas", "x")))
-    other = cause(".spec.size", "kube-controller-manager", ' with subresource "scale" using v1')
-    assert is_about_scale(conflict(other))
-    assert not is_about_scale(conflict(cause(IMAGE, "kube-controller-manager")))
 
 
 def test_short_form_names_the_managers() -> None:

@@ -343,7 +343,7 @@ def _conflict(one: Desired) -> Problem:
     }
     error = Conflict("Apply failed with 1 conflict", code=409, causes=[cause])
     there = live(one.ref, full={"spec": {"replicas": 5}})
-    return explain_conflict(error, one, there, (), reverts=False)
+    return explain_conflict(error, one, there, TARGET, reverts=False)
 
 
 def _fault(one: Desired, *faults: FieldFault) -> ApplyStep:
