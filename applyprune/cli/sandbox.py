@@ -145,8 +145,10 @@ def _bundle_life(shell: Shell) -> None:
 
     shell.comment("A script changes it without end: after five reverts the controller gives way.")
     with shell.again_and_again(_PATCH.format("http://fight-{}")):
-        contended = "--for=jsonpath={.status.contention[0].theirs} --timeout=60s"
-        shell.run(f"kubectl wait bundle/shop -n shop {contended}")
+        contended = (
+            """--for=jsonpath='{.status.conditions[?(@.type=="Drifted")].reason}'=Contended"""
+        )
+        shell.run(f"kubectl wait bundle/shop -n shop {contended} --timeout=60s")
     shell.run("kubectl get bundle shop -n shop", contains="Contended")
     condition = '{.status.conditions[?(@.type=="Drifted")].message}'
     message = shell.output_of(f"kubectl get bundle shop -n shop -o 'jsonpath={condition}'")

@@ -1,4 +1,4 @@
-"""The drift of a Bundle: its report, and who wins each field that two of them fight for.
+"""The drift of a Bundle: its report, and who wins each object that two of them fight for.
 
 What others have changed stays a fact about the objects: with absolute times, and without values of
 Secrets. Only where nobody will resolve it otherwise, both values are shown.
@@ -16,7 +16,7 @@ from applyprune.controller.reasons import DriftPolicy, Reason
 from applyprune.controller.result import shown_field
 from applyprune.controller.task import NO_DRIFT_THEN
 from applyprune.model.fate import Fate
-from applyprune.model.fieldset import FieldWriter
+from applyprune.model.fieldset import ObjectWriter
 from applyprune.model.identity import kubectl_name
 from applyprune.model.plan import Why
 from applyprune.model.text import and_more, time_of
@@ -55,7 +55,6 @@ def drift_report(
     """
     if run is None or run.plan is None:
         return DriftReport(None, tuple(counts))
-    limits = limits_of(bundle)
     refs = [step.desired.ref for step in run.plan.applies]
     seen = {(ref.short, ref.namespace) for ref in refs}
     is_secret = run.secret or bundle.has_secret_source
@@ -67,12 +66,13 @@ def drift_report(
     ]
     left = [one for one in found if one.is_contended]
     remaining = [one for one in found if not (one.is_reverted or one.is_conflict)]
+    limit = bundle.spec.drift.reverts
     sightings = [one.sighting for one in found if one.is_contended or one.is_reverted]
-    after = updated_counts(counts, sightings, seen, limits, now)
+    after = updated_counts(counts, sightings, seen, limit, now)
     rewritten = _rewritten(status, run, None if is_part else seen, is_secret=is_secret)
     contended = and_more(sorted({one.object for one in left}), DRIFT_SHOWN)
-    quiet = [at for count in after if (at := count.quiet_at(limits)) is not None]
-    condition = _condition(bundle, left, remaining, rewritten, limits, unwatched)
+    quiet = [count.quiet_at for count in after if count.reverts >= limit]
+    condition = _condition(bundle, left, remaining, rewritten, unwatched)
     if condition[1] is Reason.NO_DRIFT and not _is_any_applied(run):
         condition = "Unknown", Reason.PROGRESSING, "nothing has been applied yet"
     fresh = any(run.rewritten.values())
@@ -169,24 +169,23 @@ class _DriftedField:
 
     @property
     def sighting(self) -> WriteSighting:
-        drift = self.drift
-        values = ("", "") if self.is_secret else (drift.wanted, drift.found)
-        writer = FieldWriter.of(self.step.desired.ref, self.field, drift.manager)
-        return WriteSighting(writer, self.is_reverted, time_of(drift.time), *values)
+        writer = ObjectWriter.of(self.step.desired.ref, self.drift.manager)
+        return WriteSighting(writer, self.is_reverted, time_of(self.drift.time))
 
-    def fight(self, limits: ContentionLimits) -> str:
+    @property
+    def fight(self) -> str:
         """Return who fights about a field, the values, and what would end that."""
-        drift, ref = self.drift, self.step.desired.ref
+        drift, ref, most = self.drift, self.step.desired.ref, self.bundle.spec.drift.reverts
         who = drift.manager or "somebody"
         if not drift.path:
             return (
                 f"{self.object}: somebody has deleted it again after it was created again "
-                f"{limits.reverts} times. To end this: remove it from the source."
+                f"{most} times. To end this: remove it from the source."
             )
         values = "" if self.is_secret else f" (ours {drift.wanted}, theirs {drift.found})"
         kind = f"{ref.kind}.{ref.group}" if ref.group else ref.kind
         return (
-            f"{self.object} {_cut(self.field)}: {who} has changed it again after {limits.reverts} "
+            f"{self.object} {_cut(self.field)}: {who} has changed it again after {most} "
             f"reverts{values}. To end this: ignoreFields: [{{kind: {kind}, fields: "
             f"['{self.field}']}}], or the annotation {CONFLICTS}: skip"
         )
@@ -197,14 +196,13 @@ def _condition(
     left: Sequence[_DriftedField],
     drifted: Sequence[_DriftedField],
     rewritten: Sequence[Mapping[str, Any]],
-    limits: ContentionLimits,
     unwatched: str,
 ) -> tuple[str, Reason, str]:
     if bundle.spec.drift.policy is DriftPolicy.IGNORE:
         return "Unknown", Reason.DRIFT_IGNORED, "spec.drift.policy is Ignore"
     if left:
         more = f" (and {len(left) - 1} more)" if len(left) > 1 else ""
-        return "True", Reason.CONTENDED, left[0].fight(limits) + more
+        return "True", Reason.CONTENDED, left[0].fight + more
     if drifted:
         texts = [one.text for one in drifted]
         return "True", Reason.DRIFT_DETECTED, and_more(texts, DRIFT_SHOWN, "; ")
@@ -288,17 +286,19 @@ def reverted_words(run: RunResult) -> str:
     return f"reverted {drifted_fields(reverts)}" if reverts else ""
 
 
-# How often a field is reverted, and to which managers a Bundle gives way.
+# How often an object is reverted, and to which managers a Bundle gives way.
 #
-# A field is contended if it was reverted as often as the limit allows, and the same manager has
-# changed it again. Its object is then left alone until that manager is quiet. The counts are a
-# value in the Bundle's status, so they survive the process that has counted.
+# An object is contended if it was reverted as often as the limit allows, and the same manager has
+# changed it again. It is then left alone until that manager is quiet. The counts are a value in the
+# Bundle's status, so they survive the process that has counted.
 
 
-_GRAIN = 10
-"""A later change of a contended field counts as news after this part of the period."""
+QUIET = timedelta(minutes=10)
+"""Who has not changed an object for so long begins from zero."""
+_GRAIN = timedelta(minutes=1)
+"""A later change of a contended object counts as news after this time."""
 MOST_COUNTS = 50
-"""How many fields are counted at once."""
+"""How many objects and managers are counted at once."""
 _PLAUSIBLE = (datetime(2000, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC))
 """No clock is before or after these: whoever may write a status may write any time."""
 
@@ -325,158 +325,100 @@ def is_new_attempt(live: LiveObject, revision: str) -> bool:
     )
 
 
-def limits_of(bundle: BundleSpec) -> ContentionLimits:
-    contention = bundle.spec.drift.contention
-    return ContentionLimits(contention.reverts, timedelta(seconds=contention.within))
-
-
-@dataclass(frozen=True, slots=True)
-class ContentionLimits:
-    """How often a field is reverted in which period before its manager wins."""
-
-    reverts: int
-    within: timedelta
-
-    @property
-    def grain(self) -> timedelta:
-        """Return the precision with which a status records that a fight goes on."""
-        return self.within / _GRAIN
-
-
 @dataclass(frozen=True, slots=True)
 class WriteSighting:
-    """A field that a run has reverted, or has left because it is contended."""
+    """An object that a run has reverted, or has left because it is contended."""
 
-    writer: FieldWriter
+    writer: ObjectWriter
     is_reverted: bool
     time: datetime | None = None
     """When the manager has changed it, by the server's record; None if unknown."""
-    ours: str = ""
-    theirs: str = ""
-    """Both values, or nothing if they are confidential."""
 
 
 @dataclass(frozen=True, slots=True)
 class RevertCount:
-    """How often a field was reverted after the same manager had changed it."""
+    """How often an object was reverted after the same manager had changed it."""
 
-    writer: FieldWriter
-    reverted: tuple[datetime, ...] = ()
-    """When, within the period; the oldest first."""
-    changed: datetime | None = None
-    """When its manager has changed it last, while it is contended; None if it is not."""
-    ours: str = ""
-    theirs: str = ""
+    writer: ObjectWriter
+    reverts: int
+    last: datetime
+    """When it was reverted last; of a contended object, when its manager has changed it last."""
 
     @property
-    def is_contended(self) -> bool:
-        """Return whether its object was left alone in the last run."""
-        return self.changed is not None
-
-    def quiet_at(self, limits: ContentionLimits) -> datetime | None:
-        """Return when its manager will have been quiet for the period; None if not contended."""
-        return None if self.changed is None else self.changed + limits.within + limits.grain
+    def quiet_at(self) -> datetime:
+        """Return when its manager will have been quiet for long enough."""
+        return self.last + QUIET + _GRAIN
 
 
 def winning_writers(
-    counts: Iterable[RevertCount], limits: ContentionLimits, now: datetime
-) -> frozenset[FieldWriter]:
-    """Return the managers that win if they have changed their fields again."""
-    return frozenset(count.writer for count in counts if _wins(count, limits, now))
+    counts: Iterable[RevertCount], limit: int, now: datetime
+) -> frozenset[ObjectWriter]:
+    """Return the managers that win if they have changed their objects again."""
+    return frozenset(count.writer for count in counts if _wins(count, limit, now))
 
 
 def updated_counts(
     counts: Sequence[RevertCount],
     sightings: Iterable[WriteSighting],
     seen: Collection[tuple[str, str]],
-    limits: ContentionLimits,
+    limit: int,
     now: datetime,
 ) -> tuple[RevertCount, ...]:
     """Return the counts after a run, the contended ones first.
 
     ``seen`` are the objects that it was about, by name and namespace; others keep their counts.
-    Of what one manager has changed in one object, one field is counted: a known one, or the first.
+    However many fields a manager has changed in an object, that counts once.
     """
-    found: defaultdict[tuple[str, str, str], list[WriteSighting]] = defaultdict(list)
+    found: defaultdict[ObjectWriter, list[WriteSighting]] = defaultdict(list)
     for one in sightings:
-        found[one.writer.object, one.writer.namespace, one.writer.manager].append(one)
-    after: list[RevertCount] = []
-    known: set[tuple[str, str, str]] = set()
-    for count in counts:
-        if (count.writer.object, count.writer.namespace) not in seen:
+        found[one.writer].append(one)
+    known = {count.writer: count for count in counts}
+    after = []
+    for writer in dict.fromkeys([*known, *sorted(found)]):
+        count = known.get(writer)
+        if (writer.object, writer.namespace) in seen:
+            count = _after(count, found[writer], limit, now)
+        if count is not None:
             after.append(count)
-            continue
-        place = (count.writer.object, count.writer.namespace, count.writer.manager)
-        mine = [one for one in found.get(place, ()) if count.writer.covers(one.writer)]
-        if mine:
-            known.add(place)
-        after.append(_after(count, mine[0] if mine else None, limits, now))
-    for several in (found[place] for place in sorted(found.keys() - known)):
-        first = min(several, key=lambda one: one.writer)
-        after.append(_after(RevertCount(first.writer), first, limits, now))
-    kept = [count for count in after if count.reverted or count.is_contended]
     # A stable sort: where nothing has changed, neither does the order.
-    kept.sort(key=_rank)
-    return tuple(kept[:MOST_COUNTS])
+    after.sort(key=lambda count: (count.reverts < limit, -count.last.timestamp()))
+    return tuple(after[:MOST_COUNTS])
 
 
-def _rank(count: RevertCount) -> tuple[bool, float]:
-    last = count.reverted[-1].timestamp() if count.reverted else 0.0
-    return not count.is_contended, -last
-
-
-def _wins(count: RevertCount, limits: ContentionLimits, now: datetime) -> bool:
-    if (quiet_at := count.quiet_at(limits)) is not None:
-        return now < quiet_at  # guard: contended-until-quiet -> False
-    return len(_recent(count, limits, now)) >= limits.reverts
+def _wins(count: RevertCount, limit: int, now: datetime) -> bool:
+    # guard: contended-until-quiet -> False
+    return count.reverts >= limit and now < count.quiet_at
 
 
 def _after(
-    count: RevertCount, seen: WriteSighting | None, limits: ContentionLimits, now: datetime
-) -> RevertCount:
-    recent = _recent(count, limits, now)
-    if seen is None:
-        # Only a status that says something else is written.
-        reverted = count.reverted if recent else ()
-        return replace(count, reverted=reverted, changed=None, ours="", theirs="")
-    if seen.is_reverted:
-        recent = (*recent, now)[-limits.reverts :]
-        return RevertCount(count.writer, recent)
-    return RevertCount(
-        count.writer, count.reverted, _changed(count, seen, limits, now), seen.ours, seen.theirs
-    )
-
-
-def _changed(
-    count: RevertCount, seen: WriteSighting, limits: ContentionLimits, now: datetime
-) -> datetime:
-    """Return when the manager of a contended field has changed it last."""
-    if count.changed is None:
-        return min(seen.time or now, now)
-    if seen.time is None:
-        # The server's record has no time for the scale subresource.
-        return count.changed if seen.theirs == count.theirs else now
-    latest = min(seen.time, now)
-    return latest if latest - count.changed >= limits.grain else count.changed
-
-
-def _recent(count: RevertCount, limits: ContentionLimits, now: datetime) -> tuple[datetime, ...]:
-    return tuple(time for time in count.reverted if now - time < limits.within)
+    count: RevertCount | None, seen: Sequence[WriteSighting], limit: int, now: datetime
+) -> RevertCount | None:
+    current = count if count is not None and now < count.quiet_at else None
+    if not seen:
+        return current
+    writer = seen[0].writer
+    if any(one.is_reverted for one in seen):
+        before = 0 if current is None else current.reverts
+        return RevertCount(writer, min(before + 1, limit), now)
+    # The server's record has no time for the scale subresource.
+    times = [one.time for one in seen if one.time is not None]
+    if count is None:
+        return RevertCount(writer, limit, min(max(times, default=now), now))
+    changed = min(max(times, default=count.last), now)
+    return replace(count, last=changed) if changed - count.last >= _GRAIN else count
 
 
 def read_counts(status: Mapping[str, Any]) -> tuple[RevertCount, ...]:
-    return tuple(map(_read, status.get("contention") or ()))
-
-
-def _read(stored: Mapping[str, Any]) -> RevertCount:
-    names = ("object", "namespace", "field", "manager")
-    times = (_plausible(text) for text in stored.get("reverted") or ())
-    return RevertCount(
-        FieldWriter(*(str(stored.get(name, "")) for name in names)),
-        tuple(time for time in times if time is not None),
-        _plausible(stored.get("changed")),
-        str(stored.get("ours", "")),
-        str(stored.get("theirs", "")),
+    return tuple(
+        RevertCount(
+            ObjectWriter(
+                *(str(stored.get(name, "")) for name in ("object", "namespace", "manager"))
+            ),
+            reverts if isinstance(reverts := stored.get("reverts"), int) else 0,
+            last,
+        )
+        for stored in status.get("contention") or ()
+        if (last := _plausible(stored.get("last"))) is not None
     )
 
 
@@ -492,15 +434,8 @@ def count_status(count: RevertCount) -> dict[str, Any]:
     stored = {
         "object": writer.object,
         "namespace": writer.namespace,
-        "field": writer.field,
         "manager": writer.manager,
-        "reverted": [_text(time) for time in count.reverted],
-        "changed": "" if count.changed is None else _text(count.changed),
-        "ours": count.ours,
-        "theirs": count.theirs,
+        "reverts": count.reverts,
+        "last": count.last.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
     return {key: value for key, value in stored.items() if value or key == "object"}
-
-
-def _text(time: datetime) -> str:
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -26,7 +26,6 @@ from applyprune.controller.drift import (
     counts_before,
     drift_report,
     is_new_attempt,
-    limits_of,
     winning_writers,
 )
 from applyprune.controller.pending_plan import pending_plan, withheld_sets
@@ -634,7 +633,7 @@ def run_request(
         Mode.APPLY,
         approved=live.annotations.get(APPROVE, ""),
         source=source.version,
-        contended=winning_writers(counts, limits_of(bundle), _now()),
+        contended=winning_writers(counts, bundle.spec.drift.reverts, _now()),
         corrects=corrects,
         continues=continues,
         tries_rewritten=tries_rewritten(live, bundle, source.revision),
@@ -1006,7 +1005,7 @@ def with_drift_reported(
 
 
 def delay_with_contention(seconds: float, result: ReconcileResult) -> float:
-    """Return the seconds until the next reconcile: at the latest when a contended field is quiet.
+    """Return the seconds until the next reconcile: at the latest when a contended object is quiet.
 
     ``seconds`` is without contention.
     """

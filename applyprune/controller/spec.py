@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from pydantic.config import JsonDict
     from pydantic_core import ErrorDetails
 
-    from applyprune.model.fieldset import FieldWriter
+    from applyprune.model.fieldset import ObjectWriter
     from applyprune.model.identity import Ref
 
 
@@ -247,7 +247,7 @@ class BundleSpec:
         *,
         approved: str = "",
         source: str = "",
-        contended: frozenset[FieldWriter] = frozenset(),
+        contended: frozenset[ObjectWriter] = frozenset(),
         corrects: frozenset[Ref] = frozenset(),
         continues: bool = False,
         tries_rewritten: bool = False,
@@ -256,7 +256,7 @@ class BundleSpec:
         """Return the options of a run.
 
         ``approved`` is the value of the annotation, and ``source`` the version of the source.
-        ``contended`` are the managers that win if they have changed their fields again. With
+        ``contended`` are the managers that win if they have changed their objects again. With
         ``corrects``, the run is about the drift of these objects only. One that ``continues`` a
         wait applies what an earlier run has checked. With ``tries_rewritten``, it sends again what
         admission has rewritten, and with ``reruns_jobs`` it creates Jobs that are gone.
@@ -708,20 +708,6 @@ class Decryption:
 # The other fields; pydantic needs each type before its use.
 
 
-MOST_REVERTS = 100
-"""How many reverts of a field the status can hold."""
-
-
-@checked(config=CAMEL, frozen=True, slots=True)
-class Contention:
-    """How often the same field is reverted in which period before its object is left alone."""
-
-    reverts: Annotated[StrictInt, Field(ge=1, le=MOST_REVERTS)] = 5
-    """How often a field is reverted in the period."""
-    within: Seconds = 600.0
-    """The period."""
-
-
 @checked(config=CAMEL, frozen=True, slots=True)
 class DriftSpec:
     """What happens to drift."""
@@ -731,10 +717,10 @@ class DriftSpec:
     never deletes, and a field that another manager applies stays a conflict. Report only reports
     it, in the condition Drifted. Ignore does not even report it. With both, an object is written
     only when its manifest changes, and then as a whole."""
-    contention: Contention = Contention()
-    """When Correct stops: if the same field was reverted so often in the period, and the same
-    manager changes it again, its object is left alone until the manager is quiet for that period,
-    or the source, the spec or the annotation reconcile-now changes."""
+    reverts: Annotated[StrictInt, Field(ge=1, le=100)] = 5
+    """When Correct stops: if an object was reverted so often, and the same manager changes it
+    again, it is left alone until the manager is quiet for ten minutes, or the source, the spec or
+    the annotation reconcile-now changes."""
 
 
 class DeletionPolicy(StrEnum):

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
 from applyprune.model.identity import Ref
-from applyprune.values import dataclass, field, pattern, replace
+from applyprune.values import dataclass, field, pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -567,25 +567,17 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class FieldWriter:
-    """A manager that has changed a field; the fields are texts, so that a status can hold them."""
+class ObjectWriter:
+    """A manager that has changed an object; both are texts, so that a status can hold them."""
 
     object: str
     """The short name of the object: ``deployment.apps/web``."""
     namespace: str
     """Its namespace; empty for cluster scope."""
-    field: str
-    """The JSON pointer of the field; empty if the whole object was deleted."""
     manager: str
     """The field manager; empty if the server's record names none."""
 
     @classmethod
-    def of(cls, ref: Ref, field: str, manager: str) -> FieldWriter:
-        """Return the writer of a field of the object ``ref``."""
-        return cls(ref.short, ref.namespace, field, manager)
-
-    def covers(self, other: FieldWriter) -> bool:
-        """Return whether another one has written the same field, or something in it."""
-        inside = (f"{self.field}/", f"{self.field}[") if self.field else ()
-        is_same = other.field == self.field or other.field.startswith(inside)
-        return is_same and replace(other, field=self.field) == self
+    def of(cls, ref: Ref, manager: str) -> ObjectWriter:
+        """Return the writer of the object ``ref``."""
+        return cls(ref.short, ref.namespace, manager)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from math import inf
 
-from applyprune.model.fieldset import FieldWriter
+from applyprune.model.fieldset import ObjectWriter
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.text import Selector
@@ -338,7 +338,7 @@ class Options:
     allow_partial: bool = False
     """Let a repair rebuild a lost inventory by what it could list; let a delete of a set without an
     inventory go on by that."""
-    contended: frozenset[FieldWriter] = frozenset()
+    contended: frozenset[ObjectWriter] = frozenset()
     """Who keeps changing a field back: an object with such a change is left as it is."""
     corrects: frozenset[Ref] = frozenset()
     """Set back the drift of these listed objects, read no other, and prune nothing; empty for all

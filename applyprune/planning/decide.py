@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from applyprune.errors import RunFailed
 from applyprune.model.fate import Fate
-from applyprune.model.fieldset import FieldWriter
+from applyprune.model.fieldset import ObjectWriter
 from applyprune.model.identity import kubectl_name
 from applyprune.model.inventory import InventoryEntry, JobRecord, Ownership
 from applyprune.model.kinds import IN_EACH_NAMESPACE, NAMESPACE
@@ -469,11 +469,9 @@ def with_drift(
 
 
 def without_contended(step: ApplyStep, entry: InventoryEntry, options: Options) -> ApplyStep:
-    """Return a step as LEAVE if one of its fields is contended; it stays listed."""
-    ref = step.desired.ref
-    writers = [FieldWriter.of(ref, drift.path, drift.manager) for drift in step.drift]
-    found = any(known.covers(writer) for known in options.contended for writer in writers)
-    if not found:  # guard: contended-object always
+    """Return a step as LEAVE if it is contended by who has changed it; it stays listed."""
+    writers = {ObjectWriter.of(step.desired.ref, drift.manager) for drift in step.drift}
+    if not writers & options.contended:  # guard: contended-object always
         return step
     return _kept_with_drift(step, entry, Why.CONTENDED)
 

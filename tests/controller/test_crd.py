@@ -21,7 +21,7 @@ from applyprune.controller.status import (
 )
 from applyprune.controller.task import SourceContent, SourceState
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.fieldset import FieldWriter
+from applyprune.model.fieldset import ObjectWriter
 from applyprune.model.identity import Ref
 from applyprune.model.live import BUNDLES
 from applyprune.model.plan import Plan
@@ -111,10 +111,10 @@ def test_status_fields_are_all_in_the_schema() -> None:
     )
     followed.outcomes[Outcome.CREATED] = 1
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    writer = FieldWriter("configmap/a", "shop", "/data/key", "kubectl-edit")
+    writer = ObjectWriter("configmap/a", "shop", "kubectl-edit")
     drift = DriftReport(
         ("True", Reason.CONTENDED, "m"),
-        (RevertCount(writer, (now,), now, "1", "2"),),
+        (RevertCount(writer, 1, now),),
         ({"object": "configmap/b", "namespace": "shop", "fields": [".data.key"]},),
     )
     # It is recorded before the run.

@@ -313,7 +313,7 @@ STORIES: dict[str, tuple[tuple[dict[str, Any], ...], dict[str, Any], Then | None
     "deleted": ((config_map("deleted", TOKEN),), REPORT, _deleted, "Applied"),
     "contended": (
         (config_map("contended", TOKEN),),
-        {"drift": {"contention": {"reverts": 1}}, "interval": "1s"},
+        {"drift": {"reverts": 1}, "interval": "1s"},
         _fought,
         "",
     ),

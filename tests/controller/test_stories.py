@@ -477,10 +477,6 @@ REFUSED_BY_THE_SERVER: dict[str, tuple[dict[str, Any], str]] = {
         {"source": {"git": {"url": "https://git.example.com/a", "interval": "721h"}}},
         "it must be between 1s and 720h",
     ),
-    "the period of a contention": (
-        {**EMPTY, "drift": {"contention": {"within": "9000h"}}},
-        "it must be between 1s and 720h",
-    ),
     "a URL as of scp": (
         {"source": {"git": {"url": "git@git.example.com:org/repo.git"}}},
         "it must be written as ssh://git@git.example.com/org/repo.git",

@@ -17,7 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from applyprune.controller.drift import DRIFT_SHOWN, FIELDS_SHOWN, MOST_COUNTS
 from applyprune.controller.pending_plan import OBJECTS_SHOWN, Scope, count_key
 from applyprune.controller.reasons import ConditionType
-from applyprune.controller.spec import MOST_REVERTS, RULES_OF_BUNDLE, SPEC
+from applyprune.controller.spec import RULES_OF_BUNDLE, SPEC
 from applyprune.controller.status import FAILING_SHOWN, UNOBSERVED, ConditionStatus
 from applyprune.model.fate import Fate
 from applyprune.model.live import BUNDLES
@@ -374,22 +374,15 @@ STATUS = _group(
         maxItems=FAILING_SHOWN,
     ),
     contention=_list(
-        "The fields that were reverted, and how often. A field with a time of its last change is "
-        "contended, and its object is left alone.",
+        "How often objects were reverted that the same manager had changed. One that was reverted "
+        "as often as spec.drift.reverts says is left alone.",
         _group(
             "",
             "object",
             **_OBJECT,
-            field=_text("The JSON pointer of the field. None if the object was deleted."),
             manager=_text("Who has changed it. None if the server does not show it."),
-            reverted=_list(
-                "When it was reverted, within the period.",
-                {"type": "string", "format": "date-time"},
-                maxItems=MOST_REVERTS,
-            ),
-            changed=_time("When a contended field was changed last."),
-            ours=_text("The value of the manifest of a contended field."),
-            theirs=_text("The live value of a contended field."),
+            reverts=_whole("How often, without ten quiet minutes between."),
+            last=_time("When it was reverted last, or changed while it is left alone."),
         ),
         maxItems=MOST_COUNTS,
     ),

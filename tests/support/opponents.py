@@ -124,7 +124,7 @@ class OtherBundle(_AboutConfigMap):
 
     def begin(self) -> None:
         """Apply it; it never gives way."""
-        drift = {"contention": {"reverts": 100, "within": "1h"}}
+        drift = {"reverts": 100}
         options = {**self.spec, "drift": drift, "interval": "1h"}
         self.ring.tenant.bundle("other", config_map("a", "theirs"), **options)
 

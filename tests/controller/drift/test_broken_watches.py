@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 GONE = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "old"}
 LONG = {"interval": "1h", "retryInterval": "1h"}
-MANY = {"contention": {"reverts": 50, "within": "10m"}}
+MANY = {"reverts": 50}
 
 
 def of_objects(exchange: Exchange) -> bool:

@@ -1,4 +1,4 @@
-"""Who wins a fight about a field: a pure function of the counts, what a run saw, and the time."""
+"""Who wins a fight about an object: a pure function of the counts, what a run saw, and the time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from applyprune.controller.drift import (
     MOST_COUNTS,
-    ContentionLimits,
     RevertCount,
     WriteSighting,
     count_status,
@@ -17,17 +16,17 @@ from applyprune.controller.drift import (
     updated_counts,
     winning_writers,
 )
-from applyprune.model.fieldset import FieldWriter
+from applyprune.model.fieldset import ObjectWriter
 
-LIMITS = ContentionLimits(3, timedelta(minutes=10))
+LIMIT = 3
 START = datetime(2026, 1, 1, tzinfo=UTC)
-FIELD = FieldWriter("configmap/a", "shop", "/data/key", "kubectl-patch")
-OTHER = replace(FIELD, field="/data/other")
-SCALE = FieldWriter("deployment.apps/web", "shop", "/spec/replicas", "kube-controller-manager")
+WRITER = ObjectWriter("configmap/a", "shop", "kubectl-patch")
+RIVAL = replace(WRITER, manager="other")
+SCALER = ObjectWriter("deployment.apps/web", "shop", "kube-controller-manager")
 
 
 ALL = {(f"configmap/{name}", "shop") for name in ("a", *range(MOST_COUNTS))} | {
-    (SCALE.object, SCALE.namespace)
+    (SCALER.object, SCALER.namespace)
 }
 
 
@@ -36,22 +35,28 @@ def at(minutes: float) -> datetime:
     return START + timedelta(minutes=minutes)
 
 
-def reverted(writer: FieldWriter = FIELD) -> WriteSighting:
-    """Return a field that a run has reverted."""
-    return WriteSighting(writer, is_reverted=True, ours="1", theirs="2")
+def reverted(writer: ObjectWriter = WRITER) -> WriteSighting:
+    """Return an object that a run has reverted."""
+    return WriteSighting(writer, is_reverted=True)
 
 
-def left(minutes: float | None, writer: FieldWriter = FIELD, theirs: str = "2") -> WriteSighting:
-    """Return a contended field, which its manager has changed at a time."""
-    time = None if minutes is None else at(minutes)
-    return WriteSighting(writer, is_reverted=False, time=time, ours="1", theirs=theirs)
+def left(minutes: float | None, writer: ObjectWriter = WRITER) -> WriteSighting:
+    """Return a contended object, which its manager has changed at a time."""
+    return WriteSighting(writer, is_reverted=False, time=None if minutes is None else at(minutes))
+
+
+def after(
+    counts: tuple[RevertCount, ...], now: float, *sightings: WriteSighting
+) -> tuple[RevertCount, ...]:
+    """Return the counts after a run that was about all objects."""
+    return updated_counts(counts, sightings, ALL, LIMIT, at(now))
 
 
 def fought(*minutes: float) -> tuple[RevertCount, ...]:
-    """Return the counts after the field was reverted at these times."""
+    """Return the counts after the object was reverted at these times."""
     counts: tuple[RevertCount, ...] = ()
     for minute in minutes:
-        counts = updated_counts(counts, [reverted()], ALL, LIMITS, at(minute))
+        counts = after(counts, minute, reverted())
     return counts
 
 
@@ -59,131 +64,97 @@ LEFT_ALONE = {
     "never reverted": ((), 0.0, False),
     "reverted less often": ((0, 1), 1.0, False),
     "reverted as often as allowed": ((0, 1, 2), 2.0, True),
-    "until the first is out of the period": ((0, 1, 2), 9.9, True),
-    "and not afterwards": ((0, 1, 2), 10.0, False),
-    "reverted slowly": ((0, 6, 12), 12.0, False),
-    "reverted slowly, then fast": ((0, 6, 12, 13), 13.0, True),
+    "until its manager was quiet": ((0, 1, 2), 12.9, True),
+    "and not afterwards": ((0, 1, 2), 13.0, False),
+    "reverted slowly": ((0, 10, 20), 20.0, True),
+    "reverted after its manager was quiet": ((0, 1, 12), 12.0, False),
 }
 
 
 @pytest.mark.parametrize("name", LEFT_ALONE)
-def test_manager_wins_after_so_many_reverts_in_the_period(name: str) -> None:
-    """Then its next change of the field stays."""
+def test_manager_wins_after_so_many_reverts_without_a_quiet_time(name: str) -> None:
+    """Then its next change of the object stays."""
     times, now, expected = LEFT_ALONE[name]
-    assert winning_writers(fought(*times), LIMITS, at(now)) == ({FIELD} if expected else set())
+    assert winning_writers(fought(*times), LIMIT, at(now)) == ({WRITER} if expected else set())
 
 
 @pytest.mark.holds("contended-until-quiet")
-def test_contended_field_stays_left_until_its_manager_is_quiet() -> None:
-    """Each of its changes begins the period again; the end of the counted reverts does not."""
-    counts = updated_counts(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
-    assert [count.is_contended for count in counts] == [True]
-    assert (counts[0].ours, counts[0].theirs) == ("1", "2")
-    assert winning_writers(counts, LIMITS, at(12)) == {FIELD}
-    again = updated_counts(counts, [left(12)], ALL, LIMITS, at(12))
-    assert winning_writers(again, LIMITS, at(22)) == {FIELD}
-    quiet = again[0].quiet_at(LIMITS)
-    assert quiet == at(23)
-    assert winning_writers(again, LIMITS, at(23)) == frozenset()
+def test_contended_object_stays_left_until_its_manager_is_quiet() -> None:
+    """Each of its changes begins the time again."""
+    counts = after(fought(0, 1, 2), 12, left(12))
+    assert winning_writers(counts, LIMIT, at(22.9)) == {WRITER}
+    assert [count.quiet_at for count in counts] == [at(23)]
+    assert winning_writers(counts, LIMIT, at(23)) == frozenset()
     # It is reverted, and counted from one.
-    (fresh,) = updated_counts(again, [reverted()], ALL, LIMITS, at(23))
-    assert (fresh.reverted, fresh.is_contended) == ((at(23),), False)
+    assert after(counts, 23, reverted()) == (RevertCount(WRITER, 1, at(23)),)
 
 
 def test_news_of_a_fight_that_goes_on_are_few() -> None:
-    """A status is written ten times in a period at most, however often the manager writes."""
-    counts = updated_counts(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
-    assert updated_counts(counts, [left(3.5)], ALL, LIMITS, at(3.5)) == counts
-    assert updated_counts(counts, [left(4)], ALL, LIMITS, at(4)) != counts
+    """A status is written once in a minute at most, however often the manager writes."""
+    counts = fought(0, 1, 2)
+    assert after(counts, 2.9, left(2.9)) == counts
+    assert after(counts, 3, left(3)) != counts
 
 
-def test_field_without_a_time_counts_as_changed_with_its_value() -> None:
+def test_change_without_a_time_holds_an_object_no_longer() -> None:
     """The server's record has none for the scale subresource."""
-    counts = (RevertCount(SCALE, (at(0), at(1), at(2))),)
-    begun = updated_counts(counts, [left(None, SCALE, "5")], ALL, LIMITS, at(3))
-    assert updated_counts(begun, [left(None, SCALE, "5")], ALL, LIMITS, at(6)) == begun
-    (later,) = updated_counts(begun, [left(None, SCALE, "6")], ALL, LIMITS, at(6))
-    assert later.changed == at(6)
+    counts = (RevertCount(SCALER, LIMIT, at(2)),)
+    assert after(counts, 12, left(None, SCALER)) == counts
 
 
-def test_time_of_the_future_does_not_hold_a_field_longer() -> None:
+def test_time_of_the_future_does_not_hold_an_object_longer() -> None:
     """A managedFields entry can be edited."""
-    (one,) = updated_counts(fought(0, 1, 2), [left(999)], ALL, LIMITS, at(3))
-    assert one.changed == at(3)
+    (one,) = after(fought(0, 1, 2), 3, left(999))
+    assert one.last == at(3)
 
 
-def test_contention_ends_when_the_drift_is_gone() -> None:
-    """The reverts still count for the rest of the period."""
-    counts = updated_counts(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
-    (ended,) = updated_counts(counts, [], ALL, LIMITS, at(4))
-    assert (ended.is_contended, ended.theirs) == (False, "")
-    assert winning_writers([ended], LIMITS, at(4)) == {FIELD}
-    assert updated_counts([ended], [], ALL, LIMITS, at(12)) == ()
+def test_contended_object_without_a_count_gets_one() -> None:
+    """Another process may have read it."""
+    assert after((), 3, left(2)) == (RevertCount(WRITER, LIMIT, at(2)),)
+    assert after((), 3, left(None)) == (RevertCount(WRITER, LIMIT, at(3)),)
 
 
 def test_idle_run_changes_no_count() -> None:
-    """Until the period is over."""
-    counts = fought(0, 1)
-    assert updated_counts(counts, [], ALL, LIMITS, at(10)) == counts
-    assert updated_counts(counts, [], ALL, LIMITS, at(11)) == ()
+    """Until its manager was quiet."""
+    for counts in (fought(0, 1), fought(0, 0.5, 1)):
+        assert after(counts, 11.9) == counts
+        assert after(counts, 12) == ()
 
 
-def test_each_manager_and_each_field_has_its_own_count() -> None:
-    """Of what one manager changes together, one field is counted: the one that is known."""
-    rival = replace(FIELD, manager="other")
-    counts = updated_counts(
-        (), [reverted(OTHER), reverted(FIELD), reverted(rival)], ALL, LIMITS, at(0)
-    )
-    assert {count.writer for count in counts} == {FIELD, rival}
-    counts = updated_counts(counts, [reverted(OTHER)], ALL, LIMITS, at(1))
-    assert {(one.writer, len(one.reverted)) for one in counts} == {
-        (FIELD, 1),
-        (rival, 1),
-        (OTHER, 1),
-    }
-    counts = updated_counts(counts, [reverted(OTHER), reverted(FIELD)], ALL, LIMITS, at(2))
-    assert sum(len(one.reverted) for one in counts) == 5
-
-
-def test_field_inside_a_counted_one_is_counted_with_it() -> None:
-    """The path of a Bundle with a Secret source ends before the key of a list's item."""
-    whole = replace(SCALE, field="/spec/template/spec/containers")
-    image = replace(SCALE, field='/spec/template/spec/containers[name="c"]/image')
-    longer = replace(SCALE, field="/spec/template/spec/containersX")
-    assert whole.covers(image)
-    assert not whole.covers(longer)
-    assert not replace(FIELD, field="").covers(FIELD)
-    (one,) = updated_counts((RevertCount(whole, (at(0),)),), [reverted(image)], ALL, LIMITS, at(1))
-    assert (one.writer, len(one.reverted)) == (whole, 2)
+def test_each_manager_has_one_count_for_an_object() -> None:
+    """Whatever it changes together."""
+    counts = after((), 0, reverted(), reverted(RIVAL), reverted())
+    assert {(one.writer, one.reverts) for one in counts} == {(WRITER, 1), (RIVAL, 1)}
 
 
 def test_counts_are_bounded() -> None:
     """The contended and the latest ones stay."""
-    many = [reverted(replace(FIELD, object=f"configmap/{number}")) for number in range(MOST_COUNTS)]
-    counts = updated_counts(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
-    counts = updated_counts(counts, [left(4), *many], ALL, LIMITS, at(4))
+    many = (
+        reverted(replace(WRITER, object=f"configmap/{number}")) for number in range(MOST_COUNTS)
+    )
+    counts = after(fought(0, 1, 2), 4, left(4), *many)
     assert len(counts) == MOST_COUNTS
-    assert counts[0].writer == FIELD
+    assert counts[0].writer == WRITER
 
 
 def test_objects_outside_the_run_keep_their_counts() -> None:
     """A run may be about one object only."""
-    counts = updated_counts(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
-    scaled = updated_counts(counts, [reverted(SCALE)], {(SCALE.object, "shop")}, LIMITS, at(4))
-    assert counts[0] in scaled
-    assert {count.writer for count in scaled} == {FIELD, SCALE}
+    counts = fought(0, 1, 2)
+    place = {(SCALER.object, "shop")}
+    scaled = updated_counts(counts, [reverted(SCALER)], place, LIMIT, at(30))
+    assert scaled == (*counts, RevertCount(SCALER, 1, at(30)))
 
 
 def test_counts_survive_the_status() -> None:
     """In whole seconds, as every time of the API."""
-    counts = updated_counts(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
-    gone = RevertCount(replace(FIELD, field="", manager="", namespace=""), (at(0),))
-    stored = {"contention": [count_status(count) for count in (*counts, gone)]}
-    assert read_counts(stored) == (*counts, gone)
+    gone = RevertCount(ObjectWriter("configmap/a", "", ""), 1, at(0))
+    stored = {"contention": [count_status(count) for count in (*fought(0, 1, 2), gone)]}
+    assert read_counts(stored) == (*fought(0, 1, 2), gone)
     assert read_counts({}) == ()
     assert stored["contention"][1] == {
         "object": "configmap/a",
-        "reverted": ["2026-01-01T00:00:00Z"],
+        "reverts": 1,
+        "last": "2026-01-01T00:00:00Z",
     }
 
 
@@ -198,8 +169,13 @@ def test_counts_survive_the_status() -> None:
 )
 def test_forged_time_is_ignored(time: str) -> None:
     """Whoever may write the status may write one with which nothing can be calculated."""
-    stored = {**count_status(RevertCount(FIELD, (at(0),))), "reverted": [time], "changed": time}
+    stored = {**count_status(RevertCount(WRITER, LIMIT, at(0))), "last": time}
     counts = read_counts({"contention": [stored]})
-    assert counts == (RevertCount(FIELD),)
-    assert winning_writers(counts, LIMITS, at(0)) == frozenset()
-    assert updated_counts(counts, [left(None)], ALL, LIMITS, at(0))
+    assert counts == ()
+    assert winning_writers(counts, LIMIT, at(0)) == frozenset()
+
+
+def test_forged_number_is_ignored() -> None:
+    """A status may hold anything."""
+    stored = {**count_status(RevertCount(WRITER, LIMIT, at(0))), "reverts": "many"}
+    assert read_counts({"contention": [stored]}) == (RevertCount(WRITER, 0, at(0)),)

@@ -1,4 +1,4 @@
-"""Fights about a field: named, stopped after so many writes, and ended in each of four ways."""
+"""Fights about an object: named, stopped after so many writes, and ended in each of four ways."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.api import WRITES, Api
-from tests.support.fights import DRIFT, changed, contended
+from tests.support.fights import DRIFT, changed, contended, quiet
 from tests.support.objects import config_map, text
 from tests.support.waiting import eventually
 
@@ -29,7 +29,6 @@ def fought(tenant: Tenant, **spec: Any) -> dict[str, Any]:
     tenant.ready("web")
 
     def given_way() -> dict[str, Any] | None:
-        # However long the reverts take: those before the time of a fight do not count.
         if tenant.value("a") == "ours":
             changed(tenant, "theirs")
         status = dict(tenant.get("web")["status"])
@@ -40,6 +39,10 @@ def fought(tenant: Tenant, **spec: Any) -> dict[str, Any]:
 
 def _condition(status: dict[str, Any], kind: str) -> dict[str, Any]:
     return next(one for one in status["conditions"] if one["type"] == kind)
+
+
+def _counts(tenant: Tenant) -> list[dict[str, Any]]:
+    return list(tenant.get("web")["status"]["contention"])
 
 
 def ends_by_source(tenant: Tenant) -> None:
@@ -58,25 +61,27 @@ def ends_by_request(tenant: Tenant) -> None:
     tenant.reconciled("web", "now")
 
 
-def ends_by_quiet(_: Tenant) -> None:
-    """Do nothing."""
+def ends_by_quiet(tenant: Tenant) -> None:
+    """Wait for the next reconcile: no change of the Bundle begins one."""
+    quiet(tenant)
 
 
 ENDS: dict[str, tuple[str, Callable[[Tenant], None]]] = {
     "source": ("1h", ends_by_source),
     "spec": ("1h", ends_by_spec),
     "reconcile-now": ("1h", ends_by_request),
-    "quiet": ("8s", ends_by_quiet),
+    "quiet": ("2s", ends_by_quiet),
 }
+"""The interval of the Bundle, and what ends the fight."""
 
 
 @pytest.mark.parametrize("way", ENDS)
-def test_contended_field_is_left_until_one_of_four_ends(
+def test_contended_object_is_left_until_one_of_four_ends(
     way: str, tenant: Tenant, site_audit: AuditTrail
 ) -> None:
     """Named with both values and what resolves it; other objects are still corrected."""
-    within, end = ENDS[way]
-    status = fought(tenant, drift={"contention": {"reverts": 2, "within": within}})
+    interval, end = ENDS[way]
+    status = fought(tenant, interval=interval)
     message = _condition(status, "Drifted")["message"]
     assert "configmap/a /data/key: kubectl-patch" in message
     assert 'ours "ours", theirs "theirs"' in message
@@ -86,16 +91,11 @@ def test_contended_field_is_left_until_one_of_four_ends(
     assert (ready["status"], ready["reason"]) == ("False", "Contended")
     assert _condition(status, "Stalled")["status"] == "True"
     (count,) = status["contention"]
-    assert (count["object"], count["field"], count["manager"]) == (
-        "configmap/a",
-        "/data/key",
-        "kubectl-patch",
-    )
-    assert (len(count["reverted"]), count["ours"], count["theirs"]) == (2, '"ours"', '"theirs"')
-    if way != "quiet":
-        changed(tenant, "theirs", name="b")
-        eventually(lambda: tenant.value("b") == "v", lambda: "the revert of another object")
-        assert tenant.value("a") == "theirs"
+    assert (count["object"], count["manager"]) == ("configmap/a", "kubectl-patch")
+    assert count["reverts"] == 2
+    changed(tenant, "theirs", name="b")
+    eventually(lambda: len(_counts(tenant)) == 2, lambda: "the revert of another object")
+    assert (tenant.value("a"), tenant.value("b")) == ("theirs", "v")
     end(tenant)
     eventually(lambda: tenant.value("a") == "ours", lambda: "the end of the contention")
     tenant.ready("web")
@@ -253,7 +253,7 @@ def test_autoscaler_without_its_default_rule_is_contended(
         deployment,
         scaler,
         noDefaultIgnore=["autoscaled-replicas"],
-        drift={"contention": {"reverts": 1, "within": "1h"}},
+        drift={"reverts": 1},
         interval="1h",
     )
     site_audit.restart()
@@ -266,7 +266,7 @@ def test_autoscaler_without_its_default_rule_is_contended(
     assert "ours 1, theirs 3" in message
     path = tenant.path("deployments", "web", "apps/v1")
     assert tenant.api.get(path)["spec"]["replicas"] == 3
-    # One revert in the period, beside the creation.
+    # One revert, beside the creation.
     writes = [
         event
         for event in site_audit.events()

@@ -16,7 +16,7 @@ from applyprune.controller.spec import SPEC, BundleSpec
 from applyprune.controller.status import unwatched_in
 from applyprune.controller.task import Unwatched
 from applyprune.model.fate import Fate
-from applyprune.model.fieldset import Drift, FieldWriter
+from applyprune.model.fieldset import Drift, ObjectWriter
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep, Plan, Why
 from tests.support.planning import body, desired, live, recorded
@@ -147,7 +147,15 @@ def test_contended_field_comes_with_values_and_what_resolves_it() -> None:
     )
     assert report.contended == "configmap/a"
     assert report.due == datetime(2026, 1, 1, 0, 10, tzinfo=UTC)
-    assert report.fields["contention"][0]["theirs"] == '"canary-theirs"'
+    assert report.fields["contention"] == [
+        {
+            "object": "configmap/a",
+            "namespace": "home",
+            "manager": "kubectl",
+            "reverts": 5,
+            "last": TIME,
+        }
+    ]
 
 
 @pytest.mark.holds("secret-source-keys")
@@ -209,12 +217,12 @@ def test_rewritten_fields_are_bounded() -> None:
 
 def test_run_without_a_plan_keeps_what_is_known() -> None:
     """Only the counts may begin again."""
-    counts = (RevertCount(FieldWriter("configmap/a", "shop", "/data/key", "kubectl"), (NOW,)),)
+    counts = (RevertCount(ObjectWriter("configmap/a", "shop", "kubectl"), 1, NOW),)
     report = drift_report(bundle(), counts, {}, RunResult(), NOW)
     assert (report.condition, report.counts, report.rewritten) == (None, counts, None)
 
 
-COUNT = {"object": "configmap/a", "field": "/data/key", "reverted": [TIME]}
+COUNT = {"object": "configmap/a", "reverts": 1, "last": TIME}
 STATUS = {
     "observedGeneration": 1,
     "lastHandledReconcileAt": "1",

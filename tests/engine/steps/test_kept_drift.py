@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from applyprune.model.fate import Outcome
-from applyprune.model.fieldset import FieldWriter
+from applyprune.model.fieldset import ObjectWriter
 from applyprune.model.options import Conflicts
 from applyprune.model.plan import ApplyStep
 from tests.support.api import Api, AuditTrail, writes
@@ -86,13 +86,13 @@ def test_secret_with_other_values_is_applied_although_drift_is_kept(stage: Stage
 def test_contended_object_is_left_alone_and_stays_listed(
     writer: str, stage: Stage, api: Api
 ) -> None:
-    """If that very manager has changed the field; other objects are reverted."""
+    """If that very manager has changed it; other objects are reverted."""
     bodies = [config_map("a", "1"), config_map("b", "1")]
     stage.run(*bodies)
     before = stage.inventory().entries
     for name in ("a", "b"):
         api.patch(stage.path(name), {"data": {"key": "2"}}, by="opponent")
-    contended = FieldWriter("configmap/a", stage.namespace, "/data/key", writer)
+    contended = ObjectWriter("configmap/a", stage.namespace, writer)
     story = stage.run(*bodies, conflicts=Conflicts.REVERT, contended=frozenset({contended}))
     is_left = writer == "opponent"
     assert story.exit_code == 0
@@ -112,7 +112,7 @@ def test_contended_deletion_is_left(stage: Stage, api: Api) -> None:
     """It is not created again."""
     stage.run(config_map("a"), config_map("b"))
     assert api("DELETE", stage.path("a"))[0] == 200
-    gone = FieldWriter("configmap/a", stage.namespace, "", "")
+    gone = ObjectWriter("configmap/a", stage.namespace, "")
     options: dict[str, Any] = {"conflicts": Conflicts.REVERT}
     stage.run(config_map("a"), config_map("b"), contended=frozenset({gone}), **options)
     assert not api.exists(stage.path("a"))

@@ -165,8 +165,7 @@ def _alone(name: str, attack: Attack) -> Attack:
 
 _VICTIMS = {"namespace": VICTIM, "name": "settings"}
 _HISTORY: dict[str, Any] = {
-    "object": "configmap/settings", "namespace": VICTIM, "field": "/data/key", "manager": "x",
-    "reverted": [_FIRST, _FAR] * 3, "ours": "a", "theirs": "b",
+    "object": "configmap/settings", "namespace": VICTIM, "manager": "x", "reverts": 2**40,
 }  # fmt: skip
 
 RECORDS: dict[str, Attack] = {
@@ -282,9 +281,9 @@ RECORDS: dict[str, Attack] = {
     "status: counts of fights, at impossible times": _forged(
         _says_it_was_applied(
             contention=[
-                {**_HISTORY, "changed": _FAR},
-                {**_HISTORY, "changed": _FIRST, "field": "/data/other"},
-                {**_HISTORY, "manager": "y"},
+                {**_HISTORY, "last": _FAR},
+                {**_HISTORY, "last": _FIRST, "manager": "y"},
+                {**_HISTORY, "manager": "z"},
             ],
             observedGeneration=1,
         ),
