@@ -45,7 +45,6 @@ from applyprune.model.inventory import ApprovedDeletions, InventoryEntry
 from applyprune.model.live import NAMESPACES, LiveObject, namespace_ref
 from applyprune.model.options import Approval, DryRun, Mode, WaitMode
 from applyprune.model.plan import Plan
-from applyprune.model.problem import Problem
 from applyprune.planning.approval import (
     SYSTEM,
     PlanFile,
@@ -63,7 +62,7 @@ from applyprune.planning.decide import entry_of_untouched
 from applyprune.planning.desired import (
     UnknownObject,
 )
-from applyprune.planning.own_namespace import not_applied_without, only_waits, step_before_inventory
+from applyprune.planning.own_namespace import only_waits, step_before_inventory
 from applyprune.planning.plan import apply_forecast, back_in_the_inventory, not_pruned
 from applyprune.planning.prune_waits import takes_time, unless_unready
 from applyprune.planning.uids import uid_in
@@ -147,11 +146,14 @@ class _Run:
                 yield from self._refuse()
                 return False
             try:
-                return (yield from self._begin())
+                self._create_namespace()
+                yield from self._write_union()
             except InventoryLocked:
                 # Another run was first: wait for it to end, and plan again.
                 if not self._may_wait():
                     raise
+            else:
+                return True
 
     def _apply_and_prune(self) -> Iterator[Event]:
         summary, entries = self.context.summary, self._union()
@@ -273,14 +275,6 @@ class _Run:
         yield from self._report_not_pruned(self.plan.no_prune)
         yield summary.finished()
 
-    def _begin(self) -> Generator[Event, None, bool]:
-        """Write the inventory, after its namespace; return whether the run can go on."""
-        if (problem := self._create_namespace()) is not None:
-            yield from self._not_created(problem)
-            return False
-        yield from self._write_union()
-        return True
-
     def _write_union(self) -> Iterator[Event]:
         # guard: leaving-inventory -> self._has_work()
         if self._has_work() and not only_waits(self.plan.removals, self.context.applyset):
@@ -299,10 +293,11 @@ class _Run:
         context, before = self.context, self.stage.inventory.approved
         return record_of(self.plan, context.applyset, context.options, before)
 
-    def _create_namespace(self) -> Problem | None:
-        """Create the namespace of a new inventory, if it is missing; return why that failed.
+    def _create_namespace(self) -> None:
+        """Create the namespace of a new inventory, if it is missing.
 
         If it is an object of the set, that is its own request, create-only and with all marks.
+        Without it nothing is applied: raises the errors of an apply.
         """
         context = self.context
         self.made = {}
@@ -310,27 +305,12 @@ class _Run:
             context.cluster.create_namespace(context.applyset.namespace)
         step = step_before_inventory(self.plan, self.stage.inventory, context.applyset)
         if step is None:
-            return None
+            return
         try:
-            live = create_first(context, step)
+            self.made = {step.desired.ref: create_first(context, step)}
         except ApplypruneError as error:
-            return apply_problem(error, step, context)
-        self.made = {step.desired.ref: live}
-        return None
-
-    def _not_created(self, problem: Problem) -> Iterator[Event]:
-        """Report that the Namespace of the inventory was not created, so nothing was applied."""
-        applyset, summary = self.context.applyset, self.context.summary
-        for step in self.plan.applies:
-            ref, origin = step.desired.ref, step.desired.origin
-            if ref == applyset.own_namespace:
-                done = ObjectDone(ref, Outcome.FAILED, origin, problem=problem)
-            else:
-                why = not_applied_without(step.desired, applyset)
-                done = ObjectDone(ref, Outcome.SKIPPED, origin, problem=why)
-            yield from summary.counted((done,))
-        yield from self._server_warnings()
-        yield summary.finished()
+            error.problem = apply_problem(error, step, context)
+            raise
 
     def _has_work(self) -> bool:
         removes_set = self.context.options.removes_set and not self.plan.no_prune

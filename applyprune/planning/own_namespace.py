@@ -16,7 +16,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
 from applyprune.model.live import NAMESPACES, Absent, LiveObject, State
 from applyprune.model.options import Mode, Options
-from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Plan, RemoveStep
+from applyprune.model.plan import ApplyRule, ApplyStep, Plan, RemoveStep
 from applyprune.model.problem import Problem
 from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import SET_ID, SHARD_OF, ApplySetIdentity
@@ -86,13 +86,6 @@ def step_before_inventory(
         return None
     own = (step for step in plan.applies if step.desired.ref == applyset.own_namespace)
     return next((one for one in own if one.fate is Fate.CREATE and one.request is not None), None)
-
-
-def not_applied_without(desired: Desired, applyset: ApplySetIdentity) -> Problem:
-    """Return the problem of an object if the Namespace of the inventory was not created."""
-    why = f"{applyset.own_namespace.short} was not created, and the inventory of the set "
-    why += "belongs there"
-    return RunFailed(f"{desired.ref} was not applied", reason=why).problem_at(desired.origin)
 
 
 # After a run that was interrupted between the Namespace and its inventory.
