@@ -87,12 +87,6 @@ class KindRow:
     """The field that says how Pods are replaced; without it, those that exist never change."""
     everywhere: str = ""
     """The name of the object that a controller creates in each Namespace."""
-    allocated: tuple[tuple[str, str], ...] = ()
-    """Fields that the server allocates, each with what changes it, in words.
-
-    It ignores that a manifest no longer sets them: see patchAllocatedValues in the registry of
-    kube-apiserver's core/service.
-    """
 
 
 KINDS: dict[GroupKind, KindRow] = {}
@@ -122,18 +116,7 @@ SECRET = _kind("Secret", _NAMED, "at-once read by-pods by-custom", "always")
 SERVICE_ACCOUNT = _kind("ServiceAccount", _NAMED, "at-once by-pods by-custom", everywhere="default")
 LIMITS = _kind("LimitRange", _NAMED, "at-once")
 QUOTA = _kind("ResourceQuota", _NAMED, "at-once")
-_ANEW = "delete the Service and apply again"
-SERVICE = _kind(
-    "Service",
-    _NAMING,
-    "backend",
-    "service",
-    allocated=(
-        ("clusterIP", _ANEW),
-        ("healthCheckNodePort", _ANEW),
-        ("nodePort", "write another one"),
-    ),
-)
+SERVICE = _kind("Service", _NAMING, "backend", "service")
 POD = _kind("Pod", ready="pod", template=())
 REPLICATION_CONTROLLER = _kind("ReplicationController", None, "keeps-pods", "replica-set")
 _kind("Endpoints", None, "generated")

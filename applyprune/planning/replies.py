@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Conflict, RunFailed
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.fieldset import MISSING, to_server, value_at
 from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import Ownership
-from applyprune.model.kinds import row_of
 from applyprune.model.live import Absent, LiveObject, Unknown, is_after
 from applyprune.model.plan import CREATE_ONLY, ApplyRequest, ApplyStep, PatchRequest, Why
 from applyprune.planning.applyset import OWNED_BY
@@ -335,9 +333,9 @@ def _reason(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> s
     if before is not None and step.taken_from and step.fate is not Fate.ADOPT:
         losers = confirmed_takings(step, before, after, applyset)
         taken = f"took fields from {', '.join(losers)}" if losers else ""
-    kept = [*_kept_by_server(step, after, applyset.manager)]
+    kept: Iterable[str] = ()
     if not (step.is_checked and step.fate is Fate.ADOPT):  # else the check has said it
-        kept += kept_words(step, step.live, after, after.body, applyset)
+        kept = kept_words(step, step.live, after, after.body, applyset)
     if step.reverts:
         notes = [f"reverted {drifted_fields(step.reverts)}", taken, *step.desired.left, *kept]
         return "; ".join(filter(None, notes))
@@ -387,20 +385,6 @@ def _holds_defaults(value: object) -> bool:
     return isinstance(value, dict) and (not value or any(map(_holds_defaults, value.values())))
 
 
-def _kept_by_server(step: ApplyStep, after: LiveObject, manager: str) -> Iterator[str]:
-    """Yield, in words, each field that has left the manifest and whose value stays."""
-    changed_by = dict(row_of(step.desired.ref.group_kind).allocated)
-    if step.live is None or not changed_by:
-        return
-    now = own_fields(after, manager)
-    for path in own_fields(step.live, manager).leaves():
-        value = value_at(after.body, path)
-        how = changed_by.get(str(path[-1]))
-        if how is not None and value is not MISSING and path not in now:
-            name = to_server(path).removeprefix(".")
-            yield f"the server keeps {name}: {value}; to change it, {how}"
-
-
 def _changed_by_apply(
     desired: Desired, before: LiveObject, after: LiveObject, applyset: ApplySetIdentity
 ) -> bool:
@@ -419,7 +403,7 @@ def _changed_by_apply(
 
 
 def dry_run_reply(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> ApplyStep:
-    """Return a step with what webhooks rewrite and the server keeps, by the reply to its dry run.
+    """Return a step with what webhooks rewrite, by the reply to its dry run.
 
     Raises RunFailed if they change its name.
     """
@@ -427,8 +411,7 @@ def dry_run_reply(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity
     if (error := name_error(desired.ref, after, desired.origin, exists=False)) is not None:
         raise error
     rewritten = rewritten_fields(body_to_send(desired), after, applyset.manager)
-    kept = _kept_by_server(step, after, applyset.manager)
-    return replace(step, rewritten=rewritten, reason=_with_kept(step.reason, kept))
+    return replace(step, rewritten=rewritten)
 
 
 def refused_guard(
