@@ -102,13 +102,12 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
         "--lease/--no-lease",
         default=True,
         show_default=True,
-        help="Whether to share the Bundles with the other replicas; if not, serve all of them.",
+        help="Whether to serve the Bundles only while this replica holds the controller's Lease.",
     ),
     Option(
         "--lease-duration",
         time="15s",
-        help="Time without a renewal of its Lease after which others serve the Bundles of a "
-        "replica.",
+        help="Time without a renewal after which another replica takes the Lease over.",
     ),
     Option(
         "--listen",
@@ -198,8 +197,8 @@ def controller(
 ) -> int:
     """Run the Bundle controller: apply and prune Bundles continuously.
 
-    Runs in a cluster, or anywhere with a kubeconfig. -n is the namespace of the replicas' Leases.
-    The controller acts for each Bundle as a ServiceAccount of the Bundle's namespace.
+    Runs in a cluster, or anywhere with a kubeconfig. -n is the namespace of its Lease. The
+    controller acts for each Bundle as a ServiceAccount of the Bundle's namespace.
 
     \b
     Examples:

@@ -11,10 +11,10 @@ from functools import partial
 from applyprune.controller.checker import Checker
 from applyprune.controller.clients import BundleObjects
 from applyprune.controller.followed_sources import FollowedSources, NextWork
+from applyprune.controller.leader import Leadership
 from applyprune.controller.metrics import Metrics
 from applyprune.controller.queue import WorkQueue, retry_delay
 from applyprune.controller.reasons import LOG, Key, Limit, Reason, fields
-from applyprune.controller.replicas import Share
 from applyprune.controller.report import Reporter
 from applyprune.controller.result import error_message
 from applyprune.controller.status import (
@@ -41,7 +41,7 @@ from applyprune.values import dataclass, field, replace
 MOST_ALONE = 10
 """How many objects are looked at alone; for more, a look at the whole set costs less."""
 _SPREAD = 1.0
-"""Seconds over which the Bundles are spread that this replica takes over."""
+"""Seconds over which the Bundles are spread that a new leader takes over."""
 _SOON = 1.0
 _UNREACHABLE = frozenset({Reason.CLUSTER_UNREACHABLE, Reason.UNREACHABLE})
 _SILENT = "silent"
@@ -59,7 +59,7 @@ class Dispatcher:
     bundles: BundleObjects
     reporter: Reporter
     handles: tuple[WorkerHandle, ...]
-    share: Share
+    leadership: Leadership
     sources: SourceDispatcher
     _histories: dict[Key, ReconcileHistory] = field(default_factory=dict)
     _serving: dict[Key, WorkerHandle] = field(default_factory=dict)
@@ -82,24 +82,19 @@ class Dispatcher:
         if handle is not None:
             handle.cut_off(key, generation)
 
-    def divide(self) -> None:
-        """Serve the Bundles of the present share: take over what is new, and leave what is not."""
-        gained, lost = self.watches.divide()
-        for key in lost:
-            self.queue.forget(key)
-            self.cut_off(key, None)
-            self._leave(key)
-        for key in gained:
-            self.queue.add(key, random.uniform(0.0, _SPREAD))  # noqa: S311 -- no secret
-        LOG.info(
-            "Bundles divided",
-            extra=fields(
-                replicas=[replica.name for replica in self.share.replicas],
-                served=self.watches.served,
-                gained=len(gained),
-                lost=len(lost),
-            ),
-        )
+    def follow_election(self) -> None:
+        """Serve all Bundles if this replica leads now, and leave them if it does not."""
+        leads = self.leadership.leads
+        keys = self.watches.set_serves(serves=leads)
+        for key in keys:
+            if leads:
+                self.queue.add(key, random.uniform(0.0, _SPREAD))  # noqa: S311 -- no secret
+            else:
+                self.queue.forget(key)
+                self.cut_off(key, None)
+                self._leave(key)
+        told = "this replica leads" if leads else "this replica stands by"
+        LOG.info(told, extra=fields(bundles=len(keys)))
 
     def end(self) -> None:
         """Ask every running reconcile to finish its requests in flight, record them and end."""
@@ -130,8 +125,7 @@ class Dispatcher:
             finally:
                 del self._serving[key], self.busy_since[thread]
                 self.queue.done(key)
-            if not self.share.serves(key):
-                # It left the share meanwhile.
+            if not self.leadership.leads:
                 self._leave(key)
                 continue
             if delay is not None:
@@ -159,9 +153,9 @@ class Dispatcher:
     def _serve(self, handle: WorkerHandle, key: Key) -> float | None:
         """Reconcile a Bundle; return in how many seconds again, None if only after a change.
 
-        This replica's Lease may have ended, or the Bundle left its share: then it waits.
+        This replica may not lead any more: then it waits.
         """
-        if not (self.share.is_current and self.share.serves(key)):
+        if not self.leadership.is_current:
             return _SOON
         task = self._task(key)
         if task is None:
@@ -234,7 +228,7 @@ class Dispatcher:
     def _leave(self, key: Key) -> None:
         """Drop what is known of a Bundle that another replica serves.
 
-        It may be this one's again already, so it stays in the queue.
+        This one may lead again already, so the Bundle stays in the queue.
         """
         self.queue.set_cluster(key, "")
         self._histories.pop(key, None)

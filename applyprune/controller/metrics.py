@@ -186,8 +186,7 @@ class Metrics:
     calls: Counter = field(init=False)
     ended: Counter = field(init=False)
     _healthy: Gauge = field(init=False)
-    _replicas: Gauge = field(init=False)
-    _served: Gauge = field(init=False)
+    _leader: Gauge = field(init=False)
     _depth: Gauge = field(init=False)
     _busy: Gauge = field(init=False)
     _watches: Gauge = field(init=False)
@@ -232,13 +231,10 @@ class Metrics:
         self._healthy = Gauge(
             "applyprune_healthy", "1 if /healthz says that all is well.", registry=registry
         )
-        self._replicas = Gauge(
-            "applyprune_live_replicas",
-            "Replicas that share the Bundles, as this one sees them; 0 while it serves none.",
+        self._leader = Gauge(
+            "applyprune_leader",
+            "1 if this replica leads: it serves all Bundles. 0 if it stands by.",
             registry=registry,
-        )
-        self._served = Gauge(
-            "applyprune_served_bundles", "Bundles that this replica serves.", registry=registry
         )
         registry.register(self._bundles)
         self._depth = Gauge(
@@ -252,7 +248,7 @@ class Metrics:
         )
         self._waiting_watches = Gauge(
             "applyprune_waiting_watches",
-            "Watches that Bundles of this replica want, and for which it has none left.",
+            "Watches that Bundles want, and for which this replica has none left.",
             registry=registry,
         )
         self._most_watches = Gauge(
@@ -307,10 +303,9 @@ class Metrics:
         """Ask why no Bundle is served whenever the metrics are scraped."""
         self._healthy.set_function(lambda: not unserved())
 
-    def watch_share(self, replicas: Callable[[], int], served: Callable[[], int]) -> None:
-        """Read this replica's share of the Bundles whenever the metrics are scraped."""
-        self._replicas.set_function(replicas)
-        self._served.set_function(served)
+    def watch_leadership(self, leads: Callable[[], bool]) -> None:
+        """Ask whether this replica leads whenever the metrics are scraped."""
+        self._leader.set_function(leads)
 
     def traced(self, line: str) -> None:
         """Count one try of a request of this process, from the transport's trace line."""
@@ -358,8 +353,8 @@ class Health:
     """When each worker began with its Bundle, by the clock of the queue."""
     checks: Sequence[WorkQueue] = ()
     """The queues of the sources on other hosts."""
-    idle: Callable[[float], str] = lambda _: ""
-    """Why this replica has no share of the Bundles, for so many seconds; empty if it has one."""
+    unreached: Callable[[float], str] = lambda _: ""
+    """Why the Lease could not be reached for so many seconds; empty if that is not so."""
 
     def broken(self) -> str:
         """Return what only a restart can repair; empty if nothing is broken."""
@@ -384,8 +379,8 @@ class Health:
             return broken
         if not self.threads:
             return ""
-        if idle := self.idle(self.patience):  # guard: idle-replica never
-            return idle[:_LONGEST]
+        if unreached := self.unreached(self.patience):  # guard: unreached-lease never
+            return unreached[:_LONGEST]
         if unseen := self.watches.unseen(self.patience):  # guard: unseen-bundles never
             return unseen[:_LONGEST]
         overdue, quiet = self.queue.overdue, self.queue.quiet

@@ -1,4 +1,4 @@
-"""The controller's main process: its share of the Bundles, watches, queue, health and shutdown.
+"""The controller's main process: its watches, queue, health and shutdown.
 
 It reads no manifest. Worker processes reconcile the Bundles.
 """
@@ -24,10 +24,10 @@ from applyprune.cluster.transport import Transport
 from applyprune.controller.checker import Checker, check_sources
 from applyprune.controller.clients import BundleObjects, refuse_impersonated
 from applyprune.controller.dispatcher import Dispatcher, SourceDispatcher
+from applyprune.controller.leader import ControllerLease, Election, Leadership, lease_name
 from applyprune.controller.metrics import Health, Metrics, Probes, serving
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.reasons import LOG, RETRY_BUDGET, fields
-from applyprune.controller.replicas import Membership, OwnLease, Replica, Share
 from applyprune.controller.report import EventRecorder, Reporter
 from applyprune.controller.task import SourceSettings
 from applyprune.controller.watches import Watches
@@ -90,7 +90,7 @@ class ControllerSettings:
     listen: tuple[str, int]
     """The address and port of the probes and metrics."""
     lease_namespace: str
-    """The namespace of the replicas' Leases."""
+    """The namespace of the controller's Lease."""
     namespaces: tuple[str, ...] = ()
     """The namespaces of the Bundles; empty for all namespaces."""
     workers: int = 4
@@ -98,7 +98,7 @@ class ControllerSettings:
     limits: WorkerLimits = field(default_factory=WorkerLimits)
     """What one reconcile may use."""
     lease: float = 15.0
-    """The duration of this replica's Lease; 0 means that it serves all Bundles alone."""
+    """The duration of the Lease; 0 means that this replica serves the Bundles without one."""
     grace: float = 25.0
     """How long a shutdown may take."""
     log_level: str = "info"
@@ -115,7 +115,10 @@ class ControllerSettings:
 
 
 def new_identity(node: str) -> str:
-    """Return a new name for this replica, as a Lease may have it; it begins with the Pod's name."""
+    """Return a new name for this replica, of small letters, digits and dashes.
+
+    It begins with the name of the Pod.
+    """
     words = re.sub(r"[^a-z0-9]+", "-", node.lower())[:_LONGEST_NODE].strip("-")
     return f"{words or 'replica'}-{uuid.uuid4().hex[:8]}"
 
@@ -144,14 +147,14 @@ class _Process:
     queue: WorkQueue = field(init=False)
     watches: Watches = field(init=False)
     dispatcher: Dispatcher = field(init=False)
-    share: Share = field(init=False)
-    membership: Membership | None = field(init=False)
+    leadership: Leadership = field(init=False)
+    election: Election | None = field(init=False)
     threads: list[threading.Thread] = field(default_factory=list)
     health: Health = field(init=False)
 
     def __post_init__(self) -> None:
         settings = self.settings
-        self.share = Share(Replica(self.identity, settings.namespaces))
+        self.leadership = Leadership(leads=not settings.lease)
         self.queue = WorkQueue(settings.workers)
         self.watches = Watches(
             self.queue, self.client, settings.access, self.identity, settings.namespaces
@@ -184,7 +187,7 @@ class _Process:
             bundles,
             Reporter(bundles, EventRecorder(self.client), self.identity),
             tuple(WorkerHandle(context, worker) for _ in range(settings.workers)),
-            self.share,
+            self.leadership,
             sources,
         )
         self.health = Health(
@@ -193,16 +196,16 @@ class _Process:
             busy_since=self.dispatcher.busy_since,
             checks=(sources.checks, sources.fetches),
         )
-        self.membership = self._membership()
-        if self.membership is not None:
-            self.health.idle = self.membership.idle
-        self.watches.serves = self.share.serves
+        self.election = self._election()
+        if self.election is not None:
+            self.health.unreached = self.election.unreached
+        self.watches.serves = self.leadership.leads
         self.watches.moved = self.dispatcher.cut_off
         self.metrics.watch_health(self.health.unserved)
         self.metrics.watch_queue(self.queue)
         self.metrics.watch_watches(self.watches.shared)
         self.metrics.watch_sources(sources.followed.ages, sources.checks, sources.fetches)
-        self.metrics.watch_share(lambda: len(self.share.replicas), lambda: self.watches.served)
+        self.metrics.watch_leadership(lambda: self.leadership.leads)
 
     def _sources(self) -> SourceSettings | None:
         """Return how sources on other hosts are read; None if nothing can be written."""
@@ -216,7 +219,7 @@ class _Process:
             self.settings.source_timeout,
         )
 
-    def _membership(self) -> Membership | None:
+    def _election(self) -> Election | None:
         duration = self.settings.lease
         if not duration:
             return None
@@ -224,8 +227,16 @@ class _Process:
         access = self.settings.access
         transport = Transport(access, pool_size=2, retry_budget=duration / 3, agent=self.identity)
         client = KubernetesClient(transport, access.server)
-        own = OwnLease(client, self.share.replica, self.settings.lease_namespace, duration)
-        return Membership(own, self.share, self.dispatcher.divide, self.health.can_serve)
+        lease = ControllerLease(
+            client,
+            self.settings.lease_namespace,
+            lease_name(self.settings.namespaces),
+            self.identity,
+            duration,
+        )
+        return Election(
+            lease, self.leadership, self.dispatcher.follow_election, self.health.can_serve
+        )
 
     @property
     def probes(self) -> Probes:
@@ -233,24 +244,22 @@ class _Process:
         return {"/livez": health.broken, "/healthz": health.unserved, "/readyz": self.unready}
 
     def unready(self) -> str:
-        """Return why it cannot serve its share of the Bundles now; empty if it can."""
+        """Return why it could neither lead nor take over now; empty if it could."""
         if self.cancellation.requested:
             return "it is stopping"
         if not self.watches.synced:
             return "the Bundles are not listed yet"
-        return self.health.idle(0.0)
+        return self.health.unreached(0.0) or self.watches.unseen(self.health.patience)
 
     def run(self) -> int:
-        if self.membership is None:
-            self.share.divide([self.share.replica])
         self._start()
-        if self.membership is None:
+        if self.election is None:
             while not self.cancellation.wait(_LONG):
                 pass
         else:
-            self.membership.keep(self.cancellation)
-        if self._end() and self.membership is not None:
-            self.membership.leave()
+            self.election.keep(self.cancellation)
+        if self._end() and self.election is not None:
+            self.election.leave()
         LOG.info("controller stopped")
         return 0
 

@@ -87,8 +87,8 @@ class WaitingBundles:
 class Watches:
     """Every watch of the controller; it turns their events into keys of the queue.
 
-    ``serves`` says which Bundles this replica serves. All Bundles are watched, because it may serve
-    another one later. ``moved`` is called with the generation of one of its own that has changed.
+    While it does not serve the Bundles, it watches them only to know them when it does. ``moved``
+    is called with the generation of one that has changed.
     """
 
     queue: WorkQueue
@@ -96,13 +96,12 @@ class Watches:
     access: ClusterAccess
     agent: str
     namespaces: tuple[str, ...] = ()
-    serves: Callable[[Key], bool] = lambda _: True
+    serves: bool = True
     moved: Callable[[Key, int | None], None] = lambda *_: None
     _news: SimpleQueue[WatchChange] = field(default_factory=SimpleQueue)
     _bundles: Informer | None = None
     _marks: dict[Key, tuple[object, ...]] = field(default_factory=dict)
     """The Bundles for which there is probably something to do."""
-    _served: set[Key] = field(default_factory=set)
     _sources: dict[Key, SourceObjects] = field(default_factory=dict)
     _users: dict[Ref, set[Key]] = field(default_factory=dict)
     _narrow: dict[WatchTarget, float] = field(default_factory=dict)
@@ -127,11 +126,6 @@ class Watches:
     def synced(self) -> bool:
         """Return whether every existing Bundle has been listed."""
         return len(self._listed) == len(self.namespaces or ("",))
-
-    @property
-    def served(self) -> int:
-        """Return how many existing Bundles this replica serves."""
-        return len(self._served)
 
     @property
     def is_alive(self) -> bool:
@@ -199,13 +193,9 @@ class Watches:
         """Queue the Bundles that wait for it, and itself if more than its status has changed."""
         mark = _mark(live) if live is not None else _GONE
         with self._lock:
-            serves = self.serves(key)
-            # Its mark may be known from before it came into the share.
-            moved = serves and (self._marks.get(key) != mark or key not in self._served)
+            moved = self.serves and self._marks.get(key) != mark
             self._marks[key] = mark
-            if serves:
-                self._served.add(key)
-            elif live is None:
+            if not self.serves and live is None:
                 del self._marks[key]
             waiting = self._waiting.waiting_for(key)
         if moved:
@@ -246,16 +236,13 @@ class Watches:
                 ),
             )
 
-    def divide(self) -> tuple[set[Key], set[Key]]:
-        """Return which Bundles this replica serves from now on, and which it no longer serves."""
+    def set_serves(self, *, serves: bool) -> list[Key]:
+        """Serve the Bundles from now on, or no longer; return all of them."""
         with self._lock:
-            before, served = self._served, set(filter(self.serves, self._marks))
-            self._served = served
-            for key in [
-                one for one, mark in self._marks.items() if mark == _GONE and one not in served
-            ]:
-                del self._marks[key]
-            return served - before, before - served
+            self.serves, known = serves, [*self._marks]
+            if not serves:
+                self._marks = {key: mark for key, mark in self._marks.items() if mark != _GONE}
+            return known
 
     def follow_source(self, key: Key, source: SourceObjects) -> None:
         """Watch, as its ServiceAccount, the objects of a Bundle's source."""
@@ -326,7 +313,6 @@ class Watches:
         self.leave(key)
         with self._lock:
             self._marks.pop(key, None)
-            self._served.discard(key)
 
     def leave(self, key: Key) -> None:
         """Watch nothing for a Bundle but the Bundle itself."""

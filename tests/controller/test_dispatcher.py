@@ -11,9 +11,9 @@ import pytest
 from applyprune.controller.checker import Checker, check_sources
 from applyprune.controller.clients import BundleObjects, bundle_ref
 from applyprune.controller.dispatcher import Dispatcher, SourceDispatcher
+from applyprune.controller.leader import Leadership
 from applyprune.controller.metrics import Health, Metrics
 from applyprune.controller.queue import WorkQueue
-from applyprune.controller.replicas import Replica, Share
 from applyprune.controller.report import EventRecorder, Reporter
 from applyprune.controller.watches import Watches
 from applyprune.controller.worker import WorkerHandle, WorkerLimits, WorkerSettings, worker_context
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Make = Callable[..., Dispatcher]
 
 WEB = ("shop", "web")
-ALONE = Replica("alone")
+SCOPE = WatchScope(BUNDLES, full=False)
 
 
 @pytest.fixture
@@ -49,12 +49,12 @@ def make(tmp_path: Path) -> Iterator[Make]:
             settings = WorkerSettings(access, None, "test", level, WorkerLimits())
             handle = WorkerHandle(context, settings)
             watches = Watches(queue, client, access, "test")
-            reporter = Reporter(bundles, EventRecorder(client), ALONE.name)
-            share = Share(ALONE, (ALONE,))
+            reporter = Reporter(bundles, EventRecorder(client), "alone")
             checker = Checker(WorkerHandle(context, settings, check_sources))
             sources = SourceDispatcher(queue, checker, ())
+            alone = Leadership(leads=True)
             one = Dispatcher(
-                queue, watches, Metrics(), bundles, reporter, (handle,), share, sources
+                queue, watches, Metrics(), bundles, reporter, (handle,), alone, sources
             )
             made.append(one)
             return one
@@ -110,18 +110,31 @@ def test_reconcile_that_cannot_write_a_status_is_tried_again_later(make: Make) -
     assert not thread.is_alive()
 
 
-def test_bundle_that_is_seen_while_the_bundles_are_divided_is_queued(make: Make) -> None:
-    """Its event comes after the share has changed, and before its gain is known."""
-    dispatcher = make(ManualClock())
-    serves = False
-    dispatcher.watches.serves = lambda _: serves
-    dispatcher.watches.on_report(changed("1"))
-    dispatcher.divide()
-    assert dispatcher.queue.waiting == 0
-    serves = True
-    dispatcher.watches.on_report(changed("2"))
-    dispatcher.divide()
-    assert dispatcher.queue.waiting == 1
+def test_bundles_are_queued_while_their_replica_leads(make: Make) -> None:
+    """Whether they are seen before, while or after it begins to lead; one that is gone leaves."""
+    clock = ManualClock()
+    dispatcher = make(clock)
+    queue, watches, leadership = dispatcher.queue, dispatcher.watches, dispatcher.leadership
+
+    def begin_or_stop(*, leads: bool) -> int:
+        leadership.leads = leads
+        dispatcher.follow_election()
+        clock.advance(1)
+        return queue.waiting
+
+    assert begin_or_stop(leads=False) == 0
+    watches.on_report(changed("1"))
+    assert queue.waiting == 0
+    leadership.leads = True
+    watches.on_report(changed("2"))
+    assert begin_or_stop(leads=True) == 1
+    assert begin_or_stop(leads=False) == 0
+    # It goes while the replica does not lead any more, and does not know it yet.
+    assert begin_or_stop(leads=True) == 1
+    leadership.leads = False
+    watches.on_report(Upserted(SCOPE, bundle_ref(WEB), None))
+    assert begin_or_stop(leads=False) == 0
+    assert begin_or_stop(leads=True) == 0
 
 
 @pytest.mark.holds("dependency-seen-late")
@@ -144,6 +157,4 @@ def changed(version: str) -> Upserted:
     """Return the change of a Bundle of which only the status has changed, by its metadata."""
     ref = bundle_ref(WEB)
     metadata = {"name": WEB[1], "namespace": WEB[0], "generation": 1}
-    return Upserted(
-        WatchScope(BUNDLES, full=False), ref, LiveObject.of(ref, "uid", version, metadata)
-    )
+    return Upserted(SCOPE, ref, LiveObject.of(ref, "uid", version, metadata))

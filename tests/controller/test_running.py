@@ -118,7 +118,7 @@ def test_thousand_idle_reconciles_write_nothing(
 def test_stop_finishes_the_reconcile_in_progress(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """The running work ends, the Lease is deleted, and the next replica serves at once."""
+    """The running work ends, the Lease is given up, and the next replica serves at once."""
     tenant = new_tenant()
     lease = ("--lease-duration", "1h")
     with controller(site.kubeconfig, tmp_path / "one", *lease, "-n", tenant.namespace) as one:
@@ -145,7 +145,7 @@ def test_stop_finishes_the_reconcile_in_progress(
     inventory = tenant.api.get(tenant.path("configmaps", "applyprune-web"))
     assert '"holder": null' in inventory["data"]["header"]
     with controller(site.kubeconfig, tmp_path / "two", *lease, "-n", tenant.namespace) as two:
-        eventually(lambda: two.metric("applyprune_live_replicas") == 1, lambda: "it serves")
+        eventually(lambda: two.metric("applyprune_leader") == 1, lambda: "it leads")
         tenant.bundle("web", config_map("a"))
         tenant.ready("web")
         tenant.delete("web")

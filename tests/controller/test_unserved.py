@@ -126,6 +126,7 @@ def test_controller_that_serves_nobody_for_a_minute_says_it(
             assert int(found[1]) >= MINUTE
         assert "Bundles due: 1, being reconciled: 2" in said[2]
         assert [one.metric("applyprune_healthy") for one in running] == [0, 0, 0, 1]
+        assert [one.ask("/readyz")[0] for one in running] == [503, 503, 200, 200]
         # A restart helps none of them.
         assert [one.ask("/livez")[0] for one in running] == [200] * 4
         served(well, other, "meanwhile")
@@ -137,6 +138,6 @@ def test_controller_that_serves_nobody_for_a_minute_says_it(
             eventually(partial(is_well, one), lambda: "health")
         for tenant, name in ((busy, "one"), (beside, "two"), (busy, "three")):
             tenant.ready(name)
-        eventually(lambda: cut[1].running.ask("/readyz") == WELL, lambda: "a share")
+        eventually(lambda: cut[1].running.ask("/readyz") == WELL, lambda: "its Lease")
         for tenant, one in zip(tenants, running, strict=True):
             served(tenant, one, "after")

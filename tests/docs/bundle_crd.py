@@ -320,7 +320,7 @@ STATUS = _group(
     lastAttemptedRevision=_text("The digest of the source at the last attempt."),
     replica=_text(
         "The replica of the controller that has written this status. The name begins with that of "
-        "its Pod, and it is the name of its Lease."
+        "its Pod, and the Lease names it while it leads."
     ),
     source=_group(
         "What was found in the source on another host, and applied or tried; it changes only with "

@@ -23,17 +23,17 @@ LEASES = "coordination.k8s.io/v1"
 
 @dataclass(slots=True)
 class Fleet:
-    """Replicas that serve the Bundles of one tenant, and have their Leases in its namespace."""
+    """Replicas for the Bundles of one tenant, with their Lease in its namespace."""
 
     kubeconfig: Path
     folder: Path
     tenant: Tenant
-    lease: float
+    duration: float
+    """That of the Lease, in seconds."""
     within: Sequence[str] = ()
     replicas: list[Controller] = field(default_factory=list)
     _ends: dict[int, ExitStack] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=count)
-    _all: list[Controller] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -48,14 +48,13 @@ class Fleet:
         """Start a replica."""
         log = self.folder / f"replica-{next(self._numbers)}"
         arguments = (
-            *("--lease-duration", f"{self.lease}s", "-n", self.tenant.namespace, *more),
+            *("--lease-duration", f"{self.duration}s", "-n", self.tenant.namespace, *more),
             *(() if "--watch-namespaces" in more else self._watched),
         )
         ends = ExitStack()
         one = controller(kubeconfig or self.kubeconfig, log, *arguments, within=self.within)
         running = ends.enter_context(one)
         self.replicas.append(running)
-        self._all.append(running)
         self._ends[id(running)] = ends
         return running
 
@@ -73,55 +72,29 @@ class Fleet:
         self.replicas.remove(running)
         self._ends.pop(id(running)).close()
 
-    def settled(self) -> None:
-        """Wait until each replica sees all of them, and each Bundle is served by one."""
-        bundles = len(self.tenant.api.get(self.tenant.bundle_path())["items"])
+    def leader(self) -> Controller:
+        """Wait until one replica leads and the others stand by; return the one."""
 
-        def settled() -> bool:
-            live = {one.metric("applyprune_live_replicas") for one in self.replicas}
-            served = sum(one.metric("applyprune_served_bundles") for one in self.replicas)
-            return live == {len(self.replicas)} and served == bundles
+        def leaders() -> list[Controller]:
+            found = [one for one in self.replicas if leads(one)]
+            return found if len(found) == 1 else []
 
-        eventually(settled, lambda: "a share for each replica")
+        (found,) = eventually(leaders, lambda: "one leader")
+        return found  # type: ignore[no-any-return]
 
-    def servers(self, among: Sequence[Controller] | None = None) -> dict[str, str]:
-        """Wait until each Bundle was reconciled last by a replica that lives; return which.
-
-        The logs say so: a status names the replica that has changed it.
-        """
-        names = {one.replica for one in (self.replicas if among is None else among)}
-
-        def found() -> dict[str, str]:
-            items = self.tenant.api.get(self.tenant.bundle_path())["items"]
-            last = dict(sorted(self._reconciles(), key=itemgetter(1)))
-            said = {name: last.get(name, ("", ""))[1] for one in items if (name := name_of(one))}
-            return said if set(said.values()) <= names else {}
-
-        return dict(eventually(found, lambda: "Bundles reconciled by live replicas"))
-
-    def _reconciles(self) -> Iterator[tuple[str, tuple[str, str]]]:
-        """Yield each reconcile that any replica has logged: the Bundle, the time and who."""
-        for running in self._all:
-            lines = running.lines
-            who = next((line["replica"] for line in lines if "replica" in line), "")
-            for line in lines:
-                is_own = line.get("namespace") == self.tenant.namespace
-                if is_own and line["message"] == "bundle reconciled":
-                    yield line["bundle"], (line["time"], who)
-
-    def leases(self) -> set[str]:
-        """Return the names of all Leases in the namespace."""
-        found = self.tenant.api.get(self.tenant.path("leases", group=LEASES))["items"]
-        return {one["metadata"]["name"] for one in found}
+    def lease(self) -> dict[str, Any]:
+        """Return the only Lease in the namespace."""
+        (found,) = self.tenant.api.get(self.tenant.path("leases", group=LEASES))["items"]
+        return dict(found)
 
     @property
     def _watched(self) -> Sequence[str]:
         return ("--watch-namespaces", self.tenant.namespace)
 
 
-def name_of(bundle: dict[str, Any]) -> str:
-    """Return the name of a Bundle."""
-    return str(bundle["metadata"]["name"])
+def leads(running: Controller) -> bool:
+    """Return whether a replica says that it leads."""
+    return running.metric("applyprune_leader") == 1
 
 
 def agent(event: dict[str, Any]) -> str:

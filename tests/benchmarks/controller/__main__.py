@@ -18,7 +18,7 @@ from tests.benchmarks.controller.site import Running, audited_site
 if TYPE_CHECKING:
     from tests.benchmarks.controller.jobs import Figure
 
-JOBS = ("first", "unchanged", "drift", "restart", "many", "replicas")
+JOBS = ("first", "unchanged", "drift", "restart", "many", "takeover")
 SECONDS, MEMORY = 120.0, 200
 """The goals for 1,000 Bundles."""
 NOTES = """\
@@ -29,9 +29,8 @@ same machine: the API server and etcd only."""
 
 @click.command()
 @click.option("--job", "wanted", multiple=True, type=click.Choice(JOBS), help="By default, all.")
-@click.option("--bundles", default=1000, help="For first, unchanged and drift.")
+@click.option("--bundles", default=1000, help="For all jobs but many.")
 @click.option("--many", "many_bundles", default=5000, help="For many.")
-@click.option("--replicated", default=2000, help="For replicas.")
 @click.option("--namespaces", default=50)
 @click.option("--interval", default=600, help="Seconds between two reconciles of a Bundle.")
 @click.option("--changes", default=200, help="How many objects are changed from outside.")
@@ -42,7 +41,6 @@ def main(
     wanted: tuple[str, ...],
     bundles: int,
     many_bundles: int,
-    replicated: int,
     namespaces: int,
     interval: int,
     changes: int,
@@ -77,10 +75,10 @@ def main(
                 goals = (1.1 * SECONDS * many_bundles / 1000, 500)
                 figures += jobs.first(site, running, many_bundles, teams, goals)
                 running.stop()
-        if "replicas" in names:
-            with audited_site(binaries, folder / "replicas") as site:
+        if "takeover" in names:
+            with audited_site(binaries, folder / "takeover") as site:
                 teams = site.make_namespaces(namespaces)
-                figures += jobs.replicas(site, folder, replicated, teams, controller_arguments)
+                figures += jobs.takeover(site, folder, bundles, teams, controller_arguments)
     click.echo(report(figures, load, NOTES))
 
 

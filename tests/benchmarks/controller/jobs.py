@@ -34,6 +34,8 @@ _PATIENCE = 3600.0
 _KINDS = OBJECTS
 """The objects of a Bundle are of as many kinds."""
 _LEASE = 15.0
+_FOR_A_THOUSAND = 60.0
+"""Seconds in which a new leader looks at 1,000 Bundles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,71 +169,37 @@ def drift(site: Site, changes: int, per_second: float) -> Iterator[Figure]:
     yield Figure(job, "changes", f"{len(chosen)}, {per_second:.0f} each second")
 
 
-def replicas(
+def takeover(
     site: Site, scratch: Path, count: int, namespaces: list[str], arguments: tuple[str, ...]
 ) -> Iterator[Figure]:
-    """Share Bundles between four replicas; add one; kill one."""
-    job = f"{count:,} Bundles, 4 replicas"
+    """Kill a controller that leads; measure until the one that stands by has looked at all."""
+    job = f"{count:,} Bundles, 2 replicas"
     seen = Readiness(set(), {})
-    lease = ("--lease-duration", f"{_LEASE:.0f}s", "--log-level", "info", *arguments)
+    lease = ("--lease-duration", f"{_LEASE:.0f}s", *arguments)
     with ExitStack() as ends, watching(site.plane, BUNDLES, seen.see):
 
-        def start(number: int) -> Running:
-            running = Running(site.plane, scratch / f"replica-{number}.log", *lease)
+        def start(name: str) -> Running:
+            running = Running(site.plane, scratch / name, *lease)
             ends.callback(running.stop)
             return running
 
-        running = [start(number) for number in range(4)]
-        time.sleep(_LEASE)
-        audit = AuditLog(site.plane)
+        leader = start("leader")
         site.make_bundles(count, namespaces)
         everything = set(site.keys)
         began = time.monotonic()
         seconds_until(lambda: seen.ready >= everything, within=_PATIENCE, began=began)
-        shares = _shares(audit.requests(), everything)
-        if len(shares) < 2:
-            yield Figure(job, "skipped", "one replica serves all Bundles")
-            return
-        sizes = [100 * len(part) / len(everything) for part in shares.values()]
-        is_even = len(sizes) == 4 and all(20 <= size <= 30 for size in sizes)
-        shown = ", ".join(f"{size:.0f} %" for size in sizes)
-        yield Figure(job, "share of each", shown, "25 % ± 5", is_even)
-        running.append(start(4))
+        start("standby")
         time.sleep(_LEASE)
-        _ask(site, seen, site.keys, "added")
-        after = _shares(audit.requests(), everything)
-        owner = {key: agent for agent, part in shares.items() for key in part}
-        moved = sum(owner.get(key) != agent for agent, part in after.items() for key in part)
-        part = 100 * moved / len(everything)
-        yield Figure(job, "moved to a fifth", f"{part:.0f} %", *_most(part, 25.0, " %"))
-        # It is in the User-Agent of its requests.
-        first = running[0].replica
-        orphans = [key for agent, part in after.items() if first in agent for key in part]
-        assert orphans, f"the Bundles of {first} are unknown: {sorted(after)}"
-        running[0].process.send_signal(signal.SIGKILL)
-        seconds = _ask(site, seen, orphans, "killed")
-        target = _most(seconds, _LEASE + 5, " s")
-        yield Figure(job, f"{len(orphans)} served after a kill", f"{seconds:.1f} s", *target)
-
-
-def _ask(site: Site, seen: Readiness, keys: list[Key], value: str) -> float:
-    """Ask for a reconcile of Bundles; return the seconds until the last one is over."""
-    began = time.monotonic()
-    site.each(lambda key: site.annotate(key, value), keys)
-    return seconds_until(
-        lambda: all(seen.handled.get(key) == value for key in keys),
-        within=_PATIENCE,
-        began=began,
-    )
-
-
-def _shares(found: Requests, keys: set[Key]) -> dict[str, set[Key]]:
-    """Return which controller serves which Bundles."""
-    shares: dict[str, set[Key]] = {}
-    for key, agent in found.served.items():
-        if key in keys:
-            shares.setdefault(agent, set()).add(key)
-    return shares
+        leader.process.send_signal(signal.SIGKILL)
+        began = time.monotonic()
+        site.each(lambda key: site.annotate(key, "killed"), site.keys)
+        seconds = seconds_until(
+            lambda: all(seen.handled.get(key) == "killed" for key in site.keys),
+            within=_PATIENCE,
+            began=began,
+        )
+        target = _most(seconds, _LEASE + _FOR_A_THOUSAND * count / 1000, " s")
+        yield Figure(job, "all looked at after a kill", f"{seconds:.0f} s", *target)
 
 
 def _most(value: float, limit: float, unit: str = "") -> tuple[str, bool]:

@@ -41,14 +41,11 @@ class Requests:
     """Each reads its inventory once."""
     names: Counter[str] = field(default_factory=Counter)
     """How many there were about each Bundle, its inventory and its objects, by their name."""
-    served: dict[tuple[str, str], str] = field(default_factory=dict)
-    """The controller that has written the status of each Bundle last."""
 
     def __iadd__(self, other: Requests) -> Self:
-        """Add what was found later; of the Bundles' writers, the last ones count."""
+        """Add what was found later."""
         self.kinds += other.kinds
         self.names += other.names
-        self.served.update(other.served)
         for one in ("total", "objects", "lists", "reads", "writes", "watches", "shared"):
             setattr(self, one, getattr(self, one) + getattr(other, one))
         self.reconciles += other.reconciles
@@ -85,8 +82,6 @@ class Requests:
         self.reconciles += is_inventory and verb == "get"
         self.names[name.removeprefix("applyprune-").partition(".")[0]] += verb != "watch"
         self.objects += name.startswith("app-") and plural not in {"bundles", "events"}
-        if (plural, ref.get("subresource")) == ("bundles", "status"):
-            self.served[ref["namespace"], name] = event["userAgent"].partition(" run/")[0]
 
     def table(self, each: int) -> str:
         """Return the kinds, most frequent first, with their number for each of so many."""

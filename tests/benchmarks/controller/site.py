@@ -206,12 +206,6 @@ class Running:
         """Return the process ID of its main process."""
         return self.process.pid
 
-    @property
-    def replica(self) -> str:
-        """Return its name, which it logs at its start."""
-        lines = map(json.loads, Path(self.log.name).read_text().splitlines())
-        return next(str(line["replica"]) for line in lines if "replica" in line)
-
     def stop(self) -> None:
         """Ask it to end, and wait."""
         self.process.terminate()

@@ -81,11 +81,11 @@ def test_dead_thread_and_endless_work_are_broken(unwatched: Watches, clock: Manu
     assert health.broken() == "a worker has been busy with one Bundle for 3601 s"
 
 
-@pytest.mark.holds("idle-replica")
-def test_replica_without_a_share_is_not_healthy(unwatched: Watches) -> None:
+@pytest.mark.holds("unreached-lease")
+def test_replica_that_does_not_reach_the_lease_is_not_healthy(unwatched: Watches) -> None:
     """Nothing is due then, which must not look like nothing to do."""
     health = Health(unwatched.queue, unwatched, threads=ALIVE)
-    health.idle = lambda patience: f"no Lease for {patience:.0f} s"
+    health.unreached = lambda patience: f"no Lease for {patience:.0f} s"
     assert (health.broken(), health.unserved()) == ("", "no Lease for 60 s")
     assert not health.can_serve()  # the Bundles are not listed
 

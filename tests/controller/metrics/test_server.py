@@ -45,8 +45,8 @@ def test_health_endpoint_answers(listen: str, asked: str) -> None:
     [
         ("GET", "/healthz", 200, "ok"),
         ("GET", "/healthz?verbose", 200, "ok"),
-        ("GET", "/metrics", 200, "# TYPE applyprune_live_replicas gauge"),
-        ("GET", "/metrics?name[]=applyprune_live_replicas", 200, "applyprune_live_replicas 0.0"),
+        ("GET", "/metrics", 200, "# TYPE applyprune_leader gauge"),
+        ("GET", "/metrics?name[]=applyprune_leader", 200, "applyprune_leader 0.0"),
         ("GET", "/", 404, "not found"),
         ("GET", "/metrics/more", 404, "not found"),
         ("POST", "/readyz", 405, "use GET"),

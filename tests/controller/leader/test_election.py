@@ -1,0 +1,360 @@
+"""When a replica leads, stops and takes over, on clocks that a test moves; the Lease is real."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.cluster.access import cluster_access
+from applyprune.cluster.client import KubernetesClient
+from applyprune.cluster.transport import Transport
+from applyprune.controller.leader import ControllerLease, Election, Leadership, lease_name
+from applyprune.engine.ports import Cancellation
+from tests.support.clocks import ManualClock
+from tests.support.fault_proxy import FaultProxy, always, faults
+from tests.support.no_server import client_of_no_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.support.controller import Tenant
+    from tests.support.fault_proxy import Exchange
+
+LEASE = 600.0
+"""So long that no request is late; the clock is not the real one."""
+GROUP, NAME = "coordination.k8s.io/v1", lease_name(())
+
+
+@pytest.fixture
+def client(site: Plane) -> Iterator[KubernetesClient]:
+    """What reads and writes the Lease."""
+    access = cluster_access(kubeconfig=str(site.kubeconfig), environ={})
+    with closing(Transport(access)) as transport:
+        yield KubernetesClient(transport, access.server)
+
+
+def member(client: KubernetesClient, namespace: str, name: str, clock: ManualClock) -> Election:
+    """Return a replica that can serve."""
+    lease = ControllerLease(client, namespace, NAME, name, LEASE)
+    return Election(lease, Leadership(clock=clock), lambda: None, lambda: True, clock)
+
+
+def leaders(*replicas: Election) -> list[str]:
+    """Return which of them would begin to work now."""
+    return [one.lease.identity for one in replicas if one.leadership.is_current]
+
+
+def stored(tenant: Tenant) -> dict[str, Any]:
+    """Return the spec of the Lease in a namespace."""
+    return dict(tenant.api.get(tenant.path("leases", NAME, GROUP))["spec"])
+
+
+def said(tenant: Tenant) -> tuple[str, int]:
+    """Return the holder in the Lease, and how often that was another one."""
+    spec = stored(tenant)
+    return spec["holderIdentity"], spec["leaseTransitions"]
+
+
+@pytest.mark.holds("taken-lease")
+def test_leader_stops_before_another_one_takes_over(
+    client: KubernetesClient, new_tenant: Callable[[], Tenant]
+) -> None:
+    """It stops after two thirds of its lease, and the others wait for all of it."""
+    clock, tenant = ManualClock(), new_tenant()
+    one, other = (member(client, tenant.namespace, name, clock) for name in ("one", "other"))
+    one.sync()
+    other.sync()
+    assert (leaders(one, other), said(tenant)) == (["one"], ("one", 0))
+    assert (one.unreached(), other.unreached()) == ("", "")
+    clock.advance(399)
+    assert leaders(one, other) == ["one"]
+    clock.advance(1)
+    assert leaders(one, other) == []
+    clock.advance(198)
+    # The next look is at its end, not later.
+    stop = Cancellation(clock)
+    clock.meanwhile = lambda _: stop.request() if clock.waits else None
+    other.sync()
+    assert leaders(other) == []
+    other.keep(stop)
+    assert clock.waits == [pytest.approx(2.0)]
+    assert (leaders(one, other), said(tenant)) == (["other"], ("other", 1))
+    acquired = stored(tenant)["acquireTime"]
+    # The silent one sees that it was too late.
+    one.sync()
+    other.sync()
+    assert (leaders(one, other), said(tenant)) == (["other"], ("other", 1))
+    assert stored(tenant)["acquireTime"] == acquired
+    # One that is asked to end gives it up: nobody need wait.
+    other.leave()
+    assert said(tenant) == ("", 1)
+    other.leave()
+    one.sync()
+    assert (leaders(one), said(tenant)) == (["one"], ("one", 2))
+    assert stored(tenant)["acquireTime"] > acquired
+
+
+@pytest.mark.holds("another-holder")
+def test_leader_stops_when_the_lease_has_another_holder(
+    client: KubernetesClient, new_tenant: Callable[[], Tenant]
+) -> None:
+    """At once: that one has taken the Lease, whatever has let it do so."""
+    clock, tenant = ManualClock(), new_tenant()
+    one, other = (member(client, tenant.namespace, name, clock) for name in ("one", "other"))
+    one.sync()
+    other.sync()
+    assert tenant.api("DELETE", tenant.path("leases", NAME, GROUP))[0] == 200
+    new = member(client, tenant.namespace, "new", clock)
+    new.sync()
+    assert leaders(one, new) == ["one", "new"]
+    one.sync()
+    assert (leaders(one, new), said(tenant)) == (["new"], ("new", 0))
+    # What one that has lost it gives up is nothing.
+    one.leave()
+    assert said(tenant) == ("new", 0)
+
+
+@pytest.mark.holds("lost-lease")
+def test_leader_that_cannot_renew_its_lease_stops_in_time(
+    client: KubernetesClient, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """Though nobody tells it that another one has taken over; its health says why."""
+    clock, tenant = ManualClock(), new_tenant()
+    turns: list[bool] = []
+    one = member(client, tenant.namespace, "one", clock)
+    one.changed = lambda: turns.append(one.leadership.leads)
+    one.sync()
+    with client_of_no_server(tmp_path) as (_, one.lease.client):
+        clock.advance(399)
+        one.sync()
+        assert (leaders(one), one.unreached(), turns) == (["one"], "", [True])
+        clock.advance(1)
+        one.sync()
+        assert (leaders(one), turns) == ([], [True, False])
+        assert one.unreached(400.0).startswith("its Lease could not be renewed for 400 s: ")
+        assert one.unreached(401.0) == ""
+        one.leave()  # its Lease stays
+    one.lease.client = client
+    one.sync()
+    assert (leaders(one), one.unreached(), turns) == (["one"], "", [True, False, True])
+    assert said(tenant) == ("one", 0)
+
+
+def test_replica_that_cannot_see_the_lease_says_so(tmp_path: Path) -> None:
+    """It has never led, and serves nothing until it sees that the Lease is free."""
+    clock = ManualClock()
+    with client_of_no_server(tmp_path) as (_, client):
+        one = member(client, "default", "one", clock)
+        assert one.unreached() == ""
+        one.sync()
+        clock.advance(60)
+        one.sync()
+    assert leaders(one) == []
+    assert one.unreached(60.0).startswith("its Lease could not be renewed for 60 s: ")
+    one.leave()
+
+
+def test_leader_that_cannot_serve_lets_its_lease_end(
+    client: KubernetesClient, new_tenant: Callable[[], Tenant]
+) -> None:
+    """It looks every tenth of a second whether it can, and stops to serve in time."""
+    clock = ManualClock()
+    one = member(client, new_tenant().namespace, "one", clock)
+    one.sync()
+    stop = Cancellation(clock)
+    one.is_ready = lambda: False
+    clock.meanwhile = lambda _: None if one.leadership.leads else stop.request()
+    one.keep(stop)
+    assert clock.passed == pytest.approx(400)
+    assert set(clock.waits) == {0.1}
+
+
+@pytest.fixture
+def proxy(site: Plane) -> Iterator[FaultProxy]:
+    """A proxy in front of the site's API server."""
+    with FaultProxy(site) as running:
+        yield running
+
+
+@pytest.fixture
+def through(proxy: FaultProxy, tmp_path: Path) -> Iterator[KubernetesClient]:
+    """A client whose requests pass the proxy."""
+    access = cluster_access(kubeconfig=str(proxy.kubeconfig(tmp_path)), environ={})
+    with closing(Transport(access)) as transport:
+        yield KubernetesClient(transport, access.server)
+
+
+@pytest.mark.holds("lease-is-stored")
+def test_lease_that_is_not_stored_is_not_renewed(
+    through: KubernetesClient, proxy: FaultProxy, new_tenant: Callable[[], Tenant]
+) -> None:
+    """The others would not see it, and take over."""
+    clock = ManualClock()
+    one = member(through, new_tenant().namespace, "one", clock)
+    one.sync()
+    assert leaders(one) == ["one"]
+    clock.advance(399)
+    proxy.rule = always(faults.dry_run(), where=lambda seen: seen.method == "PUT")
+    one.sync()
+    clock.advance(2)
+    one.sync()
+    assert leaders(one) == []
+    assert "was not written, though the server answered" in one.unreached()
+
+
+@pytest.mark.parametrize("late", ["GET", "PUT"])
+def test_replica_that_is_stopped_while_it_renews_or_looks_begins_nothing(
+    through: KubernetesClient,
+    client: KubernetesClient,
+    proxy: FaultProxy,
+    new_tenant: Callable[[], Tenant],
+    late: str,
+) -> None:
+    """The reply comes after its lease, and counts from when it was asked for."""
+    clock, tenant = ManualClock(), new_tenant()
+    one, other = (
+        member(each, tenant.namespace, name, clock)
+        for each, name in ((through, "one"), (client, "other"))
+    )
+    first, second = (one, other) if late == "PUT" else (other, one)
+    first.sync()
+    second.sync()
+    clock.advance(100)
+
+    def stop_it(seen: Exchange) -> None:
+        if seen.method == late and seen.path.endswith(NAME):
+            clock.advance(LEASE)
+
+    proxy.rule = stop_it
+    one.sync()
+    assert leaders(one) == []
+    assert said(tenant)[0] == first.lease.identity
+
+
+MERGE = "application/merge-patch+json"
+DAMAGED: dict[str, tuple[dict[str, Any], ...]] = {
+    "labels": ({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}},),
+    "a finalizer": ({"metadata": {"finalizers": ["example.com/stuck"]}},),
+    "absurd times": (
+        {
+            "spec": {
+                "leaseDurationSeconds": 2**31 - 1,
+                "acquireTime": "2999-01-01T00:00:00.000000Z",
+                "renewTime": "1970-01-01T00:00:00.000000Z",
+            }
+        },
+    ),
+    "absurd transitions": ({"spec": {"leaseTransitions": 2**31 - 1}},),
+    "no spec": ({"spec": None},),
+    "no holder": ({"spec": {"holderIdentity": None}},),
+    "an owner that does not exist": (
+        {
+            "metadata": {
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "none"}
+                ]
+            }
+        },
+    ),
+    "deleted": (),
+    "deleted, with a finalizer": ({"metadata": {"finalizers": ["example.com/stuck"]}}, {}),
+    "another holder": ({"spec": {"holderIdentity": "x" * 100_000}},),
+    "another holder, absurd transitions": (
+        {"spec": {"holderIdentity": "x", "leaseTransitions": 2**31 - 1}},
+    ),
+    "the other one": ({"spec": {"holderIdentity": "other"}},),
+}
+"""What somebody has made of the Lease: merge patches; the last of none is a deletion."""
+LATE = {"another holder": "one", "another holder, absurd transitions": "one"}
+"""Who leads at the end, where nobody does before the duration is over."""
+
+
+def damage(tenant: Tenant, case: str) -> None:
+    """Do it."""
+    path = tenant.path("leases", NAME, GROUP)
+    for patch in DAMAGED[case]:
+        if patch:
+            assert tenant.api("PATCH", path, patch, content_type=MERGE)[0] == 200
+    if not DAMAGED[case] or not DAMAGED[case][-1]:
+        assert tenant.api("DELETE", path)[0] == 200
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_lease_is_mended(
+    client: KubernetesClient, new_tenant: Callable[[], Tenant], case: str
+) -> None:
+    """Neither do two lead, nor does nobody for longer than the duration."""
+    clock, tenant = ManualClock(), new_tenant()
+    one, other = (member(client, tenant.namespace, name, clock) for name in ("one", "other"))
+    one.sync()
+    other.sync()
+    damage(tenant, case)
+    other.sync()
+    one.sync()
+    found = leaders(one, other)
+    assert len(found) <= 1
+    for _ in range(7):
+        clock.advance(100)
+        one.sync()
+        other.sync()
+        assert len(leaders(one, other)) <= 1
+        if found:
+            assert len(leaders(one, other)) == 1
+    assert leaders(one, other) == (found or [LATE[case]])
+    whole = tenant.api.get(tenant.path("leases", NAME, GROUP))
+    assert whole["spec"]["holderIdentity"] in {"one", "other"}
+    assert whole["spec"]["leaseDurationSeconds"] == LEASE
+    assert whole["spec"]["acquireTime"] <= whole["spec"]["renewTime"]
+    assert whole["metadata"].keys().isdisjoint({"labels", "annotations", "finalizers"})
+
+
+def test_lease_that_somebody_keeps_renewing_keeps_every_replica_from_leading(
+    client: KubernetesClient, new_tenant: Callable[[], Tenant]
+) -> None:
+    """Nobody can tell it from one of a live replica: the right to write it is the controller's."""
+    clock, tenant = ManualClock(), new_tenant()
+    one = member(client, tenant.namespace, "one", clock)
+    one.sync()
+    path = tenant.path("leases", NAME, GROUP)
+    for number in range(20):
+        forged = {"spec": {"holderIdentity": "forged", "leaseTransitions": number}}
+        assert tenant.api("PATCH", path, forged, content_type=MERGE)[0] == 200
+        clock.advance(LEASE - 1)
+        one.sync()
+        assert leaders(one) == []
+    clock.advance(LEASE)
+    one.sync()
+    assert leaders(one) == ["one"]
+
+
+def test_lease_that_others_write_all_the_time_is_renewed_or_lost(
+    through: KubernetesClient, proxy: FaultProxy, new_tenant: Callable[[], Tenant]
+) -> None:
+    """A write that meets another one looks again; after three, its next turn comes later."""
+    clock, tenant = ManualClock(), new_tenant()
+    one = member(through, tenant.namespace, "one", clock)
+    one.sync()
+    path, times = tenant.path("leases", NAME, GROUP), 2
+
+    def write_before(seen: Exchange) -> None:
+        nonlocal times
+        if seen.method == "PUT" and times:
+            times -= 1
+            patch = {"metadata": {"labels": {"times": str(times)}}}
+            assert tenant.api("PATCH", path, patch, content_type=MERGE)[0] == 200
+
+    proxy.rule = write_before
+    clock.advance(399)
+    one.sync()
+    clock.advance(399)
+    assert leaders(one) == ["one"]
+    times = 3
+    one.sync()
+    assert (times, leaders(one)) == (0, ["one"])
+    clock.advance(1)
+    one.sync()
+    assert leaders(one) == ["one"]
