@@ -2,6 +2,13 @@
 
 It is a copy itself of the process that wants them, if that begins early enough: a copy of a process
 with several threads has locks that nobody opens. Else, and after its death, another one is started.
+
+The fork server of ``multiprocessing`` with its list of modules was tried (2026-11, Python 3.11). It
+is always a new interpreter, which shares nothing with the process that wants the copies, and has a
+resource tracker beside it: a controller with four idle workers took 90 MiB in place of 57 (PSS), a
+worker 11.1 in place of 9.2, of which 5.3 in place of 3.2 are its own, and the first one had started
+after 0.5 s in place of 0.03. And it listens at a socket in a temporary folder: where no disk can be
+written, it cannot start a worker.
 """
 
 from __future__ import annotations
