@@ -665,6 +665,8 @@ def _encode_entry(entry: InventoryEntry) -> dict[str, Any]:
         out["defaulted"] = entry.defaulted
     if entry.changed:
         out["changed"] = True
+    if entry.offered:
+        out["offered"] = entry.offered
     if (fingerprint := entry.fingerprint) is not None:
         out["fingerprint"] = {
             "resourceVersion": fingerprint.resource_version,
@@ -772,6 +774,7 @@ def _decode_entry(raw: Mapping[str, Any], field_sets: Mapping[int, str]) -> Inve
         job=_decode_job(raw.get("job")),
         crd=_typed(str, raw.get("crd", "")),
         changed=_typed(bool, raw.get("changed", False)),
+        offered=_typed(str, raw.get("offered", "")),
     )
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import HolderObservation
     from applyprune.model.live import LiveObject
     from applyprune.planning.approval import PlanFile
+    from applyprune.planning.world import Siblings
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,8 @@ class RunRequest:
     """The plan that the run is bound to; None for whatever it plans itself."""
     observation: HolderObservation | None = None
     """What an earlier run of this machine has seen of the lock's holder; None if nothing."""
+    siblings: Siblings | None = None
+    """The sets with which this one may exchange objects; None for none."""
     withholds: Callable[[Mapping[str, LiveObject]], Mapping[str, str]] | None = None
     """Says why no object may be adopted from sets, by their labels and an object of each.
 

@@ -252,6 +252,7 @@ def _plan_with(
         new_namespace=applyset.namespace if makes_namespace_of_inventory else "",
         resource_map=resource_map,
         keeps_own_namespace=why_own_namespace_stays(options, request.owner),
+        siblings=request.siblings,
     )
     world = _read(world, resolved.kinds, reader, context)
     world = _with_withheld(world, request)

@@ -50,6 +50,7 @@ from applyprune.planning.approval import (
     PlanFile,
     is_blocked,
     misfits,
+    missing_approval,
     refuse_expired,
     refuse_other_cluster,
     refuse_other_inventory,
@@ -62,6 +63,7 @@ from applyprune.planning.decide import entry_of_untouched
 from applyprune.planning.desired import (
     UnknownObject,
 )
+from applyprune.planning.leave import with_offers
 from applyprune.planning.own_namespace import only_waits, step_before_inventory
 from applyprune.planning.plan import apply_forecast, back_in_the_inventory, not_pruned
 from applyprune.planning.prune_waits import takes_time, unless_unready
@@ -245,6 +247,8 @@ class _Run:
         states = {ref: (each.before, each.body) for ref, each in self.dry_run.comparisons.items()}
         shown = options.check or options.dry_run is not DryRun.OFF
         world = replace(stage.world, dependants=stage.dependants.found)
+        missing = missing_approval(plan, options, takes_set=self._takes_set())
+        plan = with_offers(plan, stage.world, missing=missing)
         caused = consequences_of(plan, world, states, self.context, reads=shown)
         plan = replace(plan, consequences=caused)
         self.plan = without_unapproved(plan, options, takes_set=self._takes_set())
@@ -270,6 +274,11 @@ class _Run:
         summary = self.context.summary
         summary.held = True
         yield from summary.counted(self._unreached())
+        if self._has_new_offers():
+            # The next run offers it, if another one is at work.
+            with suppress(ApplypruneError):
+                entries = {**self.stage.inventory.entries, **self.plan.offered}
+                yield self.context.lock.write_once(replace(self.stage.inventory, entries=entries))
         refused = (step for step in self.plan.applies if step.problem is not None)
         yield from summary.counted(map(apply_forecast, refused))
         yield from self._report_not_pruned(self.plan.no_prune)
@@ -315,7 +324,11 @@ class _Run:
     def _has_work(self) -> bool:
         removes_set = self.context.options.removes_set and not self.plan.no_prune
         writes = self.plan.writes or (self.stage.inventory.exists and removes_set)
-        return writes or self._takes_set()
+        return writes or self._takes_set() or self._has_new_offers()
+
+    def _has_new_offers(self) -> bool:
+        recorded = self.stage.inventory.entries
+        return any(recorded.get(ref) != entry for ref, entry in self.plan.offered.items())
 
     def _takes_set(self) -> bool:
         other = self.stage.inventory.owner != self.request.owner
@@ -336,6 +349,7 @@ class _Run:
         return {
             **self.stage.inventory.entries,
             **recovered,
+            **self.plan.offered,
             **sent,  # guard: write-ahead
         }
 
@@ -435,7 +449,7 @@ class _Run:
                 if step.fate is Fate.PRUNE:
                     if not step.is_going:
                         before[entry.ref] = entries.get(entry.ref, step.entry)
-                    entries[entry.ref] = replace(entry, deleting=True)
+                    entries[entry.ref] = replace(entry, deleting=True, offered="")
                 elif step.fate is Fate.ORPHAN:
                     # If this run is interrupted, the next one still orphans it.
                     asked = options.mode is Mode.ORPHAN

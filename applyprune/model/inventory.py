@@ -146,6 +146,8 @@ class InventoryEntry:
     """Whether a run intends to delete it."""
     orphaning: bool = False
     """Whether a run intends to orphan it."""
+    offered: str = ""
+    """To whom it is offered, as ``Siblings.key`` has it; empty for nobody."""
     job: JobRecord | None = None
     """The record of a Job with a TTL; None for any other object."""
     crd: str = ""

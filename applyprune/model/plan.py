@@ -66,6 +66,12 @@ class Plan:
     """Whether it is the rest of deletions that were approved, and that an earlier run began."""
 
     @property
+    def offered(self) -> Mapping[Ref, InventoryEntry]:
+        """Return the entries of what other sets may still take, as an offer has them."""
+        steps = (step for step in self.removals if step.why is Why.OFFERED)
+        return {step.entry.ref: step.entry for step in steps}
+
+    @property
     def waits_for(self) -> frozenset[Ref]:
         """Return what must be ready before this run prunes something."""
         return frozenset(wait.ref for step in self.removals for wait in step.waits_for)
@@ -135,6 +141,8 @@ class Why(StrEnum):
     """Live Pods use it, and no rollout of this set ends that."""
     NO_RIGHT_TO_COUNT = auto()
     """Only a right is missing to count what it owns."""
+    OFFERED = auto()
+    """Another set may still take it."""
 
 
 _DRIFT_STAYS = {Why.DRIFT_KEPT, Why.CONTENDED}

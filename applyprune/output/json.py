@@ -415,7 +415,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
         InventoryEntry: _keys_in(
             "ref plural version uid_before_apply=uidBeforeApply uid ownership wave "
             "depends_on=dependsOn orphan_reason=orphanReason deleting orphaning",
-            hidden="digest stored defaulted fingerprint owned_fields marks job crd changed",
+            hidden="digest stored defaulted fingerprint owned_fields marks job crd changed offered",
         ),
         Explanation: _keys_in("ref verdict reasons origin passed"),
         ArtifactPushed: _keys_in("artifact digest objects dry_run=dryRun"),

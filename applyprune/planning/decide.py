@@ -63,7 +63,7 @@ from applyprune.planning.ownership import (
 from applyprune.planning.readiness import has_completed
 from applyprune.planning.recovery import CHANGING
 from applyprune.planning.requests import apply_request, takes_over
-from applyprune.planning.uids import is_among
+from applyprune.planning.uids import is_among, known_as
 from applyprune.planning.world import World
 from applyprune.values import replace
 
@@ -92,7 +92,7 @@ def existing_step(
     if (
         known
         and entry is not None
-        and not (options.apply.reapply_all or fence or takes or entry.orphaning)
+        and not (options.apply.reapply_all or fence or takes or entry.orphaning or entry.offered)
         and not (options.tries_rewritten and entry.stored)  # guard: tried-again
         and entry.orphan_reason == desired.orphan_reason
     ):
@@ -179,17 +179,24 @@ def _obstacle(
 def giver_of(live: LiveObject, world: World) -> OtherSet | None:
     """Return the set that gives an object to this one; None if none does.
 
-    The user names it, the object has its label, and its inventory lists the object.
+    The object has its label, and its inventory lists the object. And the user has named that set,
+    or it offers the object to this one.
     """
-    adopt, label = world.options.apply.adopt, foreign_label(live, world.applyset)
-    if not label or not isinstance(adopt, AdoptFrom):
-        return None
-    giver = ApplySetIdentity(adopt.name, adopt.namespace or world.applyset.namespace)
-    if label != giver.id:  # guard: named-giver never
+    label = foreign_label(live, world.applyset)
+    if not label:
         return None
     if not is_listed_elsewhere(live, world.others):  # guard: listed-by-giver never
         return None
-    return world.others[label]
+    adopt, siblings, giver = world.options.apply.adopt, world.siblings, world.others[label]
+    offered = giver.offered.get(known_as(live, giver.offered), "")
+    # guard: offered-to-siblings -> bool(offered)
+    if siblings is not None and siblings.takes and offered == siblings.key:
+        return giver
+    if not isinstance(adopt, AdoptFrom):
+        return None
+    named = ApplySetIdentity(adopt.name, adopt.namespace or world.applyset.namespace)
+    # guard: named-giver -> giver
+    return giver if label == named.id else None
 
 
 def _tool_of_free(live: LiveObject, owner: Owner, applyset: ApplySetIdentity) -> str:

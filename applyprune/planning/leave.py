@@ -33,8 +33,9 @@ from applyprune.model.live import (
     Unknown,
 )
 from applyprune.model.options import Approval, Mode, Options, PruneAlso
-from applyprune.model.plan import Desired, Removals, RemoveStep, Why
+from applyprune.model.plan import ApplyStep, Desired, Plan, Removals, RemoveStep, Why
 from applyprune.model.problem import IgnoredManifest, Problem, ProblemKind
+from applyprune.model.text import and_more
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.cascade import (
     NOTHING,
@@ -307,6 +308,50 @@ def objects_to_prune(world: World) -> Sequence[LiveObject]:
 def _desired_uids(desired: Iterable[Desired], world: World) -> frozenset[str]:
     lives = (world.live(member.ref) for member in desired)
     return uids_of(live for live in lives if live is not None)
+
+
+def with_offers(plan: Plan, world: World, *, missing: str) -> Plan:
+    """Return a plan that offers what it would prune, as long as other sets may still take it.
+
+    Only what a run may prune is offered: no guard refuses that, and no approval is ``missing``. A
+    fault in the input does not matter if it is only that other sets have its objects: two sets may
+    want something from each other.
+    """
+    siblings = world.siblings
+    if siblings is None or not siblings.undecided or not world.options.prune.enabled:
+        return plan
+    # guard: refused-is-not-offered -> ()
+    refused = plan.refusal, missing
+    if any(refused) or not all(_is_of_other_set(step, world) for step in plan.faults):
+        return plan
+    # Of a plan with a fault, nobody asks for an approval.
+    if plan.faults and world.options.approval is not Approval.AUTOMATIC:
+        return plan
+    if plan.no_prune and not plan.faults:
+        return plan
+    reason = f"offered to {and_more(siblings.undecided, _SHOWN)}"
+    removals = (
+        replace(
+            step,
+            fate=Fate.LEAVE,
+            why=Why.OFFERED,
+            reason=reason,
+            entry=replace(step.entry, offered=siblings.key),
+            request=None,
+            waits_for=(),
+        )
+        if step.fate is Fate.PRUNE and step.live is not None and not step.is_going
+        else step
+        for step in plan.removals
+    )
+    return replace(plan, removals=tuple(removals))
+
+
+def _is_of_other_set(step: ApplyStep, world: World) -> bool:
+    return step.live is not None and bool(foreign_label(step.live, world.applyset))
+
+
+_SHOWN = 3
 
 
 def without_other_uid(step: RemoveStep) -> RemoveStep:

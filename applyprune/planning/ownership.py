@@ -64,7 +64,7 @@ from applyprune.planning.normalize import (
 )
 from applyprune.planning.secrets import HIDDEN
 from applyprune.planning.uids import is_among, uid_in
-from applyprune.values import dataclass
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import Inventory
@@ -503,6 +503,8 @@ class OtherSet:
     """What all objects that its inventory lists are known by."""
     owned: frozenset[str] = frozenset()
     """Those of them that it lists as owned."""
+    offered: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """To whom it offers some of them, by what they are known by."""
     is_read: bool = True
     """Whether it is known what the set lists."""
 
@@ -534,7 +536,12 @@ def other_set_in(inventory: Inventory | None) -> OtherSet:
         if (uid := entry.uid or entry.uid_before_apply)
     }
     owned = {uid for uid, entry in listed.items() if entry.ownership is Ownership.OWNED}
-    return OtherSet(applyset, frozenset(listed), frozenset(owned))
+    offered = {
+        uid: entry.offered
+        for uid, entry in listed.items()
+        if entry.offered and not entry.deleting  # guard: offer-before-deletion -> entry.offered
+    }
+    return OtherSet(applyset, frozenset(listed), frozenset(owned), offered)
 
 
 def is_label_unproven(

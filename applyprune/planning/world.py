@@ -63,6 +63,18 @@ class BundleUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Siblings:
+    """The sets with which a set may exchange objects: those of the same source and account."""
+
+    key: str
+    """What only they have in common: an offer is for them."""
+    undecided: tuple[str, ...] = ()
+    """Those that may still take what leaves this set, in words; nothing is pruned meanwhile."""
+    takes: bool = True
+    """Whether this set takes what is offered to it."""
+
+
+@dataclass(frozen=True, slots=True)
 class World:
     """The set, what was asked, and all that was read before the plan."""
 
@@ -118,6 +130,8 @@ class World:
 
     None if every set does.
     """
+    siblings: Siblings | None = None
+    """The sets with which objects may be exchanged; None if there are none."""
     autoscalers: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
     """The HorizontalPodAutoscalers that may target objects of the input, in full."""
     unread_autoscalers: Mapping[str, Problem] = field(default_factory=dict, hash=False)

@@ -152,9 +152,10 @@ class Stage:
     def run(self, *bodies: dict[str, Any], **options: Any) -> Story:
         """Run once and return the events; raise a failure of the whole run.
 
-        Besides the options, ``empty`` are the parts of the input without objects.
+        Besides the options, ``empty`` are the parts of the input without objects, and ``siblings``
+        the sets with which the one of a Bundle may exchange objects.
         """
-        empty = options.pop("empty", ())
+        empty, siblings = options.pop("empty", ()), options.pop("siblings", None)
         manifests = tuple(manifest(raw, line) for line, raw in enumerate(bodies, 1))
         given, decided = Input(manifests, empty=tuple(empty)), options_of(**options)
         with self.connection() as cluster:
@@ -170,6 +171,7 @@ class Stage:
                 owner=self.owner,
                 takes_over=self.takes_over,
                 empty_inputs=given.empty,
+                siblings=siblings,
             )
             return self._story(run(request, cluster.client, applyset.store(), self.stop))
 

@@ -68,6 +68,7 @@ ENTRIES = st.builds(
     orphan_reason=st.text(max_size=20),
     deleting=st.booleans(),
     orphaning=st.booleans(),
+    offered=st.sampled_from(["", "key"]),
     job=st.none() | st.builds(JobRecord, NAMES, st.integers(0, 2**31), completed=st.booleans()),
 )
 HOLDER = LockHolder("r1", "me@here", 15.0, 3)

@@ -1,0 +1,162 @@
+"""What leaves a set is offered while a sibling may take it: one owner at each moment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.model.fate import Outcome
+from applyprune.model.inventory import Ownership
+from applyprune.model.options import Approval, Mode
+from applyprune.planning.world import Siblings
+from tests.support.objects import config_map
+from tests.support.stage import Stage, Story
+
+if TYPE_CHECKING:
+    from tests.support.api import Api
+
+KEY = "source and account"
+WAITS = Siblings(KEY, ("the Bundle b",))
+DECIDED = Siblings(KEY)
+OFFERED = "offered to the Bundle b"
+
+
+@pytest.fixture
+def giver(stage: Stage) -> Stage:
+    """The set of the Bundle a, with x and stays."""
+    made = Stage(stage.kubeconfig, stage.namespace, name="a", owner=f"Bundle {stage.namespace}/a")
+    made.run(config_map("x"), config_map("stays"))
+    return made
+
+
+@pytest.fixture
+def taker(stage: Stage) -> Stage:
+    """The set of the Bundle b."""
+    return Stage(stage.kubeconfig, stage.namespace, name="b", owner=f"Bundle {stage.namespace}/b")
+
+
+def uid_of(stage: Stage, api: Api) -> str:
+    return str(api.get(stage.path("x"))["metadata"]["uid"])
+
+
+def offers(stage: Stage) -> dict[str, str]:
+    return {ref.name: one.offered for ref, one in stage.inventory().entries.items() if one.offered}
+
+
+def is_refused(story: Story) -> bool:
+    return story.exit_code == 3 and "belongs to the set" in story.problem("configmap/x")
+
+
+@pytest.mark.holds("offered-to-siblings")
+def test_offered_object_is_taken_as_owned(giver: Stage, taker: Stage, api: Api) -> None:
+    """Each run does one step; the UID stays, and a later prune of the taker deletes it."""
+    uid = uid_of(giver, api)
+    assert is_refused(taker.run(config_map("x"), config_map("own"), siblings=DECIDED))
+    offered = giver.run(config_map("stays"), siblings=WAITS)
+    assert offered.exit_code == 0
+    assert offered.outcomes["configmap/x"] is Outcome.NOT_PRUNED
+    assert offered.reasons["configmap/x"] == OFFERED
+    assert offers(giver) == {"x": KEY}
+    assert is_refused(taker.run(config_map("x"), config_map("own"), siblings=Siblings("other")))
+    assert is_refused(taker.run(config_map("x"), config_map("own")))
+    taken = taker.run(config_map("x"), config_map("own"), siblings=DECIDED)
+    assert taken.exit_code == 0
+    assert {one.ownership for one in taker.inventory().entries.values()} == {Ownership.OWNED}
+    done = giver.run(config_map("stays"), siblings=DECIDED)
+    assert done.outcomes["configmap/x"] is Outcome.REMOVED_FROM_INVENTORY
+    assert uid_of(giver, api) == uid
+    taker.run(config_map("own"), siblings=DECIDED)
+    assert not api.exists(taker.path("x"))
+
+
+def test_offer_that_nobody_takes_ends_with_a_prune(giver: Stage, api: Api) -> None:
+    """As long as a sibling is undecided nothing goes, and a run without news writes nothing."""
+    giver.run(config_map("stays"), siblings=WAITS)
+    before = api.get(giver.path("applyprune-a"))["metadata"]["resourceVersion"]
+    again = giver.run(config_map("stays"), siblings=WAITS)
+    assert again.reasons["configmap/x"] == OFFERED
+    assert api.get(giver.path("applyprune-a"))["metadata"]["resourceVersion"] == before
+    assert giver.run(config_map("stays"), siblings=DECIDED).outcomes["configmap/x"] is (
+        Outcome.PRUNED
+    )
+    assert not api.exists(giver.path("x"))
+
+
+def test_object_that_comes_back_is_not_offered(giver: Stage, taker: Stage) -> None:
+    giver.run(config_map("stays"), siblings=WAITS)
+    giver.run(config_map("x"), config_map("stays"), siblings=WAITS)
+    assert offers(giver) == {}
+    assert is_refused(taker.run(config_map("x"), config_map("own"), siblings=DECIDED))
+
+
+def test_sets_swap_objects_although_both_are_refused(giver: Stage, taker: Stage, api: Api) -> None:
+    """Each wants what the other one has: the offers are written by refused runs."""
+    taker.run(config_map("y"), config_map("own"))
+    uids = {name: api.get(giver.path(name))["metadata"]["uid"] for name in ("x", "y")}
+    swapped = config_map("y"), config_map("stays")
+    first = giver.run(*swapped, siblings=WAITS)
+    assert first.exit_code == 3
+    assert offers(giver) == {"x": KEY}
+    second = taker.run(config_map("x"), config_map("own"), siblings=Siblings(KEY, ("a",)))
+    assert second.exit_code == 0
+    assert offers(taker) == {"y": KEY}
+    assert giver.run(*swapped, siblings=DECIDED).exit_code == 0
+    assert taker.run(config_map("x"), config_map("own"), siblings=DECIDED).exit_code == 0
+    assert giver.listed() == {"configmap/y", "configmap/stays"}
+    assert taker.listed() == {"configmap/x", "configmap/own"}
+    assert {name: api.get(giver.path(name))["metadata"]["uid"] for name in uids} == uids
+
+
+@pytest.mark.holds("refused-is-not-offered", row="prune")
+@pytest.mark.parametrize(
+    "options",
+    [{"approval": Approval.PRUNE}, {"approval": Approval.ALWAYS}, {"max_prune": Stage.most(0)}],
+    ids=["prune", "always", "guard"],
+)
+def test_what_may_not_be_pruned_is_not_offered(giver: Stage, options: dict[str, object]) -> None:
+    """An approval comes first: whoever gives it decides that the object leaves the set."""
+    giver.run(config_map("stays"), siblings=WAITS, **options)
+    assert offers(giver) == {}
+
+
+def test_other_fault_of_the_input_offers_nothing(giver: Stage) -> None:
+    """The input may be half of what was meant."""
+    broken = {**config_map("stays"), "data": {"key": "v"}, "immutable": True}
+    giver.run(config_map("x"), broken)
+    changed = {**broken, "data": {"key": "w"}}
+    story = giver.run(changed, check=True, siblings=WAITS)
+    assert story.exit_code == 3
+    assert offers(giver) == {}
+
+
+def test_sibling_with_approvals_takes_nothing(giver: Stage, taker: Stage) -> None:
+    giver.run(config_map("stays"), siblings=WAITS)
+    passive = Siblings(KEY, takes=False)
+    assert is_refused(taker.run(config_map("x"), config_map("own"), siblings=passive))
+
+
+def test_deleted_set_offers_all_that_it_owns(giver: Stage, taker: Stage, api: Api) -> None:
+    """A renamed Bundle: the inventory stays until each sibling has decided."""
+    uid = uid_of(giver, api)
+    first = giver.run(mode=Mode.DELETE, siblings=WAITS)
+    assert first.outcomes == dict.fromkeys(("configmap/x", "configmap/stays"), Outcome.NOT_PRUNED)
+    assert taker.run(config_map("x"), siblings=DECIDED).exit_code == 0
+    last = giver.run(mode=Mode.DELETE, siblings=DECIDED)
+    assert last.outcomes["configmap/x"] is Outcome.REMOVED_FROM_INVENTORY
+    assert last.outcomes["configmap/stays"] is Outcome.DELETED
+    assert not api.exists(giver.path("applyprune-a"))
+    assert uid_of(giver, api) == uid
+
+
+@pytest.mark.holds("offer-before-deletion")
+def test_object_that_is_being_deleted_is_no_longer_offered(giver: Stage, taker: Stage) -> None:
+    """A run that was killed right before its DELETE has decided."""
+    giver.run(config_map("stays"), siblings=WAITS)
+    entries = {
+        ref: replace(entry, deleting=True) if entry.offered else entry
+        for ref, entry in giver.inventory().entries.items()
+    }
+    giver.rewrite(entries=entries)
+    assert is_refused(taker.run(config_map("x"), config_map("own"), siblings=DECIDED))
