@@ -10,7 +10,7 @@ from applyprune.engine.dry_run import (
     ServerDryRun,
     check_recreation,
     check_recreation_again,
-    with_holders_released,
+    with_exclusion_removed,
 )
 from applyprune.engine.lock import WRITE_MARGIN
 from applyprune.engine.send import Recreator, apply_problem, send_apply, transfer_fields
@@ -354,7 +354,7 @@ class Applier:
         recreates = step.fate is Fate.RECREATE
         # A plan file does not hold what is removed for the server to accept the object.
         if self.by_file or recreates or not was_shown:
-            removing = with_holders_released(self.context, step, live, error)
+            removing = with_exclusion_removed(self.context, step, live, error)
             if removing is not None:
                 return self._send(removing[0])
         if was_shown and not recreates:

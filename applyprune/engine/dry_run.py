@@ -49,12 +49,15 @@ from applyprune.planning.comparison import (
     without_excluding,
 )
 from applyprune.planning.conflicts import (
+    DRIFT_EXCLUDES,
     EXCLUDES,
     HOLDS,
     conflicting_managers,
+    excluded_by_drift,
     exclusion,
     is_unrecorded,
     migrated_first,
+    own_options,
     skip_reason,
     unrecorded_conflict,
     without_label,
@@ -77,6 +80,7 @@ from applyprune.planning.ownership import confirmed_takings, name_error
 from applyprune.planning.plan import (
     NOT_CHECKED,
     with_checked_request,
+    with_excluding,
     with_own_version,
     with_released,
 )
@@ -474,7 +478,7 @@ class ServerDryRun:
             raise error
         if (taken := self._after_takeover(step, live, error)) is not None:
             return self._with_comparison(step, live, taken)
-        if (removing := with_holders_released(context, step, live, error)) is not None:
+        if (removing := with_exclusion_removed(context, step, live, error)) is not None:
             step, body = removing
             return self._with_comparison(replace(step, fate=Fate.CHANGE), live, body)
         deletion, body = check_recreation(context, step, live, error)
@@ -732,28 +736,39 @@ def _exclusion(
         return exclusion(error, held, HOLDS)
     if not beside or _without_exclusion(context, step, live, [one for one, _ in beside]) is None:
         return None
-    return exclusion(error, beside, EXCLUDES)
+    is_drift = not step.desired.excluding and excluded_by_drift(step.entry, live, beside, manager)
+    return exclusion(error, beside, DRIFT_EXCLUDES if is_drift else EXCLUDES)
 
 
-def with_holders_released(
+def with_exclusion_removed(
     context: RunContext, step: ApplyStep, live: LiveObject, error: ApplypruneError
 ) -> tuple[ApplyStep, Mapping[str, Any]] | None:
-    """Return the step that also removes the fields of others which may be released, and its result.
+    """Return the step that also removes the fields of others which exclude ours, and its result.
 
-    They hold a part that leaves the manifest. None if none do, or if this error is about something
-    else.
+    They hold a part that leaves the manifest, and may be released; or they are drift, which is
+    reverted. None if neither is so, or if this error is about something else.
     """
     options, applyset, manager = context.options, context.applyset, context.applyset.manager
-    if step.desired.leaving or not (isinstance(error, Invalid) and is_worth_a_trial(error)):
+    if step.desired.excluding or step.desired.leaving:
+        return None
+    if not (isinstance(error, Invalid) and is_worth_a_trial(error)):
         return None
     beside = fields_beside(error, live, manager)
     held = [one for one in held_fields(step.desired, live, manager) if one in beside]
-    if not (free := releasable(step, live, held, applyset, options)):
+    if free := releasable(step, live, held, applyset, options):
+        body = _without_exclusion(context, step, live, [path for path, _ in free])
+        if body is not None:
+            fresh = with_released(step, live, free, applyset, options)
+            return replace(fresh, is_checked=True), body
+    if not own_options(step.desired, options).reverts_drift:
         return None
-    body = _without_exclusion(context, step, live, [path for path, _ in free])
+    # guard: excluded-by-drift -> not beside
+    if not excluded_by_drift(step.entry, live, beside, manager):
+        return None
+    body = _without_exclusion(context, step, live, [path for path, _ in beside])
     if body is None:
         return None
-    fresh = with_released(step, live, free, applyset, options)
+    fresh = with_excluding(step, live, beside, context.applyset, options)
     return replace(fresh, is_checked=True), body
 
 

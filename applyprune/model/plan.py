@@ -454,6 +454,8 @@ class Desired:
     """The JSON pointers of fields that are only sent at creation."""
     left: tuple[str, ...] = ()
     """What the default rules leave to others, in words."""
+    excluding: tuple[str, ...] = ()
+    """The JSON pointers of others' fields that drift has set, and that exclude the manifest's."""
     leaving: tuple[str, ...] = ()
     """The JSON pointers of parts that it gives up, and that are released with others' fields."""
     loses_replicas: bool = False
@@ -523,7 +525,7 @@ class ApplyRequest:
     Its reply is a new state of the object. From that state the same function makes the rest.
     """
     removes: bool = False
-    """Whether it removes fields of others, which hold what leaves the manifest."""
+    """Whether it removes fields of others, which exclude or hold what is the set's."""
 
     @property
     def body(self) -> Mapping[str, Any]:

@@ -272,7 +272,7 @@ def explain_conflict(
         [owner for owners in fields.values() for owner in owners],
         free if len(free) == len(fields) <= _MOST_LINES else (),
         must_own=not all(map(is_ignorable, pointers)),
-        reverts=reverts,
+        reverts=reverts or DRIFT_EXCLUDES in why,
         adopts=live is not None and PART_OF not in live.labels,
         is_anothers=live is not None and _may_be_anothers(live, applyset),
         holds=HOLDS in why,
@@ -294,12 +294,13 @@ def explain_conflict(
         return worded
     names = sorted({owner.manager for owner in contest.owners})
     options = " ".join(f"--take-over {name}" for name in names)
-    whole = f"which takes over all fields of {' and '.join(names)}"
-    return replace(
-        worded,
-        hint=f"These fields exclude those of the manifest. To remove them: {options}, {whole}.",
-        remedy="Remove these fields from the object: they exclude those of the manifest.",
-    )
+    hint, remedy = "These fields exclude those of the manifest. ", ""
+    if contest.reverts:
+        change = "To overwrite their change with the manifest:"
+        hint += f"{change} --conflicts revert\n  "
+        remedy = f"{change} spec.drift.policy: Correct"
+    hint += f"To remove them: {options}, which takes over all fields of {' and '.join(names)}."
+    return replace(worded, hint=hint, remedy=remedy)
 
 
 _Fields: TypeAlias = "Mapping[ContestedField, Sequence[ManagerConflict]]"
@@ -518,8 +519,8 @@ def _other_managers(
 # object; what excludes it is the field itself or one beside it, such as the limit of a request.
 
 
-EXCLUDES, HOLDS = "FieldManagerExcludes", "FieldManagerHolds"
-EXCLUSIONS = frozenset({EXCLUDES, HOLDS})
+EXCLUDES, DRIFT_EXCLUDES, HOLDS = "FieldManagerExcludes", "DriftExcludes", "FieldManagerHolds"
+EXCLUSIONS = frozenset({EXCLUDES, DRIFT_EXCLUDES, HOLDS})
 """The reasons of a cause that names a field which excludes ours; the server has no such reason."""
 _STEP = pattern(r"\[([^\]]*)\]|\.?([^.\[\]]+)")
 _NUMBER = None
@@ -553,6 +554,31 @@ def excluding_fields(
         for path in one.fields.leaves()
         if path[0] != "metadata" and any(overlap(steps, path) for steps in wanted)
     )
+
+
+def excluded_by_drift(
+    entry: InventoryEntry, live: LiveObject, beside: Sequence[tuple[Path, Writer]], manager: str
+) -> bool:
+    """Return whether fields of others exclude ours because somebody has changed the object by hand.
+
+    Then fields of the set are gone since its last apply, and no other applier owns those beside.
+    """
+    by_update = all(writer.operation == "Update" for _, writer in beside)
+    return bool(beside) and by_update and any(_lost(entry, live, manager))
+
+
+def excluding_parts(
+    wanted: Mapping[str, Any], beside: Iterable[tuple[Path, Writer]]
+) -> tuple[tuple[str, str], ...]:
+    """Return the largest parts of an object that a manifest lacks around these fields.
+
+    Each is a JSON pointer, with the manager of a field in it.
+    """
+    found: dict[str, str] = {}
+    for path, writer in beside:
+        if part := absent_part(wanted, path):
+            found[to_pointer(part)] = writer.manager
+    return tuple(sorted(found.items()))
 
 
 def absent_part(wanted: Mapping[str, Any], path: Path) -> Path:

@@ -328,7 +328,7 @@ class FieldRemovals:
     """What an apply removes from an object once the set owns it."""
 
     of_others: tuple[Path, ...] = ()
-    """The fields of others that hold what leaves the manifest."""
+    """The fields of others that exclude or hold those of the set."""
     defaults: tuple[Path, ...] = ()
     """The defaults that exclude what the manifest sets."""
     members: tuple[Path, ...] = ()
@@ -363,7 +363,8 @@ def removals(
             defaults.append(default)
             members += excluded
     of_others: list[Path] = []
-    for path in map(from_pointer, desired.leaving):  # held by fields that are released
+    # Drift has set it, so it goes like the drift; or it is held by fields that are released.
+    for path in map(from_pointer, (*desired.excluding, *desired.leaving)):
         value = value_at(live.body, path)
         is_alone = _owns_all(own, path, value) and not any(path in fields for fields in others)
         if value is not MISSING and not is_alone:
@@ -452,7 +453,7 @@ def _parts(value: Any, fields: FieldSet) -> Iterator[Step]:
 
 def may_remove(desired: Desired) -> bool:
     """Return whether only the values of the live object show what is removed from it."""
-    return bool(desired.leaving) or any(_exclusions(desired))
+    return bool(desired.excluding or desired.leaving) or any(_exclusions(desired))
 
 
 def _exclusions(desired: Desired) -> Iterator[tuple[Path, tuple[Path, ...]]]:

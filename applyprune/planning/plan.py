@@ -21,7 +21,7 @@ from applyprune.errors import (
 )
 from applyprune.model.events import ObjectDone, Pending, Waiting
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.fieldset import Path, Writer, to_pointer
+from applyprune.model.fieldset import Path, Writer
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.kinds import CRD
@@ -44,9 +44,9 @@ from applyprune.model.text import counted
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.cascade import uncounted_problem
 from applyprune.planning.conflicts import (
-    absent_part,
     drift_to_revert,
     drifted_fields,
+    excluding_parts,
     forces,
     own_options,
     rewritten_problem,
@@ -299,6 +299,8 @@ def with_new_request(
     fresh = replace(step, live=live)
     request = apply_request(fresh, applyset, options, reverts=bool(reverts))
     claimed_from = step.live if claims else step.claimed_from
+    excluding = (pair for pair in step.reverts if pair[0] in step.desired.excluding)
+    reverts = tuple(sorted({*reverts, *excluding}))
     released: tuple[tuple[str, str], ...] = ()
     if live is not None and step.desired.leaving:
         released = fields_in(live, step.desired.leaving, applyset.manager)
@@ -411,6 +413,20 @@ def with_own_version(
     return with_checked_request(narrowed, live, applyset, options)
 
 
+def with_excluding(
+    step: ApplyStep,
+    live: LiveObject,
+    beside: Sequence[tuple[Path, Writer]],
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> ApplyStep:
+    """Return the step that also removes the fields of others which exclude the manifest's."""
+    parts = excluding_parts(body_to_send(step.desired), beside)
+    desired = replace(step.desired, excluding=tuple(pointer for pointer, _ in parts))
+    excluding = replace(step, desired=desired, reverts=parts)
+    return with_new_request(excluding, live, applyset, options)
+
+
 def with_released(
     step: ApplyStep,
     live: LiveObject,
@@ -419,9 +435,8 @@ def with_released(
     options: Options,
 ) -> ApplyStep:
     """Return the step that also releases the fields of others which hold what leaves with it."""
-    wanted = body_to_send(step.desired)
-    parts = {to_pointer(part) for path, _ in held if (part := absent_part(wanted, path))}
-    desired = replace(step.desired, leaving=tuple(sorted(parts)))
+    parts = excluding_parts(body_to_send(step.desired), held)
+    desired = replace(step.desired, leaving=tuple(pointer for pointer, _ in parts))
     releasing = with_new_request(replace(step, desired=desired), live, applyset, options)
     losers = {manager for _, manager in releasing.released}
     return replace(releasing, taken_from=tuple(sorted({*step.taken_from, *losers})))

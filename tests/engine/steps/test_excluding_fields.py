@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from applyprune.localplane import Plane
+from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun
 from tests.support.api import Api
@@ -120,6 +121,7 @@ def test_field_that_excludes_ours_is_a_conflict_with_its_manager(
             # The request too is the other manager's now: that conflict comes first.
             assert "To revert" in told or "To overwrite" in told, (options, told)
             continue
+        assert "--conflicts revert" in told, (options, told)
         assert "--take-over kubectl-patch" in told, (options, told)
         assert field in told, (options, told)
         assert "in place" not in told, (options, told)
@@ -130,26 +132,60 @@ def test_field_that_excludes_ours_is_a_conflict_with_its_manager(
     story = stage.run(changed, check=check, **taken)
     assert story.outcomes == {ref: Outcome.UPDATED}, story.events
     assert _uid(stage, ref) == uid
+    kubectl("patch", target, "-n", stage.namespace, "--type=json", "-p", text)
+    story = stage.run(changed, wait=False, recreate=True, conflicts=Conflicts.FORCE)
+    assert story.outcomes == {ref: Outcome.UPDATED}, story.events
+    assert _uid(stage, ref) == uid
 
 
-@pytest.mark.parametrize("conflicts", [Conflicts.REVERT, Conflicts.FORCE])
+@pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("name", CASES)
-def test_field_that_excludes_ours_is_not_removed_as_drift(
-    stage: Stage, api: Api, kubectl: Kubectl, name: str, conflicts: Conflicts
+def test_drift_that_excludes_ours_is_set_back(
+    stage: Stage, api: Api, kubectl: Kubectl, name: str, check: bool
 ) -> None:
-    """The manifest lacks it, so nobody has said that it may go."""
+    """With the part that somebody has put in its place; the plan names it."""
     body, ref, patch, field = CASES[name]
     assert stage.run(body, wait=False).exit_code == 0
-    path, target = _path(stage, ref), ref.replace(".apps", "")
+    path = _path(stage, ref)
+    before = api.get(path)
+    target = ref.replace(".apps", "")
     kubectl("patch", target, "-n", stage.namespace, "--type=json", "-p", json.dumps(patch))
     drifted = api.get(path)["spec"]
-    for check in (True, False):
-        story = stage.run(body, wait=False, conflicts=conflicts, check=check)
-        told = story.problem(ref)
-        assert story.outcomes == {ref: Outcome.FAILED}, told
-        assert field in told
-        assert "--take-over kubectl-patch" in told
+    assert drifted != before["spec"]
+    planned = stage.run(body, wait=False, conflicts=Conflicts.REVERT, dry_run=DryRun.SERVER)
+    assert planned.outcomes == {ref: Outcome.UPDATED}, planned.problem(ref)
+    (step,) = planned.plan.applies
+    assert any(field.split("[")[-1].split(".")[0] in pointer for pointer, _ in step.reverts)
+    assert {who for _, who in step.reverts} == {"kubectl-patch"}
     assert api.get(path)["spec"] == drifted
+    story = stage.run(body, wait=False, conflicts=Conflicts.REVERT, check=check)
+    assert story.outcomes == {ref: Outcome.UPDATED}, story.events
+    (done,) = story.of(ObjectDone)
+    assert "that kubectl-patch had changed" in done.reason
+    after = api.get(path)
+    assert after["spec"] == before["spec"]
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert stage.run(body, wait=False).outcomes == {ref: Outcome.UNCHANGED}
+
+
+@pytest.mark.holds("excluded-by-drift")
+def test_field_that_another_applier_has_put_there_is_not_set_back(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """That is no drift: two want the object, and a person must say who has it."""
+    assert stage.run(PROBE, wait=False).exit_code == 0
+    theirs = _deployment(livenessProbe={"tcpSocket": {"port": 80}})
+    removal = json.dumps([{"op": "remove", "path": f"{CONTAINER}/livenessProbe"}])
+    where = ("-n", stage.namespace)
+    kubectl("patch", "deployment/shop", *where, "--type=json", "-p", removal)
+    apply = ("apply", *where, "--server-side", "--field-manager=team", "-f", "-")
+    kubectl(*apply, stdin=json.dumps(theirs))
+    live = api.get(_path(stage, "deployment.apps/shop"))["spec"]
+    for check in (True, False):
+        story = stage.run(PROBE, wait=False, conflicts=Conflicts.REVERT, check=check)
+        assert story.outcomes == {"deployment.apps/shop": Outcome.FAILED}
+        assert "--take-over team" in story.problem("deployment.apps/shop")
+    assert api.get(_path(stage, "deployment.apps/shop"))["spec"] == live
 
 
 def _path(stage: Stage, ref: str) -> str:
