@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -17,6 +17,7 @@ from applyprune.controller.queue import WorkQueue, retry_delay
 from applyprune.controller.reasons import LOG, Key, Limit, Reason, fields
 from applyprune.controller.report import Reporter
 from applyprune.controller.result import error_message
+from applyprune.controller.siblings import SiblingBundles
 from applyprune.controller.status import (
     ConditionStatus,
     ReconcileResult,
@@ -61,11 +62,15 @@ class Dispatcher:
     handles: tuple[WorkerHandle, ...]
     leadership: Leadership
     sources: SourceDispatcher
+    siblings: SiblingBundles = field(init=False)
     _histories: dict[Key, ReconcileHistory] = field(default_factory=dict)
     _serving: dict[Key, WorkerHandle] = field(default_factory=dict)
     busy_since: dict[str, float] = field(default_factory=dict)
     """When each worker began with its Bundle, by the clock of the queue."""
     _ended: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.siblings = SiblingBundles(self.sources.followed.found, self.watches.in_namespace)
 
     def threads(self) -> list[threading.Thread]:
         """Return one thread for each worker process; they are not started yet."""
@@ -161,8 +166,12 @@ class Dispatcher:
         if task is None:
             self.watches.queue_drifted(key)
             return None
+        began = self.queue.clock.now()
         answer = self._reconcile(handle, task)
         self._act_on(key, answer)
+        if answer.sibling is not None and not answer.gone:
+            now = self.queue.clock.now()
+            self._look_again(self.siblings.ended(key, began, now, answer.sibling))
         known = self.sources.followed.state(key)
         before = task.source.news if task.source is not None else None
         if known is not None and known.news != before:
@@ -183,6 +192,7 @@ class Dispatcher:
             alone,
             source,
             self.watches.shared.unwatched(key),
+            self.siblings.undecided(key),
         )
 
     def _reconcile(self, handle: WorkerHandle, task: Task) -> Answer:
@@ -209,6 +219,7 @@ class Dispatcher:
             self.sources.leave(key)
             self.watches.forget(key)
             self.metrics.forget(key)
+            self._look_again(self.siblings.forget(key))
             return
         self._histories[key] = answer.history
         self.watches.wait_for_kinds(key, waits=answer.lacks_kinds)
@@ -235,6 +246,11 @@ class Dispatcher:
         self.sources.leave(key)
         self.watches.leave(key)
         self.metrics.forget(key)
+        self.siblings.forget(key)
+
+    def _look_again(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self.queue.add(key, news=True)
 
     def _exceeded(
         self, key: Key, history: ReconcileHistory, error: LimitExceeded, seconds: float

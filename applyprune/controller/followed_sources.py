@@ -92,6 +92,13 @@ class FollowedSources:
             state = self._state(key, request)
             return None if state.content is None and state.problem is None else state
 
+    def found(self, key: Key) -> str | None:
+        """Return the content that a Bundle's source has; None if that is unknown, or unusable."""
+        state = self.state(key)
+        if state is None or state.content is None or state.problem is not None:
+            return None
+        return state.content.content
+
     def check_of(self, key: Key) -> str:
         """Return the name of the check of the source that a Bundle follows; empty for none."""
         with self._lock:

@@ -81,6 +81,7 @@ from applyprune.controller.task import (
     AppliedObjects,
     ReconcileHistory,
     SeenState,
+    SiblingFacts,
     SourceObjects,
     SourceState,
     Task,
@@ -91,13 +92,15 @@ from applyprune.engine.ports import Cancellation
 from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, problems_of
 from applyprune.model.events import Event, Planned, Status
-from applyprune.model.fate import Fate
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Approval, Mode
 from applyprune.model.plan import Plan
+from applyprune.planning.applyset import PART_OF
 from applyprune.planning.cel import compile_rule
 from applyprune.planning.marks import APPROVE, FINALIZER
+from applyprune.planning.world import Siblings
 from applyprune.sources.tree import error_of
 from applyprune.values import dataclass, field, replace
 
@@ -146,6 +149,7 @@ class Reconciler:
             task.drifted,
             task.source,
             task.unwatched,
+            task.undecided,
         )
         if self._ended:
             current.stop.request(0)
@@ -193,6 +197,8 @@ class OneReconcile:
     """What is known of its source on another host; None if nothing is."""
     unwatched: str | None = None
     """Why not all of its objects are watched; "" if they are, None if nobody knows."""
+    undecided: tuple[str, ...] | None = None
+    """The siblings that may still take what leaves its set; None if they are not known."""
     loaded: SourceState | None = None
     """The state of the source that it applies; None if it came not so far, or has none."""
     stop: Cancellation = field(default_factory=Cancellation)
@@ -208,6 +214,8 @@ class OneReconcile:
     """Whether its run was about the drifted objects only."""
     marked: LiveObject | None = None
     """The Bundle as marked as progressing; None if it was not."""
+    gives: bool = False
+    """Whether it has offered something although it waits for a dependency."""
     is_new_source: bool = False
     """Whether its source was written since the last run, if a revision may not show that."""
 
@@ -243,6 +251,7 @@ class OneReconcile:
             measured = self.reporter.report(live, result, CLOCK.now() - began)
             return replace(unwritten_answer(self.history), measured=measured)
         self.run_result = new_result(bundle)
+        self.answer = replace(self.answer, sibling=sibling_facts(bundle))
         if bundle.spec.kube_config is None:
             self.history = replace(self.history, cluster="")
         live, result = self._apply(live, bundle)
@@ -265,6 +274,10 @@ class OneReconcile:
         if result.ready is ConditionStatus.NOT_READY:
             self.impersonation.forget()
         measured = self.reporter.report(live, result, CLOCK.now() - began, bundle)
+        if not self.is_part:
+            told = sibling_facts(bundle, self.run_result, self.loaded)
+            told = replace(told, gives=told.gives or self.gives)
+            self.answer = replace(self.answer, sibling=told)
         left = leaves_drift(result, is_for_drift=bool(self.drifted or self.history.unreverted))
         seconds, history = next_reconcile(self.history, bundle, result, leaves_drift=left)
         delay = None if result.reason in _UNTIL_CHANGE else delay_with_contention(seconds, result)
@@ -287,15 +300,17 @@ class OneReconcile:
         dependencies = {
             one.name: self.bundles.get((bundle.namespace, one.name)) for one in spec.depends_on
         }
-        if waiting := unready_dependencies(bundle, dependencies, self.bundles):
-            return live, self._dependent(bundle, waiting)
         beside = paths_beside(bundle, dependencies)
+        if waiting := unready_dependencies(bundle, dependencies, self.bundles):
+            self._offer(live, bundle, beside)
+            return live, self._dependent(bundle, waiting)
         try:
             with self.impersonation.as_account(
                 bundle.namespace, spec.service_account_name, must_exist=True
             ) as own:
                 source, kubeconfig = self._source(own, live, bundle, beside)
                 if waiting := outdated_dependencies(dependencies, beside, source.state):
+                    self._offer(live, bundle, beside)
                     return live, self._dependent(bundle, waiting)  # guard: dependency-of-a-commit
                 self.loaded = source.state
                 with self.clusters.target(live, bundle, own, kubeconfig, self.history) as target:
@@ -334,6 +349,30 @@ class OneReconcile:
         pending = pending_plan(self.run_result, bundle, live.annotations.get(APPROVE, ""))
         ended = ended_result(self.run_result, self.revision, pending)
         return live, with_source_problem(ended, self.loaded)
+
+    def _offer(self, live: LiveObject, bundle: BundleSpec, beside: Mapping[str, str]) -> None:
+        """Offer what has left the set of a Bundle that waits for a dependency.
+
+        That one may fail only because this Bundle has its objects.
+        """
+        if not (bundle.sibling_key and self.undecided) or FINALIZER not in live.finalizers:
+            return
+        spec, offering = bundle.spec, new_result(bundle)
+        # The dependency is what the Bundle waits for: that says its status.
+        with (
+            suppress(ApplypruneError, SourceAwaited),
+            self.impersonation.as_account(
+                bundle.namespace, spec.service_account_name, must_exist=True
+            ) as own,
+        ):
+            source, kubeconfig = self._source(own, live, bundle, beside)
+            with self.clusters.target(live, bundle, own, kubeconfig, self.history) as target:
+                wanted = self._request(live, bundle, source)
+                wanted = replace(wanted, only_offers=True)
+                store, client = target.client.store(bundle.target), target.client.cluster
+                collect(run(wanted, client, store, self.stop), offering, lambda _: None)
+        self.stop.check()
+        self.gives = offering.plan is not None and bool(offering.plan.offered)
 
     def _dependent(self, bundle: BundleSpec, waiting: Sequence[str]) -> ReconcileResult:
         """Return the result of a Bundle that waits for others, for these reasons."""
@@ -506,7 +545,7 @@ class OneReconcile:
         withholds = partial(withheld_sets, bundle, self.bundles)
         asked = request_of(live)
         is_new = status_of(live).get("lastHandledReconcileAt", "") != asked
-        return run_request(
+        wanted = run_request(
             live,
             bundle,
             source,
@@ -516,6 +555,7 @@ class OneReconcile:
             continues=self.history.waiting_since is not None,
             is_asked=bool(asked) and is_new and self._handles(live),
         )
+        return replace(wanted, siblings=siblings_of(bundle, self.undecided))
 
     def _run(
         self,
@@ -594,10 +634,16 @@ class OneReconcile:
         # Before the removal: it may end in between, and would not be looked at again.
         left = deleted.seconds_left
         bundles, recorder, stop = self.bundles, self.reporter.recorder, self.stop
+        readable = deleted.bundle
+        with suppress(InvalidSpec):
+            readable = read_bundle(live)  # with its source, of which the removal knows nothing
+        siblings = siblings_of(readable, self.undecided)
         removal = Finalizer(
-            bundles, self.impersonation, self.clusters, recorder, stop, self.history
+            bundles, self.impersonation, self.clusters, recorder, stop, self.history, siblings
         )
         result = removal.finalize(deleted)
+        told = replace(sibling_facts(readable, result.run_result), takes=False)
+        self.answer = replace(self.answer, sibling=told)
         if result.done:
             measured = self.reporter.removed(self.key, result, CLOCK.now() - began)
             return Answer(None, gone=True, measured=measured)
@@ -651,6 +697,51 @@ def run_request(
         observation=observation,
         withholds=withholds,
     )
+
+
+# The Bundles with which objects may be exchanged.
+
+
+_UNKNOWN = ("other Bundles of its source",)
+
+
+def siblings_of(bundle: BundleSpec, undecided: tuple[str, ...] | None) -> Siblings | None:
+    """Return what a run must know of the siblings; None if the Bundle can have none.
+
+    What leaves the set is offered as long as nobody knows them: soon they are known.
+    """
+    key = bundle.sibling_key
+    if not key:
+        return None
+    names = _UNKNOWN if undecided is None else tuple(f"the Bundle {name}" for name in undecided)
+    return Siblings(key, names, takes=_takes_offers(bundle))
+
+
+def sibling_facts(
+    bundle: BundleSpec, result: RunResult | None = None, source: SourceState | None = None
+) -> SiblingFacts:
+    """Return what the siblings of a Bundle must know after a run of its whole set, if there was."""
+    facts = SiblingFacts(bundle.sibling_key, bundle.target.id, takes=_takes_offers(bundle))
+    plan = result.plan if result is not None else None
+    if result is None or plan is None or not facts.key:
+        return facts
+    steps: dict[Fate, set[str]] = {}
+    for step in plan.applies:
+        label = step.live.labels.get(PART_OF, "") if step.live is not None else ""
+        if label not in {"", facts.applyset} and step.desired.ref not in result.written:
+            steps.setdefault(step.fate, set()).add(label)
+    return replace(
+        facts,
+        has_planned=True,
+        content=source.content.content if source is not None and source.content else "",
+        refused=frozenset(steps.pop(Fate.REFUSE, ())),
+        prevented=frozenset(steps.get(Fate.ADOPT, ())),
+        gives=bool(plan.offered) or bool(result.outcomes[Outcome.ORPHANED]),
+    )
+
+
+def _takes_offers(bundle: BundleSpec) -> bool:
+    return not bundle.spec.suspend and bundle.spec.approval is not Approval.ALWAYS
 
 
 def tries_rewritten(live: LiveObject, bundle: BundleSpec, revision: str) -> bool:
@@ -923,7 +1014,7 @@ def ended_result(
     ended = ReconcileResult(
         ConditionStatus.READY,
         reason_of_exit(run_result.exit_code),
-        f"{objects} applied",
+        f"{objects} applied{run_result.offers}",
         revision=revision,
         run_result=run_result,
     )

@@ -59,7 +59,7 @@ from applyprune.model.live import BUNDLES, LiveObject, deleted_at, mapping, text
 from applyprune.model.options import Mode
 from applyprune.model.plan import Guard, GuardVerdict, Why
 from applyprune.model.problem import ProblemKind
-from applyprune.model.text import counted, is_dns_subdomain
+from applyprune.model.text import and_more, counted, is_dns_subdomain
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity, set_name
 from applyprune.planning.marks import APPROVE, FINALIZER, ORPHAN
 from applyprune.values import dataclass, field, replace
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
     from applyprune.model.plan import Plan
+    from applyprune.planning.world import Siblings
 
 _NO_RIGHTS = NO_CLUSTER | {Reason.INVALID_SPEC, Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.FORBIDDEN}
 """Why nobody may remove the objects; what the inventory lists is safe there."""
@@ -90,6 +91,8 @@ class Finalizer:
     recorder: EventRecorder
     stop: Cancellation
     history: ReconcileHistory = field(default_factory=ReconcileHistory)
+    siblings: Siblings | None = None
+    """The sets that may take its objects; None if there are none."""
 
     def finalize(self, deleted: DeletedBundle) -> ReconcileResult:
         """Remove the objects, then the finalizer; ``done`` in the result says whether both are.
@@ -219,6 +222,7 @@ class Finalizer:
             who=bundle.owner,
             owner=bundle.owner,
             observation=self.history.observation,
+            siblings=self.siblings,
         )
         run_result = new_result(bundle)
         events = run(
@@ -235,6 +239,13 @@ class Finalizer:
     def _result(
         self, bundle: BundleSpec, run_result: RunResult, pending: PendingPlan | None
     ) -> ReconcileResult:
+        if run_result.plan is not None and run_result.plan.offered and not run_result.failing:
+            names = self.siblings.undecided if self.siblings is not None else ()
+            objects = objects_named(run_result.plan.offered.keys())
+            message = f"{objects} offered to {and_more(names, _NAMED)}"
+            return ReconcileResult(
+                *(ConditionStatus.WAITING, Reason.PROGRESSING, message), run_result=run_result
+            )
         if run_result.exit_code == 0:
             message = run_result.counts or "the set had no object"
             return ReconcileResult(

@@ -37,7 +37,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApplyFingerprint, HolderObservation
 from applyprune.model.live import namespace_ref
-from applyprune.model.plan import Plan
+from applyprune.model.plan import Plan, Why
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.desired import KindNotServed
@@ -104,6 +104,13 @@ class RunResult:
         if self.set_size is not None:
             return self.set_size
         return len(planned_refs(self.plan) - self.gone) if self.plan is not None else 0
+
+    @property
+    def offers(self) -> str:
+        """Return what siblings may still take, to follow what was applied; empty for nothing."""
+        steps = self.plan.removals if self.plan is not None else ()
+        offered = [step for step in steps if step.why is Why.OFFERED]
+        return f"; {len(offered)} {offered[0].reason}" if offered else ""
 
     @property
     def elsewhere(self) -> int | None:

@@ -9,7 +9,7 @@ in CEL that the API server checks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import asdict, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -53,7 +53,7 @@ from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
 from applyprune.planning.bundle_set import owner_of_set
 from applyprune.planning.cel import compile_rule
 from applyprune.planning.digests import is_digest
-from applyprune.planning.normalize import DefaultRule, IgnoreRule, split_pointers
+from applyprune.planning.normalize import DefaultRule, IgnoreRule, digest, split_pointers
 from applyprune.sources.address import (
     GitSource,
     check_range,
@@ -216,6 +216,21 @@ class BundleSpec:
     def target(self) -> ApplySetIdentity:
         """Return the set that it applies; raise UsageError if its name is invalid."""
         return applyset_identity(self.spec.inventory_name or self.name, self.namespace)
+
+    @property
+    def sibling_key(self) -> str:
+        """Return what only Bundles have in common that may take objects from one another.
+
+        That is source, account and cluster; empty if the manifests are in the cluster itself.
+        """
+        remote = self.spec.source.remote
+        if remote is None:
+            return ""
+        own = {"path", "ignore", "interval", "timeout"}
+        source = {key: value for key, value in asdict(remote).items() if key not in own}
+        cluster = self.spec.kube_config
+        elsewhere = asdict(cluster) if cluster is not None else None
+        return digest([type(remote).__name__, source, self.spec.service_account_name, elsewhere])
 
     @property
     def _conflicts(self) -> Conflicts:

@@ -74,6 +74,8 @@ class Task:
     """What is known of its source on another host; None if it has none, or nothing is known."""
     unwatched: str | None = None
     """Why not all of its objects are watched, as ``Unwatched``; "" if they are, None if unknown."""
+    undecided: tuple[str, ...] | None = None
+    """The siblings that may still take what leaves it; None if its siblings are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,36 @@ class Answer:
     """Whether it waits for kinds that are not served."""
     waits_for: frozenset[str] | None = None
     """The Bundles of the namespace that it waits for; None if that was not looked at."""
+    sibling: SiblingFacts | None = None
+    """What its siblings must know; None if its spec was not read."""
     measured: Measured | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SiblingFacts:
+    """What the Bundles of the same source and account must know of one after its reconcile."""
+
+    key: str
+    """What they have in common; empty if it has no source that others can have."""
+    applyset: str
+    """The id of its set."""
+    takes: bool = False
+    """Whether it takes what is offered to it."""
+    has_planned: bool = False
+    """Whether a plan of the whole set was made."""
+    content: str = ""
+    """The content of the source that was planned."""
+    refused: frozenset[str] = frozenset()
+    """The ids of the sets that have objects which the plan could not take."""
+    prevented: frozenset[str] = frozenset()
+    """The ids of those that give objects which the run did not take: something else was wrong."""
+    gives: bool = False
+    """Whether siblings may take something, because the run has offered or orphaned it."""
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Return the ids of the sets that have objects of its input."""
+        return self.refused | self.prevented
 
 
 @dataclass(frozen=True, slots=True)

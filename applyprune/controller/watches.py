@@ -244,6 +244,12 @@ class Watches:
                 self._marks = {key: mark for key, mark in self._marks.items() if mark != _GONE}
             return known
 
+    def in_namespace(self, namespace: str) -> list[Key]:
+        """Return the Bundles that exist in a namespace."""
+        with self._lock:
+            known = self._marks.items()
+            return [key for key, mark in known if key[0] == namespace and mark != _GONE]
+
     def follow_source(self, key: Key, source: SourceObjects) -> None:
         """Watch, as its ServiceAccount, the objects of a Bundle's source."""
         with self._lock:

@@ -66,6 +66,8 @@ class RunRequest:
     """What an earlier run of this machine has seen of the lock's holder; None if nothing."""
     siblings: Siblings | None = None
     """The sets with which this one may exchange objects; None for none."""
+    only_offers: bool = False
+    """Whether nothing is done but to offer what has left the set."""
     withholds: Callable[[Mapping[str, LiveObject]], Mapping[str, str]] | None = None
     """Says why no object may be adopted from sets, by their labels and an object of each.
 

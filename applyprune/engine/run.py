@@ -144,7 +144,7 @@ class _Run:
                 yield from self._blocked()
                 yield summary.finished()
                 return False
-            if is_blocked(self.plan, options):
+            if is_blocked(self.plan, options) or self.request.only_offers:
                 yield from self._refuse()
                 return False
             try:

@@ -313,38 +313,40 @@ def _desired_uids(desired: Iterable[Desired], world: World) -> frozenset[str]:
 def with_offers(plan: Plan, world: World, *, missing: str) -> Plan:
     """Return a plan that offers what it would prune, as long as other sets may still take it.
 
-    Only what a run may prune is offered: no guard refuses that, and no approval is ``missing``. A
-    fault in the input does not matter if it is only that other sets have its objects: two sets may
-    want something from each other.
+    An offer deletes nothing, so a guard matters only for what nobody takes. But an approval comes
+    first: none may be ``missing``. A fault in the input does not matter if it is only that other
+    sets have its objects: two sets may want something from each other.
     """
-    siblings = world.siblings
-    if siblings is None or not siblings.undecided or not world.options.prune.enabled:
-        return plan
-    # guard: refused-is-not-offered -> ()
-    refused = plan.refusal, missing
-    if any(refused) or not all(_is_of_other_set(step, world) for step in plan.faults):
+    siblings, options = world.siblings, world.options
+    if siblings is None or not siblings.undecided or not options.prune.enabled or plan.restored:
         return plan
     # Of a plan with a fault, nobody asks for an approval.
-    if plan.faults and world.options.approval is not Approval.AUTOMATIC:
+    is_open = bool(missing) or bool(plan.faults) or plan.refusal is not None
+    # guard: approval-before-offer never
+    if is_open and options.approval is not Approval.AUTOMATIC:
         return plan
-    if plan.no_prune and not plan.faults:
+    if not all(_is_of_other_set(step, world) for step in plan.faults):
+        return plan
+    if plan.no_prune and not (plan.faults or plan.refusal):
         return plan
     reason = f"offered to {and_more(siblings.undecided, _SHOWN)}"
-    removals = (
+    removals = tuple(
         replace(
             step,
             fate=Fate.LEAVE,
             why=Why.OFFERED,
             reason=reason,
             entry=replace(step.entry, offered=siblings.key),
+            problem=None,
             request=None,
             waits_for=(),
         )
-        if step.fate is Fate.PRUNE and step.live is not None and not step.is_going
+        if step.is_doomed and step.live is not None and not step.is_going
         else step
         for step in plan.removals
     )
-    return replace(plan, removals=tuple(removals))
+    no_prune = plan.no_prune if plan.faults else ""
+    return replace(plan, removals=removals, refusal=None, no_prune=no_prune)
 
 
 def _is_of_other_set(step: ApplyStep, world: World) -> bool:

@@ -11,13 +11,15 @@ from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Approval, Mode
 from applyprune.planning.world import Siblings
-from tests.support.objects import config_map
+from tests.support.objects import DEPLOYMENT, config_map
 from tests.support.stage import Stage, Story
 
 if TYPE_CHECKING:
     from tests.support.api import Api
 
 KEY = "source and account"
+APPS = "/apis/apps/v1"
+STATEFUL_SET = {**DEPLOYMENT, "kind": "StatefulSet", "metadata": {"name": "db"}}
 WAITS = Siblings(KEY, ("the Bundle b",))
 DECIDED = Siblings(KEY)
 OFFERED = "offered to the Bundle b"
@@ -109,16 +111,38 @@ def test_sets_swap_objects_although_both_are_refused(giver: Stage, taker: Stage,
     assert {name: api.get(giver.path(name))["metadata"]["uid"] for name in uids} == uids
 
 
-@pytest.mark.holds("refused-is-not-offered", row="prune")
-@pytest.mark.parametrize(
-    "options",
-    [{"approval": Approval.PRUNE}, {"approval": Approval.ALWAYS}, {"max_prune": Stage.most(0)}],
-    ids=["prune", "always", "guard"],
-)
-def test_what_may_not_be_pruned_is_not_offered(giver: Stage, options: dict[str, object]) -> None:
-    """An approval comes first: whoever gives it decides that the object leaves the set."""
-    giver.run(config_map("stays"), siblings=WAITS, **options)
+@pytest.mark.holds("approval-before-offer", row="Prune")
+@pytest.mark.parametrize("approval", [Approval.PRUNE, Approval.ALWAYS], ids=str)
+def test_unapproved_deletion_is_not_offered(giver: Stage, approval: Approval) -> None:
+    """Whoever approves decides that the object leaves the set."""
+    giver.run(config_map("stays"), siblings=WAITS, approval=approval)
     assert offers(giver) == {}
+
+
+def test_approved_deletion_is_offered(giver: Stage) -> None:
+    planned = giver.run(config_map("stays"), siblings=WAITS, approval=Approval.PRUNE)
+    options = {"approval": Approval.PRUNE, "approved": planned.deletions}
+    assert giver.run(config_map("stays"), siblings=WAITS, **options).exit_code == 0
+    assert offers(giver) == {"x": KEY}
+    done = giver.run(config_map("stays"), siblings=DECIDED, **options)
+    assert done.outcomes["configmap/x"] is Outcome.PRUNED
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "StatefulSet"])
+def test_guard_judges_only_what_nobody_takes(
+    giver: Stage, taker: Stage, api: Api, kind: str
+) -> None:
+    """A set is split: more leaves it, or another kind, than a run may prune by itself."""
+    moved = config_map("x") if kind == "ConfigMap" else STATEFUL_SET
+    giver.run(moved, config_map("stays"), siblings=DECIDED)
+    limit = {"max_prune": Stage.most(0)} if kind == "ConfigMap" else {}
+    path = giver.path("x") if kind == "ConfigMap" else giver.path("db", "statefulsets", APPS)
+    uid = api.get(path)["metadata"]["uid"]
+    assert giver.run(config_map("stays"), siblings=WAITS, **limit).exit_code == 0
+    assert giver.run(config_map("stays"), siblings=DECIDED, **limit).exit_code == 6
+    assert taker.run(moved, config_map("own"), siblings=DECIDED).exit_code == 0
+    assert giver.run(config_map("stays"), siblings=DECIDED, **limit).exit_code == 0
+    assert api.get(path)["metadata"]["uid"] == uid
 
 
 def test_other_fault_of_the_input_offers_nothing(giver: Stage) -> None:
