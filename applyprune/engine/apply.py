@@ -27,6 +27,7 @@ from applyprune.errors import (
     Conflict,
     Invalid,
     InventoryLocked,
+    NotFound,
     NotReady,
     RunFailed,
     Unreachable,
@@ -53,6 +54,7 @@ from applyprune.planning.plan import with_own_version
 from applyprune.planning.readiness import Applied, Wait
 from applyprune.planning.replies import (
     confirmed,
+    created_instead,
     found_at_create,
     is_found_at_create,
     refused_guard,
@@ -301,6 +303,10 @@ class Applier:
             if more is not None:  # guard: entries-of-other-versions never
                 return self._send(more)
             return self._after_refused_guard(step, error)
+        except NotFound:
+            if (new := self._create_instead(step)) is None:
+                raise
+            return new
         return self._confirm(step, live, Outcome.CREATED if created else done)
 
     def _stopped_by_dry_run(self, step: ApplyStep) -> ApplyStep | None:
@@ -343,6 +349,8 @@ class Applier:
         live = state if isinstance(state, LiveObject) else None
         if live is not None and is_found_at_create(step, live, self.context.applyset):
             return self._adopt_found(step, live, error)
+        if live is None and (new := self._create_instead(step)) is not None:
+            return new
         is_ours = refused_guard(step, live, error, self.context.applyset)
         if live is None:
             raise error
@@ -381,6 +389,16 @@ class Applier:
             return self._done(step, outcome, reason=reason, problem=found.problem)
         context.lock.record_entry(found.entry)  # guard: found-recorded
         return self._send(found)
+
+    def _create_instead(self, step: ApplyStep) -> ObjectDone | None:
+        """Create an object that was to be adopted, if it is gone; record that first."""
+        desired = step.desired
+        read = partial(self.context.cluster.read, desired.resource, desired.ref)
+        created = created_instead(step, read, self.world, reviewed=self.reviewed)
+        if created is None:
+            return None
+        self.context.lock.record_entry(created.entry)
+        return self._send(created)
 
     def _confirm(self, step: ApplyStep, live: LiveObject, known: Outcome) -> ObjectDone:
         """Accept a reply only if it is about the expected object, and that is not being deleted."""

@@ -30,7 +30,7 @@ from applyprune.planning.comparison import (
     with_stored_values_named,
 )
 from applyprune.planning.conflicts import drifted_fields, rewritten_fields
-from applyprune.planning.decide import existing_step, job_record
+from applyprune.planning.decide import existing_step, job_record, new_entry
 from applyprune.planning.field_writers import is_by_hand
 from applyprune.planning.kept_fields import kept_fields, kept_words
 from applyprune.planning.managed_fields import BEFORE_FIRST_APPLY, own_fields, own_writer
@@ -50,6 +50,7 @@ from applyprune.planning.ownership import (
     values_match,
 )
 from applyprune.planning.prune_waits import takes_time
+from applyprune.planning.requests import apply_request
 from applyprune.planning.server_errors import is_about_stored
 from applyprune.planning.world import World
 from applyprune.values import dataclass, replace
@@ -531,6 +532,27 @@ def is_found_at_create(step: ApplyStep, live: LiveObject, applyset: ApplySetIden
     """
     is_new = step.live is None
     return is_new and owner_of(live, step.entry, applyset) is not Owner.RECORDED
+
+
+def created_instead(
+    step: ApplyStep, read: Callable[[], State], world: World, *, reviewed: bool
+) -> ApplyStep | None:
+    """Return the step that creates an object which was to be adopted, and is gone since the plan.
+
+    None for any other step, if the object may still exist, and if the plan was ``reviewed``: nobody
+    has agreed to a new object.
+    """
+    is_adoption = step.fate is Fate.ADOPT  # guard: only-adoptions-are-created -> True
+    if not is_adoption or reviewed:  # guard: reviewed-adoption -> not is_adoption
+        return None
+    if not isinstance(read(), Absent):  # guard: gone-is-proved never
+        return None
+    desired = step.desired
+    created = ApplyStep(desired, Fate.CREATE, new_entry(desired, None), reason=_GONE_SINCE)
+    return replace(created, request=apply_request(created, world.applyset, world.options))
+
+
+_GONE_SINCE = "created: what was to be adopted is gone since the plan"
 
 
 def found_at_create(
