@@ -70,9 +70,11 @@ class Reporter:
             replica=self.replica,
         )
         stored = self.bundles.write_status(live, status)
-        self._log((live.ref.namespace, live.ref.name), result, seconds)
         moved = _moved(before, result, bundle)
         is_news = event_state(before) != event_state(status)
+        key = live.ref.namespace, live.ref.name
+        _log_failures(key, result, before, status)
+        self._log(key, result, seconds, is_news=is_news)
         self._events(stored or live, result, before, moved, is_news=is_news)
         return measured(result, seconds, status)
 
@@ -104,7 +106,9 @@ class Reporter:
             for warning in run_result.server_warnings:
                 self.recorder.event(live, EventType.WARNING, Reason.SERVER_WARNING, warning, run)
 
-    def _log(self, key: Key, result: ReconcileResult, seconds: float) -> None:
+    def _log(
+        self, key: Key, result: ReconcileResult, seconds: float, *, is_news: bool = True
+    ) -> None:
         run_result = result.run_result
         counts = (
             {str(outcome): count for outcome, count in run_result.outcomes.items()}
@@ -115,12 +119,9 @@ class Reporter:
         waits = result.reason is Reason.PENDING_APPROVAL
         warns = (failed and not waits) or result.reason is Reason.REMOVAL_INCOMPLETE
         level = logging.WARNING if warns else logging.INFO
-        if (
-            result.ready is ConditionStatus.READY
-            and run_result is not None
-            and not run_result.changed
-        ):
-            level = logging.DEBUG  # nothing has changed
+        is_quiet = result.ready is ConditionStatus.READY or not is_news
+        if is_quiet and run_result is not None and not run_result.changed:
+            level = logging.DEBUG  # nothing has changed, nor has what is wrong
         LOG.log(
             level,
             "bundle reconciled",
@@ -147,6 +148,31 @@ class Reporter:
             "there, and listed in its inventory there"
         )
         self.recorder.event(live, EventType.WARNING, Reason.CLUSTER_CHANGED, message)
+
+
+_MOST_FAILURES = 10
+"""Failed objects that one reconcile logs."""
+
+
+def _log_failures(
+    key: Key, result: ReconcileResult, before: Mapping[str, Any], status: Mapping[str, Any]
+) -> None:
+    """Log the objects that fail now, or with another message: not each of them at each retry."""
+    known = before.get("failing") or ()
+    news = [one for one in status.get("failing") or () if one not in known]
+    run = result.run_result.run if result.run_result is not None else ""
+    for one in news[:_MOST_FAILURES]:
+        LOG.warning(
+            "object failed",
+            extra=fields(
+                namespace=key[0],
+                bundle=key[1],
+                run=run,
+                object=one["object"],
+                object_namespace=one.get("namespace", ""),
+                error=one["message"],
+            ),
+        )
 
 
 def _moved(before: Mapping[str, Any], result: ReconcileResult, bundle: BundleSpec | None) -> str:
@@ -208,30 +234,27 @@ def is_revision(text: str) -> bool:
 
 
 def log_event(request: RunRequest, run_result: RunResult, event: Event) -> None:
-    """Log what a run has done to one object, and its warnings."""
+    """Log what a run has done to one object, and its warnings; the report has what has failed."""
     target = f"{request.applyset.namespace}/{request.applyset.name}"
-    problem = event.problem if isinstance(event, ObjectDone | WarningRaised) else None
-    message = problem_message(problem, secret=run_result.secret) if problem is not None else ""
     if isinstance(event, WarningRaised):
+        message = problem_message(event.problem, secret=run_result.secret)
         LOG.warning(
             "warning of a run", extra=fields(run=run_result.run, set=target, warning=message)
         )
-    if not isinstance(event, ObjectDone) or event.outcome in {
-        Outcome.UNCHANGED,
-        Outcome.NOT_PRUNED,
-    }:
-        return
-    LOG.info(
-        "object processed",
-        extra=fields(
-            run=run_result.run,
-            set=target,
-            object=event.ref.short,
-            object_namespace=event.ref.namespace,
-            outcome=str(event.outcome),
-            error=message,
-        ),
-    )
+    if isinstance(event, ObjectDone) and event.outcome not in _UNTOLD:
+        LOG.info(
+            "object processed",
+            extra=fields(
+                run=run_result.run,
+                set=target,
+                object=event.ref.short,
+                object_namespace=event.ref.namespace,
+                outcome=str(event.outcome),
+            ),
+        )
+
+
+_UNTOLD = {Outcome.UNCHANGED, Outcome.NOT_PRUNED, Outcome.FAILED, Outcome.SKIPPED}
 
 
 # Kubernetes Events about Bundles; one that comes again is counted.
