@@ -6,7 +6,7 @@ only the Bundles whose path has another content are reconciled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 
 from applyprune.clock import CLOCK, Clock
@@ -410,12 +410,17 @@ class _Followed:
 
     @property
     def interval(self) -> float:
-        return min(request.interval for request in self._looking)
+        return min(request.interval for request in self._counting)
 
     @property
     def timeout(self) -> float:
         """Return the longest of the timeouts: none hurries the others."""
-        return max(request.timeout for request in self._looking)
+        return max(request.timeout for request in self._counting)
+
+    @property
+    def _counting(self) -> Iterable[SourceRequest]:
+        """Return the requests that look; all of them, for a check that ends after a pause began."""
+        return self._looking or self.users.values()
 
     @property
     def is_paused(self) -> bool:

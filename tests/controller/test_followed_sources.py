@@ -526,3 +526,20 @@ def test_nothing_is_checked_for_a_suspended_bundle(sources: FollowedSources) -> 
     assert sources.follow(API, request("api")) == NextWork(0.0)
     assert isinstance(sources.check_task(CHECK), CheckTask)
     sources.pause(("shop", "none"))
+
+
+@pytest.mark.parametrize("result", [b"two", BROKEN], ids=["a tip", "a failure"])
+def test_check_that_ends_when_nobody_looks_any_more_is_kept(
+    sources: FollowedSources, result: bytes | Problem
+) -> None:
+    """All its Bundles were suspended meanwhile."""
+    task = checking(sources)
+    for key in (WEB, API):
+        sources.pause(key)
+    ended = (
+        CheckResult(task.tip, problem=result)
+        if isinstance(result, Problem)
+        else CheckResult(result, is_new=True)
+    )
+    assert sources.checked(CHECK, task, ended)[1] == NextWork(None)
+    assert sources.follow(WEB, request("web")) != NextWork(None)
