@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from applyprune.controller.spec import BundleSpec
     from applyprune.engine.context import RunRequest
 
-_REVISION = pattern(r"(?:[\w.][\w./+-]{0,254}@)?(?:sha1:[0-9a-f]{40}|sha256:[0-9a-f]{64})")
+_REVISION = pattern(r"(?:[\w.][\w./+-]{0,254}@)?(?:sha1:[0-9a-f]{40}|sha256:[0-9a-f]{32,64})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Reporter:
             replica=self.replica,
         )
         stored = self.bundles.write_status(live, status)
-        moved = _moved(before, result, bundle)
+        moved = _moved(before, result)
         is_news = event_state(before) != event_state(status)
         key = live.ref.namespace, live.ref.name
         _log_failures(key, result, before, status)
@@ -175,13 +175,10 @@ def _log_failures(
         )
 
 
-def _moved(before: Mapping[str, Any], result: ReconcileResult, bundle: BundleSpec | None) -> str:
-    """Return from which revision a source on another host has gone to which; empty if it has not.
-
-    Other revisions are digests, which tell a reader nothing.
-    """
+def _moved(before: Mapping[str, Any], result: ReconcileResult) -> str:
+    """Return from which revision to which a Bundle has gone; empty if it has not, or is new."""
     old, new = str(before.get("lastAppliedRevision") or ""), result.revision
-    if bundle is None or bundle.spec.source.remote is None or not old or old == new:
+    if not old or not new or old == new:
         return ""
     return f"{old} → {new}" if is_revision(old) else new
 

@@ -613,7 +613,9 @@ class _TreeFolders:
     def shown(self, path: PurePosixPath) -> str:
         if path == _ROOT:
             return self.shown_root or _ROOT_SHOWN
-        return f"{self.shown_root}//{shown_path(str(path))}"
+        # A Bundle has one source, so its status names the path alone.
+        root = f"{self.shown_root}//" if self.shown_root else ""
+        return f"{root}{shown_path(str(path))}"
 
     def build_hint(self, folder: PurePosixPath) -> str:
         name = _ROOT_SHOWN if folder == _ROOT else shown_path(str(folder))
@@ -716,4 +718,4 @@ def _write_tree(root: Path, files: Mapping[str, bytes]) -> None:
 
 def _without_private_folder(text: str, root: Path, shown: str) -> str:
     """Return a text with the address of the tree instead of its private folder."""
-    return text.replace(f"{root}/", f"{shown}//").replace(str(root), shown)
+    return text.replace(f"{root}/", f"{shown}//" if shown else "").replace(str(root), shown)
