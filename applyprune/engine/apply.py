@@ -56,7 +56,6 @@ from applyprune.planning.replies import (
     confirmed,
     created_instead,
     found_at_create,
-    is_found_at_create,
     refused_guard,
 )
 from applyprune.planning.served_kinds import defined_kinds
@@ -347,8 +346,10 @@ class Applier:
         desired = step.desired
         state = self.context.cluster.read(desired.resource, desired.ref, full=True)
         live = state if isinstance(state, LiveObject) else None
-        if live is not None and is_found_at_create(step, live, self.context.applyset):
-            return self._adopt_found(step, live, error)
+        if live is not None:
+            found = found_at_create(step, live, error, self.world, reviewed=self.reviewed)
+            if found is not None:
+                return self._adopt_found(step, found)
         if live is None and (new := self._create_instead(step)) is not None:
             return new
         is_ours = refused_guard(step, live, error, self.context.applyset)
@@ -378,10 +379,9 @@ class Applier:
             return done
         return replace(done, outcome=Outcome.RECREATED, reason=IN_PLACE)
 
-    def _adopt_found(self, step: ApplyStep, live: LiveObject, error: ApplypruneError) -> ObjectDone:
+    def _adopt_found(self, step: ApplyStep, found: ApplyStep) -> ObjectDone:
         """Adopt an object that the plan was to create, if it may be adopted; record that first."""
         context, desired = self.context, step.desired
-        found = found_at_create(step, live, error, self.world, reviewed=self.reviewed)
         if found.problem is not None or found.why is Why.LEFT_ALONE:
             self.skipped.add(desired.ref)  # it is not ours: it needs no entry
             outcome = Outcome.FAILED if found.problem is not None else Outcome.SKIPPED

@@ -525,15 +525,6 @@ def _unproven(change: RefusedChange, manager: str) -> str:
 # An object that exists although the run was about to create it.
 
 
-def is_found_at_create(step: ApplyStep, live: LiveObject, applyset: ApplySetIdentity) -> bool:
-    """Return whether somebody else has created the object that a step was to create.
-
-    It is our own if only the reply to the create is lost.
-    """
-    is_new = step.live is None
-    return is_new and owner_of(live, step.entry, applyset) is not Owner.RECORDED
-
-
 def created_instead(
     step: ApplyStep, read: Callable[[], State], world: World, *, reviewed: bool
 ) -> ApplyStep | None:
@@ -562,12 +553,16 @@ def found_at_create(
     world: World,
     *,
     reviewed: bool,
-) -> ApplyStep:
-    """Return the step for the object as it exists now, by the rules for any existing object.
+) -> ApplyStep | None:
+    """Return the step for an object that a step was to create, by the rules for any existing one.
 
-    Raises RunFailed if the plan was ``reviewed`` and creates it, or if a person or another applier
-    has made it, and no controller: nobody has agreed to take it from them.
+    None if it was not to be created, or is our own: only the reply was lost. Raises RunFailed if
+    the plan was ``reviewed`` and creates it, or if a person or another applier has made it, and no
+    controller: nobody has agreed to take it from them.
     """
+    is_new = step.live is None
+    if not is_new or owner_of(live, step.entry, world.applyset) is Owner.RECORDED:
+        return None
     adopts = step.fate is Fate.ADOPT
     if reviewed and not adopts:  # guard: reviewed-create never
         raise created_by_others(step.desired) from error
