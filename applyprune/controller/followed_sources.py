@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
+from typing import Any
 
 from applyprune.clock import CLOCK, Clock
 from applyprune.controller.queue import retry_delay, with_jitter
@@ -92,12 +93,16 @@ class FollowedSources:
             state = self._state(key, request)
             return None if state.content is None and state.problem is None else state
 
-    def found(self, key: Key) -> str | None:
-        """Return the content that a Bundle's source has; None if that is unknown, or unusable."""
-        state = self.state(key)
-        if state is None or state.content is None or state.problem is not None:
-            return None
-        return state.content.content
+    def found(self, key: Key) -> FoundAt:
+        """Return the content that a Bundle's source has, and since which fetch that is so."""
+        with self._lock:
+            request = self._requests.get(key)
+            if request is None:
+                return FoundAt()
+            followed, path = self._followed[request.check], request.path
+            content, is_bad = followed.contents.get(path), path in followed.problems
+            known = "" if content is None or is_bad else content.content
+            return FoundAt(known, followed.since.get(path))
 
     def check_of(self, key: Key) -> str:
         """Return the name of the check of the source that a Bundle follows; empty for none."""
@@ -319,6 +324,16 @@ NOTHING_DUE = NextWork(None)
 
 
 @dataclass(frozen=True, slots=True)
+class FoundAt:
+    """What a Bundle's source has, as far as it is known."""
+
+    content: str = ""
+    """Empty if it is not known, or cannot be used."""
+    fetch: int | None = None
+    """The number of the fetch that has found it so; None if none has."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Check:
     """A check that has begun."""
 
@@ -355,6 +370,10 @@ class _Followed:
     users: dict[Key, SourceRequest] = field(default_factory=dict)
     contents: dict[str, SourceContent] = field(default_factory=dict)
     problems: dict[str, Problem] = field(default_factory=dict)
+    fetches: int = 0
+    """How many have ended with success."""
+    since: dict[str, int] = field(default_factory=dict)
+    """The number of the fetch that has found each path as it is now."""
     problem: Problem | None = None
     """Why the last check or fetch has failed, until one has succeeded."""
     has_failed: bool = False
@@ -443,6 +462,10 @@ def _is_late(found: _Followed, request: SourceRequest) -> bool:
 
 def _keep(found: _Followed, fetch: _Fetch, result: FetchResult) -> None:
     """Keep what a fetch has read."""
+    found.fetches += 1
+    for path, one in result.paths.items():
+        if found.problems.get(path) != one:  # a fault that stays is no news
+            found.since[path] = found.fetches
     if fetch.is_whole:
         # What was wrong with these paths was so in what the reference meant before.
         for path in fetch.task.paths:
@@ -453,7 +476,8 @@ def _keep(found: _Followed, fetch: _Fetch, result: FetchResult) -> None:
             found.problems[path] = one
         else:
             found.contents[path] = one
-    for known in (found.contents, found.problems):
+    known: dict[str, Any]
+    for known in (found.contents, found.problems, found.since):
         for path in known.keys() - found.paths:
             del known[path]
     # A fetch of a new path alone has not read the other paths again: if a check that has ended

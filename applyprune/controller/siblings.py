@@ -1,8 +1,9 @@
 """Which Bundles may still take from one another: those of one source, account and namespace.
 
 An object may move from one to another with a commit. What leaves a Bundle is offered as long as a
-sibling is undecided: as long as that one has not planned what its source has, or would take it and
-could not. A sibling only ends an offer; the giver's own plan decides what is pruned then.
+sibling is undecided: as long as that one has not planned what it has got with the same commit or
+later, or would take it and could not. A sibling only ends an offer; the giver's own plan decides
+what is pruned then.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from threading import RLock
 
+from applyprune.controller.followed_sources import FoundAt
 from applyprune.controller.reasons import Key
 from applyprune.controller.task import SiblingFacts
 from applyprune.values import dataclass, field
@@ -28,8 +30,8 @@ class _Reconciled:
 class SiblingBundles:
     """What is known of the Bundles since this replica leads; thread-safe."""
 
-    found: Callable[[Key], str | None]
-    """Returns the content that a Bundle's source has now; None if it is not known or unusable."""
+    found: Callable[[Key], FoundAt]
+    """Returns what a Bundle's source has now."""
     in_namespace: Callable[[str], Iterable[Key]]
     """Returns the Bundles of a namespace."""
     _facts: dict[Key, SiblingFacts] = field(default_factory=dict)
@@ -108,10 +110,15 @@ class SiblingBundles:
     def _may_take(self, key: Key, giver: Key, offer: SiblingFacts) -> bool:
         if not self._facts[key].takes:  # guard: sibling-that-takes-nothing never
             return False
-        last = self._planned.get(key)
+        last, has = self._planned.get(key), self.found(key)
+        has_planned = last is not None and bool(has.content) and last.facts.content == has.content
+        # What has not changed with the giver or after it got nothing from there.
+        is_old = has.fetch is not None and has.fetch < (self.found(giver).fetch or 0)
         # guard: sibling-without-plan never
-        if last is None or last.facts.content != self.found(key):
+        if not (has_planned or is_old):
             return True
+        if last is None:
+            return False
         if offer.applyset in last.facts.prevented:  # guard: sibling-with-faults never
             return True
         offered = self._offers.get(giver, math.inf)

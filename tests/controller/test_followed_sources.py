@@ -12,7 +12,12 @@ from applyprune.addresses import AddressRules
 from applyprune.controller.checker import Checker, check_sources
 from applyprune.controller.dispatcher import SourceDispatcher
 from applyprune.controller.fetch import RemoteSource, SourceVerification
-from applyprune.controller.followed_sources import LONGEST_CHECK, FollowedSources, NextWork
+from applyprune.controller.followed_sources import (
+    LONGEST_CHECK,
+    FollowedSources,
+    FoundAt,
+    NextWork,
+)
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.task import (
     CheckResult,
@@ -543,3 +548,17 @@ def test_check_that_ends_when_nobody_looks_any_more_is_kept(
     )
     assert sources.checked(CHECK, task, ended)[1] == NextWork(None)
     assert sources.follow(WEB, request("web")) != NextWork(None)
+
+
+def test_fetch_that_has_found_a_content_is_numbered(sources: FollowedSources) -> None:
+    """Each path has the fetch that has changed it; a fault that stays is no change."""
+    assert sources.found(WEB) == FoundAt()
+    look(sources, b"tip 1", FIRST)
+    assert (sources.found(WEB), sources.found(API)) == (FoundAt("tree 1", 1), FoundAt("tree 2", 1))
+    look(sources, b"tip 2", {"web": MISSING})
+    assert (sources.found(WEB), sources.found(API)) == (FoundAt("", 2), FoundAt("tree 2", 1))
+    look(sources, b"tip 3", {"web": MISSING, "api": content(3)})
+    assert (sources.found(WEB), sources.found(API)) == (FoundAt("", 2), FoundAt("tree 3", 3))
+    look(sources, b"tip 4", {"web": content(1)})
+    assert sources.found(WEB) == FoundAt("tree 1", 4)
+    assert sources.found(("shop", "none")) == FoundAt()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from applyprune.controller.followed_sources import FoundAt
 from applyprune.controller.reasons import Key
 from applyprune.controller.siblings import SiblingBundles
 from applyprune.controller.task import SiblingFacts
@@ -26,8 +27,12 @@ class Family:
 
     def __init__(self, *keys: Key) -> None:
         self.now = 0.0
-        self.content: dict[Key, str | None] = dict.fromkeys(keys, "new")
-        self.bundles = SiblingBundles(self.content.get, lambda _: [*self.content])
+        self.content: dict[Key, str] = dict.fromkeys(keys, "new")
+        self.fetch: dict[Key, int] = dict.fromkeys(keys, 1)
+        self.bundles = SiblingBundles(self.found, lambda _: [*self.content])
+
+    def found(self, key: Key) -> FoundAt:
+        return FoundAt(self.content.get(key, ""), self.fetch.get(key))
 
     def reconciled(self, bundle: Key, /, *, began: float | None = None, **changes: Any) -> set[Key]:
         """End a reconcile, which has begun right before unless ``began`` says otherwise."""
@@ -57,7 +62,7 @@ def test_bundle_that_has_told_nothing_is_not_known() -> None:
         pytest.param(
             {"content": "old"}, "new", ("b",), marks=pytest.mark.holds("sibling-without-plan")
         ),
-        ({}, None, ("b",)),
+        ({}, "", ("b",)),
         ({"has_planned": False}, "new", ("b",)),
         ({"refused": SET_A}, "new", ("b",)),
         pytest.param(
@@ -74,12 +79,25 @@ def test_bundle_that_has_told_nothing_is_not_known() -> None:
     ],
 )
 def test_sibling_is_undecided_until_it_has_planned_what_there_is(
-    changes: dict[str, Any], content: str | None, undecided: tuple[str, ...]
+    changes: dict[str, Any], content: str, undecided: tuple[str, ...]
 ) -> None:
     family = Family(A, B)
     family.content[B] = content
     family.reconciled(A)
     family.reconciled(B, **changes)
+    assert family.bundles.undecided(A) == undecided
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "undecided"), [(2, 1, ()), (2, 2, ("b",)), (2, 3, ("b",)), (2, None, ("b",))]
+)
+def test_broken_sibling_holds_only_what_has_left_with_its_fault(
+    own: int, theirs: int | None, undecided: tuple[str, ...]
+) -> None:
+    """A folder that is broken for long would end all prunes of its siblings."""
+    family = settled(A, B)
+    family.fetch = {A: own} if theirs is None else {A: own, B: theirs}
+    family.content[B] = ""
     assert family.bundles.undecided(A) == undecided
 
 

@@ -65,7 +65,7 @@ def test_object_of_another_set_names_that_set_and_the_move(stage: Stage) -> None
     first, *hints = other.run(config_map("moved")).problem("configmap/moved").splitlines()
     assert f"it belongs to the set web in namespace {stage.namespace}" in first
     assert hints[0].strip() == "Did you mean the set web?"
-    assert "--adopt=all" in hints[-1]
+    assert "--adopt=set/web" in hints[-1]
     command = hints[1].partition(": applyprune ")[2]
     assert command == f"inventory move web other configmap/moved -n {stage.namespace}"
     assert applyprune(*command.split(), kubeconfig=stage.kubeconfig).code == 0
