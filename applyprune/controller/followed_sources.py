@@ -464,7 +464,7 @@ def _keep(found: _Followed, fetch: _Fetch, result: FetchResult) -> None:
     """Keep what a fetch has read."""
     found.fetches += 1
     for path, one in result.paths.items():
-        if found.problems.get(path) != one:  # a fault that stays is no news
+        if found.problems.get(path) != one:  # a fault that stays is nothing new
             found.since[path] = found.fetches
     if fetch.is_whole:
         # What was wrong with these paths was so in what the reference meant before.
