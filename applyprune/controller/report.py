@@ -69,10 +69,10 @@ class Reporter:
             inventory=inventory,
             replica=self.replica,
         )
-        stored = self.bundles.write_status(live, status)
         moved = _moved(before, result)
         is_news = event_state(before) != event_state(status)
         key = live.ref.namespace, live.ref.name
+        stored = self.bundles.write_status(live, status)
         _log_failures(key, result, before, status)
         self._log(key, result, seconds, is_news=is_news)
         self._events(stored or live, result, before, moved, is_news=is_news)
