@@ -63,9 +63,13 @@ from applyprune.planning.decide import entry_of_untouched
 from applyprune.planning.desired import (
     UnknownObject,
 )
-from applyprune.planning.leave import with_offers
 from applyprune.planning.own_namespace import only_waits, step_before_inventory
-from applyprune.planning.plan import apply_forecast, back_in_the_inventory, not_pruned
+from applyprune.planning.plan import (
+    apply_forecast,
+    back_in_the_inventory,
+    not_pruned,
+    with_offers,
+)
 from applyprune.planning.prune_waits import takes_time, unless_unready
 from applyprune.planning.uids import uid_in
 from applyprune.values import dataclass, field, replace
@@ -248,7 +252,7 @@ class _Run:
         shown = options.check or options.dry_run is not DryRun.OFF
         world = replace(stage.world, dependants=stage.dependants.found)
         missing = missing_approval(plan, options, takes_set=self._takes_set())
-        plan = with_offers(plan, stage.world, missing=missing)
+        plan = with_offers(plan, stage.world, missing=missing, keeps=stage.keeps)
         caused = consequences_of(plan, world, states, self.context, reads=shown)
         plan = replace(plan, consequences=caused)
         self.plan = without_unapproved(plan, options, takes_set=self._takes_set())

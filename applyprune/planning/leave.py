@@ -33,9 +33,8 @@ from applyprune.model.live import (
     Unknown,
 )
 from applyprune.model.options import Approval, Mode, Options, PruneAlso
-from applyprune.model.plan import ApplyStep, Desired, Plan, Removals, RemoveStep, Why
+from applyprune.model.plan import Desired, Removals, RemoveStep, Why
 from applyprune.model.problem import IgnoredManifest, Problem, ProblemKind
-from applyprune.model.text import and_more
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.cascade import (
     NOTHING,
@@ -308,52 +307,6 @@ def objects_to_prune(world: World) -> Sequence[LiveObject]:
 def _desired_uids(desired: Iterable[Desired], world: World) -> frozenset[str]:
     lives = (world.live(member.ref) for member in desired)
     return uids_of(live for live in lives if live is not None)
-
-
-def with_offers(plan: Plan, world: World, *, missing: str) -> Plan:
-    """Return a plan that offers what it would prune, as long as other sets may still take it.
-
-    An offer deletes nothing, so a guard matters only for what nobody takes. But an approval comes
-    first: none may be ``missing``. A fault in the input does not matter if it is only that other
-    sets have its objects: two sets may want something from each other.
-    """
-    siblings, options = world.siblings, world.options
-    if siblings is None or not siblings.undecided or not options.prune.enabled or plan.restored:
-        return plan
-    # Of a plan with a fault, nobody asks for an approval.
-    is_open = bool(missing) or bool(plan.faults) or plan.refusal is not None
-    # guard: approval-before-offer never
-    if is_open and options.approval is not Approval.AUTOMATIC:
-        return plan
-    if not all(_is_of_other_set(step, world) for step in plan.faults):
-        return plan
-    if plan.no_prune and not (plan.faults or plan.refusal):
-        return plan
-    reason = f"offered to {and_more(siblings.undecided, _SHOWN)}"
-    removals = tuple(
-        replace(
-            step,
-            fate=Fate.LEAVE,
-            why=Why.OFFERED,
-            reason=reason,
-            entry=replace(step.entry, offered=siblings.key),
-            problem=None,
-            request=None,
-            waits_for=(),
-        )
-        if step.is_doomed and step.live is not None and not step.is_going
-        else step
-        for step in plan.removals
-    )
-    no_prune = plan.no_prune if plan.faults else ""
-    return replace(plan, removals=removals, refusal=None, no_prune=no_prune)
-
-
-def _is_of_other_set(step: ApplyStep, world: World) -> bool:
-    return step.live is not None and bool(foreign_label(step.live, world.applyset))
-
-
-_SHOWN = 3
 
 
 def without_other_uid(step: RemoveStep) -> RemoveStep:

@@ -26,7 +26,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.kinds import CRD
 from applyprune.model.live import Absent, LiveObject, Missing, Unknown, deleted_at
-from applyprune.model.options import Mode, Options, WaitMode
+from applyprune.model.options import Approval, Mode, Options, WaitMode
 from applyprune.model.plan import (
     ApplyStep,
     Desired,
@@ -40,7 +40,7 @@ from applyprune.model.plan import (
     wait_reason,
 )
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.text import counted
+from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.cascade import uncounted_problem
 from applyprune.planning.conflicts import (
@@ -175,6 +175,55 @@ def settled(
         tuple(map(_step_with_exit_code, applies)),
         tuple(map(_step_with_exit_code, removals)),
     )
+
+
+def with_offers(plan: Plan, world: World, *, missing: str, keeps: str) -> Plan:
+    """Return a plan that offers what it would prune, as long as other sets may still take it.
+
+    An offer deletes nothing, so a guard matters only for what nobody takes. But an approval comes
+    first: none may be ``missing``. A fault in the input does not matter if it is only that other
+    sets have its objects: two sets may want something from each other. ``keeps`` says why nothing
+    is pruned in any case: then nothing is offered either.
+    """
+    siblings, options = world.siblings, world.options
+    if siblings is None or not siblings.undecided or plan.restored:
+        return plan
+    # guard: offer-of-whole-input -> plan.lacks_rights
+    if keeps or plan.lacks_rights:
+        return plan
+    # Of a plan with a fault, nobody asks for an approval.
+    is_open = bool(missing) or bool(plan.faults) or plan.refusal is not None
+    # guard: approval-before-offer never
+    if is_open and options.approval is not Approval.AUTOMATIC:
+        return plan
+    if not all(_is_of_other_set(step, world) for step in plan.faults):
+        return plan
+    reason = f"offered to {and_more(siblings.undecided, _SHOWN)}"
+    offered = [
+        replace(
+            step,
+            fate=Fate.LEAVE,
+            why=Why.OFFERED,
+            reason=reason,
+            entry=replace(step.entry, offered=siblings.key),
+            problem=None,
+            request=None,
+        )
+        if step.is_doomed and step.live is not None and not step.is_going
+        else step
+        for step in plan.removals
+    ]
+    no_prune, applies, removals = settled(plan.applies, offered, None, options)
+    if no_prune and not (options.prune.enabled and plan.faults):
+        return plan
+    return replace(plan, applies=applies, removals=removals, refusal=None, no_prune=no_prune)
+
+
+_SHOWN = 3
+
+
+def _is_of_other_set(step: ApplyStep, world: World) -> bool:
+    return step.live is not None and bool(foreign_label(step.live, world.applyset))
 
 
 def _no_prune(
