@@ -188,21 +188,17 @@ class _Adoption(TextType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return what may be adopted."""
-        if not str(value).startswith(_SET):
-            return Adopt(click.Choice(self.choices).convert(value, param, ctx))
-        name, dot, namespace = value.removeprefix(_SET).partition(".")
-        if not is_dns_label(name) or (dot and not is_dns_label(namespace)):
-            self.fail(f"{value!r} names no set: write set/NAME, or set/NAME.NAMESPACE", param, ctx)
-        return AdoptFrom(name, namespace)
+        try:
+            given = AdoptFrom.parse(str(value))
+        except ValueError as error:
+            self.fail(f"{value!r} {error}", param, ctx)
+        return given or Adopt(click.Choice(self.choices).convert(value, param, ctx))
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Return the words that begin so."""
         return click.Choice(self.choices).shell_complete(ctx, param, incomplete)
-
-
-_SET = "set/"
 
 
 def _adopt(

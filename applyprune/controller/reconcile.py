@@ -5,6 +5,7 @@ It reads what the Bundle is made of, applies that in one run, and reports the re
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -97,9 +98,9 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Approval, Mode
 from applyprune.model.plan import Plan
-from applyprune.planning.applyset import PART_OF
 from applyprune.planning.cel import compile_rule
 from applyprune.planning.marks import APPROVE, FINALIZER
+from applyprune.planning.ownership import foreign_label
 from applyprune.planning.world import Siblings
 from applyprune.sources.tree import error_of
 from applyprune.values import dataclass, field, replace
@@ -372,7 +373,7 @@ class OneReconcile:
                 store, client = target.client.store(bundle.target), target.client.cluster
                 collect(run(wanted, client, store, self.stop), offering, lambda _: None)
         self.stop.check()
-        self.gives = offering.plan is not None and bool(offering.plan.offered)
+        self.gives = bool(offering.offered)
 
     def _dependent(self, bundle: BundleSpec, waiting: Sequence[str]) -> ReconcileResult:
         """Return the result of a Bundle that waits for others, for these reasons."""
@@ -721,22 +722,22 @@ def sibling_facts(
     bundle: BundleSpec, result: RunResult | None = None, source: SourceState | None = None
 ) -> SiblingFacts:
     """Return what the siblings of a Bundle must know after a run of its whole set, if there was."""
-    facts = SiblingFacts(bundle.sibling_key, bundle.target.id, takes=_takes_offers(bundle))
-    plan = result.plan if result is not None else None
-    if result is None or plan is None or not facts.key:
+    applyset = bundle.target
+    facts = SiblingFacts(bundle.sibling_key, applyset.id, takes=_takes_offers(bundle))
+    if result is None or result.plan is None or not facts.key:
         return facts
-    steps: dict[Fate, set[str]] = {}
-    for step in plan.applies:
-        label = step.live.labels.get(PART_OF, "") if step.live is not None else ""
-        if label not in {"", facts.applyset} and step.desired.ref not in result.written:
-            steps.setdefault(step.fate, set()).add(label)
+    wanted: defaultdict[Fate, set[str]] = defaultdict(set)
+    for step in result.plan.applies:
+        label = foreign_label(step.live, applyset) if step.live is not None else ""
+        if label and step.desired.ref not in result.written:
+            wanted[step.fate].add(label)
     return replace(
         facts,
         has_planned=True,
         content=source.content.content if source is not None and source.content else "",
-        refused=frozenset(steps.pop(Fate.REFUSE, ())),
-        prevented=frozenset(steps.get(Fate.ADOPT, ())),
-        gives=bool(plan.offered) or bool(result.outcomes[Outcome.ORPHANED]),
+        refused=frozenset(wanted[Fate.REFUSE]),
+        prevented=frozenset(wanted[Fate.ADOPT]),
+        gives=bool(result.offered) or bool(result.outcomes[Outcome.ORPHANED]),
     )
 
 
@@ -1011,10 +1012,12 @@ def ended_result(
     """Return the result of a run that came to its end; ``pending`` is what waits for somebody."""
     total = run_result.total
     objects = f"{total} object{'' if total == 1 else 's'}"
+    offered = run_result.offered
+    offers = f"; {len(offered)} {offered[0].reason}" if offered else ""
     ended = ReconcileResult(
         ConditionStatus.READY,
         reason_of_exit(run_result.exit_code),
-        f"{objects} applied{run_result.offers}",
+        f"{objects} applied{offers}",
         revision=revision,
         run_result=run_result,
     )

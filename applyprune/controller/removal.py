@@ -59,7 +59,7 @@ from applyprune.model.live import BUNDLES, LiveObject, deleted_at, mapping, text
 from applyprune.model.options import Mode
 from applyprune.model.plan import Guard, GuardVerdict, Why
 from applyprune.model.problem import ProblemKind
-from applyprune.model.text import and_more, counted, is_dns_subdomain
+from applyprune.model.text import counted, is_dns_subdomain
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity, set_name
 from applyprune.planning.marks import APPROVE, FINALIZER, ORPHAN
 from applyprune.values import dataclass, field, replace
@@ -239,10 +239,8 @@ class Finalizer:
     def _result(
         self, bundle: BundleSpec, run_result: RunResult, pending: PendingPlan | None
     ) -> ReconcileResult:
-        if run_result.plan is not None and run_result.plan.offered and not run_result.failing:
-            names = self.siblings.undecided if self.siblings is not None else ()
-            objects = objects_named(run_result.plan.offered.keys())
-            message = f"{objects} offered to {and_more(names, _NAMED)}"
+        if (offered := run_result.offered) and not run_result.failing:
+            message = f"{objects_named([step.entry.ref for step in offered])} {offered[0].reason}"
             return ReconcileResult(
                 *(ConditionStatus.WAITING, Reason.PROGRESSING, message), run_result=run_result
             )

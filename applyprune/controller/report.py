@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from applyprune.controller.spec import BundleSpec
     from applyprune.engine.context import RunRequest
 
-_REVISION = pattern(r"(?:[\w.][\w./+-]{0,254}@)?(?:sha1:[0-9a-f]{40}|sha256:[0-9a-f]{32,64})")
+_REVISION = pattern(
+    r"(?:[\w.][\w./+-]{0,254}@)?(?:sha1:[0-9a-f]{40}|sha256:[0-9a-f]{32}(?:[0-9a-f]{32})?)"
+)
 
 
 @dataclass(frozen=True, slots=True)

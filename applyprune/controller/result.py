@@ -37,7 +37,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApplyFingerprint, HolderObservation
 from applyprune.model.live import namespace_ref
-from applyprune.model.plan import Plan, Why
+from applyprune.model.plan import Plan, RemoveStep, Why
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.desired import KindNotServed
@@ -106,11 +106,10 @@ class RunResult:
         return len(planned_refs(self.plan) - self.gone) if self.plan is not None else 0
 
     @property
-    def offers(self) -> str:
-        """Return what siblings may still take, to follow what was applied; empty for nothing."""
+    def offered(self) -> Sequence[RemoveStep]:
+        """Return the steps of what siblings may still take; each reason says who they are."""
         steps = self.plan.removals if self.plan is not None else ()
-        offered = [step for step in steps if step.why is Why.OFFERED]
-        return f"; {len(offered)} {offered[0].reason}" if offered else ""
+        return [step for step in steps if step.why is Why.OFFERED]
 
     @property
     def elsewhere(self) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from applyprune.engine.context import RunContext
@@ -44,7 +44,7 @@ from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.kinds import CRD, HOLDERS
-from applyprune.model.live import LiveObject, namespace_ref
+from applyprune.model.live import LiveObject, State, namespace_ref
 from applyprune.model.options import Approval, WaitMode
 from applyprune.model.plan import IN_PLACE, OUTSIDE, ApplyStep, Desired, OnConflict, Why
 from applyprune.model.problem import Problem, ProblemKind
@@ -303,7 +303,8 @@ class Applier:
                 return self._send(more)
             return self._after_refused_guard(step, error)
         except NotFound:
-            if (new := self._create_instead(step)) is None:
+            read = partial(self.context.cluster.read, step.desired.resource, step.desired.ref)
+            if (new := self._create_instead(step, read)) is None:
                 raise
             return new
         return self._confirm(step, live, Outcome.CREATED if created else done)
@@ -350,7 +351,7 @@ class Applier:
             found = found_at_create(step, live, error, self.world, reviewed=self.reviewed)
             if found is not None:
                 return self._adopt_found(step, found)
-        if live is None and (new := self._create_instead(step)) is not None:
+        elif (new := self._create_instead(step, lambda: state)) is not None:
             return new
         is_ours = refused_guard(step, live, error, self.context.applyset)
         if live is None:
@@ -390,10 +391,8 @@ class Applier:
         context.lock.record_entry(found.entry)  # guard: found-recorded
         return self._send(found)
 
-    def _create_instead(self, step: ApplyStep) -> ObjectDone | None:
+    def _create_instead(self, step: ApplyStep, read: Callable[[], State]) -> ObjectDone | None:
         """Create an object that was to be adopted, if it is gone; record that first."""
-        desired = step.desired
-        read = partial(self.context.cluster.read, desired.resource, desired.ref)
         created = created_instead(step, read, self.world, reviewed=self.reviewed)
         if created is None:
             return None

@@ -8,7 +8,7 @@ from math import inf
 from applyprune.model.fieldset import ObjectWriter
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
-from applyprune.model.text import Selector
+from applyprune.model.text import Selector, is_dns_label
 from applyprune.values import dataclass
 
 CONTROLLER_NAMESPACE = "applyprune-system"
@@ -66,9 +66,25 @@ class AdoptFrom:
     namespace: str = ""
     """The namespace of its inventory; empty for that of the set which adopts."""
 
+    @classmethod
+    def parse(cls, text: str) -> AdoptFrom | None:
+        """Return the set of ``set/NAME[.NAMESPACE]``; None for a text of another form.
+
+        Raises ValueError, worded to follow the text, if it has no valid names.
+        """
+        if not text.startswith(_SET):
+            return None
+        name, dot, namespace = text.removeprefix(_SET).partition(".")
+        if not is_dns_label(name) or (dot and not is_dns_label(namespace)):
+            raise ValueError("names no set: write set/NAME, or set/NAME.NAMESPACE")
+        return cls(name, namespace)
+
     def __str__(self) -> str:
         """Return it as ``--adopt`` has it."""
-        return ".".join(filter(None, (f"set/{self.name}", self.namespace)))
+        return ".".join(filter(None, (f"{_SET}{self.name}", self.namespace)))
+
+
+_SET = "set/"
 
 
 class Conflicts(StrEnum):

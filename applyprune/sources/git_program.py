@@ -107,22 +107,9 @@ class GitProgram:
         path.write_bytes(data)
         return path
 
-    def run(
-        self,
-        *arguments: str,
-        repository: Path | None = None,
-        stdin: bytes = b"",
-        limit: int = _OUTPUT,
-        records: tuple[bytes, int] | None = None,
-    ) -> bytes:
-        """Return the output of git; raise FetchFailed or what its message means.
-
-        Raises SourceTooLarge for more than ``limit`` bytes, or more than a number of ``records``,
-        which end with a byte.
-        """
-        code, out, err = self.try_run(
-            *arguments, repository=repository, stdin=stdin, limit=limit, records=records
-        )
+    def run(self, *arguments: str, repository: Path | None = None) -> bytes:
+        """Return the output of git; raise FetchFailed or what its message means."""
+        code, out, err = self.try_run(*arguments, repository=repository)
         if code:
             raise failure(err, code, self.where)
         return out
@@ -137,7 +124,11 @@ class GitProgram:
         records: tuple[bytes, int] | None = None,
         program: str = "git",
     ) -> tuple[int, bytes, str]:
-        """Return the exit code, the output, and the end of what was written to standard error."""
+        """Return the exit code, the output, and the end of what was written to standard error.
+
+        Raises SourceTooLarge for more than ``limit`` bytes, or more than a number of ``records``,
+        which end with a byte.
+        """
         limits = ProcessLimits(
             memory=MEMORY,
             # Two threads; whoever computes longer has not been given that much to do.

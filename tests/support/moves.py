@@ -63,11 +63,14 @@ def begin(repository: Repository) -> None:
     repository.commit({name: data for name, data in layout("a").items() if data is not None})
 
 
-def follow(tenant: Tenant, git: HttpsSite, *names: str, **spec: Any) -> None:
-    """Create Bundles of folders that have their names."""
+def follow(tenant: Tenant, git: HttpsSite, *names: str, **spec: Any) -> dict[str, str]:
+    """Create Bundles of folders that have their names; return the UIDs when all are ready."""
     for name in names:
         source = git_source(git, path=name)
         tenant.bundle(name, source=source, **{"interval": "1h", "wait": False, **spec})
+    for name in names:
+        tenant.ready(name)
+    return uids(tenant)
 
 
 def commit(tenant: Tenant, repository: Repository, files: dict[str, Any], *names: str) -> None:

@@ -40,10 +40,7 @@ def test_objects_that_move_keep_their_uids(
     moves: int,
 ) -> None:
     """Both ways: the taker's name is after the giver's, and before it. A deletion takes them."""
-    follow(tenant, git, "a", "b", retryInterval=retry)
-    for name in ("a", "b"):
-        tenant.ready(name)
-    before = uids(tenant)
+    before = follow(tenant, git, "a", "b", retryInterval=retry)
     assert all(before.values())
     at = "a"
     for _ in range(moves):
@@ -62,9 +59,7 @@ def test_bundle_is_renamed(
     tenant: Tenant, running: Controller, git: HttpsSite, repository: Repository
 ) -> None:
     """As by an outer Bundle: the new one comes, and the old one goes."""
-    follow(tenant, git, "a")
-    tenant.ready("a")
-    before = uids(tenant)
+    before = follow(tenant, git, "a")
     tenant.bundle("renamed", source=git_source(git, path="a"), interval="1h", wait=False)
     tenant.delete("a")
     tenant.gone("a")
@@ -76,10 +71,7 @@ def test_bundles_swap_their_folders(
     tenant: Tenant, running: Controller, git: HttpsSite, repository: Repository
 ) -> None:
     """Each wants what the other one has."""
-    follow(tenant, git, "a", "b")
-    for name in ("a", "b"):
-        tenant.ready(name)
-    before = uids(tenant)
+    before = follow(tenant, git, "a", "b")
     others = [tenant.api.get(tenant.path("configmaps", f"of-{one}")) for one in ("a", "b")]
     tenant.patch("a", source={"git": {"path": "b"}})
     tenant.patch("b", source={"git": {"path": "a"}})
@@ -95,12 +87,9 @@ def test_dependency_holds_no_move(
     tenant: Tenant, running: Controller, git: HttpsSite, repository: Repository, depends: str
 ) -> None:
     """Whichever of them waits for the other one."""
-    follow(tenant, git, "a", "b")
-    for name in ("a", "b"):
-        tenant.ready(name)
+    before = follow(tenant, git, "a", "b")
     tenant.patch(depends, dependsOn=[{"name": "b" if depends == "a" else "a"}])
     tenant.ready(depends)
-    before = uids(tenant)
     commit(tenant, repository, layout("b"), "a", "b")
     assert uids(tenant) == before
 
@@ -115,8 +104,6 @@ def test_sibling_that_takes_nothing_holds_nothing(
 ) -> None:
     """What has left is pruned at once."""
     follow(tenant, git, "a", "b")
-    for name in ("a", "b"):
-        tenant.ready(name)
     tenant.patch("b", **spec)
     tenant.reconciled("b", "seen")
     commit(tenant, repository, layout("b"), "a")
@@ -128,8 +115,6 @@ def test_object_that_nobody_takes_is_pruned(
 ) -> None:
     """Both folders have changed, and no sibling names it."""
     follow(tenant, git, "a", "b")
-    for name in ("a", "b"):
-        tenant.ready(name)
     gone = {**layout("b"), "b/moved.yaml": None, "b/own.yaml": file_of(*own("b"), value="2")}
     commit(tenant, repository, gone, "a", "b")
     eventually(lambda: set(uids(tenant).values()) == {""}, lambda: "the prune")
@@ -139,10 +124,7 @@ def test_sibling_that_cannot_be_read_holds_the_object(
     site: Plane, tenant: Tenant, running: Controller, git: HttpsSite, repository: Repository
 ) -> None:
     """Its new content is broken: what it names is not known. The giver says whom it waits for."""
-    follow(tenant, git, "a", "b")
-    for name in ("a", "b"):
-        tenant.ready(name)
-    before = uids(tenant)
+    before = follow(tenant, git, "a", "b")
     revision = f"main@sha1:{repository.commit({**layout('b'), 'b/broken.yaml': '['})}"
     tenant.failed("b", "InvalidSource")
     tenant.applied("a", revision)
@@ -157,10 +139,7 @@ def test_faulty_sibling_takes_the_object_when_it_is_repaired(
     tenant: Tenant, running: Controller, git: HttpsSite, repository: Repository
 ) -> None:
     """It names the object; its run is refused for another one."""
-    follow(tenant, git, "a", "b")
-    for name in ("a", "b"):
-        tenant.ready(name)
-    before = uids(tenant)
+    before = follow(tenant, git, "a", "b")
     faulty = text({**config_map("of-b"), "data": {"key": {"no": "text"}}})
     revision = f"main@sha1:{repository.commit({**layout('b'), 'b/own.yaml': faulty})}"
     tenant.applied("a", revision)
@@ -175,10 +154,7 @@ def test_bundle_of_another_account_takes_nothing(
     """Its rights are others: the object is pruned, and created again."""
     rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
     tenant.account("second", rule)
-    follow(tenant, git, "a")
+    before = follow(tenant, git, "a")
     follow(tenant, git, "b", serviceAccountName="second", retryInterval="2s")
-    for name in ("a", "b"):
-        tenant.ready(name)
-    before = uids(tenant)
     commit(tenant, repository, layout("b"), "a", "b")
     assert set(before.values()).isdisjoint(uids(tenant).values())

@@ -173,21 +173,6 @@ def test_leader_that_cannot_serve_lets_its_lease_end(
     assert set(clock.waits) == {0.1}
 
 
-@pytest.fixture
-def proxy(site: Plane) -> Iterator[FaultProxy]:
-    """A proxy in front of the site's API server."""
-    with FaultProxy(site) as running:
-        yield running
-
-
-@pytest.fixture
-def through(proxy: FaultProxy, tmp_path: Path) -> Iterator[KubernetesClient]:
-    """A client whose requests pass the proxy."""
-    access = cluster_access(kubeconfig=str(proxy.kubeconfig(tmp_path)), environ={})
-    with closing(Transport(access)) as transport:
-        yield KubernetesClient(transport, access.server)
-
-
 @pytest.mark.holds("lease-is-stored")
 def test_lease_that_is_not_stored_is_not_renewed(
     through: KubernetesClient, proxy: FaultProxy, new_tenant: Callable[[], Tenant]

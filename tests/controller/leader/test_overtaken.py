@@ -18,7 +18,6 @@ from tests.support.objects import config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from applyprune.localplane import Plane
     from tests.support.controller import Tenant
@@ -63,18 +62,9 @@ def test_status_of_another_replica_stays(
 
 
 @pytest.fixture
-def proxy(site: Plane) -> Iterator[FaultProxy]:
-    """A proxy in front of the site's API server."""
-    with FaultProxy(site) as running:
-        yield running
-
-
-@pytest.fixture
-def spoiled(proxy: FaultProxy, tmp_path: Path) -> Iterator[BundleObjects]:
+def spoiled(through: KubernetesClient) -> BundleObjects:
     """The Bundles, through the proxy."""
-    access = cluster_access(kubeconfig=str(proxy.kubeconfig(tmp_path)), environ={})
-    with closing(Transport(access)) as transport:
-        yield BundleObjects(KubernetesClient(transport, access.server))
+    return BundleObjects(through)
 
 
 @pytest.mark.holds("finalizer-is-stored")

@@ -31,11 +31,9 @@ def test_killed_controller_loses_no_object_that_moves(
     for number, (giver, taker) in enumerate((("a", "b"), ("b", "a")) * 2):
         log = tmp_path / f"log-{number}"
         with controller(site.kubeconfig, log, "--no-lease", *LOOPBACK) as one:
-            if not before:
-                follow(tenant, git, "a", "b")
+            before = before or follow(tenant, git, "a", "b")
             for name in ("a", "b"):
                 tenant.ready(name)
-            before = before or uids(tenant)
             repository.commit(layout(taker))
             if number % 2:
                 moved_or_offered(Stage(site.kubeconfig, tenant.namespace, name=giver))
