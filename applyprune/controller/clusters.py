@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import re
 import ssl
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -50,6 +49,7 @@ from applyprune.http import UNUSABLE_PAIR, Trust, certificates_in
 from applyprune.model.identity import Ref
 from applyprune.model.live import NAMESPACES, SECRETS, namespace_ref, text
 from applyprune.planning.marks import ACCEPT_CLUSTER, FINALIZER
+from applyprune.system.memory_files import memory_file
 from applyprune.values import dataclass, field, pattern, replace
 
 if TYPE_CHECKING:
@@ -454,11 +454,8 @@ def _is_pair(context: ssl.SSLContext, identity: Identity) -> bool:
         # Without it, OpenSSL would ask for one on the terminal.
         raise ValueError("the key has a password")
 
-    # ssl needs a file, so write a private one for a moment.
-    with tempfile.TemporaryDirectory(prefix="applyprune-") as folder:
-        pair = Path(folder) / "client.pem"
-        pair.touch(mode=0o600)
-        pair.write_bytes(identity.certificate + b"\n" + identity.key)
+    # ssl reads nothing but a file.
+    with memory_file(identity.certificate + b"\n" + identity.key) as (pair, _):
         try:
             context.load_cert_chain(pair, password=no_password)
         except (ssl.SSLError, ValueError):

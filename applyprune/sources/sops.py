@@ -11,7 +11,6 @@ import binascii
 import contextlib
 import enum
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -25,6 +24,7 @@ from applyprune.clock import CLOCK
 from applyprune.sources.documents import read_documents
 from applyprune.sources.tree import DecryptionFailed, FetchFailed, SourceTooLarge
 from applyprune.sources.yaml import Allowance, YAMLFault
+from applyprune.system.memory_files import memory_file
 from applyprune.system.processes import ProcessLimits, TooMuchOutput, run_program
 from applyprune.values import dataclass, field, pattern
 
@@ -164,23 +164,14 @@ class _Sops(contextlib.ExitStack):
 
 @contextlib.contextmanager
 def _keyring(keys: bytes) -> Iterator[tuple[Path, Sequence[int]]]:
-    """Yield a folder in which sops finds the ring of private keys, and the files to pass on.
-
-    Where the system can, the ring is a file in memory only, and the folder has a link to it.
-    """
-    with tempfile.TemporaryDirectory(prefix="applyprune-sops-") as name:
-        ring = Path(name) / "secring.gpg"
-        if not hasattr(os, "memfd_create"):
-            ring.touch(mode=0o600)
-            ring.write_bytes(keys)
-            yield Path(name), ()
-            return
-        fd = os.memfd_create("secring")
-        with os.fdopen(fd, "wb") as file:
-            file.write(keys)
-            file.flush()
-            ring.symlink_to(f"/proc/self/fd/{fd}")
-            yield Path(name), (fd,)
+    """Yield a folder in which sops finds the ring of private keys, and the files to pass on."""
+    with (
+        memory_file(keys) as (ring, fds),
+        # A disk that has become read-only keeps the folder, which has a link only.
+        tempfile.TemporaryDirectory(prefix="applyprune-sops-", ignore_cleanup_errors=True) as name,
+    ):
+        (Path(name) / "secring.gpg").symlink_to(ring)
+        yield Path(name), fds
 
 
 _EDITED = "it was changed after its encryption: its content does not match its MAC"

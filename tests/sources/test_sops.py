@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -453,6 +454,13 @@ def test_environment_has_keys_and_nothing_of_the_caller(
     assert {name for name in names - shell - ours if not name.startswith(("SOPS_", "GO"))} == set()
 
 
+_BLOCK = "-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: 1\n\n{}\n=abcd\n-----END PGP {}\n"
+RING = {
+    "a.asc": _BLOCK.format(base64.b64encode(b"ring\n").decode(), "PRIVATE KEY BLOCK-----").encode()
+}
+"""A Secret whose ring of private keys is a word."""
+
+
 def test_private_key_is_never_on_a_disk(opened: Decrypt, secret: bytes, tmp_path: Path) -> None:
     """The folder of the ring has a link to a file in memory, and goes with the call."""
     program = tmp_path / "sops"
@@ -461,10 +469,24 @@ def test_private_key_is_never_on_a_disk(opened: Decrypt, secret: bytes, tmp_path
         'find "$GNUPGHOME" -type f; dirname "$GNUPGHOME/x"\n'
     )
     program.chmod(0o755)
-    armored = base64.b64encode(b"ring\n").decode()
-    block = "-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: 1\n\n{}\n=abcd\n-----END PGP {}\n"
-    keys = {"a.asc": block.format(armored, "PRIVATE KEY BLOCK-----").encode()}
-    shown = decrypt({"a.yaml": secret}, keys, program=str(program))["a.yaml"].decode()
+    shown = decrypt({"a.yaml": secret}, RING, program=str(program))["a.yaml"].decode()
     ring, folder = shown.splitlines()
     assert ring == "ring"
     assert not Path(folder).exists()
+
+
+def test_folder_of_a_ring_that_cannot_be_removed_is_no_error(
+    secret: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one on a disk that has become read-only: it has nothing but a link."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    program = tmp_path / "sops"
+    # Python removes no folder through a link.
+    program.write_text(
+        '#!/bin/sh\nmv "$GNUPGHOME" "$GNUPGHOME.kept" && ln -s "$GNUPGHOME.kept" "$GNUPGHOME"\n'
+        "echo done\n"
+    )
+    program.chmod(0o755)
+    assert decrypt({"a.yaml": secret}, RING, program=str(program)) == {"a.yaml": b"done\n"}
+    (kept,) = tmp_path.glob("*.kept")
+    assert [path.is_symlink() for path in kept.iterdir()] == [True]
