@@ -68,12 +68,14 @@ class ApplypruneError(Exception):
         reason: str = "",
         lasting_reason: str = "",
         hint: str = "",
+        remedy: str = "",
         field: Field = (),
         marks: Sequence[Mark] = (),
     ) -> None:
         """Word the problem; no part may contain a Secret's value.
 
         ``field`` is the field of the object at ``location``; ``marks`` are all fields, if several.
+        ``remedy`` is the hint that a Bundle shows.
         """
         super().__init__(message)
         self.problem = Problem(
@@ -87,6 +89,7 @@ class ApplypruneError(Exception):
             field=field or (marks[0].field if marks else ()),
             marks=tuple(marks) if len(marks) > 1 else (),
             lasting_reason=lasting_reason,
+            remedy=remedy,
         )
 
     @property

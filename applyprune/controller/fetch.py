@@ -39,12 +39,7 @@ from applyprune.sources.git_store import GitStore, PathFiles
 from applyprune.sources.kustomize import FilesOfTree, included
 from applyprune.sources.oci_artifact import FoundArtifact, OciSource, fetch_artifact, find_artifact
 from applyprune.sources.oci_cosign import verification
-from applyprune.sources.tree import (
-    Deadline,
-    FetchFailed,
-    PathNotFound,
-    shown_path,
-)
+from applyprune.sources.tree import Deadline, FetchFailed, no_such_path
 from applyprune.values import dataclass, field, replace
 
 _Contents: TypeAlias = dict[str, SourceContent | Problem]
@@ -161,8 +156,7 @@ def _oci(
 
     def read(paths: Sequence[str]) -> Iterable[tuple[str, PathFiles]]:
         for path in paths:
-            absent = PathNotFound(f"the source has no such path: {shown_path(path)}")
-            yield path, parts[path] or absent
+            yield path, parts[path] or no_such_path(path, files, "")
 
     return _new(task, cache, contents, tree.revision, read)
 

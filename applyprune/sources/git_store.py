@@ -26,6 +26,7 @@ from applyprune.sources.tree import (
     SourceTooLarge,
     TreeLimits,
     clean_path,
+    no_such_path,
     shown_path,
 )
 from applyprune.system.processes import try_lock
@@ -310,11 +311,7 @@ class CommitTree:
     def _files(self, path: str, limits: TreeLimits) -> Sequence[TreeEntry]:
         where = self._program.where
         if self.id(path) is None:
-            raise PathNotFound(
-                f"the repository has no path {shown_path(path)} in this commit",
-                location=where,
-                hint="Paths are case-sensitive. Check the path of the source.",
-            )
+            raise no_such_path(path, self._names, where)
         what = self.included(path)
         files = check_entries(self._below(what), limits, where, is_build=what.is_build)
         if not files:

@@ -67,10 +67,10 @@ from applyprune.sources.tree import (
     FetchFailed,
     FileTree,
     IgnoredText,
-    PathNotFound,
     SourceText,
     clean_path,
     is_url,
+    no_such_path,
     shown_path,
     too_much,
 )
@@ -538,11 +538,7 @@ def tree_sources(
         yield ignored_base(where, rules) if rules else no_kustomization(Origin(where))
         return
     if not folders.exists(top):
-        yield PathNotFound(
-            "the source has no such path",
-            location=Origin(folders.shown(top)),
-            hint="Check the spelling. Paths are case-sensitive.",
-        )
+        yield no_such_path(path, (*tree.files, *tree.ignored), Origin(folders.shown(top)))
         return
     source: SourceText | IgnoredText | InputError | None
     for found in find(folders, top):

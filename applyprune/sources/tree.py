@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from applyprune.errors import InputError
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.model.text import visible
+from applyprune.planning.names import closest
 from applyprune.values import dataclass, field, pattern
 
 if TYPE_CHECKING:
@@ -216,6 +218,31 @@ class PathNotFound(InputError):
     kind = ProblemKind.PATH_NOT_FOUND
 
 
+def no_such_path(path: str, known: Iterable[str], where: Origin | str) -> PathNotFound:
+    """Return the error for a path that a source lacks, with the most similar one it has.
+
+    ``known`` are the paths of its files. Only what lies beside the missing part is compared.
+    """
+    wanted = path.split("/")
+    deepest, beside = 0, set[str]()
+    for name in known:
+        parts = name.split("/")
+        same = (one == other for one, other in zip(wanted, parts, strict=False))
+        depth = sum(takewhile(bool, same))
+        if depth > deepest:
+            deepest, beside = depth, set()
+        if depth == deepest < min(len(parts), len(wanted)):
+            beside.add(parts[depth])
+    meant = closest(wanted[deepest], sorted(beside)) if beside else ""
+    meant = f"Did you mean {shown_path('/'.join((*wanted[:deepest], meant)))}?" if meant else ""
+    return PathNotFound(
+        f"the source has no path {shown_path(path)}",
+        location=where,
+        hint=meant or "Check the spelling. Paths are case-sensitive.",
+        remedy=meant,
+    )
+
+
 class SourceTooLarge(InputError):
     """The source exceeds a limit of size, of files or of references."""
 
@@ -230,10 +257,9 @@ class DecryptionFailed(InputError):
 
 def error_of(problem: Problem) -> InputError:
     """Return the error that a problem was made of, in another process."""
-    kind = _CLASSES.get(problem.kind, InputError)
-    return kind(
-        problem.message, location=problem.location, reason=problem.reason, hint=problem.hint
-    )
+    error = _CLASSES.get(problem.kind, InputError)(problem.message)
+    error.problem = problem
+    return error
 
 
 _CLASSES: Mapping[ProblemKind, type[InputError]] = {

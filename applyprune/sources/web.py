@@ -502,11 +502,12 @@ _SHOWN = 200
 
 def refused_address(server: str, fault: str) -> FetchFailed:
     """Return the error for a server at an address that must not be connected to."""
+    allow = (
+        "If sources may be read from there, start the controller with --allow-source-cidr and the "
+        "network of that address."
+    )
     return FetchFailed(
-        f"the name {server} means {fault}",
-        reason="nothing was sent",
-        hint="If sources may be read from there, start the controller with --allow-source-cidr and "
-        "the network of that address.",
+        f"the name {server} means {fault}", reason="nothing was sent", hint=allow, remedy=allow
     )
 
 

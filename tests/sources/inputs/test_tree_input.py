@@ -126,12 +126,21 @@ def test_folder_without_manifests_has_none() -> None:
     assert sources({"m/README.md": ""}, "m") == []
 
 
-@pytest.mark.parametrize("path", ["gone", "M", "m/b", "m/b.yaml/x", "one/x"])
+MISSING = {"gone": "one", "M": "m", "m/b.yml": "m/b.yaml", "m/x": "", "m/b.yaml/x": "", "one/x": ""}
+"""Each path that the tree lacks, and the one that may be meant."""
+
+
+@pytest.mark.parametrize("path", MISSING)
 def test_missing_path_is_an_error(path: str) -> None:
+    """It names what is similar, for a Bundle too."""
     (only,) = sources(TREE, path)
     assert isinstance(only, InputError)
     assert only.kind is ProblemKind.PATH_NOT_FOUND
-    assert str(only).startswith(f"{SHOWN}//{path}: the source has no such path")
+    assert str(only).startswith(f"{SHOWN}//{path}: the source has no path {path}")
+    meant = MISSING[path]
+    spelling = "Check the spelling. Paths are case-sensitive."
+    assert only.hint == (f"Did you mean {meant}?" if meant else spelling)
+    assert only.problem.remedy == only.hint.removesuffix(spelling)
 
 
 def test_configuration_that_is_named_is_an_error() -> None:
