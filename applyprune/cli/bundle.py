@@ -140,7 +140,7 @@ def suspend(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> i
 
 @command(BUNDLE, CLUSTER, OUTPUT, of=bundle)
 def resume(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
-    """Resume the suspended Bundle NAME: the controller reconciles it at once.
+    """Resume the suspended Bundle NAME: the controller checks its source, and applies it at once.
 
     \b
     Examples:

@@ -32,7 +32,7 @@ from applyprune.controller.drift import (
 from applyprune.controller.pending_plan import pending_plan, withheld_sets
 from applyprune.controller.queue import with_jitter
 from applyprune.controller.reasons import DriftPolicy, Key, Reason
-from applyprune.controller.removal import Finalizer, read_deleted
+from applyprune.controller.removal import Finalizer, read_deleted, removed_by
 from applyprune.controller.report import Reporter, log_event, utc_now
 from applyprune.controller.result import (
     RunResult,
@@ -98,9 +98,11 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Approval, Mode
 from applyprune.model.plan import Plan
+from applyprune.model.problem import ProblemKind
 from applyprune.planning.cel import compile_rule
 from applyprune.planning.marks import APPROVE, FINALIZER
 from applyprune.planning.ownership import foreign_label
+from applyprune.planning.server_errors import denied_account
 from applyprune.planning.world import Siblings
 from applyprune.sources.tree import error_of
 from applyprune.values import dataclass, field, replace
@@ -256,11 +258,12 @@ class OneReconcile:
         if bundle.spec.kube_config is None:
             self.history = replace(self.history, cluster="")
         live, result = self._apply(live, bundle)
+        result = with_rights_named(result, bundle)
         if result.reason is Reason.FETCHING and observes_generation(
             status_of(live), live.generation
         ):
             # For example after a restart: what the status says still holds, and others may wait.
-            return replace(self.answer, delay=None, history=self.history)
+            return replace(self.answer, delay=_fallback(bundle), history=self.history)
         live = self.marked or live
         unwatched = why_unwatched(live, bundle, self.run_result, self.unwatched)
         result = replace(result, source=self.loaded, handles=self._handles(live))
@@ -281,7 +284,9 @@ class OneReconcile:
             self.answer = replace(self.answer, sibling=told)
         left = leaves_drift(result, is_for_drift=bool(self.drifted or self.history.unreverted))
         seconds, history = next_reconcile(self.history, bundle, result, leaves_drift=left)
-        delay = None if result.reason in _UNTIL_CHANGE else delay_with_contention(seconds, result)
+        delay: float | None = delay_with_contention(seconds, result)
+        if result.reason in _UNTIL_CHANGE:
+            delay = _fallback(bundle)
         return replace(
             self.answer,
             delay=delay_after(delay, result) if self.is_part else delay,
@@ -295,6 +300,7 @@ class OneReconcile:
         spec = bundle.spec
         self.answer = replace(self.answer, waits_for=frozenset())
         if spec.suspend:
+            self.history = replace(self.history, was_suspended=True)
             return live, ReconcileResult(
                 ConditionStatus.SAME, Reason.SUSPENDED, "spec.suspend is true"
             )
@@ -326,6 +332,7 @@ class OneReconcile:
             raise
         except SourceAwaited as awaited:
             self._check_again(awaited.older_than)
+            self.answer = replace(self.answer, waits_for=frozenset(dependencies))
             message = "its source is being fetched"
             return live, ReconcileResult(ConditionStatus.WAITING, Reason.FETCHING, message)
         except (AccountMissing, SourceMissing) as error:
@@ -416,7 +423,10 @@ class OneReconcile:
             self.answer = replace(self.answer, source=read)
 
         asked = request_of(live)
-        needs = SourceNeeds(asked, beside, self._found_by_others(live))
+        if self.history.was_suspended:  # guard: checked-after-resume never
+            now = self.bundles.client.time_now()
+            self.history = replace(self.history, was_suspended=False, resumed=now)
+        needs = SourceNeeds(asked, beside, self._found_by_others(live), self.history.resumed)
         states = self.source_state, self.history.source
         source, kubeconfig = self.sources.read(bundle, account_client.cluster, states, needs, keep)
         self.revision = source.revision
@@ -643,6 +653,8 @@ class OneReconcile:
             bundles, self.impersonation, self.clusters, recorder, stop, self.history, siblings
         )
         result = removal.finalize(deleted)
+        removed = removed_by(self.history, result.run_result)
+        self.history = replace(self.history, removed=tuple(removed.items()))
         told = replace(sibling_facts(readable, result.run_result), takes=False)
         self.answer = replace(self.answer, sibling=told)
         if result.done:
@@ -817,9 +829,12 @@ def outdated_dependencies(
         if live is None or state is None or content is None:
             raise SourceAwaited
         found = found_source(status_of(live))
-        if found is not None and (found.path, found.content) == (path, content):
+        if found is None:
+            outdated.append(f"the status of the Bundle {name} does not say what it has applied")
             continue
-        if found is not None and state.checked and found.checked >= state.checked:
+        if (found.path, found.content) == (path, content):
+            continue
+        if state.checked and found.checked >= state.checked:
             raise SourceAwaited(older_than=found.checked)
         outdated.append(f"the Bundle {name} has not applied yet what its source has now")
     return outdated
@@ -1047,6 +1062,26 @@ def failed_result(error: ApplypruneError, run_result: RunResult, revision: str) 
     )
 
 
+def with_rights_named(result: ReconcileResult, bundle: BundleSpec) -> ReconcileResult:
+    """Return a result that names the command for the roles, if the Bundle's account lacks a right.
+
+    Not if another one does, such as that of the controller.
+    """
+    spec = bundle.spec
+    found = result.run_result.failed if result.run_result is not None else ()
+    texts = [one.message for one in found if one.kind is ProblemKind.FORBIDDEN]
+    if result.reason is Reason.FORBIDDEN:
+        texts.append(result.message)
+    account = f"--account {bundle.namespace}/{spec.service_account_name}"
+    # What the plan finds says "this account"; the server names it.
+    if all(denied_account(text) not in {"", account} for text in texts):
+        return result
+    # The user of a kubeconfig is nobody's account here.
+    whose = f" {account}" if spec.kube_config is None else ""
+    command = f"applyprune rbac {bundle.target.arguments} -f PATH{whose}"
+    return replace(result, message=f"{result.message}. The roles for this set: {command}")
+
+
 def with_source_problem(result: ReconcileResult, state: SourceState | None) -> ReconcileResult:
     """Return a result that says so if the source has something new that cannot be used.
 
@@ -1067,6 +1102,7 @@ def with_source_problem(result: ReconcileResult, state: SourceState | None) -> R
         message=f"{message}; {result.revision} stays applied",
         # Nobody else tries again to use what was fetched.
         retries=result.retries or bool(state.unusable),
+        is_checked_again=True,
     )
 
 
@@ -1096,6 +1132,14 @@ def with_drift_reported(
     return replace(
         result, ready=ConditionStatus.NOT_READY, reason=Reason.CONTENDED, message=message
     )
+
+
+def _fallback(bundle: BundleSpec) -> float | None:
+    """Return the seconds until another look at what only a change ends; None if suspended.
+
+    The change is seen at once. The look is for one that was missed.
+    """
+    return None if bundle.spec.suspend else with_jitter(bundle.spec.interval)
 
 
 def delay_with_contention(seconds: float, result: ReconcileResult) -> float:

@@ -28,10 +28,12 @@ from applyprune.controller.pending_plan import PendingPlan, pending_plan
 from applyprune.controller.reasons import NO_CLUSTER, Reason
 from applyprune.controller.report import EventRecorder, EventType, log_event
 from applyprune.controller.result import (
+    REMOVED,
     RunResult,
     collect,
     new_result,
     observation_in,
+    outcomes_text,
     problem_message,
     reason_of,
     reason_of_exit,
@@ -52,7 +54,7 @@ from applyprune.engine.ports import Cancellation
 from applyprune.engine.reader import KindProofs, all_labelled_objects
 from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, NoSuchSet, UsageError, problems_of
-from applyprune.model.fate import Fate
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import LONGEST_LEASE
 from applyprune.model.live import BUNDLES, LiveObject, deleted_at, mapping, text, whole_number
@@ -245,7 +247,7 @@ class Finalizer:
                 *(ConditionStatus.WAITING, Reason.PROGRESSING, message), run_result=run_result
             )
         if run_result.exit_code == 0:
-            message = run_result.counts or "the set had no object"
+            message = outcomes_text(removed_by(self.history, run_result)) or "the set had no object"
             return ReconcileResult(
                 ConditionStatus.SAME, Reason.REMOVED, message, run_result=run_result, done=True
             )
@@ -457,6 +459,18 @@ def _lacks_rights(plan: Plan | None) -> bool:
     guards = {one.guard for one in plan.guards if one.verdict is GuardVerdict.REFUSED}
     refused = [step for step in plan.removals if step.is_doomed and step.fate is Fate.REFUSE]
     return guards == {Guard.CASCADE} and all(step.why is Why.NO_RIGHT_TO_COUNT for step in refused)
+
+
+def removed_by(history: ReconcileHistory, run_result: RunResult | None) -> Mapping[Outcome, int]:
+    """Return how many objects all looks of a removal have removed, by outcome."""
+    removed = dict(history.removed)
+    for outcome, count in run_result.outcomes.items() if run_result is not None else ():
+        if outcome in REMOVED:
+            # What an earlier look has deleted, and has waited for.
+            is_late = outcome is Outcome.REMOVED_FROM_INVENTORY and history.waiting_since
+            known = Outcome.DELETED if is_late else outcome
+            removed[known] = removed.get(known, 0) + count
+    return removed
 
 
 def _total(run_result: RunResult | None) -> int | None:

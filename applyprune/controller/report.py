@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.client import KubernetesClient
@@ -21,7 +23,7 @@ from applyprune.controller.status import (
     status_after,
 )
 from applyprune.controller.task import BundleSample, Measured
-from applyprune.errors import AlreadyExists, ApplypruneError
+from applyprune.errors import AlreadyExists, ApplypruneError, Forbidden
 from applyprune.model.events import Event, ObjectDone, WarningRaised
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
@@ -29,7 +31,7 @@ from applyprune.model.live import BUNDLES, EVENTS, NAMESPACES, LiveObject
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.digests import is_digest
 from applyprune.planning.normalize import digest
-from applyprune.values import dataclass, pattern
+from applyprune.values import dataclass, field, pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.controller.spec import BundleSpec
@@ -46,6 +48,8 @@ class Reporter:
     recorder: EventRecorder
     replica: str
     """The name of this replica."""
+    unstored: set[str] = field(default_factory=set)
+    """The fields of a status that the API server drops: its CRD is older than the controller."""
 
     def report(
         self,
@@ -62,23 +66,49 @@ class Reporter:
         inventory = None
         if bundle is not None and result.run_result is not None:
             inventory = (bundle.target.inventory.name, bundle.target.id)
-        status = status_after(
-            before,
-            result,
+        after = partial(
+            status_after,
             generation=live.generation or 0,
             now=utc_now(),
             requested=request_of(live),
             inventory=inventory,
             replica=self.replica,
         )
+        status, stored = self._written(live, result, after)
         moved = _moved(before, result)
         is_news = event_state(before) != event_state(status)
         key = live.ref.namespace, live.ref.name
-        stored = self.bundles.write_status(live, status)
-        _log_failures(key, result, before, status)
+        takes_events = self._events(stored or live, result, before, moved, is_news=is_news)
+        if takes_events or live.terminating:
+            _log_failures(key, result, before, status)
+        else:
+            # It goes with its namespace: what fails until then is nothing to look at.
+            is_news = False
         self._log(key, result, seconds, is_news=is_news)
-        self._events(stored or live, result, before, moved, is_news=is_news)
         return measured(result, seconds, status)
+
+    def _written(
+        self, live: LiveObject, result: ReconcileResult, after: Callable[..., dict[str, Any]]
+    ) -> tuple[dict[str, Any], LiveObject | None]:
+        """Write the status, which says what of it the server does not store; return both."""
+        stored: LiveObject | None = live
+        while stored is not None:
+            before = status_of(stored)
+            status = after(before, result)
+            sent = paths_of(status)
+            told = self.unstored & sent
+            if told:
+                status = after(before, with_unstored(result, told))
+            stored = self.bundles.write_status(stored, status)
+            kept = paths_of(status_of(stored)) if stored is not None else sent
+            lost = {path for path in sent - kept if path.rpartition(".")[0] not in sent - kept}
+            self.unstored.difference_update(sent)
+            self.unstored.update(lost)
+            if lost == told:
+                break
+            if lost:
+                LOG.error("status not stored", extra=fields(reason=_OLD_CRD, lacks=sorted(lost)))
+        return status, stored
 
     def _events(
         self,
@@ -88,11 +118,13 @@ class Reporter:
         moved: str,
         *,
         is_news: bool,
-    ) -> None:
+    ) -> bool:
         """Write an Event for a change of the objects, or of the Bundle's state; not for a retry.
 
-        ``moved`` is the change of the revision in words; empty if it has not changed.
+        ``moved`` is the change of the revision in words; empty if it has not changed. Returns False
+        if the namespace takes none any more, because it is being deleted.
         """
+        takes_events = True
         run_result = result.run_result or RunResult()
         run = run_result.run
         if result.ready is ConditionStatus.READY:
@@ -103,10 +135,11 @@ class Reporter:
         elif result.ready is ConditionStatus.NOT_READY and is_news:
             waits = result.reason is Reason.PENDING_APPROVAL
             kind = EventType.NORMAL if waits else EventType.WARNING
-            self.recorder.event(live, kind, result.reason, _explained(result), run)
+            takes_events = self.recorder.event(live, kind, result.reason, _explained(result), run)
         if is_news or run_result.changed:
             for warning in run_result.server_warnings:
                 self.recorder.event(live, EventType.WARNING, Reason.SERVER_WARNING, warning, run)
+        return takes_events
 
     def _log(
         self, key: Key, result: ReconcileResult, seconds: float, *, is_news: bool = True
@@ -122,7 +155,7 @@ class Reporter:
         warns = (failed and not waits) or result.reason is Reason.REMOVAL_INCOMPLETE
         level = logging.WARNING if warns else logging.INFO
         is_quiet = result.ready is ConditionStatus.READY or not is_news
-        if is_quiet and run_result is not None and not run_result.changed:
+        if is_quiet and not (run_result is not None and run_result.changed):
             level = logging.DEBUG  # nothing has changed, nor has what is wrong
         LOG.log(
             level,
@@ -150,6 +183,24 @@ class Reporter:
             "there, and listed in its inventory there"
         )
         self.recorder.event(live, EventType.WARNING, Reason.CLUSTER_CHANGED, message)
+
+
+_OLD_CRD = "the CRD of Bundles is older than the controller"
+
+
+def with_unstored(result: ReconcileResult, lost: AbstractSet[str]) -> ReconcileResult:
+    """Return a result that says which fields of its status the API server does not store."""
+    what = f"{_OLD_CRD}: the API server does not store {', '.join(sorted(lost))}"
+    return replace(result, message=f"{result.message}. {what}. Apply the CRD of this version.")
+
+
+def paths_of(status: Mapping[str, Any], place: str = "status") -> set[str]:
+    """Return the fields of a status as ``status.objects.total``; what is in a list is left out."""
+    found = {f"{place}.{name}" for name in status}
+    for name, value in status.items():
+        if isinstance(value, Mapping):
+            found |= paths_of(value, f"{place}.{name}")
+    return found
 
 
 _MOST_FAILURES = 10
@@ -203,11 +254,14 @@ def measured(result: ReconcileResult, seconds: float, status: Mapping[str, Any])
     refusal = run.refusal if run is not None else None
     objects = status.get("objects") or {}
     failing = int(objects.get("failing") or 0)
+    applied = run.applied if run is not None else None
+    if applied is None:
+        applied = max(int(objects.get("total") or 0) - failing, 0)
     sample = BundleSample(
         conditions={one["type"]: one["status"] for one in status.get("conditions") or ()},
         suspended=result.reason is Reason.SUSPENDED,
         revision=_revision(status),
-        applied=max(int(objects.get("total") or 0) - failing, 0),
+        applied=applied,
         failing=failing,
         pending="pendingPlan" in status,
         seconds=seconds,
@@ -280,8 +334,8 @@ class EventRecorder:
         reason: Reason,
         message: str,
         run: str = "",
-    ) -> None:
-        """Write an Event about a Bundle.
+    ) -> bool:
+        """Write an Event about a Bundle; return False if its namespace is being deleted.
 
         ``run`` is the ID of the run that it is about; an annotation of the Event has it.
         """
@@ -293,7 +347,7 @@ class EventRecorder:
             "uid": live.uid,
             "resourceVersion": live.resource_version,
         }
-        self._send(live.ref.namespace, involved, event_type, reason, message, run)
+        return self._send(live.ref.namespace, involved, event_type, reason, message, run)
 
     def namespace_event(self, name: str, reason: Reason, message: str) -> None:
         """Write an Event about a terminating namespace to ``default``: it accepts none itself."""
@@ -308,7 +362,7 @@ class EventRecorder:
         reason: Reason,
         message: str,
         run: str = "",
-    ) -> None:
+    ) -> bool:
         message = message if len(message) <= _MESSAGE else f"{message[: _MESSAGE - 1]}…"
         now = utc_now()
         # The same Event has the same name, so this process or the next replica finds the first one.
@@ -334,7 +388,11 @@ class EventRecorder:
         except AlreadyExists:
             self._count(ref, now, run)
         except ApplypruneError as error:
+            causes = error.causes if isinstance(error, Forbidden) else ()
+            if any(cause.get("reason") == "NamespaceTerminating" for cause in causes):
+                return False
             _log_unwritten(namespace, name, error)
+        return True
 
     def _count(self, ref: Ref, now: str, run: str) -> None:
         try:

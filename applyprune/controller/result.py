@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from applyprune.cluster.failures import without_values
@@ -25,6 +25,7 @@ from applyprune.errors import (
 from applyprune.model.events import (
     Event,
     Finished,
+    InventoryWritten,
     ObjectDone,
     Planned,
     PruneBlocked,
@@ -90,6 +91,8 @@ class RunResult:
     """Of each object that was sent, the fields that are stored with another value."""
     stored: dict[Ref, ApplyFingerprint] = field(default_factory=dict)
     """Of each object that was sent, what proves that it is as the server has stored it."""
+    listed: int | None = None
+    """How many objects the inventory lists after the run; None if it has not been written."""
     server_warnings: list[str] = field(default_factory=list)
     """The first few warnings of the API server."""
 
@@ -101,9 +104,27 @@ class RunResult:
 
     @property
     def total(self) -> int:
+        """Return how many objects the set is to have."""
         if self.set_size is not None:
             return self.set_size
         return len(planned_refs(self.plan) - self.gone) if self.plan is not None else 0
+
+    @property
+    def size(self) -> int | None:
+        """Return how many objects the set has; None if the run has not changed that."""
+        if self.plan is None or self.set_size is not None or self.listed is not None:
+            return self.listed
+        unlisted = {step.desired.ref for step in self.plan.applies if step.is_unlisted}
+        # A run that stops has added nothing.
+        return None if self.plan.stops else len(planned_refs(self.plan) - self.gone - unlisted)
+
+    @property
+    def applied(self) -> int | None:
+        """Return how many objects exist and do not fail; None if the run is not about all."""
+        if self.plan is None or self.set_size is not None:
+            return None
+        absent = {step.desired.ref for step in self.plan.applies if step.is_new} - self.written
+        return len(planned_refs(self.plan) - self.gone - absent - self.failing.keys())
 
     @property
     def offered(self) -> Sequence[RemoveStep]:
@@ -144,7 +165,7 @@ class RunResult:
         return f"{whole}{len(failed)} {self._of(len(failed))} {done}: {names}"
 
     def _of(self, count: int) -> str:
-        return f"of {self.total} objects" if self.total else f"object{'s' * (count != 1)}"
+        return f"of {self.total} objects" if self.total > 1 else f"object{'s' * (count != 1)}"
 
     @property
     def waiting(self) -> Sequence[FailedObject]:
@@ -171,8 +192,13 @@ class RunResult:
     @property
     def counts(self) -> str:
         """Return how many objects had each outcome: ``1 created, 2 unchanged``."""
-        counts = ((self.outcomes[outcome], outcome.text) for outcome in Outcome)
-        return ", ".join(f"{count} {text}" for count, text in counts if count)
+        return outcomes_text(self.outcomes)
+
+
+def outcomes_text(outcomes: Mapping[Outcome, int]) -> str:
+    """Return how many objects had each outcome: ``1 created, 2 unchanged``."""
+    counts = ((outcomes.get(outcome, 0), outcome.text) for outcome in Outcome)
+    return ", ".join(f"{count} {text}" for count, text in counts if count)
 
 
 def new_result(bundle: BundleSpec) -> RunResult:
@@ -226,6 +252,8 @@ def collect(events: Iterable[Event], result: RunResult, each: Callable[[Event], 
                 result.plan = plan
             case ObjectDone():
                 _collect_object(event, result)
+            case InventoryWritten(entries=entries):
+                result.listed = entries
             case ReadinessReported(ref=ref, readiness=state, problem=problem) if problem:
                 message = problem_message(problem, secret=result.secret)
                 hopeless = state.status is Status.FAILED

@@ -160,6 +160,8 @@ class SourceNeeds:
     """The paths of the Bundles that it depends on, by their names, if these have its source."""
     recorded: FoundSource | None = None
     """What another replica has found, as the status has it; None if nothing must be newer."""
+    resumed: str = ""
+    """When the Bundle was resumed, as RFC 3339: a check must have begun later; empty for any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +188,15 @@ def found_source(status: Mapping[str, object]) -> FoundSource | None:
 def _check_order(state: SourceState | None, needs: SourceNeeds) -> None:
     """Raise SourceAwaited if another replica has found another content by a later check.
 
-    At equal times, the content in the status stays: the times have whole seconds.
+    At equal times, the content in the status stays: the times have whole seconds. The same if no
+    check has begun since the Bundle was resumed, unless its source cannot be checked.
     """
     recorded = needs.recorded
-    if recorded is None or state is None or state.content is None or not state.checked:
+    if state is None or state.content is None or not state.checked:
+        return
+    if state.checked <= needs.resumed and state.problem is None:
+        raise SourceAwaited(older_than=needs.resumed)
+    if recorded is None:
         return
     is_other = (state.path, state.content.content) != (recorded.path, recorded.content)
     if is_other and state.checked <= recorded.checked:  # guard: older-check never

@@ -64,6 +64,8 @@ class ReconcileResult:
     """The state of the source on another host that it has applied; None if there is none."""
     handles: bool = True
     """Whether what reconcile-now asks for is handled with it."""
+    is_checked_again: bool = False
+    """Whether its source, which cannot be used, is checked again: a retry beside its own."""
 
 
 class ConditionStatus(StrEnum):
@@ -107,7 +109,7 @@ def status_after(
         if result.ready is ConditionStatus.READY:
             status["lastAppliedRevision"] = result.revision
     if (run := result.run_result) is not None and (run.plan is not None or run.failing):
-        status["objects"] = {**before.get("objects", {}), **_counts(run)}
+        status["objects"] = _counts(run, before.get("objects") or {})
         _put(status, "failing", _failing(run))
     if run is not None and run.plan is not None:
         _put(status, "pendingPlan", _pending(before, result, now))
@@ -157,15 +159,15 @@ def progressing_status(
     return status
 
 
-def _counts(run: RunResult) -> dict[str, int]:
+def _counts(run: RunResult, before: Mapping[str, int]) -> dict[str, int]:
     """Return how many objects the set has, as far as the run knows it."""
     # An input with errors has no plan, but its other objects were checked.
     counts = {
-        "total": None if run.plan is None else run.total,
+        "total": before.get("total", 0) if run.size is None else run.size,
         "failing": len(run.failing),
         "elsewhere": run.elsewhere,
     }
-    return {name: count for name, count in counts.items() if count is not None}
+    return {**before, **{name: count for name, count in counts.items() if count is not None}}
 
 
 def with_elsewhere(before: Mapping[str, Any], elsewhere: int | None) -> Mapping[str, Any]:
@@ -187,7 +189,7 @@ def _wanted(result: ReconcileResult) -> dict[ConditionType, tuple[str, Reason, s
     """Return the new conditions; only Ready, or PruneBlocked, says what is wrong."""
     reason = result.reason
     stalled = reason in STALLED_REASONS
-    retries = result.retries and not stalled
+    retries = (result.retries or result.is_checked_again) and not stalled
     suspended = result.ready is ConditionStatus.SAME
     waits = result.ready is ConditionStatus.WAITING
     awaited = result.message if result.run_result is None else "its objects are not ready yet"

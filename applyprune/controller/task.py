@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.addresses import AddressRules
 from applyprune.controller.reasons import ConditionType, Key, Reason
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import HolderObservation
 from applyprune.model.live import Resource
@@ -50,6 +51,14 @@ class ReconcileHistory:
     """The host and port of another cluster that it may use; empty for none."""
     source: SourceState | None = None
     """What was read last of its source on another host; None if nothing was."""
+    was_suspended: bool = False
+    resumed: str = ""
+    """When it was first seen as resumed, by the API server's clock; empty if it never was.
+
+    What a check has found that began before does not count.
+    """
+    removed: tuple[tuple[Outcome, int], ...] = ()
+    """How many objects earlier looks of its removal have removed, by outcome."""
 
     def has_waited(self, timeout: float, now: float) -> bool:
         """Return whether it began to wait for its objects so many seconds ago."""

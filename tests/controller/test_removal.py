@@ -328,6 +328,19 @@ UNPRUNED: dict[str, tuple[dict[str, Any], bool]] = {
 }
 
 
+def test_event_of_a_removal_tells_what_all_looks_have_removed(tenant: Tenant) -> None:
+    """One object has a finalizer, so it goes in a later look than the others."""
+    slow = config_map("slow", finalizers=["example.com/slow"])
+    tenant.bundle("web", config_map("a"), config_map("b"), slow, deletionPolicy="Delete")
+    tenant.ready("web")
+    tenant.delete("web")
+    eventually(lambda: tenant.exists("a", "b") == [False, False])
+    eventually(lambda: tenant.condition("web")[0] == "Unknown", lambda: "it waits for slow")
+    tenant.strip("slow")
+    tenant.gone("web")
+    assert told(tenant, "Removed") == "3 deleted"
+
+
 @pytest.mark.holds("mirror-prune")
 def test_policies_apply_whatever_is_pruned(tenant: Tenant) -> None:
     """With ``prune.enabled: false`` too; ``MirrorPrune`` follows it, and the Event says it."""

@@ -190,7 +190,7 @@ def test_bundles_without_permission_for_one_kind_apply_nothing(
         assert running.metric('applyprune_objects{state="failing"}') == 30
         # An unreadable object is not taken for absent: the next reconcile still wants it.
         status = tenant.get("b0")["status"]
-        assert status["objects"] == {"total": 2, "failing": 1, "elsewhere": 0}
+        assert status["objects"] == {"total": 0, "failing": 1, "elsewhere": 0}
         # A namespace outside --watch-namespaces is left alone.
         assert other.get("web")["status"] == {"observedGeneration": -1}
         # With the right, it recovers by itself.

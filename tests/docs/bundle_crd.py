@@ -229,12 +229,6 @@ COLUMNS = [
         priority=1,
     ),
     _column(
-        "Replica",
-        ".status.replica",
-        "The replica of the controller that has written the status.",
-        priority=1,
-    ),
-    _column(
         "Message",
         _condition(ConditionType.READY, "message"),
         "Why it is ready or not, in words.",

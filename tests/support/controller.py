@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import signal
 from contextlib import contextmanager
@@ -188,6 +189,7 @@ class Tenant:
         """Return the status, reason and message of a condition of the last generation."""
         found = self.get(name)
         for one in found.get("status", {}).get("conditions", ()):
+            check_words(one["message"])
             if one["type"] == kind:
                 if one["observedGeneration"] != found["metadata"]["generation"]:
                     return "Unknown", "Outdated", one["message"]
@@ -241,7 +243,10 @@ class Tenant:
 
     def failures(self, name: str) -> dict[str, str]:
         """Return the messages of the objects that fail."""
-        return {one["object"]: one["message"] for one in self.get(name)["status"]["failing"]}
+        found = {one["object"]: one["message"] for one in self.get(name)["status"]["failing"]}
+        for message in found.values():
+            check_words(message)
+        return found
 
     def gone(self, name: str) -> None:
         """Wait until a Bundle is gone."""
@@ -299,6 +304,15 @@ class Tenant:
 
 def _body(version: str, kind: str, name: str) -> dict[str, Any]:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
+
+
+_OPTION = re.compile(r"(?<!\S)--(?!allow-source-cidr)[a-z]")
+_COMMAND = re.compile(r"(?<!\S)(?:kubectl|applyprune) .*")
+
+
+def check_words(message: str) -> None:
+    """Fail if a status names an option that is not in a command: a Bundle has none."""
+    assert not _OPTION.search(_COMMAND.sub("", message)), message
 
 
 def told_of_namespace(tenant: Tenant) -> list[str]:

@@ -106,6 +106,33 @@ def test_source_that_is_gone_changes_nothing_and_is_followed_when_it_is_back(
     assert tenant.value("a") == "3"
 
 
+def test_mistyped_path_is_told_with_the_right_one(tenant: Tenant, git: HttpsSite) -> None:
+    """In the status, and it is checked again: a commit may bring the path."""
+    repository = git.repository()
+    repository.commit({"web/deploy/a.yaml": file_of("a"), "web/docs/a.md": ""})
+    follow(tenant, git)
+    tenant.ready("web")
+    tenant.bundle("web", source=git_source(git, path="web/deplyo"), interval="1h")
+    message = tenant.failed("web", "PathNotFound")
+    assert "the source has no path web/deplyo. Did you mean web/deploy?" in message
+    assert tenant.condition("web", "Reconciling")[:2] == ("True", "Retrying")
+    repository.commit({"web/deplyo/a.yaml": file_of("a", value="2")})
+    tenant.ready("web")
+    assert tenant.value("a") == "2"
+
+
+def test_bundle_waits_for_a_source_that_is_checked_again(tenant: Tenant, git: HttpsSite) -> None:
+    """Also as long as the last good content stays applied."""
+    repository = git.repository()
+    repository.commit({"web/a.yaml": file_of("a")})
+    follow(tenant, git)
+    tenant.ready("web")
+    repository.delete_branch("main")
+    tenant.failed("web", "PathNotFound")
+    told = tenant.condition("web", "Reconciling")
+    assert told == ("True", "Retrying", "it is retried after PathNotFound")
+
+
 def test_commit_without_manifests_is_refused_by_the_guards(tenant: Tenant, git: HttpsSite) -> None:
     """A force-push to a branch with nothing in common prunes nothing either."""
     repository = git.repository()

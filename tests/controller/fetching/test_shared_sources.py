@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.support.controller import controller
-from tests.support.remote_bundles import CREDENTIALS, LOOPBACK, file_of, git_credentials, git_source
+from tests.support.fights import written
+from tests.support.remote_bundles import (
+    CREDENTIALS,
+    LOOPBACK,
+    file_of,
+    git_credentials,
+    git_source,
+    set_value,
+)
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -13,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
+    from tests.support.api import AuditTrail
     from tests.support.controller import Tenant
     from tests.support.git_servers import HttpsSite
 
@@ -111,6 +122,28 @@ def test_nothing_is_asked_for_a_suspended_bundle(tenant: Tenant, git: HttpsSite)
     assert looks("web") <= 3, git.paths()
     tenant.patch("web", suspend=False)
     eventually(lambda: tenant.value("of-web") == "2", lambda: "the commit is applied")
+
+
+@pytest.mark.holds("checked-after-resume")
+def test_resumed_bundle_applies_what_its_source_has_now(
+    tenant: Tenant, git: HttpsSite, site_audit: AuditTrail
+) -> None:
+    """Not first what it has applied before, although the next check is not due for an hour."""
+    git_credentials(tenant, git)
+    repository = git.repository()
+    repository.commit({"a.yaml": file_of("a")})
+    tenant.bundle("web", source=git_source(git, interval="1h"), interval="1h")
+    tenant.ready("web")
+    tenant.patch("web", suspend=True)
+    for request in ("suspended", "again"):
+        tenant.reconciled("web", request)
+    set_value(tenant, "a", "by hand")
+    second = repository.commit({"a.yaml": file_of("a", value="2")})
+    site_audit.restart()
+    tenant.patch("web", suspend=False)
+    tenant.applied("web", f"main@sha1:{second}")
+    assert tenant.value("a") == "2"
+    assert written(site_audit, tenant, "a") == 1
 
 
 def test_deleted_bundle_needs_no_source(tenant: Tenant, git: HttpsSite) -> None:

@@ -7,7 +7,13 @@ from dataclasses import replace
 import pytest
 
 from applyprune.controller.reasons import Reason
-from applyprune.controller.result import count_elsewhere, problem_message, reason_of
+from applyprune.controller.result import (
+    FailedObject,
+    RunResult,
+    count_elsewhere,
+    problem_message,
+    reason_of,
+)
 from applyprune.errors import ApplypruneError, Forbidden, InputError, InputErrors, UsageError
 from applyprune.model.identity import Ref
 from applyprune.model.problem import Problem, ProblemKind
@@ -61,3 +67,23 @@ def test_message_of_a_conflict_ends_with_what_resolves_it() -> None:
     assert len(long) == 400
     assert long.endswith(f"x… {remedy}")
     assert remedy not in problem_message(conflict, secret=True)
+
+
+def failed(*names: str) -> dict[Ref, FailedObject]:
+    """Return what has failed of a run."""
+    refs = [Ref("", "ConfigMap", "shop", name) for name in names]
+    return {ref: FailedObject(ref, "no", ProblemKind.INVALID) for ref in refs}
+
+
+SUMMARIES = {
+    "one of one": (("a",), 1, "1 object failed: configmap/a"),
+    "one of two": (("a",), 2, "1 of 2 objects failed: configmap/a"),
+    "both": (("a", "b"), 2, "2 of 2 objects failed: configmap/a, configmap/b"),
+    "one of nobody knows how many": (("a",), 0, "1 object failed: configmap/a"),
+}
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_summary_names_what_has_failed(name: str) -> None:
+    names, size, wanted = SUMMARIES[name]
+    assert RunResult(failing=failed(*names), set_size=size).summary == wanted
