@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import socket
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    Info,
     disable_created_metrics,
     make_wsgi_app,
 )
@@ -25,6 +27,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
+from applyprune._version import __version__
 from applyprune.addresses import bracketed
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.reasons import ConditionType, Key, Limit, Reason
@@ -201,6 +204,11 @@ class Metrics:
         # Nobody needs the creation time of a counter, and it doubles the number of series.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         registry = self.registry
+        Info(
+            "applyprune_build",
+            "The version of the controller, and that of its Python; the value is 1.",
+            registry=registry,
+        ).info({"version": __version__, "python": platform.python_version()})
         self.reconciles = Counter(
             "applyprune_reconciles", "Reconciles of Bundles.", ["reason"], registry=registry
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 import socket
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from applyprune._version import __version__
 from tests.support.api import events_written
 from tests.support.command import applyprune
 from tests.support.controller import Tenant, controller
@@ -238,6 +240,8 @@ def test_metrics_exist_from_the_start(
     assert 'applyprune_api_requests_total{code="5xx",method="DELETE"} 0.0' in text
     assert 'applyprune_objects{state="failing"} 0.0' in text
     assert "applyprune_queue_depth 0.0" in text
+    versions = f'python="{platform.python_version()}",version="{__version__}"'
+    assert f"applyprune_build_info{{{versions}}} 1.0" in text
 
 
 def test_taken_address_is_named(site: Plane) -> None:
