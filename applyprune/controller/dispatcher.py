@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from applyprune.controller.checker import Checker
 from applyprune.controller.clients import BundleObjects
@@ -26,6 +27,7 @@ from applyprune.controller.status import (
 )
 from applyprune.controller.task import (
     SLOW,
+    SUCCESS,
     Answer,
     CheckResult,
     FetchResult,
@@ -38,6 +40,9 @@ from applyprune.controller.worker import LimitExceeded, WorkerHandle, WorkerUnav
 from applyprune.errors import ApplypruneError, problems_of
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.values import dataclass, field, replace
+
+if TYPE_CHECKING:
+    from prometheus_client import Counter
 
 MOST_ALONE = 10
 """How many objects are looked at alone; for more, a look at the whole set costs less."""
@@ -315,6 +320,7 @@ class SourceDispatcher:
 
     bundles: WorkQueue
     """The queue of the Bundles."""
+    metrics: Metrics
     checker: Checker
     handles: tuple[WorkerHandle, ...]
     """Those of the processes that fetch."""
@@ -438,7 +444,8 @@ class SourceDispatcher:
                 # guard: silent-host -> ""
                 silent = result.address or _SILENT if clock.now() - began > SLOW else ""
                 self._share(self.checks, check, silent)
-                self._tell(key, [result.problem] if result.problem is not None else [])
+                problems = [result.problem] if result.problem is not None else []
+                self._report(key, self.metrics.checks, problems)
             woken, due = self.followed.checked(check, task, result)
             self._wake(woken)
             self._queue(check, due)
@@ -464,7 +471,7 @@ class SourceDispatcher:
                 is_slow = result.problem is not None and clock.now() - began > SLOW
                 # guard: slow-fetch -> self._share(self.fetches, check, "")
                 self._share(self.fetches, check, _SILENT if is_slow else "")
-                self._tell(key, _problems(result))
+                self._report(key, self.metrics.fetches, _problems(result))
             woken, due = self.followed.fetched(check, task, result)
             self._wake(woken)
             self._queue(check, due, news=True)
@@ -474,7 +481,10 @@ class SourceDispatcher:
         for namespace in self.followed.namespaces(check):
             queue.set_cluster((namespace, check), silent)
 
-    def _tell(self, key: Key, problems: Sequence[Problem]) -> None:
+    def _report(self, key: Key, counter: Counter, problems: Sequence[Problem]) -> None:
+        """Count a check or a fetch once, by the first of its problems, and log them all."""
+        if not self._ended.is_set():  # what the end of the controller cuts off has not failed
+            counter.labels(str(problems[0].kind) if problems else SUCCESS).inc()
         for problem in problems:
             message = error_message([problem], secret=False)
             LOG.warning("source not read", extra=fields(namespace=key[0], error=message))

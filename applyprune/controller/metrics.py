@@ -31,7 +31,15 @@ from applyprune._version import __version__
 from applyprune.addresses import bracketed
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.reasons import ConditionType, Key, Limit, Reason
-from applyprune.controller.task import CODES, METHODS, READY, BundleSample, Measured, request_labels
+from applyprune.controller.task import (
+    CODES,
+    METHODS,
+    READY,
+    RESULTS,
+    BundleSample,
+    Measured,
+    request_labels,
+)
 from applyprune.controller.watches import SharedWatches, Watches
 from applyprune.errors import UsageError
 from applyprune.values import dataclass, field
@@ -188,6 +196,10 @@ class Metrics:
     refused: Counter = field(init=False)
     calls: Counter = field(init=False)
     ended: Counter = field(init=False)
+    checks: Counter = field(init=False)
+    """The checks of sources, by how they have ended."""
+    fetches: Counter = field(init=False)
+    """The fetches of sources, by how they have ended."""
     _healthy: Gauge = field(init=False)
     _leader: Gauge = field(init=False)
     _depth: Gauge = field(init=False)
@@ -235,6 +247,12 @@ class Metrics:
             "Reconciles whose worker process was ended at a limit.",
             ["limit"],
             registry=registry,
+        )
+        self.checks = Counter(
+            "applyprune_source_checks", "Checks of sources.", ["result"], registry=registry
+        )
+        self.fetches = Counter(
+            "applyprune_source_fetches", "Fetches of sources.", ["result"], registry=registry
         )
         self._healthy = Gauge(
             "applyprune_healthy", "1 if /healthz says that all is well.", registry=registry
@@ -286,6 +304,9 @@ class Metrics:
         for method in METHODS:
             for code in CODES:
                 self.calls.labels(method, code)
+        for result in RESULTS:
+            self.checks.labels(str(result))
+            self.fetches.labels(str(result))
 
     def watch_queue(self, queue: WorkQueue) -> None:
         """Read the queue whenever the metrics are scraped."""

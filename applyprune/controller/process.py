@@ -176,6 +176,7 @@ class _Process:
         )
         sources = SourceDispatcher(
             self.queue,
+            self.metrics,
             Checker(WorkerHandle(context, fetcher, check_sources)),
             tuple(WorkerHandle(context, fetcher) for _ in range(settings.fetch_workers)),
             self.client.time_now,

@@ -18,7 +18,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import HolderObservation
 from applyprune.model.live import Resource
-from applyprune.model.problem import Problem
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.ownership import fingerprint_of
 from applyprune.values import dataclass, field, replace
 
@@ -402,6 +402,18 @@ READY = ("True", "False", "Unknown")
 """The statuses of the condition Ready."""
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CODES = ("2xx", "3xx", "4xx", "5xx", "none")
+SUCCESS = "Success"
+RESULTS = (
+    SUCCESS,
+    ProblemKind.FETCH_FAILED,
+    ProblemKind.AUTHENTICATION_FAILED,
+    ProblemKind.VERIFICATION_FAILED,
+    ProblemKind.PATH_NOT_FOUND,
+    ProblemKind.SOURCE_TOO_LARGE,
+    ProblemKind.INPUT_ERROR,
+    ProblemKind.USAGE_ERROR,
+)
+"""How a check or a fetch of a source can end."""
 Counts = Mapping[tuple[str, str], int]
 """How many tries there were, by method and kind of code."""
 

@@ -51,11 +51,10 @@ def make(tmp_path: Path) -> Iterator[Make]:
             watches = Watches(queue, client, access, "test")
             reporter = Reporter(bundles, EventRecorder(client), "alone")
             checker = Checker(WorkerHandle(context, settings, check_sources))
-            sources = SourceDispatcher(queue, checker, ())
+            metrics = Metrics()
+            sources = SourceDispatcher(queue, metrics, checker, ())
             alone = Leadership(leads=True)
-            one = Dispatcher(
-                queue, watches, Metrics(), bundles, reporter, (handle,), alone, sources
-            )
+            one = Dispatcher(queue, watches, metrics, bundles, reporter, (handle,), alone, sources)
             made.append(one)
             return one
 

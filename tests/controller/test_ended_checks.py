@@ -14,6 +14,7 @@ from applyprune.controller import followed_sources
 from applyprune.controller.checker import Checker, check_sources
 from applyprune.controller.dispatcher import CHECKS, SourceDispatcher
 from applyprune.controller.fetch import RemoteSource
+from applyprune.controller.metrics import Metrics
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.task import CheckResult, CheckTask, SourceRequest
 from applyprune.controller.worker import (
@@ -61,7 +62,7 @@ def checker(tmp_path: Path) -> Iterator[Checker]:
 def sources(checker: Checker, monkeypatch: pytest.MonkeyPatch) -> Iterator[SourceDispatcher]:
     """A dispatcher of checks, with its threads."""
     monkeypatch.setattr(followed_sources, "LONGEST_CHECK", LONG)
-    one = SourceDispatcher(WorkQueue(), checker, ())
+    one = SourceDispatcher(WorkQueue(), Metrics(), checker, ())
     for thread in one.threads():
         thread.start()
     yield one

@@ -18,6 +18,7 @@ from applyprune.controller.followed_sources import (
     FoundAt,
     NextWork,
 )
+from applyprune.controller.metrics import Metrics
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.task import (
     CheckResult,
@@ -478,7 +479,7 @@ def test_checks_are_due_by_the_clock_of_the_bundles(tmp_path: Path) -> None:
         settings = WorkerSettings(access, None, "test", "error", WorkerLimits())
     # No check begins, so no process is started.
     checker = Checker(WorkerHandle(worker_context(), settings, check_sources))
-    looks = SourceDispatcher(WorkQueue(clock=clock), checker, ())
+    looks = SourceDispatcher(WorkQueue(clock=clock), Metrics(), checker, ())
     looks.follow(WEB, request("web", interval=60.0))
     key = ("shop", CHECK)
     assert looks.checks.get() == key

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from applyprune.controller.metrics import STATES
 from applyprune.controller.reasons import ConditionType
-from applyprune.controller.task import READY
+from applyprune.controller.task import READY, RESULTS
 from applyprune.localplane.cache import progress_on
 from applyprune.sources import read
 from tests.support.api import Api
@@ -43,6 +43,7 @@ VALUES = {
     "type": {*map(str, ConditionType), "Drifted"},
     "ready": set(READY),
     "state": set(STATES),
+    "result": set(RESULTS),
 }
 """The values of a label that an expression may name."""
 VARIABLES = {"$namespace": ".*", "$bundle": ".*", "$__rate_interval": "5m"}
@@ -136,18 +137,32 @@ def test_expressions_name_what_a_scrape_has(
             assert re.search(rf"\b(?:rate|increase)\({name}\b", query), query
 
 
-def test_every_metric_of_a_bundle_is_documented(
-    families: tuple[Sequence[Metric], Mapping[str, str]],
+@pytest.mark.parametrize("of", ["bundle", "source"])
+def test_every_metric_of_bundles_and_sources_is_documented(
+    families: tuple[Sequence[Metric], Mapping[str, str]], of: str
 ) -> None:
     """In the guide, and nothing there that does not exist."""
     found = {
         sample.name
         for family in families[0]
         for sample in family.samples
-        if sample.name.startswith("applyprune_bundle_")
+        if sample.name.startswith(f"applyprune_{of}_")
     }
     guide = (ROOT / "docs" / "guides" / "controller.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"`(applyprune_bundle_\w+)`", guide)) == found
+    assert set(re.findall(rf"`(applyprune_{of}_\w+)`", guide)) == found
+
+
+def test_every_result_of_a_source_is_documented(
+    families: tuple[Sequence[Metric], Mapping[str, str]],
+) -> None:
+    """Each has a series before it happens first, and the check that has failed is counted."""
+    guide = (ROOT / "docs" / "guides" / "controller.md").read_text(encoding="utf-8")
+    for name in ("applyprune_source_checks", "applyprune_source_fetches"):
+        (family,) = (one for one in families[0] if one.name == name)
+        counts = {one.labels["result"]: one.value for one in family.samples}
+        assert counts.keys() == set(RESULTS)
+        assert [one for one in counts if f"`{one}`" not in guide] == []
+        assert (counts["FetchFailed"] > 0) == (name == "applyprune_source_checks")
 
 
 def test_kustomization_has_everything(site: Plane, kubectl: Kubectl) -> None:
@@ -245,6 +260,8 @@ def test_promtool_evaluates_every_expression(
         "applyprune_reconcile_duration_seconds_bucket": "0+1x1600",
         'applyprune_api_requests_total{code="5xx",method="GET"}': "0+5x1600",
         'applyprune_api_requests_total{code="2xx",method="GET"}': "0+10x1600",
+        'applyprune_source_checks_total{result="FetchFailed"}': "0+5x1600",
+        'applyprune_source_fetches_total{result="Success"}': "0+5x1600",
     }
     of_silent = f'bundle="silent",namespace="{place["namespace"]}"'
     changes[f"applyprune_source_age_seconds{{{of_silent}}}"] = "4000x1600"

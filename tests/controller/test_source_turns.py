@@ -10,6 +10,7 @@ import pytest
 
 from applyprune.controller.dispatcher import CHECKS, SourceDispatcher
 from applyprune.controller.fetch import RemoteSource
+from applyprune.controller.metrics import Metrics
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.task import (
     CheckResult,
@@ -65,7 +66,7 @@ def played(clock: ManualClock) -> Played:
 @pytest.fixture
 def sources(clock: ManualClock, played: Played) -> SourceDispatcher:
     """The dispatcher of the sources, without threads."""
-    return SourceDispatcher(WorkQueue(clock=clock), cast("Checker", played), ())
+    return SourceDispatcher(WorkQueue(clock=clock), Metrics(), cast("Checker", played), ())
 
 
 SILENT_REPLY = CheckResult(b"", problem=SILENT, address="192.0.2.1")
@@ -152,7 +153,7 @@ def test_sources_whose_fetch_was_too_slow_share_a_process(
     """Though their hosts answer each check at once."""
     worker = cast("WorkerHandle", SlowWorker(clock))
     queue = WorkQueue(clock=clock)
-    sources = SourceDispatcher(queue, cast("Checker", played), (worker,) * 4)
+    sources = SourceDispatcher(queue, Metrics(), cast("Checker", played), (worker,) * 4)
     for number in range(4):
         sources.follow((f"n{number}", "web"), request("slow", number))
     for _ in "12":
@@ -177,7 +178,7 @@ def test_one_namespace_leaves_fetches_to_two_others(
     """A fetch may take minutes: whoever was first must not have them all."""
     worker = cast("WorkerHandle", SlowWorker(clock))
     queue = WorkQueue(clock=clock)
-    sources = SourceDispatcher(queue, cast("Checker", played), (worker,) * processes)
+    sources = SourceDispatcher(queue, Metrics(), cast("Checker", played), (worker,) * processes)
     for number in range(9):
         sources.fetches.add(("evil", f"web-{number}"), news=True)
     first = taken(sources.fetches)
