@@ -20,6 +20,7 @@ from prometheus_client import (
     Gauge,
     Histogram,
     Info,
+    ProcessCollector,
     disable_created_metrics,
     make_wsgi_app,
 )
@@ -221,6 +222,7 @@ class Metrics:
             "The version of the controller, and that of its Python; the value is 1.",
             registry=registry,
         ).info({"version": __version__, "python": platform.python_version()})
+        ProcessCollector(registry=registry)  # of this process; the workers are others
         self.reconciles = Counter(
             "applyprune_reconciles", "Reconciles of Bundles.", ["reason"], registry=registry
         )

@@ -236,12 +236,14 @@ def test_metrics_exist_from_the_start(
         "--no-lease",
     ) as running:
         text = running.ask("/metrics")[1]
+        memory = running.metric("process_resident_memory_bytes")
     assert 'applyprune_reconciles_total{reason="PruneRefused"} 0.0' in text
     assert 'applyprune_api_requests_total{code="5xx",method="DELETE"} 0.0' in text
     assert 'applyprune_objects{state="failing"} 0.0' in text
     assert "applyprune_queue_depth 0.0" in text
     versions = f'python="{platform.python_version()}",version="{__version__}"'
     assert f"applyprune_build_info{{{versions}}} 1.0" in text
+    assert memory > 0
 
 
 def test_taken_address_is_named(site: Plane) -> None:
