@@ -93,7 +93,7 @@ class BundleMetrics(Collector):
             {key: float(sample.pending) for key, sample in samples.items()},
         )
         yield _gauge(
-            "reconcile_duration_seconds",
+            "last_reconcile_seconds",
             "How long the last reconcile of the Bundle took.",
             {key: sample.seconds for key, sample in samples.items()},
         )

@@ -66,7 +66,7 @@ def test_bundle_has_a_series_for_each_fact() -> None:
         "objects failing": 2.0,
         "suspended": 0.0,
         "pending_approval": 1.0,
-        "reconcile_duration_seconds": 1.5,
+        "last_reconcile_seconds": 1.5,
         "reverted_fields_total": 0.0,
     }
     metrics.passed(KEY, measured(SUSPENDED, 0.5, {**STATUS, "lastAppliedRevision": SECOND}))
