@@ -35,8 +35,8 @@ from applyprune.controller.reasons import ConditionType, Key, Limit, Reason
 from applyprune.controller.task import (
     CODES,
     METHODS,
-    READY,
     RESULTS,
+    STATUSES,
     BundleSample,
     Measured,
     request_labels,
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-_VALUES = {"True": 1.0, "False": 0.0, "Unknown": -1.0}
 _LABELS = ("namespace", "bundle")
 STATES = ("applied", "failing")
 
@@ -129,7 +128,7 @@ def _totals(samples: Mapping[Key, BundleSample]) -> Iterator[Metric]:
     bundles = GaugeMetricFamily(
         "applyprune_bundles", "Bundles, by their Ready condition.", labels=["ready"]
     )
-    for ready in READY:
+    for ready in STATUSES:
         bundles.add_metric([ready], by_ready[ready])
     yield bundles
     objects = GaugeMetricFamily(
@@ -148,13 +147,13 @@ def _totals(samples: Mapping[Key, BundleSample]) -> Iterator[Metric]:
 def _conditions(samples: Mapping[Key, BundleSample]) -> Iterator[Metric]:
     family = GaugeMetricFamily(
         "applyprune_bundle_condition",
-        "The conditions of the Bundle: 1 for True, 0 for False, -1 for Unknown.",
-        labels=(*_LABELS, "type"),
+        "The status of each condition of the Bundle, as a label; the value is 1.",
+        labels=(*_LABELS, "type", "status"),
     )
     for key, sample in samples.items():
         for kind in ConditionType:
-            if (value := _VALUES.get(sample.conditions.get(kind, ""))) is not None:
-                family.add_metric((*key, str(kind)), value)
+            if (status := sample.conditions.get(kind, "")) in STATUSES:
+                family.add_metric((*key, str(kind), status.lower()), 1)
     yield family
 
 

@@ -398,8 +398,8 @@ class SourceSettings:
 # What the metrics count.
 
 
-READY = ("True", "False", "Unknown")
-"""The statuses of the condition Ready."""
+STATUSES = ("True", "False", "Unknown")
+"""The statuses of a condition."""
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CODES = ("2xx", "3xx", "4xx", "5xx", "none")
 SUCCESS = "Success"
@@ -450,7 +450,7 @@ class BundleSample:
     @property
     def ready(self) -> str:
         found = self.conditions.get(ConditionType.READY, "")
-        return found if found in READY else "Unknown"
+        return found if found in STATUSES else "Unknown"
 
 
 @dataclass(slots=True)

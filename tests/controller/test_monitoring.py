@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from applyprune.controller.metrics import STATES
 from applyprune.controller.reasons import ConditionType
-from applyprune.controller.task import READY, RESULTS
+from applyprune.controller.task import RESULTS, STATUSES
 from applyprune.localplane.cache import progress_on
 from applyprune.sources import read
 from tests.support.api import Api
@@ -41,7 +41,8 @@ GROUPS: list[dict[str, Any]] = RULES.body["spec"]["groups"]
 ALERTS = {rule["alert"]: rule for group in GROUPS for rule in group["rules"]}
 VALUES = {
     "type": {*map(str, ConditionType), "Drifted"},
-    "ready": set(READY),
+    "ready": set(STATUSES),
+    "status": {one.lower() for one in STATUSES},
     "state": set(STATES),
     "result": set(RESULTS),
 }
@@ -210,6 +211,11 @@ def alert(name: str, at: str, *fired: Mapping[str, str]) -> dict[str, Any]:
     return {"eval_time": at, "alertname": name, "exp_alerts": expected}
 
 
+def condition(kind: str, status: str) -> dict[str, str]:
+    """Return the labels of a condition, beside those of its Bundle."""
+    return {"type": kind, "status": status}
+
+
 @pytest.mark.sweep
 def test_promtool_evaluates_every_expression(
     families: tuple[Sequence[Metric], Mapping[str, str]], tmp_path: Path
@@ -221,7 +227,7 @@ def test_promtool_evaluates_every_expression(
     bundle = {
         one: {**names, "bundle": one} for one in ("good", "failing", "paused", "silent", "waiting")
     }
-    unready = [bundle[one] | {"type": "Ready"} for one in ("failing", "silent")]
+    unready = [bundle[one] | condition("Ready", "false") for one in ("failing", "silent")]
     day: list[dict[str, Any]] = [
         alert("ApplypruneBundleNotReady", "10m"),
         alert("ApplypruneBundleNotReady", "20m", *unready),
@@ -248,7 +254,7 @@ def test_promtool_evaluates_every_expression(
     ]
     of_good = f'bundle="good",namespace="{place["namespace"]}"'
     changes = {
-        f'applyprune_bundle_condition{{{of_good},type="Stalled"}}': "1x1600",
+        f'applyprune_bundle_condition{{{of_good},status="false",type="Stalled"}}': "_x1600",
         f"applyprune_bundle_reverted_fields_total{{{of_good}}}": "0+1x1600",
         "applyprune_leader": "0x1600",
         "applyprune_healthy": "0x1600",
@@ -265,13 +271,16 @@ def test_promtool_evaluates_every_expression(
     }
     of_silent = f'bundle="silent",namespace="{place["namespace"]}"'
     changes[f"applyprune_source_age_seconds{{{of_silent}}}"] = "4000x1600"
-    drifted = {
-        "series": f'applyprune_bundle_condition{{{of_good},type="Drifted"}}',
-        "values": "1x1600",
-    }
+    stalled_and_drifted = [
+        {
+            "series": f'applyprune_bundle_condition{{{of_good},status="true",type="{kind}"}}',
+            "values": "1x1600",
+        }
+        for kind in ("Stalled", "Drifted")
+    ]
     worse: list[dict[str, Any]] = [
-        alert("ApplypruneBundleStalled", "10m", bundle["good"] | {"type": "Stalled"}),
-        alert("ApplypruneBundleDrifted", "20m", bundle["good"] | {"type": "Drifted"}),
+        alert("ApplypruneBundleStalled", "10m", bundle["good"] | condition("Stalled", "true")),
+        alert("ApplypruneBundleDrifted", "20m", bundle["good"] | condition("Drifted", "true")),
         alert("ApplypruneBundleRevertsRepeatedly", "2h", bundle["good"]),
         alert("ApplypruneNobodyReconciles", "10m", {}),
         alert("ApplypruneUnhealthy", "1m"),
@@ -299,7 +308,7 @@ def test_promtool_evaluates_every_expression(
         {"interval": "1m", "input_series": series(scrape, {}), "alert_rule_test": day},
         {
             "interval": "1m",
-            "input_series": [*series(scrape, changes), drifted],
+            "input_series": [*series(scrape, changes), *stalled_and_drifted],
             "alert_rule_test": worse,
             "promql_expr_test": seen,
         },

@@ -27,6 +27,7 @@ STATUS = {
     "conditions": [
         {"type": "Ready", "status": "False"},
         {"type": "Stalled", "status": "Unknown"},
+        {"type": "Drifted", "status": "Made/Up"},
         {"type": "Made/Up", "status": "True"},
     ],
     "objects": {"total": 5, "failing": 2},
@@ -55,12 +56,12 @@ def total(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 
 def test_bundle_has_a_series_for_each_fact() -> None:
-    """Only conditions that the controller knows become labels."""
+    """Only conditions that the controller knows become labels, and of each the status it has."""
     metrics = Metrics()
     metrics.passed(KEY, measured(FAILED, 1.5, STATUS))
     assert series(metrics) == {
-        "condition Ready": 0.0,
-        "condition Stalled": -1.0,
+        "condition false,Ready": 1.0,
+        "condition unknown,Stalled": 1.0,
         f"info {FIRST}": 1.0,
         "objects applied": 3.0,
         "objects failing": 2.0,
@@ -69,10 +70,13 @@ def test_bundle_has_a_series_for_each_fact() -> None:
         "last_reconcile_seconds": 1.5,
         "reverted_fields_total": 0.0,
     }
-    metrics.passed(KEY, measured(SUSPENDED, 0.5, {**STATUS, "lastAppliedRevision": SECOND}))
+    ready = [{"type": "Ready", "status": "True"}]
+    later = {**STATUS, "lastAppliedRevision": SECOND, "conditions": ready}
+    metrics.passed(KEY, measured(SUSPENDED, 0.5, later))
     after = series(metrics)
     assert (after["suspended"], after[f"info {SECOND}"]) == (1.0, 1.0)
     assert f"info {FIRST}" not in after
+    assert [one for one in after if one.startswith("condition")] == ["condition true,Ready"]
 
 
 @pytest.mark.holds("forged-revision")
