@@ -100,11 +100,21 @@ def families(
     tenant.delete("gone")
     tenant.gone("gone")
     tenant.failed("silent", "FetchFailed")
-    wanted = f'applyprune_bundle_suspended{{bundle="paused",namespace="{tenant.namespace}"}} 1.0'
+    readiness = {"good": "true", "failing": "false", "silent": "false", "waiting": "false"}
+    place = f'namespace="{tenant.namespace}"'
+    wanted = [
+        f'applyprune_bundle_suspended{{bundle="paused",{place}}} 1.0',
+        f'applyprune_bundle_pending_approval{{bundle="waiting",{place}}} 1.0',
+        *(
+            f'applyprune_bundle_condition{{bundle="{name}",{place},status="{status}",type="Ready"}}'
+            for name, status in readiness.items()
+        ),
+    ]
 
     def scraped() -> str:
+        # The metrics of a reconcile follow its status.
         text = running.ask("/metrics")[1]
-        return text if wanted in text and 'bundle="gone"' not in text else ""
+        return text if all(one in text for one in wanted) and 'bundle="gone"' not in text else ""
 
     text = eventually(scraped, lambda: "a scrape with every Bundle")
     return list(text_string_to_metric_families(text)), {"namespace": tenant.namespace}
