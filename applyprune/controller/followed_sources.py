@@ -116,14 +116,15 @@ class FollowedSources:
             found = self._followed.get(check)
             return () if found is None else tuple({user[0]: None for user in found.users})
 
-    def ages(self) -> Mapping[Key, float]:
+    def ages(self) -> Mapping[Key, SourceAge]:
         """Return for how many seconds no check of each Bundle's source has succeeded."""
         with self._lock:
             now = self.clock.now()
             return {
-                user: now - found.succeeded
+                user: SourceAge(now - found.succeeded, request.interval)
                 for found in self._followed.values()
-                for user in found.users.keys() - found.paused
+                for user, request in found.users.items()
+                if user not in found.paused
             }
 
     def newly_silent(self) -> set[Key]:
@@ -321,6 +322,16 @@ class NextWork:
 
 
 NOTHING_DUE = NextWork(None)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAge:
+    """How old what is known of a Bundle's source is; the times are in seconds."""
+
+    age: float
+    """The time since the newest success of a check."""
+    interval: float
+    """The time that the Bundle wants between two checks."""
 
 
 @dataclass(frozen=True, slots=True)

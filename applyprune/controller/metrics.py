@@ -30,6 +30,7 @@ from prometheus_client.registry import Collector
 
 from applyprune._version import __version__
 from applyprune.addresses import bracketed
+from applyprune.controller.followed_sources import SourceAge
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.reasons import ConditionType, Key, Limit, Reason
 from applyprune.controller.task import (
@@ -82,17 +83,17 @@ class BundleMetrics(Collector):
         yield _info(samples)
         yield _objects(samples)
         yield _gauge(
-            "suspended",
+            "bundle_suspended",
             "Whether the Bundle is suspended.",
             {key: float(sample.suspended) for key, sample in samples.items()},
         )
         yield _gauge(
-            "pending_approval",
+            "bundle_pending_approval",
             "Whether a plan of the Bundle waits for an approval.",
             {key: float(sample.pending) for key, sample in samples.items()},
         )
         yield _gauge(
-            "last_reconcile_seconds",
+            "bundle_last_reconcile_seconds",
             "How long the last reconcile of the Bundle took.",
             {key: sample.seconds for key, sample in samples.items()},
         )
@@ -110,17 +111,20 @@ class BundleMetrics(Collector):
 class SourceMetrics(Collector):
     """How old the newest success is of the source of each Bundle that has one on another host."""
 
-    _ages: Callable[[], Mapping[Key, float]]
+    _ages: Callable[[], Mapping[Key, SourceAge]]
 
     def collect(self) -> Iterator[Metric]:
-        family = GaugeMetricFamily(
-            "applyprune_source_age_seconds",
+        ages = self._ages()
+        yield _gauge(
+            "source_age_seconds",
             "The time since the source of the Bundle was checked with success.",
-            labels=_LABELS,
+            {key: found.age for key, found in ages.items()},
         )
-        for key, age in self._ages().items():
-            family.add_metric(key, age)
-        yield family
+        yield _gauge(
+            "source_interval_seconds",
+            "The time that the Bundle wants between two checks of its source.",
+            {key: found.interval for key, found in ages.items()},
+        )
 
 
 def _totals(samples: Mapping[Key, BundleSample]) -> Iterator[Metric]:
@@ -179,7 +183,7 @@ def _objects(samples: Mapping[Key, BundleSample]) -> Metric:
 
 
 def _gauge(name: str, documentation: str, values: Mapping[Key, float]) -> Metric:
-    family = GaugeMetricFamily(f"applyprune_bundle_{name}", documentation, labels=_LABELS)
+    family = GaugeMetricFamily(f"applyprune_{name}", documentation, labels=_LABELS)
     for key, value in values.items():
         family.add_metric(key, value)
     return family
@@ -321,7 +325,7 @@ class Metrics:
         self._most_watches.set_function(lambda: shared.most)
 
     def watch_sources(
-        self, ages: Callable[[], Mapping[Key, float]], checks: WorkQueue, fetches: WorkQueue
+        self, ages: Callable[[], Mapping[Key, SourceAge]], checks: WorkQueue, fetches: WorkQueue
     ) -> None:
         """Read the sources on other hosts whenever the metrics are scraped."""
         self.registry.register(SourceMetrics(ages))

@@ -17,6 +17,7 @@ from applyprune.controller.followed_sources import (
     FollowedSources,
     FoundAt,
     NextWork,
+    SourceAge,
 )
 from applyprune.controller.metrics import Metrics
 from applyprune.controller.queue import WorkQueue
@@ -245,7 +246,7 @@ def test_source_without_a_check_in_time_has_a_problem(
     problem = state(sources).problem
     assert problem is not None
     assert problem.message == "no check of the source has succeeded since 001007"
-    assert sources.ages() == {WEB: 61.0}
+    assert sources.ages() == {WEB: SourceAge(61.0, 0.0)}
     sources.checked(CHECK, task, CheckResult(b"tip 1"))
     assert state(sources).problem is None
 

@@ -281,6 +281,11 @@ def test_promtool_evaluates_every_expression(
     }
     of_silent = f'bundle="silent",namespace="{place["namespace"]}"'
     changes[f"applyprune_source_age_seconds{{{of_silent}}}"] = "4000x1600"
+    # A Bundle that wants a check every three hours, and gets none: its age follows the time.
+    slow = {
+        f"applyprune_source_interval_seconds{{{of_silent}}}": "10800x1600",
+        f"applyprune_source_age_seconds{{{of_silent}}}": "0+60x1600",
+    }
     stalled_and_drifted = [
         {
             "series": f'applyprune_bundle_condition{{{of_good},status="true",type="{kind}"}}',
@@ -321,6 +326,15 @@ def test_promtool_evaluates_every_expression(
             "input_series": [*series(scrape, changes), *stalled_and_drifted],
             "alert_rule_test": worse,
             "promql_expr_test": seen,
+        },
+        {
+            "interval": "1m",
+            "input_series": series(scrape, slow),
+            "alert_rule_test": [
+                alert("ApplypruneSourceSilent", "67m"),
+                alert("ApplypruneSourceSilent", "6h"),
+                alert("ApplypruneSourceSilent", "390m", bundle["silent"]),
+            ],
         },
         {
             "interval": "1m",

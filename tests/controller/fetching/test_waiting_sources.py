@@ -58,8 +58,9 @@ def test_silent_host_holds_up_no_other_tenant(
         for number in range(3):
             served(new_tenant(), git, f"victim-{number}", "1", "2")
             assert silent.held > 0
-        age = f'applyprune_source_age_seconds{{bundle="r0",namespace="{other.namespace}"}}'
-        assert running.metric(age) > 0
+        labels = f'{{bundle="r0",namespace="{other.namespace}"}}'
+        assert running.metric(f"applyprune_source_age_seconds{labels}") > 0
+        assert running.metric(f"applyprune_source_interval_seconds{labels}") == 1
         assert running.ask("/healthz")[0] == 200
 
 
