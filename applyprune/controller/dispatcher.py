@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,13 +28,13 @@ from applyprune.controller.status import (
 )
 from applyprune.controller.task import (
     SLOW,
-    SUCCESS,
     Answer,
     CheckResult,
     FetchResult,
     ReconcileHistory,
     SourceRequest,
     Task,
+    result_of,
 )
 from applyprune.controller.watches import Watches
 from applyprune.controller.worker import LimitExceeded, WorkerHandle, WorkerUnavailable
@@ -331,6 +332,8 @@ class SourceDispatcher:
     fetches: WorkQueue = field(init=False)
     _fetching: dict[str, WorkerHandle] = field(default_factory=dict)
     """The process that fetches each source, by the name of its check."""
+    _told: dict[str, dict[Counter, tuple[str, ...]]] = field(default_factory=dict)
+    """What the last checks and fetches of each source have logged."""
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -375,9 +378,12 @@ class SourceDispatcher:
 
     def _end_unfollowed(self, check: str) -> None:
         """End the fetch of a source that nobody follows any more; the checker ends its check."""
+        if self.followed.namespaces(check):
+            return
+        self._told.pop(check, None)
         handle = self._fetching.get(check)
         # guard: unfollowed-fetch never
-        if handle is not None and not self.followed.namespaces(check):
+        if handle is not None:
             handle.kill()
 
     def end(self) -> None:
@@ -482,12 +488,15 @@ class SourceDispatcher:
             queue.set_cluster((namespace, check), silent)
 
     def _report(self, key: Key, counter: Counter, problems: Sequence[Problem]) -> None:
-        """Count a check or a fetch once, by the first of its problems, and log them all."""
+        """Count a check or a fetch once, by the first of its problems, and log what is new."""
         if not self._ended.is_set():  # what the end of the controller cuts off has not failed
-            counter.labels(str(problems[0].kind) if problems else SUCCESS).inc()
-        for problem in problems:
-            message = error_message([problem], secret=False)
-            LOG.warning("source not read", extra=fields(namespace=key[0], error=message))
+            counter.labels(result_of(problems[0] if problems else None)).inc()
+        told = self._told.setdefault(key[1], {})
+        messages = tuple(error_message([problem], secret=False) for problem in problems)
+        for message in messages:
+            level = logging.DEBUG if message in told.get(counter, ()) else logging.WARNING
+            LOG.log(level, "source not read", extra=fields(namespace=key[0], error=message))
+        told[counter] = messages
 
     def _wake(self, woken: set[Key]) -> None:
         for bundle in woken:

@@ -33,7 +33,7 @@ from applyprune.controller.pending_plan import pending_plan, withheld_sets
 from applyprune.controller.queue import with_jitter
 from applyprune.controller.reasons import DriftPolicy, Key, Reason
 from applyprune.controller.removal import Finalizer, read_deleted, removed_by
-from applyprune.controller.report import Reporter, log_event, utc_now
+from applyprune.controller.report import Reporter, WarningLog, log_event, utc_now
 from applyprune.controller.result import (
     RunResult,
     collect,
@@ -221,6 +221,10 @@ class OneReconcile:
     """Whether it has offered something although it waits for a dependency."""
     is_new_source: bool = False
     """Whether its source was written since the last run, if a revision may not show that."""
+    warnings: WarningLog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.warnings = WarningLog(self.key, self.history.warned)
 
     def cut_off(self, generation: int | None) -> None:
         """End it if it works on an older generation, or will; None ends it anyway."""
@@ -264,6 +268,7 @@ class OneReconcile:
         ):
             # For example after a restart: what the status says still holds, and others may wait.
             return replace(self.answer, delay=_fallback(bundle), history=self.history)
+        self._keep_warnings(is_whole=self.run_result.plan is not None and not self.is_part)
         live = self.marked or live
         unwatched = why_unwatched(live, bundle, self.run_result, self.unwatched)
         result = replace(result, source=self.loaded, handles=self._handles(live))
@@ -391,6 +396,11 @@ class OneReconcile:
             ConditionStatus.NOT_READY, Reason.DEPENDENCY_NOT_READY, message, retries=True
         )
 
+    def _keep_warnings(self, *, is_whole: bool) -> None:
+        """Keep what was logged; of a run about a part, what was logged before stays known."""
+        before = frozenset() if is_whole else self.history.warned
+        self.history = replace(self.history, warned=before | self.warnings.now)
+
     def _handles(self, live: LiveObject) -> bool:
         """Return whether this reconcile handles what reconcile-now asks for.
 
@@ -426,7 +436,9 @@ class OneReconcile:
         if self.history.was_suspended:  # guard: checked-after-resume never
             now = self.bundles.client.time_now()
             self.history = replace(self.history, was_suspended=False, resumed=now)
-        needs = SourceNeeds(asked, beside, self._found_by_others(live), self.history.resumed)
+        needs = SourceNeeds(
+            asked, beside, self._found_by_others(live), self.history.resumed, self.warnings
+        )
         states = self.source_state, self.history.source
         source, kubeconfig = self.sources.read(bundle, account_client.cluster, states, needs, keep)
         self.revision = source.revision
@@ -528,7 +540,7 @@ class OneReconcile:
             collect(
                 run(request, account_client.cluster, store, self.stop),
                 part,
-                partial(log_event, request, part),
+                partial(log_event, self.warnings, request, part),
             )
         except Interrupted:
             raise
@@ -578,7 +590,7 @@ class OneReconcile:
         run_result = self.run_result
 
         def each(event: Event) -> None:
-            log_event(request, run_result, event)
+            log_event(self.warnings, request, run_result, event)
             if isinstance(event, Planned):
                 self._begin(live, event.plan)
 
@@ -650,11 +662,15 @@ class OneReconcile:
             readable = read_bundle(live)  # with its source, of which the removal knows nothing
         siblings = siblings_of(readable, self.undecided)
         removal = Finalizer(
-            bundles, self.impersonation, self.clusters, recorder, stop, self.history, siblings
+            *(bundles, self.impersonation, self.clusters, recorder, stop),
+            self.history,
+            self.warnings,
+            siblings,
         )
         result = removal.finalize(deleted)
         removed = removed_by(self.history, result.run_result)
         self.history = replace(self.history, removed=tuple(removed.items()))
+        self._keep_warnings(is_whole=False)
         told = replace(sibling_facts(readable, result.run_result), takes=False)
         self.answer = replace(self.answer, sibling=told)
         if result.done:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -26,7 +27,7 @@ from applyprune.controller.clients import (
 from applyprune.controller.clusters import OtherClusters, read_kubeconfig
 from applyprune.controller.pending_plan import PendingPlan, pending_plan
 from applyprune.controller.reasons import NO_CLUSTER, Reason
-from applyprune.controller.report import EventRecorder, EventType, log_event
+from applyprune.controller.report import EventRecorder, EventType, WarningLog, log_event
 from applyprune.controller.result import (
     REMOVED,
     RunResult,
@@ -64,7 +65,7 @@ from applyprune.model.problem import ProblemKind
 from applyprune.model.text import counted, is_dns_subdomain
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity, set_name
 from applyprune.planning.marks import APPROVE, FINALIZER, ORPHAN
-from applyprune.values import dataclass, field, replace
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -92,7 +93,8 @@ class Finalizer:
     clusters: OtherClusters
     recorder: EventRecorder
     stop: Cancellation
-    history: ReconcileHistory = field(default_factory=ReconcileHistory)
+    history: ReconcileHistory
+    warnings: WarningLog
     siblings: Siblings | None = None
     """The sets that may take its objects; None if there are none."""
 
@@ -231,7 +233,7 @@ class Finalizer:
             request, account_client.cluster, account_client.store(bundle.target), self.stop
         )
         try:
-            collect(events, run_result, lambda event: log_event(request, run_result, event))
+            collect(events, run_result, partial(log_event, self.warnings, request, run_result))
         except NoSuchSet:  # it was deleted just now
             return self._without_inventory(account_client, live, bundle)
         self.stop.check()

@@ -286,14 +286,32 @@ def is_revision(text: str) -> bool:
     return is_digest(text) or _REVISION.fullmatch(text) is not None
 
 
-def log_event(request: RunRequest, run_result: RunResult, event: Event) -> None:
+@dataclass(slots=True)
+class WarningLog:
+    """Logs what the reconciles of a Bundle warn of; what the last one has said too, as debug."""
+
+    key: Key
+    before: frozenset[str] = frozenset()
+    now: set[str] = field(default_factory=set)
+    """The warnings of this reconcile, as digests."""
+
+    def warn(self, what: str, warning: str, **more: object) -> None:
+        """Log a warning; ``what`` is the constant message of the line."""
+        mark = digest([what, warning])[:16]
+        level = logging.DEBUG if mark in self.before | self.now else logging.WARNING
+        self.now.add(mark)
+        place = {"namespace": self.key[0], "bundle": self.key[1]}
+        LOG.log(level, what, extra=fields(**place, **more, warning=warning))
+
+
+def log_event(
+    warnings: WarningLog, request: RunRequest, run_result: RunResult, event: Event
+) -> None:
     """Log what a run has done to one object, and its warnings; the report has what has failed."""
     target = f"{request.applyset.namespace}/{request.applyset.name}"
     if isinstance(event, WarningRaised):
         message = problem_message(event.problem, secret=run_result.secret)
-        LOG.warning(
-            "warning of a run", extra=fields(run=run_result.run, set=target, warning=message)
-        )
+        warnings.warn("warning of a run", message, run=run_result.run, set=target)
     if isinstance(event, ObjectDone) and event.outcome not in _UNTOLD:
         LOG.info(
             "object processed",

@@ -19,7 +19,7 @@ from applyprune.controller.fetch import (
     SourceTransport,
     SourceVerification,
 )
-from applyprune.controller.reasons import LOG, fields
+from applyprune.controller.report import WarningLog
 from applyprune.controller.result import problem_message
 from applyprune.controller.spec import (
     BundleSpec,
@@ -112,7 +112,9 @@ class SourceReader:
             else:
                 cache = SourceCache(self.remote.folder, self.remote.limit)
                 _check_order(states[0], needs)
-                source = _Fetched(bundle, cluster, request, keys, cache).usable(*states)
+                source = _Fetched(bundle, cluster, request, keys, cache, needs.warnings).usable(
+                    *states
+                )
             kubeconfig = read_kubeconfig(bundle, cluster, versions)
         except SourceAwaited as awaited:
             if read.remote is not None:
@@ -162,6 +164,7 @@ class SourceNeeds:
     """What another replica has found, as the status has it; None if nothing must be newer."""
     resumed: str = ""
     """When the Bundle was resumed, as RFC 3339: a check must have begun later; empty for any."""
+    warnings: WarningLog = field(default_factory=lambda: WarningLog(("", "")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +216,7 @@ class _Fetched:
     keys: Mapping[str, bytes] | None
     """What decrypts it; None if it is not encrypted."""
     cache: SourceCache
+    warnings: WarningLog
 
     def usable(self, newest: SourceState | None, last: SourceState | None) -> LoadedSource:
         """Return what is known of the source, or what was last read of it if that is unusable.
@@ -244,8 +248,7 @@ class _Fetched:
 
     def _warn(self, problem: Problem) -> None:
         message = problem_message(problem, secret=self.bundle.has_secret_source)
-        place = {"namespace": self.bundle.namespace, "bundle": self.bundle.name}
-        LOG.warning("warning of a source", extra=fields(**place, warning=message))
+        self.warnings.warn("warning of a source", message)
 
 
 # The manifests, and their revision.

@@ -18,7 +18,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import HolderObservation
 from applyprune.model.live import Resource
-from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.problem import Problem
 from applyprune.planning.ownership import fingerprint_of
 from applyprune.values import dataclass, field, replace
 
@@ -51,6 +51,8 @@ class ReconcileHistory:
     """The host and port of another cluster that it may use; empty for none."""
     source: SourceState | None = None
     """What was read last of its source on another host; None if nothing was."""
+    warned: frozenset[str] = frozenset()
+    """The warnings of the last reconcile, as ``WarningLog`` has them."""
     was_suspended: bool = False
     resumed: str = ""
     """When it was first seen as resumed, by the API server's clock; empty if it never was.
@@ -405,15 +407,23 @@ CODES = ("2xx", "3xx", "4xx", "5xx", "none")
 SUCCESS = "Success"
 RESULTS = (
     SUCCESS,
-    ProblemKind.FETCH_FAILED,
-    ProblemKind.AUTHENTICATION_FAILED,
-    ProblemKind.VERIFICATION_FAILED,
-    ProblemKind.PATH_NOT_FOUND,
-    ProblemKind.SOURCE_TOO_LARGE,
-    ProblemKind.INPUT_ERROR,
-    ProblemKind.USAGE_ERROR,
+    Reason.FETCH_FAILED,
+    Reason.AUTHENTICATION_FAILED,
+    Reason.VERIFICATION_FAILED,
+    Reason.PATH_NOT_FOUND,
+    Reason.SOURCE_TOO_LARGE,
+    Reason.INVALID_SOURCE,
 )
-"""How a check or a fetch of a source can end."""
+"""How a check or a fetch of a source can end, in the words of the condition Ready."""
+
+
+def result_of(problem: Problem | None) -> str:
+    """Return the result of a check or a fetch that has ended with this problem, or with none."""
+    if problem is None:
+        return SUCCESS
+    return str(problem.kind) if problem.kind in RESULTS else Reason.INVALID_SOURCE
+
+
 Counts = Mapping[tuple[str, str], int]
 """How many tries there were, by method and kind of code."""
 

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from tests.support.controller import Controller, Tenant
 
 
+WARNED = config_map("warned")
+WARNED["metadata"]["annotations"] = {"argocd.argoproj.io/sync-wave": "5"}
+"""A warning says that no run follows it."""
+
+
 def failures(running: Controller, tenant: Tenant) -> list[str]:
     """Return the objects that were logged as failed, in order."""
     lines = [line for line in running.lines if line["message"] == "object failed"]
@@ -58,3 +63,33 @@ def test_many_failed_objects_are_not_all_logged(running: Controller, tenant: Ten
     tenant.reconciled("web", "again")
     assert len(failures(running, tenant)) == 10
     assert tenant.get("web")["status"]["objects"]["failing"] == 15
+
+
+def lines_of(running: Controller, tenant: Tenant) -> list[str]:
+    """Return what the log says about a tenant from the level info up."""
+    told = [one for one in running.lines if one["level"] != "debug"]
+    return [str(one["message"]) for one in told if one.get("namespace") == tenant.namespace]
+
+
+def test_retries_of_a_failing_bundle_log_nothing(running: Controller, tenant: Tenant) -> None:
+    """Whatever fails: its objects, one of which has a warning, its account or its source."""
+    tenant.bundle("web", *(faulty(f"a-{number}", 1) for number in range(10)), WARNED)
+    tenant.bundle("account", config_map("b"), serviceAccountName="missing")
+    tenant.bundle("source", source={"configMapRefs": [{"name": "missing"}]})
+    tenant.bundle("after", config_map("c"), dependsOn=[{"name": "web"}])
+    reasons = {
+        "web": "ApplyFailed",
+        "account": "ServiceAccountNotFound",
+        "source": "SourceNotFound",
+        "after": "DependencyNotReady",
+    }
+    for name, reason in reasons.items():
+        tenant.failed(name, reason)
+        tenant.reconciled(name, "once")
+    before = lines_of(running, tenant)
+    for number in range(3):
+        for name in reasons:
+            tenant.reconciled(name, str(number))
+    assert lines_of(running, tenant) == before
+    assert before.count("object failed") == 10
+    assert before.count("warning of a run") == 1

@@ -141,7 +141,7 @@ def test_check_counts_once_for_all_bundles(ends: CheckResult | Exception, result
             ),
             "PathNotFound",
         ),
-        (FetchResult({"api": GOOD, "web": problem(ProblemKind.INPUT_ERROR)}), "InputError"),
+        (FetchResult({"api": GOOD, "web": problem(ProblemKind.INPUT_ERROR)}), "InvalidSource"),
         (LimitExceeded(Limit.MEMORY, "too much"), "SourceTooLarge"),
         (LimitExceeded(Limit.TIME, "too long"), "FetchFailed"),
     ],
