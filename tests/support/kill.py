@@ -129,11 +129,11 @@ def _kill(
     _drain(proxy)
     proxy.rule = lambda _exchange: None
     assert running.returncode == (-signal.SIGKILL if reached else 0), err
-    _shorten_leases(proxy, proxy.exchanges[before:])
+    shorten_leases(proxy, proxy.exchanges[before:])
     return reached[0] if reached else None
 
 
-def _shorten_leases(proxy: FaultProxy, exchanges: Iterable[Exchange]) -> None:
+def shorten_leases(proxy: FaultProxy, exchanges: Iterable[Exchange]) -> None:
     """Let the locks that a killed run holds be over after one look, and not after 15 seconds."""
     api = Api(proxy.plane)
     for path in {_inventory_of(one) for one in exchanges if b'"header"' in one.body}:

@@ -35,6 +35,13 @@ def uids(tenant: Tenant) -> dict[str, str]:
     return found
 
 
+def lists(kubeconfig: Path, tenant: Tenant, name: str) -> dict[str, bool]:
+    """Return which of what moves a set lists, by name, and whether it only offers it."""
+    entries = Stage(kubeconfig, tenant.namespace, name=name).inventory().entries
+    mine = {*own(name)}
+    return {ref.name: bool(entry.offered) for ref, entry in entries.items() if ref.name not in mine}
+
+
 def has_left(kubeconfig: Path, tenant: Tenant, name: str) -> None:
     """Wait until a Bundle lists nothing of what moves."""
     inventory = Stage(kubeconfig, tenant.namespace, name=name).inventory

@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import subprocess
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,7 +83,8 @@ def kill_all_inside(process: subprocess.Popen[str]) -> None:
     """
     stop_inside(process)
     for pid in all_inside(process):
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended by itself
+            os.kill(pid, signal.SIGKILL)
     process.wait(60)
 
 
@@ -92,7 +94,8 @@ def stop_inside(process: subprocess.Popen[str]) -> None:
     while new := set(all_inside(process)) - stopped:
         # What was stopped starts nothing more, so this ends.
         for pid in new:
-            suspend(pid)
+            with suppress(ProcessLookupError):
+                suspend(pid)
         stopped |= new
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -161,3 +162,36 @@ def test_deleted_bundle_needs_no_source(tenant: Tenant, git: HttpsSite) -> None:
     tenant.delete("web")
     tenant.gone("web")
     assert tenant.exists("a") == [False]
+
+
+def has_value(tenant: Tenant, name: str, value: str) -> bool:
+    """Return whether a ConfigMap exists with a value."""
+    return tenant.exists(name) == [True] and tenant.value(name) == value
+
+
+@pytest.mark.parametrize(
+    "commits", [3, pytest.param(20, marks=pytest.mark.sweep)], ids=["few", "twenty"]
+)
+@pytest.mark.parametrize("source", ["the same", "another"])
+def test_dependent_follows_without_a_retry(
+    tenant: Tenant, git: HttpsSite, source: str, commits: int
+) -> None:
+    """What it waits for wakes it: its own retry and its interval are an hour away."""
+    git_credentials(tenant, git)
+    apart = "web" if source == "the same" else "other"
+    first, second = git.repository("web"), git.repository(apart)
+    hours = {"interval": "1h", "retryInterval": "1h"}
+    for number in range(commits):
+        value = str(number)
+        first.commit({"a/a.yaml": file_of("of-a", value=value)})
+        second.commit({"b/b.yaml": file_of("of-b", value=value)})
+        if not number:
+            tenant.bundle("a", source=git_source(git, path="a"), **hours)
+            after = [{"name": "a"}]
+            tenant.bundle("b", source=git_source(git, apart, path="b"), dependsOn=after, **hours)
+        for name in ("a", "b"):
+            eventually(
+                partial(has_value, tenant, f"of-{name}", value),
+                partial("{} at {}".format, name, value),
+            )
+            tenant.ready(name)

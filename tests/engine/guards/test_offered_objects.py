@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.cluster import inventory_format
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Approval, Mode
+from applyprune.model.options import Adopt, Approval, Mode
+from applyprune.planning.applyset import PART_OF
 from applyprune.planning.world import Siblings
 from tests.support.objects import DEPLOYMENT, config_map
 from tests.support.stage import Stage, Story
@@ -184,3 +186,103 @@ def test_object_that_is_being_deleted_is_no_longer_offered(giver: Stage, taker: 
     }
     giver.rewrite(entries=entries)
     assert is_refused(taker.run(config_map("x"), config_map("own"), siblings=DECIDED))
+
+
+def test_object_that_two_sets_want_has_one_owner(giver: Stage, taker: Stage, api: Api) -> None:
+    """The second one is refused until the first one gives it."""
+    third = Stage(giver.kubeconfig, giver.namespace, name="c", owner=f"Bundle {giver.namespace}/c")
+    uid = uid_of(giver, api)
+    giver.run(config_map("stays"), siblings=WAITS)
+    wants = config_map("x"), config_map("of-c")
+    assert taker.run(config_map("x"), config_map("own"), siblings=DECIDED).exit_code == 0
+    assert is_refused(third.run(*wants, siblings=DECIDED))
+    giver.run(config_map("stays"), siblings=DECIDED)
+    taker.run(config_map("own"), siblings=Siblings(KEY, ("the Bundle c",)))
+    assert third.run(*wants, siblings=DECIDED).exit_code == 0
+    done = taker.run(config_map("own"), siblings=DECIDED)
+    assert done.outcomes["configmap/x"] is Outcome.REMOVED_FROM_INVENTORY
+    assert uid_of(giver, api) == uid
+
+
+def forge(stage: Stage, offered: str) -> None:
+    """Write into each entry of a set that it is offered, or that it is not."""
+    entries = {
+        ref: replace(entry, offered=offered) for ref, entry in stage.inventory().entries.items()
+    }
+    stage.rewrite(entries=entries)
+
+
+@pytest.mark.parametrize("adopted", [False, True])
+def test_forged_offer_gives_no_more_than_an_offer(
+    giver: Stage, taker: Stage, api: Api, *, adopted: bool
+) -> None:
+    """Who may edit inventories has it: a sibling takes it as it was, and its set goes on alone."""
+    if adopted:
+        assert api("POST", giver.path(), config_map("found"))[0] == 201
+        found = config_map("x"), config_map("stays"), config_map("found")
+        assert giver.run(*found, adopt=Adopt.UNOWNED).exit_code == 0
+    name = "found" if adopted else "x"
+    uid = api.get(giver.path(name))["metadata"]["uid"]
+    forge(giver, KEY)
+    wants = config_map(name), config_map("own")
+    assert taker.run(*wants, siblings=Siblings("other")).exit_code == 3
+    assert taker.run(*wants, siblings=DECIDED).exit_code == 0
+    has = {ref.name: entry.ownership for ref, entry in taker.inventory().entries.items()}
+    assert has == {"own": Ownership.OWNED, name: Ownership.ADOPTED if adopted else Ownership.OWNED}
+    still = giver.run(config_map("x"), config_map("stays"), siblings=DECIDED)
+    assert still.exit_code == (0 if adopted else 3)
+    giver.run(config_map("stays"), siblings=DECIDED, max_prune=Stage.most(2))
+    assert f"configmap/{name}" not in giver.listed()
+    assert api.get(giver.path(name))["metadata"]["uid"] == uid
+
+
+def test_offer_that_an_older_version_drops_is_made_again(
+    giver: Stage, taker: Stage, api: Api
+) -> None:
+    """One that does not know offers has led meanwhile, and has written the inventory."""
+    uid = uid_of(giver, api)
+    giver.run(config_map("stays"), siblings=WAITS)
+    forge(giver, "")
+    wants = config_map("x"), config_map("own")
+    assert is_refused(taker.run(*wants, siblings=DECIDED))
+    assert giver.run(config_map("stays"), siblings=WAITS).reasons["configmap/x"] == OFFERED
+    assert taker.run(*wants, siblings=DECIDED).exit_code == 0
+    assert uid_of(giver, api) == uid
+
+
+def test_label_by_hand_moves_nothing(giver: Stage, taker: Stage, api: Api) -> None:
+    """It has the label of the taker, which does not list it: no set deletes it."""
+    uid = uid_of(giver, api)
+    labels = {"metadata": {"labels": {PART_OF: taker.target.id}}}
+    kind = "application/merge-patch+json"
+    assert api("PATCH", giver.path("x"), labels, content_type=kind)[0] == 200
+    giver.run(config_map("stays"), siblings=WAITS)
+    assert offers(giver) == {}
+    giver.run(config_map("stays"), siblings=DECIDED)
+    taker.run(config_map("own"), siblings=DECIDED)
+    assert uid_of(giver, api) == uid
+
+
+def test_inventory_of_several_shards_offers_and_takes(
+    giver: Stage, taker: Stage, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of more than a megabyte."""
+    monkeypatch.setattr(inventory_format, "_PER_SHARD", 8)
+    monkeypatch.setattr(inventory_format, "MAX_TEXT", 4 * 1024)
+    moved = [config_map(f"m-{number:02}") for number in range(40)]
+    stays = [config_map(f"s-{number:02}") for number in range(40)]
+    assert giver.run(*moved, *stays, siblings=DECIDED, max_prune=Stage.most(2)).exit_code == 0
+
+    def found() -> list[str]:
+        return [api.get(giver.path(one["metadata"]["name"]))["metadata"]["uid"] for one in moved]
+
+    before = found()
+    assert giver.run(*stays, siblings=WAITS).exit_code == 0
+    assert len(offers(giver)) == len(moved)
+    assert taker.run(*moved, config_map("own"), siblings=DECIDED).exit_code == 0
+    assert giver.run(*stays, siblings=DECIDED).exit_code == 0
+    assert giver.listed() == {f"configmap/{one['metadata']['name']}" for one in stays}
+    assert len(taker.inventory().entries) == len(moved) + 1
+    names = [one["metadata"]["name"] for one in api.get(taker.path())["items"]]
+    assert len([name for name in names if name.startswith("applyprune-b.")]) > 1
+    assert found() == before
