@@ -28,7 +28,7 @@ ACCOUNTS = {
 
 
 @pytest.mark.parametrize("name", ACCOUNTS)
-def test_missing_right_is_told_with_the_command_for_roles(tenant: Tenant, name: str) -> None:
+def test_missing_right_shows_the_command_for_roles(tenant: Tenant, name: str) -> None:
     """With the account that needs them."""
     rules, reason = ACCOUNTS[name]
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "poor"}}

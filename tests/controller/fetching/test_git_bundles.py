@@ -106,7 +106,7 @@ def test_source_that_is_gone_changes_nothing_and_is_followed_when_it_is_back(
     assert tenant.value("a") == "3"
 
 
-def test_mistyped_path_is_told_with_the_right_one(tenant: Tenant, git: HttpsSite) -> None:
+def test_mistyped_path_shows_the_right_one(tenant: Tenant, git: HttpsSite) -> None:
     """In the status, and it is checked again: a commit may bring the path."""
     repository = git.repository()
     repository.commit({"web/deploy/a.yaml": file_of("a"), "web/docs/a.md": ""})
