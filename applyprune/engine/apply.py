@@ -174,6 +174,7 @@ class Applier:
             generation=seen.generation if seen else None,
             resource_version=seen.resource_version if seen else "",
             replaced=before.uid if before else "",
+            has_changed=self.confirmed.get(done.ref, step.entry).changed,
         )
 
     def _await_existing(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:

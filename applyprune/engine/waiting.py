@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
@@ -39,6 +40,7 @@ from applyprune.model.events import (
     WarningRaised,
     current,
     failed,
+    in_progress,
 )
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.kinds import CRD, Trait, kinds_with
@@ -90,6 +92,7 @@ from applyprune.planning.served_kinds import (
     has_status,
     refused_names,
 )
+from applyprune.planning.steady_pods import STEADY, needs_proof, pod_selector, unproved
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -249,6 +252,21 @@ _WATCH_RELATED_AFTER = 2.0
 _SHOWN = 5
 
 
+_PROOF_PAUSE = 1.0
+"""Seconds between two looks at the Pods of a workload that says it is ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Proof:
+    """What the Pods of a workload have proved."""
+
+    version: str
+    """The resourceVersion of the workload."""
+    at: float
+    state: Readiness | None
+    """Why it may not stay ready; None if it will."""
+
+
 @dataclass(slots=True)
 class ReadinessWaiter:
     """Waits for a number of objects."""
@@ -271,6 +289,10 @@ class ReadinessWaiter:
     _forbidden: dict[Ref, Forbidden] = field(default_factory=dict)
     _stuck: dict[Ref, Readiness] = field(default_factory=dict)
     _ready: dict[Ref, Awaited] = field(default_factory=dict)
+    _proofs: dict[Ref, _Proof] = field(default_factory=dict)
+    """What the Pods of workloads have last proved."""
+    _unlisted: dict[Ref, float] = field(default_factory=dict)
+    """Since when workloads were ready whose Pods may not be listed."""
 
     def run(self, objects: Sequence[Awaited]) -> Iterator[Event]:
         """Yield progress; return when all objects are ready, or one cannot become ready."""
@@ -400,11 +422,52 @@ class ReadinessWaiter:
             rule=awaited.rule,
             job_started=desired.wait == Wait.STARTED,
         )
+        if state.status is Status.CURRENT and awaited.rule is None:
+            state = self._steady(awaited, live) or state
+        elif state.status is not Status.CURRENT:
+            self._unlisted.pop(desired.ref, None)
         if state.status is Status.IN_PROGRESS:
             related, manager = self._related.of(live), context.applyset.manager
             state = with_pods_explained(state, live, related, manager=manager, waited=waited)
         state = masked_readiness(state, context.cluster.masked)  # guard: secret-in-readiness
         return for_wait(state, fail_fast=context.options.wait.fail_fast)
+
+    def _steady(self, awaited: Awaited, live: LiveObject) -> Readiness | None:
+        """Return why a workload that says it is ready may not stay so; None if it will.
+
+        Its Pods are listed, once for each change of it and then once a second.
+        """
+        ref, body = live.ref, live.body or {}
+        if not (awaited.applied.has_changed and needs_proof(ref.group_kind, body)):
+            return None
+        now, known = self.context.cancellation.now(), self._proofs.get(ref)
+        if (
+            known is not None
+            and known.version == live.resource_version
+            and (known.state is None or now - known.at < _PROOF_PAUSE)
+        ):
+            return known.state
+        state = self._proof(ref, body, now)
+        self._proofs[ref] = _Proof(live.resource_version, now, state)
+        return state
+
+    def _proof(self, ref: Ref, workload: Body, now: float) -> Readiness | None:
+        cluster, wait = self.context.cluster, self.context.options.wait
+        try:
+            selector = pod_selector(workload)
+            found = cluster.list(PODS, namespace=ref.namespace, selector=selector, full=True)
+        except Forbidden as error:
+            since = self._unlisted.setdefault(ref, now)
+            # A run that may not wait so long, of a Bundle, would never see it ready.
+            if now - since < STEADY < wait.turn:
+                return in_progress(f"its Pods may not be listed: it must be ready for {STEADY:g} s")
+            return current(
+                "it is ready", warning=f"whether its Pods restart was not seen: {error.message}"
+            )
+        except ApplypruneError as error:
+            return in_progress(f"its Pods cannot be read: {error.message}")
+        told = cluster.server_time or datetime.now(UTC)
+        return unproved(workload, [one.body or {} for one in found], told)
 
     def _absent(self, awaited: Awaited) -> Readiness:
         ref = awaited.desired.ref

@@ -13,7 +13,8 @@ differences:
 - an APIService must be Available, a Namespace Active, an autoscaler able to scale; without metrics
   it is Current, with a warning;
 - what is Failed cannot recover; what needs a change but may still recover is InProgress and stuck;
-- a user's rule replaces the rule of a kind.
+- a user's rule replaces the rule of a kind;
+- a workload that a run has changed must also stay ready (``steady_pods.py``).
 """
 
 from __future__ import annotations
@@ -368,7 +369,7 @@ def _failure(pod: Body) -> str:
     for name, status in _containers(pod):
         terminated = mapping(field(status, "state", "terminated"))
         if count(terminated, "exitCode"):
-            parts.append(f"container {name}: {_ended(terminated)}")
+            parts.append(f"container {name}: {how_ended(terminated)}")
     return f"the Pod has failed: {'; '.join(filter(None, parts)) or 'no reason is given'}"
 
 
@@ -411,7 +412,7 @@ def _waiting(pod: Body, waited: float) -> Readiness | None:
             return failed(message)
         lasts, fact = waited > GRACE, ""
         if reason == _CRASHING:
-            last = _ended(mapping(field(status, "lastState", "terminated")))
+            last = how_ended(mapping(field(status, "lastState", "terminated")))
             ended = f" (last {last})" if last else ""
             message, fact = f"{message}{ended}", f"container {name}: {reason}{ended}"
             lasts = controller_of(pod).get("kind") != "Job"
@@ -436,7 +437,8 @@ def _containers(pod: Body) -> Iterator[tuple[str, Body]]:
             yield text(status, "name"), status
 
 
-def _ended(terminated: Body) -> str:
+def how_ended(terminated: Body) -> str:
+    """Return how a container has ended: ``exit code 137, OOMKilled``; empty if that is unknown."""
     if not terminated:
         return ""
     reason = text(terminated, "reason")
@@ -811,6 +813,8 @@ class Applied:
     resource_version: str = ""
     replaced: str = ""
     """The UID of the object that this run has deleted to create this one."""
+    has_changed: bool = False
+    """Whether it has changed, or may have, since a run last saw it ready."""
 
 
 @dataclass(frozen=True, slots=True)

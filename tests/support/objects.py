@@ -95,7 +95,16 @@ DEPLOYMENT: dict[str, Any] = {
         "selector": {"matchLabels": {"app": "web"}},
         "template": {
             "metadata": {"labels": {"app": "web"}},
-            "spec": {"containers": [{"name": "web", "image": "web:1"}]},
+            "spec": {
+                "containers": [
+                    # Without a probe, a Pod must have been ready for a while.
+                    {
+                        "name": "web",
+                        "image": "web:1",
+                        "readinessProbe": {"tcpSocket": {"port": 80}},
+                    }
+                ]
+            },
         },
     },
 }

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Body = dict[str, Any]
 
+PROBE: Body = {"readinessProbe": {"tcpSocket": {"port": 80}}}
+"""Of a container: without it, a Pod must have been ready for a while."""
 NOWHERE: Body = {"nodeSelector": {"no": "node"}}
 PLAYED: Body = {"schedulerName": "the-test-itself"}
 MERGE = "application/merge-patch+json"
@@ -65,7 +67,7 @@ def workload(
     labels = {"app": name}
     template: Body = {
         "metadata": {"labels": labels},
-        "spec": {"containers": [{"name": "main", "image": "main:1"}], **(pods or {})},
+        "spec": {"containers": [{"name": "main", "image": "main:1", **PROBE}], **(pods or {})},
     }
     body: Body = {"template": template, **(spec or {})}
     if kind == "Job":
