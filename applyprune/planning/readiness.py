@@ -49,7 +49,7 @@ from applyprune.model.live import (
 from applyprune.model.plan import Desired
 from applyprune.model.text import visible
 from applyprune.planning.marks import WAIT
-from applyprune.values import dataclass, replace
+from applyprune.values import dataclass, pattern, replace
 from applyprune.values import field as dataclass_field
 
 if TYPE_CHECKING:
@@ -407,6 +407,11 @@ def _waiting(pod: Body, waited: float) -> Readiness | None:
     if waiting:
         _, name, reason, status = min(waiting, key=lambda one: one[0])
         told = one_line(text(status, "state", "waiting", "message"))
+        if reason in _PULLING:
+            # The kubelet alternates between the two, and wraps the same cause in each.
+            reason, told = "ImagePullBackOff", _pull_failure(told)
+        elif reason == _CRASHING:
+            told = told.partition(_NAMES_POD)[0]
         message = ": ".join(filter(None, (f"container {name}", reason, told)))
         if reason == _NEVER:
             return failed(message)
@@ -416,8 +421,8 @@ def _waiting(pod: Body, waited: float) -> Readiness | None:
             ended = f" (last {last})" if last else ""
             message, fact = f"{message}{ended}", f"container {name}: {reason}{ended}"
             lasts = controller_of(pod).get("kind") != "Job"
-        elif reason in _PULLING:
-            fact = f"container {name}: ImagePullBackOff"
+        elif reason == "ImagePullBackOff":
+            fact = f"container {name}: {reason}"
         # The fact has no time of the next try.
         return replace(stuck(message) if lasts else in_progress(message), lasting_message=fact)
     scheduled = condition(pod, "PodScheduled")
@@ -427,6 +432,26 @@ def _waiting(pod: Body, waited: float) -> Readiness | None:
         if scheduled.reason == "SchedulingGated":
             return in_progress(scheduled.told)
     return None
+
+
+_NAMES_POD = " restarting failed container="
+_IMAGE = pattern(r'(?:image|reference) "([^"]*)"')
+_WRAPPERS = pattern(
+    r'(?:Back-off pulling image "[^"]*"|ErrImagePull|rpc error: code = \w+ desc = '
+    r'|failed to pull(?: and unpack)? image "[^"]*"|failed to resolve (?:image|reference)'
+    r'(?: "[^"]*")?|failed to do request|(?:Head|Get) "[^"]*"|dial tcp)(?:: |(?<== )|$)'
+)
+
+
+def _pull_failure(told: str) -> str:
+    """Return the image and the innermost cause of what a kubelet or containerd says."""
+    cause = told
+    while found := _WRAPPERS.match(cause):
+        cause = cause[found.end() :]
+    image = _IMAGE.search(told)
+    if not cause or image is None or cause == told:
+        return told
+    return cause if image[1] in cause else f"{image[1]}: {cause}"
 
 
 def _containers(pod: Body) -> Iterator[tuple[str, Body]]:

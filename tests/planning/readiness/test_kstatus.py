@@ -355,7 +355,7 @@ OURS = {
     "the first try to pull": Case(
         pod("Pending", containers=[waits("ErrImagePull")]),
         WAITING,
-        "ErrImagePull",
+        "ImagePullBackOff",
         told={"waited": LONG},
         stuck=True,
     ),

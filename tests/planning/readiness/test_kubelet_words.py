@@ -1,0 +1,73 @@
+"""What a kubelet says of a container that waits: its cause, once, without the wrappers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from applyprune.planning.readiness import pods_problem
+
+IMAGE = "registry.example.com/web:1"
+REQUEST = f'failed to do request: Head "https://{IMAGE.replace(":", "/manifests/")}": '
+LOOKUP = "lookup registry.example.com: network is unreachable"
+UNPACK = f'failed to pull and unpack image "{IMAGE}": '
+WORDS = {
+    "a lookup": (
+        "ErrImagePull",
+        f"{UNPACK}failed to resolve image: {REQUEST}dial tcp: {LOOKUP}",
+        f"ImagePullBackOff: {IMAGE}: {LOOKUP}",
+    ),
+    "the same, told again": (
+        "ImagePullBackOff",
+        (
+            f'Back-off pulling image "{IMAGE}": ErrImagePull: {UNPACK}failed to resolve image: '
+            f"{REQUEST}dial tcp: {LOOKUP}"
+        ),
+        f"ImagePullBackOff: {IMAGE}: {LOOKUP}",
+    ),
+    "a refused connection": (
+        "ErrImagePull",
+        (
+            f'{UNPACK}failed to resolve reference "{IMAGE}": {REQUEST}'
+            "dial tcp 10.0.0.1:443: connect: connection refused"
+        ),
+        f"ImagePullBackOff: {IMAGE}: dial tcp 10.0.0.1:443: connect: connection refused",
+    ),
+    "an image that the registry lacks": (
+        "ErrImagePull",
+        (
+            f"rpc error: code = NotFound desc = {UNPACK}failed to resolve reference "
+            f'"{IMAGE}": {IMAGE}: not found'
+        ),
+        f"ImagePullBackOff: {IMAGE}: not found",
+    ),
+    "no cause": (
+        "ImagePullBackOff",
+        f'Back-off pulling image "{IMAGE}"',
+        f'ImagePullBackOff: Back-off pulling image "{IMAGE}"',
+    ),
+    "other words": ("ErrImagePull", "signature is wrong", "ImagePullBackOff: signature is wrong"),
+    "a crash": (
+        "CrashLoopBackOff",
+        "back-off 5m0s restarting failed container=main pod=web-1_shop(5c9f)",
+        "CrashLoopBackOff: back-off 5m0s",
+    ),
+}
+
+
+def pod(reason: str, message: str) -> dict[str, Any]:
+    """Return a Pod whose container waits."""
+    state = {"waiting": {"reason": reason, "message": message}}
+    return {
+        "metadata": {"name": "web-1"},
+        "status": {"phase": "Pending", "containerStatuses": [{"name": "main", "state": state}]},
+    }
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_cause_of_a_waiting_container_stands_once(name: str) -> None:
+    reason, message, wanted = WORDS[name]
+    found = pods_problem([pod(reason, message)], waited=60.0)
+    assert found is not None
+    assert found.message == f"pod/web-1: container main: {wanted}"
