@@ -44,7 +44,6 @@ from applyprune.controller.result import (
     planned_refs,
     problem_message,
     reason_of,
-    reason_of_exit,
 )
 from applyprune.controller.sources import (
     FoundSource,
@@ -1047,7 +1046,7 @@ def ended_result(
     offers = f"; {len(offered)} {offered[0].reason}" if offered else ""
     ended = ReconcileResult(
         ConditionStatus.READY,
-        reason_of_exit(run_result.exit_code),
+        run_result.reason,
         f"{objects} applied{offers}",
         revision=revision,
         run_result=run_result,

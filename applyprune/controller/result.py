@@ -49,7 +49,6 @@ from applyprune.values import dataclass, field, pattern
 if TYPE_CHECKING:
     from applyprune.controller.spec import BundleSpec
 
-_EXIT_NOT_READY = 5
 _NAMED = 3
 REMOVED = frozenset(
     {Outcome.PRUNED, Outcome.DELETED, Outcome.ORPHANED, Outcome.REMOVED_FROM_INVENTORY}
@@ -174,8 +173,19 @@ class RunResult:
         What is skipped until it is ready is not among it.
         """
         failed = [one for one in self.failed if not one.skipped]
-        is_wait = self.exit_code == _EXIT_NOT_READY and all(one.waits for one in failed)
+        is_wait = self.reason is Reason.NOT_READY and all(one.waits for one in failed)
         return failed if is_wait else ()
+
+    @property
+    def reason(self) -> Reason:
+        """Return why the run did not succeed, by its end.
+
+        What is not ready comes before a refused prune, which has a condition of its own.
+        """
+        failed = [one for one in self.failing.values() if not one.skipped]
+        if self.refusal is not None and failed and all(one.waits for one in failed):
+            return Reason.NOT_READY
+        return reason_of_exit(self.exit_code)
 
     @property
     def waiting_summary(self) -> str:

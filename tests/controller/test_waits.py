@@ -232,3 +232,21 @@ def test_deletion_that_somebody_holds_up_is_waited_for(
     tenant.strip("late")
     tenant.ready("late")
     assert tenant.value("late") == "changed"
+
+
+def test_refused_prune_does_not_hide_a_wait(
+    usual: Controller, new_tenant: Callable[[], Tenant]
+) -> None:
+    """Its objects are starting: that is no failure. The prune has a condition of its own."""
+    assert usual.process.poll() is None
+    tenant = new_tenant()
+    objects = [config_map(name) for name in ("a", "b", "c", "d")]
+    tenant.bundle("web", *objects, **WAITS)
+    tenant.ready("web")
+    tenant.bundle("web", config_map("e"), never(), **WAITS)
+    tenant.waits("web", "waiting for deployment.apps/never")
+    assert tenant.condition("web", "PruneBlocked")[:2] == ("True", "PruneRefused")
+    tenant.bundle("web", config_map("e"), **WAITS)
+    tenant.failed("web", "PruneRefused")
+    tenant.bundle("web", config_map("e"), never(), **{**WAITS, "timeout": "1s"})
+    tenant.failed("web", "NotReady")
