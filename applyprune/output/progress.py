@@ -16,6 +16,7 @@ from applyprune.model.events import (
     Finished,
     InventoryWritten,
     ObjectDone,
+    ObjectStuck,
     Planned,
     ReadinessReported,
     Started,
@@ -125,7 +126,7 @@ class LiveDisplay:
     def _log_wait(self, now: float) -> None:
         """Print in a log what the run waits for, if that has changed."""
         waits_for, since = self._progress.waits_for, self._progress.waits_since
-        if since is None or waits_for == self._last_wait:
+        if since is None or waits_for == self._last_wait or self._progress.is_told:
             return
         pause = 0.0 if self._progress.waits_for_others else LOG_INTERVAL
         if now - since >= pause and now - self._last_wait_at >= pause:
@@ -162,6 +163,7 @@ class RunProgress:
     _waiting: Waiting | None = None
     _since: float = 0.0
     _pending: dict[Ref, str] = field(default_factory=dict)
+    _stuck: set[Ref] = field(default_factory=set)
     _count: int = 0
 
     def update(self, event: Event, now: float) -> None:
@@ -181,6 +183,8 @@ class RunProgress:
                 known = {} if event.ref is None else {event.ref: event.reason}
                 self._pending = known | {other.ref: other.reason for other in event.others}
                 self._count = event.count
+            case ObjectStuck(ref=ref):
+                self._stuck.add(ref)
             case ReadinessReported(ref=ref):
                 self._ready += 1
                 self._remove_waiting(ref)
@@ -239,6 +243,11 @@ class RunProgress:
         others = f"; and {self._count - 1} more" if self._count > 1 else ""
         because = _because(reason, ": " if ref else ", ")
         return f"waiting {wait}{because}{others}"
+
+    @property
+    def is_told(self) -> bool:
+        """Return whether a line of its own has said why the object that is named is not ready."""
+        return next(iter(self._pending), None) in self._stuck
 
     @property
     def waits_since(self) -> float | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from applyprune.clock import CLOCK, Clock
-from applyprune.model.events import Finished, Started, Waiting
+from applyprune.model.events import Finished, ObjectStuck, Started, Waiting, stuck
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
 from applyprune.output.progress import HEARTBEAT, LOG_INTERVAL, LiveDisplay
@@ -107,3 +108,19 @@ def test_interrupted_run_says_that_it_ends() -> None:
     _advance(clock, 1)
     live.close()
     assert stream.getvalue().count("interrupted: finishing the requests in flight") == 1
+
+
+def test_problem_with_a_line_of_its_own_is_not_reported_again() -> None:
+    """Its words change with each try, and the next object's wait is reported."""
+    terminal, stream = _log()
+    live = LiveDisplay(terminal)
+    live.show(STARTED)
+    live.show(ObjectStuck(REF, stuck("CrashLoopBackOff: back-off 10s"), 6.0))
+    for at, seconds in enumerate((10, 20, 40), 1):
+        why = f"CrashLoopBackOff: back-off {seconds}s"
+        live.show(Waiting(REF, "ready", at * (LOG_INTERVAL + 1), 60.0, why))
+    assert stream.getvalue() == ""
+    other = replace(REF, name="other")
+    live.show(Waiting(other, "ready", 4 * (LOG_INTERVAL + 1), 60.0, "0 of 1"))
+    assert "until deployment.apps/other is ready" in stream.getvalue()
+    live.close()
