@@ -80,7 +80,7 @@ def assess(
     kind whose CRD has a status. ``job_started`` says whether a Job only needs to start.
     """
     if text(body, "metadata", "deletionTimestamp"):
-        return Readiness(Status.TERMINATING, "the object is being deleted")
+        return Readiness(Status.TERMINATING, _going(body))
     if lag := _lag(body):
         return in_progress(lag)
     standard = _standard_conditions(body)
@@ -100,6 +100,18 @@ def assess(
     if word:
         return _RULES[word](body)
     return _by_ready_condition(body, has_status, waited)
+
+
+def _going(body: Body) -> str:
+    """Return that an object is being deleted, and what it still waits for."""
+    parts = ["the object is being deleted"]
+    if finalizers := items(body, "metadata", "finalizers"):
+        parts.append(f"held by {', '.join(map(str, finalizers))}")
+    running = [name for name, one in _containers(body) if "running" in mapping(one.get("state"))]
+    if running:
+        until = text(body, "metadata", "deletionTimestamp")
+        parts.append(f"container {', '.join(running)} may run until {until}")
+    return "; ".join(parts)
 
 
 def _lag(body: Body) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.planning.readiness import pods_problem
+from applyprune.planning.readiness import assess, pods_problem
 
 IMAGE = "registry.example.com/web:1"
 REQUEST = f'failed to do request: Head "https://{IMAGE.replace(":", "/manifests/")}": '
@@ -71,3 +71,26 @@ def test_cause_of_a_waiting_container_stands_once(name: str) -> None:
     found = pods_problem([pod(reason, message)], waited=60.0)
     assert found is not None
     assert found.message == f"pod/web-1: container main: {wanted}"
+
+
+GOING: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "an object": ({}, {}, "the object is being deleted"),
+    "one with a finalizer": (
+        {"finalizers": ["example.com/a", "example.com/b"]},
+        {},
+        "the object is being deleted; held by example.com/a, example.com/b",
+    ),
+    "a Pod in its grace period": (
+        {},
+        {"containerStatuses": [{"name": "main", "state": {"running": {}}}, {"name": "done"}]},
+        "the object is being deleted; container main may run until 2026-11-29T12:00:30Z",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOING)
+def test_object_that_is_being_deleted_says_what_it_waits_for(name: str) -> None:
+    metadata, status, wanted = GOING[name]
+    metadata = {"name": "web-1", "deletionTimestamp": "2026-11-29T12:00:30Z", **metadata}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
+    assert assess(body).message == wanted
