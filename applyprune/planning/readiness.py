@@ -666,13 +666,43 @@ def with_pods_explained(
                 stuck(f"its Pods are rejected: {refused}"),
                 lasting_message=f"its Pods are rejected: {lasting}",
             )
-    found = problem or readiness
+    found = problem or _told_by_events(pods, related.events, waited=waited) or readiness
     missing = "; ".join(_missing_claims(live.ref.namespace, (live.body, *pods), related))
     if not missing:
         return found
     return replace(
         found, message=f"{found.message}; {missing}", lasting_message=f"{found.fact}; {missing}"
     )
+
+
+_NOT_STARTED = frozenset(
+    {"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox"}
+)
+_UNHEALTHY = "Unhealthy"
+
+
+def _told_by_events(
+    pods: Sequence[Body], events: Mapping[str, Events], *, waited: float
+) -> Readiness | None:
+    """Return what only the newest warning of a kubelet tells: a volume or a probe that fails.
+
+    The status of a Pod has neither.
+    """
+    for pod in pods:
+        ready = condition(pod, "Ready")
+        if field(pod, "metadata", "deletionTimestamp") or (ready and ready.status == "True"):
+            continue
+        phase, name = text(pod, "status", "phase"), text(pod, "metadata", "name")
+        reasons = _NOT_STARTED if phase == "Pending" else {_UNHEALTHY}
+        told = _newest_first(events.get(text(pod, "metadata", "uid"), ()))
+        event = next((one for one in told if one.get("reason") in reasons), None)
+        if event is None:
+            continue
+        what = f"{event['reason']}: {one_line(_message(event))}"
+        lasts = phase == "Pending" and waited > GRACE
+        found = stuck(f"pod/{name}: {what}") if lasts else in_progress(f"pod/{name}: {what}")
+        return replace(found, lasting_message=f"its Pods: {what}")
+    return None
 
 
 def _applied_at(live: LiveObject, manager: str) -> str:
