@@ -119,6 +119,38 @@ def test_image_runs_as_nobody() -> None:
     assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", user)
 
 
+def test_user_of_the_image_may_use_ssh(tmp_path: Path) -> None:
+    """By its entry in /etc/passwd, without which ssh and ssh-keygen end at once."""
+    for name in ("passwd", "group"):
+        (tmp_path / name).write_text("root:x:0:\n")
+    entries = next(one for one in instructions("RUN", "") if "/etc/passwd" in one)
+    subprocess.run(["/bin/sh", "-c", entries.replace("/etc/", f"{tmp_path}/")], check=True)
+    (user,) = instructions("USER", "")
+    (_, entry), (_, group) = (
+        (tmp_path / name).read_text().splitlines() for name in ("passwd", "group")
+    )
+    name, _, uid, gid, _, home, _ = entry.split(":")
+    assert (f"{uid}:{gid}", home) == (user, "/nonexistent")
+    assert group == f"{name}:x:{gid}:"
+    said = []
+    for passwd in ("/etc/passwd", str(tmp_path / "passwd")):
+        inside = (
+            f"mount --bind {passwd} /etc/passwd && "
+            f"exec unshare --user --map-user={uid} ssh -F none no-host.invalid"
+        )
+        reply = subprocess.run(
+            ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", inside],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if "unshare:" in reply.stderr or "mount:" in reply.stderr:
+            pytest.skip("it takes user namespaces")
+        said.append(reply.stderr)
+    assert f"No user exists for uid {uid}" in said[0]
+    assert "Could not resolve hostname" in said[1]
+
+
 def test_image_builds_its_programs_with_its_go(tmp_path: Path) -> None:
     """None of them requires a newer Go than the one that builds it."""
     (go,) = re.findall(r"^ARG GO=(\d+)\.(\d+)$", DOCKERFILE, re.MULTILINE)
@@ -141,7 +173,7 @@ def test_image_builds_its_programs_with_its_go(tmp_path: Path) -> None:
 
 def test_image_has_the_programs_that_read_sources() -> None:
     """Debian's packages, and two in Go of pinned versions: the tests have the same sops."""
-    (packages,) = instructions("RUN", "")
+    packages = instructions("RUN", "")[0]
     installed = packages.partition(" --no-install-recommends ")[2].partition("&&")[0].split()
     assert installed == ["git", "gpg", "gpg-agent", "openssh-client"]
     assert packages.endswith("rm -rf /var/lib/apt/lists/*")
