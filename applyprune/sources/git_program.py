@@ -286,10 +286,16 @@ def dying_with_git(*command: str) -> str:
 # What the messages of git and ssh mean.
 
 
-def failure(err: str, code: int, where: str) -> InputError:
-    """Return the error for what git wrote to standard error before it ended with a code."""
+def failure(err: str, code: int, where: str, ssh: str = "") -> InputError:
+    """Return the error for what git wrote to standard error before it ended with a code.
+
+    ``ssh`` is what the ssh of this git has logged.
+    """
     err = _clean(err)
-    found = (one for one in _PATTERNS if one[0].search(err))
+    # Without a user, ssh has no log yet.
+    ssh = _clean(ssh) or "\n".join(NO_USER.findall(err)[:1])
+    said = f"{ssh}\n{err}"
+    found = (one for one in _PATTERNS if one[0].search(said))
     _, kind, reason, hint = _LIMITS if code in _SIGNALLED else next(found, _UNKNOWN)
     messages = {
         AuthenticationFailed: "the server refuses to serve the repository",
@@ -297,17 +303,34 @@ def failure(err: str, code: int, where: str) -> InputError:
         PathNotFound: "not in the repository",
     }
     message = messages.get(kind, "the repository cannot be read")
-    if not reason:
+    words = _last_words(ssh)
+    if not reason and not words:
         reason = next(reversed(_FATAL.findall(err)), f"git ended with code {code}")
+    reason = "; ".join(filter(None, (reason, words and f"ssh says: {words}")))
     return kind(message, location=where, reason=one_line(reason), hint=hint)
+
+
+def _last_words(ssh: str) -> str:
+    """Return the last two lines that ssh has logged: the last alone often says too little."""
+    lines = [one.strip().rstrip(".") for one in ssh.splitlines() if not _DECORATION.match(one)]
+    return "; ".join(_USER.sub("", one) for one in lines[-2:])
 
 
 def _clean(err: str) -> str:
     """Return the lines that git and ssh wrote themselves, without names and URLs."""
-    own = (line for line in err.splitlines() if not line.startswith("remote:"))
+    own = (line for line in err.splitlines() if line and not line.startswith("remote:"))
     return _QUOTED.sub("…", "\n".join(own))
 
 
+NO_USER = pattern(r"^No user exists for uid \d+(?=\r?$)", re.MULTILINE)
+"""What ssh and ssh-keygen say, and no more, where their user has no entry in /etc/passwd."""
+ADD_USER = (
+    "In the image, run as its own user, 65532. For another user ID, mount an /etc/passwd that has "
+    "an entry for it."
+)
+_DECORATION = pattern(r"@|\*\*|warning:", re.IGNORECASE)
+# The user may be of a Secret.
+_USER = pattern(r"^.*(?=permission denied \()", re.IGNORECASE)
 _QUOTED = pattern(r"'[^'\n]*'|\"[^\"\n]*\"|\S*://\S*|/\S+")
 _FATAL = pattern(r"^(?:fatal|error): (.+)$", re.MULTILINE)
 _REDIRECT = pattern(r"returned error: 30[12378]\b", re.IGNORECASE)
@@ -324,6 +347,12 @@ _REFUSED = "the server refuses the credentials, or needs some"
 _OF_LIMITS = [one.value for one in signal.Signals if one.name in {"SIGXCPU", "SIGXFSZ"}]
 # The first pattern that matches decides.
 _MEANINGS: tuple[tuple[str, type[InputError], str, str], ...] = (
+    (
+        r"no user exists for uid \d",
+        FetchFailed,
+        "ssh needs an entry in /etc/passwd for the user that runs it",
+        ADD_USER,
+    ),
     (
         r"host key verification failed|remote host identification has changed",
         AuthenticationFailed,
@@ -351,6 +380,18 @@ _MEANINGS: tuple[tuple[str, type[InputError], str, str], ...] = (
         AuthenticationFailed,
         "ssh cannot read the identity",
         "Give a private key in OpenSSH or PEM format; its passphrase is the field password.",
+    ),
+    (
+        r"no matching (?:host key type|key exchange method|cipher|mac) found",
+        FetchFailed,
+        "ssh and the server have no algorithm in common",
+        "Update the server: it offers only what ssh no longer trusts.",
+    ),
+    (
+        r"^kex_exchange_identification: banner line|^bad remote protocol|protocol mismatch",
+        FetchFailed,
+        "the server does not speak SSH",
+        "Check the host and the port in the URL.",
     ),
     (
         r"recv error|properly terminated|ssl_error_syscall|unexpected eof",
@@ -417,6 +458,7 @@ _MEANINGS: tuple[tuple[str, type[InputError], str, str], ...] = (
         (
             r"connection refused|failed to connect|no route to host|network is unreachable"
             r"|connection timed out|operation timed out|couldn't connect"
+            r"|^connection to .* timed out"
         ),
         FetchFailed,
         "the server cannot be reached",
@@ -434,6 +476,7 @@ _MEANINGS: tuple[tuple[str, type[InputError], str, str], ...] = (
         (
             r"early eof|unexpected disconnect|hung up|curl (?:18|52|55|56|92)\b|rpc failed"
             r"|reset by peer|connection closed|broken pipe|transfer closed|empty reply"
+            r"|^connection (?:to|reset by) |^timeout, server"
         ),
         FetchFailed,
         "the connection was cut off",
@@ -462,7 +505,8 @@ _MEANINGS: tuple[tuple[str, type[InputError], str, str], ...] = (
     ),
 )
 _PATTERNS = tuple(
-    (pattern(text, re.IGNORECASE), kind, reason, hint) for text, kind, reason, hint in _MEANINGS
+    (pattern(text, re.IGNORECASE | re.MULTILINE), kind, reason, hint)
+    for text, kind, reason, hint in _MEANINGS
 )
 _UNKNOWN = (pattern(""), FetchFailed, "", "Try it with git ls-remote.")
 _SIGNALLED = {code for number in _OF_LIMITS for code in (-number, 128 + number)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ from applyprune.sources.web import (
     open_web,
     source_proxy,
 )
+from applyprune.system.processes import MOST_ERRORS
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -166,6 +168,7 @@ class GitServer:
         self._program = program
         self._source = source
         self._environment: GitEnvironment | None = None
+        self._address = ""
 
     def run(
         self,
@@ -181,6 +184,8 @@ class GitServer:
         for is_last in (False, True):
             if self._environment is None:
                 self._environment = self._environment_for(self._source.parts)
+            log = self._program.folder / _SSH_LOG
+            log.unlink(missing_ok=True)
             code, out, err = self._program.try_run(
                 *arguments,
                 repository=repository,
@@ -190,10 +195,27 @@ class GitServer:
             if not code:
                 return out, err
             if is_last or self._source.parts.scheme != "https" or not is_redirect(err):
-                raise failure(err, code, self._program.where)
+                raise failure(err, code, self._program.where, self._said_by_ssh(log))
             url = follow_redirects(self._source, self._authorization(), self._program.deadline)
             self._environment = self._environment_for(url)
         raise AssertionError
+
+    def _said_by_ssh(self, log: Path) -> str:
+        """Return the end of what ssh has logged, without the host, its address and the user.
+
+        The place of the error names the host. An address may be another one at each try, and the
+        user may be of a Secret.
+        """
+        try:
+            with log.open("rb") as file:
+                file.seek(max(0, log.stat().st_size - MOST_ERRORS))
+                said = file.read(MOST_ERRORS).decode("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
+        hidden = (self._source.parts.host, self._address, self._source.credentials.username)
+        for name in filter(None, hidden):
+            said = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", "…", said, flags=re.IGNORECASE)
+        return said
 
     @property
     def settings(self) -> Settings:
@@ -218,10 +240,9 @@ class GitServer:
             (f"remote.{REMOTE}.tagOpt", "--no-tags"),
         )
         if url.scheme == "ssh":
-            address = ""
             if addresses is not None:
-                address = reachable(addresses, url.port, where, self._program.deadline)
-            return _with_settings(ssh_environment(self._program, source, address), settings)
+                self._address = reachable(addresses, url.port, where, self._program.deadline)
+            return _with_settings(ssh_environment(self._program, source, self._address), settings)
         if addresses is not None and not is_ip_address(url.host):
             pinned = ",".join(bracketed(one.partition("%")[0]) for one in addresses)
             settings = (*settings, ("http.curloptResolve", f"{url.host}:{url.port}:{pinned}"))
@@ -361,6 +382,7 @@ def reachable(addresses: Sequence[str], port: int, where: str, deadline: Deadlin
 # SSH: which key the client shows, and which host keys it trusts.
 
 
+_SSH_LOG = "ssh.log"
 _KNOWN_HOSTS = "Get the keys with `ssh-keyscan HOST`, check them, and give them as known_hosts."
 
 
@@ -396,7 +418,8 @@ def ssh_environment(program: GitProgram, source: GitSource, address: str) -> Git
     lines += ["PreferredAuthentications publickey"]
     lines += ["ForwardAgent no", "ClearAllForwardings yes", "ControlMaster no", "ControlPath none"]
     file = program.write("ssh_config", "\n".join(["Host *", *lines, ""]).encode())
-    command = dying_with_git("ssh", "-F", str(file))
+    # What ssh itself says is in a log: what the server says there could pass for it.
+    command = dying_with_git("ssh", "-F", str(file), "-E", str(program.folder / _SSH_LOG))
     return GitEnvironment(
         (("protocol.ssh.allow", "always"),),
         {"GIT_SSH_COMMAND": command, "GIT_SSH_VARIANT": "ssh"},

@@ -6,12 +6,13 @@ A name says which keys are trusted: ``*.asc`` are public keys of OpenPGP, ``*.ss
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from applyprune.model.live import one_line
-from applyprune.sources.git_program import GitEnvironment, GitProgram
+from applyprune.sources.git_program import ADD_USER, NO_USER, GitEnvironment, GitProgram
 from applyprune.sources.tree import FetchFailed, VerificationFailed
 from applyprune.values import dataclass, field, pattern
 
@@ -65,6 +66,8 @@ def _check_signature(
         f"verify-{kind}", "--raw", oid, repository=repository, environment=environment
     )
     fault = _signature_fault(err)
+    if code:
+        _check_programs(err, program.where)
     if code or fault:
         raise VerificationFailed(
             f"the {kind} {oid} is not signed by a trusted key",
@@ -72,6 +75,37 @@ def _check_signature(
             reason=one_line(fault or "it has no signature"),
             hint="Sign it with a key that the source trusts, or add the public key of its signer.",
         )
+
+
+_NOT_RUN = pattern(r"^error: cannot run (gpg|ssh-keygen): (.+)$", re.MULTILINE)
+_PROGRAMS = {
+    "gpg": ("OpenPGP", "Install gpg."),
+    "ssh-keygen": ("SSH", "Install the client of OpenSSH."),
+}
+
+
+def _check_programs(err: str, where: str) -> None:
+    """Raise VerificationFailed if nothing was checked: git could not run what checks."""
+    if found := _NOT_RUN.search(err):
+        raise _not_run(found[1], where, found[2])
+    if found := NO_USER.search(err):
+        raise VerificationFailed(
+            "the signature cannot be checked",
+            location=where,
+            reason=f"ssh-keygen needs an entry in /etc/passwd for the user that runs it, and says: "
+            f"{found[0]}",
+            hint=ADD_USER,
+        )
+
+
+def _not_run(program: str, where: str, reason: str) -> VerificationFailed:
+    kind, hint = _PROGRAMS[program]
+    return VerificationFailed(
+        f"{program} is needed to check {kind} signatures, and it cannot be run",
+        location=where,
+        reason=one_line(reason),
+        hint=hint,
+    )
 
 
 _STATUS = pattern(r"^\[GNUPG:\] (\w+) ?(.*)$", re.MULTILINE)
@@ -173,6 +207,9 @@ def _allowed_signers(name: str, data: bytes) -> Iterator[str]:
 
 
 def _import_gpg_keys(program: GitProgram, environment: GitEnvironment, keys: bytes) -> None:
+    # Where prlimit starts it, that it is missing is an exit code as another fault is.
+    if shutil.which("gpg") is None:
+        raise _not_run("gpg", program.where, "it is not installed")
     try:
         code, _, _ = program.try_run(
             *("--batch", "--quiet", "--no-tty", "--import"),
@@ -182,12 +219,7 @@ def _import_gpg_keys(program: GitProgram, environment: GitEnvironment, keys: byt
         )
     except FetchFailed as error:
         if error.reason:
-            raise VerificationFailed(
-                "gpg is needed to check OpenPGP signatures, and it cannot be run",
-                location=program.where,
-                reason=error.reason,
-                hint="Install gpg.",
-            ) from None
+            raise _not_run("gpg", program.where, error.reason) from None
         raise
     if code:
         raise VerificationFailed(

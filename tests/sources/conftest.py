@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import subprocess
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +23,7 @@ from tests.support.tls_site import Answer, Site
 from tests.support.tls_site import site as tls_site
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.components import Components
@@ -52,6 +57,21 @@ def ssh(tmp_path: Path) -> Iterator[SshSite]:
     """A Git server over SSH."""
     with ssh_site(tmp_path / "ssh") as running:
         yield running
+
+
+@pytest.fixture
+def be_without_passwd_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From the call on, ssh and ssh-keygen run as 54321, which has no entry in /etc/passwd."""
+    other = ("unshare", "--user", "--map-user=54321")
+    if subprocess.run([*other, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("it takes user namespaces")
+    programs = tmp_path / "as-another"
+    programs.mkdir()
+    for name in ("ssh", "ssh-keygen"):
+        script = programs / name
+        script.write_text(f'#!/bin/sh\nexec {shlex.join(other)} {shutil.which(name)} "$@"\n')
+        script.chmod(0o755)
+    return partial(monkeypatch.setenv, "PATH", f"{programs}:{os.environ['PATH']}")
 
 
 @pytest.fixture

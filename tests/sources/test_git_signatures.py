@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from tests.support.git_servers.reads import read_path
 from tests.support.signers import GpgSigner, SshSigner, gpg_home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 FILES = {"a/x.yaml": "x"}
@@ -176,3 +177,49 @@ def test_checks_leave_no_agent(site: HttpsSite, tmp_path: Path, gpg: Path) -> No
     assert read(site, tmp_path, {"a.asc": signer.public()})
     shown = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     assert "applyprune-git-" not in shown.stdout
+
+
+def test_signature_that_was_not_checked_is_not_called_wrong(
+    site: HttpsSite, tmp_path: Path, be_without_passwd_entry: Callable[[], None]
+) -> None:
+    """ssh-keygen does nothing for a user without an entry in /etc/passwd."""
+    repository = site.repository()
+    signer = SshSigner(tmp_path / "key")
+    repository.sign(signer.settings, repository.commit(FILES))
+    be_without_passwd_entry()
+    text = refusal(site, tmp_path, {"me.sshpub": signer.public()})
+    assert "the signature cannot be checked" in text
+    assert "No user exists for uid 54321" in text
+    assert "not signed" not in text
+
+
+@pytest.mark.parametrize(
+    ("missing", "of_key", "kind"),
+    [("gpg", "gpg", "OpenPGP"), ("gpg", "ssh", "OpenPGP"), ("ssh-keygen", "ssh", "SSH")],
+)
+def test_missing_program_is_named(
+    site: HttpsSite,
+    tmp_path: Path,
+    gpg: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    missing: str,
+    of_key: str,
+    kind: str,
+) -> None:
+    """Whether it would read a trusted key, or only check the signature."""
+    repository = site.repository()
+    pgp, ssh = GpgSigner(gpg, f"without-{missing}-{of_key}"), SshSigner(tmp_path / "key")
+    signer = pgp if kind == "OpenPGP" else ssh
+    repository.sign(signer.settings, repository.commit(FILES))
+    keys = {"me.asc": pgp.public()} if of_key == "gpg" else {"me.sshpub": ssh.public()}
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("git", "gpg", "prlimit", "setpriv", "sh", "ssh-keygen"):
+        program = shutil.which(name)
+        if program is not None and name != missing:
+            (programs / name).symlink_to(program)
+    monkeypatch.setenv("PATH", str(programs))
+    text = refusal(site, tmp_path, keys)
+    assert f"{missing} is needed to check {kind} signatures, and it cannot be run" in text
+    assert "Install" in text
+    assert "not signed" not in text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,9 +15,10 @@ from applyprune.sources.git_server import find_ref
 from applyprune.sources.tree import AuthenticationFailed, FetchFailed
 from tests.support.git_servers import SshSite
 from tests.support.git_servers.reads import fetch_git
-from tests.support.listening import silent_port
+from tests.support.listening import listening, silent_port
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 FILES = {"a/x.yaml": "x", "b/y.yaml": "y"}
@@ -107,11 +110,60 @@ def test_unreachable_server_is_reported(ssh: SshSite) -> None:
     with silent_port() as port:
         for host, message in (
             (f"localhost:{port}", "cannot be reached"),
-            ("none.invalid", "resolved"),
+            ("tls.invalid", "resolved"),
         ):
             source = replace(ssh.source(), url=f"ssh://git@{host}/web.git")
-            with pytest.raises(FetchFailed, match=message):
+            with pytest.raises(FetchFailed, match=message) as caught:
                 find_ref(source)
+            assert re.search(r"; ssh says: ssh: .* host(?:name)? ….*: .", caught.value.reason)
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (b"", "kex_exchange_identification: Connection closed by remote host"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "kex_exchange_identification: "),
+        (b"SSH-2.0-x\r\n", "Connection closed by"),
+    ],
+)
+def test_own_words_of_ssh_are_the_reason(ssh: SshSite, reply: bytes, said: str) -> None:
+    """Of a server that closes, that speaks something else, or that goes in the middle."""
+
+    def serve(connection: socket.socket) -> None:
+        connection.sendall(reply)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(65536):
+            pass
+
+    with listening(serve) as port:
+        source = replace(ssh.source(), url=f"ssh://git@localhost:{port}/web.git")
+        with pytest.raises(FetchFailed) as caught:
+            find_ref(source)
+    assert f"ssh says: {said}" in caught.value.reason
+    assert "Could not read" not in str(caught.value)
+
+
+def test_user_of_a_secret_is_not_shown(ssh: SshSite) -> None:
+    """Although ssh names whom the server refuses."""
+    ssh.repository().commit(FILES)
+    key = asyncssh.generate_private_key("ssh-ed25519").export_private_key()
+    credentials = replace(ssh.credentials, identity=key, username=SECRET)
+    source = ssh.source(credentials=credentials)
+    with pytest.raises(AuthenticationFailed, match=r"ssh says: Permission denied \(") as caught:
+        find_ref(replace(source, url=source.url.replace("git@", "")))
+    assert SECRET not in str(caught.value)
+
+
+def test_user_without_a_passwd_entry_is_named(
+    ssh: SshSite, be_without_passwd_entry: Callable[[], None]
+) -> None:
+    """By the user ID of whoever runs ssh; with what to do."""
+    ssh.repository().commit(FILES)
+    be_without_passwd_entry()
+    with pytest.raises(FetchFailed, match="ssh says: No user exists for uid 54321") as caught:
+        find_ref(ssh.source())
+    assert "/etc/passwd" in caught.value.reason
+    assert "mount an /etc/passwd" in caught.value.hint
 
 
 def test_agent_of_the_controller_is_not_used(
