@@ -322,8 +322,8 @@ def end_process(code: int) -> NoReturn:
 
 
 MIB = 1 << 20
-_VICTIM = 500
-"""How much sooner the kernel kills a worker than its parent when the machine has no memory left."""
+_FIRST_VICTIM = 1000
+"""The most that oom_score_adj can be: in a container, its parent has up to 999 by the kubelet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,9 +368,12 @@ def write_no_core() -> None:
 
 
 def be_first_victim() -> None:
-    """Let the kernel kill this process before its parent when the machine has no memory left."""
+    """Let the kernel kill this process before its parent when the machine has no memory left.
+
+    Where that may not be written, it is killed no later than its parent.
+    """
     with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(str(_VICTIM))
+        Path("/proc/self/oom_score_adj").write_text(str(_FIRST_VICTIM))
 
 
 def resident_size() -> int:

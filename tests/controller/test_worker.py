@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -217,7 +219,44 @@ def test_worker_may_use_no_more_memory(make: Make) -> None:
     used = memory(handle, "VmData")
     assert 100 * MIB < int(limits["Max data size"]) < 100 * MIB + 2 * used
     assert limits["Max core file size"] == "0"
-    assert int(Path(f"/proc/{pid_of(handle)}/oom_score_adj").read_text()) >= 500
+    assert Path(f"/proc/{pid_of(handle)}/oom_score_adj").read_text() == "1000\n"
+
+
+VICTIM = """
+from pathlib import Path
+from applyprune.controller.worker import be_first_victim
+be_first_victim()
+print(Path("/proc/self/oom_score_adj").read_text().strip())
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "writable", "after"),
+    [
+        (0, True, 1000),
+        (500, True, 1000),
+        (993, True, 1000),
+        (1000, True, 1000),
+        (993, False, 993),
+    ],
+)
+def test_worker_is_never_safer_than_its_parent(before: int, writable: bool, after: int) -> None:
+    """Whatever the kubelet has given to the container, and where nothing may be changed."""
+    script = f"echo {before} >/proc/self/oom_score_adj && "
+    if not writable:
+        script += "mount --bind /proc /proc && mount -o remount,bind,ro /proc && "
+    reply = subprocess.run(
+        [
+            *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c"),
+            *(f'{script} exec "$@"', "sh", sys.executable, "-c", VICTIM),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "unshare:" in reply.stderr or "mount:" in reply.stderr:
+        pytest.skip("it takes user namespaces")
+    assert (reply.stdout, reply.stderr) == (f"{after}\n", "")
 
 
 @pytest.mark.holds("limit-cpu")

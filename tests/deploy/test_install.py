@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from functools import partial
@@ -16,6 +17,7 @@ import pytest
 from applyprune import __version__
 from applyprune.cli.controller import installation
 from applyprune.cli.main import cli
+from applyprune.controller.worker import MIB, WorkerLimits
 from applyprune.errors import UsageError
 from applyprune.planning.marks import FINALIZER
 from applyprune.sources import read
@@ -374,6 +376,26 @@ def test_all_manifests_select_the_same_pods() -> None:
     budget = found["PodDisruptionBudget"]
     assert found["Deployment"]["replicas"] > budget["maxUnavailable"] >= 1
     assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+def test_memory_limit_covers_all_processes() -> None:
+    """With cgroup v2, reaching it ends all of them at once; the guide has the same sum."""
+    command = cli.get_command(click.Context(cli), "controller")
+    assert command is not None
+    with command.make_context("controller", []) as defaults:
+        given = defaults.params
+    assert not any("worker" in one or "memory" in one for one in container(chosen())["args"])
+    memory = given["reconcile_memory"]
+    assert memory == WorkerLimits().memory
+    checks, idle, programs = 1, 256 * MIB, 256 * MIB
+    processes = given["workers"] + given["fetch_workers"] + checks
+    limit = container(chosen())["resources"]["limits"]["memory"]
+    assert limit == f"{(processes * memory + idle + programs) // MIB}Mi"
+    guide = (DEPLOY.parent / "docs/guides/controller.md").read_text(encoding="utf-8")
+    section = guide.partition("## Workers and limits\n")[2].partition("\n## ")[0]
+    assert f"The limit in `deploy/deployment.yaml` is {limit}" in section
+    sizes = re.findall(r"^\| [^|]+ \| ([\d,]+) \|$", section, re.MULTILINE)
+    assert f"{sum(int(one.replace(',', '')) for one in sizes)}Mi" == limit
 
 
 def test_pods_meet_the_namespaces_pod_security(ground: Plane, ground_api: Api) -> None:
