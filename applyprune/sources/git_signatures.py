@@ -79,7 +79,7 @@ def _check_signature(
 
 _NOT_RUN = pattern(r"^error: cannot run (gpg|ssh-keygen): (.+)$", re.MULTILINE)
 _PROGRAMS = {
-    "gpg": ("OpenPGP", "Install gpg."),
+    "gpg": ("OpenPGP", "Install gpg; into the image by: docker build --build-arg GPG=yes."),
     "ssh-keygen": ("SSH", "Install the client of OpenSSH."),
 }
 

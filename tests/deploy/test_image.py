@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
+from applyprune import __version__
 from applyprune.model.events import Status
+from tests.support.git_servers import git_site, ssh_site
+from tests.support.signers import SshSigner
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text(encoding="utf-8")
@@ -52,11 +58,21 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # What the base image has, and nothing of ours: its python, a path, an index to install from.
     programs = tmp_path_factory.mktemp("bin")
     (programs / "python").symlink_to(sys.base_prefix + "/bin/python3")
+    # A package of the name from elsewhere, as an index may have one.
+    others = tmp_path_factory.mktemp("others")
+    with ZipFile(others / "applyprune-99.0-py3-none-any.whl", "w") as wheel:
+        info = "applyprune-99.0.dist-info"
+        wheel.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: applyprune\nVersion: 99.0\n"
+        )
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
     environment = {
         "PATH": f"{programs}:/usr/bin:/bin",
         "PREFIX": str(folder),
         **{key: value for key, value in os.environ.items() if fnmatch(key.upper(), "PIP_*")},
         **{key: value for key, value in os.environ.items() if fnmatch(key.upper(), "*_PROXY")},
+        "PIP_FIND_LINKS": f"{others} {os.environ.get('PIP_FIND_LINKS', '')}".strip(),
     }
     for command in instructions("RUN", "build"):
         reply = subprocess.run(
@@ -79,7 +95,7 @@ def test_image_runs_without_a_home(prefix: Path, tmp_path: Path) -> None:
     assert entry == '["applyprune"]'
     tmp_path.chmod(0o555)
     for arguments, expected in (
-        (["--version"], "applyprune, version"),
+        (["--version"], f"applyprune, version {__version__}\n"),
         (["apply", "--help"], "Make the cluster match"),
         (["apply", "web", "-f", "none.yaml"], "none.yaml: cannot be read"),
     ):
@@ -172,11 +188,7 @@ def test_image_builds_its_programs_with_its_go(tmp_path: Path) -> None:
 
 
 def test_image_has_the_programs_that_read_sources() -> None:
-    """Debian's packages, and two in Go of pinned versions: the tests have the same sops."""
-    packages = instructions("RUN", "")[0]
-    installed = packages.partition(" --no-install-recommends ")[2].partition("&&")[0].split()
-    assert installed == ["git", "gpg", "gpg-agent", "openssh-client"]
-    assert packages.endswith("rm -rf /var/lib/apt/lists/*")
+    """Two in Go, of pinned versions: the tests have the same sops."""
     built = [command.split()[-1] for command in instructions("RUN", "programs")]
     names = [module.partition("@")[0].removesuffix("/v5").rpartition("/")[2] for module in built]
     assert names == ["kustomize", "sops"]
@@ -184,3 +196,123 @@ def test_image_has_the_programs_that_read_sources() -> None:
     (version,) = re.findall(r"github.com/getsops/sops/v3 (v\S+)", COMPONENTS)
     assert built[1].endswith(f"@{version}")
     assert "COPY --from=programs /programs /usr/local/bin" in stages()[""]
+
+
+SLIM = """
+import sys
+from pathlib import Path
+from applyprune.sources.address import GitRef, GitSource
+from applyprune.sources.git_server import find_ref
+from applyprune.sources.git_signatures import GitVerification, SignatureMode, verify
+from applyprune.sources.git_store import GitStore
+from applyprune.sources.tree import Deadline, SourceCredentials
+url, folder = sys.argv[1], Path(sys.argv[2])
+given = {name: (folder / name).read_bytes() for name in ("identity", "known_hosts", "ca")}
+source = GitSource(url, GitRef(branch="main"), SourceCredentials(**given))
+store, found = GitStore(folder / "store"), find_ref(source)
+store.fetch(source, found)
+keys = {"me.sshpub": (folder / "me.sshpub").read_bytes()}
+verify(store, found, GitVerification(SignatureMode.HEAD, keys), url, Deadline(60))
+print(found.commit)
+"""
+
+
+@pytest.fixture(scope="module")
+def slim_git(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the image has of git: copied from this machine's Debian as from the image's."""
+    if not Path("/var/lib/dpkg/status").exists() or shutil.which("git") != "/usr/bin/git":
+        pytest.skip("it takes Debian's git")
+    folder = tmp_path_factory.mktemp("git")
+    _, copy = instructions("RUN", "git")
+    command = re.sub(r"(?<= )/git(?=[/ ])", str(folder), copy.replace(">/git/", f">{folder}/"))
+    subprocess.run(["/bin/sh", "-ec", command], check=True)
+    return folder
+
+
+@pytest.mark.parametrize("scheme", ["https", "ssh"])
+def test_image_reads_git_without_the_rest_of_it(
+    slim_git: Path, tmp_path: Path, scheme: str
+) -> None:
+    """Without perl too: a source is looked at, fetched and verified."""
+    with git_site(tmp_path / "site") as site, ssh_site(tmp_path / "ssh") as ssh:
+        one = site if scheme == "https" else ssh
+        repository, signer = one.repository(), SshSigner(tmp_path / "key")
+        commit = repository.sign(signer.settings, repository.commit({"a.yaml": "x"}))
+        given = {
+            "identity": ssh.identity(),
+            "known_hosts": ssh.known_hosts(),
+            "ca": site.ca,
+            "me.sshpub": signer.public(),
+        }
+        for name, data in given.items():
+            (tmp_path / name).write_bytes(data)
+        hidden = {
+            "/usr/lib/git-core": slim_git / "usr/lib/git-core",
+            "/usr/bin/git": slim_git / "usr/bin/git",
+            "/usr/bin/perl": Path("/dev/null"),
+        }
+        inside = " && ".join(
+            [f"mount --bind {new} {old}" for old, new in hidden.items() if Path(old).exists()]
+        )
+        reply = subprocess.run(
+            [
+                *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c"),
+                *(f'{inside} && exec "$@"', "sh", sys.executable, "-c", SLIM),
+                *(one.url("web"), str(tmp_path)),
+            ],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if "unshare:" in reply.stderr or "mount:" in reply.stderr:
+        pytest.skip("it takes user namespaces")
+    assert (reply.stdout, reply.stderr) == (f"{commit}\n", "")
+
+
+@pytest.mark.parametrize("gpg", ["", "yes"])
+def test_image_has_the_packages_that_git_needs(slim_git: Path, gpg: str) -> None:
+    """As Debian says it, without perl; gpg only when asked. Scanners see the version of git."""
+    status = slim_git / "var/lib/dpkg/status.d/git"
+    assert re.search(r"^Package: git$", status.read_text(), re.MULTILINE)
+    command, _, cleaning = instructions("RUN", "")[0].rpartition("&&")
+    assert cleaning.strip() == "rm -rf /var/lib/apt/lists/*"
+    shown = re.sub("apt-get (?=satisfy)", "echo ", command).replace("apt-get update", "true")
+    reply = subprocess.run(
+        ["/bin/sh", "-c", shown.replace("/var/lib/dpkg/status.d/git", str(status))],
+        env={"PATH": os.defpath, "GPG": gpg},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    options = "satisfy --yes --no-install-recommends "
+    assert reply.stdout.startswith(options)
+    names = [one.split()[0] for one in reply.stdout.removeprefix(options).split(",")]
+    assert {"openssh-client", "zlib1g"} <= set(names)
+    assert any(one.startswith("libcurl") for one in names)
+    assert ("gpg" in names) == bool(gpg)
+    assert not {"perl", "liberror-perl", "git-man", "git"} & set(names)
+
+
+def test_image_says_what_it_is() -> None:
+    """By the labels of OCI, with what pyproject.toml says of the project."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (text,) = instructions("LABEL", "")
+    labels = {
+        key: value.strip('"') for key, _, value in (one.partition("=") for one in shlex.split(text))
+    }
+    (arguments,) = (one for one in instructions("ARG", "") if "VERSION" in one)
+    defaults = dict(one.split("=") for one in arguments.split())
+    assert defaults == {"VERSION": __version__, "REVISION": "", "CREATED": ""}
+    assert labels == {
+        f"org.opencontainers.image.{key}": value
+        for key, value in {
+            "title": project["name"],
+            "description": project["description"],
+            "url": project["urls"]["Homepage"],
+            "licenses": project["license"],
+            "version": "$VERSION",
+            "revision": "$REVISION",
+            "created": "$CREATED",
+        }.items()
+    }

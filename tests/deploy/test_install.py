@@ -378,6 +378,14 @@ def test_all_manifests_select_the_same_pods() -> None:
     assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
+def test_slow_start_is_not_ended() -> None:
+    """With a tenth of a CPU, as such programs often get, it takes half a minute and more."""
+    seconds_of_cpu, limit = 3, 0.1
+    probe = container(chosen())["startupProbe"]
+    assert probe["httpGet"] == container(chosen())["livenessProbe"]["httpGet"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 4 * seconds_of_cpu / limit
+
+
 def test_memory_limit_covers_all_processes() -> None:
     """With cgroup v2, reaching it ends all of them at once; the guide has the same sum."""
     command = cli.get_command(click.Context(cli), "controller")
@@ -429,7 +437,7 @@ def test_bundle_works_with_exactly_these_permissions(
     only = container(chosen())
     assert only["args"][0] == "controller"
     with controller(as_itself, tmp_path / "log", *only["args"][1:]) as running:
-        for probe in ("livenessProbe", "readinessProbe"):
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             path = str(only[probe]["httpGet"]["path"])
             eventually(partial(well, running, path), partial(str, path))
         parts = [config_map(f"part-{number}") for number in range(8)]
