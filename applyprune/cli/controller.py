@@ -266,6 +266,14 @@ def _address(text: str) -> tuple[str, int]:
 
 _SET = "applyprune"
 """The name of the controller's set."""
+_LEFT_TO_ADMINS = tuple(
+    f"deployment.apps/applyprune-controller:{pointer}"
+    for pointer in (
+        "/spec/replicas",
+        '/spec/template/spec/containers[name="controller"]/resources',
+    )
+)
+"""What is sent at the creation only: admins change it for their cluster."""
 
 
 @command(
@@ -309,8 +317,9 @@ def install(
     """Install the controller in the cluster, or update it.
 
     It becomes the set `applyprune` in the namespace `applyprune-system`, or in the one that -n
-    names, also what kubectl has applied before. `applyprune delete` removes it, except the CRD and
-    the namespace, when no Bundle needs the controller any more.
+    names, also what kubectl has applied before. An update leaves the Deployment's replicas and
+    resources as they are. `applyprune delete` removes it, except the CRD and the namespace, when no
+    Bundle needs the controller any more.
 
     \b
     Examples:
@@ -332,7 +341,11 @@ def install(
     )
     if prints:
         return reporting.print_text(text.rstrip("\n"))
-    options = replace(options, check=options.dry_run is DryRun.SERVER)
+    options = replace(
+        options,
+        check=options.dry_run is DryRun.SERVER,
+        apply=replace(options.apply, ignore=(*options.apply.ignore, *_LEFT_TO_ADMINS)),
+    )
     read = partial(_read_text, text)
     return reporting.print_events(run_set(cluster_target, _SET, read, options, is_named=False))
 

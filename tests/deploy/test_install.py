@@ -198,6 +198,7 @@ def test_install_takes_over_from_kubectl(ground: Plane, ground_api: Api, kubectl
     assert f"deployment.apps/{CONTROLLER} ready" in install(ground, "--wait").out
     after = ground_api.get(DEPLOYMENT)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["spec"] == before["spec"]
     assert set(install(ground, "--show-unchanged").lines.values()) == {"unchanged"}
     # Another version is the same command: looked at first, then carried out.
     look = install(ground, "--image", "applyprune:2", "--dry-run")
@@ -246,15 +247,53 @@ def test_installation_can_do_what_its_messages_say(
                 "apiVersion": "apps/v1",
                 "kind": "Deployment",
                 "metadata": {"name": CONTROLLER, "namespace": SYSTEM_NAMESPACE},
-                "spec": {"replicas": 3},
+                "spec": {"template": {"spec": {"terminationGracePeriodSeconds": 60}}},
             }
         ),
     )
     refused = applyprune("install", kubeconfig=ground.kubeconfig)
     assert refused.code == 4
     assert "--take-over somebody" in refused.err
-    assert ground_api.get(DEPLOYMENT)["spec"]["replicas"] == 3
+    template = ground_api.get(DEPLOYMENT)["spec"]["template"]["spec"]
+    assert template["terminationGracePeriodSeconds"] == 60
     install(ground, "--take-over", "somebody")
+    template = ground_api.get(DEPLOYMENT)["spec"]["template"]["spec"]
+    assert template["terminationGracePeriodSeconds"] == 30
+
+
+@pytest.mark.usefixtures("unneeded")
+def test_update_keeps_replicas_and_resources(
+    ground: Plane, ground_api: Api, kubectl: Kubectl
+) -> None:
+    """What admins have set by kubectl is no conflict, no drift and not set back."""
+    install(ground)
+    only = (f"deployment/{CONTROLLER}", "-n", SYSTEM_NAMESPACE)
+    made = ground_api.get(DEPLOYMENT)["spec"]
+    assert made["replicas"] == 2
+    kubectl("scale", *only, "--replicas=3", plane=ground)
+    kubectl("set", "resources", *only, "--limits=memory=4Gi", plane=ground)
+    before = ground_api.get(DEPLOYMENT)["metadata"]["generation"]
+    # The first one gives the fields up; it changes no value.
+    install(ground)
+    assert set(install(ground, "--show-unchanged").lines.values()) == {"unchanged"}
+    assert ground_api.get(DEPLOYMENT)["metadata"]["generation"] == before
+    updated = install(ground, "--image", "applyprune:2")
+    assert f"deployment.apps/{CONTROLLER} updated" in updated.out
+    found = ground_api.get(DEPLOYMENT)["spec"]
+    (one,) = found["template"]["spec"]["containers"]
+    assert (found["replicas"], one["image"]) == (3, "applyprune:2")
+    (own,) = made["template"]["spec"]["containers"]
+    limits = {**own["resources"]["limits"], "memory": "4Gi"}
+    assert one["resources"] == {**own["resources"], "limits": limits}
+    install(ground, "--image", "applyprune:2", "--wait")
+    status = ("status", "applyprune", "-n", SYSTEM_NAMESPACE, "--drift", "--fail-on-drift")
+    reply = applyprune(*status, kubeconfig=ground.kubeconfig)
+    assert reply.code == 0, reply
+    kubectl("scale", *only, "--replicas=1", plane=ground)
+    install(ground)
+    assert ground_api.get(DEPLOYMENT)["spec"]["replicas"] == 1
+    remove(ground)
+    install(ground)
     assert ground_api.get(DEPLOYMENT)["spec"]["replicas"] == 2
 
 
