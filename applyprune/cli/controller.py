@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from applyprune._version import pip_install
 from applyprune.cli.options import (
     APPLY,
     CLUSTER,
@@ -210,7 +211,7 @@ def controller(
         raise UsageError(
             "the controller cannot run",
             reason=f"the package {missing} is not installed",
-            hint="pip install 'applyprune[controller]'",
+            hint=pip_install("controller"),
         )
     from applyprune.addresses import AddressRules
     from applyprune.cli.session import cancel_on_signals

@@ -12,6 +12,7 @@ from enum import IntEnum
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from applyprune._version import pip_install
 from applyprune.sources.oci_artifact import (
     fetch_manifest,
     referrers,
@@ -272,7 +273,7 @@ def public_keys(secret: Mapping[str, bytes]) -> Sequence[PublicKey]:
     except ImportError:
         raise VerificationFailed(
             "signatures cannot be verified: the package cryptography is not installed",
-            hint='Install it: pip install "applyprune[controller]".',
+            hint=f"Install it: {pip_install('controller')}",
         ) from None
     found: list[PublicKey] = []
     for name, content in sorted(secret.items()):
