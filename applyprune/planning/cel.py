@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from applyprune._version import pip_install
 from applyprune.errors import InputError, UsageError
 from applyprune.model.events import Readiness, current, failed, in_progress
 from applyprune.model.live import one_line
@@ -91,8 +92,8 @@ def compile_rule(text: str, *, where: str) -> Rule:
             "ready-when rules are not available",
             location=where,
             reason=f"the package cel-expr-python is not installed ({error})",
-            hint="Run: pip install 'applyprune[cel]'. There are wheels for Linux with glibc and "
-            "macOS on x86_64 and arm64.",
+            hint=f"Run: {pip_install('cel')}. There are wheels for Linux with glibc and macOS on "
+            "x86_64 and arm64.",
         ) from error
     # Kubernetes' own rules have these two extensions too: `self.?status.?phase.orValue('')`.
     extensions = [ext_optional.ExtOptional(), ext_strings.ExtStrings()]
