@@ -66,7 +66,7 @@ def pod(reason: str, message: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", WORDS)
-def test_cause_of_a_waiting_container_stands_once(name: str) -> None:
+def test_cause_of_a_waiting_container_is_said_once(name: str) -> None:
     reason, message, wanted = WORDS[name]
     found = pods_problem([pod(reason, message)], waited=60.0)
     assert found is not None
