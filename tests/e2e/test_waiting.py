@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.command import Ended, applyprune
 from tests.support.objects import DEPLOYMENT
+from tests.support.workloads import PROBE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,6 +96,7 @@ def test_hashed_kustomize_config_map_is_pruned_after_the_rollout(
     (tmp_path / "bin/kubectl").symlink_to(plane.kubectl)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
     reads = {"name": "main", "image": "main:1", "envFrom": [{"configMapRef": {"name": "conf"}}]}
+    reads |= PROBE
 
     def apply(colour: str, *options: str, **pods: Any) -> Ended:
         overlay = KUSTOMIZATION.replace("COLOUR", colour)
