@@ -72,7 +72,8 @@ def test_wait_outlasts_a_problem_that_passes(
             more = {"spec": {"hard": {"pods": "5"}}}
             api.patch(f"{quotas}/no-pods", more)
         elif kind == "image":
-            puppets.pods_of("web", ready())
+            # A container that waits is not ready, and this one has restarted.
+            puppets.pods_of("web", ready() | {"containerStatuses": []})
         else:
             api.create("/api/v1/nodes", node(stage.namespace, label))
 
