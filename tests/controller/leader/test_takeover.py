@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tests.support.api import AuditTrail
     from tests.support.controller import Controller, Tenant
     from tests.support.fault_proxy import Exchange, Fault
-    from tests.support.plane import Kubectl
 
 BUNDLES = 8
 LEASE = 2.0
@@ -62,7 +61,6 @@ def status_writers(audit: AuditTrail, tenant: Tenant) -> set[str]:
 
 def test_one_replica_serves_all_bundles_until_another_one_takes_over(
     site: Plane,
-    kubectl: Kubectl,
     new_tenant: Callable[[], Tenant],
     site_audit: AuditTrail,
     tmp_path: Path,
@@ -79,11 +77,8 @@ def test_one_replica_serves_all_bundles_until_another_one_takes_over(
         await_values(tenant, 1)
         for running in fleet.replicas:
             assert [running.ask(path)[0] for path in ("/livez", "/readyz", "/healthz")] == [200] * 3
-        head, *rows = kubectl(
-            "get", "bundles", "-n", tenant.namespace, "-o", "wide", plane=site
-        ).splitlines()
-        assert "REPLICA" in head
-        assert all(leader.replica in row.split() for row in rows)
+        bundles = tenant.api.get(tenant.bundle_path())["items"]
+        assert {one["status"]["replica"] for one in bundles} == {leader.replica}
         spec = fleet.lease()["spec"]
         assert (spec["holderIdentity"], spec["leaseTransitions"]) == (leader.replica, 0)
         events += site_audit.events()
