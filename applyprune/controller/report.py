@@ -92,7 +92,10 @@ class Reporter:
     ) -> tuple[dict[str, Any], LiveObject | None]:
         """Write the status, which says what of it the server does not store; return both."""
         stored: LiveObject | None = live
-        while stored is not None:
+        status: dict[str, Any] = {}
+        for _ in range(_TRIES):
+            if stored is None:
+                break
             before = status_of(stored)
             status = after(before, result)
             sent = paths_of(status)
@@ -185,6 +188,8 @@ class Reporter:
         self.recorder.event(live, EventType.WARNING, Reason.CLUSTER_CHANGED, message)
 
 
+_TRIES = 2
+"""The second one says what the first one has not stored."""
 _OLD_CRD = "the CRD of Bundles is older than the controller"
 
 
@@ -196,7 +201,8 @@ def with_unstored(result: ReconcileResult, lost: AbstractSet[str]) -> ReconcileR
 
 def paths_of(status: Mapping[str, Any], place: str = "status") -> set[str]:
     """Return the fields of a status as ``status.objects.total``; what is in a list is left out."""
-    found = {f"{place}.{name}" for name in status}
+    # The server drops a null too.
+    found = {f"{place}.{name}" for name, value in status.items() if value is not None}
     for name, value in status.items():
         if isinstance(value, Mapping):
             found |= paths_of(value, f"{place}.{name}")
