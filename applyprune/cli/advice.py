@@ -74,7 +74,7 @@ def with_rights(
 def _with_rights(hint: str, account: str, applyset: ApplySetIdentity) -> str:
     if not account:
         return hint
-    command = f"applyprune rbac {applyset.arguments} -f PATH {account}"
+    command = f"{applyset.roles_command} {account}"
     return f"{hint}\nThe roles for this set, printed by an administrator: {command}".lstrip("\n")
 
 

@@ -436,7 +436,7 @@ class OneReconcile:
             now = self.bundles.client.time_now()
             self.history = replace(self.history, was_suspended=False, resumed=now)
         needs = SourceNeeds(
-            asked, beside, self._found_by_others(live), self.history.resumed, self.warnings
+            self.warnings, asked, beside, self._found_by_others(live), self.history.resumed
         )
         states = self.source_state, self.history.source
         source, kubeconfig = self.sources.read(bundle, account_client.cluster, states, needs, keep)
@@ -661,7 +661,11 @@ class OneReconcile:
             readable = read_bundle(live)  # with its source, of which the removal knows nothing
         siblings = siblings_of(readable, self.undecided)
         removal = Finalizer(
-            *(bundles, self.impersonation, self.clusters, recorder, stop),
+            bundles,
+            self.impersonation,
+            self.clusters,
+            recorder,
+            stop,
             self.history,
             self.warnings,
             siblings,
@@ -1093,8 +1097,8 @@ def with_rights_named(result: ReconcileResult, bundle: BundleSpec) -> ReconcileR
         return result
     # The user of a kubeconfig is nobody's account here.
     whose = f" {account}" if spec.kube_config is None else ""
-    command = f"applyprune rbac {bundle.target.arguments} -f PATH{whose}"
-    return replace(result, message=f"{result.message}. The roles for this set: {command}")
+    command = bundle.target.roles_command
+    return replace(result, message=f"{result.message}. The roles for this set: {command}{whose}")
 
 
 def with_source_problem(result: ReconcileResult, state: SourceState | None) -> ReconcileResult:

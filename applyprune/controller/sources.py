@@ -156,6 +156,8 @@ class SourceReader:
 class SourceNeeds:
     """What a reconcile needs to know of a source on another host, beside its content."""
 
+    warnings: WarningLog
+    """Where it says what is odd in the content."""
     asked: str = ""
     """The value of reconcile-now."""
     beside: Mapping[str, str] = field(default_factory=dict)
@@ -164,7 +166,6 @@ class SourceNeeds:
     """What another replica has found, as the status has it; None if nothing must be newer."""
     resumed: str = ""
     """When the Bundle was resumed, as RFC 3339: a check must have begun later; empty for any."""
-    warnings: WarningLog = field(default_factory=lambda: WarningLog(("", "")))
 
 
 @dataclass(frozen=True, slots=True)

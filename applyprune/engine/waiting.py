@@ -250,8 +250,6 @@ class RelatedObjects:
 _POLL_SECONDS = 0.5
 _WATCH_RELATED_AFTER = 2.0
 _SHOWN = 5
-
-
 _PROOF_PAUSE = 1.0
 """Seconds between two looks at the Pods of a workload that says it is ready."""
 

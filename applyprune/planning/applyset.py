@@ -66,6 +66,11 @@ class ApplySetIdentity:
         """Return the command-line arguments that name this set."""
         return f"{self.name} -n {self.namespace}"
 
+    @property
+    def roles_command(self) -> str:
+        """Return the command that prints the roles which this set needs."""
+        return f"applyprune rbac {self.arguments} -f PATH"
+
     def records_in(self, ref: Ref) -> bool:
         """Return whether an object is this set's inventory or one of its shards."""
         root = self.inventory

@@ -529,7 +529,7 @@ def uncounted_problem(plan: Plan, applyset: ApplySetIdentity) -> Problem | None:
         ProblemKind.FORBIDDEN,
         f"the {kinds} that the server deletes with {names} are not counted",
         reason="this account may not list them",
-        hint=f"To see the rights that this set needs: applyprune rbac {applyset.arguments} -f PATH",
+        hint=f"To see the rights that this set needs: {applyset.roles_command}",
     )
 
 

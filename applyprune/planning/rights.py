@@ -160,7 +160,7 @@ def _problem(ref: Ref, lacks: Sequence[Access], applyset: ApplySetIdentity) -> P
     error = Forbidden(
         f"{ref.short}: this account may not {_verbs(lacks)} {resource}{where}",
         code=403,
-        hint=f"To see the rights that this set needs: applyprune rbac {applyset.arguments} -f PATH",
+        hint=f"To see the rights that this set needs: {applyset.roles_command}",
     )
     return with_own_exit_code(error.problem)
 

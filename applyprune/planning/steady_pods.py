@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.model.events import Readiness, in_progress
 from applyprune.model.kinds import DAEMON_SET, DEPLOYMENT, STATEFUL_SET
 from applyprune.model.live import condition, count, field, items, mapping, text
-from applyprune.planning.readiness import controller_of, how_ended
+from applyprune.planning.readiness import Related, controller_of, current_pods, how_ended
 
 if TYPE_CHECKING:
     from applyprune.model.identity import GroupKind
@@ -28,7 +28,6 @@ than before."""
 _LONGEST = 60.0
 """Seconds, at most, for which a container that has restarted must run."""
 _KINDS = {DEPLOYMENT, STATEFUL_SET, DAEMON_SET}
-_HASHES = {"Deployment": "pod-template-hash", "StatefulSet": "controller-revision-hash"}
 
 
 def needs_proof(kind: GroupKind, workload: Body) -> bool:
@@ -110,23 +109,21 @@ def _is_of(workload: Body, pod: Body) -> bool:
     owner = controller_of(pod)
     if workload.get("kind") != "Deployment":
         return owner.get("uid") == field(workload, "metadata", "uid")
-    mark = text(pod, "metadata", "labels", _HASHES["Deployment"])
-    name = f"{text(workload, 'metadata', 'name')}-{mark}"
+    name = f"{text(workload, 'metadata', 'name')}-{_hash(pod)}"
     return (owner.get("kind"), owner.get("name")) == ("ReplicaSet", name)
 
 
 def _of_new_template(workload: Body, pods: Sequence[Body]) -> Sequence[Body]:
     """Return the Pods of the new template; none where it is not known which is new."""
-    if workload.get("kind") == "DaemonSet":
-        # Its status has no hash. In the end, all have the same.
-        label, wanted = "controller-revision-hash", ""
-    else:
-        label = _HASHES[str(workload.get("kind"))]
-        wanted = text(workload, "status", "updateRevision")
-    marks = {text(pod, "metadata", "labels", label) for pod in pods}
-    if not wanted:
-        return pods if len(marks) < 2 else ()
-    return [pod for pod in pods if text(pod, "metadata", "labels", label) == wanted]
+    if workload.get("kind") != "Deployment":
+        return current_pods(workload, Related(pods=pods))
+    # Without its ReplicaSets, nothing says which is new. In the end, all Pods have the same.
+    return pods if len({_hash(pod) for pod in pods}) < 2 else ()
+
+
+def _hash(pod: Body) -> str:
+    """Return the mark of the ReplicaSet that a Pod of a Deployment has."""
+    return text(pod, "metadata", "labels", "pod-template-hash")
 
 
 def _doubt(workload: Body, pod: Body, now: datetime) -> str:

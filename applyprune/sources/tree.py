@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping
-from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
@@ -223,18 +222,17 @@ def no_such_path(path: str, known: Iterable[str], where: Origin | str) -> PathNo
 
     ``known`` are the paths of its files. Only what lies beside the missing part is compared.
     """
-    wanted = path.split("/")
-    deepest, beside = 0, set[str]()
-    for name in known:
-        parts = name.split("/")
-        same = (one == other for one, other in zip(wanted, parts, strict=False))
-        depth = sum(takewhile(bool, same))
-        if depth > deepest:
-            deepest, beside = depth, set()
-        if depth == deepest < min(len(parts), len(wanted)):
-            beside.add(parts[depth])
-    meant = closest(wanted[deepest], sorted(beside)) if beside else ""
-    meant = f"Did you mean {shown_path('/'.join((*wanted[:deepest], meant)))}?" if meant else ""
+    above, inside = "", list(known)
+    for part in path.split("/"):
+        beside = {name.partition("/")[0] for name in inside}
+        if part not in beside:
+            near = closest(part, sorted(beside))
+            break
+        inside = [name.removeprefix(f"{part}/") for name in inside if name.startswith(f"{part}/")]
+        above = f"{above}{part}/"
+    else:
+        near = ""
+    meant = f"Did you mean {shown_path(f'{above}{near}')}?" if near else ""
     return PathNotFound(
         f"the source has no path {shown_path(path)}",
         location=where,
