@@ -8,7 +8,7 @@ PROOF := $(VENV)/.proof
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo demo-controller demo-gitops plane plane-wheel release test stories test-fast flakes proof contexts \
-	killers mutants sweep sweep-versions lint bench bench-quick bench-docs bench-controller bench-sources docs clean
+	killers mutants node sweep sweep-versions lint bench bench-quick bench-docs bench-controller bench-sources docs clean
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "applyprune needs Python 3.11 or newer: make PYTHON=python3.12")'
@@ -49,11 +49,15 @@ FOUR_FILES := -n 4 --dist loadfile --no-loadscope-reorder
 
 # What a change can break. tests/support/targets.py says what the other targets run.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -m "not sweep and not story and not lint" $(FOUR_FILES) $(ARGS)
+	$(BIN)/python -m pytest -m "not sweep and not story and not lint and not node" $(FOUR_FILES) $(ARGS)
 
 # Replicas, failover, attacks, bad sources, kills, races, screens, installs, other clusters.
 stories: $(INSTALLED)
 	$(BIN)/python -m pytest -m "story and not sweep" $(FOUR_FILES) $(ARGS)
+
+# On two real nodes, as root on Linux; it says which packages of Debian are missing. ARGS go to pytest.
+node: $(INSTALLED)
+	$(BIN)/python -m tests.node $(ARGS)
 
 # TESTS: files; by default those that differ from main.
 flakes: $(INSTALLED)
@@ -61,7 +65,7 @@ flakes: $(INSTALLED)
 
 # For edits to code that needs no server.
 test-fast: $(INSTALLED)
-	$(BIN)/python -m pytest --fast -m "not sweep and not story and not lint" -n 4 --dist worksteal
+	$(BIN)/python -m pytest --fast -m "not sweep and not story and not lint and not node" -n 4 --dist worksteal
 
 # Each test for itself: some of them take minutes. CORPUS names sets of published manifests.
 sweep: $(INSTALLED)

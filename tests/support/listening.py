@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+def listened_at(host: str) -> str:
+    """Return the address at which a server listens that clients call by this name or address."""
+    return "127.0.0.1" if host == "localhost" else host
+
+
 @contextlib.contextmanager
 def listening(serve: Callable[[socket.socket], None]) -> Iterator[int]:
     """Accept connections on a free port and give each to ``serve`` in a thread of its own."""

@@ -27,7 +27,7 @@ USER = "deployer"
 PASSWORD = "registry-password-93c1"
 # bcrypt with the lowest cost, because the registry computes it for each request.
 _HTPASSWD = f"{USER}:$2a$04$eO9MRraZjW0eJEwVGqlNpOOshPJIlSdggHoDYzAOtyf99NtaznOCC\n"
-_LISTENING = re.compile(r"listening on (?P<host>127\.0\.0\.1:\d+)")
+_LISTENING = re.compile(r"listening on (?P<host>[\d.]+:\d+)")
 _REQUEST = re.compile(r'"(?P<line>[A-Z]+ \S+) HTTP/[0-9.]+" (?P<status>\d+)')
 
 
@@ -36,7 +36,7 @@ class Registry:
     """A running registry, and what a client must know."""
 
     host: str
-    """Its address and port; the certificate is for ``127.0.0.1``."""
+    """Its address and port."""
     ca: Path
     """A file with the certificate of the only CA that has issued certificates for it, in PEM."""
     log: Path
@@ -68,7 +68,7 @@ def anonymous_registry(components: Components, folder: Path) -> Iterator[Registr
 
 @contextmanager
 def password_registry(
-    components: Components, folder: Path, *, blobs_at: str = ""
+    components: Components, folder: Path, *, blobs_at: str = "", address: str = "127.0.0.1"
 ) -> Iterator[Registry]:
     """Run the registry of distribution, which wants USER and PASSWORD.
 
@@ -79,7 +79,7 @@ def password_registry(
     passwords = folder / "htpasswd"
     passwords.write_text(_HTPASSWD)
     auth = {"htpasswd": {"realm": "tests", "path": str(passwords)}}
-    with _distribution(components, folder, auth, blobs_at=blobs_at) as running:
+    with _distribution(components, folder, auth, blobs_at=blobs_at, address=address) as running:
         yield running
 
 
@@ -131,8 +131,9 @@ def _distribution(
     *,
     authority: trustme.CA | None = None,
     blobs_at: str = "",
+    address: str = "127.0.0.1",
 ) -> Iterator[Registry]:
-    certificate, key = _certificate(authority or trustme.CA(), folder)
+    certificate, key = _certificate(authority or trustme.CA(), folder, address)
     storage = folder / "storage"
     settings: dict[str, object] = {
         "version": "0.1",
@@ -143,7 +144,7 @@ def _distribution(
             "maintenance": {"uploadpurging": {"enabled": False}},
         },
         "http": {
-            "addr": "127.0.0.1:0",
+            "addr": f"{address}:0",
             "secret": "the same for all tests",
             "tls": {"certificate": str(certificate), "key": str(key)},
         },
@@ -190,10 +191,12 @@ def _address(log: Path, process: subprocess.Popen[bytes]) -> str:
     return found["host"] if found else ""
 
 
-def _certificate(authority: trustme.CA, folder: Path) -> tuple[Path, Path]:
-    """Write a certificate for loopback, its key and the CA; return the files of the first two."""
+def _certificate(
+    authority: trustme.CA, folder: Path, address: str = "127.0.0.1"
+) -> tuple[Path, Path]:
+    """Write a certificate, its key and the CA; return the files of the first two."""
     folder.mkdir(parents=True, exist_ok=True)
-    issued = authority.issue_cert("127.0.0.1", "localhost")
+    issued = authority.issue_cert(address, "localhost")
     certificate, key = folder / "server.pem", folder / "server-key.pem"
     certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
     key.write_bytes(issued.private_key_pem.bytes())

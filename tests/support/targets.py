@@ -9,6 +9,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+NODE = "tests/node/stories/"
+"""What takes real nodes: `make node` runs it."""
 LINT = (
     "tests/benchmarks/",
     "tests/docs/",
@@ -70,7 +72,9 @@ Bundles, screens, installs, recipes."""
 def add_marks(items: list[pytest.Item], needs_a_server: Callable[[pytest.Item], bool]) -> None:
     """Mark each test that `make test` leaves out with its target."""
     for item in items:
-        if item.nodeid.startswith(LINT):
+        if item.nodeid.startswith(NODE):
+            item.add_marker(pytest.mark.node)
+        elif item.nodeid.startswith(LINT):
             item.add_marker(pytest.mark.story if needs_a_server(item) else pytest.mark.lint)
         elif item.nodeid.startswith(STORIES):
             item.add_marker(pytest.mark.story)

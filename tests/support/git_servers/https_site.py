@@ -19,6 +19,7 @@ import trustme
 from applyprune.sources.address import GitRef, GitSource
 from applyprune.sources.tree import SourceCredentials
 from tests.support.git_servers.repository import Repository, author
+from tests.support.listening import listened_at
 from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
@@ -31,9 +32,10 @@ _RESULT = "application/x-git-upload-pack-result"
 class HttpsSite:
     """Serves the repositories of a folder; its attributes are what the server does from now on."""
 
-    def __init__(self, folder: Path) -> None:
-        """Serve nothing yet."""
+    def __init__(self, folder: Path, host: str = "localhost") -> None:
+        """Serve nothing yet; ``host`` is ``localhost`` or an address of this machine."""
         self.folder = folder
+        self.host = host
         self.authority = trustme.CA()
         self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.port = 0
@@ -73,7 +75,7 @@ class HttpsSite:
     @property
     def base(self) -> str:
         """The URL above the repositories."""
-        return f"https://localhost:{self.port}"
+        return f"https://{self.host}:{self.port}"
 
     @property
     def ca(self) -> bytes:
@@ -114,7 +116,7 @@ class HttpsSite:
         until = None
         if expired:
             until = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
-        issued = self.authority.issue_cert("localhost", "127.0.0.1", not_after=until)
+        issued = self.authority.issue_cert(self.host, "127.0.0.1", not_after=until)
         issued.configure_cert(self.tls)
 
 
@@ -243,7 +245,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def __init__(self, site: HttpsSite) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__((listened_at(site.host), 0), _Handler)
         self.site = site
 
     def finish_request(self, request: Any, client_address: Any) -> None:
@@ -261,10 +263,15 @@ class _Server(ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def git_site(
-    folder: Path, *, login: str = "", token: str = "", expired: bool = False
+    folder: Path,
+    *,
+    login: str = "",
+    token: str = "",
+    expired: bool = False,
+    host: str = "localhost",
 ) -> Iterator[HttpsSite]:
     """Yield a site that serves what is in a folder; it has stopped afterwards."""
-    site = HttpsSite(folder)
+    site = HttpsSite(folder, host)
     site.login, site.token = login, token
     folder.mkdir(parents=True, exist_ok=True)
     site.certify(expired=expired)

@@ -15,6 +15,7 @@ import asyncssh
 from applyprune.sources.address import GitRef, GitSource
 from applyprune.sources.tree import SourceCredentials
 from tests.support.git_servers.repository import Repository, author
+from tests.support.listening import listened_at
 from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
@@ -28,9 +29,10 @@ _LONGEST = HANG
 class SshSite:
     """Serves the repositories of a folder to one key."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = "localhost") -> None:
         """Make the keys of the server and of its client."""
         self.folder = folder
+        self.host = host
         self.port = 0
         self.host_key = asyncssh.generate_private_key("ssh-ed25519")
         self.client_key = asyncssh.generate_private_key("ssh-ed25519")
@@ -48,12 +50,12 @@ class SshSite:
 
     def url(self, name: str) -> str:
         """Return the URL of a repository."""
-        return f"ssh://{USER}@localhost:{self.port}/{name}.git"
+        return f"ssh://{USER}@{self.host}:{self.port}/{name}.git"
 
     def known_hosts(self, key: asyncssh.SSHKey | None = None) -> bytes:
         """Return the line about the server, or about one with another host key."""
         public = (key or self.host_key).export_public_key().decode().strip()
-        return f"[localhost]:{self.port} {public}\n".encode()
+        return f"[{self.host}]:{self.port} {public}\n".encode()
 
     def identity(self, passphrase: str = "") -> bytes:
         """Return the private key of the client, encrypted if there is a passphrase."""
@@ -136,15 +138,15 @@ async def _pump(reader: Any, writer: Any) -> None:
 
 
 @contextlib.contextmanager
-def ssh_site(folder: Path) -> Iterator[SshSite]:
+def ssh_site(folder: Path, host: str = "localhost") -> Iterator[SshSite]:
     """Yield a site that serves what is in a folder; it has stopped afterwards."""
-    site = SshSite(folder)
+    site = SshSite(folder, host)
     folder.mkdir(parents=True, exist_ok=True)
     loop = asyncio.new_event_loop()
 
     async def listen() -> asyncssh.SSHAcceptor:
         return await asyncssh.listen(
-            "127.0.0.1",
+            listened_at(host),
             0,
             server_host_keys=[site.host_key],
             server_factory=lambda: _Login(site),

@@ -1,0 +1,1 @@
+"""What applyprune says and does, beside what real Pods do."""
