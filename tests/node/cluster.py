@@ -33,7 +33,7 @@ from applyprune.localplane.plane import (
     kubeconfig,
 )
 from applyprune.localplane.supervisor import ServerProbe
-from tests.node.images import PAUSE, ensure_images
+from tests.node.images import PAUSE, WITH_GPG, ensure_images
 from tests.node.isolation import CGROUPS, enter_network
 from tests.node.programs import ensure_node_programs
 from tests.support.waiting import eventually
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     folder = Path(name)
     progress = progress_on(sys.stderr)
     binaries, programs = ensure_built(progress), ensure_node_programs(progress)
-    images = ensure_images(programs, progress)
+    images = ensure_images(programs, folder, progress)
     enter_network()
     cluster = Cluster(folder, binaries, programs)
     progress.step("starting the control plane and two nodes")
@@ -92,14 +92,15 @@ class Cluster:
         self.layout = Layout(folder)
         self._started: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, images: Sequence[Path]) -> None:
+    def start(self, images: Mapping[str, Path]) -> None:
         """Return when all nodes are ready and have the images."""
         _make_network()
         self._start_plane()
         for number in NODES:
             self._start_runtime(number)
+        archives = [path for name, path in images.items() if name != WITH_GPG]
         # Each of them unpacks half a gigabyte.
-        for importing in [self._import(number, images) for number in NODES]:
+        for importing in [self._import(number, archives) for number in NODES]:
             assert importing.wait() == 0, "an image cannot be imported"
         for number in NODES:
             self._start_kubelet(number)
@@ -198,11 +199,7 @@ class Cluster:
 
     def _import(self, number: int, images: Sequence[Path]) -> subprocess.Popen[bytes]:
         command = ["ctr", "--address", str(_socket(number)), "--namespace", "k8s.io", "images"]
-        script = " && ".join(
-            f"{' '.join(command)} import {image} >/dev/null"
-            for image in images
-            if "-gpg-" not in image.name
-        )
+        script = " && ".join(f"{' '.join(command)} import {image} >/dev/null" for image in images)
         return subprocess.Popen(["sh", "-c", script])
 
     def _start_kubelet(self, number: int) -> None:

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune.localplane.build import find_go
-from applyprune.localplane.cache import make_once, user_cache_folder
+from applyprune.localplane.cache import holding_lock, make_once, user_cache_folder
 from applyprune.values import dataclass
 from tests.node.programs import NODE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from applyprune.localplane.cache import Progress
     from tests.node.programs import NodePrograms
 
 ROOT = Path(__file__).parents[2]
+DOCKERFILE = ROOT / "deploy/Dockerfile"
 PAUSE = "localhost/pause:node"
 WORKLOAD = "localhost/workload:node"
 PRODUCT = "localhost/applyprune:0.1.0"
@@ -39,19 +41,28 @@ path-exclude /usr/share/locale/*
 """How dpkg leaves out documentation in the official slim images."""
 
 
-def ensure_images(programs: NodePrograms, progress: Progress) -> Sequence[Path]:
-    """Return the files of all images, for ``ctr images import``; build what is not cached."""
-    store = Store(progress)
-    made = [
-        store.exported(store.program(PAUSE, programs.pause)),
-        store.exported(store.program(WORKLOAD, programs.workload)),
-    ]
-    for base in (PYTHON, GO):
-        store.base(base)
-    for name, arguments in ((PRODUCT, ()), (WITH_GPG, ("GPG=yes",))):
-        made.append(store.exported(store.product(name, arguments)))
-    store.forget_others(made)
-    return made
+def ensure_images(programs: NodePrograms, folder: Path, progress: Progress) -> Mapping[str, Path]:
+    """Write the archive of each image into the folder, for ``ctr images import``.
+
+    What is not cached is built. Another run may do the same: it waits.
+    """
+    cache = user_cache_folder() / "node"
+    cache.mkdir(parents=True, exist_ok=True)
+    with holding_lock(cache / "images.lock", lambda _: progress.tick("another run builds images")):
+        store = Store(cache, progress)
+        archives = {
+            PAUSE: store.exported(store.program(PAUSE, programs.pause)),
+            WORKLOAD: store.exported(store.program(WORKLOAD, programs.workload)),
+        }
+        for base in (PYTHON, GO):
+            store.base(base)
+        for name, arguments in ((PRODUCT, ()), (WITH_GPG, ("GPG=yes",))):
+            archives[name] = store.exported(store.product(name, *arguments))
+        store.forget_others(archives.values())
+        linked = {name: folder / archive.name for name, archive in archives.items()}
+        for name, link in linked.items():
+            link.hardlink_to(archives[name])
+    return linked
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +91,8 @@ GO = Base("golang:1.26", "bookworm", ("ca-certificates",), "mkdir -p go", has_go
 class Store:
     """The images of buildah, in a folder of the cache."""
 
-    def __init__(self, progress: Progress) -> None:
-        self._folder = user_cache_folder() / "node"
+    def __init__(self, folder: Path, progress: Progress) -> None:
+        self._folder = folder
         self._progress = progress
         (self._folder / "images").mkdir(parents=True, exist_ok=True)
         # A build that was killed has left its container.
@@ -128,13 +139,18 @@ class Store:
         shutil.copytree("/etc/apt/apt.conf.d", root / "etc/apt/apt.conf.d", dirs_exist_ok=True)
         self._run(["sh", "-c", base.script], cwd=root)
 
-    def product(self, name: str, arguments: Sequence[str]) -> str:
+    def product(self, name: str, *arguments: str) -> str:
         """Return the name of the product's image, built by its Dockerfile from this checkout."""
         self._progress.step(f"building {name} by deploy/Dockerfile")
-        given = [f"--build-arg={argument}" for argument in arguments]
-        options = ("--pull-never", "--layers", "--network=host", f"--tag={name}", *given)
-        self._buildah("bud", *options, f"--file={ROOT / 'deploy/Dockerfile'}", ROOT)
+        # A stage that has a name is not removed, and so is not built again.
+        for stage in re.findall(r"^FROM \S+ AS (\S+)$", DOCKERFILE.read_text(), re.MULTILINE):
+            self._build(f"localhost/applyprune-{stage}:node", f"--target={stage}")
+        self._build(name, *(f"--build-arg={argument}" for argument in arguments))
         return name
+
+    def _build(self, name: str, *options: str) -> None:
+        always = ("--pull-never", "--layers", "--network=host", f"--file={DOCKERFILE}")
+        self._buildah("bud", *always, f"--tag={name}", *options, ROOT)
 
     def exported(self, name: str) -> Path:
         """Return the archive of an image; write it if it is not there."""
@@ -147,8 +163,9 @@ class Store:
             making.rename(archive)
         return archive
 
-    def forget_others(self, kept: Sequence[Path]) -> None:
-        """Remove the archives of older images, and what no image needs any more."""
+    def forget_others(self, kept: Collection[Path]) -> None:
+        """Remove the archives of older images, and the images that have lost their name."""
+        self._buildah("rmi", "--prune")
         for archive in (self._folder / "images").iterdir():
             if archive not in kept:
                 archive.unlink()

@@ -99,7 +99,8 @@ def _run_until_end(lifeline: int, folder: Path, command: Sequence[str]) -> int:
     """Return the exit code of the command; 137 if the starter ended before it."""
     # What a killed `unshare` leaves becomes a child of the keeper, who can wait for it.
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)
-    enter = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
+    own = ("--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
+    enter = ("setpriv", "--pdeathsig", "KILL", "unshare", *own)
     within = (sys.executable, "-m", __spec__.name, "inside", str(folder), *command)
     code = kill_group.main([str(lifeline), *enter, *within])
     with contextlib.suppress(ChildProcessError):

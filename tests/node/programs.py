@@ -27,6 +27,7 @@ PACKAGES = {
     "buildah": "buildah",
     "debootstrap": "debootstrap",
     "unshare": "util-linux",
+    "setpriv": "util-linux",
     "git": "git",
     "ssh-keygen": "openssh-client",
     "gpg": "gpg",

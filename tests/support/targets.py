@@ -59,6 +59,7 @@ STORIES = (
     "tests/engine/failures/test_inventory_and_crash.py",
     "tests/engine/failures/test_random_changes.py",
     "tests/localplane/",
+    "tests/node/test_isolation.py",
     "tests/packaging/",
     "tests/sources/git_server/test_bad_servers.py",
     "tests/sources/git_program/test_killed_fetch.py",

@@ -1,11 +1,11 @@
 // Command workload is what the Pods of the stories run:
 //
-//	workload serve [-ready true|false|SECONDS] [-ignore-term] [-log TEXT]
+//	workload serve [-ready true|false|SECONDS] [-ignore-term] [-fail-once FILE]
 //	workload exit CODE [SECONDS]
 //	workload eat MIB
 //
-// serve answers /ready and /live on port 8080; exit ends with the code after that time; eat takes
-// memory, and then waits.
+// serve answers /ready and /live on port 8080, and fails once if the file is not there yet; exit ends
+// with the code after that time; eat takes memory, and then waits.
 package main
 
 import (
@@ -55,7 +55,10 @@ func exit(arguments []string) {
 	if len(arguments) > 1 {
 		time.Sleep(time.Duration(number(arguments[1]) * float64(time.Second)))
 	}
-	code := int(number(arguments[0]))
+	fail(int(number(arguments[0])))
+}
+
+func fail(code int) {
 	if code != 0 {
 		fmt.Fprintln(os.Stderr, "panic: cannot open the database: connection refused")
 	}
@@ -78,10 +81,13 @@ func serve(arguments []string) {
 	flags := flag.NewFlagSet("serve", flag.ExitOnError)
 	ready := flags.String("ready", "true", "true, false, or after how many seconds")
 	ignore := flags.Bool("ignore-term", false, "go on after SIGTERM")
-	text := flags.String("log", "", "what is written to the log")
+	failed := flags.String("fail-once", "", "a file that says that it has failed before")
 	flags.Parse(arguments)
-	if *text != "" {
-		fmt.Println(*text)
+	if *failed != "" {
+		if _, err := os.Stat(*failed); err != nil {
+			os.WriteFile(*failed, nil, 0o644)
+			fail(1)
+		}
 	}
 	start := time.Now()
 	isReady := func() bool {

@@ -1,0 +1,255 @@
+"""A wait tells the reason that the kubelet has written, while it still waits."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.node.waits import READY, Run, container, pods, waiting
+from tests.support.api import temporary_namespace
+from tests.support.command import applyprune
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from applyprune.localplane import Plane
+    from tests.support.api import Api
+    from tests.support.workloads import Body
+
+SERVE = container("serve", **READY)
+ABSENT: Body = {"volumes": [{"name": "c", "configMap": {"name": "absent"}}]}
+PANIC = "panic: cannot open the database: connection refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A workload that does not become ready."""
+
+    name: str
+    manifests: tuple[Body, ...]
+    says: str
+    """What a run, and `status` after it, say: a regular expression."""
+    really: str
+    """What the Pods or their Events have then: another one."""
+    log: str = ""
+    """What `status --logs` shows."""
+    ends: bool = False
+    """Whether the run gives up by itself: nothing that runs can help."""
+
+
+def unprobed(*arguments: str, **more: Any) -> tuple[Body, ...]:
+    return (pods(container(*arguments, **more)),)
+
+
+def served(**more: Any) -> tuple[Body, ...]:
+    return (pods({**SERVE, **more}),)
+
+
+def of_pods(**more: Any) -> tuple[Body, ...]:
+    (body,) = served()
+    body["spec"]["template"]["spec"].update(more)
+    return (body,)
+
+
+def with_fields(*manifests: Body, **spec: Any) -> tuple[Body, ...]:
+    manifests[0]["spec"].update(spec)
+    return manifests
+
+
+LIVENESS: Body = {
+    "livenessProbe": {
+        "httpGet": {"path": "/live", "port": 9999},
+        "periodSeconds": 1,
+        "failureThreshold": 2,
+    }
+}
+KEY: Body = {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "absent"}}}
+SECRET: Body = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "s"},
+    "stringData": {"a": "b"},
+}
+CLAIM: Body = {
+    "metadata": {"name": "data"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+}
+
+ROWS = (
+    Row(
+        "badcommand",
+        served(command=["/no/such/program"]),
+        r"container main: .*/no/such/program: no such file or directory",
+        "StartError|RunContainerError",
+    ),
+    Row(
+        "badimage",
+        served(image="Registry/UPPER:1"),
+        r"container main: InvalidImageName: .*must be lowercase",
+        "InvalidImageName",
+        ends=True,
+    ),
+    Row(
+        "crash",
+        unprobed("exit", "1"),
+        r"container main: CrashLoopBackOff: back-off 10s \(last exit code 1\)",
+        "CrashLoopBackOff",
+        log=PANIC,
+    ),
+    Row(
+        "crash-late",
+        with_fields(*unprobed("exit", "1", "8"), minReadySeconds=15),
+        r"container main: CrashLoopBackOff: back-off 10s \(last exit code 1\)",
+        "CrashLoopBackOff",
+        log=PANIC,
+    ),
+    Row(
+        "initfail",
+        of_pods(initContainers=[container("exit", "3", "1", name="migrate")]),
+        r"container migrate: CrashLoopBackOff: back-off 10s \(last exit code 3\)",
+        "CrashLoopBackOff",
+        log=PANIC,
+    ),
+    Row(
+        "job-deadline",
+        (pods(container("serve"), kind="Job", activeDeadlineSeconds=6),),
+        r"DeadlineExceeded",
+        "DeadlineExceeded",
+        ends=True,
+    ),
+    Row(
+        "job-fail",
+        (pods(container("exit", "3", "1"), kind="Job", backoffLimit=1),),
+        r"BackoffLimitExceeded.*exit code 3",
+        "BackoffLimitExceeded",
+        log=PANIC,
+        ends=True,
+    ),
+    Row(
+        "liveness",
+        with_fields(*served(**READY, **LIVENESS)),
+        r"Liveness probe failed: .*:9999.*connection refused",
+        "Liveness probe failed",
+    ),
+    Row(
+        "noconfig",
+        served(envFrom=[{"configMapRef": {"name": "absent"}}]),
+        r'container main: CreateContainerConfigError: configmap "absent" not found',
+        "CreateContainerConfigError",
+    ),
+    Row(
+        "noimage-never",
+        served(image="localhost/absent:1", imagePullPolicy="Never"),
+        r"container main: ErrImageNeverPull: .*localhost/absent:1",
+        "ErrImageNeverPull",
+    ),
+    Row(
+        "nokey",
+        (SECRET, *served(env=[KEY])),
+        r"container main: CreateContainerConfigError: couldn't find key absent in Secret",
+        "CreateContainerConfigError",
+    ),
+    Row(
+        "nomount",
+        of_pods(**ABSENT),
+        r'FailedMount: .*configmap "absent" not found',
+        "FailedMount",
+    ),
+    Row(
+        "noroot",
+        of_pods(securityContext={"runAsNonRoot": True}),
+        r"container main: CreateContainerConfigError: container has runAsNonRoot and image will"
+        r" run as root(?! \(pod)",
+        "CreateContainerConfigError",
+    ),
+    Row(
+        "oom",
+        unprobed("eat", "200", resources={"limits": {"memory": "50Mi"}}),
+        r"container main: CrashLoopBackOff: back-off 10s \(last exit code 137, OOMKilled\)",
+        "OOMKilled",
+    ),
+    Row(
+        "pull",
+        served(image="registry.example.com/shop/web:1.2.3"),
+        r"container main: ImagePullBackOff: registry.example.com/shop/web:1.2.3: lookup .*"
+        r"network is unreachable",
+        "ImagePullBackOff|ErrImagePull",
+    ),
+    Row(
+        "sts",
+        (pods(container("serve"), kind="StatefulSet", volumeClaimTemplates=[CLAIM]),),
+        r"Unschedulable: .*unbound immediate PersistentVolumeClaims.*data-web-0 is Pending",
+        "Unschedulable",
+    ),
+    Row(
+        "toobig",
+        served(resources={"requests": {"cpu": "1000"}}),
+        r"Unschedulable: 0/2 nodes are available: 2 Insufficient cpu",
+        "Unschedulable",
+    ),
+    Row(
+        "unready",
+        (pods(container("serve", "-ready=false", **READY)),),
+        r"Readiness probe failed: HTTP probe failed with statuscode: 503",
+        "Readiness probe failed",
+    ),
+    Row(
+        "unready-progress",
+        (pods(container("serve", "-ready=false", **READY), progressDeadlineSeconds=20),),
+        r"the progress deadline is exceeded.*Readiness probe failed",
+        "ProgressDeadlineExceeded",
+        ends=True,
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def runs(
+    plane: Plane, api: Api, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, Run]]:
+    """A run for each row, all at the same time: most of it is waiting."""
+    with ExitStack() as stack:
+        yield {
+            row.name: stack.enter_context(
+                waiting(
+                    plane,
+                    stack.enter_context(temporary_namespace(api)),
+                    tmp_path_factory.mktemp(row.name),
+                    *row.manifests,
+                    options=("--wait",),
+                )
+            )
+            for row in ROWS
+        }
+
+
+def written(api: Api, namespace: str) -> str:
+    """Return all that the nodes and controllers have written in a namespace."""
+    places = [f"/api/v1/namespaces/{namespace}/{kind}" for kind in ("pods", "events")]
+    places.append(f"/apis/batch/v1/namespaces/{namespace}/jobs")
+    places.append(f"/apis/apps/v1/namespaces/{namespace}/deployments")
+    return json.dumps([api.get(place)["items"] for place in places])
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_reason_is_what_the_kubelet_says(
+    row: Row, runs: Mapping[str, Run], api: Api, plane: Plane
+) -> None:
+    """While the run waits, and in `status` after it; the log of what ran is shown."""
+    run = runs[row.name]
+    run.tells(row.says)
+    assert re.search(row.really, written(api, run.namespace))
+    assert (run.process.poll() is None) != row.ends or run.end() == 5
+    if not row.ends:
+        run.interrupt()
+    place = ("status", "web", "-n", run.namespace)
+    status = applyprune(*place, kubeconfig=plane.kubeconfig)
+    assert status.code != 0
+    if row.log:
+        shown = applyprune(*place, "--logs", kubeconfig=plane.kubeconfig)
+        assert row.log in shown.out
