@@ -65,6 +65,8 @@ class LiveDisplay:
         self._interrupt_printed = False
         self._last_wait = ""
         self._last_wait_at = 0.0
+        self._told: dict[Ref, str] = {}
+        """Why an object is not ready, as a line has said it last."""
 
     def show(self, event: Event) -> None:
         """Take one event."""
@@ -77,6 +79,8 @@ class LiveDisplay:
         if self._progress.began is not None and self._thread is None:
             self._thread = threading.Thread(target=self._run, name="applyprune-live", daemon=True)
             self._thread.start()
+        if isinstance(event, ObjectStuck):
+            self._tell_stuck(event)
         if not self.terminal.draws:
             self._log_wait(now)
 
@@ -121,17 +125,33 @@ class LiveDisplay:
                 self._interrupt_printed = True
                 self.terminal.err(INTERRUPTED)
             elif now - self.terminal.last_write >= self._heartbeat:
-                self.terminal.err(self._progress.sentence(now))
+                ref, reason = self._progress.first
+                again = ref is not None and self._told.get(ref) == reason
+                self.terminal.err(self._progress.sentence(now, again=again))
 
     def _log_wait(self, now: float) -> None:
         """Print in a log what the run waits for, if that has changed."""
-        waits_for, since = self._progress.waits_for, self._progress.waits_since
+        waits_for, since = self._progress.waits_for(), self._progress.waits_since
         if since is None or waits_for == self._last_wait or self._progress.is_told:
             return
         pause = 0.0 if self._progress.waits_for_others else LOG_INTERVAL
         if now - since >= pause and now - self._last_wait_at >= pause:
             self._last_wait, self._last_wait_at = waits_for, now
+            ref, reason = self._progress.first
+            if ref is not None:
+                self._told[ref] = reason
             self.terminal.err(self._progress.sentence(now))
+
+    def _tell_stuck(self, event: ObjectStuck) -> None:
+        """Print that an object is not ready for a reason that lasts, unless a line has said it.
+
+        On a terminal this line stays when the live lines go.
+        """
+        reason = event.readiness.message
+        if self._told.get(event.ref) != reason:
+            self._told[event.ref] = reason
+            line = f"waiting: {self._progress.shown(event.ref)} is not ready"
+            self.terminal.err(" ".join(f"{line} ({event.elapsed:.0f} s): {reason}".split()))
 
 
 # The progress of a run, from its events alone.
@@ -219,10 +239,10 @@ class RunProgress:
             lines += self._pending_lines()
         return lines
 
-    def sentence(self, now: float) -> str:
-        """Return the progress as one line, for a log."""
+    def sentence(self, now: float, *, again: bool = False) -> str:
+        """Return the progress as one line, for a log; ``again``: without why the run waits."""
         if self._waiting is not None:
-            return f"{self.waits_for} ({self._times(now)})"
+            return f"{self.waits_for(again=again)} ({self._times(now)})"
         done, of = self._completed()
         count = f", {done} of {of}" if of else ""
         return f"{self._subject}{self._activity}{count} ({self._times(now)})"
@@ -231,18 +251,28 @@ class RunProgress:
         """Return the seconds since the run began, 0 before that."""
         return 0.0 if self.began is None else now - self.began
 
-    @property
-    def waits_for(self) -> str:
+    def waits_for(self, *, again: bool = False) -> str:
         """Return what the run waits for and why, empty if it does not wait."""
+        if self._waiting is None:
+            return ""
+        ref, reason = self.first
+        what = self._waiting.what
+        wait = f"until {self.shown(ref)} is {what}" if ref else f"for {what}"
+        others = f"; and {self._count - 1} more" if self._count > 1 else ""
+        because = "" if again else _because(reason, ": " if ref else ", ")
+        return f"waiting {wait}{because}{others}"
+
+    @property
+    def first(self) -> tuple[Ref | None, str]:
+        """Return the object that is named first, and why it is not ready."""
         waiting = self._waiting
         if waiting is None:
-            return ""
-        ref, reason = next(iter(self._pending.items()), (waiting.ref, waiting.reason))
-        what = waiting.what
-        wait = f"until {kubectl_name(ref, self._namespace)} is {what}" if ref else f"for {what}"
-        others = f"; and {self._count - 1} more" if self._count > 1 else ""
-        because = _because(reason, ": " if ref else ", ")
-        return f"waiting {wait}{because}{others}"
+            return None, ""
+        return next(iter(self._pending.items()), (waiting.ref, waiting.reason))
+
+    def shown(self, ref: Ref) -> str:
+        """Return an object as kubectl names it, seen from the set's namespace."""
+        return kubectl_name(ref, self._namespace)
 
     @property
     def is_told(self) -> bool:
@@ -306,9 +336,7 @@ class RunProgress:
 
     def _pending_lines(self) -> list[str]:
         listed = list(self._pending.items())[:_LISTED]
-        lines = [
-            f"  {kubectl_name(ref, self._namespace)}{_because(reason)}" for ref, reason in listed
-        ]
+        lines = [f"  {self.shown(ref)}{_because(reason)}" for ref, reason in listed]
         more = self._count - len(listed)
         return [*lines, *([f"  and {more} more"] if more > 0 else [])]
 

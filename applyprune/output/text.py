@@ -119,7 +119,8 @@ class TextPrinter:
             Planned: self._planned,
             ObjectDone: self._object,
             ReadinessReported: self._readiness,
-            ObjectStuck: self._stuck,
+            # The display says it, which knows what has been said.
+            ObjectStuck: lambda event: self._unchanged.discard(event.ref),
             RetryReported: self._retry,
             WarningRaised: self._warning,
             MismatchFound: self._mismatch,
@@ -258,20 +259,12 @@ class TextPrinter:
         line = f"{kubectl_name(event.ref, self._namespace)} ready ({event.elapsed:.1f} s)"
         self._out(line, "ready", Colour.GREEN)
 
-    def _stuck(self, event: ObjectStuck) -> None:
-        self._unchanged.discard(event.ref)
-        name = kubectl_name(event.ref, self._namespace)
-        self._note(f"{name} is not ready ({event.elapsed:.0f} s): {event.readiness.message}")
-
     def _retry(self, event: RetryReported) -> None:
         why = f": {event.reason}" if event.reason else ""
-        self._note(f"{event.message}, try {event.tries} ({event.elapsed:.0f} s){why}")
-
-    def _note(self, line: str) -> None:
-        """Say what the run waits for; the result does not depend on it."""
+        line = f"waiting: {event.message}, try {event.tries} ({event.elapsed:.0f} s){why}"
         if not self._target.quiet:
             self._lines += 1
-            self._target.err(" ".join(f"waiting: {line}".split()))
+            self._target.err(" ".join(line.split()))
 
     def _failure(self, ref: Ref, problem: Problem) -> None:
         if problem.kind is not ProblemKind.PRUNE_REFUSED:  # the refusal names it again

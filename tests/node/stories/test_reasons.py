@@ -13,6 +13,7 @@ import pytest
 from tests.node.waits import READY, Run, container, pods, waiting
 from tests.support.api import temporary_namespace
 from tests.support.command import applyprune
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from tests.support.workloads import Body
 
 SERVE = container("serve", **READY)
-ABSENT: Body = {"volumes": [{"name": "c", "configMap": {"name": "absent"}}]}
+ABSENT: Body = {
+    "volumes": [{"name": "c", "configMap": {"name": "absent"}}],
+    "containers": [{**SERVE, "volumeMounts": [{"name": "c", "mountPath": "/c"}]}],
+}
 PANIC = "panic: cannot open the database: connection refused"
 
 
@@ -132,7 +136,7 @@ ROWS = (
     ),
     Row(
         "liveness",
-        with_fields(*served(**READY, **LIVENESS)),
+        (pods(container("serve", "-ready=false", **READY, **LIVENESS)),),
         r"Liveness probe failed: .*:9999.*connection refused",
         "Liveness probe failed",
     ),
@@ -243,7 +247,7 @@ def test_reason_is_what_the_kubelet_says(
     """While the run waits, and in `status` after it; the log of what ran is shown."""
     run = runs[row.name]
     run.tells(row.says)
-    assert re.search(row.really, written(api, run.namespace))
+    eventually(lambda: re.search(row.really, written(api, run.namespace)), lambda: row.really)
     assert (run.process.poll() is None) != row.ends or run.end() == 5
     if not row.ends:
         run.interrupt()

@@ -157,5 +157,6 @@ def test_old_deployment_goes_when_the_new_one_is_ready(
         tries, (0, False)
     )
     for _, _, run in ended.values():
-        ready, pruned = run.tells("(?s)Readiness.*Current.*new"), run.tells("pruned")
+        ready = run.tells('"event": "readiness".*"name": "new".*"Current"')
+        pruned = run.tells('"event": "object".*"outcome": "pruned"')
         assert run.told.index(ready) < run.told.index(pruned)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tests.node.waits import container
 from tests.support.command import applyprune
 from tests.support.objects import config_map, text
-from tests.support.waiting import eventually
 from tests.support.workloads import MERGE
 
 if TYPE_CHECKING:
@@ -30,40 +30,67 @@ def pod(namespace: str, name: str, *arguments: str, **metadata: object) -> Body:
     }
 
 
-def test_delete_says_for_what_it_waits_and_ends_later(
-    plane: Plane, api: Api, namespace: str, tmp_path: Path
-) -> None:
-    """The grace period with its container, the finalizers, the namespace; then nothing is left."""
-    own = f"{namespace}-own"
-    body = text(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": own}},
-        pod(own, "slow", "-ignore-term"),
-        pod(own, "held", finalizers=["example.com/hold"]),
-        {**config_map("map"), "metadata": {"name": "map", "namespace": own}},
-    )
-    (tmp_path / "all.yaml").write_text(body)
+class Desk:
+    """The set ``web`` of one namespace, with objects in another one that is its own."""
 
-    def run(verb: str, *arguments: str | Path) -> tuple[int, str]:
+    def __init__(self, plane: Plane, namespace: str, folder: Path, *manifests: Body) -> None:
+        self._plane, self._namespace, self._folder = plane, namespace, folder
+        (folder / "all.yaml").write_text(text(*manifests))
+
+    def run(self, verb: str, *arguments: str) -> tuple[int, str]:
+        """Return the exit code and all that a command says."""
         ended = applyprune(
-            verb, "web", "-n", namespace, *arguments, kubeconfig=plane.kubeconfig, cwd=tmp_path
+            *(verb, "web", "-n", self._namespace, *arguments),
+            kubeconfig=self._plane.kubeconfig,
+            cwd=self._folder,
         )
         return ended.code, ended.out + ended.err
 
-    code, said = run("apply", "-f", "all.yaml", "--wait")
-    assert (code, said.count(" ready")) == (0, 4), said
-    code, said = run("delete", "--yes", "--timeout", "15s")
+
+def test_delete_says_which_container_ignores_its_end(
+    plane: Plane, api: Api, namespace: str, tmp_path: Path
+) -> None:
+    """Until when its grace period lasts; a Pod that is killed later is gone, and the set with it."""
+    desk = Desk(plane, namespace, tmp_path, pod(namespace, "slow", "-ignore-term"))
+    assert desk.run("apply", "-f", "all.yaml", "--wait")[0] == 0
+    code, said = desk.run("delete", "--yes", "--timeout", "3s")
     assert code == 5, said
-    for shown in (said, run("status")[1]):
-        assert "example.com/hold" in shown
-        assert "grace period" in shown
-        assert "main" in shown
+    path = f"/api/v1/namespaces/{namespace}/pods/slow"
+    slow = api.get(path)
     # The container still runs, as the node says.
-    slow = api.get(f"/api/v1/namespaces/{own}/pods/slow")
     assert "running" in slow["status"]["containerStatuses"][0]["state"]
-    path = f"/api/v1/namespaces/{own}/pods"
-    free = {"metadata": {"finalizers": None}}
-    assert api("PATCH", f"{path}/held", free, content_type=MERGE)[0] == 200
-    assert api("DELETE", f"{path}/slow?gracePeriodSeconds=0")[0] == 200
-    code, said = run("delete", "--yes")
+    until = slow["metadata"]["deletionTimestamp"]
+    for shown in (said, desk.run("status")[1], desk.run("explain", "pod/slow")[1]):
+        assert re.search(f"grace period.*{until}", shown), shown
+        assert "main" in shown
+    assert api("DELETE", f"{path}?gracePeriodSeconds=0")[0] == 200
+    code, said = desk.run("delete", "--yes")
     assert code == 0, said
-    eventually(lambda: not api.exists(f"/api/v1/namespaces/{own}"), lambda: "the namespace gone")
+    assert not api.exists(path)
+
+
+def test_delete_names_a_foreign_finalizer(
+    plane: Plane, api: Api, namespace: str, tmp_path: Path
+) -> None:
+    """And the namespace that it keeps; when it is gone, another delete leaves nothing."""
+    own = f"{namespace}-own"
+    desk = Desk(
+        plane,
+        namespace,
+        tmp_path,
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": own}},
+        pod(own, "held", finalizers=["example.com/hold"]),
+        {**config_map("map"), "metadata": {"name": "map", "namespace": own}},
+    )
+    assert desk.run("apply", "-f", "all.yaml", "--wait")[0] == 0
+    code, said = desk.run("delete", "--yes", "--timeout", "10s")
+    assert code == 5, said
+    for shown in (said, desk.run("status")[1]):
+        assert "example.com/hold" in shown
+    # Its containers have ended long ago: only the finalizer keeps it.
+    held = f"/api/v1/namespaces/{own}/pods/held"
+    free = {"metadata": {"finalizers": None}}
+    assert api("PATCH", held, free, content_type=MERGE)[0] == 200
+    code, said = desk.run("delete", "--yes")
+    assert code == 0, said
+    assert not api.exists(f"/api/v1/namespaces/{own}")

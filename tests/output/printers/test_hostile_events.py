@@ -93,7 +93,7 @@ def test_text_only_events_have_text() -> None:
         for kind in EVENTS
         if MARK not in printed("text", filled(kind, HOSTILE), width=0)
     }
-    later = {"Started", "Planned", "InventoryWritten", "Waiting"}
+    later = {"Started", "Planned", "InventoryWritten", "Waiting", "ObjectStuck"}
     assert silent <= later | {"ObjectDiff", "ObjectStatus", "ApplySetListed", "Explanation"}
 
 

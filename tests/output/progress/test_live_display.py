@@ -110,16 +110,53 @@ def test_interrupted_run_says_that_it_ends() -> None:
     assert stream.getvalue().count("interrupted: finishing the requests in flight") == 1
 
 
+PULL = "ImagePullBackOff: no such host"
+
+
+def test_long_wait_says_its_reason_once() -> None:
+    """When it is known, not when it lasts, and not when the log has been silent for a while."""
+    clock = HeldClock()
+    terminal, stream = _log(clock)
+    live = LiveDisplay(terminal)
+    live.show(STARTED)
+    for elapsed in range(45):
+        _advance(clock, 1)
+        live.show(Waiting(REF, "ready", elapsed + 1.0, 60.0, PULL))
+        if elapsed == 14:
+            live.show(ObjectStuck(REF, stuck(PULL), 15.0))
+    assert stream.getvalue() == (
+        f"waiting until deployment.apps/web is ready: {PULL} (0:05, 0:55 left)\n"
+        "waiting until deployment.apps/web is ready (0:35, 0:25 left)\n"
+    )
+    live.close()
+
+
+def test_other_reason_that_lasts_has_a_line() -> None:
+    """On a terminal too, where the live lines go away."""
+    for stream in (io.StringIO(), _Screen()):
+        terminal, _ = _log(stream=stream)
+        live = LiveDisplay(terminal)
+        live.show(STARTED)
+        for why in (PULL, PULL, "no node"):
+            live.show(ObjectStuck(REF, stuck(why), 15.0))
+        live.close()
+        said = [line for line in stream.getvalue().splitlines() if line.startswith("waiting: ")]
+        assert said == [
+            f"waiting: deployment.apps/web is not ready (15 s): {why}" for why in (PULL, "no node")
+        ]
+
+
 def test_problem_with_a_line_of_its_own_is_not_reported_again() -> None:
     """Its words change with each try, and the next object's wait is reported."""
     terminal, stream = _log()
     live = LiveDisplay(terminal)
     live.show(STARTED)
     live.show(ObjectStuck(REF, stuck("CrashLoopBackOff: back-off 10s"), 6.0))
+    told = stream.getvalue()
     for at, seconds in enumerate((10, 20, 40), 1):
         why = f"CrashLoopBackOff: back-off {seconds}s"
         live.show(Waiting(REF, "ready", at * (LOG_INTERVAL + 1), 60.0, why))
-    assert stream.getvalue() == ""
+    assert stream.getvalue() == told
     other = replace(REF, name="other")
     live.show(Waiting(other, "ready", 4 * (LOG_INTERVAL + 1), 60.0, "0 of 1"))
     assert "until deployment.apps/other is ready" in stream.getvalue()

@@ -139,13 +139,13 @@ def test_log_sentence_names_what_is_waited_for() -> None:
         progress.update(event, 0.0)
     assert progress.sentence(31.0) == "web: applying wave 1/2, 2 of 4 (0:31)"
     progress.update(READY, 40.0)
-    same = progress.waits_for
+    same = progress.waits_for()
     assert same == "waiting until deployment.apps/a is ready: 1 of 3; and 1 more"
     assert progress.sentence(45.0) == f"{same} (0:07, 0:53 left)"
     progress.update(replace(READY, elapsed=3.0), 41.0)
-    assert progress.waits_for == same
+    assert progress.waits_for() == same
     progress.update(replace(READY, elapsed=4.0, reason="2 of 3"), 42.0)
-    assert progress.waits_for != same
+    assert progress.waits_for() != same
 
 
 def test_interrupted_run_says_so() -> None:
