@@ -70,6 +70,7 @@ from applyprune.planning.decide import UNKNOWN_RESULT
 from applyprune.planning.marks import READY_WHEN
 from applyprune.planning.order import is_built_in
 from applyprune.planning.plan import waiting
+from applyprune.planning.pods import controller_of
 from applyprune.planning.readiness import (
     WITH_PODS,
     Applied,
@@ -77,7 +78,6 @@ from applyprune.planning.readiness import (
     Related,
     Wait,
     assess,
-    controller_of,
     for_wait,
     is_complete,
     masked_readiness,

@@ -31,7 +31,8 @@ from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Plan, PruneWait
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.order import is_built_in
-from applyprune.planning.readiness import Wait, controller_of, has_completed
+from applyprune.planning.pods import controller_of
+from applyprune.planning.readiness import Wait, has_completed
 from applyprune.planning.references import names_in, pod_template, references, texts_in
 from applyprune.planning.uids import is_among, uid_in, uid_of, uids_of
 from applyprune.values import dataclass, pattern, replace

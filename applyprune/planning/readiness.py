@@ -19,7 +19,6 @@ differences:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -42,14 +41,22 @@ from applyprune.model.live import (
     field,
     items,
     mapping,
-    one_line,
     text,
     whole_number,
 )
 from applyprune.model.plan import Desired
-from applyprune.model.text import visible
 from applyprune.planning.marks import WAIT
-from applyprune.values import dataclass, pattern, replace
+from applyprune.planning.pods import (
+    containers,
+    controller_of,
+    is_refusal,
+    last_warnings,
+    pod_readiness,
+    pods_problem,
+    refused_creation,
+    told_by_events,
+)
+from applyprune.values import dataclass, replace
 from applyprune.values import field as dataclass_field
 
 if TYPE_CHECKING:
@@ -107,7 +114,7 @@ def _going(body: Body) -> str:
     parts = ["the object is being deleted"]
     if finalizers := items(body, "metadata", "finalizers"):
         parts.append(f"held by {', '.join(map(str, finalizers))}")
-    running = [name for name, one in _containers(body) if "running" in mapping(one.get("state"))]
+    running = [name for name, one in containers(body) if "running" in mapping(one.get("state"))]
     if running:
         until = text(body, "metadata", "deletionTimestamp")
         parts.append(f"container {', '.join(running)} may run until {until}")
@@ -313,174 +320,10 @@ def _job(body: Body, *, job_started: bool) -> Readiness:
     return current(f"the Job has started: {message}") if job_started else in_progress(message)
 
 
-# Pods, and what the Pods of a workload show about it.
-#
-# Based on kstatus (core.go), with additions: a failed Pod is Failed, init containers count, and
-# failed image pulls and failed container creations are detected. Only what cannot recover is
-# Failed; what can is stuck: a crash, a missing node, a missing image.
+# The Pods of a workload.
 
 
-# The image of a Pod can be changed, but its controllers never do it.
-_NEVER = "InvalidImageName"
-_CRASHING = "CrashLoopBackOff"
-# The kubelet alternates between the two while an image cannot be pulled.
-_PULLING = ("ErrImagePull", "ImagePullBackOff")
-# Reasons for which a container waits in vain, the worst one first. Those after a crash are stuck
-# after a grace period in which a registry may answer again, or a ConfigMap of the same run may
-# arrive. As in kstatus, a crash has priority; in kstatus only while the Pod is Running.
-_IN_VAIN = {
-    _NEVER: 0,
-    _CRASHING: 1,
-    **dict.fromkeys(_PULLING, 2),
-    "CreateContainerConfigError": 2,
-    "CreateContainerError": 2,
-    "ErrImageNeverPull": 2,
-    "ImageInspectError": 2,
-    "PreCreateHookError": 2,
-    "RegistryUnavailable": 2,
-    "RunContainerError": 2,
-    "SignatureValidationFailed": 2,
-}
 _DEPLOYMENT_REVISION = "deployment.kubernetes.io/revision"
-
-
-def _pod(body: Body, waited: float) -> Readiness:
-    """Return the readiness of a Pod by its phase and its containers.
-
-    Unlike in kstatus, phase Failed is Failed, and the 15 seconds count from the apply (``waited``),
-    not from the creation, because this module has no clock.
-    """
-    phase = text(body, "status", "phase")
-    if phase == "Succeeded":
-        return current("the Pod has completed")
-    if phase == "Failed":
-        return failed(_failure(body))
-    if not phase:
-        return in_progress("the Pod has no phase yet")
-    if phase not in {"Running", "Pending"}:
-        return Readiness(Status.UNKNOWN, f"the Pod's phase is {phase}")
-    ready = condition(body, "Ready")
-    if phase == "Running" and ready is not None and ready.status == "True":
-        return current("the Pod is ready")
-    if (problem := _waiting(body, waited)) is not None:
-        return problem
-    if phase == "Pending":
-        return in_progress("the Pod is pending")
-    unready = [
-        name
-        for name, status in _containers(body)
-        if status.get("ready") is False and not field(status, "state", "terminated")
-    ]
-    named = f": {', '.join(unready)}" if unready else ""
-    return in_progress(f"the Pod runs but is not ready{named}")
-
-
-def _failure(pod: Body) -> str:
-    reason, message = text(pod, "status", "reason"), one_line(text(pod, "status", "message"))
-    parts = [": ".join(part for part in (reason, message) if part)]
-    for name, status in _containers(pod):
-        terminated = mapping(field(status, "state", "terminated"))
-        if count(terminated, "exitCode"):
-            parts.append(f"container {name}: {how_ended(terminated)}")
-    return f"the Pod has failed: {'; '.join(filter(None, parts)) or 'no reason is given'}"
-
-
-def pods_problem(pods: Sequence[Body], *, waited: float) -> Readiness | None:
-    """Return the worst problem of a workload's Pods: the first Failed one, or the first stuck one.
-
-    ``pods`` are the Pods of the workload's current template (``current_pods``). A Pod in phase
-    Failed is not a problem: its controller replaces it. A crash in a Job is not a problem either:
-    ``backoffLimit`` counts crashes.
-    """
-    found = [
-        replace(
-            problem,
-            message=f"pod/{text(pod, 'metadata', 'name')}: {problem.message}",
-            # Which of several Pods is seen first is chance.
-            lasting_message=f"its Pods: {problem.fact}",
-        )
-        for pod in pods
-        if not field(pod, "metadata", "deletionTimestamp")
-        and text(pod, "status", "phase") in {"Running", "Pending"}
-        and (problem := _waiting(pod, waited)) is not None
-    ]
-    return min(
-        found, key=lambda one: (one.status is not Status.FAILED, not one.stuck), default=None
-    )
-
-
-def _waiting(pod: Body, waited: float) -> Readiness | None:
-    """Return the problem of a Pod that waits for something that probably will not happen."""
-    waiting = [
-        (_IN_VAIN[reason], name, reason, status)
-        for name, status in _containers(pod)
-        if (reason := text(status, "state", "waiting", "reason")) in _IN_VAIN
-    ]
-    if waiting:
-        _, name, reason, status = min(waiting, key=lambda one: one[0])
-        told = one_line(text(status, "state", "waiting", "message"))
-        if reason in _PULLING:
-            # The kubelet alternates between the two, and wraps the same cause in each.
-            reason, told = "ImagePullBackOff", _pull_failure(told)
-        elif reason == _CRASHING:
-            told = told.partition(_NAMES_POD)[0]
-        message = ": ".join(filter(None, (f"container {name}", reason, told)))
-        if reason == _NEVER:
-            return failed(message)
-        lasts, fact = waited > GRACE, ""
-        if reason == _CRASHING:
-            last = how_ended(mapping(field(status, "lastState", "terminated")))
-            ended = f" (last {last})" if last else ""
-            message, fact = f"{message}{ended}", f"container {name}: {reason}{ended}"
-            lasts = controller_of(pod).get("kind") != "Job"
-        elif reason == "ImagePullBackOff":
-            fact = f"container {name}: {reason}"
-        # The fact has no time of the next try.
-        return replace(stuck(message) if lasts else in_progress(message), lasting_message=fact)
-    scheduled = condition(pod, "PodScheduled")
-    if text(pod, "status", "phase") == "Pending" and scheduled and scheduled.status == "False":
-        if scheduled.reason == "Unschedulable":
-            return stuck(scheduled.told) if waited > GRACE else in_progress(scheduled.told)
-        if scheduled.reason == "SchedulingGated":
-            return in_progress(scheduled.told)
-    return None
-
-
-_NAMES_POD = " restarting failed container="
-_IMAGE = pattern(r'(?:image|reference) "([^"]*)"')
-_WRAPPERS = pattern(
-    r'(?:Back-off pulling image "[^"]*"|ErrImagePull|rpc error: code = \w+ desc = '
-    r'|failed to pull(?: and unpack)? image "[^"]*"|failed to resolve (?:image|reference)'
-    r'(?: "[^"]*")?|failed to do request|(?:Head|Get) "[^"]*"|dial tcp)(?:: |(?<== )|$)'
-)
-
-
-def _pull_failure(told: str) -> str:
-    """Return the image and the innermost cause of what a kubelet or containerd says."""
-    cause = told
-    while found := _WRAPPERS.match(cause):
-        cause = cause[found.end() :]
-    image = _IMAGE.search(told)
-    if not cause or image is None or cause == told:
-        return told
-    return cause if image[1] in cause else f"{image[1]}: {cause}"
-
-
-def _containers(pod: Body) -> Iterator[tuple[str, Body]]:
-    """Yield the name and status of each container, init containers first because they run first."""
-    for kind in ("initContainerStatuses", "containerStatuses"):
-        for item in items(pod, "status", kind):
-            status = mapping(item)
-            yield text(status, "name"), status
-
-
-def how_ended(terminated: Body) -> str:
-    """Return how a container has ended: ``exit code 137, OOMKilled``; empty if that is unknown."""
-    if not terminated:
-        return ""
-    reason = text(terminated, "reason")
-    code = f"exit code {count(terminated, 'exitCode')}"
-    return f"{code}, {reason}" if reason and reason != "Error" else code
 
 
 def current_pods(workload: Body, related: Related) -> Sequence[Body]:
@@ -530,12 +373,6 @@ def _newest(deployment: Body, replica_sets: Sequence[Body]) -> Sequence[Body]:
 def _owned(owner: Body, bodies: Sequence[Body]) -> Sequence[Body]:
     uid = field(owner, "metadata", "uid")
     return [body for body in bodies if controller_of(body).get("uid") == uid]
-
-
-def controller_of(body: Body) -> Body:
-    """Return the reference of an object to its controller; empty if it has none."""
-    owners = (mapping(owner) for owner in items(body, "metadata", "ownerReferences"))
-    return next((owner for owner in owners if owner.get("controller") is True), {})
 
 
 # The other kinds.
@@ -608,7 +445,7 @@ def _autoscaler(body: Body) -> Readiness:
 # The rules by their names in the table of kinds. Those with patience are sure of a failure only
 # after some time. Not in kstatus: that of an APIService, an autoscaler and a Namespace.
 _WITH_PATIENCE: Mapping[str, Callable[[Body, float], Readiness]] = {
-    "pod": _pod,
+    "pod": pod_readiness,
     "replica-set": _replica_set,
 }
 _RULES: Mapping[str, Callable[[Body], Readiness]] = {
@@ -666,43 +503,13 @@ def with_pods_explained(
                 stuck(f"its Pods are rejected: {refused}"),
                 lasting_message=f"its Pods are rejected: {lasting}",
             )
-    found = problem or _told_by_events(pods, related.events, waited=waited) or readiness
+    found = problem or told_by_events(pods, related.events, waited=waited) or readiness
     missing = "; ".join(_missing_claims(live.ref.namespace, (live.body, *pods), related))
     if not missing:
         return found
     return replace(
         found, message=f"{found.message}; {missing}", lasting_message=f"{found.fact}; {missing}"
     )
-
-
-_NOT_STARTED = frozenset(
-    {"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox"}
-)
-_UNHEALTHY = "Unhealthy"
-
-
-def _told_by_events(
-    pods: Sequence[Body], events: Mapping[str, Events], *, waited: float
-) -> Readiness | None:
-    """Return what only the newest warning of a kubelet tells: a volume or a probe that fails.
-
-    The status of a Pod has neither.
-    """
-    for pod in pods:
-        ready = condition(pod, "Ready")
-        if field(pod, "metadata", "deletionTimestamp") or (ready and ready.status == "True"):
-            continue
-        phase, name = text(pod, "status", "phase"), text(pod, "metadata", "name")
-        reasons = _NOT_STARTED if phase == "Pending" else {_UNHEALTHY}
-        told = _newest_first(events.get(text(pod, "metadata", "uid"), ()))
-        event = next((one for one in told if one.get("reason") in reasons), None)
-        if event is None:
-            continue
-        what = f"{event['reason']}: {one_line(_message(event))}"
-        lasts = phase == "Pending" and waited > GRACE
-        found = stuck(f"pod/{name}: {what}") if lasts else in_progress(f"pod/{name}: {what}")
-        return replace(found, lasting_message=f"its Pods: {what}")
-    return None
 
 
 def _applied_at(live: LiveObject, manager: str) -> str:
@@ -745,109 +552,6 @@ def mounts_claims(bodies: Sequence[Body]) -> frozenset[str]:
         if text(body, "status", "phase") == "Pending" and body.get("kind", "Pod") == "Pod"
         for volume in items(body, "spec", "volumes")
     ) - {""}
-
-
-# The events about an object: its last warnings, and whether the server rejects its Pods.
-
-
-GRACE = 15.0
-"""Seconds before a reason that is often temporary counts as final; as kstatus for scheduling."""
-_SHOWN = 3
-# The length of an RFC 3339 time up to its seconds.
-_SECONDS = 19
-# The wording of the API server and its admission plugins (1.36).
-_REFUSED = ("forbidden", "exceeded quota", "is invalid:")
-_DENIED = ("admission webhook", "ValidatingAdmissionPolicy")
-
-
-def last_warnings(events: Events) -> tuple[WarningEvent, ...]:
-    """Return the newest Warning events, at most three; equal ones of several Pods are one.
-
-    ``events`` are those of an object, or of an object and its Pods.
-    """
-    found: dict[tuple[str, str], WarningEvent] = {}
-    for event in _newest_first(events):
-        if event.get("type") != "Warning":
-            continue
-        key = (visible(text(event, "reason")) or "Warning", one_line(_message(event)))
-        times = (
-            count(event, "count"),
-            count(event, "deprecatedCount"),
-            count(event, "series", "count"),
-        )
-        fresh = WarningEvent(_about(event), *key, max(1, *times), _time(event))
-        last = found.get(key)
-        found[key] = replace(last, count=last.count + fresh.count) if last else fresh
-    return tuple(found.values())[:_SHOWN]
-
-
-def _about(event: Mapping[str, Any]) -> str:
-    subject = mapping(event.get("involvedObject")) or mapping(event.get("regarding"))
-    group = text(subject, "apiVersion").rpartition("/")[0]
-    return Ref(group, text(subject, "kind"), "", text(subject, "name")).short
-
-
-def refused_creation(events: Events, *, waited: float = math.inf, since: str = "") -> str:
-    """Return the server's message if the newest creation of a Pod was rejected, else "".
-
-    StatefulSets, DaemonSets and Jobs have no condition for this, only FailedCreate events. Those
-    from before ``since``, the RFC 3339 time of the last apply, are about what it may have repaired.
-    """
-    for event in _newest_first(events):
-        is_older = _time(event)[:_SECONDS] < since[:_SECONDS]
-        if is_older or event.get("reason") == "SuccessfulCreate":
-            return ""
-        if event.get("reason") == "FailedCreate":
-            message = one_line(_message(event))
-            return message if is_refusal(message, waited=waited) else ""
-    return ""
-
-
-def _newest_first(events: Events) -> Events:
-    # Times are RFC 3339 in UTC, some with microseconds: truncated to seconds, they compare as text.
-    # Of two events in the same second, the later event in the list counts as newer.
-    placed = sorted(
-        enumerate(events),
-        key=lambda indexed: (_time(indexed[1])[:_SECONDS], indexed[0]),
-        reverse=True,
-    )
-    return [event for _, event in placed]
-
-
-def _time(event: Mapping[str, Any]) -> str:
-    return max(
-        text(event, "series", "lastObservedTime"),
-        text(event, "lastTimestamp"),
-        text(event, "deprecatedLastTimestamp"),
-        text(event, "eventTime"),
-    ) or text(event, "metadata", "creationTimestamp")
-
-
-def _message(event: Mapping[str, Any]) -> str:
-    # events.k8s.io/v1 has `note` instead of `message`.
-    return text(event, "message") or text(event, "note")
-
-
-# Temporary rejections: the service account controller creates `default` shortly after a Namespace,
-# the quota controller must count first, and a rollout frees quota when it removes old Pods.
-_TEMPORARY = (
-    "exceeded quota",
-    "status unknown for quota",
-    "error looking up service account",
-    "no API token found for service account",
-    "not yet ready to handle request",
-)
-
-
-def is_refusal(message: str, *, waited: float = math.inf) -> bool:
-    """Return whether a message is a permanent rejection by the API server.
-
-    These are quota, Pod Security and other admission, and webhooks that deny. A webhook that cannot
-    be called is not a rejection. A rejection that is often temporary counts after 15 seconds.
-    """
-    denied = "denied" in message and any(words in message for words in _DENIED)
-    refused = denied or any(words in message for words in _REFUSED)
-    return refused and (waited > GRACE or not any(words in message for words in _TEMPORARY))
 
 
 # Which objects a run waits for, and by which rule.

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from applyprune.model.events import Readiness, in_progress
 from applyprune.model.kinds import DAEMON_SET, DEPLOYMENT, STATEFUL_SET
 from applyprune.model.live import condition, count, field, items, mapping, text
-from applyprune.planning.readiness import Related, controller_of, current_pods, how_ended
+from applyprune.planning.pods import controller_of, how_ended
+from applyprune.planning.readiness import Related, current_pods
 
 if TYPE_CHECKING:
     from applyprune.model.identity import GroupKind

@@ -8,7 +8,7 @@ from applyprune.errors import Interrupted
 from applyprune.model.events import InventoryWritten, Phase, Waiting
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.planning.readiness import GRACE
+from applyprune.planning.pods import GRACE
 from tests.support.api import Api
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import Exchange, Fault, FaultProxy, faults

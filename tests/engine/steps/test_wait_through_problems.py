@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from applyprune.model.events import Event, ObjectStuck
-from applyprune.planning.readiness import GRACE
+from applyprune.planning.pods import GRACE
 from tests.support.api import Api
 from tests.support.clocks import AGES
 from tests.support.objects import of_kind

@@ -13,15 +13,8 @@ from typing import Any
 import pytest
 
 from applyprune.model.events import Status
-from applyprune.planning.readiness import (
-    Related,
-    assess,
-    current_pods,
-    is_refusal,
-    last_warnings,
-    pods_problem,
-    refused_creation,
-)
+from applyprune.planning.pods import is_refusal, last_warnings, pods_problem, refused_creation
+from applyprune.planning.readiness import Related, assess, current_pods
 
 Body = dict[str, Any]
 WAITING, DONE, FAILED = Status.IN_PROGRESS, Status.CURRENT, Status.FAILED

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from applyprune.planning.readiness import assess, pods_problem
+from applyprune.planning.pods import pods_problem
+from applyprune.planning.readiness import assess
 
 IMAGE = "registry.example.com/web:1"
 REQUEST = f'failed to do request: Head "https://{IMAGE.replace(":", "/manifests/")}": '

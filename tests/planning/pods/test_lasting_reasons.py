@@ -8,7 +8,8 @@ import pytest
 
 from applyprune.model.events import in_progress
 from applyprune.model.identity import Ref
-from applyprune.planning.readiness import Related, pods_problem, with_pods_explained
+from applyprune.planning.pods import pods_problem
+from applyprune.planning.readiness import Related, with_pods_explained
 from tests.support.planning import live
 
 Body = dict[str, Any]
