@@ -43,7 +43,7 @@ from applyprune.model.events import (
     in_progress,
 )
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.kinds import CRD, Trait, kinds_with
+from applyprune.model.kinds import CRD, JOB, Trait, kinds_with
 from applyprune.model.live import (
     CLAIMS,
     DEFINITIONS,
@@ -70,7 +70,7 @@ from applyprune.planning.decide import UNKNOWN_RESULT
 from applyprune.planning.marks import READY_WHEN
 from applyprune.planning.order import is_built_in
 from applyprune.planning.plan import waiting
-from applyprune.planning.pods import controller_of
+from applyprune.planning.pods import controller_of, last_failure
 from applyprune.planning.readiness import (
     WITH_PODS,
     Applied,
@@ -83,6 +83,7 @@ from applyprune.planning.readiness import (
     masked_readiness,
     mounts_claims,
     outdated_read,
+    pods_of,
     warnings_about,
     with_pods_explained,
 )
@@ -286,6 +287,8 @@ class ReadinessWaiter:
     _unread: dict[WatchScope, str] = field(default_factory=dict)
     _forbidden: dict[Ref, Forbidden] = field(default_factory=dict)
     _stuck: dict[Ref, Readiness] = field(default_factory=dict)
+    _ends: dict[Ref, str] = field(default_factory=dict)
+    """How the Pods of Jobs have ended, as last seen: a Job that fails may delete them."""
     _ready: dict[Ref, Awaited] = field(default_factory=dict)
     _proofs: dict[Ref, _Proof] = field(default_factory=dict)
     """What the Pods of workloads have last proved."""
@@ -424,9 +427,10 @@ class ReadinessWaiter:
             state = self._steady(awaited, live) or state
         elif state.status is not Status.CURRENT:
             self._unlisted.pop(desired.ref, None)
-        if state.status is Status.IN_PROGRESS:
-            related, manager = self._related.of(live), context.applyset.manager
-            state = with_pods_explained(state, live, related, manager=manager, waited=waited)
+        related, manager = self._related.of(live), context.applyset.manager
+        state = with_pods_explained(state, live, related, manager=manager, waited=waited)
+        if live.ref.group_kind == JOB and (ended := last_failure(pods_of(live, related))):
+            self._ends[live.ref] = ended
         state = masked_readiness(state, context.cluster.masked)  # guard: secret-in-readiness
         return for_wait(state, fail_fast=context.options.wait.fail_fast)
 
@@ -503,8 +507,11 @@ class ReadinessWaiter:
     ) -> Iterator[Event]:
         """Report why each of ``ended`` is not ready, with its last warnings; name the others."""
         others = sorted(set(pending) - set(ended))
+        self._read_around(ref for ref in ended if states[ref].status is Status.FAILED)
         for ref in sorted(ended):
             state, desired = states[ref], pending[ref].desired
+            if state.status is Status.FAILED:
+                state = self._state(pending[ref])
             message = f"timed out waiting for {ref}"
             if elapsed <= (desired.timeout or self.context.options.wait.timeout):
                 message = f"{ref} is not ready yet"
@@ -524,6 +531,12 @@ class ReadinessWaiter:
             self.problems[ref] = error.problem
             yield ReadinessReported(ref, state, elapsed, self.problems[ref])
 
+    def _read_around(self, failed: Iterable[Ref]) -> None:
+        """Read what shows why objects have failed: a wait looks for it only after a while."""
+        found = (self._live.get(ref) for ref in failed)
+        if failing := [live for live in found if live is not None]:
+            self._related.read(failing, self.context.cluster, self.context.workers)
+
     def _fact(self, state: Readiness, awaited: Awaited) -> str:
         """Return why an object is not ready, whatever moment the wait ends at.
 
@@ -539,8 +552,10 @@ class ReadinessWaiter:
         """Yield the last problem and the newest warnings that ``message`` lacks."""
         stuck, masked = self._stuck.get(ref), self.context.cluster.masked
         last = stuck.message if stuck is not None else ""
-        if last and last != message:
+        if last and last not in message:
             yield f"before that: {last}"
+        if (ended := masked(self._ends.get(ref, ""))) and ended not in message:
+            yield ended
         live = self._live.get(ref)
         if live is not None:
             yield self._related.not_read(ref, live)

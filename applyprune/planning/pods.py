@@ -53,6 +53,9 @@ _IN_VAIN = {
 }
 
 
+_NO_EVENTS: Mapping[str, Events] = {}
+
+
 def pod_readiness(body: Body, waited: float) -> Readiness:
     """Return the readiness of a Pod by its phase and its containers.
 
@@ -71,7 +74,7 @@ def pod_readiness(body: Body, waited: float) -> Readiness:
     ready = condition(body, "Ready")
     if phase == "Running" and ready is not None and ready.status == "True":
         return current("the Pod is ready")
-    if (problem := _waiting(body, waited)) is not None:
+    if (problem := _waiting(body, waited) or _restarted(body)) is not None:
         return problem
     if phase == "Pending":
         return in_progress("the Pod is pending")
@@ -85,21 +88,56 @@ def pod_readiness(body: Body, waited: float) -> Readiness:
 
 
 def _failure(pod: Body) -> str:
+    return f"the Pod has failed: {_why_failed(pod) or 'no reason is given'}"
+
+
+def _why_failed(pod: Body) -> str:
+    """Return what is known of a Pod that has failed: its reason, and how its containers ended."""
     reason, message = text(pod, "status", "reason"), one_line(text(pod, "status", "message"))
     parts = [": ".join(part for part in (reason, message) if part)]
     for name, status in containers(pod):
-        terminated = mapping(field(status, "state", "terminated"))
-        if count(terminated, "exitCode"):
-            parts.append(f"container {name}: {how_ended(terminated)}")
-    return f"the Pod has failed: {'; '.join(filter(None, parts)) or 'no reason is given'}"
+        ended = mapping(field(status, "state", "terminated"))
+        if not ended:  # it waits, or runs, after it has failed
+            ended = mapping(field(status, "lastState", "terminated"))
+        if count(ended, "exitCode"):
+            parts.append(f"container {name} exited with {how_ended(ended, code='code')}")
+    return "; ".join(filter(None, parts))
 
 
-def pods_problem(pods: Sequence[Body], *, waited: float) -> Readiness | None:
+def last_failure(pods: Sequence[Body]) -> str:
+    """Return how the Pod of a Job that failed last has ended, or why it did not run; may be empty.
+
+    A Pod that has succeeded or still runs tells nothing.
+    """
+    told = [(pod, why) for pod in pods if (why := _why_failed(pod) or _why_waiting(pod))]
+    if not told:
+        return ""
+    pod, why = max(told, key=lambda one: _last_end(one[0]))
+    return f"pod/{text(pod, 'metadata', 'name')}: {why}"
+
+
+def _why_waiting(pod: Body) -> str:
+    problem = _waiting(pod, math.inf)
+    return "" if problem is None else problem.message
+
+
+def _last_end(pod: Body) -> str:
+    ends = (
+        text(status, state, "terminated", "finishedAt")
+        for _, status in containers(pod)
+        for state in ("state", "lastState")
+    )
+    return max(ends, default="") or text(pod, "metadata", "creationTimestamp")
+
+
+def pods_problem(
+    pods: Sequence[Body], events: Mapping[str, Events] = _NO_EVENTS, *, waited: float
+) -> Readiness | None:
     """Return the worst problem of a workload's Pods: the first Failed one, or the first stuck one.
 
-    ``pods`` are the Pods of the workload's current template (``current_pods``). A Pod in phase
-    Failed is not a problem: its controller replaces it. A crash in a Job is not a problem either:
-    ``backoffLimit`` counts crashes.
+    ``pods`` are the Pods of the workload's current template (``current_pods``), and ``events`` are
+    by the UID of their object. A Pod in phase Failed is not a problem: its controller replaces it.
+    A crash in a Job is not a problem either: ``backoffLimit`` counts crashes.
     """
     found = [
         replace(
@@ -109,13 +147,84 @@ def pods_problem(pods: Sequence[Body], *, waited: float) -> Readiness | None:
             lasting_message=f"its Pods: {problem.fact}",
         )
         for pod in pods
-        if not field(pod, "metadata", "deletionTimestamp")
-        and text(pod, "status", "phase") in {"Running", "Pending"}
-        and (problem := _waiting(pod, waited)) is not None
+        if (problem := pod_problem(pod, events, waited=waited)) is not None
     ]
     return min(
         found, key=lambda one: (one.status is not Status.FAILED, not one.stuck), default=None
     )
+
+
+def pod_problem(
+    pod: Body, events: Mapping[str, Events] = _NO_EVENTS, *, waited: float
+) -> Readiness | None:
+    """Return why a Pod is not ready, by its state, its last state and its events; None if unknown.
+
+    Neither a volume that cannot be mounted nor a probe that fails stands in a status: the newest
+    warning of the kubelet tells it.
+    """
+    phase, ready = text(pod, "status", "phase"), condition(pod, "Ready")
+    if field(pod, "metadata", "deletionTimestamp") or phase not in {"Running", "Pending"}:
+        return None
+    problem = _waiting(pod, waited) or _restarted(pod)
+    warnings = _newest_first(events.get(text(pod, "metadata", "uid"), ()))
+    if problem is not None and _CRASHING in problem.fact:
+        why = next((one for one in warnings if _is_killing_probe(one)), None)
+        if why is not None:
+            message = f"{problem.message}; {_warning(why)}"
+            problem = replace(problem, message=message, lasting_message=problem.fact)
+    if problem is not None or (ready is not None and ready.status == "True"):
+        return problem
+    reasons = _NOT_STARTED if phase == "Pending" else {_UNHEALTHY}
+    event = next((one for one in warnings if one.get("reason") in reasons), None)
+    if event is None:
+        return None
+    lasts = phase == "Pending" and waited > GRACE
+    return stuck(_warning(event)) if lasts else in_progress(_warning(event))
+
+
+_NOT_STARTED = frozenset(
+    {"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox"}
+)
+_UNHEALTHY = "Unhealthy"
+# The kubelet kills a container for these, and for no other.
+_KILLING = ("Liveness probe", "Startup probe")
+
+
+def _is_killing_probe(event: Mapping[str, Any]) -> bool:
+    return event.get("reason") == _UNHEALTHY and _message(event).startswith(_KILLING)
+
+
+def _warning(event: Mapping[str, Any]) -> str:
+    return f"{visible(text(event, 'reason'))}: {one_line(_message(event))}"
+
+
+def _restarted(pod: Body) -> Readiness | None:
+    """Return that a container has failed, and runs again or will; None if none has.
+
+    Between two crashes it runs, and waits for nothing.
+    """
+    for name, status in containers(pod):
+        ended = mapping(field(status, "state", "terminated"))
+        last = mapping(field(status, "lastState", "terminated"))
+        restarts = count(status, "restartCount")
+        if status.get("ready") is True or not (count(ended, "exitCode") or (last and restarts)):
+            continue
+        if not restarts:
+            return in_progress(f"container {name} exited with {how_ended(ended, code='code')}")
+        times = "once" if restarts == 1 else f"{restarts} times"
+        return replace(
+            in_progress(
+                f"container {name} has restarted {times} (last {how_ended(ended or last)})"
+            ),
+            lasting_message=_crash_fact(name, ended or last),
+        )
+    return None
+
+
+def _crash_fact(name: str, ended: Body) -> str:
+    """Return what stays of a crash while the container waits, starts and runs again."""
+    last = f" (last {how_ended(ended, why=False)})" if ended else ""
+    return f"container {name}: {_CRASHING}{last}"
 
 
 def _waiting(pod: Body, waited: float) -> Readiness | None:
@@ -133,14 +242,16 @@ def _waiting(pod: Body, waited: float) -> Readiness | None:
             reason, told = "ImagePullBackOff", _pull_failure(told)
         elif reason == _CRASHING:
             told = told.partition(_NAMES_POD)[0]
+        else:
+            told = _innermost(told)
         message = ": ".join(filter(None, (f"container {name}", reason, told)))
         if reason == _NEVER:
             return failed(message)
         lasts, fact = waited > GRACE, ""
         if reason == _CRASHING:
-            last = how_ended(mapping(field(status, "lastState", "terminated")))
-            ended = f" (last {last})" if last else ""
-            message, fact = f"{message}{ended}", f"container {name}: {reason}{ended}"
+            last = mapping(field(status, "lastState", "terminated"))
+            message = f"{message} (last {how_ended(last)})" if last else message
+            fact = _crash_fact(name, last)
             lasts = controller_of(pod).get("kind") != "Job"
         elif reason == "ImagePullBackOff":
             fact = f"container {name}: {reason}"
@@ -160,19 +271,26 @@ _IMAGE = pattern(r'(?:image|reference) "([^"]*)"')
 _WRAPPERS = pattern(
     r'(?:Back-off pulling image "[^"]*"|ErrImagePull|rpc error: code = \w+ desc = '
     r'|failed to pull(?: and unpack)? image "[^"]*"|failed to resolve (?:image|reference)'
-    r'(?: "[^"]*")?|failed to do request|(?:Head|Get) "[^"]*"|dial tcp)(?:: |(?<== )|$)'
+    r'(?: "[^"]*")?|failed to do request|(?:Head|Get) "[^"]*"|dial tcp'
+    r"|failed to (?:create|start) \w+(?: task)?|failed to create shim task"
+    r"|(?:OCI runtime|runc) (?:create|start|exec) failed|unable to start container process"
+    r"|error during container init)(?:: |(?<== )|$)"
 )
 
 
 def _pull_failure(told: str) -> str:
     """Return the image and the innermost cause of what a kubelet or containerd says."""
-    cause = told
-    while found := _WRAPPERS.match(cause):
-        cause = cause[found.end() :]
-    image = _IMAGE.search(told)
+    cause, image = _innermost(told), _IMAGE.search(told)
     if not cause or image is None or cause == told:
         return told
     return cause if image[1] in cause else f"{image[1]}: {cause}"
+
+
+def _innermost(told: str) -> str:
+    """Return the cause that a kubelet, containerd and runc have wrapped."""
+    while found := _WRAPPERS.match(told):
+        told = told[found.end() :]
+    return told
 
 
 def containers(pod: Body) -> Iterator[tuple[str, Body]]:
@@ -183,49 +301,25 @@ def containers(pod: Body) -> Iterator[tuple[str, Body]]:
             yield text(status, "name"), status
 
 
-def how_ended(terminated: Body) -> str:
-    """Return how a container has ended: ``exit code 137, OOMKilled``; empty if that is unknown."""
+def how_ended(terminated: Body, *, code: str = "exit code", why: bool = True) -> str:
+    """Return how a container has ended: ``exit code 137, OOMKilled``; empty if that is unknown.
+
+    With ``why``, the last line of its termination message follows.
+    """
     if not terminated:
         return ""
-    reason = text(terminated, "reason")
-    code = f"exit code {count(terminated, 'exitCode')}"
-    return f"{code}, {reason}" if reason and reason != "Error" else code
+    reason, lines = text(terminated, "reason"), text(terminated, "message").strip().splitlines()
+    parts = [f"{code} {count(terminated, 'exitCode')}"]
+    if reason not in {"", "Error"}:
+        parts.append(visible(reason))
+    told = f": {_innermost(one_line(lines[-1]))}" if why and lines else ""
+    return f"{', '.join(parts)}{told}"
 
 
 def controller_of(body: Body) -> Body:
     """Return the reference of an object to its controller; empty if it has none."""
     owners = (mapping(owner) for owner in items(body, "metadata", "ownerReferences"))
     return next((owner for owner in owners if owner.get("controller") is True), {})
-
-
-_NOT_STARTED = frozenset(
-    {"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox"}
-)
-_UNHEALTHY = "Unhealthy"
-
-
-def told_by_events(
-    pods: Sequence[Body], events: Mapping[str, Events], *, waited: float
-) -> Readiness | None:
-    """Return what only the newest warning of a kubelet tells: a volume or a probe that fails.
-
-    The status of a Pod has neither.
-    """
-    for pod in pods:
-        ready = condition(pod, "Ready")
-        if field(pod, "metadata", "deletionTimestamp") or (ready and ready.status == "True"):
-            continue
-        phase, name = text(pod, "status", "phase"), text(pod, "metadata", "name")
-        reasons = _NOT_STARTED if phase == "Pending" else {_UNHEALTHY}
-        told = _newest_first(events.get(text(pod, "metadata", "uid"), ()))
-        event = next((one for one in told if one.get("reason") in reasons), None)
-        if event is None:
-            continue
-        what = f"{event['reason']}: {one_line(_message(event))}"
-        lasts = phase == "Pending" and waited > GRACE
-        found = stuck(f"pod/{name}: {what}") if lasts else in_progress(f"pod/{name}: {what}")
-        return replace(found, lasting_message=f"its Pods: {what}")
-    return None
 
 
 # The events about an object: its last warnings, and whether the server rejects its Pods.

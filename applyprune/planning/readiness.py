@@ -32,7 +32,7 @@ from applyprune.model.events import (
     stuck,
 )
 from applyprune.model.identity import GVK, Ref
-from applyprune.model.kinds import CLAIM, JOB, Trait, kinds_with, row_of
+from applyprune.model.kinds import CLAIM, JOB, POD, Trait, kinds_with, row_of
 from applyprune.model.live import (
     Condition,
     condition,
@@ -50,11 +50,12 @@ from applyprune.planning.pods import (
     containers,
     controller_of,
     is_refusal,
+    last_failure,
     last_warnings,
+    pod_problem,
     pod_readiness,
     pods_problem,
     refused_creation,
-    told_by_events,
 )
 from applyprune.values import dataclass, replace
 from applyprune.values import field as dataclass_field
@@ -296,7 +297,8 @@ def _job(body: Body, *, job_started: bool) -> Readiness:
     """Return the readiness of a Job (kstatus jobConditions).
 
     Unlike in kstatus, a started Job is Current only with ``job_started``; by default it must
-    complete. As in kstatus, a Job that is suspended as desired is Current.
+    complete. As in kstatus, a Job that is suspended as desired is Current. A Job that must fail
+    (FailureTarget) has failed once its Pods have ended.
     """
     succeeded, active = count(body, "status", "succeeded"), count(body, "status", "active")
     lost = count(body, "status", "failed")
@@ -312,6 +314,8 @@ def _job(body: Body, *, job_started: bool) -> Readiness:
             return failed(f"the Job has failed: {item.told or f'{lost} Pods failed'}")
         if item.type == "Suspended" and suspend is not False:
             return current("the Job is suspended")
+    if (failing := condition(body, "FailureTarget")) is not None and failing.status == "True":
+        return in_progress(f"the Job is failing, and its Pods end: {failing.told}")
     if suspend is True:
         return in_progress("the Job is being suspended")
     if not text(body, "status", "startTime"):
@@ -486,30 +490,62 @@ def with_pods_explained(
 
     ``manager`` is the set's field manager: what happened before its last apply does not count.
     """
-    if readiness.status is not Status.IN_PROGRESS or live.body is None:
-        return readiness
-    if _lag(live.body):
+    unready = readiness.status in {Status.IN_PROGRESS, Status.FAILED}
+    if not unready or live.body is None or _lag(live.body):
         return readiness  # what is around it is of the earlier generation
-    pods = current_pods(live.body, related)
-    problem = pods_problem(pods, waited=waited)
-    if problem is None or not (problem.stuck or problem.status is Status.FAILED):
+    pods = pods_of(live, related)
+    if live.ref.group_kind == POD:
+        found = pod_problem(live.body, related.events, waited=waited)
+    else:
+        found = pods_problem(pods, related.events, waited=waited)
+    if readiness.status is Status.FAILED:
+        return _with_cause(readiness, live, pods, found)
+    if found is None or not (found.stuck or found.status is Status.FAILED):
         refused = rejected_pods(live.body, related.replica_sets, waited=waited) or refused_creation(
             related.events.get(live.uid, ()), waited=waited, since=_applied_at(live, manager)
         )
         if refused:
             # The server has made up another name for the Pod of each try.
             lasting = refused.partition(" is forbidden: ")[2] or refused
-            problem = replace(
+            found = replace(
                 stuck(f"its Pods are rejected: {refused}"),
                 lasting_message=f"its Pods are rejected: {lasting}",
             )
-    found = problem or told_by_events(pods, related.events, waited=waited) or readiness
+    found = found or _with_cause(readiness, live, pods, None)
     missing = "; ".join(_missing_claims(live.ref.namespace, (live.body, *pods), related))
     if not missing:
         return found
     return replace(
         found, message=f"{found.message}; {missing}", lasting_message=f"{found.fact}; {missing}"
     )
+
+
+def _with_cause(
+    readiness: Readiness, live: LiveObject, pods: Sequence[Body], problem: Readiness | None
+) -> Readiness:
+    """Return what the status of a workload says, with what its Pods show of the cause.
+
+    The status of a Job counts its failed Pods, and that of a Deployment says that time is up.
+    """
+    cause = lasting = ""
+    if live.ref.group_kind == JOB:
+        cause = last_failure(pods)
+        lasting = cause if readiness.status is Status.FAILED else ""
+    elif live.ref.group_kind != POD and problem is not None:
+        cause, lasting = problem.message, problem.fact
+    if not cause or cause.partition(":")[0].removeprefix("pod/") in readiness.message:
+        return readiness
+    return replace(
+        readiness,
+        message=f"{readiness.message.rstrip('.')}; {cause}",
+        lasting_message=f"{readiness.fact.rstrip('.')}; {lasting}" if lasting else readiness.fact,
+    )
+
+
+def pods_of(live: LiveObject, related: Related) -> Sequence[Body]:
+    """Return the Pods that show why an object is not ready: a Pod shows it itself."""
+    body = live.body or {}
+    return (body,) if live.ref.group_kind == POD else current_pods(body, related)
 
 
 def _applied_at(live: LiveObject, manager: str) -> str:

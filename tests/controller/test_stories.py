@@ -14,7 +14,7 @@ import pytest
 from tests.support.drifting import AFTER, BEFORE, DRIFTS, deployment, documented
 from tests.support.objects import config_map, text
 from tests.support.waiting import eventually
-from tests.support.workloads import Puppets, ready, workload
+from tests.support.workloads import PLAYED, Puppets, ready, workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -271,6 +271,22 @@ def test_renamed_deployment_is_pruned_when_the_new_one_is_ready(
     assert not tenant.api.exists(old)
     assert tenant.api.exists(new)
     assert running.process.poll() is None
+
+
+def test_bundle_names_the_exit_code_of_a_failed_job(tenant: Tenant, running: Controller) -> None:
+    """In its status, as a wait, status and explain do."""
+    puppets = Puppets(tenant.api, tenant.namespace)
+    ended = {"name": "main", "image": "a", "imageID": "", "ready": False, "restartCount": 0}
+    ended["state"] = {"terminated": {"exitCode": 3, "containerID": "containerd://1"}}
+    job = workload("Job", "once", pods=PLAYED, spec={"backoffLimit": 0})
+    tenant.bundle("web", job, wait=True, timeout="1h")
+    puppets.pods_of("once", {"phase": "Failed", "containerStatuses": [ended]})
+    assert "job.batch/once" in tenant.failed("web", "NotReady")
+    (told,), (pod,) = tenant.failures("web").values(), puppets.told
+    assert "the Job has failed: BackoffLimitExceeded: " in told
+    assert f"; pod/{pod}: container main exited with code 3" in told
+    tenant.delete("web")
+    tenant.gone("web")
 
 
 POLICIES: dict[str, tuple[bool, bool]] = {

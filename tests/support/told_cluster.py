@@ -37,6 +37,10 @@ class ToldCluster:
         kind = resource.group_kind
         return [live for live in self.objects if live.ref.group_kind == kind], "1"
 
+    def list(self, resource: Resource, **_: Any) -> Sequence[LiveObject]:
+        """Return the objects of a kind."""
+        return self.list_at(resource)[0]
+
     def watch(
         self, resource: Resource, *, stop: Callable[[], bool], **_: Any
     ) -> Iterator[WatchEvent]:

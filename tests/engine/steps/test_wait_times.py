@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from applyprune.engine.context import RunSummary
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.waiting import ReadinessWaiter
 from applyprune.model.events import Event, ObjectStuck, ReadinessReported, Waiting
@@ -41,7 +42,12 @@ def waiting_by(cluster: Any, stop: Cancellation, timeout: float, **options: Any)
     """Return a wait of a run with these options."""
     wait = WaitOptions(timeout=timeout, **options)
     context: Any = SimpleNamespace(
-        cluster=cluster, cancellation=stop, applyset=TARGET, options=SimpleNamespace(wait=wait)
+        cluster=cluster,
+        cancellation=stop,
+        applyset=TARGET,
+        options=SimpleNamespace(wait=wait),
+        workers=SimpleNamespace(each=map),
+        summary=RunSummary("r1"),
     )
     return ReadinessWaiter(context)
 

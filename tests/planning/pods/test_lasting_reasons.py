@@ -88,4 +88,5 @@ def test_missing_claim_is_part_of_the_fact() -> None:
     found = live(Ref("", "Pod", "home", "p"), full=body)
     told = in_progress("the Pod is pending")
     readiness = with_pods_explained(told, found, Related(claims={}), manager="m", waited=LONG)
-    assert readiness.fact == "the Pod is pending; persistentvolumeclaim/data does not exist"
+    crash = "container app: CrashLoopBackOff (last exit code 1)"
+    assert readiness.fact == f"{crash}; persistentvolumeclaim/data does not exist"

@@ -329,7 +329,7 @@ OURS = {
     "a Pod whose container exited": Case(
         pod("Failed", containers=[{"name": "app", "state": {"terminated": {"exitCode": 3}}}]),
         FAILED,
-        "container app: exit code 3",
+        "container app exited with code 3",
         theirs=DONE,
     ),
     "a Pod whose node is lost": Case(pod("Unknown"), Status.UNKNOWN, "Unknown"),

@@ -1,0 +1,84 @@
+"""A wait for a Job that fails ends with how its Pods have ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from applyprune.model.events import ObjectStatus
+from tests.support.api import AuditTrail
+from tests.support.clocks import AGES
+from tests.support.stage import Stage
+from tests.support.workloads import (
+    PLAYED,
+    Body,
+    Puppets,
+    complaints,
+    meanwhile,
+    when_waiting,
+    workload,
+)
+
+NAME = "job.batch/once"
+
+
+def exited(code: int, **more: str) -> Body:
+    """Return the status of a container that has ended."""
+    ended = {"exitCode": code, "containerID": "containerd://1", **more}
+    return {
+        "name": "main",
+        "image": "main:1",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": {"terminated": ended},
+    }
+
+
+def test_failed_job_names_the_exit_code_of_its_pod(
+    stage: Stage, puppets: Puppets, audit: AuditTrail
+) -> None:
+    """Even if it fails before the wait looks at Pods; that costs a list of these and of events."""
+    died = {"phase": "Failed", "containerStatuses": [exited(137, reason="OOMKilled")]}
+    job = workload("Job", "once", pods=PLAYED, spec={"backoffLimit": 0})
+    with meanwhile(lambda: puppets.pods_of("once", died)):
+        story = stage.run(job, wait=True, timeout=AGES)
+    assert story.exit_code == 5
+    told = complaints(story)[NAME]
+    assert " will not become ready: the Job has failed: BackoffLimitExceeded: " in told
+    (pod,) = puppets.told
+    assert f"; pod/{pod}: container main exited with code 137, OOMKilled" in told
+    assert told.count("OOMKilled") == 1
+    audit.restart()
+    (shown,) = stage.status().of(ObjectStatus)
+    assert f"; pod/{pod}: container main exited with code 137, OOMKilled" in shown.readiness.message
+    lists = [one["objectRef"]["resource"] for one in audit.ours() if one["verb"] == "list"]
+    assert sorted(lists) == ["events", "jobs", "pods"]
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["seen", "unseen"])
+def test_failed_job_whose_pod_is_gone_says_what_is_known(
+    stage: Stage, puppets: Puppets, seen: bool
+) -> None:
+    """What the wait has seen before, and else no more than the Job itself says."""
+    spec: Body = {"backoffLimit": 5}
+    template = {**PLAYED, "restartPolicy": "OnFailure"}
+    job = workload("Job", "once", pods=PLAYED, spec=spec)
+    job["spec"]["template"]["spec"] |= template
+    crashed = exited(3) | {
+        "restartCount": 2,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {"terminated": {"exitCode": 3, "containerID": "containerd://1"}},
+    }
+    status = {"phase": "Running", "containerStatuses": [crashed]} if seen else {"phase": "Running"}
+
+    def expire() -> None:
+        soon = {"spec": {"activeDeadlineSeconds": 1}}
+        puppets.api.patch(puppets.path("jobs", "once", "/apis/batch/v1"), soon)
+
+    when_waiting(stage, expire, "(last exit code 3)" if seen else "active: 1")
+    with meanwhile(lambda: puppets.pods_of("once", status)):
+        story = stage.run(job, wait=True, timeout=AGES)
+    assert story.exit_code == 5
+    told = complaints(story)[NAME]
+    assert "the Job has failed: DeadlineExceeded: " in told
+    assert ("container main exited with code 3" in told) is seen
