@@ -184,6 +184,8 @@ class RunSummary:
     """What the API server has warned about."""
     secrets: KnownSecrets = field(default_factory=KnownSecrets)
     """The Secrets that the run has read, which no text of others may show."""
+    hint: str = ""
+    """Where its user finds more of what has failed; empty if nowhere."""
     clock: Clock = CLOCK
     _began: float = field(init=False)
     _counts: Counter[Outcome] = field(default_factory=Counter)
@@ -251,6 +253,8 @@ class RunSummary:
             done=self._counts,
         )
         code, problem = (error.exit_code, error.problem) if error else (0, None)
+        if problem is not None and self.hint:
+            problem = replace(problem, hint=f"{problem.hint}\n{self.hint}".lstrip("\n"))
         return Finished(dict(self._counts), code, self.elapsed, problem)
 
 

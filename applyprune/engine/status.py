@@ -62,8 +62,8 @@ from applyprune.planning.object_status import (
     by_owner,
     failing_instances,
     is_waited_for,
-    log_lines,
     object_status,
+    shown_log,
     status_error,
     status_warning,
     tree_of,
@@ -71,8 +71,9 @@ from applyprune.planning.object_status import (
     unknown_drift,
     unproven_values,
     unready_objects,
+    why_no_log,
 )
-from applyprune.planning.readiness import Related, current_pods, masked_readiness
+from applyprune.planning.readiness import Related, masked_readiness, pods_of
 from applyprune.planning.recovery import (
     is_restored,
     restored_problem,
@@ -285,21 +286,20 @@ class _StatusReader:
         live = self.states.get(status.ref)
         if status.readiness.status is Status.CURRENT or not isinstance(live, LiveObject):
             return status
-        is_pod = live.ref.group_kind == PODS.group_kind
-        pods = (
-            (live.body or {},) if is_pod else current_pods(live.body or {}, self.related.of(live))
-        )
+        pods = pods_of(live, self.related.of(live))
         found = self.workers.each(self._with_lines, failing_instances(pods), in_order=True)
         return replace(status, logs=tuple(found))
 
     def _with_lines(self, one: ContainerLog) -> ContainerLog:
+        if one.problem:
+            return one
         try:
             log = self.cluster.log(
                 one.pod, one.container, previous=one.previous, lines=LINES, size=_LOG_BYTES
             )
         except ApplypruneError as error:
-            return replace(one, problem=error.message)
-        return replace(one, lines=log_lines(log))
+            return replace(one, problem=why_no_log(error.message))
+        return shown_log(one, log)
 
     def _with_trees(
         self, statuses: Sequence[ObjectStatus], now: datetime

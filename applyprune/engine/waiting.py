@@ -68,6 +68,7 @@ from applyprune.planning.applyset import PART_OF
 from applyprune.planning.cel import compile_rule
 from applyprune.planning.decide import UNKNOWN_RESULT
 from applyprune.planning.marks import READY_WHEN
+from applyprune.planning.object_status import has_logs
 from applyprune.planning.order import is_built_in
 from applyprune.planning.plan import waiting
 from applyprune.planning.pods import controller_of, last_failure
@@ -529,7 +530,15 @@ class ReadinessWaiter:
                 hint=hint,
             )
             self.problems[ref] = error.problem
+            self._offer_logs(ref)
             yield ReadinessReported(ref, state, elapsed, self.problems[ref])
+
+    def _offer_logs(self, ref: Ref) -> None:
+        """Let the end of the run name the command for logs, if a container has written any."""
+        live, context = self._live.get(ref), self.context
+        if live is not None and has_logs(pods_of(live, self._related.of(live))):
+            command = f"applyprune status {context.applyset.arguments} --logs"
+            context.summary.hint = f"What the containers have logged: {command}"
 
     def _read_around(self, failed: Iterable[Ref]) -> None:
         """Read what shows why objects have failed: a wait looks for it only after a while."""

@@ -426,7 +426,7 @@ class ContainerLog:
     """Whether they are of the instance that ran before the present one."""
     lines: tuple[str, ...] = ()
     problem: str = ""
-    """Why they could not be read; empty if they could."""
+    """Why there are none: the log is gone, or cannot be read; empty if it was read."""
 
 
 @dataclass(frozen=True, slots=True)

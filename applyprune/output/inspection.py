@@ -320,7 +320,7 @@ def _log_lines(log: ContainerLog) -> Iterator[str]:
     instance = ", the instance that crashed" if log.previous else ""
     head = f"log of {log.pod.short}, container {log.container}{instance}"
     if log.problem:
-        yield f"{head}: it cannot be read: {log.problem}"
+        yield f"{head}: {log.problem}"
     elif not log.lines:
         yield f"{head}: it is empty"
     else:

@@ -42,6 +42,7 @@ from applyprune.planning.ownership import (
     other_set,
     owner_of,
 )
+from applyprune.planning.pods import IN_VAIN, NEVER_RAN, containers, last_end
 from applyprune.planning.readiness import (
     Related,
     Wait,
@@ -51,7 +52,7 @@ from applyprune.planning.readiness import (
     with_pods_explained,
 )
 from applyprune.planning.world import World
-from applyprune.values import replace
+from applyprune.values import pattern, replace
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -379,31 +380,126 @@ LINES = 10
 _LONGEST = 400
 
 
-def failing_instances(pods: Iterable[Body]) -> Iterator[ContainerLog]:
-    """Yield the logs to read: of the failing containers of the first few failing Pods.
+def failing_instances(pods: Sequence[Body]) -> Iterator[ContainerLog]:
+    """Yield the logs that show why an object is not ready, of the first few of its Pods.
 
-    A container that crashed and was restarted is asked for its previous instance too; one that
-    never started has no log.
+    A log that does not exist has its ``problem`` already. Pods that run come before those that have
+    failed, of which the last one comes first. Where no Pod fails now, a container that runs after a
+    crash is asked for the instance that crashed.
     """
-    failing = [found for pod in pods if (found := list(_failing_in(pod)))]
-    for instances in failing[:_PODS]:
-        yield from instances
+    kept = [pod for pod in pods if text(pod, "status", "phase") != "Failed"]
+    failed = [pod for pod in pods if text(pod, "status", "phase") == "Failed"]
+    ordered = (*kept, *sorted(failed, key=last_end, reverse=True))
+    for judge in (_failing_in, _not_started_in, _crashed_in):
+        failing = [found for pod in ordered if (found := list(judge(pod)))]
+        if failing:
+            yield from (log for logs in failing[:_PODS] for log in logs)
+            return
+
+
+def has_logs(pods: Sequence[Body]) -> bool:
+    """Return whether a container of Pods that are not ready has run, and so has written a log."""
+    return any(not log.problem for log in failing_instances(pods))
 
 
 def _failing_in(pod: Body) -> Iterator[ContainerLog]:
-    name = text(pod, "metadata", "name")
-    ref = Ref(POD.group, POD.kind, text(pod, "metadata", "namespace"), name)
     for kind in ("initContainerStatuses", "containerStatuses"):
         for status in map(mapping, items(pod, "status", kind)):
-            state, container = mapping(status.get("state")), text(status, "name")
-            ended = mapping(state.get("terminated"))
-            crashed = bool(field(status, "lastState", "terminated"))
-            failed = bool(count(ended, "exitCode")) or bool(count(ended, "signal"))
-            unready = "running" in state and status.get("ready") is False
-            if failed or (unready and (crashed or kind == "containerStatuses")):
-                yield ContainerLog(ref, container, previous=False)
-            if crashed and not (ended and not failed) and status.get("ready") is not True:
-                yield ContainerLog(ref, container, previous=True)
+            for previous, problem in _instances(status, keeps_running=kind == "containerStatuses"):
+                yield _log(pod, text(status, "name"), previous=previous, problem=problem)
+
+
+def _instances(status: Body, *, keeps_running: bool) -> Iterator[tuple[bool, str]]:
+    """Yield of each failing instance whether it is the previous one, and why it has no log."""
+    state, is_ready = mapping(status.get("state")), status.get("ready") is True
+    ended, last = mapping(state.get("terminated")), _last(status)
+    waits = text(state, "waiting", "reason")
+    # The status of an instance that the node has removed is lost, and its log as well.
+    crashed = bool(last) or bool(waits and count(status, "restartCount"))
+    failed = bool(count(ended, "exitCode")) or bool(count(ended, "signal"))
+    unready = "running" in state and status.get("ready") is False
+    if failed or (unready and (crashed or keeps_running)):
+        yield False, _without_start(ended)
+    if crashed and not (ended and not failed) and not is_ready:
+        yield True, _without_start(last)
+    elif not crashed and waits in IN_VAIN:
+        yield False, f"{_NONE}: {waits}"
+
+
+def _crashed_in(pod: Body) -> Iterator[ContainerLog]:
+    """Yield the log of each instance that crashed before one that runs well now."""
+    for name, status in containers(pod):
+        last = _last(status)
+        if count(last, "exitCode") and "running" in mapping(status.get("state")):
+            yield _log(pod, name, previous=True, problem=_without_start(last))
+
+
+def _not_started_in(pod: Body) -> Iterator[ContainerLog]:
+    """Yield why the containers of a Pod have no log; an init container that runs has one."""
+    phase = text(pod, "status", "phase")
+    if phase == "Failed":
+        reason = text(pod, "status", "reason") or "the Pod has failed"
+        for one in items(pod, "spec", "containers"):
+            yield _log(pod, text(mapping(one), "name"), problem=f"it is gone: {visible(reason)}")
+    if phase != "Pending":
+        return
+    scheduled = condition(pod, "PodScheduled")
+    waits = scheduled.reason if scheduled is not None and scheduled.status == "False" else ""
+    states = {name: mapping(status.get("state")) for name, status in containers(pod)}
+    if running := [name for name, state in states.items() if "running" in state]:
+        yield from (_log(pod, name) for name in running)
+        return
+    for one in items(pod, "spec", "containers"):
+        name = text(mapping(one), "name")
+        why = text(states.get(name, {}), "waiting", "reason") or waits or "Pending"
+        yield _log(pod, name, problem=f"{_NONE}: {visible(why)}")
+
+
+_NONE = "there is none, the container has not started"
+
+
+def _last(status: Body) -> Body:
+    return mapping(field(status, "lastState", "terminated"))
+
+
+def _without_start(ended: Body) -> str:
+    """Return that an instance has no log, because its program was never started; else nothing."""
+    reason = text(ended, "reason")
+    return f"{_NONE}: {reason}" if reason in NEVER_RAN else ""
+
+
+def _log(pod: Body, container: str, *, previous: bool = False, problem: str = "") -> ContainerLog:
+    metadata = text(pod, "metadata", "namespace"), text(pod, "metadata", "name")
+    ref = Ref(POD.group, POD.kind, *metadata)
+    return ContainerLog(ref, visible(container), previous=previous, problem=problem)
+
+
+# What a kubelet (1.36) or the API server says instead of a log, and what it means. A kubelet says
+# the last two in place of the log itself.
+_NO_LOG = (
+    (pattern(r"is waiting to start: (.+)"), f"{_NONE}: "),
+    (pattern(r"previous terminated container"), "it is gone: the node has removed that instance"),
+    (pattern(r"is not available$"), "it is gone: the node has removed the container"),
+    (pattern(r"^pods? .* not found|^pod does not exist"), "it is gone with its Pod"),
+    (pattern(r"^unable to retrieve container logs for "), "it is gone: the node has removed it"),
+    (pattern(r"^failed to try resolving symlinks in path "), "it is gone: the node has removed it"),
+)
+
+
+def why_no_log(told: str) -> str:
+    """Return why a log cannot be shown, by the words that came instead."""
+    for words, meaning in _NO_LOG:
+        if found := words.search(told.strip()):
+            return f"{meaning}{visible(found[1])}" if found.re.groups else meaning
+    return f"it cannot be read: {told}"
+
+
+def shown_log(one: ContainerLog, log: str) -> ContainerLog:
+    """Return the last lines of a log, unless a kubelet says in its place that it is gone."""
+    told = log.strip()
+    if "\n" not in told and any(words.search(told) for words, _ in _NO_LOG[-2:]):
+        return replace(one, problem=why_no_log(told))
+    return replace(one, lines=log_lines(log))
 
 
 def log_lines(log: str) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ _PULLING = ("ErrImagePull", "ImagePullBackOff")
 # Reasons for which a container waits in vain, the worst one first. Those after a crash are stuck
 # after a grace period in which a registry may answer again, or a ConfigMap of the same run may
 # arrive. As in kstatus, a crash has priority; in kstatus only while the Pod is Running.
-_IN_VAIN = {
+IN_VAIN = {
     _NEVER: 0,
     _CRASHING: 1,
     **dict.fromkeys(_PULLING, 2),
@@ -51,6 +51,8 @@ _IN_VAIN = {
     "RunContainerError": 2,
     "SignatureValidationFailed": 2,
 }
+NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
+"""The reasons of an end without a start: there was no such program, or no right to run it."""
 
 
 _NO_EVENTS: Mapping[str, Events] = {}
@@ -112,7 +114,7 @@ def last_failure(pods: Sequence[Body]) -> str:
     told = [(pod, why) for pod in pods if (why := _why_failed(pod) or _why_waiting(pod))]
     if not told:
         return ""
-    pod, why = max(told, key=lambda one: _last_end(one[0]))
+    pod, why = max(told, key=lambda one: last_end(one[0]))
     return f"pod/{text(pod, 'metadata', 'name')}: {why}"
 
 
@@ -121,7 +123,8 @@ def _why_waiting(pod: Body) -> str:
     return "" if problem is None else problem.message
 
 
-def _last_end(pod: Body) -> str:
+def last_end(pod: Body) -> str:
+    """Return when a container of a Pod has last ended, else when the Pod was created, RFC 3339."""
     ends = (
         text(status, state, "terminated", "finishedAt")
         for _, status in containers(pod)
@@ -230,9 +233,9 @@ def _crash_fact(name: str, ended: Body) -> str:
 def _waiting(pod: Body, waited: float) -> Readiness | None:
     """Return the problem of a Pod that waits for something that probably will not happen."""
     waiting = [
-        (_IN_VAIN[reason], name, reason, status)
+        (IN_VAIN[reason], name, reason, status)
         for name, status in containers(pod)
-        if (reason := text(status, "state", "waiting", "reason")) in _IN_VAIN
+        if (reason := text(status, "state", "waiting", "reason")) in IN_VAIN
     ]
     if waiting:
         _, name, reason, status = min(waiting, key=lambda one: one[0])

@@ -53,7 +53,7 @@ def test_deployment_does_not_become_ready(plane: Plane, namespace: str) -> None:
     assert "deployment.apps/web created" in ended.out
     assert " ready (" not in ended.out
     assert " will not become ready: the progress deadline is exceeded" in ended.err
-    assert "FailedScheduling: 0/1 nodes are available" in ended.err
+    assert "Unschedulable: 0/1 nodes are available" in ended.err
     shown = applyprune("inventory", "show", "web", "-n", namespace, kubeconfig=plane.kubeconfig)
     assert "deployment.apps/web" in shown.out
 

@@ -34,6 +34,8 @@ class Kubelet:
     api: Api
     node: str
     logs: dict[tuple[str, bool], bytes]
+    gone: str = "no such container instance"
+    """What it says of a log that it has not."""
     asked: list[dict[str, str]] = field(default_factory=list)
     """The query of each request."""
     _server: ThreadingHTTPServer | None = None
@@ -50,7 +52,7 @@ class Kubelet:
                 *_, container = url.path.split("/")
                 log = kubelet.logs.get((container, query.get("previous") == "true"))
                 found = log is not None and url.path.startswith(_PREFIX)
-                body = log if log is not None and found else b"no such container instance"
+                body = log if log is not None and found else kubelet.gone.encode()
                 lines = body.splitlines(keepends=True)[-int(query.get("tailLines", 10)) :]
                 body = b"".join(lines)[: int(query.get("limitBytes", len(body)))]
                 self.send_response(200 if found else 400)

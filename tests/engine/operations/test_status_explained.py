@@ -274,3 +274,31 @@ def test_log_that_cannot_be_read_says_why(
     out, code = status("--logs")
     assert code == 5
     assert f"log of pod/{name}, container main, the instance that crashed: it cannot be" in out
+
+
+def test_log_that_is_gone_says_so(
+    stage: Stage, puppets: Puppets, kubelet: Kubelet, status: Callable[..., tuple[str, int]]
+) -> None:
+    """Of a crash loop that runs just now, and whose last instance the node has removed."""
+    pods: Body = {"nodeName": kubelet.node, "tolerations": [{"operator": "Exists"}]}
+    stage.run(workload("Deployment", pods=pods, spec={"minReadySeconds": 500}))
+
+    def started() -> list[str]:
+        listed = puppets.api.get(f"{puppets.path('pods')}?labelSelector=app%3Dweb")
+        return [one["metadata"]["name"] for one in listed["items"] if one["status"].get("podIP")]
+
+    eventually(lambda: bool(started()), lambda: "kwok has started the Pod")
+    (name,) = started()
+    again = crash("main", running=False) | {"state": {"running": {}}, "ready": True}
+    puppets.pod(name, {"containerStatuses": [again]})
+    head = f"log of pod/{name}, container main, the instance that crashed"
+    out, code = status("--logs")
+    assert code == 5
+    assert f"{head}:\n" in out
+    assert "    line 12\n" in out
+    kubelet.gone = f'previous terminated container "main" in pod "{name}" not found'
+    del kubelet.logs["main", True]
+    assert f"{head}: it is gone: the node has removed that instance\n" in status("--logs")[0]
+    words = b"unable to retrieve container logs for containerd://1"
+    kubelet.logs["main", True] = words
+    assert f"{head}: it is gone: the node has removed it\n" in status("--logs")[0]

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.model.events import ObjectStatus
+from applyprune.model.events import Finished, ObjectStatus
 from tests.support.api import AuditTrail
 from tests.support.clocks import AGES
-from tests.support.stage import Stage
+from tests.support.stage import Stage, Story
 from tests.support.workloads import (
     PLAYED,
     Body,
     Puppets,
     complaints,
     meanwhile,
+    out_of_time,
+    stuck,
     when_waiting,
     workload,
 )
 
 NAME = "job.batch/once"
+
+
+def logs_of(story: Story) -> str:
+    """Return the command of the run's last hint; empty if there is none."""
+    (end,) = story.of(Finished)
+    assert end.problem is not None
+    return end.problem.hint.removeprefix("What the containers have logged: ")
 
 
 def exited(code: int, **more: str) -> Body:
@@ -48,6 +57,7 @@ def test_failed_job_names_the_exit_code_of_its_pod(
     (pod,) = puppets.told
     assert f"; pod/{pod}: container main exited with code 137, OOMKilled" in told
     assert told.count("OOMKilled") == 1
+    assert logs_of(story) == f"applyprune status {stage.target.arguments} --logs"
     audit.restart()
     (shown,) = stage.status().of(ObjectStatus)
     assert f"; pod/{pod}: container main exited with code 137, OOMKilled" in shown.readiness.message
@@ -82,3 +92,21 @@ def test_failed_job_whose_pod_is_gone_says_what_is_known(
     told = complaints(story)[NAME]
     assert "the Job has failed: DeadlineExceeded: " in told
     assert ("container main exited with code 3" in told) is seen
+    assert logs_of(story) == ""
+
+
+@pytest.mark.parametrize(
+    ("reason", "logged"), [("ImagePullBackOff", False), ("CrashLoopBackOff", True)]
+)
+def test_failed_wait_names_the_command_that_shows_logs(
+    stage: Stage, puppets: Puppets, reason: str, logged: bool
+) -> None:
+    """Once, at the end of the run, and only if a container of a Pod has ever run."""
+    status = stuck(reason, "Running" if logged else "Pending")
+    status["containerStatuses"][0]["restartCount"] = 3 if logged else 0
+    out_of_time(stage, f"container main: {reason}")
+    with meanwhile(lambda: puppets.pods_of("web", status)):
+        story = stage.run(workload("Deployment", pods=PLAYED), wait=True, timeout=3600.0)
+    assert (story.exit_code, "--logs" in str(complaints(story))) == (5, False)
+    command = f"applyprune status {stage.target.arguments} --logs"
+    assert logs_of(story) == (command if logged else "")
