@@ -10,6 +10,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -39,12 +40,13 @@ from applyprune.engine.reader import (
     read_pod_use,
     with_cascades,
 )
-from applyprune.engine.waiting import ReadinessRules
+from applyprune.engine.waiting import ReadinessRules, RelatedObjects
 from applyprune.errors import ApplypruneError, UsageError, raise_all
-from applyprune.model.events import Event, ObjectDiff, ObjectDone, Readiness, WarningRaised
+from applyprune.model.events import Event, ObjectDiff, ObjectDone, Readiness, Status, WarningRaised
 from applyprune.model.fate import Fate
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory
+from applyprune.model.kinds import Trait, kinds_with
 from applyprune.model.live import CONFIG_MAPS, LiveObject, Resource, ResourceMap, State, Unknown
 from applyprune.model.options import Adopt, DryRun, Mode, Options
 from applyprune.model.plan import ApplyStep, Plan, RemoveStep
@@ -82,6 +84,7 @@ from applyprune.planning.names import (
     unmatched_selection,
     with_names_resolved,
 )
+from applyprune.planning.object_status import explained_readiness, unready_objects
 from applyprune.planning.own_namespace import (
     makes_namespace,
     refuse_leaving,
@@ -90,12 +93,14 @@ from applyprune.planning.own_namespace import (
 )
 from applyprune.planning.ownership import foreign_label
 from applyprune.planning.plan import forecast, make_plan
+from applyprune.planning.pods import adds_to
 from applyprune.planning.prune_waits import (
     heeds_pods,
     kinds_to_judge,
     needs_pods,
     unready_problem,
 )
+from applyprune.planning.readiness import warnings_about
 from applyprune.planning.recovery import (
     is_restored,
     part_to_correct,
@@ -570,8 +575,34 @@ def explain(
                     hook=stage.world.left_out.get(ref, ""),
                     silent={one.ref: one.problem for one in stage.unknown}.get(ref),
                     is_blocked=is_blocked(plan, options),
+                    unready=_why_unready(state, resource_map, reader, context),
                 )
             )
+
+
+def _why_unready(
+    state: State, resource_map: ResourceMap, reader: SnapshotReader, context: RunContext
+) -> tuple[str, ...]:
+    """Return why an object is not ready and its last warnings, by the Pods and events around it."""
+    if not isinstance(state, LiveObject) or state.ref.group_kind in kinds_with(Trait.AT_ONCE):
+        return ()
+    live, resource = state, resource_map.find_kind(state.ref.group_kind)
+    if live.body is None and resource is not None:
+        full = reader.read_object(resource, live.ref, full=True)
+        live = full if isinstance(full, LiveObject) else live
+    now, related = context.cluster.server_time or datetime.now(UTC), RelatedObjects()
+    related.read(unready_objects([live], now), context.cluster, context.workers)
+    around = related.of(live)
+    found = explained_readiness(live, around, now, manager=context.applyset.manager)
+    if found.status not in {Status.IN_PROGRESS, Status.FAILED}:
+        return ()
+    warnings = [one for one in warnings_about(live, around) if adds_to(one, found.message)]
+    reasons = (
+        f"it is not ready: {found.message}",
+        *(f"warning {one.text}" for one in warnings),
+        related.not_read(live.ref, live),
+    )
+    return tuple(context.cluster.masked(reason) for reason in reasons if reason)
 
 
 def _states(stage: PlanStage, named: str) -> dict[Ref, State]:

@@ -71,7 +71,7 @@ from applyprune.planning.marks import READY_WHEN
 from applyprune.planning.object_status import has_logs
 from applyprune.planning.order import is_built_in
 from applyprune.planning.plan import waiting
-from applyprune.planning.pods import controller_of, last_failure
+from applyprune.planning.pods import adds_to, controller_of, last_failure
 from applyprune.planning.readiness import (
     WITH_PODS,
     Applied,
@@ -569,8 +569,9 @@ class ReadinessWaiter:
         if live is not None:
             yield self._related.not_read(ref, live)
             for warning in warnings_about(live, self._related.of(live)):
-                if masked(warning.message) not in f"{message}; {last}":
-                    yield masked(warning.text)
+                shown = replace(warning, message=masked(warning.message))
+                if adds_to(shown, f"{message}; {last}"):
+                    yield masked(shown.text)
 
 
 _AT_ONCE = kinds_with(Trait.AT_ONCE)

@@ -63,6 +63,8 @@ class ExplainInput:
     """Why the kind of an object in the input is unknown; None if it is known."""
     is_blocked: bool = False
     """Whether the run would write nothing at all, because its plan is refused."""
+    unready: tuple[str, ...] = ()
+    """Why it is not ready, and its last warnings; empty if it is, or if that is unknown."""
 
     @property
     def entry(self) -> InventoryEntry | None:
@@ -207,6 +209,7 @@ def _of_live(case: ExplainInput) -> Iterator[str]:
     if state.terminating:
         blocked = f", blocked by {', '.join(state.finalizers)}" if state.finalizers else ""
         yield f"it is being deleted{blocked}"
+    yield from case.unready
 
 
 def _of_fingerprint(case: ExplainInput) -> Iterator[str]:

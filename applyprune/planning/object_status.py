@@ -99,9 +99,7 @@ def object_status(
     ours, known = own_fields(state, manager), applied or state
     # What is never applied again cannot drift.
     drifted = not is_created_once(state.metadata, ours) and compare(entry, known, manager)
-    readiness = with_pods_explained(
-        _readiness(state, age), state, related, manager=manager, waited=age or 0.0
-    )
+    readiness = explained_readiness(state, related, now, manager=manager)
     unready = readiness.status is not Status.CURRENT
     return ObjectStatus(
         ref=entry.ref,
@@ -113,6 +111,15 @@ def object_status(
         wave=entry.wave.wave,
         events=warnings_about(state, related) if unready else (),
     )
+
+
+def explained_readiness(
+    live: LiveObject, related: Related, now: datetime, *, manager: str
+) -> Readiness:
+    """Return the readiness of an object as it was read, with what is around it as the reason."""
+    age = _age(live, now)
+    readiness = _readiness(live, age)
+    return with_pods_explained(readiness, live, related, manager=manager, waited=age or 0.0)
 
 
 def applied_version(live: LiveObject, manager: str) -> str:

@@ -22,7 +22,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.live import condition, count, field, items, mapping, one_line, text
-from applyprune.model.text import visible
+from applyprune.model.text import seconds_since, time_of, visible
 from applyprune.values import pattern, replace
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _is_killing_probe(event: Mapping[str, Any]) -> bool:
 
 
 def _warning(event: Mapping[str, Any]) -> str:
-    return f"{visible(text(event, 'reason'))}: {one_line(_message(event))}"
+    return f"{visible(text(event, 'reason'))}: {_told(event)}"
 
 
 def _restarted(pod: Body) -> Readiness | None:
@@ -242,11 +242,8 @@ def _waiting(pod: Body, waited: float) -> Readiness | None:
         told = one_line(text(status, "state", "waiting", "message"))
         if reason in _PULLING:
             # The kubelet alternates between the two, and wraps the same cause in each.
-            reason, told = "ImagePullBackOff", _pull_failure(told)
-        elif reason == _CRASHING:
-            told = told.partition(_NAMES_POD)[0]
-        else:
-            told = _innermost(told)
+            reason = "ImagePullBackOff"
+        told = _cause(told)
         message = ": ".join(filter(None, (f"container {name}", reason, told)))
         if reason == _NEVER:
             return failed(message)
@@ -269,11 +266,14 @@ def _waiting(pod: Body, waited: float) -> Readiness | None:
     return None
 
 
-_NAMES_POD = " restarting failed container="
+_NAMES_POD = pattern(
+    r" restarting failed container=.*| in pod [^ ]+_[^ ]+\([-\w]+\)$"
+    r'| \(pod: "[^"]*", container: [^ ]+\)$'
+)
 _IMAGE = pattern(r'(?:image|reference) "([^"]*)"')
 _WRAPPERS = pattern(
     r'(?:Back-off pulling image "[^"]*"|ErrImagePull|rpc error: code = \w+ desc = '
-    r'|failed to pull(?: and unpack)? image "[^"]*"|failed to resolve (?:image|reference)'
+    r'|[Ff]ailed to pull(?: and unpack)? image "[^"]*"|failed to resolve (?:image|reference)'
     r'(?: "[^"]*")?|failed to do request|(?:Head|Get) "[^"]*"|dial tcp'
     r"|failed to (?:create|start) \w+(?: task)?|failed to create shim task"
     r"|(?:OCI runtime|runc) (?:create|start|exec) failed|unable to start container process"
@@ -281,12 +281,16 @@ _WRAPPERS = pattern(
 )
 
 
-def _pull_failure(told: str) -> str:
-    """Return the image and the innermost cause of what a kubelet or containerd says."""
+def _cause(told: str) -> str:
+    """Return the innermost cause of what a kubelet says, with the image that it cannot pull.
+
+    The name and the UID of the Pod stand elsewhere.
+    """
+    told = _NAMES_POD.sub("", told)
     cause, image = _innermost(told), _IMAGE.search(told)
-    if not cause or image is None or cause == told:
+    if not cause:
         return told
-    return cause if image[1] in cause else f"{image[1]}: {cause}"
+    return cause if image is None or image[1] in cause else f"{image[1]}: {cause}"
 
 
 def _innermost(told: str) -> str:
@@ -331,6 +335,8 @@ def controller_of(body: Body) -> Body:
 GRACE = 15.0
 """Seconds before a reason that is often temporary counts as final; as kstatus for scheduling."""
 _SHOWN = 3
+_RECENT = 300.0
+"""Seconds before the newest warning; a kubelet repeats itself at least so often."""
 # The length of an RFC 3339 time up to its seconds.
 _SECONDS = 19
 # The wording of the API server and its admission plugins (1.36).
@@ -339,24 +345,46 @@ _DENIED = ("admission webhook", "ValidatingAdmissionPolicy")
 
 
 def last_warnings(events: Events) -> tuple[WarningEvent, ...]:
-    """Return the newest Warning events, at most three; equal ones of several Pods are one.
+    """Return the last warnings, one for each reason and at most three; what repeats comes first.
 
-    ``events`` are those of an object, or of an object and its Pods.
+    ``events`` are those of an object, or of an object and its Pods. What has not come for a while
+    before the newest one comes last.
     """
-    found: dict[tuple[str, str], WarningEvent] = {}
+    by_reason: dict[str, list[WarningEvent]] = {}
     for event in _newest_first(events):
-        if event.get("type") != "Warning":
-            continue
-        key = (visible(text(event, "reason")) or "Warning", one_line(_message(event)))
-        times = (
-            count(event, "count"),
-            count(event, "deprecatedCount"),
-            count(event, "series", "count"),
-        )
-        fresh = WarningEvent(_about(event), *key, max(1, *times), _time(event))
-        last = found.get(key)
-        found[key] = replace(last, count=last.count + fresh.count) if last else fresh
-    return tuple(found.values())[:_SHOWN]
+        if event.get("type") == "Warning":
+            found = _of_event(event)
+            by_reason.setdefault(found.reason, []).append(found)
+    warnings = [_together(found) for found in by_reason.values()]
+    newest = time_of(warnings[0].last) if warnings else None
+
+    def rank(one: WarningEvent) -> tuple[bool, bool]:
+        age = None if newest is None else seconds_since(one.last, newest)
+        return age is not None and age > _RECENT, one.count == 1
+
+    return tuple(sorted(warnings, key=rank)[:_SHOWN])
+
+
+def _of_event(event: Mapping[str, Any]) -> WarningEvent:
+    times = (
+        count(event, "count"),
+        count(event, "deprecatedCount"),
+        count(event, "series", "count"),
+    )
+    reason = visible(text(event, "reason")) or "Warning"
+    return WarningEvent(_about(event), reason, _told(event), max(1, *times), _time(event))
+
+
+def _together(found: Sequence[WarningEvent]) -> WarningEvent:
+    """Return the events of one reason as one; ``Failed`` often only repeats the state of a Pod."""
+    telling = [one for one in found if not one.message.isalpha()] or found
+    return replace(telling[0], count=sum(one.count for one in telling))
+
+
+def adds_to(warning: WarningEvent, said: str) -> bool:
+    """Return whether a warning says more than was ``said``; a back-off is part of such a reason."""
+    is_back_off = warning.reason == "BackOff" and "BackOff" in said
+    return not is_back_off and warning.message not in said
 
 
 def _about(event: Mapping[str, Any]) -> str:
@@ -399,6 +427,11 @@ def _time(event: Mapping[str, Any]) -> str:
         text(event, "deprecatedLastTimestamp"),
         text(event, "eventTime"),
     ) or text(event, "metadata", "creationTimestamp")
+
+
+def _told(event: Mapping[str, Any]) -> str:
+    """Return the cause that an event tells, without the names that stand beside it."""
+    return _cause(one_line(_message(event)).removeprefix("Error: "))
 
 
 def _message(event: Mapping[str, Any]) -> str:

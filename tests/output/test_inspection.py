@@ -218,7 +218,9 @@ STUCK = ObjectStatus(
     logs=(
         ContainerLog(POD, "main", previous=True, lines=("a", "b")),
         ContainerLog(POD, "main", previous=False, lines=()),
-        ContainerLog(POD, "side", previous=False, lines=(), problem="it cannot be read: the node is gone"),
+        ContainerLog(
+            POD, "side", previous=False, lines=(), problem="it cannot be read: the node is gone"
+        ),
     ),
 )
 EXPLAINED = [

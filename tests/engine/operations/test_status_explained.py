@@ -65,7 +65,7 @@ def warn(puppets: Puppets, pod: str, reason: str, message: str, count: int, seco
 def test_status_names_the_pod_and_its_last_warnings(
     stage: Stage, puppets: Puppets, audit: AuditTrail
 ) -> None:
-    """As `apply --wait` does; equal events are one, and only the newest are shown."""
+    """As `apply --wait` does; one line for each reason, of which those that repeat come first."""
     stage.run(workload("Deployment", pods=PLAYED), workload("Deployment", "fine"))
     puppets.pods_of("web", stuck("CrashLoopBackOff", "Running"))
     (name,) = pod_names(puppets, "web")
@@ -83,7 +83,7 @@ def test_status_names_the_pod_and_its_last_warnings(
     assert told.readiness.status is Status.IN_PROGRESS
     assert told.readiness.stuck
     assert f"pod/{name}: container main: CrashLoopBackOff" in told.readiness.message
-    assert [one.reason for one in told.events] == ["Reason7", "Reason6", "Reason5"]
+    assert [one.reason for one in told.events] == ["BackOff", "Reason7", "Reason6"]
     assert {one.about for one in told.events} == {f"pod/{name}"}
     assert (told.not_read, told.logs, told.tree) == ("", (), None)
     assert of(story, "deployment.apps/fine").events == ()
