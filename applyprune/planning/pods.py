@@ -266,9 +266,9 @@ def _waiting(pod: Body, waited: float) -> Readiness | None:
     return None
 
 
-_NAMES_POD = pattern(
+_BESIDE = pattern(
     r" restarting failed container=.*| in pod [^ ]+_[^ ]+\([-\w]+\)$"
-    r'| \(pod: "[^"]*", container: [^ ]+\)$'
+    r'| \(pod: "[^"]*", container: [^ ]+\)$|: unknown$'
 )
 _IMAGE = pattern(r'(?:image|reference) "([^"]*)"')
 _WRAPPERS = pattern(
@@ -284,9 +284,9 @@ _WRAPPERS = pattern(
 def _cause(told: str) -> str:
     """Return the innermost cause of what a kubelet says, with the image that it cannot pull.
 
-    The name and the UID of the Pod stand elsewhere.
+    The name and the UID of the Pod stand elsewhere; ``unknown`` is a code of gRPC.
     """
-    told = _NAMES_POD.sub("", told)
+    told = _BESIDE.sub("", told)
     cause, image = _innermost(told), _IMAGE.search(told)
     if not cause:
         return told
@@ -319,7 +319,7 @@ def how_ended(terminated: Body, *, code: str = "exit code", why: bool = True) ->
     parts = [f"{code} {count(terminated, 'exitCode')}"]
     if reason not in {"", "Error"}:
         parts.append(visible(reason))
-    told = f": {_innermost(one_line(lines[-1]))}" if why and lines else ""
+    told = f": {_cause(one_line(lines[-1]))}" if why and lines else ""
     return f"{', '.join(parts)}{told}"
 
 
