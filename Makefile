@@ -8,7 +8,7 @@ PROOF := $(VENV)/.proof
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo demo-controller demo-gitops plane plane-wheel release test stories test-fast flakes proof contexts \
-	killers mutants node sweep sweep-versions lint bench bench-quick bench-docs bench-controller bench-sources docs clean
+	killers mutants node image sweep sweep-versions lint bench bench-quick bench-docs bench-controller bench-sources docs clean
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "applyprune needs Python 3.11 or newer: make PYTHON=python3.12")'
@@ -58,6 +58,11 @@ stories: $(INSTALLED)
 # On two real nodes, as root on Linux; it says which packages of Debian are missing. ARGS go to pytest.
 node: $(INSTALLED)
 	$(BIN)/python -m tests.node $(ARGS)
+
+# Into dist/image: the archive, and what is in it. It needs what `make node` needs.
+image: $(INSTALLED)
+	$(BIN)/python -m tests.node.image dist/image
+	$(BIN)/python -m tests.docs.generate
 
 # TESTS: files; by default those that differ from main.
 flakes: $(INSTALLED)

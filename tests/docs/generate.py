@@ -24,6 +24,7 @@ from applyprune.cli.options import EVERY_OPTION
 from tests.benchmarks import documents
 from tests.docs import bundle_crd, config_schema
 from tests.docs.pages import PAGES, ROOT
+from tests.node import image
 from tests.support.package import tree
 
 if TYPE_CHECKING:
@@ -355,6 +356,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "python calls": python_calls,
     "python options": python_options,
     "python names": python_names,
+    "image": image.table,
     "benchmarks": documents.whole_table,
     "benchmarks in short": documents.short_table,
 }

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,23 +47,37 @@ def ensure_images(programs: NodePrograms, folder: Path, progress: Progress) -> M
 
     What is not cached is built. Another run may do the same: it waits.
     """
-    cache = user_cache_folder() / "node"
-    cache.mkdir(parents=True, exist_ok=True)
-    with holding_lock(cache / "images.lock", lambda _: progress.tick("another run builds images")):
-        store = Store(cache, progress)
+    with _store(progress) as store:
         archives = {
             PAUSE: store.exported(store.program(PAUSE, programs.pause)),
             WORKLOAD: store.exported(store.program(WORKLOAD, programs.workload)),
+            PRODUCT: store.exported(store.product(PRODUCT)),
+            WITH_GPG: store.exported(store.product(WITH_GPG, "GPG=yes")),
         }
-        for base in (PYTHON, GO):
-            store.base(base)
-        for name, arguments in ((PRODUCT, ()), (WITH_GPG, ("GPG=yes",))):
-            archives[name] = store.exported(store.product(name, *arguments))
         store.forget_others(archives.values())
-        linked = {name: folder / archive.name for name, archive in archives.items()}
-        for name, link in linked.items():
-            link.hardlink_to(archives[name])
-    return linked
+        return {name: _linked(archive, folder) for name, archive in archives.items()}
+
+
+def ensure_product(name: str, folder: Path, progress: Progress) -> Path:
+    """Write the archive of the product's image into the folder; return its path."""
+    with _store(progress) as store:
+        return _linked(store.exported(store.product(name)), folder)
+
+
+@contextmanager
+def _store(progress: Progress) -> Iterator[Store]:
+    """Hold the cache: another run that builds images waits."""
+    cache = user_cache_folder() / "node"
+    cache.mkdir(parents=True, exist_ok=True)
+    with holding_lock(cache / "images.lock", lambda _: progress.tick("another run builds images")):
+        yield Store(cache, progress)
+
+
+def _linked(archive: Path, folder: Path) -> Path:
+    """Give an archive a second name, so that it stays when another run removes it."""
+    link = folder / archive.name
+    link.hardlink_to(archive)
+    return link
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +157,8 @@ class Store:
     def product(self, name: str, *arguments: str) -> str:
         """Return the name of the product's image, built by its Dockerfile from this checkout."""
         self._progress.step(f"building {name} by deploy/Dockerfile")
+        for base in (PYTHON, GO):
+            self.base(base)
         # A stage that has a name is not removed, and so is not built again.
         for stage in re.findall(r"^FROM \S+ AS (\S+)$", DOCKERFILE.read_text(), re.MULTILINE):
             self._build(f"localhost/applyprune-{stage}:node", f"--target={stage}")

@@ -50,7 +50,7 @@ class Desk:
 def test_delete_says_which_container_ignores_its_end(
     plane: Plane, api: Api, namespace: str, tmp_path: Path
 ) -> None:
-    """Until when its grace period lasts; a Pod that is killed later is gone, and the set with it."""
+    """Until when its grace period lasts; when the Pod is killed, the next delete ends."""
     desk = Desk(plane, namespace, tmp_path, pod(namespace, "slow", "-ignore-term"))
     assert desk.run("apply", "-f", "all.yaml", "--wait")[0] == 0
     code, said = desk.run("delete", "--yes", "--timeout", "3s")
