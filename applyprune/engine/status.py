@@ -62,6 +62,7 @@ from applyprune.planning.object_status import (
     by_owner,
     failing_instances,
     is_waited_for,
+    logs_hint,
     object_status,
     shown_log,
     status_error,
@@ -82,6 +83,7 @@ from applyprune.planning.recovery import (
 )
 from applyprune.planning.secrets import KnownSecrets
 from applyprune.planning.server_errors import known_secrets
+from applyprune.planning.steady_pods import needs_proof, unproved
 from applyprune.planning.world import World
 from applyprune.values import dataclass, field, replace
 
@@ -167,7 +169,10 @@ class _StatusReader:
         yield self._applyset_listed()
         if self.options.watch or self.options.wait:
             yield from self._follow(began)
-        finished = _finished(status_error(self._counted()), began, self.cancellation)
+        error = status_error(self._counted())
+        if error is not None and self.options.wait and not self.options.logs:
+            error.problem = replace(error.problem, hint=self._logs_hint())
+        finished = _finished(error, began, self.cancellation)
         # guard: unknown-drift-of-status -> any(status.drifted for status in self.statuses.values())
         drifted = any(status.drifted is not False for status in self.statuses.values())
         if self.options.fail_on_drift and drifted:
@@ -284,11 +289,35 @@ class _StatusReader:
     def _with_logs(self, status: ObjectStatus) -> ObjectStatus:
         """Add the last log lines of the failing containers of an object that is not ready."""
         live = self.states.get(status.ref)
-        if status.readiness.status is Status.CURRENT or not isinstance(live, LiveObject):
+        if not isinstance(live, LiveObject):
+            return status
+        if status.readiness.status is Status.CURRENT and not self._may_crash(live):
             return status
         pods = pods_of(live, self.related.of(live))
         found = self.workers.each(self._with_lines, failing_instances(pods), in_order=True)
         return replace(status, logs=tuple(found))
+
+    def _logs_hint(self) -> str:
+        """Return which command shows logs of what is not ready; empty if there are none."""
+        unready = (
+            self.states[one.ref]
+            for one in self._counted()
+            if one.readiness.status is not Status.CURRENT
+        )
+        hints = (
+            logs_hint(pods_of(live, self.related.of(live)), self.applyset)
+            for live in unready
+            if isinstance(live, LiveObject)
+        )
+        return next(filter(None, hints), "")
+
+    def _may_crash(self, live: LiveObject) -> bool:
+        """Return whether a workload that says it is ready may only be between two crashes."""
+        body, now = live.body or {}, self.cluster.server_time or datetime.now(UTC)
+        if not needs_proof(live.ref.group_kind, body):
+            return False
+        self.related.read([live], self.cluster, self.workers)
+        return unproved(body, pods_of(live, self.related.of(live)), now) is not None
 
     def _with_lines(self, one: ContainerLog) -> ContainerLog:
         if one.problem:

@@ -68,7 +68,7 @@ from applyprune.planning.applyset import PART_OF
 from applyprune.planning.cel import compile_rule
 from applyprune.planning.decide import UNKNOWN_RESULT
 from applyprune.planning.marks import READY_WHEN
-from applyprune.planning.object_status import has_logs
+from applyprune.planning.object_status import logs_hint
 from applyprune.planning.order import is_built_in
 from applyprune.planning.plan import waiting
 from applyprune.planning.pods import adds_to, controller_of, last_failure
@@ -536,9 +536,10 @@ class ReadinessWaiter:
     def _offer_logs(self, ref: Ref) -> None:
         """Let the end of the run name the command for logs, if a container has written any."""
         live, context = self._live.get(ref), self.context
-        if live is not None and has_logs(pods_of(live, self._related.of(live))):
-            command = f"applyprune status {context.applyset.arguments} --logs"
-            context.summary.hint = f"What the containers have logged: {command}"
+        if live is not None and (
+            hint := logs_hint(pods_of(live, self._related.of(live)), context.applyset)
+        ):
+            context.summary.hint = hint
 
     def _read_around(self, failed: Iterable[Ref]) -> None:
         """Read what shows why objects have failed: a wait looks for it only after a while."""

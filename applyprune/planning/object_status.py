@@ -404,9 +404,11 @@ def failing_instances(pods: Sequence[Body]) -> Iterator[ContainerLog]:
             return
 
 
-def has_logs(pods: Sequence[Body]) -> bool:
-    """Return whether a container of Pods that are not ready has run, and so has written a log."""
-    return any(not log.problem for log in failing_instances(pods))
+def logs_hint(pods: Sequence[Body], applyset: ApplySetIdentity) -> str:
+    """Return which command shows the logs of Pods that are not ready; empty if none has run."""
+    if all(log.problem for log in failing_instances(pods)):
+        return ""
+    return f"What the containers have logged: applyprune status {applyset.arguments} --logs"
 
 
 def _failing_in(pod: Body) -> Iterator[ContainerLog]:

@@ -276,12 +276,17 @@ def test_log_that_cannot_be_read_says_why(
     assert f"log of pod/{name}, container main, the instance that crashed: it cannot be" in out
 
 
-def test_log_that_is_gone_says_so(
-    stage: Stage, puppets: Puppets, kubelet: Kubelet, status: Callable[..., tuple[str, int]]
+@pytest.mark.parametrize("spec", [{"minReadySeconds": 500}, {}], ids=["unready", "ready"])
+def test_crash_loop_that_runs_just_now_shows_the_log_of_its_crash(
+    stage: Stage,
+    puppets: Puppets,
+    kubelet: Kubelet,
+    status: Callable[..., tuple[str, int]],
+    spec: Body,
 ) -> None:
-    """Of a crash loop that runs just now, and whose last instance the node has removed."""
+    """Even if its Deployment is ready at the moment; and that the log is gone, if it is."""
     pods: Body = {"nodeName": kubelet.node, "tolerations": [{"operator": "Exists"}]}
-    stage.run(workload("Deployment", pods=pods, spec={"minReadySeconds": 500}))
+    stage.run(workload("Deployment", pods=pods, spec=spec))
 
     def started() -> list[str]:
         listed = puppets.api.get(f"{puppets.path('pods')}?labelSelector=app%3Dweb")
@@ -291,9 +296,10 @@ def test_log_that_is_gone_says_so(
     (name,) = started()
     again = crash("main", running=False) | {"state": {"running": {}}, "ready": True}
     puppets.pod(name, {"containerStatuses": [again]})
-    head = f"log of pod/{name}, container main, the instance that crashed"
+    head, wanted = f"log of pod/{name}, container main, the instance that crashed", 5 if spec else 0
+    eventually(lambda: status()[1] == wanted, lambda: "the status of the Deployment")
     out, code = status("--logs")
-    assert code == 5
+    assert code == wanted
     assert f"{head}:\n" in out
     assert "    line 12\n" in out
     kubelet.gone = f'previous terminated container "main" in pod "{name}" not found'

@@ -63,6 +63,8 @@ def test_failed_job_names_the_exit_code_of_its_pod(
     assert f"; pod/{pod}: container main exited with code 137, OOMKilled" in shown.readiness.message
     lists = [one["objectRef"]["resource"] for one in audit.ours() if one["verb"] == "list"]
     assert sorted(lists) == ["events", "jobs", "pods"]
+    assert logs_of(stage.status(wait=True)) == f"applyprune status {stage.target.arguments} --logs"
+    assert logs_of(stage.status(wait=True, logs=True)) == ""
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["seen", "unseen"])

@@ -8,10 +8,11 @@ import pytest
 
 from applyprune.model.events import ContainerLog
 from applyprune.model.identity import Ref
+from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.object_status import (
     failing_instances,
-    has_logs,
     log_lines,
+    logs_hint,
     shown_log,
     why_no_log,
 )
@@ -157,7 +158,9 @@ def test_log_is_shown_or_says_why_not(name: str) -> None:
     pods, wanted = LOGS[name]
     found = [(one.container, one.previous, one.problem) for one in failing_instances(pods)]
     assert found == wanted
-    assert has_logs(pods) is any(not problem for _, _, problem in wanted)
+    hint = logs_hint(pods, applyset_identity("web", "home"))
+    assert ("applyprune status web -n home --logs" in hint) is bool(hint)
+    assert bool(hint) is any(not problem for _, _, problem in wanted)
 
 
 def test_pods_that_run_are_asked_before_those_that_have_failed() -> None:
