@@ -71,7 +71,7 @@ from applyprune.planning.marks import READY_WHEN
 from applyprune.planning.object_status import logs_hint
 from applyprune.planning.order import is_built_in
 from applyprune.planning.plan import waiting
-from applyprune.planning.pods import adds_to, controller_of, last_failure
+from applyprune.planning.pods import adds_to, controller_of, grace_of, last_failure
 from applyprune.planning.readiness import (
     WITH_PODS,
     Applied,
@@ -1135,4 +1135,9 @@ class DeletionWait:
 
     def _held(self, ref: Ref) -> str:
         live = self.last.get(ref)
-        return f"held by {', '.join(live.finalizers)}" if live and live.finalizers else ""
+        if live is None:
+            return ""
+        parts = [f"held by {', '.join(live.finalizers)}"] if live.finalizers else []
+        if ref.group_kind == PODS.group_kind:
+            parts.append(grace_of(live.body or {"metadata": live.metadata}))
+        return "; ".join(filter(None, parts))

@@ -18,6 +18,7 @@ from applyprune.model.kinds import (
     GUARDED_KINDS,
     IN_EACH_NAMESPACE,
     NAMESPACE,
+    POD,
     SERVICE_ACCOUNT,
     Trait,
     kinds_with,
@@ -29,6 +30,7 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import MANAGERS, ApplySetIdentity
 from applyprune.planning.order import is_built_in
+from applyprune.planning.pods import grace_of
 from applyprune.planning.uids import (
     each_once,
     is_among,
@@ -640,6 +642,8 @@ def diagnose(live: LiveObject, remains: CascadeContents | None = None) -> str:
     ``remains`` is the remaining content of a Namespace or CRD.
     """
     clauses = [*_finalizer_clauses(live)]
+    if live.ref.group_kind == POD:
+        clauses += filter(None, [grace_of(live.body or {"metadata": live.metadata})])
     conditions = map(mapping, items(live.body or {}, "status", "conditions"))
     clauses += [
         str(facts.get("message", ""))

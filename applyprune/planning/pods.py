@@ -21,7 +21,16 @@ from applyprune.model.events import (
     stuck,
 )
 from applyprune.model.identity import Ref
-from applyprune.model.live import condition, count, field, items, mapping, one_line, text
+from applyprune.model.live import (
+    condition,
+    count,
+    field,
+    items,
+    mapping,
+    one_line,
+    text,
+    whole_number,
+)
 from applyprune.model.text import seconds_since, time_of, visible
 from applyprune.values import pattern, replace
 
@@ -321,6 +330,22 @@ def how_ended(terminated: Body, *, code: str = "exit code", why: bool = True) ->
         parts.append(visible(reason))
     told = f": {_cause(one_line(lines[-1]))}" if why and lines else ""
     return f"{', '.join(parts)}{told}"
+
+
+def grace_of(pod: Body) -> str:
+    """Return which containers of a Pod that is being deleted may run, and until when; may be empty.
+
+    Of a Pod that was not read in full, it is not known which of them still run.
+    """
+    until, seconds = (
+        text(pod, "metadata", "deletionTimestamp"),
+        whole_number(pod, "metadata", "deletionGracePeriodSeconds"),
+    )
+    running = [name for name, one in containers(pod) if "running" in mapping(one.get("state"))]
+    if not until or seconds == 0 or ("status" in pod and not running):
+        return ""
+    who = f"container {', '.join(running)}" if running else "its containers"
+    return f"{who} may run until {until}" + (f", {seconds} s in all" if seconds else "")
 
 
 def controller_of(body: Body) -> Body:

@@ -47,8 +47,8 @@ from applyprune.model.live import (
 from applyprune.model.plan import Desired
 from applyprune.planning.marks import WAIT
 from applyprune.planning.pods import (
-    containers,
     controller_of,
+    grace_of,
     is_refusal,
     last_failure,
     last_warnings,
@@ -115,11 +115,9 @@ def _going(body: Body) -> str:
     parts = ["the object is being deleted"]
     if finalizers := items(body, "metadata", "finalizers"):
         parts.append(f"held by {', '.join(map(str, finalizers))}")
-    running = [name for name, one in containers(body) if "running" in mapping(one.get("state"))]
-    if running:
-        until = text(body, "metadata", "deletionTimestamp")
-        parts.append(f"container {', '.join(running)} may run until {until}")
-    return "; ".join(parts)
+    if text(body, "kind") == POD.kind:
+        parts.append(grace_of(body))
+    return "; ".join(filter(None, parts))
 
 
 def _lag(body: Body) -> str:

@@ -55,6 +55,17 @@ def test_object_without_a_finalizer_waits_for_the_server() -> None:
     assert diagnose(held()) == "the server has not removed it yet"
 
 
+def test_pod_in_its_grace_period_says_until_when() -> None:
+    """Whether it was read in full or not: then it is not known what still runs."""
+    pod = Ref("", "Pod", "home", "web-1")
+    unread = live(pod, deletionTimestamp=TIME, deletionGracePeriodSeconds=600)
+    assert diagnose(unread) == f"its containers may run until {TIME}, 600 s in all"
+    containers = [{"name": "main", "state": {"running": {}}}, {"name": "done"}]
+    full = {"metadata": unread.metadata, "status": {"containerStatuses": containers}}
+    read = live(pod, full=full)
+    assert diagnose(read) == f"container main may run until {TIME}, 600 s in all"
+
+
 @pytest.mark.parametrize(
     ("entries", "owner"),
     [

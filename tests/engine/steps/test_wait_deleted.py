@@ -16,6 +16,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import (
     CONFIG_MAPS,
     DEPLOYMENTS,
+    PODS,
     Absent,
     LiveObject,
     Resource,
@@ -75,6 +76,17 @@ def test_looks_become_rarer_and_end_at_the_timeout() -> None:
     said = [one for one in events if isinstance(one, Waiting)]
     assert [round(one.elapsed, 1) for one in said] == [1.0, 2.5, 3.7, 5.7, 7.7, 9.7, 11.7]
     assert {one.reason for one in said} == {"held by hold"}
+
+
+def test_pod_in_its_grace_period_says_until_when() -> None:
+    """A Pod that ignores the signal to end is deleted no sooner."""
+    ref, until = Ref("", "Pod", "default", "a"), "2026-11-29T12:10:00Z"
+    metadata = {"deletionTimestamp": until, "deletionGracePeriodSeconds": 600}
+    pod = LiveObject.of(ref, "uid", "1", metadata)
+    deleted = [DeletedObject(PODS, ref, "uid")]
+    wait = DeletionWait(deleted, 30.0, Cancellation(clock=ManualClock()), lambda *_: pod)
+    reasons = {one.reason for one in wait.run() if isinstance(one, Waiting)}
+    assert reasons == {f"its containers may run until {until}, 600 s in all"}
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,24 @@ GOING: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"containerStatuses": [{"name": "main", "state": {"running": {}}}, {"name": "done"}]},
         "the object is being deleted; container main may run until 2026-11-29T12:00:30Z",
     ),
+    "how long that is": (
+        {"deletionGracePeriodSeconds": 600},
+        {"containerStatuses": [{"name": "main", "state": {"running": {}}}]},
+        (
+            "the object is being deleted; container main may run until 2026-11-29T12:00:30Z, "
+            "600 s in all"
+        ),
+    ),
+    "a Pod whose containers have ended": (
+        {"deletionGracePeriodSeconds": 30},
+        {"containerStatuses": [{"name": "main", "state": {"terminated": {}}}]},
+        "the object is being deleted",
+    ),
+    "one that is deleted at once": (
+        {"deletionGracePeriodSeconds": 0},
+        {"containerStatuses": [{"name": "main", "state": {"running": {}}}]},
+        "the object is being deleted",
+    ),
 }
 
 
