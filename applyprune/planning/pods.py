@@ -278,6 +278,7 @@ def _waiting(pod: Body, waited: float) -> Readiness | None:
 _BESIDE = pattern(
     r" restarting failed container=.*| in pod [^ ]+_[^ ]+\([-\w]+\)$"
     r'| \(pod: "[^"]*", container: [^ ]+\)$|: unknown$'
+    r"|\b(?:read|write) (?:tcp|udp) [^ ]+->[^ ]+: "
 )
 _IMAGE = pattern(r'(?:image|reference) "([^"]*)"')
 _WRAPPERS = pattern(
@@ -293,7 +294,8 @@ _WRAPPERS = pattern(
 def _cause(told: str) -> str:
     """Return the innermost cause of what a kubelet says, with the image that it cannot pull.
 
-    The name and the UID of the Pod stand elsewhere; ``unknown`` is a code of gRPC.
+    The name and the UID of the Pod stand elsewhere, ``unknown`` is a code of gRPC, and each try has
+    another port.
     """
     told = _BESIDE.sub("", told)
     cause, image = _innermost(told), _IMAGE.search(told)

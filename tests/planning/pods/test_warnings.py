@@ -74,6 +74,20 @@ CASES: dict[str, tuple[list[Body], list[str]]] = {
         ],
         ["BackOff: Back-off restarting failed container main"],
     ),
+    "the port of a try": (
+        [
+            event(
+                "Unhealthy",
+                'Readiness probe failed: Get "http://10.0.0.9:80/": read tcp '
+                "10.0.0.1:40312->10.0.0.9:80: read: connection reset by peer",
+                "12:00:01",
+            )
+        ],
+        [
+            'Unhealthy: Readiness probe failed: Get "http://10.0.0.9:80/": read: '
+            "connection reset by peer"
+        ],
+    ),
     "what is no warning": ([event("Pulled", "pulled", "12:00:01") | {"type": "Normal"}], []),
     "a fourth reason": (
         [event(name, "x", f"12:00:0{at}") for at, name in enumerate("ABCD")],
