@@ -86,6 +86,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write what this version writes to fixtures/formats",
     )
     parser.addoption(
+        "--write-pods",
+        action="store_true",
+        help="write what failing Pods of real nodes have written to fixtures/pods",
+    )
+    parser.addoption(
         "--record-durations",
         action="store_true",
         help="write how long each file takes to tests/durations.json",

@@ -594,6 +594,8 @@ def _why_unready(
     related.read(unready_objects([live], now), context.cluster, context.workers)
     around = related.of(live)
     found = explained_readiness(live, around, now, manager=context.applyset.manager)
+    if found.status is Status.TERMINATING:
+        return (context.cluster.masked(found.message),)
     if found.status not in {Status.IN_PROGRESS, Status.FAILED}:
         return ()
     warnings = [one for one in warnings_about(live, around) if adds_to(one, found.message)]

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 # The image of a Pod can be changed, but its controllers never do it.
 _NEVER = "InvalidImageName"
 _CRASHING = "CrashLoopBackOff"
+_NOT_STARTABLE = "RunContainerError"
 # The kubelet alternates between the two while an image cannot be pulled.
 _PULLING = ("ErrImagePull", "ImagePullBackOff")
 # Reasons for which a container waits in vain, the worst one first. Those after a crash are stuck
@@ -57,7 +58,7 @@ IN_VAIN = {
     "ImageInspectError": 2,
     "PreCreateHookError": 2,
     "RegistryUnavailable": 2,
-    "RunContainerError": 2,
+    _NOT_STARTABLE: 2,
     "SignatureValidationFailed": 2,
 }
 NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
@@ -248,17 +249,19 @@ def _waiting(pod: Body, waited: float) -> Readiness | None:
     ]
     if waiting:
         _, name, reason, status = min(waiting, key=lambda one: one[0])
-        told = one_line(text(status, "state", "waiting", "message"))
+        told = text(status, "state", "waiting", "message")
+        last = mapping(field(status, "lastState", "terminated"))
+        # The kubelet alternates between two reasons, and gives the same cause with each.
         if reason in _PULLING:
-            # The kubelet alternates between the two, and wraps the same cause in each.
             reason = "ImagePullBackOff"
+        elif reason == _CRASHING and text(last, "reason") in NEVER_RAN:
+            reason, told = _NOT_STARTABLE, text(last, "message")
         told = _cause(told)
         message = ": ".join(filter(None, (f"container {name}", reason, told)))
         if reason == _NEVER:
             return failed(message)
         lasts, fact = waited > GRACE, ""
         if reason == _CRASHING:
-            last = mapping(field(status, "lastState", "terminated"))
             message = f"{message} (last {how_ended(last)})" if last else message
             fact = _crash_fact(name, last)
             lasts = controller_of(pod).get("kind") != "Job"
@@ -280,6 +283,8 @@ _BESIDE = pattern(
     r'| \(pod: "[^"]*", container: [^ ]+\)$|: unknown$'
     r"|\b(?:read|write) (?:tcp|udp) [^ ]+->[^ ]+: "
 )
+_LONGEST = 4096
+"""Characters of a message that are looked at."""
 _IMAGE = pattern(r'(?:image|reference) "([^"]*)"')
 _WRAPPERS = pattern(
     r'(?:Back-off pulling image "[^"]*"|ErrImagePull|rpc error: code = \w+ desc = '
@@ -297,11 +302,12 @@ def _cause(told: str) -> str:
     The name and the UID of the Pod stand elsewhere, ``unknown`` is a code of gRPC, and each try has
     another port.
     """
-    told = _BESIDE.sub("", told)
+    told = _BESIDE.sub("", " ".join(told[:_LONGEST].split()))
     cause, image = _innermost(told), _IMAGE.search(told)
-    if not cause:
-        return told
-    return cause if image is None or image[1] in cause else f"{image[1]}: {cause}"
+    if cause and image is not None and image[1] not in cause:
+        cause = f"{image[1]}: {cause}"
+    # In this order: what is cut off must not be the cause.
+    return one_line(cause or told)
 
 
 def _innermost(told: str) -> str:
@@ -330,7 +336,7 @@ def how_ended(terminated: Body, *, code: str = "exit code", why: bool = True) ->
     parts = [f"{code} {count(terminated, 'exitCode')}"]
     if reason not in {"", "Error"}:
         parts.append(visible(reason))
-    told = f": {_cause(one_line(lines[-1]))}" if why and lines else ""
+    told = f": {_cause(lines[-1])}" if why and lines else ""
     return f"{', '.join(parts)}{told}"
 
 
@@ -458,7 +464,7 @@ def _time(event: Mapping[str, Any]) -> str:
 
 def _told(event: Mapping[str, Any]) -> str:
     """Return the cause that an event tells, without the names that stand beside it."""
-    return _cause(one_line(_message(event)).removeprefix("Error: "))
+    return _cause(_message(event).removeprefix("Error: "))
 
 
 def _message(event: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from tests.support.other_run import take_from_elsewhere
 from tests.support.plane import Kubectl
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
-from tests.support.workloads import PLAYED, Puppets, workload
+from tests.support.workloads import PLAYED, Puppets, pod, workload
 
 
 def explain(stage: Stage, named: str, *bodies: dict[str, Any]) -> Explanation:
@@ -224,13 +224,27 @@ def test_explain_says_why_an_object_is_not_ready(stage: Stage, api: Api, audit: 
         return any(one["type"] == "Failed" for one in conditions)
 
     eventually(has_failed, lambda: "the Job to fail")
-    (pod,) = puppets.told
+    (name,) = puppets.told
     reason = explain(stage, "job/once", job, config_map("a")).reasons
     (told,) = (one for one in reason if one.startswith("it is not ready: "))
     assert "the Job has failed: BackoffLimitExceeded: " in told
-    assert told.endswith(f"; pod/{pod}: container main exited with code 3")
+    assert told.endswith(f"; pod/{name}: container main exited with code 3")
     audit.restart()
     told = " ".join(explain(stage, "configmap/a", job, config_map("a")).reasons)
     assert "not ready" not in told
     lists = {one["objectRef"]["resource"] for one in audit.ours() if one["verb"] == "list"}
     assert not lists & {"pods", "events"}
+
+
+def test_explain_says_what_a_deletion_waits_for(stage: Stage, api: Api) -> None:
+    """The finalizers, and the containers that may still run."""
+    puppets = Puppets(api, stage.namespace)
+    body = pod("slow")
+    body["metadata"]["finalizers"] = ["example.com/hold"]
+    stage.run(body)
+    running = {"name": "main", "image": "a", "imageID": "", "ready": True, "restartCount": 0}
+    running["state"] = {"running": {}}
+    puppets.pod("slow", {"phase": "Running", "containerStatuses": [running]})
+    assert api("DELETE", puppets.path("pods", "slow"))[0] == 200
+    reasons = explain(stage, "pod/slow", body).reasons
+    assert "the object is being deleted; held by example.com/hold" in " ".join(reasons)

@@ -43,6 +43,14 @@ WORDS = {
         ),
         f"ImagePullBackOff: {IMAGE}: not found",
     ),
+    "more words around the cause than a line has": (
+        "ImagePullBackOff",
+        (
+            f'Back-off pulling image "{IMAGE}": ErrImagePull: '
+            f"{UNPACK * 6}failed to resolve image: {REQUEST}dial tcp: {LOOKUP}"
+        ),
+        f"ImagePullBackOff: {IMAGE}: {LOOKUP}",
+    ),
     "no cause": (
         "ImagePullBackOff",
         f'Back-off pulling image "{IMAGE}"',
@@ -72,6 +80,26 @@ def test_cause_of_a_waiting_container_is_said_once(name: str) -> None:
     found = pods_problem([pod(reason, message)], waited=60.0)
     assert found is not None
     assert found.message == f"pod/web-1: container main: {wanted}"
+
+
+NO_PROGRAM = 'exec: "/none": stat /none: no such file or directory'
+START = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
+    f"runc create failed: unable to start container process: {NO_PROGRAM}: unknown"
+)
+
+
+def test_program_that_cannot_be_started_is_one_reason() -> None:
+    """The kubelet alternates between the last try and the back-off before the next one."""
+    tried, waits = pod("RunContainerError", START), pod("CrashLoopBackOff", "back-off 10s")
+    for one in (tried, waits):
+        (status,) = one["status"]["containerStatuses"]
+        ended = {"exitCode": 128, "reason": "StartError", "message": START}
+        status["lastState"] = {"terminated": ended}
+    found = [pods_problem([one], waited=60.0) for one in (tried, waits)]
+    said = f"pod/web-1: container main: RunContainerError: {NO_PROGRAM}"
+    assert [one and one.message for one in found] == [said, said]
+    assert len({one and one.fact for one in found}) == 1
 
 
 GOING: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {

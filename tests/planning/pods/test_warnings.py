@@ -84,8 +84,10 @@ CASES: dict[str, tuple[list[Body], list[str]]] = {
             )
         ],
         [
-            'Unhealthy: Readiness probe failed: Get "http://10.0.0.9:80/": read: '
-            "connection reset by peer"
+            (
+                'Unhealthy: Readiness probe failed: Get "http://10.0.0.9:80/": read: '
+                "connection reset by peer"
+            )
         ],
     ),
     "what is no warning": ([event("Pulled", "pulled", "12:00:01") | {"type": "Normal"}], []),
