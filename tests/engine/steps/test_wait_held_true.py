@@ -22,7 +22,6 @@ from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, fault
 from tests.support.objects import config_map
 from tests.support.stage import Stage
 from tests.support.workloads import (
-    NOWHERE,
     Puppets,
     became_ready,
     complaints,
@@ -94,31 +93,34 @@ def test_wait_without_the_right_to_read_ends_and_names_the_right(
 def test_object_of_an_older_generation_is_not_believed(
     spoiled: Stage, proxy: FaultProxy, api: Api
 ) -> None:
-    """Another API server, or a cache, still shows what was ready before this run."""
-    spoiled.run(workload("Deployment"), config_map("old"), wait=True, timeout=AGES)
-    path = f"/apis/apps/v1/namespaces/{spoiled.namespace}/deployments"
+    """Another API server, or a cache, still shows what was ready before this run.
+
+    Of a kind whose Pods prove nothing: those of others would hold the run up as well.
+    """
+    spoiled.run(workload("ReplicaSet"), config_map("old"), wait=True, timeout=AGES)
+    path = f"/apis/apps/v1/namespaces/{spoiled.namespace}/replicasets"
     listed = json.dumps(api.get(path)).encode()
     before = faults.answer(200, listed, (("Content-Type", "application/json"),))
 
     def see() -> None:
         proxy.rule = always(
-            before, where=lambda seen: _is_list(seen, "deployments") and not is_watch(seen)
+            before, where=lambda seen: _is_list(seen, "replicasets") and not is_watch(seen)
         )
 
     out_of_time(spoiled, "available")
-    _when_applied(spoiled, see)
-    changed = workload("Deployment", pods=NOWHERE)
+    _when_applied(spoiled, see, "ReplicaSet")
+    changed = workload("ReplicaSet", spec={"minReadySeconds": 1_000_000})
     story = spoiled.run(changed, wait=True, timeout=3600.0)
-    assert story.outcomes["deployment.apps/web"] is Outcome.UPDATED
+    assert story.outcomes["replicaset.apps/web"] is Outcome.UPDATED
     assert (story.exit_code, became_ready(story)) == (5, set())
     assert "configmap/old" in spoiled.listed(), "nothing is pruned"
 
 
-def _when_applied(stage: Stage, act: Callable[[], None]) -> None:
+def _when_applied(stage: Stage, act: Callable[[], None], kind: str = "Deployment") -> None:
     hasten = stage.seen
 
     def see(event: object) -> None:
-        if isinstance(event, ObjectDone) and event.ref.kind == "Deployment":
+        if isinstance(event, ObjectDone) and event.ref.kind == kind:
             act()
         hasten(event)  # type: ignore[arg-type]
 
