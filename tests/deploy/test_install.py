@@ -409,6 +409,8 @@ def test_all_manifests_select_the_same_pods() -> None:
         assert one["labelSelector"] == wanted
         # One node, or one zone, must be enough to run it.
         assert one["whenUnsatisfiable"] == "ScheduleAnyway"
+        # Else the Pods of a rollout avoid those that it replaces, and share a node.
+        assert one["matchLabelKeys"] == ["pod-template-hash"]
     ports = [one["name"] for one in container(chosen())["ports"]]
     assert ports == [one["targetPort"] for one in found["Service"]["ports"]]
     assert ports == [one["port"] for one in found["NetworkPolicy"]["ingress"][0]["ports"]]
