@@ -33,6 +33,7 @@ from applyprune.localplane.plane import (
     kubeconfig,
 )
 from applyprune.localplane.supervisor import ServerProbe
+from tests.components import ensure_components
 from tests.node.images import PAUSE, WITH_GPG, ensure_images
 from tests.node.isolation import CGROUPS, enter_network
 from tests.node.programs import ensure_node_programs
@@ -64,6 +65,8 @@ def main(arguments: Sequence[str]) -> int:
     progress = progress_on(sys.stderr)
     binaries, programs = ensure_built(progress), ensure_node_programs(progress)
     images = ensure_images(programs, folder, progress)
+    # The servers of stories: they cannot be built without a network.
+    ensure_components(progress)
     enter_network()
     cluster = Cluster(folder, binaries, programs)
     progress.step("starting the control plane and two nodes")

@@ -1,0 +1,1 @@
+"""The controller of the guide's installation, beside what its real Pods do."""
