@@ -55,13 +55,13 @@ def ensure_images(programs: NodePrograms, folder: Path, progress: Progress) -> M
             WITH_GPG: store.exported(store.product(WITH_GPG, "GPG=yes")),
         }
         store.forget_others(archives.values())
-        return {name: _linked(archive, folder) for name, archive in archives.items()}
+        return {name: _linked(name, archive, folder) for name, archive in archives.items()}
 
 
 def ensure_product(name: str, folder: Path, progress: Progress) -> Path:
     """Write the archive of the product's image into the folder; return its path."""
     with _store(progress) as store:
-        return _linked(store.exported(store.product(name)), folder)
+        return _linked(name, store.exported(store.product(name)), folder)
 
 
 @contextmanager
@@ -73,9 +73,18 @@ def _store(progress: Progress) -> Iterator[Store]:
         yield Store(cache, progress)
 
 
-def _linked(archive: Path, folder: Path) -> Path:
+def archive_of(name: str, folder: Path) -> Path:
+    """Return where the archive of an image is in the folder of a run."""
+    return folder / f"{_file_name(name)}.tar"
+
+
+def _file_name(name: str) -> str:
+    return name.removeprefix("localhost/").replace(":", "-")
+
+
+def _linked(name: str, archive: Path, folder: Path) -> Path:
     """Give an archive a second name, so that it stays when another run removes it."""
-    link = folder / archive.name
+    link = archive_of(name, folder)
     link.hardlink_to(archive)
     return link
 
@@ -171,8 +180,7 @@ class Store:
 
     def exported(self, name: str) -> Path:
         """Return the archive of an image; write it if it is not there."""
-        file = name.removeprefix("localhost/").replace(":", "-")
-        archive = self._folder / "images" / f"{file}-{self._id(name)[:20]}.tar"
+        archive = self._folder / "images" / f"{_file_name(name)}-{self._id(name)[:20]}.tar"
         if not archive.exists():
             making = archive.with_suffix(".making")
             making.unlink(missing_ok=True)

@@ -22,7 +22,7 @@ from tests.support.remote_bundles import (
     registry_source,
     secret,
 )
-from tests.support.signers import GpgSigner, SshSigner, gpg_home
+from tests.support.signers import SshSigner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,23 +151,6 @@ def test_commits_signed_by_ssh_are_applied(tenant: Tenant, git: HttpsSite, tmp_p
     )
     tenant.applied("web", f"main@sha1:{third}")
     assert tenant.value("a") == "3"
-
-
-def test_image_says_that_it_has_no_gpg(tenant: Tenant, git: HttpsSite, tmp_path: Path) -> None:
-    """A commit that is signed by OpenPGP is not applied."""
-    repository = git.repository()
-    git_credentials(tenant, git)
-    (tmp_path / "gpg").mkdir()
-    with gpg_home(tmp_path / "gpg") as home:
-        own = GpgSigner(home, "own")
-        repository.sign(own.settings, repository.commit({"web/a.yaml": file_of("a")}))
-        secret(tenant, "signers", {"own.asc": own.public()})
-    verify = {"mode": "HEAD", "secretRef": {"name": "signers"}}
-    follow(tenant, git_source(git, path="web", verify=verify))
-    message = tenant.failed("web", "VerificationFailed")
-    assert "gpg is needed to check OpenPGP signatures" in message
-    assert "it is not installed" in message
-    assert tenant.exists("a") == [False]
 
 
 def test_kustomization_is_built(tenant: Tenant, git: HttpsSite) -> None:
