@@ -51,6 +51,7 @@ ADDRESS = "10.200.0.1"
 """The address of the API server, and of what tests serve; node-1 has it too."""
 SERVER = f"https://{ADDRESS}:6443"
 SERVICE = "10.96.0.1"
+SERVICES = "10.96.0.0/12"
 DNS = "10.96.0.10"
 """Nobody answers there: stories name addresses."""
 NODES = (1, 2)
@@ -285,6 +286,8 @@ def _make_network() -> None:
         f"link add {BRIDGE} type bridge",
         f"link set {BRIDGE} up",
         *(f"addr add {_address(number)}/24 dev {BRIDGE}" for number in NODES),
+        # Where a node would have its default route: kube-proxy gives the packets another address.
+        f"route add {SERVICES} dev {BRIDGE}",
     ):
         subprocess.run(["ip", *command.split()], check=True)
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")

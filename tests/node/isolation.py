@@ -39,7 +39,7 @@ KERNEL = (
 )
 """What a kubelet sets, and no namespace holds (k8s.io/kubernetes/pkg/kubelet/cm)."""
 CNI_CACHE = Path("/var/lib/cni")
-HIDDEN = (Path("/run"), Path("/var/log"), CNI_CACHE)
+HIDDEN = (Path("/run"), Path("/var/log"), Path("/var/lib/containers"), CNI_CACHE)
 """Where the programs of a node write, whatever is configured."""
 _SET_CHILD_SUBREAPER = 36
 _CLONE_NEWNET = 0x40000000
