@@ -64,19 +64,19 @@ class Installed:
 
         eventually(settled, lambda: f"the rollout: {self.api.get(DEPLOYMENT)['status']}")
 
-    def leader(self) -> str:
-        """Return the name of the Pod that holds the Lease; empty if none does."""
-        holder = self.api.get(LEASE)["spec"].get("holderIdentity") or ""
-        return next((name for name in self.pods() if holder.startswith(name)), "")
+    def holder(self) -> str:
+        """Return who holds the Lease; empty if nobody does."""
+        return str(self.api.get(LEASE)["spec"].get("holderIdentity") or "")
 
     def await_leader(self, *others: str) -> str:
         """Wait until a Pod leads that is none of the others, and return its name."""
 
         def another() -> str:
-            found = self.leader()
+            holder = self.holder()
+            found = next((name for name in self.pods() if holder.startswith(name)), "")
             return "" if found in others else found
 
-        return str(eventually(another, lambda: f"a leader that is not {others}"))
+        return str(eventually(another, lambda: f"a leader that is not {others}: {self.holder()}"))
 
     def processes(self, pod: str) -> Sequence[int]:
         """Return the IDs of the processes of a Pod's container, the first one first."""

@@ -92,7 +92,7 @@ def test_worker_is_killed_when_the_memory_is_used_up(
         assert "SIGKILL: it may have run out of memory" in message
         assert killed_by_the_kernel(first) >= 1
         assert [*installed.restarts().values()] == [0, 0]
-        assert installed.leader() == leader
+        assert installed.await_leader() == leader
         assert installed.processes(leader)[0] == first
     other.bundle("web", config_map("a"))
     other.ready("web")

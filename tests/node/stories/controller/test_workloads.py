@@ -25,7 +25,7 @@ ENDING: Mapping[str, dict[str, Any]] = {
         "oom", "eat", "64", readinessProbe=None, resources={"limits": {"memory": "32Mi"}}
     ),
 }
-SHORT = "20s"
+SHORT = "15s"
 
 
 def failing(tenant: Tenant, bundle: str) -> Mapping[str, str]:
