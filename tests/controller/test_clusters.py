@@ -60,7 +60,7 @@ def test_field_that_is_switched_off_is_accepted(value: object) -> None:
 
 @pytest.mark.holds("https-only", row="2")
 @pytest.mark.parametrize("server", SERVERS, ids=map(str, range(len(SERVERS))))
-def test_server_that_is_no_other_cluster_is_refused(server: str) -> None:
+def test_server_that_is_not_another_cluster_is_refused(server: str) -> None:
     """Only https, only one way to write it, and no address that is refused."""
     assert refusal(kubeconfig({"server": server})).startswith(SERVERS[server])
 

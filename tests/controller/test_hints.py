@@ -104,7 +104,7 @@ def test_own_write_is_no_hint_whichever_comes_first() -> None:
 
 
 @pytest.mark.holds("seen-by-its-account")
-def test_strangers_and_other_accounts_are_no_hint() -> None:
+def test_strangers_and_other_accounts_give_no_hint() -> None:
     """Whatever label they have."""
     found = hints()
     stranger = desired(body(name="stranger")).ref

@@ -21,6 +21,7 @@ import applyprune
 from applyprune import errors
 from applyprune.cli.main import cli
 from applyprune.cli.options import EVERY_OPTION
+from tests import guarantees
 from tests.benchmarks import documents
 from tests.docs import bundle_crd, config_schema
 from tests.docs.pages import PAGES, ROOT
@@ -357,6 +358,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "python options": python_options,
     "python names": python_names,
     "image": image.table,
+    "guarantees": guarantees.table,
     "benchmarks": documents.whole_table,
     "benchmarks in short": documents.short_table,
 }

@@ -198,7 +198,7 @@ def test_other_applier_stays_a_conflict(tenant: Tenant, site_audit: AuditTrail) 
 
 
 @pytest.mark.holds("taken-objects")
-def test_bundle_that_takes_an_object_is_no_drift_of_the_other(
+def test_bundle_that_takes_an_object_causes_no_drift_of_the_other(
     tenant: Tenant, site_audit: AuditTrail
 ) -> None:
     """It says whose the object is now, at once, and writes nothing, however often it is asked."""

@@ -251,7 +251,7 @@ def test_counts_begin_again_with_each_change_of_the_bundle(name: str) -> None:
 
 
 @pytest.mark.holds("rewritten-no-drift")
-def test_value_that_admission_rewrites_again_is_no_drift() -> None:
+def test_value_that_admission_rewrites_again_does_not_count_as_drift() -> None:
     """The object was sent again and is as before; what somebody has changed is drift beside it."""
     one = step("a", drift(manager=""))
     found = run(one)

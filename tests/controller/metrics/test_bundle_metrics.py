@@ -80,7 +80,7 @@ def test_bundle_has_a_series_for_each_fact() -> None:
 
 
 @pytest.mark.holds("forged-revision")
-def test_revision_that_is_no_digest_becomes_no_label() -> None:
+def test_revision_that_is_not_a_digest_becomes_no_label() -> None:
     """Whoever may write the status may write a text of any length."""
     metrics = Metrics()
     for forged in ("x" * 10**6, f"{FIRST}\n", "sha256:1", 7):

@@ -38,7 +38,9 @@ def conflict(request: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.holds("denied-by-admission")
-def test_conflict_of_a_webhook_is_no_race_of_a_delete(stage: Stage, plane: Plane, api: Api) -> None:
+def test_conflict_of_a_webhook_does_not_repeat_a_delete(
+    stage: Stage, plane: Plane, api: Api
+) -> None:
     """One request, the webhook's words, and the entry stays."""
     stage.run(config_map("a"), config_map("b"))
     with Webhook(plane, api, stage.namespace, ("DELETE",), conflict) as webhook:

@@ -187,7 +187,7 @@ def test_fields_that_another_apply_has_booked_to_nobody_conflict_too(
 
 @pytest.mark.holds("unrecorded-drift", row="configmap")
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "secret"])
-def test_set_back_drift_takes_what_was_the_sets_own(stage: Stage, api: Api, kind: str) -> None:
+def test_reverted_drift_takes_what_was_the_sets_own(stage: Stage, api: Api, kind: str) -> None:
     """Whoever has changed it: that is drift, which is asked to be reverted."""
     where, first, _, theirs = KINDS[kind]
     path = f"{where.format(stage.namespace)}/a"

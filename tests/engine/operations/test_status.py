@@ -191,7 +191,9 @@ DEFAULTED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.holds("defaults-inside")
-def test_defaults_of_the_server_are_no_drift(stage: Stage, kubectl: Kubectl, api: Api) -> None:
+def test_defaults_of_the_server_do_not_count_as_drift(
+    stage: Stage, kubectl: Kubectl, api: Api
+) -> None:
     """Inside of a list or part that is the set's own; also where kubectl had applied it before."""
     space = of_kind("Namespace", f"{stage.namespace}-v")
     bodies = [*DEFAULTED.values(), {**space, "spec": {}}]

@@ -13,11 +13,13 @@ import pytest
 from tests.node.waits import READY, Run, container, pods, waiting
 from tests.support.api import temporary_namespace
 from tests.support.command import applyprune
+from tests.support.objects import text
 from tests.support.recorded_pods import write
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from applyprune.localplane import Plane
     from tests.support.api import Api
@@ -278,3 +280,30 @@ def test_reason_is_what_the_kubelet_says(
     if row.log:
         shown = applyprune(*place, "--logs", kubeconfig=plane.kubeconfig)
         assert row.log in shown.out
+
+
+def test_work_that_succeeds_is_ready(
+    plane: Plane, api: Api, namespace: str, tmp_path: Path
+) -> None:
+    """A Job that ends, and a Deployment whose Pods need a while; the run ends after both."""
+    job = pods(container("exit", "0", "4"), kind="Job", name="once", backoffLimit=0)
+    slow = pods(container("serve", "-ready=3", **READY), replicas=2)
+    with waiting(plane, namespace, tmp_path, job, slow, options=("--wait",)) as run:
+        assert run.end() == 0
+    done = api.get(f"/apis/batch/v1/namespaces/{namespace}/jobs/once")["status"]
+    assert done["succeeded"] == 1
+    ready = api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/web")["status"]
+    assert ready["availableReplicas"] == 2
+    told = [one["ref"]["kind"] for one in run.told if one["event"] == "readiness"]
+    assert sorted(told) == ["Deployment", "Job"]
+
+
+def test_long_wait_says_its_reason_once(plane: Plane, namespace: str, tmp_path: Path) -> None:
+    """In a log: for 45 s of an image that nobody has, two lines at most before the error."""
+    (tmp_path / "all.yaml").write_text(text(*served(image="registry.example.com/shop/web:1.2.3")))
+    given = ("apply", "web", "-n", namespace, "-f", tmp_path / "all.yaml", "--wait")
+    ended = applyprune(*given, "--timeout=45s", kubeconfig=plane.kubeconfig)
+    assert ended.code == 5
+    lines = [line for line in ended.err.splitlines() if line.startswith("waiting")]
+    assert len(lines) <= 2, ended.err
+    assert sum("network is unreachable" in line for line in lines) == 1

@@ -69,7 +69,7 @@ def test_no_format_prints_a_command_of_others(form: str, text: str) -> None:
 
 
 @pytest.mark.holds("forged-command")
-def test_context_line_of_a_diff_is_no_command() -> None:
+def test_context_line_of_a_diff_is_not_taken_for_a_command() -> None:
     """A line of a text of several lines stands behind a space only."""
     lines = {"a": "::error::forged\n::group::x\nlast\n", "b": "1"}
     before, after = ({"kind": "ConfigMap", "data": {**lines, "b": one}} for one in "12")

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.node.installed import DEPLOYMENT
 from tests.node.isolation import CGROUPS
 from tests.support.controller import CONTROLLER, SYSTEM_NAMESPACE
 from tests.support.objects import config_map
 from tests.support.waiting import eventually
+from tests.support.workloads import MERGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,6 +68,25 @@ def test_start_is_slow_and_not_ended(
     tenant.ready("web")
     assert tenant.exists("a") == [True]
     assert [*installed.restarts().values()] == [0, 0]
+
+
+def test_update_keeps_what_an_administrator_has_set(
+    installed: Installed, limited: Callable[[str], None]
+) -> None:
+    """By ``kubectl scale`` and ``kubectl set resources``: no conflict, and no other Pods."""
+    limited(SMALL_CPU)
+    api = installed.api
+    scale = f"{DEPLOYMENT}/scale"
+    assert api("PATCH", scale, {"spec": {"replicas": 3}}, content_type=MERGE)[0] == 200
+    installed.rolled_out()
+    pods = set(installed.pods())
+    installed.install()
+    assert set(installed.pods()) == pods
+    assert len(pods) == 3
+    (container,) = api.get(DEPLOYMENT)["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["cpu"] == "100m"
+    assert api("PATCH", scale, {"spec": {"replicas": 2}}, content_type=MERGE)[0] == 200
+    installed.rolled_out()
 
 
 def test_worker_is_killed_when_the_memory_is_used_up(
