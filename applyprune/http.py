@@ -424,10 +424,10 @@ class Head:
         self.is_whole = False
         self._lines: list[tuple[str, str]] = []
 
-    def take(self, line: bytes, *, is_sent: bool) -> Headers | None:
+    def take(self, line: bytes) -> Headers | None:
         """Take a line, with its end; return the headers if it is the last one of the head.
 
-        Before the request is sent, the lines are those of a proxy; below 200, another head follows.
+        Below 200, another head follows.
         """
         if self.is_whole:
             return None
@@ -439,7 +439,7 @@ class Head:
         elif text:
             name, _, value = text.partition(":")
             self._lines.append((name.strip(), value.strip()))
-        elif is_sent and self.status >= 200:
+        elif self.status >= 200:
             self.is_whole = True
             lines, self._lines = self._lines, []
             return Headers(lines)
@@ -552,7 +552,7 @@ class Answer:
     def header(self, line: bytes) -> None:
         """Take a line of the headers, with its end."""
         self._arrived += 1
-        headers = self._head.take(line, is_sent=self._is_sent)
+        headers = self._head.take(line)
         if headers is not None:
             self.status, self.headers = self._head.status, headers
 
@@ -967,6 +967,10 @@ def _header_line(header: tuple[str, str]) -> str:
 _INVALID_HEADER = pattern(r"[\r\n\0]")
 
 
+_SUPPRESS_CONNECT_HEADERS = 265
+"""CURLOPT_SUPPRESS_CONNECT_HEADERS of libcurl 7.54, for which pycurl has no name."""
+
+
 def _use_proxy(curl: pycurl.Curl, proxy: str, via: Endpoint | None, *, tunnels: bool) -> None:
     """Use a proxy; never one that libcurl finds in the environment."""
     curl.setopt(pycurl.NOPROXY, "")
@@ -981,6 +985,9 @@ def _use_proxy(curl: pycurl.Curl, proxy: str, via: Endpoint | None, *, tunnels: 
     # With its port: libcurl's own default is another one.
     curl.setopt(pycurl.PROXY, f"{via.scheme}://{via.place}")
     curl.setopt(pycurl.HTTPPROXYTUNNEL, int(tunnels))
+    # Else the head of a proxy's answer to CONNECT looks like that of the server's answer.
+    # guard: head-of-a-tunnel -> curl.setopt(_SUPPRESS_CONNECT_HEADERS, 0)
+    curl.setopt(_SUPPRESS_CONNECT_HEADERS, 1)
     parts = urlsplit(proxy)
     if parts.username:
         curl.setopt(pycurl.PROXYUSERNAME, unquote(parts.username))

@@ -427,7 +427,7 @@ class _Reply:
             self.is_sent.set_result(None)
 
     def _header(self, line: bytes) -> int | None:
-        if self._head.take(line, is_sent=self.is_sent.done()) is None:
+        if self._head.take(line) is None:
             return None
         if self._head.status != _OK:
             self._finish(RefusedReply(self._head.status))

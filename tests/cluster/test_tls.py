@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -169,9 +170,15 @@ def test_tls_to_a_plain_http_port_is_reported() -> None:
 # Proxies.
 
 
+@pytest.mark.holds("head-of-a-tunnel")
 def test_proxy_tunnels_the_connection(access: ClusterAccess) -> None:
+    """Its answer to CONNECT is not taken for the server's."""
     with listening(tunnel(access.server)) as port:
-        assert send(replace(access, proxy=f"http://u:pass@127.0.0.1:{port}")) == 200
+        through = Transport(replace(access, proxy=f"http://u:pass@127.0.0.1:{port}"))
+        with closing(through):
+            response = through.send(VERSION)
+    assert response.status == 200
+    assert "json" in response.headers.get("Content-Type")
 
 
 def test_refusing_proxy_is_reported(access: ClusterAccess) -> None:
