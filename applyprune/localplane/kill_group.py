@@ -76,6 +76,8 @@ def main(arguments: Sequence[str]) -> int:
                 os.killpg(process.pid, signal.SIGKILL)
             break
     code = process.wait()
+    # Both ends are closed with this call.
+    signal.set_wakeup_fd(-1)
     return code if code >= 0 else 128 - code
 
 

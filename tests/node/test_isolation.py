@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
@@ -56,12 +56,13 @@ def cache(tmp_path: Path) -> Iterator[Path]:
     assert nothing_is_left(tmp_path / "cache") == []
 
 
-def starting(cache: Path, mode: str) -> subprocess.Popen[str]:
+def starting(cache: Path, mode: str, stderr: IO[str] | None = None) -> subprocess.Popen[str]:
     script = INSIDE.replace("MODE", repr(mode))
     return subprocess.Popen(
         [sys.executable, "-c", STARTER, script],
         cwd=ROOT,
         env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        stderr=stderr,
         text=True,
     )
 
@@ -105,11 +106,14 @@ def test_ended_run_leaves_nothing(cache: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_interrupted_run_leaves_nothing(cache: Path, number: signal.Signals) -> None:
     """Whether its starter could do something about it or not."""
-    process = starting(cache, "wait")
+    said = cache.parent / "said"
+    with said.open("w") as stream:
+        process = starting(cache, "wait", stream)
     folder = up(cache)
     process.send_signal(number)
     assert process.wait() == {signal.SIGINT: 130}.get(number, -number)
     eventually(lambda: not folder.exists(), lambda: "the folder gone")
+    assert "Traceback" not in said.read_text()
 
 
 def test_next_run_removes_what_a_killed_keeper_leaves(cache: Path) -> None:
