@@ -75,8 +75,6 @@ def add_marks(items: list[pytest.Item], needs_a_server: Callable[[pytest.Item], 
     for item in items:
         if item.nodeid.startswith(NODE):
             item.add_marker(pytest.mark.node)
-            group = item.nodeid.removeprefix(NODE).partition("/test_")[0].partition(".py")[0]
-            item.add_marker(pytest.mark.xdist_group(group))
         elif item.nodeid.startswith(LINT):
             item.add_marker(pytest.mark.story if needs_a_server(item) else pytest.mark.lint)
         elif item.nodeid.startswith(STORIES):
