@@ -15,8 +15,7 @@ from tests.node.programs import missing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-STORIES = ("-m", "pytest", "-m", "node", "tests/node", "-n", "2", "--dist", "loadgroup")
-"""In two processes: those of the one controller in one of them, the others beside it."""
+STORIES = ("-m", "pytest", "-m", "node", "tests/node")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -13,13 +13,6 @@ from applyprune.localplane.plane import Layout
 from tests.node.cluster import FOLDER_VARIABLE, SERVER
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Put the stories of the one controller into one process, and the others into another."""
-    group = "controller" if "/controller/" in item.nodeid else "commands"
-    # As early as this: xdist reads the mark before the other hooks of a conftest.
-    item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture(scope="session")
 def plane() -> Plane:
     """The control plane of the nodes; a story cleans up what it has made outside its namespace."""

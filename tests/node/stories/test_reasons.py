@@ -196,7 +196,6 @@ ROWS = (
     Row(
         "toobig",
         served(resources={"requests": {"cpu": "1000"}}),
-        # While another story drains a node, that node is not available for this reason.
         r"Unschedulable: 0/2 nodes are available: .*Insufficient cpu",
         "Unschedulable",
     ),
