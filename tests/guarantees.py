@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.mutations.guards import Guard, guards
+from tests.support.holders import marked_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -177,12 +178,9 @@ def _enclosing(tree: ast.AST, line: int) -> str:
 def holders() -> Mapping[str, Sequence[Holder]]:
     """Return the tests that hold each guard, by their marks."""
     found: dict[str, list[Holder]] = defaultdict(list)
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        text = path.read_text(encoding="utf-8")
-        if ".holds(" in text:
-            file = path.relative_to(ROOT).as_posix()
-            for guard, name, row in _marks(ast.parse(text)):
-                found[guard].append(Holder(file, name, row))
+    for file, tree in marked_files():
+        for guard, name, row in _marks(tree):
+            found[guard].append(Holder(file, name, row))
     return found
 
 

@@ -35,8 +35,9 @@ from applyprune.localplane.plane import (
 from applyprune.localplane.supervisor import ServerProbe
 from tests.components import ensure_components
 from tests.node.images import PAUSE, WITH_GPG, ensure_images
-from tests.node.isolation import CGROUPS, enter_network
+from tests.node.isolation import CGROUPS
 from tests.node.programs import ensure_node_programs
+from tests.support.linux import enter_network
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from applyprune import __version__
 from applyprune.localplane.build import find_go
 from applyprune.localplane.cache import holding_lock, make_once, user_cache_folder
 from applyprune.values import dataclass
@@ -30,8 +31,8 @@ ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "deploy/Dockerfile"
 PAUSE = "localhost/pause:node"
 WORKLOAD = "localhost/workload:node"
-PRODUCT = "localhost/applyprune:0.1.0"
-WITH_GPG = "localhost/applyprune:0.1.0-gpg"
+PRODUCT = f"localhost/applyprune:{__version__}"
+WITH_GPG = f"{PRODUCT}-gpg"
 AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 SLIM = """\
 path-exclude /usr/share/doc/*

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import urllib3
 
 from applyprune.values import dataclass
-from tests.node.images import PRODUCT, WORKLOAD
+from tests.node import waits
+from tests.node.images import PRODUCT
 from tests.support.command import applyprune
 from tests.support.controller import CONTROLLER, SYSTEM_NAMESPACE
-from tests.support.objects import of_kind
 from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
@@ -129,24 +129,11 @@ def deployment(name: str, *arguments: str, replicas: int = 1, **container: Any) 
 
     By default it serves, and a probe asks whether it is ready; ``container`` replaces fields.
     """
-    probe = {"httpGet": {"path": "/ready", "port": 8080}, "periodSeconds": 1}
-    main = {
-        "name": "main",
-        "image": WORKLOAD,
-        "args": [*(arguments or ("serve",))],
-        "readinessProbe": probe,
-        **container,
-    }
-    labels = {"app": name}
-    template = {
-        "metadata": {"labels": labels},
-        "spec": {
-            "containers": [{key: value for key, value in main.items() if value is not None}],
-            "terminationGracePeriodSeconds": 5,
-        },
-    }
-    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
-    return of_kind("Deployment", name, spec=spec)
+    main = {**waits.container(*(arguments or ("serve",)), **waits.READY), **container}
+    found = {key: value for key, value in main.items() if value is not None}
+    body = waits.pods(found, name=name, replicas=replicas)
+    body["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 5
+    return body
 
 
 def pods_of(tenant: Tenant, app: str) -> list[dict[str, Any]]:

@@ -42,7 +42,6 @@ CNI_CACHE = Path("/var/lib/cni")
 HIDDEN = (Path("/run"), Path("/var/log"), Path("/var/lib/containers"), CNI_CACHE)
 """Where the programs of a node write, whatever is configured."""
 _SET_CHILD_SUBREAPER = 36
-_CLONE_NEWNET = 0x40000000
 
 
 def runs_folder() -> Path:
@@ -164,13 +163,6 @@ def inside(folder: Path, command: Sequence[str]) -> int:
 
 def _mount(*arguments: str) -> None:
     subprocess.run(["mount", *arguments], check=True)
-
-
-def enter_network() -> None:
-    """Move this process, which has one thread, into a new network without any connection."""
-    # Python has os.unshare since 3.12 only.
-    if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 if __name__ == "__main__":

@@ -56,16 +56,22 @@ def _row(item: pytest.Item) -> str | None:
 def files_of_guards() -> Mapping[str, list[str]]:
     """Return the files whose tests hold each guard."""
     found: dict[str, set[str]] = defaultdict(set)
-    for path in (ROOT / "tests").rglob("test_*.py"):
-        text = path.read_text(encoding="utf-8")
-        if ".holds(" in text:
-            for guard in _named_in(text):
-                found[guard].add(path.relative_to(ROOT).as_posix())
+    for file, tree in marked_files():
+        for guard in _named_in(tree):
+            found[guard].add(file)
     return {guard: sorted(files) for guard, files in found.items()}
 
 
-def _named_in(text: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(text)):
+def marked_files() -> Iterator[tuple[str, ast.Module]]:
+    """Yield each file of tests that has such marks, parsed, in the order of their names."""
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        if ".holds(" in text:
+            yield path.relative_to(ROOT).as_posix(), ast.parse(text)
+
+
+def _named_in(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Attribute(attr="holds"), args=names):
                 yield from (str(one.value) for one in names if isinstance(one, ast.Constant))

@@ -7,8 +7,6 @@ that network. Nothing of it is left when the thread has ended, and nothing is in
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import os
 import socket
 import struct
 import threading
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from tests.support.linux import enter_network
 from tests.support.listening import pass_on
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 POD, PROXY, LINK_LOCAL = "fd00:1::10", "fd00:1::20", "fe80::10"
 INTERFACE = "lo"
-_CLONE_NEWNET = 0x40000000
 _SIOCSIFFLAGS, _SIOCSIFADDR = 0x8914, 0x8916
 _UP = 0x1 | 0x8 | 0x40
 """Up, loopback, running."""
@@ -112,9 +110,7 @@ def ipv6_network() -> Iterator[Ipv6Network]:
 
 def _enter() -> None:
     """Move this thread into a network of its own, which has these addresses and no other."""
-    # Python has os.unshare since 3.12 only.
-    if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    enter_network()
     with (
         socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as ipv6,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ipv4,
