@@ -62,6 +62,7 @@ RULES: Mapping[str, Sequence[str]] = {
         "planning/approval.py",
         "planning/approved_deletions.py",
         "planning/plan.py",
+        "planning/refusals.py",
         "planning/requests.py",
         "sources/plan_files.py",
     ),

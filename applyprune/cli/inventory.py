@@ -83,7 +83,7 @@ def _runs(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
 def _read(cluster_target: ClusterTarget, name: str) -> Inventory:
     """Return the inventory of a set; raise UsageError if there is none."""
     from applyprune.cli.session import open_session
-    from applyprune.engine.check import no_such_set
+    from applyprune.planning.refusals import no_such_set
 
     with open_session(cluster_target) as session:
         applyset = session.applyset(name)

@@ -7,13 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from applyprune.engine.check import (
-    namespace_exists,
-    no_such_set,
-    refuse_copied,
-    refuse_owned,
-    refuse_unlisted,
-)
+from applyprune.engine.check import namespace_exists
 from applyprune.engine.context import RunContext, RunRequest, RunSummary, run_context
 from applyprune.engine.lock import WRITE_MARGIN, InventoryLock
 from applyprune.engine.plan_stage import with_exact_names
@@ -61,6 +55,7 @@ from applyprune.planning.recovery import (
     repaired,
     unsearched_problem,
 )
+from applyprune.planning.refusals import no_such_set, refuse_copied, refuse_owned, refuse_unlisted
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.requests import mark_request, transfer_request
 from applyprune.planning.world import World

@@ -17,14 +17,9 @@ from typing import TYPE_CHECKING
 from applyprune.engine.check import (
     drift_decided,
     fields_checked,
-    no_such_set,
     owners_checked,
     read_own_namespace,
     reference_warnings,
-    refuse_removal_of_set,
-    refuse_run,
-    refuse_unlisted,
-    refuse_without_inventory,
     rights_review,
     unread_warning,
     visible_conflicts_refused,
@@ -109,6 +104,13 @@ from applyprune.planning.recovery import (
     restored_problem,
     to_orphan_problem,
     unlisted_problem,
+)
+from applyprune.planning.refusals import (
+    no_such_set,
+    refuse_removal_of_set,
+    refuse_run,
+    refuse_unlisted,
+    refuse_without_inventory,
 )
 from applyprune.planning.rights import Member, RoleText, roles, with_rights
 from applyprune.planning.served_kinds import has_all_kinds, lacking_groups
@@ -238,7 +240,7 @@ def _plan_with(
     applied = resolved.desired if options.mode is Mode.APPLY else ()
     rules = ReadinessRules(cluster, applied, options)
     raise_all([*resolved.errors, *rules.errors])
-    refuse_run(inventory, resolved.manifests, context, request.owner, takes_over=request.takes_over)
+    refuse_run(inventory, resolved.manifests, options, request.owner, takes_over=request.takes_over)
     inventory, makes_namespace_of_inventory = _begun(inventory, resolved, request, context)
     known = yield from _part_to_read(
         resolved, inventory, [one.ref for one in resolved.unknown], context

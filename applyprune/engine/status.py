@@ -7,7 +7,6 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from applyprune.engine.check import no_such_set
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.reader import SnapshotReader
 from applyprune.engine.waiting import (
@@ -81,6 +80,7 @@ from applyprune.planning.recovery import (
     to_orphan_problem,
     unlisted_problem,
 )
+from applyprune.planning.refusals import no_such_set
 from applyprune.planning.secrets import KnownSecrets
 from applyprune.planning.server_errors import known_secrets
 from applyprune.planning.steady_pods import needs_proof, unproved

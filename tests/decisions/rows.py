@@ -1,0 +1,296 @@
+"""A row: a world, and what a run decides in it. A test file is a table of them.
+
+``applied`` is what a run of the set has applied, ``others`` what somebody has done since, ``given``
+the input of today. What a row does not name is decided as expected: an object of the input stays as
+it is, and nothing is pruned where a guard refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as altered
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.errors import ApplypruneError, InputErrors
+from applyprune.model.fate import Fate
+from applyprune.model.kinds import NAMESPACE
+from applyprune.model.live import LiveObject, Resource
+from applyprune.model.options import DryRun, Mode
+from applyprune.model.plan import (
+    CREATE_ONLY,
+    ApplyRequest,
+    ApplyStep,
+    DeleteRequest,
+    Guard,
+    GuardVerdict,
+    PatchRequest,
+    Plan,
+    RemoveStep,
+    Why,
+)
+from applyprune.planning.approval import with_approval
+from applyprune.planning.desired import resolve
+from applyprune.planning.leave import objects_to_prune
+from applyprune.planning.names import kind_names, known_names, with_names_resolved
+from applyprune.planning.plan import make_plan
+from applyprune.planning.prune_waits import kinds_to_judge
+from applyprune.planning.refusals import refuse_run, refuse_without_inventory
+from applyprune.planning.world import CascadeContents, World
+from applyprune.sources import read_objects
+from applyprune.values import replace
+from tests.decisions.world import (
+    HOME,
+    SET,
+    THEM,
+    Body,
+    Change,
+    Cluster,
+    Site,
+    place_on,
+    renamed,
+    short,
+)
+from tests.support.options import options_of
+
+if TYPE_CHECKING:
+    from applyprune.model.identity import Ref
+    from applyprune.model.live import State
+    from tests.support.api import Api
+    from tests.support.stage import Stage
+
+
+@dataclass(frozen=True)
+class Row:
+    """A world, and what is decided in it."""
+
+    applied: Sequence[Body] = ()
+    """What the set has applied."""
+    others: Sequence[Change] = ()
+    """What somebody else has done since, in order."""
+    given: Sequence[Body] | None = None
+    """The input; None for the same as before."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """As ``options_of`` takes them."""
+    fates: Mapping[str, Fate] = field(default_factory=dict)
+    """By ``kind/name``, but for what is left as it is, and for what a refused prune keeps."""
+    because: Mapping[str, str] = field(default_factory=dict)
+    """A part of the reason or the problem of an object."""
+    sends: Mapping[str, str] = field(default_factory=dict)
+    """The first request for an object, as ``sent`` writes it."""
+    refused: frozenset[Guard] = frozenset()
+    """The guards that refuse the prune."""
+    says: Sequence[str] = ()
+    """Parts of the refusal, or of the error."""
+    error: type[ApplypruneError] | None = None
+    """The error that ends the run before there is a plan."""
+    warns: Sequence[str] = ()
+    """Parts of the warnings, each of another one."""
+    before: Sequence[Body] = ()
+    """What others have created before the set was applied."""
+    served: Sequence[Resource] = ()
+    """Custom kinds that are served."""
+    never: str = ""
+    """Why no server can show this world; empty if one can, and then the sweep asks one."""
+
+    @property
+    def input(self) -> Sequence[Body]:
+        """Return the objects of the input; the deletion of a set has none."""
+        deletes = self.options.get("mode") is Mode.DELETE
+        return (() if deletes else self.applied) if self.given is None else self.given
+
+    def holds(self) -> None:
+        """Fail unless the world is decided as the row says."""
+        if self.error is not None:
+            with pytest.raises((self.error, InputErrors)) as caught:
+                decide(self)
+            _says(self.says, _text(caught.value))
+            return
+        plan, warnings = decide(self)
+        self.fits(plan, warnings)
+
+    def fits(self, plan: Plan, warnings: Sequence[str]) -> None:
+        """Fail unless a plan has the fates, the reasons and the refusal of the row."""
+        for part in self.warns:
+            assert any(part in one for one in warnings), warnings
+        refusing = {one.guard for one in plan.guards if one.verdict is GuardVerdict.REFUSED}
+        assert refusing == self.refused
+        refusal = "" if plan.refusal is None else str(plan.refusal)
+        assert bool(refusal) is bool(self.refused), refusal
+        assert not refusal or plan.no_prune
+        _says(self.says, refusal)
+        steps = {_name(step): step for step in plan.steps}
+        found = {name: step.fate for name, step in steps.items() if not self._is_expected(step)}
+        assert found == dict(self.fates), {name: _why(step) for name, step in steps.items()}
+        for name, words in self.because.items():
+            assert words in _why(steps[name]), _why(steps[name])
+        for name, request in self.sends.items():
+            assert sent(steps[name]) == request
+
+    def _is_expected(self, step: ApplyStep | RemoveStep) -> bool:
+        if _name(step) in self.fates:
+            return False
+        if self.refused and isinstance(step, RemoveStep):
+            return step.fate in {Fate.PRUNE, Fate.REFUSE, Fate.LEAVE}
+        is_input = isinstance(step, ApplyStep)
+        return is_input and step.fate is Fate.LEAVE and step.why is Why.ORDINARY
+
+
+def rows(table: Mapping[str, Row]) -> pytest.MarkDecorator:
+    """Return a parametrisation of ``row`` by the names of a table."""
+    return pytest.mark.parametrize("row", table.values(), ids=table.keys())
+
+
+# The decision in memory.
+
+
+def decide(row: Row) -> tuple[Plan, Sequence[str]]:
+    """Return the plan that is made in the world of a row, and the warnings."""
+    cluster = Cluster(tuple(row.served))
+    for body in row.before:
+        cluster.create(cluster.place(body)[0], body, THEM)
+    for body in row.applied:
+        cluster.add(body)
+    for change in row.others:
+        change.here(cluster, cluster.find(change.name)[0])
+    return _decided(row, cluster)
+
+
+def _decided(row: Row, cluster: Cluster) -> tuple[Plan, Sequence[str]]:
+    manifests = read_objects(row.input)
+    listed, served = cluster.inventory(), cluster.resource_map
+    names = kind_names(served, [listed], manifests)
+    known = known_names([listed], manifests)
+    options, ambiguous = with_names_resolved(options_of(**row.options), names, known)
+    resolved = resolve(manifests, served, SET, namespace=HOME, options=options)
+    if resolved.errors:
+        raise InputErrors(list(resolved.errors)) if len(resolved.errors) > 1 else resolved.errors[0]
+    refuse_run(listed, resolved.manifests, options)
+    desired = resolved.desired
+    applied = desired if options.mode is Mode.APPLY else ()
+    refs = {*(one.ref for one in desired), *listed.entries}
+    recorded = {ref.group_kind for ref in listed.entries}
+    full = set() if options.corrects else kinds_to_judge(applied, listed, options)
+    states = {
+        ref: _as_read(cluster.state(ref), bool(options.corrects) or ref.group_kind in full)
+        for ref in refs
+    }
+    world = World(
+        SET,
+        listed,
+        options,
+        desired,
+        left_out=resolved.left_out,
+        resource_map=served,
+        states=states,
+        resources={kind: found for kind in recorded if (found := served.find_kind(kind))},
+        schemas={one.group_kind: None for one in row.served},
+        others=cluster.others(),
+        keeps_own_namespace="it holds the inventory",
+    )
+    if not listed.exists:
+        refuse_without_inventory(world)
+    world = replace(world, contents=_contents(world, cluster))
+    plan = with_approval(make_plan(world), SET, options)
+    return plan, [*map(str, ambiguous), *map(str, resolved.warnings), *map(str, plan.warnings)]
+
+
+def _as_read(state: State, full: bool) -> State:
+    """Return a state as a run reads it: of most objects, the metadata only."""
+    return state if full or not isinstance(state, LiveObject) else replace(state, packed_body=None)
+
+
+def _contents(world: World, cluster: Cluster) -> Mapping[Ref, CascadeContents]:
+    """Return what is in each Namespace that would be pruned."""
+    leaving = (live.ref for live in objects_to_prune(world))
+    return {
+        ref: CascadeContents(tuple(cluster.inside(ref.name)))
+        for ref in leaving
+        if ref.group_kind == NAMESPACE
+    }
+
+
+def _name(step: ApplyStep | RemoveStep) -> str:
+    return step.desired.ref.short if isinstance(step, ApplyStep) else step.entry.ref.short
+
+
+def _why(step: ApplyStep | RemoveStep) -> str:
+    return f"{step.fate}: {step.reason or ''}{'' if step.problem is None else step.problem}"
+
+
+def _text(error: BaseException) -> str:
+    errors = error.errors if isinstance(error, InputErrors) else [error]
+    return "\n".join(str(getattr(one, "problem", one)) for one in errors)
+
+
+def _says(parts: Sequence[str], text: str) -> None:
+    for part in parts:
+        assert part in text, text
+
+
+def sent(step: ApplyStep | RemoveStep) -> str:
+    """Return the first request of a step in words: what it is, and what guards it."""
+    request: object = step.request
+    if isinstance(step, ApplyStep) and step.deletion is not None:
+        request = step.deletion
+    if isinstance(request, ApplyRequest) and request.before is not None:
+        request = request.before
+    if request is None:
+        return "nothing"
+    if isinstance(request, PatchRequest):
+        tested = {one["path"] for one in request.operations if one["op"] == "test"}
+        return f"patch{_guarded('/metadata/uid' in tested, '/metadata/resourceVersion' in tested)}"
+    assert isinstance(request, ApplyRequest | DeleteRequest)
+    guard = request.precondition
+    guarded = _guarded(bool(guard.uid), bool(guard.resource_version))
+    if isinstance(request, DeleteRequest):
+        return f"delete{guarded}"
+    force = " by force" if request.force else ""
+    return "create" if guard == CREATE_ONLY and not force else f"apply{force}{guarded}"
+
+
+def _guarded(by_uid: bool, by_version: bool) -> str:
+    by = [word for word, has in (("UID", by_uid), ("version", by_version)) if has]
+    return f" guarded by {' and '.join(by)}" if by else ""
+
+
+# The same decision on a server.
+
+
+def holds_on(row: Row, api: Api, stage: Stage) -> None:
+    """Fail unless a server shows the world of a row, and a run decides there as the row says."""
+    try:
+        _holds_on(row, api, stage)
+    finally:
+        # What has no namespace does not go with the one of the test.
+        for body in (*row.applied, *row.before, *row.input):
+            path = place_on(stage, short(body), row.served)
+            if "/namespaces/" not in path.removesuffix(f"/namespaces/{stage.namespace}"):
+                api("DELETE", path)
+
+
+def _holds_on(row: Row, api: Api, stage: Stage) -> None:
+    home = partial(renamed, stage.namespace)
+    for body in row.before:
+        site = Site(api, stage, place_on(stage, short(body), row.served))
+        api.create(site.collection, site.body(body), by=THEM)
+    if row.applied:
+        done = stage.run(*home(row.applied))
+        assert done.exit_code == 0, done.events
+    for change in row.others:
+        assert change.there is not None, "say why in the row's field never"
+        change.there(Site(api, stage, place_on(stage, change.name, row.served)))
+    input_ = home(row.input)
+    if row.error is not None:
+        with pytest.raises((row.error, InputErrors)) as caught:
+            stage.run(*input_, dry_run=DryRun.CLIENT, **row.options)
+        _says(home(row.says), _text(caught.value))
+        return
+    story = stage.run(*input_, dry_run=DryRun.CLIENT, **row.options)
+    fates = {home(name): fate for name, fate in row.fates.items()}
+    because, sends = home(dict(row.because)), home(dict(row.sends))
+    here = altered(row, fates=fates, because=because, sends=sends, says=home(row.says))
+    altered(here, warns=home(row.warns)).fits(story.plan, story.warnings)
