@@ -259,6 +259,8 @@ def _guarded(by_uid: bool, by_version: bool) -> str:
 
 # The same decision on a server.
 
+MERGE = "application/merge-patch+json"
+
 
 def holds_on(row: Row, api: Api, stage: Stage) -> None:
     """Fail unless a server shows the world of a row, and a run decides there as the row says."""
@@ -268,7 +270,9 @@ def holds_on(row: Row, api: Api, stage: Stage) -> None:
         # What has no namespace does not go with the one of the test.
         for body in (*row.applied, *row.before, *row.input):
             path = place_on(stage, short(body), row.served)
-            if "/namespaces/" not in path.removesuffix(f"/namespaces/{stage.namespace}"):
+            if body["metadata"].get("finalizers"):
+                api("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
+            if f"/namespaces/{stage.namespace}/" not in path:
                 api("DELETE", path)
 
 
@@ -283,13 +287,15 @@ def _holds_on(row: Row, api: Api, stage: Stage) -> None:
     for change in row.others:
         assert change.there is not None, "say why in the row's field never"
         change.there(Site(api, stage, place_on(stage, change.name, row.served)))
-    input_ = home(row.input)
+    input_, options = home(row.input), dict(row.options)
+    for name, value in options.items():
+        options[name] = home(value) if isinstance(value, set | frozenset) else value
     if row.error is not None:
         with pytest.raises((row.error, InputErrors)) as caught:
-            stage.run(*input_, dry_run=DryRun.CLIENT, **row.options)
+            stage.run(*input_, dry_run=DryRun.CLIENT, **options)
         _says(home(row.says), _text(caught.value))
         return
-    story = stage.run(*input_, dry_run=DryRun.CLIENT, **row.options)
+    story = stage.run(*input_, dry_run=DryRun.CLIENT, **options)
     fates = {home(name): fate for name, fate in row.fates.items()}
     because, sends = home(dict(row.because)), home(dict(row.sends))
     here = altered(row, fates=fates, because=because, sends=sends, says=home(row.says))

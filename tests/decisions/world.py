@@ -22,6 +22,8 @@ from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity, ap
 from applyprune.planning.built_in_kinds import built_in_kinds
 from applyprune.planning.normalize import manifest_digest, normalize
 from applyprune.planning.ownership import OtherSet, fingerprint_of, owned_fields_of
+from applyprune.values import replace as changed_value
+from tests.support.forged import forge
 
 if TYPE_CHECKING:
     from tests.support.api import Api
@@ -85,7 +87,7 @@ class Change:
     """Something that somebody else does: in a world in memory, and on a server."""
 
     name: str
-    """The object, as ``kind/name``."""
+    """The object, as ``kind/name``, or ``namespace/kind/name``."""
     here: Callable[[Cluster, Ref], None]
     there: Callable[[Site], object] | None = None
     """What does it on a server; None where none shows it."""
@@ -111,12 +113,17 @@ class Site:
 
 
 def renamed(namespace: str, data: Any) -> Any:
-    """Return plain data with the name of the set's namespace on a server."""
-    return json.loads(json.dumps(data).replace(HOME, namespace))
+    """Return plain data with the set's namespace on a server, and the ids of sets there."""
+    if isinstance(data, set | frozenset):
+        return frozenset(renamed(namespace, one) for one in data)
+    text = json.dumps(data)
+    for one in (SET, OTHER):
+        text = text.replace(one.id, applyset_identity(one.name, namespace).id)
+    return json.loads(text.replace(HOME, namespace))
 
 
 def place_on(stage: Stage, name: str, served: Sequence[Resource] = ()) -> str:
-    """Return the path of an object on a server: of the set's namespace, or of none."""
+    """Return the path of an object on a server."""
     ref, resource = Cluster(tuple(served)).find(name)
     namespace, own = renamed(stage.namespace, [ref.namespace, ref.name])
     return object_path(resource, Ref(ref.group, ref.kind, namespace, own))
@@ -126,6 +133,16 @@ def deleted(name: str) -> Change:
     """Return the deletion of an object."""
     return Change(
         name, lambda world, ref: world.drop(ref), lambda site: site.api("DELETE", site.path)
+    )
+
+
+def deleting(name: str) -> Change:
+    """Return the deletion of an object that a finalizer holds."""
+    going = {"metadata": {"deletionTimestamp": LATER}}
+    return Change(
+        name,
+        lambda world, ref: world.patch(ref, going, THEM),
+        lambda site: site.api("DELETE", site.path),
     )
 
 
@@ -166,6 +183,35 @@ def relabelled(name: str, label: str | None) -> Change:
     return changed(name, {"metadata": {"labels": {PART_OF: label}}})
 
 
+def owned_by(name: str, owner: str, by: str = "operator") -> Change:
+    """Return another object of the world as the owner of one."""
+
+    def reference(metadata: Mapping[str, Any], resource: Resource) -> Body:
+        named = {"name": metadata["name"], "uid": metadata["uid"]}
+        owners = [{"apiVersion": resource.gvk.api_version, "kind": resource.kind, **named}]
+        return {"metadata": {"ownerReferences": owners}}
+
+    def here(world: Cluster, ref: Ref) -> None:
+        of, resource = world.find(owner)
+        world.patch(ref, reference(world.objects[of]["metadata"], resource), by)
+
+    def there(site: Site) -> None:
+        resource = Cluster().find(owner)[1]
+        metadata = site.api.get(place_on(site.stage, owner))["metadata"]
+        site.api.patch(site.path, reference(metadata, resource), by=by)
+
+    return Change(name, here, there)
+
+
+def recorded(name: str, **facts: Any) -> Change:
+    """Return an edit of what the inventory says of an object."""
+
+    def here(world: Cluster, ref: Ref) -> None:
+        world.entries[ref] = changed_value(world.entries[ref], **facts)
+
+    return Change(name, here, lambda site: forge(site.stage, name.rpartition("/")[2], **facts))
+
+
 def unreadable(name: str) -> Change:
     """Return the loss of the right to read an object."""
     return Change(name, lambda world, ref: world.hide(ref))
@@ -186,10 +232,11 @@ def other_set(*bodies: Body) -> Change:
 
 
 def short(body: Body) -> str:
-    """Return the name of an object as kubectl prints it."""
+    """Return the name of an object as kubectl prints it; before it a namespace that it names."""
     group = GVK.parse(body["apiVersion"], body["kind"]).group
-    kind = body["kind"].lower()
-    return f"{kind}{'.' if group else ''}{group}/{body['metadata']['name']}"
+    metadata = body["metadata"]
+    place = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+    return f"{place}{body['kind'].lower()}{'.' if group else ''}{group}/{metadata['name']}"
 
 
 # The world in memory.
@@ -227,10 +274,10 @@ class Cluster:
         return Ref(gvk.group, gvk.kind, namespace, body["metadata"]["name"]), resource
 
     def find(self, name: str) -> tuple[Ref, Resource]:
-        """Return the object of a name as kubectl prints it: of the set's namespace, or of none."""
-        kind, _, own = name.partition("/")
+        """Return the object of a name, as ``short`` has it: of the set's namespace, if of none."""
+        *place, kind, own = name.split("/")
         (resource,) = (one for one in self.resource_map.preferred.values() if _kind(one) == kind)
-        namespace = HOME if resource.namespaced else ""
+        namespace = (place or [HOME])[0] if resource.namespaced else ""
         return Ref(resource.group, resource.kind, namespace, own), resource
 
     def add(self, body: Body, applyset: ApplySetIdentity = SET, **entry: Any) -> None:

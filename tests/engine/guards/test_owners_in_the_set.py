@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from applyprune.model.fate import Fate, Outcome
-from applyprune.model.options import DryRun, Mode, Propagation, PruneAlso
+from applyprune.model.fate import Outcome
+from applyprune.model.options import Propagation
 from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import config_map
@@ -33,21 +33,12 @@ def _outcomes(story: Any) -> dict[str, Outcome]:
 
 
 @pytest.mark.parametrize("propagation", [Propagation.BACKGROUND, Propagation.ORPHAN])
-@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.DELETE])
-def test_object_is_deleted_with_its_owner(
-    stage: Stage, api: Api, mode: Mode, propagation: Propagation
-) -> None:
-    """The plan counts both, and nothing of them is left, whoever is faster."""
+def test_object_is_deleted_with_its_owner(stage: Stage, api: Api, propagation: Propagation) -> None:
+    """Nothing of both is left, whoever is faster: the run, or the garbage collector."""
     _owned(stage, api)
-    wanted = REST if mode is Mode.APPLY else ()
-    options: dict[str, Any] = {"mode": mode, "propagation": propagation}
-    planned = stage.run(*wanted, dry_run=DryRun.SERVER, **options)
-    fates = {step.entry.ref.short: step.fate for step in planned.plan.removals}
-    assert {fates[WHOLE], fates[PART]} == {Fate.PRUNE}
-    story = stage.run(*wanted, **options)
+    story = stage.run(*REST, propagation=propagation)
     assert story.exit_code == 0, story.events
-    gone = Outcome.PRUNED if mode is Mode.APPLY else Outcome.DELETED
-    assert _outcomes(story) == {WHOLE: gone, PART: gone}
+    assert _outcomes(story) == {WHOLE: Outcome.PRUNED, PART: Outcome.PRUNED}
     eventually(lambda: not api.exists(stage.path("a-part")))
 
 
@@ -68,15 +59,3 @@ def test_object_stays_while_its_owner_is_not_deleted(
     assert {WHOLE, PART} <= stage.listed()
     assert api.exists(stage.path("a-part"))
     assert _outcomes(stage.run(*REST)) == {WHOLE: Outcome.PRUNED, PART: Outcome.PRUNED}
-
-
-@pytest.mark.parametrize("also", [frozenset(), frozenset({PruneAlso.SHARED})])
-def test_object_of_an_owner_that_stays_is_in_use(
-    stage: Stage, api: Api, also: frozenset[PruneAlso]
-) -> None:
-    """It is orphaned, unless the user says otherwise."""
-    _owned(stage, api)
-    story = stage.run(config_map("a-whole"), *REST, also=also)
-    assert story.exit_code == 0, story.events
-    assert story.outcomes[PART] is (Outcome.PRUNED if also else Outcome.ORPHANED)
-    assert api.exists(stage.path("a-part")) is not bool(also)

@@ -8,9 +8,8 @@ import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import MismatchType, Ownership
-from applyprune.model.options import Adopt, Conflicts, Mode, PruneAlso
+from applyprune.model.options import Adopt, Conflicts
 from applyprune.planning.applyset import OWNED_BY, PART_OF
-from applyprune.planning.leave import NO_WITNESS
 from tests.support.api import Api
 from tests.support.forged import forge
 from tests.support.objects import SERVICE, config_map
@@ -55,18 +54,6 @@ def test_edited_inventory_deletes_no_adopted_object(
     assert api.exists(stage.path("theirs"))
 
 
-def test_edited_inventory_deletes_no_adopted_object_with_the_set(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
-    """The others go."""
-    _adopt(kubectl, stage)
-    forge(stage, "theirs", ownership=Ownership.OWNED)
-    story = stage.run(mode=Mode.DELETE)
-    assert story.outcomes["configmap/theirs"] is Outcome.ORPHANED
-    assert story.outcomes["configmap/a"] is Outcome.DELETED
-    assert api.exists(stage.path("theirs"))
-
-
 @pytest.mark.holds("witness-recreate")
 def test_edited_inventory_recreates_no_adopted_object(
     stage: Stage, api: Api, kubectl: Kubectl
@@ -82,37 +69,6 @@ def test_edited_inventory_recreates_no_adopted_object(
     story = stage.run(changed, config_map("a"), recreate=True, conflicts=Conflicts.FORCE)
     assert "it was adopted" in story.problem("configmap/theirs")
     assert api.get(stage.path("theirs"))["metadata"]["uid"] == uid
-
-
-@pytest.mark.parametrize("value", ["-", "=applyset-somebodys-v1"])
-def test_object_without_its_annotation_counts_as_adopted(
-    stage: Stage, api: Api, kubectl: Kubectl, value: str
-) -> None:
-    """The output says so; ``--prune-also adopted`` is the word for it."""
-    stage.run(*map(config_map, "abc"))
-    kubectl("annotate", "configmap/c", "-n", stage.namespace, "--overwrite", f"{OWNED_BY}{value}")
-    plan = stage.run(*map(config_map, "ab")).plan
-    assert [(step.fate, step.reason) for step in plan.removals] == [("orphan", NO_WITNESS)]
-    assert api.exists(stage.path("c"))
-
-
-def test_prune_of_adopted_deletes_an_object_without_its_annotation(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
-    """It is the user's word for what no second witness shows."""
-    stage.run(*map(config_map, "abc"))
-    kubectl("annotate", "configmap/c", "-n", stage.namespace, f"{OWNED_BY}-")
-    story = stage.run(*map(config_map, "ab"), also=frozenset({PruneAlso.ADOPTED}))
-    assert story.outcomes["configmap/c"] is Outcome.PRUNED
-    assert not api.exists(stage.path("c"))
-
-
-def test_copied_annotation_in_a_manifest_is_left_out(stage: Stage, api: Api) -> None:
-    """A manifest that was copied from a live object; a warning says so."""
-    story = stage.run(config_map("a", annotations={OWNED_BY: "applyset-theirs-v1", "note": "1"}))
-    assert any(OWNED_BY in warning for warning in story.warnings)
-    assert _witness(api, stage, "a") == stage.target.id
-    assert api.get(stage.path("a"))["metadata"]["annotations"]["note"] == "1"
 
 
 def test_repair_writes_the_annotation_only_if_told(

@@ -1,4 +1,4 @@
-"""A refused prune stops the apply before its first write, unless the user applies anyway."""
+"""Stories of a refused prune: nothing is written, unless the user applies anyway."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ LEFT = {f"configmap/c-{number}": Outcome.NOT_PRUNED for number in range(1, 8)}
 
 
 def _value(api: Api, stage: Stage, name: str) -> str:
-    path = stage.path(name)
-    return str(api.get(path)["data"]["key"])
+    return str(api.get(stage.path(name))["data"]["key"])
 
 
 def _verdict(story: Story) -> str:
@@ -43,7 +42,6 @@ def test_refused_prune_writes_nothing(
     assert writes(audit) == []
     assert (story.exit_code, story.outcomes) == (6, LEFT)
     assert {one.reason for one in story.of(ObjectDone)} == {"prune refused"}
-    assert "it would delete 7 objects" in story.refusal
     assert _value(api, stage, "c-0") == "v"
     applied = "nothing was applied, and nothing was deleted" in _verdict(story)
     assert applied is (mode is Mode.APPLY)
@@ -55,15 +53,9 @@ def test_refused_prune_applies_if_asked_to(stage: Stage, api: Api) -> None:
     stage.run(*MANY)
     bodies = (config_map("c-0", "new"), config_map("more"))
     story = stage.run(*bodies, apply_anyway=True)
-    assert story.exit_code == 6
-    assert story.outcomes == {
-        **LEFT,
-        "configmap/c-0": Outcome.UPDATED,
-        "configmap/more": Outcome.CREATED,
-    }
-    assert story.refusal
+    updated = {"configmap/c-0": Outcome.UPDATED, "configmap/more": Outcome.CREATED}
+    assert (story.exit_code, story.outcomes) == (6, {**LEFT, **updated})
     assert "the prune was refused: nothing was deleted" in _verdict(story)
-    assert "--apply-anyway" not in _verdict(story)
     assert _value(api, stage, "c-0") == "new"
     assert stage.listed() == {"configmap/more", *(f"configmap/c-{n}" for n in range(8))}
     again = stage.run(*bodies, apply_anyway=True)
@@ -76,8 +68,7 @@ def test_refused_prune_is_reported_with_the_refused_objects(stage: Stage) -> Non
     stage.run(*MANY)
     replace(stage, name="other").run(config_map("theirs"))
     story = stage.run(config_map("c-0", "new"), config_map("theirs"))
-    assert story.exit_code == 3
-    assert story.outcomes == {**LEFT, "configmap/theirs": Outcome.FAILED}
+    assert (story.exit_code, story.outcomes) == (3, {**LEFT, "configmap/theirs": Outcome.FAILED})
     assert "belongs to another set" in story.problem("configmap/theirs")
     assert story.refusal
 
@@ -87,25 +78,52 @@ def test_dry_run_shows_what_a_refused_prune_holds_back(stage: Stage, dry: DryRun
     """A reader needs both: what would be applied, and what may not be deleted."""
     stage.run(*MANY)
     story = stage.run(config_map("c-0", "new"), dry_run=dry)
-    assert story.exit_code == 6
-    assert story.outcomes == {**LEFT, "configmap/c-0": Outcome.UPDATED}
+    assert (story.exit_code, story.outcomes) == (6, {**LEFT, "configmap/c-0": Outcome.UPDATED})
 
 
-def test_command_line_applies_nothing_until_asked(
-    stage: Stage, api: Api, tmp_path: Path, audit: AuditTrail
+def test_command_line_names_the_guards_and_the_ways_out(
+    stage: Stage, api: Api, tmp_path: Path
 ) -> None:
-    """Both calls exit with 6; the first says how to apply."""
+    """Refused and lifted ones; those that pass only where one object is explained."""
     stage.run(*MANY)
     source = write_input(tmp_path / "set.json", [config_map("c-0", "new")])
     call = ("apply", "web", "-n", stage.namespace, "-f", source)
-    audit.restart()
     refused = applyprune(*call, kubeconfig=stage.kubeconfig)
-    assert (refused.code, writes(audit)) == (6, [])
-    assert "nothing was applied, and nothing was deleted" in refused.err
+    assert refused.code == 6
+    assert "it would delete 7 objects: 7 deletions are more than half of the set's" in refused.err
     assert "To apply without the prune: --apply-anyway." in refused.err
-    assert _value(api, stage, "c-0") == "v"
+    lifted = applyprune(*call, "--max-prune=7", "--dry-run", kubeconfig=stage.kubeconfig)
+    assert lifted.code == 0
+    assert "guard more-than-half lifted by --max-prune 7: 7 deletions" in lifted.err
+    told = applyprune(
+        "explain", "web", "configmap/c-1", *call[2:], "-v", kubeconfig=stage.kubeconfig
+    )
+    assert "7 deletions are more than half of the set's 8 live objects" in told.out
     applied = applyprune(*call, "--apply-anyway", kubeconfig=stage.kubeconfig)
-    assert applied.code == 6
-    assert applied.lines["configmap/c-0"] == "updated"
+    assert (applied.code, applied.lines["configmap/c-0"]) == (6, "updated")
     assert "objects not pruned (prune refused)\n  configmap/c-" in applied.out
     assert _value(api, stage, "c-0") == "new"
+
+
+def test_folder_that_became_empty_blocks_the_prune(stage: Stage, tmp_path: Path) -> None:
+    """As it is typed: apply refuses, and --allow-empty is meant."""
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        write_input(tmp_path / name / "set.json", [config_map(name)])
+    call = (
+        "apply",
+        "web",
+        "-n",
+        stage.namespace,
+        "-f",
+        tmp_path / "here",
+        "-f",
+        tmp_path / "there",
+    )
+    assert applyprune(*call, kubeconfig=stage.kubeconfig).code == 0
+    (tmp_path / "there/set.json").unlink()
+    refused = applyprune(*call, kubeconfig=stage.kubeconfig)
+    assert refused.code == 6
+    assert f"no object in {tmp_path / 'there'}" in refused.err
+    meant = applyprune(*call, "--allow-empty", kubeconfig=stage.kubeconfig)
+    assert (meant.code, meant.lines["configmap/there"]) == (0, "pruned")
