@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from applyprune.localplane import FULL, Binaries, Plane, PlaneSpec, progress_on, start
 from tests.components import Components, ensure_components
 from tests.support.api import Api, AuditTrail, temporary_namespace
-from tests.support.durations import Recorder, longest_first
+from tests.support.durations import CpuMeter, Recorder, longest_first
 from tests.support.golden import GoldenFile
 from tests.support.holders import ANY, holders
 from tests.support.plane import server_version
@@ -43,6 +43,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and current_thread() is mai
 
 # `kubectl` starts the run's plane by itself when a test gives it none. A test that asks for a
 # registry by its name names `components` too: pytest cannot know what it will ask for.
+METER: pytest.StashKey[CpuMeter] = pytest.StashKey()
 NEEDS_A_SERVER = {"binaries", "kubectl", "components"}
 GIT_SERVERS = {"git_server", "site", "ssh"}
 """Servers of one test or file: `--fast` leaves them out, they cost as much as all that it runs."""
@@ -100,8 +101,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the examples of properties; reject a version that is not known."""
     settings.load_profile("sweep" if config.getoption("markexpr") == "sweep" else "gate")
-    if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Recorder())
+    if config.getoption("--record-durations"):
+        config.stash[METER] = CpuMeter()
+        if not hasattr(config, "workerinput"):
+            config.pluginmanager.register(Recorder())
     try:
         release_named(config.getoption("--kubernetes"))
     except ValueError as unknown:
@@ -130,6 +133,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _keep(config, items, _needs_a_server)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Begin to count what tests use."""
+    if (meter := session.config.stash.get(METER, None)) is not None:
+        meter.begin()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test on a server that lacks what the test needs."""
     version = release_named(item.config.getoption("--kubernetes"))
@@ -145,6 +155,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Make a skipped test of a sweep fail: its case would look proved, and is not."""
     report = yield
+    if (meter := item.config.stash.get(METER, None)) is not None:
+        meter.note(report)
     is_skipped = report.skipped and not hasattr(report, "wasxfail")
     if is_skipped and item.get_closest_marker("sweep") is not None:
         _fail(report)
