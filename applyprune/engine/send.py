@@ -301,7 +301,7 @@ class Recreator:
         options = self.context.options
         deletions = deletions_of([live], {}, options.prune.propagation)
         found = self.dependants.count(deletions, in_worker=True)
-        cascades = cascades_of(found, {live.uid}, self.listed)
+        cascades = cascades_of(found, [live], self.listed)
         if problem := refused_recreation_of(live.ref, cascades, options):
             raise PruneRefused(problem.message, reason=problem.reason, hint=problem.hint)
 

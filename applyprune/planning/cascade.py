@@ -549,11 +549,11 @@ def recreations_judged(
     ``dependants`` is what is deleted with each deleted object, ``listed`` are all refs in the
     inventory.
     """
-    deleting = uids_of(
+    deleting = [
         step.live
         for step in plan.steps
         if step.live is not None and step.fate in {Fate.PRUNE, Fate.RECREATE}
-    )
+    ]
     cascades = cascades_of(dependants, deleting, listed)
 
     def judged(step: ApplyStep) -> ApplyStep:
@@ -572,10 +572,13 @@ def recreations_judged(
 
 
 def cascades_of(
-    dependants: Mapping[Ref, CascadeContents], deleting: Collection[str], listed: Collection[Ref]
+    dependants: Mapping[Ref, CascadeContents],
+    deleting: Iterable[LiveObject],
+    listed: Collection[Ref],
 ) -> Cascades:
-    """Return the cascades of what is recreated; by ``deleting`` all that is deleted is known."""
-    found = {ref: cascade_of(NOTHING, deleting, "", owned) for ref, owned in dependants.items()}
+    """Return the cascades of what is recreated; ``deleting`` is all that is deleted."""
+    uids = uids_of(deleting)
+    found = {ref: cascade_of(NOTHING, uids, "", owned) for ref, owned in dependants.items()}
     return Cascades(found, listed)
 
 

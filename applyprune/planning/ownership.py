@@ -585,7 +585,7 @@ def label_problem(
 def is_label_of_nobody(live: LiveObject, others: Mapping[str, OtherSet]) -> bool:
     """Return whether it is known that the set whose label an object has does not list it."""
     other = others.get(live.labels.get(PART_OF, ""), UNREAD)
-    return other.is_read and live.uid not in other.uids
+    return other.is_read and not is_among(live, other.uids)
 
 
 def is_listed_elsewhere(live: LiveObject, others: Mapping[str, OtherSet]) -> bool:

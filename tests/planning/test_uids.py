@@ -18,11 +18,12 @@ from applyprune.planning.cascade import (
     Deletion,
     OwnerChains,
     cascade_of,
+    cascades_of,
     dependants,
     diagnose,
 )
 from applyprune.planning.leave import Remaining
-from applyprune.planning.ownership import is_listed_elsewhere, other_set_in
+from applyprune.planning.ownership import is_label_of_nobody, is_listed_elsewhere, other_set_in
 from applyprune.planning.plan import make_plan
 from applyprune.planning.prune_waits import pod_use, unless_used
 from applyprune.planning.recovery import current_entries, unlisted
@@ -256,6 +257,15 @@ def test_claim_is_counted_though_an_api_says_its_uid_of_a_deleted_object(claimed
     assert [one.ref for one in found[MAP].objects] == [CLAIM]
 
 
+@pytest.mark.parametrize("uid", [U, V])
+def test_claim_of_a_recreated_object_is_counted_though_its_api_says_the_uid_of_it(uid: str) -> None:
+    """The API claims for its own object the UID of the claim that this one owns."""
+    thing = live(THING, uid=uid)
+    claim = live(CLAIM, uid=V, ownerReferences=[owner(THING, uid)])
+    found = dependants([Deletion(THING, thing)], chains(claim))
+    assert cascades_of(found, [thing], ()).foreign(THING) == (CLAIM,)
+
+
 @pytest.mark.holds("owner-served-twice")
 def test_claim_of_an_owner_that_is_served_twice_is_counted() -> None:
     """It names its owner by the second group; both forms of it go."""
@@ -318,7 +328,17 @@ def test_listed_by_its_uid_under_another_group(entry: Ref, found: Ref, same: boo
     assert (found in current_entries(around, restored=False)) == same
     assert (found in unlisted(world([], inside, read(state)))) != same
     labelled = live(found, uid=U, label="applyset-x-v1")
-    assert is_listed_elsewhere(labelled, {"applyset-x-v1": other_set_in(inside)}) == same
+    others = {"applyset-x-v1": other_set_in(inside)}
+    assert is_listed_elsewhere(labelled, others) == same
+    assert is_label_of_nobody(labelled, others) != same
+
+
+def test_custom_resource_of_another_set_has_no_label_of_nobody() -> None:
+    """That set lists it by what it is known by, with its group."""
+    member, state = desired(body("Thing", "x"), THINGS), live(THING, uid=U, label="applyset-x-v1")
+    others = {"applyset-x-v1": other_set_in(inventory(recorded(member, state, ref=THING)))}
+    assert not is_label_of_nobody(state, others)
+    assert is_label_of_nobody(live(THING, uid=V, label="applyset-x-v1"), others)
 
 
 def served_twice(ref: Ref) -> list[str]:
