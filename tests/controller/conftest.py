@@ -1,15 +1,16 @@
-"""One plane with the CRD for all stories of a process, and a tenant for each of them."""
+"""One plane with the CRD and one controller for all stories, and a tenant for each of them."""
 
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from applyprune.localplane import PlaneSpec, start
 from tests.support.api import Api, AuditTrail
-from tests.support.controller import Controller, Tenant, controller, tenants
+from tests.support.controller import Controller, Tenant, tenants
 from tests.support.registries import Registry, password_registry
 from tests.support.shared_site import SharedSite
 
@@ -29,23 +30,30 @@ def sites(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Itera
         spec = PlaneSpec(scheduler=False, kwok=False, nodes=0, audit=True)
         return start(binaries, spec, tmp_path_factory.mktemp("planes") / "bundles")
 
-    with closing(SharedSite(start_one)) as shared:
+    with closing(SharedSite(start_one, partial(tmp_path_factory.mktemp, "controller"))) as shared:
         yield shared
 
 
 @pytest.fixture(scope="module")
-def site(sites: SharedSite) -> Iterator[Plane]:
-    """A plane with the CRD, and without a Bundle."""
+def site(sites: SharedSite, request: pytest.FixtureRequest) -> Iterator[Plane]:
+    """A plane with the CRD, without a Bundle, and with no controller but those of the module."""
+    its = [one for one in request.session.items if one.path == request.path]
+    if not any("shared_controller" in getattr(one, "fixturenames", ()) for one in its):
+        sites.stop_controller()
     yield sites.plane()
     sites.clear()
 
 
+@pytest.fixture(scope="package")
+def shared_controller() -> str:
+    """Show that a module wants the controller of all: it has no other one of the same Bundles."""
+    return "shared"
+
+
 @pytest.fixture(scope="module")
-def running(site: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
-    """A controller for the stories of a module."""
-    log = tmp_path_factory.mktemp("controller") / "log"
-    with controller(site.kubeconfig, log, "--lease-duration", "4s") as one:
-        yield one
+def running(site: Plane, sites: SharedSite, shared_controller: str) -> Controller:
+    """The controller for the stories of a module: of all Bundles, with the usual options."""
+    return sites.controller()
 
 
 @pytest.fixture

@@ -32,31 +32,38 @@ class Controller:
 
     process: subprocess.Popen[str]
     log: Path
+    begins: int = 0
+    """Where in the file the lines begin that are looked at: those before are of other modules."""
 
     @property
     def lines(self) -> list[dict[str, Any]]:
         """Return its log; every line is JSON, except the error that it ends with."""
-        found = self.log.read_text().splitlines(keepends=True)
-        ends = [line for line in found if line.startswith("error: ")]
-        found = found[: found.index(ends[0])] if ends else found
-        return [json.loads(line) for line in found if line.endswith("\n")]
+        return _parsed(self._text().splitlines(keepends=True))
+
+    def _text(self) -> str:
+        with self.log.open(encoding="utf-8") as file:
+            file.seek(self.begins)
+            return file.read()
+
+    def _start(self, key: str) -> str:
+        """Wait until a line of its start has a value; return it."""
+
+        def found() -> str:
+            assert self.process.poll() is None, self.log.read_text()
+            lines = _parsed(self.log.read_text().splitlines(keepends=True)[:100])
+            return next((str(line[key]) for line in lines if key in line), "")
+
+        return str(eventually(found, lambda: "the controller"))
 
     @property
     def address(self) -> str:
         """Wait until it serves, and return its address."""
-
-        def listening() -> str:
-            assert self.process.poll() is None, self.log.read_text()
-            found = [line["listen"] for line in self.lines if "listen" in line]
-            return f"http://{found[0]}" if found else ""
-
-        return str(eventually(listening, lambda: "the controller"))
+        return f"http://{self._start('listen')}"
 
     @property
     def replica(self) -> str:
         """Wait until it serves, and return the name of the replica."""
-        assert self.address
-        return str(next(line["replica"] for line in self.lines if "replica" in line))
+        return self._start("replica")
 
     def ask(self, path: str) -> tuple[int, str]:
         """Return the status and text of its reply at a path."""
@@ -74,8 +81,8 @@ class Controller:
         """Return the reason of each reconcile of a tenant's Bundles, or of one of them, so far."""
         about = f'"message": "bundle reconciled", "namespace": "{tenant.namespace}"'
         # Of a long log, all but these lines are somebody else's.
-        lines = self.log.read_text().splitlines(keepends=True)
-        found = [json.loads(line) for line in lines if about in line and line.endswith("\n")]
+        lines = self._text().splitlines(keepends=True)
+        found = _parsed([line for line in lines if about in line])
         return [line["reason"] for line in found if name in {"", line["bundle"]}]
 
     def workers(self) -> list[int]:
@@ -100,6 +107,12 @@ class Controller:
     def kill(self) -> None:
         """Kill it by SIGKILL."""
         kill_inside(self.process)
+
+
+def _parsed(lines: list[str]) -> list[dict[str, Any]]:
+    """Return the lines of a log as far as they are complete, without the error at the end."""
+    ends = [number for number, line in enumerate(lines) if line.startswith("error: ")]
+    return [json.loads(line) for line in lines[: ends[0] if ends else None] if line[-1:] == "\n"]
 
 
 @contextmanager
@@ -143,14 +156,12 @@ class Tenant:
     def put(self, plural: str, body: dict[str, Any], group: str = "") -> dict[str, Any]:
         """Apply an object by server-side apply as ``tenant``."""
         path = self.path(plural, body["metadata"]["name"], group)
-        status, reply = self.api(
-            "PATCH",
-            f"{path}?fieldManager=tenant&force=true",
-            body,
-            content_type="application/apply-patch+yaml",
-        )
-        assert status in {200, 201}, reply
-        return dict(reply)
+        return dict(self.api.apply(path, body, by="tenant", force=True))
+
+    def drop(self, name: str, plural: str = "configmaps", group: str = "") -> None:
+        """Delete an object, by default a ConfigMap."""
+        status, reply = self.api("DELETE", self.path(plural, name, group))
+        assert status == 200, reply
 
     def bundle(self, name: str, *manifests: dict[str, Any], **spec: Any) -> dict[str, Any]:
         """Apply a Bundle of these manifests, or of the given source."""
@@ -161,6 +172,11 @@ class Tenant:
             "spec": {"source": {"inline": text(*manifests)}, "retryInterval": "1s", **spec},
         }
         return self.put("bundles", body, "applyprune.dev/v1alpha1")
+
+    def suspended(self, name: str, **spec: Any) -> None:
+        """Suspend a Bundle, perhaps with a change, and wait until its controller knows it."""
+        self.patch(name, suspend=True, **spec)
+        eventually(lambda: self.condition(name, "Reconciling")[1] == "Suspended")
 
     def get(self, name: str) -> dict[str, Any]:
         """Return a Bundle."""
@@ -176,9 +192,7 @@ class Tenant:
         self._merge(name, {"metadata": {"annotations": told}})
 
     def _merge(self, name: str, body: dict[str, Any]) -> None:
-        kind = "application/merge-patch+json"
-        status, reply = self.api("PATCH", self.bundle_path(name), body, content_type=kind)
-        assert status == 200, reply
+        self.api.patch(self.bundle_path(name), body)
 
     def delete(self, name: str) -> None:
         """Delete a Bundle; its finalizer may keep it."""
@@ -262,10 +276,7 @@ class Tenant:
 
     def strip(self, name: str) -> None:
         """Remove the finalizers of a ConfigMap."""
-        patch = {"metadata": {"finalizers": None}}
-        kind = "application/merge-patch+json"
-        path = self.path("configmaps", name)
-        assert self.api("PATCH", path, patch, content_type=kind)[0] == 200
+        self.api.patch(self.path("configmaps", name), {"metadata": {"finalizers": None}})
 
     def events(self, name: str) -> list[tuple[str, str, str]]:
         """Return the type, reason and message of the Events about a Bundle."""

@@ -1,20 +1,26 @@
-"""A plane for one module after the other: what a module leaves there is removed before the next."""
+"""A plane and a controller for one module after the other.
+
+What a module leaves there is removed before the next.
+"""
 
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.sources import read
 from tests.support.api import Api
-from tests.support.controller import BUNDLE_CRD, TENANTS
+from tests.support.controller import BUNDLE_CRD, TENANTS, controller
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from applyprune.localplane import Plane
+    from tests.support.controller import Controller
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _BUNDLES = "/apis/applyprune.dev/v1alpha1/bundles"
@@ -57,10 +63,15 @@ _Objects = dict[str, dict[str, Any]]
 class SharedSite:
     """The plane; a module that replaces what it had at first gets the next one a new plane."""
 
-    def __init__(self, start_one: Callable[[], AbstractContextManager[Plane]]) -> None:
-        """Start none before it is needed."""
+    def __init__(
+        self, start_one: Callable[[], AbstractContextManager[Plane]], new_folder: Callable[[], Path]
+    ) -> None:
+        """Start none before it is needed; each controller has its log in a folder of its own."""
         self._start_one = start_one
+        self._new_folder = new_folder
         self._ends = ExitStack()
+        self._controllers = ExitStack()
+        self._controller: Controller | None = None
         self._plane: Plane | None = None
         self._before: _Objects = {}
 
@@ -73,8 +84,22 @@ class SharedSite:
                 self._before = _of_no_tenant(api)
         return self._plane
 
+    def controller(self) -> Controller:
+        """Return a running controller of all Bundles, with a log that begins now."""
+        if self._controller is None or self._controller.process.poll() is not None:
+            kubeconfig, log = self.plane().kubeconfig, self._new_folder() / "log"
+            one = controller(kubeconfig, log, "--no-lease")
+            self._controller = self._controllers.enter_context(one)
+        # A module that has others stops this one first.
+        return replace(self._controller, begins=self._controller.log.stat().st_size)
+
+    def stop_controller(self) -> None:
+        """Let a module have controllers of its own."""
+        self._controller = None
+        self._controllers.close()
+
     def clear(self) -> None:
-        """Remove all Bundles, whose controllers have ended, and restore what was there at first."""
+        """Remove all Bundles, and restore what was there at first."""
         if self._plane is None:
             return
         with closing(Api(self._plane)) as api:
@@ -106,7 +131,8 @@ class SharedSite:
         return sorted({path for path, _ in states[0] ^ states[1]})
 
     def close(self) -> None:
-        """Stop the plane."""
+        """Stop the plane, and its controller first."""
+        self.stop_controller()
         self._plane = None
         self._ends.close()
 
