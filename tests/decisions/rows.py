@@ -19,7 +19,7 @@ from applyprune.errors import ApplypruneError, InputErrors
 from applyprune.model.fate import Fate
 from applyprune.model.kinds import NAMESPACE
 from applyprune.model.live import LiveObject, Resource
-from applyprune.model.options import DryRun, Mode
+from applyprune.model.options import Approval, DryRun, Mode
 from applyprune.model.plan import (
     CREATE_ONLY,
     ApplyRequest,
@@ -32,7 +32,7 @@ from applyprune.model.plan import (
     RemoveStep,
     Why,
 )
-from applyprune.planning.approval import with_approval
+from applyprune.planning.approval import with_approval, without_unapproved
 from applyprune.planning.desired import resolve
 from applyprune.planning.leave import objects_to_prune
 from applyprune.planning.names import kind_names, known_names, with_names_resolved
@@ -83,6 +83,10 @@ class Row:
     """The first request for an object, as ``sent`` writes it."""
     refused: frozenset[Guard] = frozenset()
     """The guards that refuse the prune."""
+    approved: Sequence[Body] | None = None
+    """The input of the plan, in the same world, whose digest is approved; None if none is."""
+    waits: bool = False
+    """Whether ``approval`` lets not all of the plan run yet."""
     says: Sequence[str] = ()
     """Parts of the refusal, or of the error."""
     error: type[ApplypruneError] | None = None
@@ -119,8 +123,10 @@ class Row:
         refusing = {one.guard for one in plan.guards if one.verdict is GuardVerdict.REFUSED}
         assert refusing == self.refused
         refusal = "" if plan.refusal is None else str(plan.refusal)
-        assert bool(refusal) is bool(self.refused), refusal
-        assert not refusal or plan.no_prune
+        by_option = self.options.get("approval", Approval.AUTOMATIC) is not Approval.AUTOMATIC
+        assert (by_option and bool(plan.needs_approval)) is self.waits, refusal
+        assert bool(refusal) is (self.waits or bool(self.refused)), refusal
+        assert not self.refused or plan.no_prune
         _says(self.says, refusal)
         steps = {_name(step): step for step in plan.steps}
         found = {name: step.fate for name, step in steps.items() if not self._is_expected(step)}
@@ -133,7 +139,7 @@ class Row:
     def _is_expected(self, step: ApplyStep | RemoveStep) -> bool:
         if _name(step) in self.fates:
             return False
-        if self.refused and isinstance(step, RemoveStep):
+        if (self.refused or self.waits) and isinstance(step, RemoveStep):
             return step.fate in {Fate.PRUNE, Fate.REFUSE, Fate.LEAVE}
         is_input = isinstance(step, ApplyStep)
         return is_input and step.fate is Fate.LEAVE and step.why is Why.ORDINARY
@@ -160,6 +166,8 @@ def decide(row: Row) -> tuple[Plan, Sequence[str]]:
 
 
 def _decided(row: Row, cluster: Cluster) -> tuple[Plan, Sequence[str]]:
+    if row.approved is not None:
+        row = with_digest(row, _decided(before_approval(row), cluster)[0])
     manifests = read_objects(row.input)
     listed, served = cluster.inventory(), cluster.resource_map
     names = kind_names(served, [listed], manifests)
@@ -195,7 +203,21 @@ def _decided(row: Row, cluster: Cluster) -> tuple[Plan, Sequence[str]]:
         refuse_without_inventory(world)
     world = replace(world, contents=_contents(world, cluster))
     plan = with_approval(make_plan(world), SET, options)
+    plan = without_unapproved(plan, options, takes_set=False)
     return plan, [*map(str, ambiguous), *map(str, resolved.warnings), *map(str, plan.warnings)]
+
+
+def before_approval(row: Row) -> Row:
+    """Return the row of the plan whose digest is approved."""
+    return altered(row, given=row.approved, approved=None)
+
+
+def with_digest(row: Row, plan: Plan) -> Row:
+    """Return a row with the digest of a plan as its approval, as the annotation of a Bundle is."""
+    whole = row.options.get("approval") is Approval.ALWAYS
+    digest = plan.digest if whole else plan.deletions
+    options = {**row.options, "approved": digest, "approved_plan": digest}
+    return altered(row, options=options, approved=None)
 
 
 def _as_read(state: State, full: bool) -> State:
@@ -295,6 +317,11 @@ def _holds_on(row: Row, api: Api, stage: Stage) -> None:
             stage.run(*input_, dry_run=DryRun.CLIENT, **options)
         _says(home(row.says), _text(caught.value))
         return
+    if row.approved is not None:
+        first = before_approval(row)
+        shown = stage.run(*home(first.input), dry_run=DryRun.CLIENT, **options)
+        row = with_digest(row, shown.plan)
+        options |= {name: row.options[name] for name in ("approved", "approved_plan")}
     story = stage.run(*input_, dry_run=DryRun.CLIENT, **options)
     fates = {home(name): fate for name, fate in row.fates.items()}
     because, sends = home(dict(row.because)), home(dict(row.sends))
