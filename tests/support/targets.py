@@ -49,7 +49,6 @@ STORIES = (
     "tests/controller/test_uninstalled.py",
     "tests/controller/test_unserved.py",
     "tests/deploy/",
-    "tests/e2e/plans/test_interrupted_plan.py",
     "tests/e2e/sources/",
     "tests/e2e/test_ipv6_only.py",
     "tests/e2e/test_killed.py",

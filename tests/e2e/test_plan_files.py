@@ -1,0 +1,232 @@
+"""``plan``, ``plan --out`` and ``apply --plan``, as a reviewer and a pipeline call them."""
+
+from __future__ import annotations
+
+import json
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.accounts import kubeconfig_as, rule
+from tests.support.api import writes
+from tests.support.command import applyprune, start
+from tests.support.desk import NAMES, Desk
+from tests.support.fault_proxy import Exchange, FaultProxy
+from tests.support.input_files import write_input
+from tests.support.kill import Moment, kill_at_first
+from tests.support.live import config_maps
+from tests.support.objects import config_map
+from tests.support.pseudo_terminal import ANSWER, on_terminal
+from tests.support.stage import Stage
+from tests.support.waiting import HANG, next_second
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.support.api import Api, AuditTrail
+
+ALL = dict.fromkeys(NAMES, "1")
+NEXT = {**dict.fromkeys(NAMES[:6], "1"), "a0": "2", "new": "1"}
+"""One is changed, one is created, three are pruned."""
+
+
+@pytest.fixture
+def desk(plane: Plane, api: Api, namespace: str, tmp_path: Path) -> Desk:
+    """A set of nine ConfigMaps that all have the value 1."""
+    Stage(plane.kubeconfig, namespace).run(*(config_map(name, "1") for name in NAMES))
+    return Desk(plane, api, namespace, tmp_path)
+
+
+@pytest.fixture
+def file(desk: Desk) -> Path:
+    """The file of the plan of NEXT, a second after the apply of what was before.
+
+    managedFields count in seconds: an apply within the second of the one before its plan cannot be
+    told from it, and is refused.
+    """
+    path = desk.folder / "web.plan"
+    assert desk.call("plan", "--out", path, **NEXT).code == 0
+    next_second()
+    return path
+
+
+def test_reviewed_plan_is_carried_out(desk: Desk, audit: AuditTrail) -> None:
+    """Deletions first, then the rest, the counts and the digests; the file needs no other word."""
+    file = desk.folder / "web.plan"
+    planned = desk.call("plan", "--out", file, **NEXT)
+    assert planned.code == 0
+    assert planned.err.startswith(f"{file} was written: the plan is valid until ")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    lines = planned.out.splitlines()
+    assert lines[:6] == [
+        "OBJECT          PLAN",
+        *(f"configmap/a{number}    would be pruned" for number in (6, 7, 8)),
+        "configmap/new   would be created",
+        "configmap/a0    would be updated",
+    ]
+    assert lines[6] == "web: 1 to create, 1 to update, 3 to prune, 5 unchanged"
+    assert lines[7:] == [f"{name}: {digest}" for name, digest in planned.digests.items()]
+    document = json.loads(desk.call("plan", "--out", file, "-q", "-o", "json", **NEXT).out)
+    assert planned.digests == {
+        "deletions": document["plan"]["deletions"],
+        "plan": document["plan"]["digest"],
+    }
+    assert desk.call("diff", **NEXT).digests == planned.digests
+    assert writes(audit) == []
+    audit.restart()
+    done = applyprune("apply", "--plan", file, kubeconfig=desk.plane.kubeconfig)
+    assert (done.code, desk.there()) == (0, NEXT), done
+    assert [event for event in audit.events() if "dryRun" in event["requestURI"]] == []
+    audit.restart()
+    again = applyprune("apply", "--plan", file, kubeconfig=desk.plane.kubeconfig)
+    assert (again.code, f"{len(NEXT)} unchanged" in again.out, writes(audit)) == (0, True, [])
+
+
+def test_plan_that_does_not_fit_writes_nothing(desk: Desk, file: Path, audit: AuditTrail) -> None:
+    """Another input has a code of its own; other options, and a bad file, are a wrong call."""
+    changed = {**NEXT, "a3": "2"}
+    refused = desk.call("apply", "--plan", file, "-o", "json", **changed)
+    document = json.loads(refused.out)
+    kinds = [one["problem"]["kind"] for one in document["objects"]]
+    assert (kinds, document["exitCode"], refused.code) == (["PlanOutdated"], 8, 8)
+    assert f"configmap/a3 in namespace {desk.namespace} no longer fits the plan" in refused.err
+    assert "1 object no longer fits the plan: nothing was written" in refused.err
+    other = desk.call("apply", "--plan", file, "--no-prune", **NEXT)
+    assert (other.code, "the plan was made with other options" in other.err) == (2, True)
+    earlier = file.read_bytes()
+    faulty = desk.call("plan", "--out", file, **{**NEXT, "not a name": "1"})
+    assert (faulty.code, file.read_bytes()) == (3, earlier)
+    taken = desk.call("plan", "--out", desk.folder / "set.json", "-o", "json", **NEXT)
+    document = json.loads(taken.out)
+    assert (taken.code, document["plan"], document["errors"][0]["kind"]) == (2, None, "UsageError")
+    file.write_bytes(earlier[:-50])
+    cut = desk.call("apply", "--plan", file, **NEXT)
+    assert (cut.code, cut.out) == (2, "")
+    assert cut.err.startswith(f"error: {file}: ")
+    assert writes(audit) == []
+
+
+def test_plan_exits_with_1_only_if_asked(desk: Desk) -> None:
+    """And only if anything would change; a refused prune keeps its code."""
+    codes = [desk.call("plan", "--exit-code", **given).code for given in (ALL, NEXT, {"a0": "1"})]
+    assert codes == [0, 1, 6]
+
+
+def test_approved_digest_allows_exactly_these_deletions(
+    desk: Desk, audit: AuditTrail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a pipeline's protected step gives it, in a variable; an empty one is none."""
+    monkeypatch.setenv("APPLYPRUNE_APPROVE", "")
+    shown = desk.call("plan", a0="1", a1="1")
+    assert shown.code == 6
+    assert "7 objects would not be pruned (prune refused): configmap/a2, " in shown.out
+    digest = shown.digests["deletions"]
+    allowed = desk.call("plan", "--approve", digest, a0="1", a1="1")
+    assert (allowed.code, allowed.digests) == (0, shown.digests)
+    audit.restart()
+    other = desk.call("apply", "--approve", digest, a0="1")
+    assert (other.code, writes(audit)) == (6, [])
+    assert f"the approval is for {digest}, and the digest of these deletions is " in other.err
+    monkeypatch.setenv("APPLYPRUNE_APPROVE", f" {digest}\n")
+    done = desk.call("apply", a0="2", a1="1")
+    assert (done.code, desk.there()) == (0, {"a0": "2", "a1": "1"}), done
+
+
+def test_plan_without_check_needs_only_the_right_to_read(desk: Desk, audit: AuditTrail) -> None:
+    """With a check, the missing rights are findings, and no plan is written."""
+    look = [
+        rule("", ["configmaps"], ["get", "list", "watch"]),
+        # What may name a deleted object as its owner.
+        rule("", ["persistentvolumeclaims"], ["list"]),
+        rule("apps", ["statefulsets"], ["list"]),
+    ]
+    reader = kubeconfig_as("reader", desk.plane, desk.api, desk.namespace, desk.folder, *look)
+    out = desk.folder / "reader.plan"
+    refused = desk.call_on(reader, "plan", "--out", out, **NEXT)
+    assert (refused.code, out.exists()) == (3, False)
+    for need in ("delete", "create or patch", "patch", "update"):
+        assert f"this account may not {need} configmaps" in refused.err
+    audit.restart()
+    for verb, more, code in (("plan", ("--out", out), 0), ("diff", (), 1)):
+        shown = desk.call_on(reader, verb, "--no-check", *more, **NEXT)
+        assert (shown.code, shown.out.count("not checked by the server")) == (code, 1)
+    assert {event["verb"] for event in audit.ours()} <= {"get", "list"}
+    assert desk.call("apply", "--plan", out, **NEXT).code == 0
+
+
+def test_plan_file_is_shown_and_asked_about(desk: Desk, file: Path, audit: AuditTrail) -> None:
+    """As any apply; nothing is written before the answer."""
+    call = desk.line("apply", "--plan", file, **NEXT)
+    audit.restart()
+    with on_terminal(*call, kubeconfig=desk.plane.kubeconfig) as terminal:
+        asked = terminal.read_until(ANSWER)
+        assert writes(audit) == []
+        terminal.type("y\n")
+        assert terminal.ended() == 0
+    assert asked.startswith(f"web in namespace {desk.namespace}, context {desk.plane.name} (")
+    assert "configmap/a0    would be updated\n" in asked
+    assert "configmap/a8    would be pruned\n" in asked
+    assert desk.there() == NEXT
+
+
+def test_two_applies_of_one_plan_file_are_one(desk: Desk, file: Path, audit: AuditTrail) -> None:
+    """One applies it; the other waits, and finds nothing to do. Both end with 0."""
+    call = desk.line("apply", "--plan", file, **NEXT)
+    audit.restart()
+    running = [start(*call, kubeconfig=desk.plane.kubeconfig) for _ in range(2)]
+    ends = [one.communicate("", timeout=HANG) for one in running]
+    assert [one.returncode for one in running] == [0, 0], ends
+    assert sorted(" pruned" in out for out, _ in ends) == [False, True], ends
+    assert desk.there() == NEXT
+    changed = [one for one in writes(audit) if "/configmaps/applyprune-web" not in one]
+    assert len(changed) == 5, changed
+
+
+def test_killed_apply_of_a_plan_goes_on_unless_others_have_set_a_value(
+    desk: Desk, file: Path
+) -> None:
+    """In what has arrived without a record. A controller may add a field as soon as it exists."""
+    line = desk.line("apply", "--plan", file, **NEXT)
+    new = f"/api/v1/namespaces/{desk.namespace}/configmaps/new"
+
+    def is_creation(exchange: Exchange) -> bool:
+        return exchange.method == "PATCH" and exchange.path == new
+
+    with FaultProxy(desk.plane) as proxy:
+        kubeconfig = proxy.kubeconfig(desk.folder)
+        kill_at_first(proxy, is_creation, Moment.AFTER, line, kubeconfig)
+    desk.api.patch(new, {"data": {"theirs": "1"}}, by="controller")
+    assert desk.call("apply", "--plan", file, "--dry-run", **NEXT).code == 0
+    desk.api.patch(new, {"data": {"key": "3"}}, by="kubectl-edit")
+    before = config_maps(desk.api, desk.namespace)
+    refused = desk.call("apply", "--plan", file, **NEXT)
+    assert (refused.code, config_maps(desk.api, desk.namespace)) == (8, before)
+    assert f"configmap/new in namespace {desk.namespace} no longer fits the plan: " in refused.err
+
+
+def test_plan_killed_after_its_namespace_was_created_goes_on(
+    plane: Plane, api: Api, namespace: str, tmp_path: Path, audit: AuditTrail
+) -> None:
+    """The file still fits: that Namespace is this apply's own. Another input does not."""
+    new, file = f"{namespace}-new", tmp_path / "web.plan"
+    given = write_input(tmp_path / "set.json", [config_map("a")])
+    where = ("web", "-n", new, "--create-namespace", "-f", given)
+    call = ("apply", *where, "--plan", file)
+    assert applyprune("plan", *where, "--out", file, kubeconfig=plane.kubeconfig).code == 0
+
+    def is_creation(exchange: Exchange) -> bool:
+        return (exchange.method, exchange.path) == ("POST", "/api/v1/namespaces")
+
+    with FaultProxy(plane) as proxy:
+        kill_at_first(proxy, is_creation, Moment.AFTER, call, proxy.kubeconfig(tmp_path))
+    audit.restart()
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": new}}
+    write_input(given, [home, config_map("a")])
+    other = applyprune(*call, kubeconfig=plane.kubeconfig)
+    assert (other.code, writes(audit)) == (8, [])
+    write_input(given, [config_map("a")])
+    done = applyprune(*call, kubeconfig=plane.kubeconfig)
+    assert done.code == 0, done.err
+    api("DELETE", f"/api/v1/namespaces/{new}")

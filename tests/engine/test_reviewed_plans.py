@@ -1,0 +1,264 @@
+"""Plan files after others have been at work: what still fits, and what is refused unwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from applyprune import ApplyOptions, ApplySet, PlanFile, PruneOptions, RunReport, load
+from applyprune.model.fate import Fate, Outcome
+from applyprune.model.options import DryRun, Mode, Options
+from applyprune.output.report import report_of
+from applyprune.planning.approval import sealed
+from applyprune.planning.digests import plan_digest
+from tests.support.api import Api, AuditTrail, writes
+from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
+from tests.support.live import config_maps
+from tests.support.objects import DEPLOYMENT, config_map
+from tests.support.stage import Stage
+from tests.support.waiting import next_second
+
+NAMES = [f"a{number}" for number in range(9)]
+BEFORE = [config_map(name) for name in NAMES]
+NEXT = [config_map("a0", "2"), config_map("new"), *map(config_map, NAMES[1:6])]
+"""One is changed, one is created, three are pruned."""
+DEFAULTS, ALL_OF_IT = ApplyOptions(), PruneOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """A set, and one plan of it."""
+
+    web: ApplySet
+
+    def plan(
+        self, *bodies: dict[str, Any], options: ApplyOptions = DEFAULTS, check: bool = True
+    ) -> PlanFile:
+        plan = self.web.plan(load(objects=bodies), options=options, check=check).plan
+        assert plan is not None
+        return self.web.plan_file(plan, options=options)
+
+    def apply(
+        self,
+        file: PlanFile,
+        *bodies: dict[str, Any],
+        options: ApplyOptions = DEFAULTS,
+        prune: PruneOptions = ALL_OF_IT,
+    ) -> RunReport:
+        return self.web.apply_plan(load(objects=bodies), file, options=options, prune=prune)
+
+
+@pytest.fixture
+def reviewed(stage: Stage) -> Iterator[Reviewed]:
+    """The set of the stage."""
+    with stage.connection() as cluster:
+        yield Reviewed(stage.applyset(cluster))
+
+
+def _outcomes(report: RunReport) -> dict[str, Outcome | None]:
+    return {one.ref.name: one.outcome for one in report.objects}
+
+
+def _reasons(report: RunReport) -> dict[str, str]:
+    return {one.ref.name: one.problem.reason for one in report.objects if one.problem}
+
+
+def _is_patch(name: str) -> Callable[[Exchange], bool]:
+    return lambda seen: seen.method == "PATCH" and seen.path.endswith(f"/{name}")
+
+
+def _scaled(api: Api, stage: Stage, name: str) -> None:
+    path = f"{stage.path(name, 'deployments', '/apis/apps/v1')}/scale"
+    api.patch(path, {"spec": {"replicas": 4}})
+
+
+def _replaced(api: Api, stage: Stage, name: str) -> None:
+    api("DELETE", stage.path(name))
+    api.create(stage.path(), config_map(name))
+
+
+def _deployment(name: str, **spec: Any) -> dict[str, Any]:
+    fixed = {key: value for key, value in DEPLOYMENT["spec"].items() if key != "replicas"}
+    return {**DEPLOYMENT, "metadata": {"name": name}, "spec": {**fixed, **spec}}
+
+
+@pytest.mark.holds("plan-fits")
+def test_changed_cluster_is_refused(
+    stage: Stage, reviewed: Reviewed, api: Api, audit: AuditTrail
+) -> None:
+    """A dry run says so too, and asks the server while the plan fits."""
+    scaled = _deployment("scaled", replicas=2)
+    stage.run(*BEFORE, scaled)
+    file = reviewed.plan(*NEXT, scaled)
+    dry, given = Options(Mode.APPLY, DryRun.SERVER), load(objects=[*NEXT, scaled])
+    audit.restart()
+    assert report_of(reviewed.web.iter_run(given, dry, plan=file)).exit_code == 0
+    assert len([one for one in audit.ours() if "dryRun=All" in one["requestURI"]]) >= 2
+    for name in ("a0", "a4", "a7"):
+        api.patch(stage.path(name), {"data": {"key": "3"}}, by="kubectl-edit")
+    api.create(stage.path(), config_map("new"))
+    api("DELETE", stage.path("a1"))
+    _replaced(api, stage, "a2")
+    _scaled(api, stage, "scaled")
+    before = config_maps(api, stage.namespace)
+    audit.restart()
+    edited = "by kubectl-edit (.data.key); changing it back is not enough"
+    expected = {
+        **dict.fromkeys(("a0", "a4", "a7"), f"it has been changed meanwhile, {edited}"),
+        "new": "it was created meanwhile",
+        "a1": "it was deleted meanwhile",
+        "a2": "it was deleted and created again meanwhile",
+    }
+    for refused in (
+        reviewed.apply(file, *NEXT, scaled),
+        report_of(reviewed.web.iter_run(given, dry, plan=file)),
+    ):
+        assert refused.exit_code == 8
+        reasons = _reasons(refused)
+        assert reasons.pop("scaled").startswith("it has been changed meanwhile")
+        assert reasons == expected
+    assert writes(audit) == []
+    assert config_maps(api, stage.namespace) == before
+
+
+def test_work_of_others_beside_the_plan_hinders_nothing(
+    stage: Stage, reviewed: Reviewed, api: Api
+) -> None:
+    """An autoscaler, a run that leaves every object as it was, and deletions of what leaves.
+
+    A plan that the server has not checked binds as well.
+    """
+    scaled = _deployment("scaled")
+    stage.run(*BEFORE, scaled)
+    file = reviewed.plan(*NEXT, scaled, check=False)
+    _scaled(api, stage, "scaled")
+    for bodies in ((*BEFORE, scaled, config_map("extra")), (*BEFORE, scaled)):
+        assert stage.run(*bodies).exit_code == 0
+    api("DELETE", stage.path("a7"))
+    _replaced(api, stage, "a8")
+    done = reviewed.apply(file, *NEXT, scaled)
+    assert done.exit_code == 0, done.problems
+    there = config_maps(api, stage.namespace)
+    assert {name for name in there if name in NAMES} == {*NAMES[:6], "a8"}
+
+
+def test_plan_that_failed_in_part_is_continued(
+    stage: Stage, spoiled: Stage, reviewed: Reviewed, proxy: FaultProxy, api: Api
+) -> None:
+    """An admission refuses one object: nothing is pruned; later it allows it."""
+    stage.run(*BEFORE)
+    file = reviewed.plan(*NEXT)
+    refusal = faults.status(403, "Forbidden", 'admission webhook "policy" denied the request: no')
+    proxy.rule = always(refusal, where=_is_patch("new"))
+    with spoiled.connection() as cluster:
+        failed = Reviewed(spoiled.applyset(cluster)).apply(file, *NEXT)
+    assert (failed.exit_code, _outcomes(failed)["a0"]) == (3, Outcome.UPDATED)
+    assert stage.listed() >= {f"configmap/{name}" for name in NAMES}
+    api.patch(stage.path("a0"), {"data": {"theirs": "1"}}, by="controller")
+    api("DELETE", stage.path("a7"))
+    done = reviewed.apply(file, *NEXT)
+    assert done.exit_code == 0, done.problems
+    assert stage.listed() == {f"configmap/{name}" for name in ("new", *NAMES[:6])}
+    again = reviewed.apply(file, *NEXT)
+    assert (again.exit_code, {*_outcomes(again).values()}) == (0, {Outcome.UNCHANGED})
+
+
+def test_conflict_during_an_apply_of_a_plan_outdates_it(
+    stage: Stage,
+    spoiled: Stage,
+    reviewed: Reviewed,
+    proxy: FaultProxy,
+    api: Api,
+    audit: AuditTrail,
+) -> None:
+    """Somebody has changed a reviewed object: the rest needs another review."""
+    stage.run(*BEFORE)
+    file = reviewed.plan(*NEXT)
+    next_second()  # managedFields count in seconds
+
+    def edit(exchange: Exchange) -> None:
+        if _is_patch("a0")(exchange):
+            api.patch(stage.path("a0"), {"data": {"key": "3"}}, by="kubectl-edit")
+
+    proxy.before_forward = edit
+    with spoiled.connection() as cluster:
+        failed = Reviewed(spoiled.applyset(cluster)).apply(file, *NEXT)
+    assert failed.exit_code in {3, 4}, failed.problems
+    audit.restart()
+    refused = reviewed.apply(file, *NEXT)
+    assert (refused.exit_code, {*_reasons(refused)}, writes(audit)) == (8, {"a0"}, [])
+    assert "it has been changed meanwhile" in _reasons(refused)["a0"]
+
+
+def test_plan_file_lifts_no_guard(stage: Stage, reviewed: Reviewed, audit: AuditTrail) -> None:
+    """The plan of a refused prune can be written; its apply needs the approval as well."""
+    stage.run(*BEFORE)
+    file = reviewed.plan(config_map("a0"))
+    audit.restart()
+    assert reviewed.apply(file, config_map("a0")).exit_code == 6
+    assert writes(audit) == []
+    done = reviewed.apply(file, config_map("a0"), prune=PruneOptions(approved=file.deletions))
+    assert done.exit_code == 0, done.problems
+    assert stage.listed() == {"configmap/a0"}
+
+
+def test_approval_covers_what_is_recreated(
+    stage: Stage, reviewed: Reviewed, api: Api, audit: AuditTrail
+) -> None:
+    """Only a check finds it, so an approved apply checks; the prunes alone are not the plan."""
+    fixed = {**config_map("fixed"), "immutable": True}
+    stage.run(*BEFORE, fixed)
+    uid = api.get(stage.path("fixed"))["metadata"]["uid"]
+    bodies = {**fixed, "data": {"key": "new"}}, config_map("a0")
+    options = ApplyOptions(recreate=True)
+    both = reviewed.plan(*bodies, options=options).deletions
+    prunes = reviewed.plan(*bodies, options=options, check=False).deletions
+    assert both != prunes
+
+    def run(approved: str, check: bool = True) -> RunReport:
+        prune = PruneOptions(approved=approved)
+        decided = Options(Mode.APPLY, check=check, apply=options, prune=prune)
+        return report_of(reviewed.web.iter_run(load(objects=bodies), decided))
+
+    audit.restart()
+    assert [run(prunes).exit_code, run(both, check=False).exit_code] == [6, 6]
+    assert writes(audit) == []
+    assert run(both).exit_code == 0
+    assert api.get(stage.path("fixed"))["metadata"]["uid"] != uid
+    assert stage.listed() == {"configmap/fixed", "configmap/a0"}
+
+
+def test_namespace_of_somebody_else_is_refused(
+    stage: Stage, home: str, reviewed: Reviewed, api: Api, audit: AuditTrail
+) -> None:
+    """The plan was to create it; nobody has reviewed its adoption."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home}}
+    options = ApplyOptions(create_namespace=True)
+    bodies = namespace, config_map("a", namespace=home)
+    there = Reviewed(ApplySet("web", home, cluster=reviewed.web.cluster))
+    file = there.plan(*bodies, options=options)
+    api.create("/api/v1/namespaces", namespace)
+    audit.restart()
+    refused = there.apply(file, *bodies, options=options)
+    assert (refused.exit_code, writes(audit)) == (8, [])
+    assert _reasons(refused)[home] == "it was created meanwhile"
+
+
+def test_forged_recreation_deletes_nothing(stage: Stage, reviewed: Reviewed, api: Api) -> None:
+    """To recreate is an option of the call, and not of the file."""
+    fixed = {**config_map("fixed"), "immutable": True}
+    stage.run(fixed)
+    before = api.get(stage.path("fixed"))
+    body, allowed = {**fixed, "data": {"key": "other"}}, ApplyOptions(recreate=True)
+    plan = reviewed.web.plan(load(objects=[body]), options=allowed).plan
+    assert plan is not None
+    true = reviewed.web.plan_file(plan, options=allowed)
+    assert [one.fate for one in true.objects] == [Fate.RECREATE]
+    digest = plan_digest(plan, stage.target, Options(Mode.APPLY))
+    forged = sealed(replace(true, options={**true.options, "recreate": False}, digest=digest))
+    refused = reviewed.apply(forged, body)
+    assert (refused.exit_code, {*_reasons(refused)}) == (3, {"fixed"})
+    assert api.get(stage.path("fixed")) == before
