@@ -70,20 +70,6 @@ def test_every_prefix_of_a_stream_is_valid(end: int) -> None:
     assert ("applyprune/NotFinished" in {one["check_name"] for one in report}) is not whole
 
 
-def test_document_equals_the_stream() -> None:
-    """What is said of an object in several events stands together."""
-    document = json.loads(printed("json"))
-    assert document["set"] == {"name": "web", "namespace": "home"}
-    (told,) = (one for one in document["objects"] if one["ref"]["name"] == "a")
-    assert told["outcome"] == "created"
-    assert told["readiness"]["status"] == "Current"
-    assert told["diff"]["after"] == {"data": {"k": "```\n</details>\x1b[2J"}}
-    assert told["inventoryEntry"]["uid"] == "u1"
-    assert told["explanation"]["verdict"] == "nothing"
-    assert document["counts"]["created"] == 1
-    assert document["counts"]["moved"] == 0
-
-
 def test_version_document_is_small() -> None:
     """With nothing of a run in it; why no server answered is there as well."""
     versions = VersionReport("0.1.0", "3.11.7", "Linux x86_64", "v1.36.3")

@@ -150,92 +150,70 @@ REMOVALS = (
 _USED = removed(Fate.LEAVE, "used", reason="pod/web-1 still uses it", why=Why.IN_USE)
 
 
-def _ref(name: str, kind: str) -> Ref:
-    return wanted(name, kind).ref
+def _caused(
+    kind: ConsequenceKind, step: ApplyStep | RemoveStep, message: str, count: int, *refs: Ref
+) -> Consequence:
+    return Consequence(kind, step.entry.ref, message, count, refs)
 
 
-def _caused(kind: ConsequenceKind, name: str, of: str, message: str, **more: Any) -> Consequence:
-    return Consequence(kind, _ref(name, of), message, **more)
-
-
-_WEB = (_ref("web", "Deployment"),)
+_SETTINGS, _FOUND, _FIXED, _PAUSED, _AGENT, _FRONT, _ROLLED = (
+    step
+    for name in ("settings", "found", "fixed", "paused", "agent", "front", "web")
+    for step in APPLIES
+    if step.desired.ref.name == name
+)
+_WEB = _ROLLED.desired.ref
 CONSEQUENCES = (
-    _caused(
-        ConsequenceKind.READ_BY,
-        "settings",
-        "ConfigMap",
-        "read by deployment.apps/web",
-        count=1,
-        refs=_WEB,
-    ),
+    _caused(ConsequenceKind.READ_BY, _SETTINGS, "read by deployment.apps/web", 1, _WEB),
     _caused(
         ConsequenceKind.OLD_VALUE,
-        "settings",
-        "ConfigMap",
+        _SETTINGS,
         "deployment.apps/web (environment) keeps the old values until its Pods restart",
-        count=1,
-        refs=_WEB,
+        1,
+        _WEB,
     ),
     _caused(
         ConsequenceKind.SWITCHES,
-        "front",
-        "Service",
+        _FRONT,
         "switches to deployment.apps/web before its Pods are ready",
-        count=1,
-        refs=_WEB,
+        1,
+        _WEB,
     ),
-    _caused(ConsequenceKind.RESTART, "fixed", "Deployment", "3 Pods stop, then start", count=3),
-    _caused(ConsequenceKind.ROLLOUT, "web", "Deployment", "rollout, 12 Pods", count=12),
-    _caused(
-        ConsequenceKind.PAUSED,
-        "paused",
-        "Deployment",
-        "2 Pods change when the rollout is resumed",
-        count=2,
-    ),
+    _caused(ConsequenceKind.RESTART, _FIXED, "3 Pods stop, then start", 3),
+    _caused(ConsequenceKind.ROLLOUT, _ROLLED, "rollout, 12 Pods", 12),
+    _caused(ConsequenceKind.PAUSED, _PAUSED, "2 Pods change when the rollout is resumed", 2),
     _caused(
         ConsequenceKind.SCALES,
-        "web",
-        "Deployment",
+        _ROLLED,
         "scales from 5 to 1: its manifest does not set replicas",
-        count=5,
+        5,
     ),
-    _caused(
-        ConsequenceKind.ON_DELETE,
-        "agent",
-        "DaemonSet",
-        "5 Pods change when they are deleted",
-        count=5,
-    ),
+    _caused(ConsequenceKind.ON_DELETE, _AGENT, "5 Pods change when they are deleted", 5),
     _caused(
         ConsequenceKind.CASCADE,
-        "old",
-        "StatefulSet",
+        _STATEFUL_SET,
         "deleted with it: 1 PersistentVolumeClaim",
-        count=1,
-        refs=(_ref("data-old-1", "PersistentVolumeClaim"),),
+        1,
+        wanted("data-old-1", "PersistentVolumeClaim").ref,
     ),
     _caused(
         ConsequenceKind.FIELDS_LOST,
-        "found",
-        "ConfigMap",
+        _FOUND,
         "1 field of kubectl-client-side-apply is removed, because the manifest lacks it: "
         ".data.stale",
-        count=1,
+        1,
     ),
     _caused(
         ConsequenceKind.VOLUME_DELETED,
-        "data-old-0",
-        "PersistentVolumeClaim",
+        _CLAIM,
         "its volume pv-1 is deleted with its data (reclaim policy Delete)",
-        count=1,
+        1,
     ),
     _caused(
         ConsequenceKind.VOLUME_KEPT,
-        "cache",
-        "PersistentVolumeClaim",
+        _OTHER_CLAIM,
         "its volume pv-2 stays with its data (reclaim policy Retain)",
-        count=1,
+        1,
     ),
 )
 MISSING = Problem(
