@@ -20,9 +20,6 @@ from applyprune.cluster.inventory_format import decode_root, decode_shard
 from applyprune.planning.applyset import SHARD_OF, shard_ref
 from tests.support.command import applyprune
 from tests.support.objects import config_map
-from tests.support.output.printed import printed
-from tests.support.output.schemas import FOLDER as SCHEMAS
-from tests.support.output.schemas import NAMES
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -72,10 +69,6 @@ def write(plane: Plane, api: Api, folder: Path, patch: pytest.MonkeyPatch) -> No
     finally:
         clear(api)
         shutil.rmtree(place)
-    for name in NAMES:
-        shutil.copyfile(SCHEMAS / f"{name}.json", folder / f"{name}.schema.json")
-    (folder / "output.jsonl").write_text(printed("jsonl"), encoding="utf-8")
-    (folder / "output.json").write_text(printed("json"), encoding="utf-8")
 
 
 def many(name: str) -> list[dict[str, Any]]:

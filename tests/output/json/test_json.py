@@ -17,7 +17,7 @@ from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Guard, GuardVerdict
 from applyprune.output.json import EVENT_NAMES, KEYS, data, event_data
 from tests.support.output import stream
-from tests.support.output.printed import FILES, FOLDER, SUMMARY, printed
+from tests.support.output.printed import FILES, printed
 from tests.support.output.schemas import NAMES, complaints, schema
 from tests.support.planning import body, desired
 
@@ -35,7 +35,7 @@ _NAMES = {
 
 
 def test_stream_contains_every_event() -> None:
-    """So that the files of ``fixtures/output`` show each of them."""
+    """So that the golden files of each format show each of them."""
     assert {type(one) for one in stream.EVENTS} == set(EVENTS)
     assert EVENT_NAMES.keys() == set(EVENTS)
 
@@ -181,14 +181,13 @@ def test_schemas_name_every_outcome() -> None:
 @pytest.mark.parametrize("form", FILES)
 def test_formats_match_their_golden_files(form: str, golden: SnapshotAssertion) -> None:
     """Changing one changes a contract: ``pytest --snapshot-update``, then look at it."""
-    assert printed(form) == golden(name=f"output/{FILES[form]}")
+    assert printed(form) == golden(name=FILES[form])
 
 
-@pytest.mark.parametrize("form", [*FILES, "summary"])
+@pytest.mark.parametrize("form", FILES)
 def test_output_contains_no_secret_and_no_control_character(form: str) -> None:
     """The stream holds both; what is printed neither."""
-    name = SUMMARY if form == "summary" else FILES[form]
-    text = (FOLDER / name).read_text(encoding="utf-8")
+    text = printed(form)
     assert stream.SECRET_VALUE not in text
     assert "feed:" not in text
     assert "beef" not in text

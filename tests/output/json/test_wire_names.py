@@ -12,7 +12,7 @@ import tokenize
 from pathlib import Path
 
 from applyprune.output.json import KEYS
-from tests.support.output.printed import FILES, FOLDER
+from tests.support.output.printed import FILES, FIXTURES
 
 ROOT = Path(__file__).parents[3]
 PRINT = """
@@ -41,7 +41,7 @@ def test_renamed_class_changes_no_output(tmp_path: Path) -> None:
             check=False,
         )
         assert ended.stderr == ""
-        assert ended.stdout == (FOLDER / FILES[form]).read_text(encoding="utf-8")
+        assert ended.stdout == (FIXTURES / FILES[form]).read_text(encoding="utf-8")
 
 
 def _copy(source: Path, target: Path, new_names: dict[str, str]) -> None:

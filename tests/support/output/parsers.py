@@ -6,9 +6,9 @@ import re
 
 import xmlschema
 
-from tests.support.output.printed import FOLDER
+from tests.support.output.printed import FIXTURES
 
-JUNIT = xmlschema.XMLSchema(FOLDER / "junit-10.xsd")
+JUNIT = xmlschema.XMLSchema(FIXTURES / "output" / "junit-10.xsd")
 COMMAND = re.compile(r"::(?P<name>[a-z-]+)(?: (?P<properties>[^:]*))?::(?P<data>.*)")
 
 

@@ -1,4 +1,7 @@
-"""The output of each format for the stream of ``stream.py``; goldens in ``fixtures/output``."""
+"""The output of each format for the stream of ``stream.py``, and where its golden file is.
+
+JSON is a promise to programs: its golden files are those of this version in ``fixtures/formats``.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,16 @@ if TYPE_CHECKING:
 
     from applyprune.model.events import Event
 
-FOLDER = Path(__file__).parents[3] / "fixtures" / "output"
+FIXTURES = Path(__file__).parents[3] / "fixtures"
 FILES = {
-    "json": "stream.json",
-    "jsonl": "stream.jsonl",
-    "junit": "stream.junit.xml",
-    "github": "stream.github.txt",
-    "gitlab": "stream.gitlab.json",
-    "markdown": "stream.markdown.md",
-    "name": "stream.name.txt",
+    "json": f"formats/{__version__}/output.json",
+    "jsonl": f"formats/{__version__}/output.jsonl",
+    "junit": "output/stream.junit.xml",
+    "github": "output/stream.github.txt",
+    "gitlab": "output/stream.gitlab.json",
+    "markdown": "output/stream.markdown.md",
+    "name": "output/stream.name.txt",
 }
-SUMMARY = "stream.github.md"
 _VERSION = re.compile(rf'("(?:version|client)": ?)"{re.escape(__version__)}"')
 PATHS = RepositoryPaths("/repo/deploy", "/repo")
 
