@@ -145,7 +145,8 @@ def test_new_value_of_a_secret_is_another_plan(tenant: Tenant, running: Controll
 
     def write(source: str, value: str) -> None:
         raw = {**SECRET, "metadata": {"name": source.lower()}, "stringData": {"password": value}}
-        name, origin = source.lower(), {source: [{"name": "src"}]}
+        name = source.lower()
+        origin: dict[str, Any] = {source: [{"name": "src"}]}
         if source == "secretRefs":
             body = {**SECRET, "metadata": {"name": "src"}, "stringData": {"one": json.dumps(raw)}}
             tenant.put("secrets", body)
