@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import ApplypruneError, InputErrors
-from applyprune.model.fate import Fate
+from applyprune.model.fate import Fate, Outcome
 from applyprune.model.kinds import NAMESPACE
 from applyprune.model.live import LiveObject, Resource
 from applyprune.model.options import Approval, DryRun, Mode
@@ -38,6 +38,7 @@ from applyprune.planning.leave import objects_to_prune
 from applyprune.planning.names import kind_names, known_names, with_names_resolved
 from applyprune.planning.plan import make_plan
 from applyprune.planning.prune_waits import kinds_to_judge
+from applyprune.planning.recovery import own_step
 from applyprune.planning.refusals import refuse_run, refuse_without_inventory
 from applyprune.planning.world import CascadeContents, World
 from applyprune.sources import read_objects
@@ -93,6 +94,11 @@ class Row:
     """The error that ends the run before there is a plan."""
     warns: Sequence[str] = ()
     """Parts of the warnings, each of another one."""
+    owns: Mapping[str, str] | None = None
+    """What ``inventory repair --record-as owned`` decides, instead of a run with an input.
+
+    By the named objects: a part of why not, or the reason; empty for one that becomes owned.
+    """
     before: Sequence[Body] = ()
     """What others have created before the set was applied."""
     served: Sequence[Resource] = ()
@@ -112,6 +118,13 @@ class Row:
             with pytest.raises((self.error, InputErrors)) as caught:
                 decide(self)
             _says(self.says, _text(caught.value))
+            return
+        if self.owns is not None:
+            world, _ = _read(self, _cluster(self))
+            entries = {ref.short: entry for ref, entry in world.inventory.entries.items()}
+            for name, words in self.owns.items():
+                step = own_step(entries[name], world)
+                _owned(step.outcome, f"{step.problem or ''}{step.reason}", words)
             return
         plan, warnings = decide(self)
         self.fits(plan, warnings)
@@ -155,6 +168,10 @@ def rows(table: Mapping[str, Row]) -> pytest.MarkDecorator:
 
 def decide(row: Row) -> tuple[Plan, Sequence[str]]:
     """Return the plan that is made in the world of a row, and the warnings."""
+    return _decided(row, _cluster(row))
+
+
+def _cluster(row: Row) -> Cluster:
     cluster = Cluster(tuple(row.served))
     for body in row.before:
         cluster.create(cluster.place(body)[0], body, THEM)
@@ -162,12 +179,20 @@ def decide(row: Row) -> tuple[Plan, Sequence[str]]:
         cluster.add(body)
     for change in row.others:
         change.here(cluster, cluster.find(change.name)[0])
-    return _decided(row, cluster)
+    return cluster
 
 
 def _decided(row: Row, cluster: Cluster) -> tuple[Plan, Sequence[str]]:
     if row.approved is not None:
         row = with_digest(row, _decided(before_approval(row), cluster)[0])
+    world, warnings = _read(row, cluster)
+    plan = with_approval(make_plan(world), SET, world.options)
+    plan = without_unapproved(plan, world.options, takes_set=False)
+    return plan, [*warnings, *map(str, plan.warnings)]
+
+
+def _read(row: Row, cluster: Cluster) -> tuple[World, Sequence[str]]:
+    """Return what a run reads in a world, and the warnings about its input."""
     manifests = read_objects(row.input)
     listed, served = cluster.inventory(), cluster.resource_map
     names = kind_names(served, [listed], manifests)
@@ -202,9 +227,7 @@ def _decided(row: Row, cluster: Cluster) -> tuple[Plan, Sequence[str]]:
     if not listed.exists:
         refuse_without_inventory(world)
     world = replace(world, contents=_contents(world, cluster))
-    plan = with_approval(make_plan(world), SET, options)
-    plan = without_unapproved(plan, options, takes_set=False)
-    return plan, [*map(str, ambiguous), *map(str, resolved.warnings), *map(str, plan.warnings)]
+    return world, [*map(str, ambiguous), *map(str, resolved.warnings)]
 
 
 def before_approval(row: Row) -> Row:
@@ -246,6 +269,12 @@ def _why(step: ApplyStep | RemoveStep) -> str:
 def _text(error: BaseException) -> str:
     errors = error.errors if isinstance(error, InputErrors) else [error]
     return "\n".join(str(getattr(one, "problem", one)) for one in errors)
+
+
+def _owned(outcome: Outcome, told: str, words: str) -> None:
+    """Fail unless an object becomes owned, or is told not to in these words."""
+    assert (outcome is Outcome.UPDATED) is (not words), told
+    assert words in told
 
 
 def _says(parts: Sequence[str], text: str) -> None:
@@ -316,6 +345,13 @@ def _holds_on(row: Row, api: Api, stage: Stage) -> None:
         with pytest.raises((row.error, InputErrors)) as caught:
             stage.run(*input_, dry_run=DryRun.CLIENT, **options)
         _says(home(row.says), _text(caught.value))
+        return
+    if row.owns is not None:
+        named = [home(name) for name in row.owns]
+        story = stage.own(*named, dry_run=DryRun.SERVER)
+        for name, words in row.owns.items():
+            told = story.problem(home(name)) + story.reasons[home(name)]
+            _owned(story.outcomes[home(name)], told, home(words))
         return
     if row.approved is not None:
         first = before_approval(row)

@@ -12,8 +12,8 @@ from applyprune.errors import OwnedByBundle, UsageError
 from applyprune.model.events import ObjectDone, ObjectStatus
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Adopt, Conflicts, DryRun, Mode
-from applyprune.planning.applyset import OWNED_BY, PART_OF
+from applyprune.model.options import Conflicts, DryRun, Mode
+from applyprune.planning.applyset import OWNED_BY
 from tests.support.api import Api
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
@@ -22,7 +22,6 @@ from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import DEPLOYMENT, config_map, of_kind
 from tests.support.plane import Kubectl
 from tests.support.stage import Stage
-from tests.support.waiting import eventually
 
 OWNED = Ownership.OWNED
 
@@ -48,30 +47,6 @@ def _recorded(stage: Stage, name: str = "theirs") -> Ownership:
 def _witness(api: Api, stage: Stage, name: str = "theirs") -> bool:
     annotations = api.get(stage.path(name))["metadata"].get("annotations") or {}
     return bool(annotations.get(OWNED_BY) == stage.target.id)
-
-
-@pytest.mark.holds("own-no-defaults", "own-nothing-left-alone")
-def test_objects_of_controllers_and_left_alone_ones_do_not_become_owned(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
-    """A prune must never delete it; and kubectl's short names are taken here too."""
-    marked = {"applyprune.dev/apply": "disabled"}
-    _adopt(stage, kubectl)
-    eventually(lambda: api.exists(stage.path("kube-root-ca.crt")), lambda: "the certificate")
-    metadata = {"name": "kube-root-ca.crt", "labels": {"team": "a"}}
-    root = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-    bodies = [*map(config_map, ("theirs", "a", "b")), root]
-    assert stage.run(*bodies, conflicts=Conflicts.FORCE).exit_code == 0
-    patch = {"metadata": {"annotations": marked}}
-    api.patch(stage.path("theirs"), patch, by="x")
-    story = stage.own("cm/theirs", "ConfigMap/kube-root-ca.crt")
-    assert set(story.outcomes.values()) == {Outcome.FAILED}
-    assert "a controller creates it in each Namespace" in story.problem(
-        "configmap/kube-root-ca.crt"
-    )
-    assert "it is marked applyprune.dev/apply: disabled" in story.problem("configmap/theirs")
-    assert not _witness(api, stage, "kube-root-ca.crt")
-    assert not _witness(api, stage)
 
 
 def test_owned_object_is_pruned(stage: Stage, api: Api, kubectl: Kubectl) -> None:
@@ -115,77 +90,6 @@ def test_several_objects_become_owned_and_go_with_the_set(
     story = stage.run(mode=Mode.DELETE, timeout=AGES)
     assert set(story.outcomes.values()) == {Outcome.DELETED}
     assert not api.exists(stage.path("theirs"))
-
-
-@pytest.mark.parametrize(
-    "obstacle",
-    [
-        "other set",
-        "stolen label",
-        "no label",
-        "owner",
-        pytest.param("Helm", marks=pytest.mark.holds("own-only-ours")),
-        "Flux",
-        "terminating",
-        "recreated",
-    ],
-)
-def test_object_of_somebody_else_does_not_become_owned(
-    stage: Stage, api: Api, kubectl: Kubectl, obstacle: str
-) -> None:
-    """Neither the annotation nor the record says so; the others do become owned."""
-    _create(stage, kubectl, "fine")
-    _adopt(stage, kubectl)
-    stage.run(*map(config_map, ("theirs", "a", "b", "fine")), conflicts=Conflicts.FORCE)
-    where = ("-n", stage.namespace)
-    words = _obstruct(stage, api, kubectl, obstacle)
-    story = stage.own("configmap/theirs", "configmap/fine")
-    assert story.exit_code == 3
-    assert story.outcomes["configmap/fine"] is Outcome.UPDATED
-    assert story.outcomes["configmap/theirs"] is Outcome.FAILED
-    assert words in story.problem("configmap/theirs")
-    assert not _witness(api, stage)
-    assert _recorded(stage) is Ownership.ADOPTED
-    if obstacle == "terminating":
-        patch = '{"metadata":{"finalizers":null}}'
-        kubectl("patch", "configmap/theirs", *where, "--type=merge", "-p", patch)
-
-
-def _obstruct(stage: Stage, api: Api, kubectl: Kubectl, obstacle: str) -> str:
-    """Let somebody else get the adopted object; return why it cannot become owned."""
-    where = ("configmap/theirs", "-n", stage.namespace)
-    if obstacle == "other set":
-        other = Stage(stage.kubeconfig, stage.namespace, name="other")
-        other.run(config_map("theirs"), adopt=Adopt.ALL)
-        return "it belongs to the set other"
-    if obstacle == "stolen label":
-        kubectl("label", *where, "--overwrite", f"{PART_OF}=applyset-x-v1")
-        return "has the label of another set"
-    if obstacle == "no label":
-        kubectl("label", *where, f"{PART_OF}-")
-        return "it does not have this set's label"
-    if obstacle == "owner":
-        owner = api.get(stage.path("a"))["metadata"]["uid"]
-        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": owner}
-        patch = json.dumps({"metadata": {"ownerReferences": [reference]}})
-        kubectl("patch", *where, "--type=merge", "-p", patch)
-        return "it belongs to ConfigMap/a"
-    if obstacle == "Helm":
-        kubectl("annotate", *where, "meta.helm.sh/release-name=web")
-        return "it belongs to the Helm release web"
-    if obstacle == "Flux":
-        body = config_map("theirs", "v")
-        flux = ("--server-side", "--field-manager=kustomize-controller", "--force-conflicts")
-        kubectl("apply", *flux, "-n", stage.namespace, "-f", "-", stdin=json.dumps(body))
-        return "kustomize-controller applies it too"
-    if obstacle == "terminating":
-        patch = '{"metadata":{"finalizers":["example.com/hold"]}}'
-        kubectl("patch", *where, "--type=merge", "-p", patch)
-        kubectl("delete", *where, "--wait=false")
-        return "it is being deleted"
-    kubectl("delete", *where)
-    _create(stage, kubectl)
-    return "it is not the listed object"
 
 
 def test_unlisted_object_does_not_become_owned(stage: Stage, kubectl: Kubectl) -> None:
@@ -272,42 +176,6 @@ def test_object_that_kubectl_has_applied_is_adopted_as_owned(
     assert stage.run(body, config_map("a"), adopt_as=OWNED).exit_code == 0
     assert (_witness(api, stage), _recorded(stage)) == (True, OWNED)
     assert stage.run(config_map("a")).outcomes["configmap/theirs"] is Outcome.PRUNED
-
-
-@pytest.mark.parametrize(
-    "whose",
-    [
-        "Helm",
-        pytest.param("another applier", marks=pytest.mark.holds("own-nothing-of-others")),
-        "another set",
-    ],
-)
-def test_object_of_another_tool_is_not_adopted_as_owned(
-    stage: Stage, api: Api, kubectl: Kubectl, whose: str
-) -> None:
-    """Only --adopt=all says that it is meant to become the set's own."""
-    if whose == "Helm":
-        _create(stage, kubectl, annotations={"meta.helm.sh/release-name": "r"})
-    elif whose == "another applier":
-        applier = ("--server-side", "--field-manager=other-tool")
-        body = json.dumps(config_map("theirs"))
-        kubectl("apply", *applier, "-n", stage.namespace, "-f", "-", stdin=body)
-    else:
-        other = Stage(stage.kubeconfig, stage.namespace, name="other")
-        other.run(config_map("theirs"))
-    options: dict[str, Any] = {"conflicts": Conflicts.FORCE, "adopt_as": OWNED}
-    story = stage.run(config_map("theirs"), config_map("a"), **options)
-    refused = {"another set": "to another set", "Helm": "to the Helm release r"}.get(whose)
-    if refused:
-        assert f"belongs {refused}" in story.problem("configmap/theirs")
-    else:
-        assert story.exit_code == 0
-        assert _recorded(stage) is Ownership.ADOPTED
-    assert not _witness(api, stage)
-    if refused:
-        story = stage.run(config_map("theirs"), config_map("a"), adopt=Adopt.ALL, **options)
-        assert story.exit_code == 0
-        assert (_witness(api, stage), _recorded(stage)) == (True, OWNED)
 
 
 @pytest.mark.parametrize(
