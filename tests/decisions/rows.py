@@ -7,7 +7,7 @@ it is, and nothing is pruned where a guard refuses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as altered
 from functools import partial
@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import ApplypruneError, InputErrors
+from applyprune.model.events import MismatchFound
 from applyprune.model.fate import Fate, Outcome
+from applyprune.model.inventory import Mismatch, MismatchType, Ownership, Repair
 from applyprune.model.kinds import NAMESPACE
 from applyprune.model.live import LiveObject, Resource
 from applyprune.model.options import Approval, DryRun, Mode
@@ -38,7 +40,7 @@ from applyprune.planning.leave import objects_to_prune
 from applyprune.planning.names import kind_names, known_names, with_names_resolved
 from applyprune.planning.plan import make_plan
 from applyprune.planning.prune_waits import kinds_to_judge
-from applyprune.planning.recovery import own_step
+from applyprune.planning.recovery import find_mismatches, own_step
 from applyprune.planning.refusals import refuse_run, refuse_without_inventory
 from applyprune.planning.world import CascadeContents, World
 from applyprune.sources import read_objects
@@ -99,6 +101,8 @@ class Row:
 
     By the named objects: a part of why not, or the reason; empty for one that becomes owned.
     """
+    finds: Mapping[str, tuple[MismatchType, Repair]] | None = None
+    """What ``inventory repair`` finds, and would do, instead of a run; by ``kind/name``."""
     before: Sequence[Body] = ()
     """What others have created before the set was applied."""
     served: Sequence[Resource] = ()
@@ -125,6 +129,14 @@ class Row:
             for name, words in self.owns.items():
                 step = own_step(entries[name], world)
                 _owned(step.outcome, f"{step.problem or ''}{step.reason}", words)
+            return
+        if self.finds is not None:
+            cluster = _cluster(self)
+            world, _ = _read(self, cluster)
+            kinds = {**world.resource_map.preferred, **world.resources}
+            world = replace(world, marked=cluster.marked(), resources=kinds)
+            found = find_mismatches(world, (), (), ownership=Ownership.ADOPTED)
+            assert _found(found) == self.finds
             return
         plan, warnings = decide(self)
         self.fits(plan, warnings)
@@ -277,6 +289,13 @@ def _owned(outcome: Outcome, told: str, words: str) -> None:
     assert words in told
 
 
+def _found(mismatches: Iterable[Mismatch]) -> dict[str, tuple[MismatchType, Repair]]:
+    return {
+        one.ref.short if one.ref is not None else str(one.type): (one.type, one.repair)
+        for one in mismatches
+    }
+
+
 def _says(parts: Sequence[str], text: str) -> None:
     for part in parts:
         assert part in text, text
@@ -352,6 +371,11 @@ def _holds_on(row: Row, api: Api, stage: Stage) -> None:
         for name, words in row.owns.items():
             told = story.problem(home(name)) + story.reasons[home(name)]
             _owned(story.outcomes[home(name)], told, home(words))
+        return
+    if row.finds is not None:
+        events = stage.check().of(MismatchFound)
+        found = _found(event.mismatch for event in events)
+        assert found == {home(name): one for name, one in row.finds.items()}
         return
     if row.approved is not None:
         first = before_approval(row)

@@ -21,7 +21,12 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity, applyset_identity
 from applyprune.planning.built_in_kinds import built_in_kinds
 from applyprune.planning.normalize import manifest_digest, normalize
-from applyprune.planning.ownership import OtherSet, fingerprint_of, owned_fields_of
+from applyprune.planning.ownership import (
+    OtherSet,
+    fingerprint_of,
+    is_marked,
+    owned_fields_of,
+)
 from applyprune.values import replace as changed_value
 from tests.support.forged import forge
 
@@ -212,6 +217,16 @@ def recorded(name: str, **facts: Any) -> Change:
     return Change(name, here, lambda site: forge(site.stage, name.rpartition("/")[2], **facts))
 
 
+def forgotten(name: str) -> Change:
+    """Return the loss of an entry of the inventory."""
+
+    def there(site: Site) -> None:
+        entries = site.stage.inventory().entries
+        site.stage.rewrite(entries={ref: one for ref, one in entries.items() if ref.short != name})
+
+    return Change(name, lambda world, ref: world.forget(ref), there)
+
+
 def unreadable(name: str) -> Change:
     """Return the loss of the right to read an object."""
     return Change(name, lambda world, ref: world.hide(ref))
@@ -348,6 +363,10 @@ class Cluster:
             for inside in [one for one in self.objects if one.namespace == ref.name]:
                 del self.objects[inside]
 
+    def forget(self, ref: Ref) -> None:
+        """Take an object off the inventory."""
+        del self.entries[ref]
+
     def hide(self, ref: Ref) -> None:
         """Let nobody read an object."""
         self.hidden.add(ref)
@@ -367,6 +386,10 @@ class Cluster:
     def inside(self, namespace: str) -> Iterator[LiveObject]:
         """Return the objects of a namespace."""
         return (self.live(ref) for ref in self.objects if ref.namespace == namespace)
+
+    def marked(self) -> tuple[LiveObject, ...]:
+        """Return the objects with the set's label and field manager."""
+        return tuple(one for one in map(self.live, self.objects) if is_marked(one, SET))
 
     def inventory(self) -> Inventory:
         """Return the inventory of the set; one that does not exist if nothing was applied."""
