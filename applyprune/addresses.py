@@ -6,7 +6,9 @@ import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from applyprune.values import dataclass, pattern
+from msgspec import Struct
+
+from applyprune.values import pattern
 
 IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -20,8 +22,7 @@ class InvalidHost(ValueError):
     """A URL whose host or port cannot be used; the text says why, and quotes nothing of the URL."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """What a connection goes to, as a URL names it."""
 
     scheme: str
@@ -281,8 +282,7 @@ _TRANSLATED = tuple(
 _LAST_BITS = 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class AddressRules:
+class AddressRules(Struct, frozen=True):
     """Which addresses may be connected to."""
 
     allowed: tuple[IPNetwork, ...] = ()

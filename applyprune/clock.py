@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from applyprune.values import dataclass
+from msgspec import Struct
 
 
 class Clock(Protocol):
@@ -32,8 +32,7 @@ class Waitable(Protocol):
         """Wait until it happens, at most that long; return whether it has."""
 
 
-@dataclass(frozen=True, slots=True)
-class SystemClock:
+class SystemClock(Struct, frozen=True):
     """A clock of the machine."""
 
     now: Callable[[], float]
@@ -68,8 +67,7 @@ class Lease(Protocol):
         """Return for how many seconds a write may still be sent; never waits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instant:
+class Instant(Struct, frozen=True):
     """What two clocks showed at one moment; only differences of either mean anything."""
 
     boot: float

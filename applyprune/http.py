@@ -28,12 +28,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import pycurl
+from msgspec import Struct
 
 from applyprune._version import __version__
 from applyprune.addresses import InvalidHost, bracketed, endpoint_of, is_ip_address
 from applyprune.clock import BOOT_CLOCK
 from applyprune.errors import AccessError
-from applyprune.values import dataclass, field, pattern
+from applyprune.values import hiding, pattern
 
 if TYPE_CHECKING:
     from applyprune.addresses import AddressRules, Endpoint, IPAddress
@@ -113,8 +114,7 @@ class Try:
         return min(TICK, self.seconds_left())
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(Struct, frozen=True):
     """What ends the wait for an answer before its deadline."""
 
     silence: float = math.inf
@@ -263,8 +263,7 @@ def certificates_in(text: str) -> Sequence[str]:
     return _CERTIFICATE.findall(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(Struct, frozen=True):
     """Whose certificates are trusted, and the one that we show; all in PEM."""
 
     authorities: str = ""
@@ -272,12 +271,13 @@ class Trust:
     server_name: str = ""
     """The name that the server's certificate must have; empty for that in the URL."""
     skip_verify: bool = False
-    certificate: bytes = field(default=b"", repr=False)
-    key: bytes = field(default=b"", repr=False)
+    certificate: bytes = b""
+    key: bytes = b""
+
+    __repr__ = hiding("certificate", "key")
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """How the servers of some connections are reached."""
 
     trust: Trust = Trust()
@@ -290,8 +290,7 @@ class Route:
     """How many requests run at a time, not counting those that are streamed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """A request, as it goes over the wire."""
 
     method: str
@@ -299,12 +298,14 @@ class Sent:
     """``SCHEME://HOST[:PORT]``."""
     target: str
     """The path, with the query, exactly as it is sent."""
-    headers: Sequence[tuple[str, str]] = field(default=(), repr=False)
-    body: bytes | None = field(default=None, repr=False)
-    proxy: str = field(default="", repr=False)
+    headers: Sequence[tuple[str, str]] = ()
+    body: bytes | None = None
+    proxy: str = ""
     """The URL of the proxy; empty for none."""
     is_streamed: bool = False
     """Whether the response may last; then it does not count among those that run at a time."""
+
+    __repr__ = hiding("headers", "body", "proxy")
 
 
 class Headers:

@@ -7,6 +7,8 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import Struct
+
 from applyprune.api.sets import ClusterConnection, given_or_new
 from applyprune.engine.ports import Cancellation, Cluster
 from applyprune.engine.waiting import Informer, Listed, Upserted, WatchChange, WatchScope
@@ -59,7 +61,6 @@ from applyprune.model.reports import (
 from applyprune.model.text import is_dns_subdomain
 from applyprune.output.report import RunReport, report_of
 from applyprune.planning.marks import APPROVE, RECONCILE_NOW
-from applyprune.values import dataclass
 
 Body = Mapping[str, Any]
 
@@ -321,8 +322,7 @@ def not_ready(
 # The wait until the controller has reconciled a Bundle and the Bundle is ready.
 
 
-@dataclass(frozen=True, slots=True)
-class BundleWait:
+class BundleWait(Struct, frozen=True):
     """What to wait for, and how long."""
 
     ref: Ref

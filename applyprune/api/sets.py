@@ -16,6 +16,8 @@ from threading import Thread
 from typing import BinaryIO, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
+from msgspec import Struct, field
+
 from applyprune.cluster.access import ClusterAccess, cluster_access
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.discovery import cache_folder
@@ -58,7 +60,7 @@ from applyprune.planning.digests import plan_digest
 from applyprune.sources import Input, Objects, Overlay, read, read_objects
 from applyprune.sources.inputs import options_for
 from applyprune.sources.load import with_excerpt
-from applyprune.values import as_declared, dataclass, field, replace
+from applyprune.values import as_declared, replace
 
 
 class ApplySet:
@@ -596,18 +598,15 @@ def with_retries(
         run.end()
 
 
-@dataclass(slots=True)
 class _Run:
     """A run on a thread of its own."""
 
-    events: Iterator[Event]
-    closing: bool = False
-    thread: Thread = field(init=False)
-    _resume: SimpleQueue[None] = field(default_factory=SimpleQueue)
-    _queue: SimpleQueue[Event | _End] = field(default_factory=SimpleQueue)
-
-    def __post_init__(self) -> None:
+    def __init__(self, events: Iterator[Event]) -> None:
+        self.events = events
+        self.closing = False
         self.thread = Thread(target=self._work, name="applyprune-run", daemon=True)
+        self._resume: SimpleQueue[None] = SimpleQueue()
+        self._queue: SimpleQueue[Event | _End] = SimpleQueue()
 
     def next(self, seconds: float) -> Event | _End | None:
         """Return the next event or the end; None if there is none yet."""
@@ -642,8 +641,7 @@ class _Run:
             self._queue.put(_End())
 
 
-@dataclass(slots=True)
-class _Reports:
+class _Reports(Struct):
     """What was reported of requests that are not answered."""
 
     unanswered: Unanswered
@@ -671,8 +669,7 @@ def _is_bulk(event: Event) -> bool:
     return isinstance(event, ObjectStatus)
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
+class _End(Struct, frozen=True):
     error: BaseException | None = None
 
 

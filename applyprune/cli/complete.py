@@ -11,8 +11,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import click
-
-from applyprune.values import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,8 +30,7 @@ else:
 _TIMEOUT = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLine:
+class CommandLine(Struct, frozen=True):
     """The command line so far."""
 
     arguments: dict[str, object]

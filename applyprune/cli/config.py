@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from applyprune.cli.target import Condition
 from applyprune.errors import ApplypruneError, InputError, UsageError
-from applyprune.values import dataclass, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,8 +37,7 @@ class Form(Enum):
     CONTEXT = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(Struct, frozen=True):
     """What the file may say; ``options.KEYS`` takes it from the table of options."""
 
     forms: Mapping[str, Form]
@@ -49,8 +49,7 @@ class Keys:
     """The values that disable a guard, by their key: the user must give the option instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigInUse:
+class ConfigInUse(Struct, frozen=True):
     """The files that a call uses; all parts are empty if it uses none."""
 
     path: str = ""
@@ -65,8 +64,7 @@ class ConfigInUse:
     """The files that are there instead, for other sets."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnusedConfig:
+class UnusedConfig(Struct, frozen=True):
     """A file that a call does not use, because it names another set."""
 
     path: str

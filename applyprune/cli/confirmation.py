@@ -11,6 +11,8 @@ import sys
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, cast
 
+from msgspec import Struct
+
 from applyprune.cli.advice import new_set, similar_names
 from applyprune.cli.options import Ask
 from applyprune.errors import (
@@ -31,7 +33,7 @@ from applyprune.sources.plan_files import refuse_unwritable, write_plan
 from applyprune.sources.tree import shown_path
 from applyprune.system.processes import STOP_SIGNALS
 from applyprune.system.terminal import drop_typed, open_standard_input, open_terminal
-from applyprune.values import dataclass, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator, Mapping
@@ -51,8 +53,7 @@ if TYPE_CHECKING:
 _STANDARD_INPUT = ("-", "/dev/stdin")
 
 
-@dataclass(frozen=True, slots=True)
-class Confirmation:
+class Confirmation(Struct, frozen=True):
     """How one call shows its plan on the terminal, and lets the user confirm it."""
 
     reporting: Reporting
@@ -138,8 +139,7 @@ class Confirmation:
         return is_new or (self.ask_for is Ask.ALWAYS and changes_anything(plan))
 
 
-@dataclass(slots=True)
-class _Watch:
+class _Watch(Struct):
     """One run on a terminal."""
 
     confirmation: Confirmation
@@ -341,8 +341,7 @@ def _line(terminal: Terminal, answers: RawIOBase, question: str) -> str:
     return line.decode(errors="replace")
 
 
-@dataclass(frozen=True, slots=True)
-class PlanOutput:
+class PlanOutput(Struct, frozen=True):
     """The plan file that one call writes."""
 
     reporting: Reporting

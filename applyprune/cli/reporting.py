@@ -12,6 +12,8 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from applyprune.errors import ApplypruneError, UsageError, problems_of
 from applyprune.output.printers import (
     FORMATS,
@@ -23,7 +25,7 @@ from applyprune.output.printers import (
     printer,
 )
 from applyprune.output.terminal import Terminal, rendered
-from applyprune.values import dataclass, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,8 +42,7 @@ _PRINT_PROBLEMS = frozenset({"text", "github", *TEXTS})
 _PAGES = frozenset({"github", "markdown"})
 
 
-@dataclass(frozen=True)
-class Reporting:
+class Reporting(Struct, frozen=True, dict=True):
     """How one call reports its events."""
 
     formats: tuple[tuple[str, str], ...] = (("text", ""),)

@@ -19,11 +19,11 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct, field
 
 from applyprune.cli.options import CommandGroup, Option, command
 from applyprune.errors import AccessError, RunFailed, UsageError
 from applyprune.model.options import CONTROLLER_NAMESPACE
-from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     import io
@@ -194,8 +194,7 @@ def _bundle_life(shell: Shell) -> None:
 _QUESTION = "[y/N/d]"
 
 
-@dataclass(frozen=True, slots=True)
-class Shell:
+class Shell(Struct, frozen=True):
     """Prints and runs commands in ``folder``, with KUBECONFIG set to the plane."""
 
     plane: Plane

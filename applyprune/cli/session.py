@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct, field
+
 from applyprune.api.sets import ApplySet, ClusterConnection, connect, load, with_retries
 from applyprune.cli.advice import add_advice, warning_of_new_set, with_rights
 from applyprune.cli.config import no_input_given
@@ -18,7 +20,7 @@ from applyprune.model.events import WarningRaised
 from applyprune.model.options import DryRun
 from applyprune.model.text import is_dns_label
 from applyprune.system.processes import STOP_SIGNALS
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -92,8 +94,7 @@ def run_set(
         yield from with_rights(watched, applyset.identity, given)
 
 
-@dataclass(frozen=True, slots=True)
-class InputPaths:
+class InputPaths(Struct, frozen=True):
     """What the command line names as input."""
 
     paths: tuple[str | Overlay, ...]
@@ -177,8 +178,7 @@ def open_session(cluster_target: ClusterTarget) -> Iterator[Session]:
             raise
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """The connection of one call, and the cancellation that a signal requests."""
 
     cluster: ClusterConnection

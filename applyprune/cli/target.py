@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 import click
-
-from applyprune.values import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +22,7 @@ class Listener(Protocol):
         """Take note that a signal ends the run; ``at_once`` if the process exits now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A context that must be in use."""
 
     context: str
@@ -32,8 +30,7 @@ class Condition:
     """Which file says so, with the line."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterTarget:
+class ClusterTarget(Struct, frozen=True):
     """The options that choose a cluster; each may be empty."""
 
     kubeconfig: str

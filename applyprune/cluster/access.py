@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from msgspec import Struct
+
 from applyprune.addresses import (
     PROXY_FORM,
     AddressRules,
@@ -36,11 +38,10 @@ from applyprune.cluster.credentials import (
 )
 from applyprune.errors import AccessError
 from applyprune.http import Trust
-from applyprune.values import dataclass, field
+from applyprune.values import hiding
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterAccess:
+class ClusterAccess(Struct, frozen=True):
     """How to reach one API server: its address, how to trust it, and our credentials."""
 
     server: str
@@ -51,18 +52,20 @@ class ClusterAccess:
     """The context's name, for messages."""
     user: str
     """The user's name in the kubeconfig, for messages."""
-    credentials: Credentials = field(repr=False)
-    trust: Trust = field(default=Trust(), repr=False)
-    proxy: str = field(default="", repr=False)
+    credentials: Credentials
+    trust: Trust = Trust()
+    proxy: str = ""
     """The URL of a proxy; empty for none."""
     impersonation: tuple[tuple[str, str], ...] = ()
     """Headers that are sent with every request."""
     shown: str = ""
     """What messages call the server; empty for its URL."""
-    hidden: tuple[str, ...] = field(default=(), repr=False)
+    hidden: tuple[str, ...] = ()
     """Texts that no message may show, even if the server quotes them."""
     addresses: AddressRules | None = None
     """Which addresses the server may have; None for all."""
+
+    __repr__ = hiding("credentials", "trust", "proxy", "hidden")
 
 
 def cluster_access(

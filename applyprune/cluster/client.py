@@ -15,6 +15,9 @@ from datetime import timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec import Struct
+from msgspec import field as struct_field
+
 from applyprune.clock import CLOCK, Clock, Lease
 from applyprune.cluster.discovery import (
     GroupVersionDocument,
@@ -90,8 +93,7 @@ from applyprune.model.live import (
 from applyprune.model.plan import Access, AccessRule, ApplyRequest, DeleteRequest, PatchRequest
 from applyprune.planning.order import is_built_in
 from applyprune.planning.served_kinds import defined_resources, is_established
-from applyprune.values import dataclass, replace
-from applyprune.values import field as dataclass_field
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -110,18 +112,17 @@ _LOOK_WITHIN = 5.0
 _PATIENCE = 8.0
 
 
-@dataclass(slots=True)
-class _KnownServers:
+class _KnownServers(Struct):
     """What one run knows of the servers behind the groups that are not built in; thread-safe."""
 
-    documents: dict[tuple[str, str], GroupVersionDocument] = dataclass_field(default_factory=dict)
+    documents: dict[tuple[str, str], GroupVersionDocument] = struct_field(default_factory=dict)
     """By group and version; without the schemas."""
-    definitions: dict[str, bool] = dataclass_field(default_factory=dict)
+    definitions: dict[str, bool] = struct_field(default_factory=dict)
     """Whether there is a CRD of a name."""
-    proved: set[str] = dataclass_field(default_factory=set)
+    proved: set[str] = struct_field(default_factory=set)
     """The groups whose server keeps to the preconditions of a DELETE."""
-    proving: Lock = dataclass_field(default_factory=Lock)
-    other_versions: dict[Resource, Resource] = dataclass_field(default_factory=dict)
+    proving: Lock = struct_field(default_factory=Lock)
+    other_versions: dict[Resource, Resource] = struct_field(default_factory=dict)
     """By which resource objects were read whose own version was not served."""
 
 
@@ -835,8 +836,7 @@ _RULES = Resource(
 _RULE_KEYS = ("verbs", "apiGroups", "resources", "resourceNames")
 
 
-@dataclass(frozen=True, slots=True)
-class AccessReviews:
+class AccessReviews(Struct, frozen=True):
     """Reviews of one account; thread-safe, and nothing is cached."""
 
     transport: Transport
@@ -885,12 +885,11 @@ _KINDS_LAST = 60.0
 """Seconds for which kinds and schemas are remembered."""
 
 
-@dataclass(slots=True)
-class Memory:
+class Memory(Struct):
     """What the clients of one process remember of one API server; thread-safe."""
 
     kinds: tuple[float, ResourceMap] | None = None
-    schemas: dict[tuple[str, str], tuple[float, Mapping[str, Any]]] = dataclass_field(
+    schemas: dict[tuple[str, str], tuple[float, Mapping[str, Any]]] = struct_field(
         default_factory=dict
     )
     """The schemas of group versions, each with the time of the read."""

@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from msgspec import Struct, field
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -27,21 +28,22 @@ from applyprune.clock import CLOCK, Clock
 from applyprune.cluster.failures import safe_text
 from applyprune.errors import AccessError
 from applyprune.model.text import time_of
-from applyprune.values import dataclass, field
+from applyprune.values import hiding
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """The credentials of one request: a bearer token, a client certificate, both or neither.
 
     None of them may be shown.
     """
 
-    token: str = field(default="", repr=False)
-    certificate: bytes = field(default=b"", repr=False)
+    token: str = ""
+    certificate: bytes = b""
     """PEM."""
-    key: bytes = field(default=b"", repr=False)
+    key: bytes = b""
     """PEM."""
+
+    __repr__ = hiding("token", "certificate", "key")
 
 
 NOBODY = Identity()
@@ -124,8 +126,7 @@ class RenewableCredentials:
         return issued.identity
 
 
-@dataclass(frozen=True, slots=True)
-class Issued:
+class Issued(Struct, frozen=True):
     """An identity that a source has issued."""
 
     identity: Identity
@@ -137,8 +138,7 @@ class Issued:
 FILE_MAX_AGE = 60.0
 
 
-@dataclass(slots=True)
-class CredentialFiles:
+class CredentialFiles(Struct):
     """Files that are rotated by others: the token, the client certificate and its key.
 
     A readable token file takes precedence over the inline token, as in client-go.
@@ -151,7 +151,7 @@ class CredentialFiles:
     """The kubeconfig's inline values."""
     max_age: float = FILE_MAX_AGE
     """Seconds until the files are read again."""
-    _last: Identity | None = field(default=None, init=False, repr=False)
+    _last: Identity | None = None
 
     def issue(self) -> Issued:
         """Read the files; keep the last identity while one is missing, as between two renames."""
@@ -534,8 +534,7 @@ def _entries(whole: KubeconfigEntry, section: str, kind: str) -> list[Kubeconfig
     return entries
 
 
-@dataclass(frozen=True, slots=True)
-class Kubeconfig:
+class Kubeconfig(Struct, frozen=True):
     """Kubeconfig files merged into one: for each name, the first file that has it wins."""
 
     files: tuple[Path, ...] = ()
@@ -549,14 +548,15 @@ T = TypeVar("T")
 _YES = frozenset({"true", "yes", "on", "y", "1", "t"})
 
 
-@dataclass(frozen=True, slots=True)
-class KubeconfigEntry:
+class KubeconfigEntry(Struct, frozen=True):
     """One named cluster, user or context."""
 
     name: str
-    fields: Mapping[str, Any] = field(repr=False)
+    fields: Mapping[str, Any]
     base: Path
     """The folder at which its relative paths start."""
+
+    __repr__ = hiding("fields")
 
     def text(self, key: str) -> str:
         """Return a text field; empty when it is missing or null."""

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import platformdirs
+from msgspec import Struct
 
 from applyprune.cluster.messages import item_of, parts_of
 from applyprune.cluster.requests import JSON, for_document, schemas_path
 from applyprune.errors import AccessError, Unavailable, Unreachable
 from applyprune.model.live import Resource, ResourceMap, items, mapping
 from applyprune.planning.schemas import KEYWORDS
-from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -113,8 +113,7 @@ _OF_CRDS = "Kubernetes CRD Swagger"
 """The title of what kube-apiserver writes for CRDs (apiextensions-apiserver's openapi/builder)."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupVersionDocument:
+class GroupVersionDocument(Struct, frozen=True):
     """What the server publishes of one group version; empty if it publishes nothing."""
 
     schemas: Mapping[str, Any]
@@ -125,8 +124,7 @@ class GroupVersionDocument:
     """The plurals whose PATCH lists ``dryRun`` among its parameters."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(Struct, frozen=True):
     """A form in which documents are kept."""
 
     name: str

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from applyprune.cluster.messages import (
     WEBHOOK,
     ApiRequest,
@@ -41,13 +43,12 @@ from applyprune.http import (
     seconds_to_wait,
 )
 from applyprune.model.text import visible
-from applyprune.values import dataclass, replace
+from applyprune.values import replace
 
 _REDIRECTS = frozenset({300, 301, 302, 303, 305, 307, 308})
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFailure:
+class RequestFailure(Struct, frozen=True):
     """Why a try failed."""
 
     error: AccessError

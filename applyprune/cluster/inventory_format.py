@@ -21,6 +21,8 @@ from io import BytesIO
 from sys import intern
 from typing import Any, TypeVar
 
+from msgspec import Struct, field
+
 from applyprune._version import __version__
 from applyprune.cluster.messages import json_value
 from applyprune.errors import InventoryError, InventoryTooNew
@@ -59,11 +61,10 @@ from applyprune.planning.applyset import (
     without_label,
 )
 from applyprune.planning.normalize import canonical_text
-from applyprune.values import dataclass, encode, field
+from applyprune.values import encode, hiding
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(Struct, frozen=True):
     """A root ConfigMap as it was read: an inventory without the entries that are in shards."""
 
     inventory: Inventory
@@ -571,24 +572,26 @@ def lines_digest(*blocks: bytes) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class PackedInventory:
+class PackedInventory(Struct, frozen=True):
     """The entries in one of the three forms; ``digest`` is the digest of all lines."""
 
     count: int
     digest: str
-    readable: str = field(default="", repr=False)
-    stream: str = field(default="", repr=False)
+    readable: str = ""
+    stream: str = ""
     shards: tuple[Shard, ...] = ()
 
+    __repr__ = hiding("readable", "stream")
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+
+class Shard(Struct, frozen=True):
     """A part of the entries: the digest of its lines, their number, and their gzip stream."""
 
     digest: str
     count: int
-    packed: str = field(default="", repr=False)
+    packed: str = ""
+
+    __repr__ = hiding("packed")
 
 
 _MOST_UNPACKED = 128 * 1024 * 1024
@@ -597,8 +600,7 @@ _MOST_VALUES = 8_000_000
 """Values that all lines may have: in memory, the shortest one takes ten times its bytes."""
 
 
-@dataclass(slots=True)
-class UnpackedLines:
+class UnpackedLines(Struct):
     """The lines of one inventory, no more than fit into memory.
 
     A small stream may unpack to a thousand times its size, and many shards to many times that.
@@ -702,8 +704,7 @@ def _entry_block(lines: Sequence[_EntryLine]) -> bytes:
     return "".join([*sets, *texts]).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class _EntryLine:
+class _EntryLine(Struct, frozen=True):
     """The line of one entry, without the number of its field set."""
 
     ref: Ref

@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from applyprune.clock import boot_time
 from applyprune.cluster.inventory_format import (
     PackedInventory,
@@ -58,7 +60,7 @@ from applyprune.planning.applyset import (
     shard_ref,
 )
 from applyprune.planning.requests import delete_request
-from applyprune.values import dataclass, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.cluster.client import KubernetesClient
@@ -466,8 +468,7 @@ def _with_faults(root: Root) -> Inventory:
 _SHARD_TRIES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Shards:
+class Shards(Struct, frozen=True):
     """The shards of one set."""
 
     client: KubernetesClient
@@ -664,8 +665,7 @@ def set_of_inventory(live: LiveObject) -> ApplySetIdentity | None:
     return applyset if is_ours else None
 
 
-@dataclass(frozen=True, slots=True)
-class ListedInventory:
+class ListedInventory(Struct, frozen=True):
     """One inventory of a list; ``root`` is None if it cannot be read, for ``reason``."""
 
     namespace: str

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pycurl
+from msgspec import Struct, field
 
 from applyprune.cluster.messages import ApiRequest
 from applyprune.cluster.requests import METADATA, for_collection, selection
@@ -30,7 +31,7 @@ from applyprune.http import (
     one_try,
 )
 from applyprune.model.live import LiveObject, Resource, WatchEventType
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.cluster.access import ClusterAccess
@@ -39,8 +40,7 @@ if TYPE_CHECKING:
     from applyprune.model.identity import Ref
 
 
-@dataclass(frozen=True, slots=True)
-class WatchTarget:
+class WatchTarget(Struct, frozen=True):
     """The objects that one watch covers, and the user that watches them."""
 
     user: str
@@ -54,8 +54,7 @@ class WatchTarget:
     """The name of a single object; empty for all objects."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectReport:
+class ObjectReport(Struct, frozen=True):
     """An object that exists or has changed, by its metadata; or that is gone."""
 
     watched: WatchTarget
@@ -63,8 +62,7 @@ class ObjectReport:
     gone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FailureReport:
+class FailureReport(Struct, frozen=True):
     """A watch that fails; it is tried again."""
 
     watched: WatchTarget
@@ -73,8 +71,7 @@ class FailureReport:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListReport:
+class ListReport(Struct, frozen=True):
     """All objects that a watch has begun with; what was deleted before is not among them."""
 
     watched: WatchTarget
@@ -95,8 +92,7 @@ _SETTLED = 0.5
 """Seconds without an event after which a watch has shown what it begins with."""
 
 
-@dataclass(slots=True)
-class _WatchState:
+class _WatchState(Struct):
     """How far a watch has come."""
 
     version: str = ""

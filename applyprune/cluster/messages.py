@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import msgspec
+from msgspec import Struct, field
 
 from applyprune.clock import BOOT_CLOCK, Clock, Lease
 from applyprune.errors import ApiError, ReplyTooLarge
 from applyprune.model.events import RetryReported
 from applyprune.planning.secrets import KnownSecrets
-from applyprune.values import dataclass, decode, field, pattern
+from applyprune.values import decode, hiding, pattern
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -38,8 +39,7 @@ _SHOWN = frozenset({"dryRun", "fieldManager", "force", "limit", "watch"})
 MAX_REPLY = 256 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ApiRequest:
+class ApiRequest(Struct, frozen=True):
     """One request.
 
     Raises ValueError for a path or header that could turn into another request.
@@ -49,7 +49,7 @@ class ApiRequest:
     path: str
     """Quoted, and without a query."""
     query: tuple[tuple[str, str], ...] = ()
-    body: bytes | None = field(default=None, repr=False)
+    body: bytes | None = None
     content_type: str = "application/json"
     accept: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
@@ -69,7 +69,7 @@ class ApiRequest:
     """Seconds for all tries together."""
     leases: tuple[Lease, ...] = ()
     """What must last while it is sent, and is renewed before each try."""
-    on_warnings: Callable[[Sequence[str]], None] | None = field(default=None, repr=False)
+    on_warnings: Callable[[Sequence[str]], None] | None = None
     """Gets the texts of the Warning headers of each reply, also of a refusal."""
     max_bytes: int = MAX_REPLY
     """How many bytes the body of the reply may have."""
@@ -77,6 +77,8 @@ class ApiRequest:
     """Members of the body whose own items or members stay text until somebody reads each."""
     budget: RetryBudget | None = None
     """The time for retries that it shares with the other requests of its run."""
+
+    __repr__ = hiding("body", "on_warnings")
 
     def __post_init__(self) -> None:
         if not _PATH.fullmatch(self.path):
@@ -106,22 +108,22 @@ def _query_text(query: tuple[tuple[str, str], ...]) -> str:
     return urlencode(query, quote_via=quote, safe="")
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """A validated response."""
 
     status: int
     """200, 201, 202 or 304."""
-    body: dict[str, Any] = field(repr=False)
+    body: dict[str, Any]
     """Empty for 304, and for a text."""
-    headers: Headers = field(repr=False)
+    headers: Headers
     """Their names are case-insensitive."""
-    text: str = field(default="", repr=False)
+    text: str = ""
     """The body, if that is text instead of JSON."""
 
+    __repr__ = hiding("body", "headers", "text")
 
-@dataclass(frozen=True, slots=True)
-class RawResponse:
+
+class RawResponse(Struct, frozen=True):
     """A response as received."""
 
     status: int
@@ -146,8 +148,7 @@ def validated(request: ApiRequest, response: RawResponse) -> Response | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class StatusBody:
+class StatusBody(Struct, frozen=True):
     """The parts of a Status that decide what it means; all empty when the body is not a Status."""
 
     is_status: bool = False
@@ -190,8 +191,7 @@ def _text(mapping: Mapping[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientContext:
+class ClientContext(Struct, frozen=True):
     """What hints mention: the kubeconfig's context and user, and the server's URL."""
 
     context: str
@@ -199,10 +199,12 @@ class ClientContext:
     server: str
     secret: bool = False
     """Whether the kubeconfig is a Secret: then messages quote nothing of it."""
-    hidden: tuple[str, ...] = field(default=(), repr=False)
+    hidden: tuple[str, ...] = ()
     """Texts that no message may show, even if the server quotes them."""
-    secrets: KnownSecrets = field(default_factory=KnownSecrets, repr=False)
+    secrets: KnownSecrets = field(default_factory=KnownSecrets)
     """The Secrets of the run, whose values no message shows either."""
+
+    __repr__ = hiding("hidden", "secrets")
 
     def masked(self, text: str) -> str:
         """Return a text of the server without the hidden texts."""
@@ -310,8 +312,7 @@ def json_value(raw: bytes) -> Any:
 # The requests without an answer: what is tried again, and for how long.
 
 
-@dataclass(slots=True)
-class OpenRequests:
+class OpenRequests(Struct):
     """The requests of one transport that have no usable answer yet; thread-safe."""
 
     clock: Clock = BOOT_CLOCK
@@ -350,8 +351,7 @@ _FROM_TRY = 4
 _SLOW = 5.0
 
 
-@dataclass(slots=True)
-class OpenRequest:
+class OpenRequest(Struct):
     """A request without a usable answer so far."""
 
     began: float
@@ -397,8 +397,7 @@ def is_busy(error: AccessError) -> bool:
     return isinstance(error, ApiError) and error.code == _BUSY
 
 
-@dataclass(slots=True)
-class RetryBudget:
+class RetryBudget(Struct):
     """The time that all requests of one run may spend on retries together; thread-safe.
 
     It is spent while at least one of them is being retried. So a dead webhook costs it once, and

@@ -13,6 +13,8 @@ from sys import intern
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from applyprune.clock import Lease
 from applyprune.cluster.failures import without_values
 from applyprune.cluster.messages import ApiRequest, RetryBudget
@@ -20,7 +22,7 @@ from applyprune.errors import Unavailable, UsageError
 from applyprune.model.identity import Ref
 from applyprune.model.live import PODS, LiveObject, Resource
 from applyprune.planning.normalize import may_be_secret
-from applyprune.values import dataclass, pattern, replace
+from applyprune.values import pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.model.plan import DeleteRequest
@@ -284,8 +286,7 @@ WarningSink = Callable[[Ref, str], None]
 """Gets an object and a warning of the server about it; thread-safe."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteTerms:
+class WriteTerms(Struct, frozen=True):
     """The terms of the writes of one client."""
 
     leases: tuple[Lease, ...] = ()

@@ -14,6 +14,8 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from msgspec import Struct, field
+
 from applyprune._version import __version__
 from applyprune.clock import BOOT_CLOCK, Clock
 from applyprune.cluster.failures import (
@@ -46,7 +48,7 @@ from applyprune.http import (
     backoff,
     one_try,
 )
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.cluster.access import ClusterAccess
@@ -64,8 +66,7 @@ _MAX_TRIES = 32
 _FIRST_FAILURE = 300
 
 
-@dataclass(slots=True)
-class _State:
+class _State(Struct):
     """What the copies of a transport share."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from applyprune.clock import CLOCK, Clock
 from applyprune.cluster.messages import json_object
 from applyprune.cluster.requests import (
@@ -25,7 +27,6 @@ from applyprune.cluster.transport import Transport
 from applyprune.http import Stopped
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, Resource, WatchEvent, WatchEventType
-from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from typing import Any
@@ -41,8 +42,7 @@ _MAX_EVENT = 32 * 1024 * 1024
 _PARTIAL = ("meta.k8s.io/v1", "PartialObjectMetadata")
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Which objects of a resource are selected, and whether in full or only their metadata."""
 
     namespace: str = ""

@@ -14,6 +14,8 @@ from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
 
+from msgspec import Struct, field
+
 from applyprune.clock import CLOCK
 from applyprune.controller.reasons import Limit
 from applyprune.controller.task import CheckResult, CheckTask
@@ -33,7 +35,6 @@ from applyprune.controller.worker import (
     problem_of_bug,
 )
 from applyprune.http import TICK, Stopped
-from applyprune.values import dataclass, field
 
 _STACK = 1 << 20
 """Bytes for the stack of a thread: each counts for the memory of the process."""
@@ -41,8 +42,7 @@ _GRACE = 10.0
 """Seconds after its time in which a check must have ended; else the process is ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """A message from the process: a check has ended."""
 
     number: int
@@ -94,8 +94,7 @@ def _check(connection: Connection, sends: Lock, asked: Check, unwanted: dict[int
         end_process(0)
 
 
-@dataclass(slots=True)
-class Checker:
+class Checker(Struct):
     """Holds the process, which is started again after it has ended; thread-safe."""
 
     handle: WorkerHandle

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.controller.reasons import Key
@@ -32,7 +34,6 @@ from applyprune.model.problem import ProblemKind
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.marks import FINALIZER, RECONCILE_NOW
 from applyprune.planning.replies import not_stored, refuse_false_absence
-from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
     from applyprune.cluster.access import ClusterAccess
 
 
-@dataclass(frozen=True, slots=True)
-class Impersonation:
+class Impersonation(Struct, frozen=True):
     """The controller's own client, and the clients that impersonate ServiceAccounts.
 
     They share connections: who is impersonated stands in each request.
@@ -103,8 +103,7 @@ class Impersonation:
         return deleted_at(self.own.get(DEFINITIONS, ref))
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceAccountClient:
+class ServiceAccountClient(Struct, frozen=True):
     """A client that acts for one Bundle: as a ServiceAccount, or as the user of a kubeconfig."""
 
     cluster: KubernetesClient
@@ -139,8 +138,7 @@ def refuse_impersonated(access: ClusterAccess) -> None:
 _TRIES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class BundleObjects:
+class BundleObjects(Struct, frozen=True):
     """Bundles, read in full and by consistent reads, and written by compare-and-swap.
 
     The response to a write is the Bundle as stored, so no write is followed by a read.

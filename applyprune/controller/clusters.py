@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
@@ -50,7 +51,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import NAMESPACES, SECRETS, namespace_ref, text
 from applyprune.planning.marks import ACCEPT_CLUSTER, FINALIZER
 from applyprune.system.memory_files import memory_file
-from applyprune.values import dataclass, field, pattern, replace
+from applyprune.values import pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.controller.spec import BundleSpec
@@ -61,15 +62,14 @@ if TYPE_CHECKING:
 _POOL = 8
 
 
-@dataclass(slots=True)
-class OtherClusters:
+class OtherClusters(Struct):
     """The clusters that kubeconfigs of Bundles lead to."""
 
     own: KubernetesClient
     addresses: AddressRules
     trace: Callable[[str], None] | None = None
     agent: str = ""
-    _home: str = field(default="", init=False)
+    _home: str = ""
 
     def owning(self, bundle: BundleSpec) -> BundleSpec:
         """Return a Bundle as the owner of its inventory: it names this cluster in another one.
@@ -121,8 +121,7 @@ class OtherClusters:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     client: ServiceAccountClient
     identity: ClusterIdentity | None = None
     """None for this cluster."""
@@ -151,8 +150,7 @@ SYSTEM_NAMESPACE = "kube-system"
 _UID = pattern(r"[0-9A-Za-z][-0-9A-Za-z]{0,62}")
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterIdentity:
+class ClusterIdentity(Struct, frozen=True):
     uid: str
     namespace: str
     """The Namespace whose UID it is: kube-system, or the inventory's if that may not be read."""

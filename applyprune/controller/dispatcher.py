@@ -40,7 +40,7 @@ from applyprune.controller.watches import Watches
 from applyprune.controller.worker import LimitExceeded, WorkerHandle, WorkerUnavailable
 from applyprune.errors import ApplypruneError, problems_of
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from prometheus_client import Counter
@@ -56,27 +56,34 @@ _LONGEST_PAUSE = 60.0
 """Seconds, at most, between two tries to start a worker."""
 
 
-@dataclass(slots=True)
 class Dispatcher:
     """Reconciles Bundles in worker processes; each has a thread here that waits for it."""
 
-    queue: WorkQueue
-    watches: Watches
-    metrics: Metrics
-    bundles: BundleObjects
-    reporter: Reporter
-    handles: tuple[WorkerHandle, ...]
-    leadership: Leadership
-    sources: SourceDispatcher
-    siblings: SiblingBundles = field(init=False)
-    _histories: dict[Key, ReconcileHistory] = field(default_factory=dict)
-    _serving: dict[Key, WorkerHandle] = field(default_factory=dict)
-    busy_since: dict[str, float] = field(default_factory=dict)
-    """When each worker began with its Bundle, by the clock of the queue."""
-    _ended: threading.Event = field(default_factory=threading.Event)
-
-    def __post_init__(self) -> None:
-        self.siblings = SiblingBundles(self.sources.followed.found, self.watches.in_namespace)
+    def __init__(
+        self,
+        queue: WorkQueue,
+        watches: Watches,
+        metrics: Metrics,
+        bundles: BundleObjects,
+        reporter: Reporter,
+        handles: tuple[WorkerHandle, ...],
+        leadership: Leadership,
+        sources: SourceDispatcher,
+    ) -> None:
+        self.queue = queue
+        self.watches = watches
+        self.metrics = metrics
+        self.bundles = bundles
+        self.reporter = reporter
+        self.handles = handles
+        self.leadership = leadership
+        self.sources = sources
+        self.siblings = SiblingBundles(sources.followed.found, watches.in_namespace)
+        self._histories: dict[Key, ReconcileHistory] = {}
+        self._serving: dict[Key, WorkerHandle] = {}
+        # When each worker began with its Bundle, by the clock of the queue.
+        self.busy_since: dict[str, float] = {}
+        self._ended = threading.Event()
 
     def threads(self) -> list[threading.Thread]:
         """Return one thread for each worker process; they are not started yet."""
@@ -309,7 +316,6 @@ _LOOK = 1.0
 """Seconds between two looks for sources that have become silent."""
 
 
-@dataclass(slots=True)
 class SourceDispatcher:
     """Has sources checked and fetched; each check and each fetch has a thread here that waits.
 
@@ -319,31 +325,35 @@ class SourceDispatcher:
     the processes are for namespaces that none of them serves: of three, each namespace gets one.
     """
 
-    bundles: WorkQueue
-    """The queue of the Bundles."""
-    metrics: Metrics
-    checker: Checker
-    handles: tuple[WorkerHandle, ...]
-    """Those of the processes that fetch."""
-    server_time: Callable[[], str] = str
-    """Returns the time by the API server's clock, RFC 3339; empty if that is not known."""
-    followed: FollowedSources = field(init=False)
-    checks: WorkQueue = field(init=False)
-    fetches: WorkQueue = field(init=False)
-    _fetching: dict[str, WorkerHandle] = field(default_factory=dict)
-    """The process that fetches each source, by the name of its check."""
-    _told: dict[str, dict[Counter, tuple[str, ...]]] = field(default_factory=dict)
-    """What the last checks and fetches of each source have logged."""
-    _ended: threading.Event = field(default_factory=threading.Event)
+    def __init__(
+        self,
+        bundles: WorkQueue,
+        metrics: Metrics,
+        checker: Checker,
+        handles: tuple[WorkerHandle, ...],
+        server_time: Callable[[], str] = str,
+    ) -> None:
+        """``handles`` are those of the processes that fetch, and ``bundles`` is their queue.
 
-    def __post_init__(self) -> None:
-        clock = self.bundles.clock
+        ``server_time`` returns the time by the API server's clock, RFC 3339; empty if that is not
+        known.
+        """
+        self.bundles = bundles
+        self.metrics = metrics
+        self.checker = checker
+        self.handles = handles
+        # The process that fetches each source, by the name of its check.
+        self._fetching: dict[str, WorkerHandle] = {}
+        # What the last checks and fetches of each source have logged.
+        self._told: dict[str, dict[Counter, tuple[str, ...]]] = {}
+        self._ended = threading.Event()
+        clock = bundles.clock
         # guard: clock-of-sources -> FollowedSources()
-        self.followed = FollowedSources(clock, self.server_time)
+        self.followed = FollowedSources(clock, server_time)
         # guard: clock-of-checks -> WorkQueue(CHECKS, CHECKS // 4, min_gap=0.0)
         self.checks = WorkQueue(CHECKS, CHECKS // 4, min_gap=0.0, clock=clock)
         # A fetch may take as long as its timeout, and two tenants must not hold all processes.
-        processes = len(self.handles)
+        processes = len(handles)
         kept = max(min(processes // 2 + 1, processes - 1), 0)  # guard: fetches-of-others -> 1
         self.fetches = WorkQueue(processes, kept, min_gap=0.0, clock=clock)
 

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from applyprune.controller.clients import request_of, status_of
 from applyprune.controller.reasons import DriftPolicy, Reason
 from applyprune.controller.result import shown_field
@@ -22,7 +24,7 @@ from applyprune.model.plan import Why
 from applyprune.model.text import and_more, time_of
 from applyprune.planning.conflicts import drifted_fields
 from applyprune.planning.marks import CONFLICTS
-from applyprune.values import dataclass, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.controller.result import RunResult
@@ -85,8 +87,7 @@ def drift_report(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class DriftReport:
+class DriftReport(Struct, frozen=True):
     """What a reconcile says about drift; parts that it knows nothing new about are None."""
 
     condition: tuple[str, Reason, str] | None
@@ -123,8 +124,7 @@ def _is_rewriting(step: ApplyStep, drift: Drift, run: RunResult) -> bool:
     return is_sent and ref not in run.written and not drift.manager
 
 
-@dataclass(frozen=True, slots=True)
-class _DriftedField:
+class _DriftedField(Struct, frozen=True):
     bundle: BundleSpec
     step: ApplyStep
     drift: Drift
@@ -325,8 +325,7 @@ def is_new_attempt(live: LiveObject, revision: str) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSighting:
+class WriteSighting(Struct, frozen=True):
     """An object that a run has reverted, or has left because it is contended."""
 
     writer: ObjectWriter
@@ -335,8 +334,7 @@ class WriteSighting:
     """When the manager has changed it, by the server's record; None if unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class RevertCount:
+class RevertCount(Struct, frozen=True):
     """How often an object was reverted after the same manager had changed it."""
 
     writer: ObjectWriter

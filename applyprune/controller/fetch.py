@@ -13,11 +13,13 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
+from msgspec.structs import astuple
 
 from applyprune.clock import CLOCK, Clock
 from applyprune.controller.task import (
@@ -40,7 +42,7 @@ from applyprune.sources.kustomize import FilesOfTree, included
 from applyprune.sources.oci_artifact import FoundArtifact, OciSource, fetch_artifact, find_artifact
 from applyprune.sources.oci_cosign import verification
 from applyprune.sources.tree import Deadline, FetchFailed, no_such_path
-from applyprune.values import dataclass, field, replace
+from applyprune.values import hiding, replace
 
 _Contents: TypeAlias = dict[str, SourceContent | Problem]
 
@@ -208,8 +210,7 @@ def _new(
 SourceTransport: TypeAlias = GitSource | OciSource
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteSource:
+class RemoteSource(Struct, frozen=True):
     """Where a source is, who reads it, and whom it must be from."""
 
     transport: SourceTransport
@@ -235,14 +236,15 @@ class RemoteSource:
         return _name(secret, self.place(secret), version, mode, keys)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceVerification:
+class SourceVerification(Struct, frozen=True):
     """Whose signatures a source must have."""
 
     mode: str
     """``HEAD``, ``Tag`` or ``TagAndHEAD`` for Git, ``cosign`` for OCI."""
-    keys: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    keys: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
     """The public keys, by their names in the Secret."""
+
+    __repr__ = hiding("keys")
 
 
 def _name(secret: bytes, *parts: object) -> str:
@@ -255,8 +257,7 @@ def _name(secret: bytes, *parts: object) -> str:
 _LARGEST_HEAD = 16 * 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class SourceCache:
+class SourceCache(Struct, frozen=True):
     """Two folders: artifacts by the name of their content, and what is kept of Git servers."""
 
     folder: Path

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import Any
 
+from msgspec import Struct, field
+
 from applyprune.clock import CLOCK, Clock
 from applyprune.controller.queue import retry_delay, with_jitter
 from applyprune.controller.reasons import Key
@@ -23,7 +25,6 @@ from applyprune.controller.task import (
     SourceState,
 )
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.values import dataclass, field
 
 LONGEST_CHECK = 30.0
 """Seconds, at most, for one check: its answer is small, however long a fetch may take."""
@@ -37,8 +38,7 @@ _SHORTEST_SILENCE = 60.0
 """Seconds without a success, at least, before it says so."""
 
 
-@dataclass(slots=True)
-class FollowedSources:
+class FollowedSources(Struct):
     """The sources that the Bundles of this replica follow, by the names of their checks.
 
     It is thread-safe. Whoever has a task ends it: only one check, and one fetch, of a source is
@@ -311,8 +311,7 @@ class FollowedSources:
             del self._followed[request.check]
 
 
-@dataclass(frozen=True, slots=True)
-class NextWork:
+class NextWork(Struct, frozen=True):
     """What is due next of a source."""
 
     check_in: float | None
@@ -324,8 +323,7 @@ class NextWork:
 NOTHING_DUE = NextWork(None)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceAge:
+class SourceAge(Struct, frozen=True):
     """How old what is known of a Bundle's source is; the times are in seconds."""
 
     age: float
@@ -334,8 +332,7 @@ class SourceAge:
     """The time that the Bundle wants between two checks."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundAt:
+class FoundAt(Struct, frozen=True):
     """What a Bundle's source has, as far as it is known."""
 
     content: str = ""
@@ -344,8 +341,7 @@ class FoundAt:
     """The number of the fetch that has found it so; None if none has."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Check:
+class _Check(Struct, frozen=True):
     """A check that has begun."""
 
     at: str = ""
@@ -354,16 +350,14 @@ class _Check:
     """The value of reconcile-now that each Bundle had then."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Checking:
+class _Checking(Struct, frozen=True):
     """A check that is under way."""
 
     task: CheckTask
     check: _Check
 
 
-@dataclass(frozen=True, slots=True)
-class _Fetch:
+class _Fetch(Struct, frozen=True):
     """A fetch that has begun, of what a check has found."""
 
     task: FetchTask
@@ -372,8 +366,7 @@ class _Fetch:
     """Whether it reads all paths, and not those alone that are new."""
 
 
-@dataclass(slots=True)
-class _Followed:
+class _Followed(Struct):
     """One reference of a source, and the Bundles that follow it."""
 
     succeeded: float

@@ -11,12 +11,14 @@ from collections.abc import Container
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from applyprune.clock import CLOCK, Clock
 from applyprune.controller.reasons import Key
 from applyprune.controller.task import ABSENT, AppliedObjects, SeenState, shows_change
 from applyprune.model.identity import Ref
 from applyprune.planning.applyset import PART_OF
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.cluster.many_watches import ListReport, WatchTarget
@@ -39,8 +41,7 @@ _LONGEST = 30.0
 _MOST_DOUBLINGS = 10
 
 
-@dataclass(slots=True)
-class ObjectHints:
+class ObjectHints(Struct):
     """What is known of the objects of Bundles; not thread-safe."""
 
     clock: Clock = CLOCK
@@ -216,8 +217,7 @@ class ObjectHints:
         return max(0.0, first - self.clock.now())
 
 
-@dataclass(frozen=True, slots=True)
-class Requeue:
+class Requeue(Struct, frozen=True):
     """A reconcile of a Bundle, for which an object is the reason."""
 
     key: Key
@@ -227,8 +227,7 @@ class Requeue:
     """Whether it is about the whole set, which may be ready now."""
 
 
-@dataclass(slots=True)
-class _Bundle:
+class _Bundle(Struct):
     objects: AppliedObjects
     known: dict[Ref, SeenState]
     """How the last reconcile has left each object."""
@@ -240,8 +239,7 @@ class _Bundle:
     """When the last look at what becomes ready is due, or was."""
 
 
-@dataclass(slots=True)
-class _Hint:
+class _Hint(Struct):
     """An object that may have drifted."""
 
     due: float = 0.0

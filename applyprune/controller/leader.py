@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
 
+from msgspec import Struct
+
 from applyprune.clock import BOOT_CLOCK, CLOCK, Clock
 from applyprune.cluster.client import KubernetesClient
 from applyprune.controller.reasons import LOG, fields
@@ -19,7 +21,6 @@ from applyprune.engine.ports import Cancellation
 from applyprune.errors import AlreadyExists, ApplypruneError, Conflict, NotFound, RunFailed
 from applyprune.model.identity import Ref
 from applyprune.model.live import LEASES, LiveObject, count, is_after, text
-from applyprune.values import dataclass
 
 _LOOKS_PER_LEASE = 6
 _LONGEST_PAUSE = 2.5
@@ -35,8 +36,7 @@ _LONGEST_NAME = 253
 """Characters of a holder in the log: anybody may have written it."""
 
 
-@dataclass(slots=True)
-class Leadership:
+class Leadership(Struct):
     """Whether this replica serves the Bundles; thread-safe, because one thread replaces values.
 
     That two replicas serve one Bundle is a waste, and not a danger: the lock on its inventory lets
@@ -54,8 +54,7 @@ class Leadership:
         return self.leads and self.clock.now() < self.ends
 
 
-@dataclass(slots=True)
-class Election:
+class Election(Struct):
     """The part of this replica in it; ``changed`` is called when it begins or stops to lead."""
 
     lease: ControllerLease
@@ -191,8 +190,7 @@ class Election:
 # changes or does not.
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
+class Sighting(Struct, frozen=True):
     """One state of the Lease, and since when it is the same."""
 
     live: LiveObject | None
@@ -242,8 +240,7 @@ _MOST_TRANSITIONS = 2**31 - 1
 """More, no server stores: then nobody could take the Lease."""
 
 
-@dataclass(slots=True)
-class ControllerLease:
+class ControllerLease(Struct):
     """The Lease in the API, for one replica; ``duration`` is in seconds."""
 
     client: KubernetesClient

@@ -7,13 +7,11 @@ import socket
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass as standard_dataclass
-from dataclasses import field as standard_field
-from dataclasses import replace
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, TypeAlias
 from wsgiref.simple_server import WSGIRequestHandler
 
+from msgspec import Struct, field
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -44,7 +42,7 @@ from applyprune.controller.task import (
 )
 from applyprune.controller.watches import SharedWatches, Watches
 from applyprune.errors import UsageError
-from applyprune.values import dataclass, field
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -54,15 +52,15 @@ _LABELS = ("namespace", "bundle")
 STATES = ("applied", "failing")
 
 
-@standard_dataclass(slots=True, eq=False)
 class BundleMetrics(Collector):
     """The state of every Bundle; thread-safe. A scrape counts, so a reconcile costs nothing.
 
     A Bundle that is gone leaves no series.
     """
 
-    _samples: dict[Key, BundleSample] = standard_field(default_factory=dict)
-    _lock: Lock = standard_field(default_factory=Lock)
+    def __init__(self) -> None:
+        self._samples: dict[Key, BundleSample] = {}
+        self._lock = Lock()
 
     def record(self, key: Key, sample: BundleSample) -> None:
         """Record a Bundle after a reconcile; its ``reverted`` is added to the earlier ones."""
@@ -107,11 +105,11 @@ class BundleMetrics(Collector):
         yield reverted
 
 
-@standard_dataclass(slots=True, eq=False)
 class SourceMetrics(Collector):
     """How old the newest success is of the source of each Bundle that has one on another host."""
 
-    _ages: Callable[[], Mapping[Key, SourceAge]]
+    def __init__(self, ages: Callable[[], Mapping[Key, SourceAge]]) -> None:
+        self._ages = ages
 
     def collect(self) -> Iterator[Metric]:
         ages = self._ages()
@@ -189,37 +187,13 @@ def _gauge(name: str, documentation: str, values: Mapping[Key, float]) -> Metric
     return family
 
 
-@dataclass(slots=True)
 class Metrics:
     """The controller's metrics, in their own registry; thread-safe."""
 
-    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
-    reconciles: Counter = field(init=False)
-    seconds: Histogram = field(init=False)
-    pruned: Counter = field(init=False)
-    refused: Counter = field(init=False)
-    calls: Counter = field(init=False)
-    ended: Counter = field(init=False)
-    checks: Counter = field(init=False)
-    """The checks of sources, by how they have ended."""
-    fetches: Counter = field(init=False)
-    """The fetches of sources, by how they have ended."""
-    _healthy: Gauge = field(init=False)
-    _leader: Gauge = field(init=False)
-    _depth: Gauge = field(init=False)
-    _busy: Gauge = field(init=False)
-    _watches: Gauge = field(init=False)
-    _waiting_watches: Gauge = field(init=False)
-    _most_watches: Gauge = field(init=False)
-    _bundles: BundleMetrics = field(default_factory=BundleMetrics)
-    _waiting_checks: Gauge = field(init=False)
-    _oldest_check: Gauge = field(init=False)
-    _waiting_fetches: Gauge = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
         # Nobody needs the creation time of a counter, and it doubles the number of series.
         disable_created_metrics()  # type: ignore[no-untyped-call]
-        registry = self.registry
+        self.registry = registry = CollectorRegistry()
         Info(
             "applyprune_build",
             "The version of the controller, and that of its Python; the value is 1.",
@@ -267,6 +241,7 @@ class Metrics:
             "1 if this replica leads: it serves all Bundles. 0 if it stands by.",
             registry=registry,
         )
+        self._bundles = BundleMetrics()
         registry.register(self._bundles)
         self._depth = Gauge(
             "applyprune_queue_depth", "Bundles that are due and waiting.", registry=registry
@@ -374,8 +349,7 @@ _STUCK = 3600.0
 _LONGEST = 300
 
 
-@dataclass(slots=True)
-class Health:
+class Health(Struct):
     """What the probes of a controller are answered."""
 
     queue: WorkQueue

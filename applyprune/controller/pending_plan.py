@@ -9,6 +9,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from pydantic.alias_generators import to_camel
 
 from applyprune.controller.reasons import Reason
@@ -23,7 +24,6 @@ from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.digests import is_digest
 from applyprune.planning.marks import APPROVE
 from applyprune.planning.ownership import namespace_of_set
-from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -95,8 +95,7 @@ def pending_plan(run: RunResult, bundle: BundleSpec, approved: str) -> PendingPl
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PendingPlan:
+class PendingPlan(Struct, frozen=True):
     """What of a plan waits for an approval."""
 
     digest: str

@@ -18,6 +18,8 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from applyprune.addresses import AddressRules
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.transport import Transport
@@ -36,7 +38,7 @@ from applyprune.engine.ports import Cancellation
 from applyprune.errors import NotServed, UsageError
 from applyprune.model.live import BUNDLES
 from applyprune.system.processes import try_lock
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,8 +83,7 @@ def serve(settings: ControllerSettings, cancellation: Cancellation) -> int:
         return service.run()
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerSettings:
+class ControllerSettings(Struct, frozen=True):
     """The settings of one controller; times are in seconds."""
 
     access: ClusterAccess
@@ -135,32 +136,31 @@ def _check_crd(client: KubernetesClient, settings: ControllerSettings) -> None:
         ) from error
 
 
-@dataclass(slots=True)
 class _Process:
-    settings: ControllerSettings
-    identity: str
-    cancellation: Cancellation
-    metrics: Metrics
-    client: KubernetesClient
-    cache: Path | None
-    context: ForkServer
-    queue: WorkQueue = field(init=False)
-    watches: Watches = field(init=False)
-    dispatcher: Dispatcher = field(init=False)
-    leadership: Leadership = field(init=False)
-    election: Election | None = field(init=False)
-    threads: list[threading.Thread] = field(default_factory=list)
-    health: Health = field(init=False)
-
-    def __post_init__(self) -> None:
-        settings = self.settings
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        identity: str,
+        cancellation: Cancellation,
+        metrics: Metrics,
+        client: KubernetesClient,
+        cache: Path | None,
+        context: ForkServer,
+    ) -> None:
+        self.settings = settings
+        self.identity = identity
+        self.cancellation = cancellation
+        self.metrics = metrics
+        self.client = client
+        self.cache = cache
+        self.context = context
+        self.threads: list[threading.Thread] = []
         self.leadership = Leadership(leads=not settings.lease)
         self.queue = WorkQueue(settings.workers)
         self.watches = Watches(
             self.queue, self.client, settings.access, self.identity, settings.namespaces
         )
         bundles = BundleObjects(self.client)
-        context = self.context
         worker = WorkerSettings(
             settings.access,
             self.cache,

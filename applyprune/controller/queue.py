@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from threading import Condition
 
+from msgspec import Struct, field
+
 from applyprune.clock import CLOCK, Clock
 from applyprune.controller.reasons import Key
-from applyprune.values import dataclass, field
 
 MIN_GAP = 0.25
 """Seconds between the end of one reconcile of a Bundle and the next, whatever triggers it."""
@@ -23,8 +24,7 @@ _MOST_DOUBLINGS = 20
 _JITTER = 0.1
 
 
-@dataclass(slots=True)
-class WorkQueue:
+class WorkQueue(Struct):
     """Keys with the time at which each is due; thread-safe.
 
     A key that is added while a worker holds it is due again when that worker is done. A key that is
@@ -239,8 +239,7 @@ class WorkQueue:
         return lambda key: self._clusters.get(key) not in full  # guard: share-of-a-cluster -> bool
 
 
-@dataclass(slots=True)
-class NamespaceQueues:
+class NamespaceQueues(Struct):
     """Keys of Bundles in one line for each namespace; not thread-safe."""
 
     _lines: OrderedDict[str, OrderedDict[Key, None]] = field(default_factory=OrderedDict)

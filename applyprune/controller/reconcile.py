@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct, field
+
 from applyprune.clock import BOOT_CLOCK, CLOCK
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.controller.clients import (
@@ -104,7 +106,7 @@ from applyprune.planning.ownership import foreign_label
 from applyprune.planning.server_errors import denied_account
 from applyprune.planning.world import Siblings
 from applyprune.sources.tree import error_of
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.controller.pending_plan import PendingPlan
@@ -123,8 +125,7 @@ _NOT_FOUND = {
 }
 
 
-@dataclass(slots=True)
-class Reconciler:
+class Reconciler(Struct):
     """Reconciles Bundles, one at a time; it keeps nothing of one for the next."""
 
     bundles: BundleObjects
@@ -149,6 +150,7 @@ class Reconciler:
             task.key,
             task.history,
             task.drifted,
+            WarningLog(task.key, task.history.warned),
             task.source,
             task.unwatched,
             task.undecided,
@@ -182,8 +184,7 @@ class Reconciler:
             current.stop.request(0)
 
 
-@dataclass(slots=True)
-class OneReconcile:
+class OneReconcile(Struct):
     """One reconcile of one Bundle, as far as it has come."""
 
     bundles: BundleObjects
@@ -195,6 +196,7 @@ class OneReconcile:
     history: ReconcileHistory
     drifted: frozenset[Ref]
     """The objects that may have drifted; empty for the whole set."""
+    warnings: WarningLog
     source_state: SourceState | None = None
     """What is known of its source on another host; None if nothing is."""
     unwatched: str | None = None
@@ -220,10 +222,6 @@ class OneReconcile:
     """Whether it has offered something although it waits for a dependency."""
     is_new_source: bool = False
     """Whether its source was written since the last run, if a revision may not show that."""
-    warnings: WarningLog = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.warnings = WarningLog(self.key, self.history.warned)
 
     def cut_off(self, generation: int | None) -> None:
         """End it if it works on an older generation, or will; None ends it anyway."""

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from applyprune.clock import BOOT_CLOCK
@@ -65,7 +66,7 @@ from applyprune.model.problem import ProblemKind
 from applyprune.model.text import counted, is_dns_subdomain
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity, set_name
 from applyprune.planning.marks import APPROVE, FINALIZER, ORPHAN
-from applyprune.values import dataclass, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -84,8 +85,7 @@ _LONGEST = 700
 """Characters of a message about objects, so that what to do fits behind it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finalizer:
+class Finalizer(Struct, frozen=True):
     """Removes the objects of one Bundle, by its deletion policy."""
 
     bundles: BundleObjects
@@ -528,8 +528,7 @@ def read_deleted(live: LiveObject) -> DeletedBundle:
     return _read(live, spec, (*decisive, *name_fault(found.bundle)))
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedBundle:
+class DeletedBundle(Struct, frozen=True):
     """A Bundle that is being deleted, as far as it could be read."""
 
     live: LiveObject

@@ -10,6 +10,8 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+
 from applyprune.cluster.client import KubernetesClient
 from applyprune.controller.clients import BundleObjects, request_of, status_of
 from applyprune.controller.drift import reverted_fields, reverted_words
@@ -31,7 +33,7 @@ from applyprune.model.live import BUNDLES, EVENTS, NAMESPACES, LiveObject
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.digests import is_digest
 from applyprune.planning.normalize import digest
-from applyprune.values import dataclass, field, pattern, replace
+from applyprune.values import pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.controller.spec import BundleSpec
@@ -42,8 +44,7 @@ _REVISION = pattern(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reporter:
+class Reporter(Struct, frozen=True):
     bundles: BundleObjects
     recorder: EventRecorder
     replica: str
@@ -292,8 +293,7 @@ def is_revision(text: str) -> bool:
     return is_digest(text) or _REVISION.fullmatch(text) is not None
 
 
-@dataclass(slots=True)
-class WarningLog:
+class WarningLog(Struct):
     """Logs what the reconciles of a Bundle warn of; what the last one has said too, as debug."""
 
     key: Key
@@ -341,8 +341,7 @@ _MESSAGE = 1000
 _NAME = 230
 
 
-@dataclass(frozen=True, slots=True)
-class EventRecorder:
+class EventRecorder(Struct, frozen=True):
     """Writes Events; a failed write is only logged.
 
     The same message about the same Bundle is one Event with a count. The caller knows whether

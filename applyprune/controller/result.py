@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from applyprune.cluster.failures import without_values
 from applyprune.controller.reasons import Reason
 from applyprune.errors import (
@@ -44,7 +46,7 @@ from applyprune.model.text import and_more
 from applyprune.planning.desired import KindNotServed
 from applyprune.planning.names import UnknownKind
 from applyprune.planning.server_errors import dotted
-from applyprune.values import dataclass, field, pattern
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from applyprune.controller.spec import BundleSpec
@@ -68,8 +70,7 @@ _MAX_MESSAGE = 400
 _MAX_ERRORS = 900
 
 
-@dataclass(slots=True)
-class RunResult:
+class RunResult(Struct):
     secret: bool = False
     """Whether the source is a Secret: then no message shows a value of it."""
     set_size: int | None = None
@@ -231,8 +232,7 @@ def count_elsewhere(refs: Iterable[Ref], namespace: str) -> int:
     return sum(ref.namespace != namespace and ref != own for ref in refs)
 
 
-@dataclass(frozen=True, slots=True)
-class FailedObject:
+class FailedObject(Struct, frozen=True):
     ref: Ref
     message: str
     kind: ProblemKind

@@ -12,22 +12,21 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from threading import RLock
 
+from msgspec import Struct, field
+
 from applyprune.controller.followed_sources import FoundAt
 from applyprune.controller.reasons import Key
 from applyprune.controller.task import SiblingFacts
-from applyprune.values import dataclass, field
 
 
-@dataclass(frozen=True, slots=True)
-class _Reconciled:
+class _Reconciled(Struct, frozen=True):
     """The last reconcile of a Bundle that has planned its whole set."""
 
     began: float
     facts: SiblingFacts
 
 
-@dataclass(slots=True)
-class SiblingBundles:
+class SiblingBundles(Struct):
     """What is known of the Bundles since this replica leads; thread-safe."""
 
     found: Callable[[Key], FoundAt]

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from applyprune.controller.clusters import kubeconfig_ref, read_kubeconfig, read_version
 from applyprune.controller.fetch import (
     RemoteSource,
@@ -71,7 +73,7 @@ from applyprune.sources.tree import (
     error_of,
 )
 from applyprune.sources.yaml import Allowance
-from applyprune.values import dataclass, field, packed, replace
+from applyprune.values import packed, replace
 
 if TYPE_CHECKING:
     from applyprune.addresses import AddressRules
@@ -79,8 +81,7 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
 
 
-@dataclass(frozen=True, slots=True)
-class SourceReader:
+class SourceReader(Struct, frozen=True):
     """Reads the sources of Bundles, as their ServiceAccounts."""
 
     remote: SourceSettings | None = None
@@ -152,8 +153,7 @@ class SourceReader:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SourceNeeds:
+class SourceNeeds(Struct, frozen=True):
     """What a reconcile needs to know of a source on another host, beside its content."""
 
     warnings: WarningLog
@@ -168,8 +168,7 @@ class SourceNeeds:
     """When the Bundle was resumed, as RFC 3339: a check must have begun later; empty for any."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundSource:
+class FoundSource(Struct, frozen=True):
     """Which content was found for a path, by a check that began when: ``status.source``."""
 
     path: str
@@ -207,8 +206,7 @@ def _check_order(state: SourceState | None, needs: SourceNeeds) -> None:
         raise SourceAwaited(older_than=recorded.checked)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fetched:
+class _Fetched(Struct, frozen=True):
     """What is read of a Bundle's source on another host."""
 
     bundle: BundleSpec
@@ -298,8 +296,7 @@ def load_source(
     return LoadedSource(manifests, revision, version)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedSource:
+class LoadedSource(Struct, frozen=True):
     manifests: tuple[Manifest, ...]
     revision: str
     version: str = ""
@@ -315,8 +312,7 @@ class LoadedSource:
     """Whether it was written since the last run, if its revision may not show that."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedTexts:
+class FetchedTexts(Struct, frozen=True):
     texts: Sequence[SourceText]
     ignored: tuple[IgnoredManifest, ...]
     revision: str

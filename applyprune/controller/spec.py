@@ -13,11 +13,13 @@ from dataclasses import asdict, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
+from msgspec import Struct
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     StrictBool,
     StrictInt,
     TypeAdapter,
@@ -66,7 +68,6 @@ from applyprune.sources.address import (
 )
 from applyprune.sources.source_ignore import IgnoreRulesInvalid, Rule, rules_in
 from applyprune.sources.tree import clean_path
-from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from pydantic.config import JsonDict
@@ -177,8 +178,7 @@ _TURN = 1.0
 """Seconds that a reconcile may wait; then its worker serves another Bundle."""
 
 
-@dataclass(frozen=True, slots=True)
-class BundleSpec:
+class BundleSpec(Struct, frozen=True):
     namespace: str
     name: str
     spec: Spec
@@ -424,7 +424,7 @@ Seconds = Annotated[
 ]
 MaxPrune = Annotated[
     PruneLimit | None,
-    BeforeValidator(_max_prune),
+    PlainValidator(_max_prune),
     WithJsonSchema({"x-kubernetes-int-or-string": True}),
     _crd(
         {

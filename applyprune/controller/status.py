@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from applyprune.clock import BOOT_CLOCK, Clock
 from applyprune.controller.queue import retry_delay, with_jitter
 from applyprune.controller.reasons import MISSING_REASONS, STALLED_REASONS, ConditionType, Reason
@@ -24,7 +26,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.inventory import HolderObservation
 from applyprune.model.live import mapping, whole_number
 from applyprune.model.problem import ProblemKind
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.controller.drift import DriftReport
@@ -38,15 +40,14 @@ _NOT_STALLED = "it is not stalled"
 _MESSAGE = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcileResult:
+class ReconcileResult(Struct, frozen=True):
     ready: ConditionStatus
     reason: Reason
     message: str
     """What is wrong, in short; the objects that fail have messages of their own."""
     revision: str = ""
     """The revision of the source; empty if it was not read."""
-    run_result: RunResult | None = field(default=None, compare=False)
+    run_result: RunResult | None = None
     """None without a run."""
     pending: PendingPlan | None = None
     """What of the run's plan waits for an approval."""
@@ -56,11 +57,11 @@ class ReconcileResult:
     """What was seen of another run that holds the inventory; None if none does."""
     done: bool = False
     """Whether nothing is left to do for a removal."""
-    drift: DriftReport | None = field(default=None, compare=False)
+    drift: DriftReport | None = None
     """What it says about drift; None if it knows nothing about it."""
     details: str = ""
     """What an Event and the log say beyond the message."""
-    source: SourceState | None = field(default=None, compare=False)
+    source: SourceState | None = None
     """The state of the source on another host that it has applied; None if there is none."""
     handles: bool = True
     """Whether what reconcile-now asks for is handled with it."""

@@ -12,6 +12,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from applyprune.addresses import AddressRules
 from applyprune.controller.reasons import ConditionType, Key, Reason
 from applyprune.model.fate import Outcome
@@ -20,15 +22,14 @@ from applyprune.model.inventory import HolderObservation
 from applyprune.model.live import Resource
 from applyprune.model.problem import Problem
 from applyprune.planning.ownership import fingerprint_of
-from applyprune.values import dataclass, field, replace
+from applyprune.values import hiding, replace
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import ApplyFingerprint
     from applyprune.model.live import LiveObject
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcileHistory:
+class ReconcileHistory(Struct, frozen=True):
     """What is known of the earlier reconciles of one Bundle."""
 
     failures: int = 0
@@ -75,8 +76,7 @@ class ReconcileHistory:
         return replace(self, waiting_since=since, ready_checks=self.ready_checks + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     key: Key
     history: ReconcileHistory = ReconcileHistory()
     drifted: frozenset[Ref] = frozenset()
@@ -89,8 +89,7 @@ class Task:
     """The siblings that may still take what leaves it; None if its siblings are not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The result of one reconcile, for the process that decides when the next one is due."""
 
     delay: float | None
@@ -111,8 +110,7 @@ class Answer:
     measured: Measured | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SiblingFacts:
+class SiblingFacts(Struct, frozen=True):
     """What the Bundles of the same source and account must know of one after its reconcile."""
 
     key: str
@@ -138,8 +136,7 @@ class SiblingFacts:
         return self.refused | self.prevented
 
 
-@dataclass(frozen=True, slots=True)
-class SourceObjects:
+class SourceObjects(Struct, frozen=True):
     """The objects of a Bundle's source in the cluster, and what it needs of another host."""
 
     account: str
@@ -153,8 +150,7 @@ class SourceObjects:
     """Whether that is known; else what was needed before still is."""
 
 
-@dataclass(frozen=True, slots=True)
-class AppliedObjects:
+class AppliedObjects(Struct, frozen=True):
     """Where the objects of a Bundle's set are, after a reconcile."""
 
     account: str
@@ -201,8 +197,7 @@ NO_DRIFT_THEN = "nothing had drifted at the last reconcile, and only the next on
 _SHORT = 16
 
 
-@dataclass(frozen=True, slots=True)
-class SeenState:
+class SeenState(Struct, frozen=True):
     """A state of one object, as far as its metadata shows a change of the set's fields."""
 
     version: str = ""
@@ -259,20 +254,20 @@ SLOW = 2.0
 """Seconds after which a host counts as silent that has not answered a check."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckTask:
+class CheckTask(Struct, frozen=True):
     """One check of a source: what its reference means now."""
 
-    remote: bytes = field(repr=False)
+    remote: bytes
     """A RemoteSource, pickled."""
     timeout: float
     """Seconds for all of it."""
     tip: bytes = b""
     """What the last check has found, pickled; empty before the first."""
 
+    __repr__ = hiding("remote")
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+
+class CheckResult(Struct, frozen=True):
     tip: bytes
     """What the reference means now, pickled; that of the task if that has not changed."""
     is_new: bool = False
@@ -283,11 +278,10 @@ class CheckResult:
     """An address of the host, if its answer took long, or there was none; empty if not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchTask:
+class FetchTask(Struct, frozen=True):
     """The fetch of what a check has found."""
 
-    remote: bytes = field(repr=False)
+    remote: bytes
     """A RemoteSource, pickled."""
     place: str
     timeout: float
@@ -297,20 +291,20 @@ class FetchTask:
     tip: bytes
     """What the check has found, pickled."""
 
+    __repr__ = hiding("remote")
 
-@dataclass(frozen=True, slots=True)
-class FetchResult:
+
+class FetchResult(Struct, frozen=True):
     paths: Mapping[str, SourceContent | Problem] = field(default_factory=dict)
     """The new content of each path, or why there is none; a path without news is left out."""
     problem: Problem | None = None
     """Why the fetch has failed, for every path."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRequest:
+class SourceRequest(Struct, frozen=True):
     """What a Bundle needs of a source on another host."""
 
-    remote: bytes = field(repr=False)
+    remote: bytes
     """A RemoteSource, pickled."""
     check: str
     """The name of the check of its reference."""
@@ -331,14 +325,15 @@ class SourceRequest:
     older_than: str = ""
     """A check that began later than this is needed, RFC 3339; empty for any."""
 
+    __repr__ = hiding("remote")
+
     @property
     def paths(self) -> frozenset[str]:
         """Every path whose content it needs to know."""
         return self.beside | {self.path}
 
 
-@dataclass(frozen=True, slots=True)
-class SourceContent:
+class SourceContent(Struct, frozen=True):
     """The content of one path of a source."""
 
     content: str
@@ -349,8 +344,7 @@ class SourceContent:
     """The version in which this content was first seen, as in ``status.lastAppliedRevision``."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceState:
+class SourceState(Struct, frozen=True):
     """What is known of a Bundle's source at the beginning of a reconcile."""
 
     check: str
@@ -370,7 +364,7 @@ class SourceState:
     """The value of reconcile-now that was known when the newest check began that has ended."""
     is_late: bool = False
     """Whether a check is awaited that begins later than one of another replica."""
-    beside: Mapping[str, str] = field(default_factory=dict, hash=False)
+    beside: Mapping[str, str] = field(default_factory=dict)
     """The content of other paths that was asked for; empty if it cannot be read."""
 
     @property
@@ -381,20 +375,21 @@ class SourceState:
         return *known, self.handled, self.is_late, self.beside
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSettings:
+class SourceSettings(Struct, frozen=True):
     """How sources on other hosts are read, and where they are kept."""
 
     folder: Path
     """The folder of the cache."""
     limit: int
     """Bytes on the disk for the cache."""
-    secret: bytes = field(repr=False)
+    secret: bytes
     """What the names in the cache are made with."""
     addresses: AddressRules = field(default_factory=AddressRules)
     """Which addresses their hosts may have."""
     longest: float = 600.0
     """The most seconds for one fetch, whatever a Bundle says."""
+
+    __repr__ = hiding("secret")
 
 
 # What the metrics count.
@@ -428,8 +423,7 @@ Counts = Mapping[tuple[str, str], int]
 """How many tries there were, by method and kind of code."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """What the metrics say of one reconcile."""
 
     reason: Reason
@@ -440,11 +434,10 @@ class Measured:
     """Whether a guard has refused the prune."""
 
 
-@dataclass(frozen=True, slots=True)
-class BundleSample:
+class BundleSample(Struct, frozen=True):
     """What the metrics say about one Bundle."""
 
-    conditions: Mapping[str, str] = field(default_factory=dict, hash=False)
+    conditions: Mapping[str, str] = field(default_factory=dict)
     """The status of each condition."""
     suspended: bool = False
     revision: str = ""
@@ -463,8 +456,7 @@ class BundleSample:
         return found if found in STATUSES else "Unknown"
 
 
-@dataclass(slots=True)
-class SentRequests:
+class SentRequests(Struct):
     """Counts the tries of requests; thread-safe."""
 
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -14,6 +14,8 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct, field
+
 from applyprune.cluster.many_watches import (
     FailureReport,
     ListReport,
@@ -39,7 +41,6 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import BUNDLES, DEFINITIONS, LiveObject
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.marks import ACCEPT_CLUSTER, APPROVE, ORPHAN, RECONCILE_NOW
-from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.cluster.access import ClusterAccess
@@ -58,8 +59,7 @@ _LONGEST_KEPT = 256
 """Characters of an annotation's value; of a longer one, its digest is enough."""
 
 
-@dataclass(slots=True)
-class WaitingBundles:
+class WaitingBundles(Struct):
     """Which Bundles wait for which others; not thread-safe."""
 
     _waits_for: dict[Key, frozenset[Key]] = field(default_factory=dict)
@@ -83,7 +83,6 @@ class WaitingBundles:
         return frozenset(self._waited_for.get(other, ()))
 
 
-@dataclass(slots=True)
 class Watches:
     """Every watch of the controller; it turns their events into keys of the queue.
 
@@ -91,36 +90,37 @@ class Watches:
     is called with the generation of one that has changed.
     """
 
-    queue: WorkQueue
-    cluster: Cluster
-    access: ClusterAccess
-    agent: str
-    namespaces: tuple[str, ...] = ()
-    serves: bool = True
-    moved: Callable[[Key, int | None], None] = lambda *_: None
-    _news: SimpleQueue[WatchChange] = field(default_factory=SimpleQueue)
-    _bundles: Informer | None = None
-    _marks: dict[Key, tuple[object, ...]] = field(default_factory=dict)
-    """The Bundles for which there is probably something to do."""
-    _sources: dict[Key, SourceObjects] = field(default_factory=dict)
-    _users: dict[Ref, set[Key]] = field(default_factory=dict)
-    _narrow: dict[WatchTarget, float] = field(default_factory=dict)
-    """The namespaces that may not be watched as a whole, and when that was seen."""
-    _hints: ObjectHints = field(init=False)
-    _waiting: WaitingBundles = field(default_factory=WaitingBundles)
-    _lack_kinds: set[Key] = field(default_factory=set)
-    _definitions: dict[Ref, str] = field(default_factory=dict)
-    _listed: set[str] = field(default_factory=set)
-    _failures: dict[WatchScope, tuple[str, float]] = field(default_factory=dict)
-    _opened: float = 0.0
-    _lock: Lock = field(default_factory=Lock)
-    shared: SharedWatches = field(init=False)
-    _hub: ManyWatches = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._hints = ObjectHints(self.queue.clock)  # guard: clock-of-hints -> ObjectHints()
+    def __init__(
+        self,
+        queue: WorkQueue,
+        cluster: Cluster,
+        access: ClusterAccess,
+        agent: str,
+        namespaces: tuple[str, ...] = (),
+    ) -> None:
+        self.queue = queue
+        self.cluster = cluster
+        self.namespaces = namespaces
+        self.serves = True
+        self.moved: Callable[[Key, int | None], None] = lambda *_: None
+        self._news: SimpleQueue[WatchChange] = SimpleQueue()
+        self._bundles: Informer | None = None
+        # The Bundles for which there is probably something to do.
+        self._marks: dict[Key, tuple[object, ...]] = {}
+        self._sources: dict[Key, SourceObjects] = {}
+        self._users: dict[Ref, set[Key]] = {}
+        # The namespaces that may not be watched as a whole, and when that was seen.
+        self._narrow: dict[WatchTarget, float] = {}
+        self._hints = ObjectHints(queue.clock)  # guard: clock-of-hints -> ObjectHints()
+        self._waiting = WaitingBundles()
+        self._lack_kinds: set[Key] = set()
+        self._definitions: dict[Ref, str] = {}
+        self._listed: set[str] = set()
+        self._failures: dict[WatchScope, tuple[str, float]] = {}
+        self._opened = 0.0
+        self._lock = Lock()
         self.shared = SharedWatches(self._on_object, self._on_lost, self._on_listed, self._on_moved)
-        self._hub = self.shared.hub = ManyWatches(self.access, self.agent, self.shared.on_report)
+        self._hub = self.shared.hub = ManyWatches(access, agent, self.shared.on_report)
 
     @property
     def synced(self) -> bool:
@@ -435,8 +435,7 @@ _Place: TypeAlias = "tuple[str, Ref]"
 """A user, and an object that it has seen."""
 
 
-@dataclass(slots=True)
-class SharedWatches:
+class SharedWatches(Struct):
     """Watches, each for the Bundles that want it; thread-safe.
 
     ``seen`` is called with the Bundles that want a watch, an object that it has seen, and whether

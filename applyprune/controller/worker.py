@@ -22,6 +22,8 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
+from msgspec import Struct, field
+
 from applyprune.addresses import AddressRules
 from applyprune.cluster.client import KubernetesClient, Memory
 from applyprune.cluster.transport import Transport
@@ -44,15 +46,13 @@ from applyprune.errors import ApplypruneError, problems_of
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.system.fork_server import UNKNOWN, ForkedProcess, ForkServer
 from applyprune.system.processes import lower_limit
-from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.cluster.access import ClusterAccess
     from applyprune.controller.reconcile import Reconciler
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerSettings:
+class WorkerSettings(Struct, frozen=True):
     access: ClusterAccess
     """The API server."""
     cache: Path | None
@@ -70,29 +70,25 @@ class WorkerSettings:
 # Messages between the two processes.
 
 
-@dataclass(frozen=True, slots=True)
-class CutOff:
+class CutOff(Struct, frozen=True):
     """A message to a worker: end the reconcile of an older generation; None ends any."""
 
     key: Key
     generation: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Struct, frozen=True):
     """A message to a worker: end the reconcile, and every later one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """A message to the process that checks sources: check one more."""
 
     number: int
     task: CheckTask
 
 
-@dataclass(frozen=True, slots=True)
-class EndCheck:
+class EndCheck(Struct, frozen=True):
     """A message to the process that checks sources: nobody waits for a check any more."""
 
     number: int
@@ -101,13 +97,11 @@ class EndCheck:
 Message: TypeAlias = Task | FetchTask | Check | EndCheck | CutOff | End
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStarted:
+class WorkerStarted(Struct, frozen=True):
     """The first message from a worker: it takes tasks now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reconciled:
+class Reconciled(Struct, frozen=True):
     """A message from a worker: the reconcile has ended."""
 
     answer: Answer
@@ -116,8 +110,7 @@ class Reconciled:
     """The bytes of memory that the worker holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(Struct, frozen=True):
     """A message from a worker: the look at a source has ended."""
 
     result: FetchResult
@@ -326,8 +319,7 @@ _FIRST_VICTIM = 1000
 """The most that oom_score_adj can be: in a container, its parent has up to 999 by the kubelet."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerLimits:
+class WorkerLimits(Struct, frozen=True):
     """What one reconcile may use."""
 
     memory: int = 256 * MIB
@@ -408,8 +400,7 @@ def worker_context() -> ForkServer:
     return ForkServer("applyprune.controller.worker_preload")
 
 
-@dataclass(slots=True)
-class WorkerHandle:
+class WorkerHandle(Struct):
     """One worker process, which is started again after it has ended.
 
     One thread starts it and gives it tasks. ``cut_off``, ``end`` and ``kill`` may be called from

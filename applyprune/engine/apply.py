@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from msgspec import Struct, field
+
 from applyprune.engine.context import RunContext
 from applyprune.engine.dry_run import (
     ServerDryRun,
@@ -60,7 +62,7 @@ from applyprune.planning.replies import (
 )
 from applyprune.planning.served_kinds import defined_kinds
 from applyprune.planning.world import World
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 _UNREADY = "is not ready"
 _MISSING = "does not exist"
@@ -68,8 +70,7 @@ _HELD_BACK = "was not applied, because something else is not ready"
 _WRITTEN = frozenset({Outcome.CREATED, Outcome.UPDATED, Outcome.RECREATED})
 
 
-@dataclass(slots=True)
-class Applier:
+class Applier(Struct):
     """Applies one plan and keeps the results."""
 
     context: RunContext

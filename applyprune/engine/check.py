@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec import Struct
+
 from applyprune.engine.send import apply_problem
 from applyprune.errors import (
     AccessError,
@@ -76,7 +78,7 @@ from applyprune.planning.schemas import (
     fields_problem,
     kind_schema,
 )
-from applyprune.values import dataclass, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,8 +141,7 @@ def _with_field_check(step: ApplyStep, found: _FieldCheck) -> ApplyStep:
     return replace(step, not_checked=found.not_checked.get(ref, step.not_checked))
 
 
-@dataclass(frozen=True, slots=True)
-class _FieldCheck:
+class _FieldCheck(Struct, frozen=True):
     faults: Mapping[Ref, Problem]
     """The problem of each object with faulty fields."""
     not_checked: Mapping[Ref, str]
@@ -402,8 +403,7 @@ def _not_checked(error: ApplypruneError) -> Problem:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Reviewer:
+class _Reviewer(Struct, frozen=True):
     context: RunContext
 
     def forbidden(self, wanted: Iterable[Access]) -> set[Access]:

@@ -11,6 +11,8 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from msgspec import Struct, field
+
 from applyprune.clock import CLOCK, Clock
 from applyprune.engine.lock import InventoryLock
 from applyprune.model.events import Event, Finished, ObjectDone, Started, WarningRaised
@@ -28,7 +30,7 @@ from applyprune.planning.server_errors import (
     more_warnings,
     warning_problems,
 )
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cancellation, Cluster, Readable, Store
@@ -38,8 +40,7 @@ if TYPE_CHECKING:
     from applyprune.planning.world import Siblings
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
+class RunRequest(Struct, frozen=True):
     """The input of one run."""
 
     applyset: ApplySetIdentity
@@ -75,8 +76,7 @@ class RunRequest:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class RunContext:
+class RunContext(Struct, frozen=True):
     """What all parts of one run share."""
 
     cluster: Cluster
@@ -137,8 +137,7 @@ def run_context(
         yield RunContext(leased, applyset, options, cancellation, workers, lock, summary, store)
 
 
-@dataclass(slots=True)
-class ServerWarnings:
+class ServerWarnings(Struct):
     """The warnings of one run; a dry run and the apply of an object give the same ones."""
 
     _new: dict[str, list[Ref]] = field(default_factory=dict)
@@ -164,8 +163,7 @@ class ServerWarnings:
             yield WarningRaised(more_warnings(more))
 
 
-@dataclass(slots=True)
-class RunSummary:
+class RunSummary(Struct):
     """The result of one run so far: its id, its outcomes and its problems."""
 
     run: str
@@ -187,7 +185,7 @@ class RunSummary:
     hint: str = ""
     """Where its user finds more of what has failed; empty if nowhere."""
     clock: Clock = CLOCK
-    _began: float = field(init=False)
+    _began: float = 0.0
     _counts: Counter[Outcome] = field(default_factory=Counter)
     _done: set[Ref] = field(default_factory=set)
 

@@ -14,6 +14,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+
 from applyprune.engine.send import apply_problem, decided_again, is_outdated
 from applyprune.errors import (
     AlreadyExists,
@@ -112,7 +114,7 @@ from applyprune.planning.server_errors import (
     stored_error,
     without_namespace,
 )
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
@@ -142,14 +144,13 @@ class _ChangesTooFast(RunFailed):
     kind = ProblemKind.UNAVAILABLE
 
 
-@dataclass(slots=True)
-class ServerDryRun:
+class ServerDryRun(Struct):
     """Checks one plan; thread-safe within a check."""
 
     context: RunContext
     comparisons: dict[Ref, Comparison] = field(default_factory=dict)
     """Both states of each object that would change."""
-    rules: Sequence[IgnoreRule] = field(init=False)
+    rules: Sequence[IgnoreRule] = ()
     """The rules for ignored fields."""
     _needs: SetNeeds = field(default_factory=SetNeeds)
     _excused: dict[Ref, ApplypruneError] = field(default_factory=dict)

@@ -7,6 +7,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from applyprune.engine.check import namespace_exists
 from applyprune.engine.context import RunContext, RunRequest, RunSummary, run_context
 from applyprune.engine.lock import WRITE_MARGIN, InventoryLock
@@ -59,7 +61,7 @@ from applyprune.planning.refusals import no_such_set, refuse_copied, refuse_owne
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.requests import mark_request, transfer_request
 from applyprune.planning.world import World
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cancellation, Cluster, DamagedStore, Store
@@ -84,8 +86,7 @@ def repair(
         yield from _Repair(context, store, ownership).events()
 
 
-@dataclass(slots=True)
-class _Repair:
+class _Repair(Struct):
     context: RunContext
     store: DamagedStore
     ownership: Ownership
@@ -185,29 +186,28 @@ class _Repair:
         yield from self.context.summary.counted((done,))
 
 
-@dataclass(slots=True)
-class _Objects:
+class _Objects(Struct):
     """The listed objects of a set, each of which gets one patch."""
 
     context: RunContext
     locks: Sequence[InventoryLock]
     decide: Callable[[InventoryEntry, World], ObjectStep]
     verb: str
-    world: World = field(init=False)
+    world: World
+    """The inventory and what the server serves; then all that is listed, too."""
 
     @property
     def reader(self) -> SnapshotReader:
         context = self.context
         return SnapshotReader(context.cluster, context.workers, context.applyset, context.store)
 
-    def steps(self, inventory: Inventory) -> Sequence[ObjectStep]:
+    def steps(self) -> Sequence[ObjectStep]:
         """Decide about each object that the options select."""
+        inventory = self.world.inventory
         named = entries_named(self.context.options.select, inventory.entries.values())
         entries = {entry.ref: entry for entry in named}
-        resource_map = self.context.cluster.resource_map()
         listed = replace(inventory, entries=entries)
-        world = World(self.context.applyset, listed, resource_map=resource_map)
-        self.world = self.reader.read(world)
+        self.world = self.reader.read(replace(self.world, inventory=listed))
         return [self.decide(entry, self.world) for _, entry in sorted(entries.items())]
 
     def patched(
@@ -262,8 +262,7 @@ def own(
         yield from _Own(context, agree).events()
 
 
-@dataclass(slots=True)
-class _Own:
+class _Own(Struct):
     context: RunContext
     agree: Callable[[Mapping[Ref, str]], None]
 
@@ -280,8 +279,9 @@ class _Own:
         refuse_owned(inventory, "", context.options)
         refuse_copied(inventory)
         refuse_unlisted(context.options.select, inventory.entries, applyset)
-        objects = _Objects(context, [lock], own_step, "annotated")
-        steps = objects.steps(inventory)
+        world = World(applyset, inventory, resource_map=resource_map)
+        objects = _Objects(context, [lock], own_step, "annotated", world)
+        steps = objects.steps()
         context.cancellation.check()
         due = [step for step in steps if step.is_due]
         yield from summary.counted(self._done(step) for step in steps if not step.is_due)
@@ -361,16 +361,14 @@ def move(
         yield from _Move(context, destination.applyset, lock, if_exists).events()
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """The set to which objects are moved, and the store of its inventory."""
 
     applyset: ApplySetIdentity
     store: Store
 
 
-@dataclass(slots=True)
-class _Move:
+class _Move(Struct):
     """One move; the context's set and lock are those of the source."""
 
     context: RunContext
@@ -396,8 +394,9 @@ class _Move:
             [context.lock, self.destination_lock],
             partial(move_step, destination=self.destination),
             "moved",
+            World(context.applyset, old, resource_map=resource_map),
         )
-        steps = objects.steps(old)
+        steps = objects.steps()
         if context.options.dry_run is not DryRun.OFF:
             yield from summary.counted(map(self._done, steps))
             yield from self._warnings(steps)

@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from applyprune.engine.check import (
     drift_decided,
     fields_checked,
@@ -116,7 +118,7 @@ from applyprune.planning.rights import Member, RoleText, roles, with_rights
 from applyprune.planning.served_kinds import has_all_kinds, lacking_groups
 from applyprune.planning.server_errors import known_secrets
 from applyprune.planning.world import World
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster, Store
@@ -146,8 +148,7 @@ def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, 
     return replace(stage, plan=replace(stage.plan, applies=free))
 
 
-@dataclass(frozen=True, slots=True)
-class PlanStage:
+class PlanStage(Struct, frozen=True):
     """A plan, and what it was made from; the server has not checked it yet."""
 
     plan: Plan
@@ -161,7 +162,7 @@ class PlanStage:
     """The rules by which its objects are ready."""
     unknown: Sequence[UnknownObject] = ()
     """The objects of kinds that the server does not know now."""
-    blocked: Mapping[Ref, Problem] = field(default_factory=dict, hash=False)
+    blocked: Mapping[Ref, Problem] = field(default_factory=dict)
     """What comes after these objects, and why it is not applied."""
     makes_namespace: bool = False
     """Whether the namespace of the inventory must be created first."""

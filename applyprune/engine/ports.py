@@ -7,6 +7,8 @@ from signal import SIGINT
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import Struct, field
+
 from applyprune.clock import CLOCK, Clock, Lease
 from applyprune.errors import Interrupted
 from applyprune.model.identity import Ref
@@ -20,7 +22,6 @@ from applyprune.model.live import (
     WatchEvent,
 )
 from applyprune.model.plan import Access, AccessRule, ApplyRequest, DeleteRequest, PatchRequest
-from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -232,8 +233,7 @@ class DamagedStore(Store, Protocol):
 # The end of a run. Whatever a run waits for, it waits for this too: so the clock is here.
 
 
-@dataclass(slots=True)
-class Cancellation:
+class Cancellation(Struct):
     """A request to end the run; once it is made, the run starts nothing more."""
 
     clock: Clock = CLOCK

@@ -7,6 +7,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from applyprune.engine.context import RunContext
 from applyprune.engine.lock import DELETE_TIMEOUT, WRITE_MARGIN
 from applyprune.engine.reader import (
@@ -61,7 +63,7 @@ from applyprune.planning.replies import not_deleted, refuse_false_absence
 from applyprune.planning.served_kinds import still_registered
 from applyprune.planning.uids import is_among, uid_in, uids_of
 from applyprune.planning.world import CascadeContents, World
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from typing import Any
@@ -78,8 +80,7 @@ _DISCOVERY_LAG = 15.0
 _SETTLING_PAUSE = 0.5
 
 
-@dataclass(slots=True)
-class Pruner:
+class Pruner(Struct):
     """Executes the removals of one plan."""
 
     context: RunContext

@@ -13,6 +13,8 @@ from functools import cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct, field
+
 from applyprune.engine.context import WorkerPool
 from applyprune.errors import (
     ApplypruneError,
@@ -100,7 +102,7 @@ from applyprune.planning.served_kinds import (
 )
 from applyprune.planning.uids import each_once, is_among, uid_of, uids_of
 from applyprune.planning.world import BundleUse, CascadeContents, ControllerUse, World
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from typing import Protocol, TypeVar
@@ -120,8 +122,7 @@ States: TypeAlias = "dict[Ref, State]"
 _FEW = 4
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotReader:
+class SnapshotReader(Struct, frozen=True):
     """Reads the cluster for one run; nothing is cached between calls."""
 
     cluster: Cluster
@@ -582,8 +583,7 @@ def _labelled_objects(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _LabelledObjects:
+class _LabelledObjects(Struct, frozen=True):
     """The objects found by their label."""
 
     objects: tuple[LiveObject, ...] = ()
@@ -613,8 +613,7 @@ class _LabelledObjects:
         return tuple(_lines(one for one in self.unlisted if not one.is_refused))
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Unlisted:
+class _Unlisted(Struct, frozen=True, order=True):
     """A kind that could not be listed; ``except_where`` names where it could."""
 
     plural: str
@@ -682,8 +681,7 @@ def _list_labelled(
 _PAUSE = 0.5
 
 
-@dataclass(slots=True)
-class KindProofs:
+class KindProofs(Struct):
     """The proofs for one read of the cluster; the CRDs and APIServices are read when needed.
 
     All waits together take at most ``patience`` seconds.
@@ -884,8 +882,7 @@ def _controller_use(parts: frozenset[Ref], reader: SnapshotReader) -> Controller
     return ControllerUse(parts, tuple(held))
 
 
-@dataclass(frozen=True, slots=True)
-class ContentCounter:
+class ContentCounter(Struct, frozen=True):
     """Counts what goes with Namespaces, CRDs and Bundles; ``deleted`` is what the prune deletes.
 
     ``records`` are the set's own inventory, which goes with its Namespace; None to count it too.
@@ -1131,8 +1128,7 @@ def read_pod_use(
     )
 
 
-@dataclass(slots=True)
-class DependantCounter:
+class DependantCounter(Struct):
     """Counts the dependants of one plan's deletions; reads nothing twice; thread-safe."""
 
     cluster: Cluster

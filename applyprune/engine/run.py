@@ -72,7 +72,7 @@ from applyprune.planning.plan import (
 )
 from applyprune.planning.prune_waits import takes_time, unless_unready
 from applyprune.planning.uids import uid_in
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster, Store
@@ -97,22 +97,23 @@ def run(
         yield from _Run(request, context).events()
 
 
-@dataclass(slots=True)
 class _Run:
-    request: RunRequest
-    context: RunContext
-    stage: PlanStage = field(init=False)
-    plan: Plan = field(init=False)
-    unknown: Sequence[UnknownObject] = ()
-    made: Mapping[Ref, LiveObject] = field(default_factory=dict)
-    """The Namespace that was created before the inventory, as the set's own; usually none."""
-    leaves_inventory: bool = False
-    """Whether the inventory is deleted with its Namespace, so that nothing more is written."""
-    misfits: Sequence[ObjectDone] = ()
-    """A failure for each object for which the plan does more than its file shows."""
-    all_applied: bool = False
-    """Whether everything was applied; ready or not."""
-    dry_run: ServerDryRun = field(init=False)
+    stage: PlanStage
+    plan: Plan
+    dry_run: ServerDryRun
+
+    def __init__(self, request: RunRequest, context: RunContext) -> None:
+        self.request = request
+        self.context = context
+        self.unknown: Sequence[UnknownObject] = ()
+        # The Namespace that was created before the inventory, as the set's own; usually none.
+        self.made: Mapping[Ref, LiveObject] = {}
+        # Whether the inventory is deleted with its Namespace, so that nothing more is written.
+        self.leaves_inventory = False
+        # A failure for each object for which the plan does more than its file shows.
+        self.misfits: Sequence[ObjectDone] = ()
+        # Whether everything was applied; ready or not.
+        self.all_applied = False
 
     def events(self) -> Iterator[Event]:
         """Run all phases, in order."""

@@ -10,6 +10,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from applyprune.engine.lock import DELETE_TIMEOUT
 from applyprune.engine.waiting import (
     DeletedObject,
@@ -66,7 +68,7 @@ from applyprune.planning.server_errors import (
     is_about_stored,
     is_without_namespace,
 )
-from applyprune.values import dataclass, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from typing import TypeVar
@@ -283,8 +285,7 @@ def decided_again(context: RunContext, step: ApplyStep, error: Conflict) -> Appl
 _TRIES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Recreator:
+class Recreator(Struct, frozen=True):
     """Recreates objects for one run."""
 
     context: RunContext

@@ -85,7 +85,7 @@ from applyprune.planning.secrets import KnownSecrets
 from applyprune.planning.server_errors import known_secrets
 from applyprune.planning.steady_pods import needs_proof, unproved
 from applyprune.planning.world import World
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cancellation, Cluster, Readable
@@ -129,24 +129,35 @@ _OWNED = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, PODS)
 _LOG_BYTES = 64 * 1024
 
 
-@dataclass(slots=True)
 class _StatusReader:
-    applyset: ApplySetIdentity
-    options: StatusOptions
-    cluster: Cluster
-    store: Readable
-    cancellation: Cancellation
-    workers: WorkerPool
-    informer: Informer
-    secrets: KnownSecrets
-    world: World = field(init=False)
-    related: RelatedObjects = field(default_factory=RelatedObjects)
-    states: dict[Ref, State] = field(default_factory=dict)
-    statuses: dict[Ref, ObjectStatus] = field(default_factory=dict)
-    leaving: frozenset[str] = frozenset()
-    """The namespaces that are being deleted."""
-    applied: Mapping[Ref, LiveObject] = field(default_factory=dict)
-    """The objects in the versions in which the set has applied them, as last read."""
+    world: World
+
+    def __init__(
+        self,
+        applyset: ApplySetIdentity,
+        options: StatusOptions,
+        cluster: Cluster,
+        store: Readable,
+        cancellation: Cancellation,
+        workers: WorkerPool,
+        informer: Informer,
+        secrets: KnownSecrets,
+    ) -> None:
+        self.applyset = applyset
+        self.options = options
+        self.cluster = cluster
+        self.store = store
+        self.cancellation = cancellation
+        self.workers = workers
+        self.informer = informer
+        self.secrets = secrets
+        self.related = RelatedObjects()
+        self.states: dict[Ref, State] = {}
+        self.statuses: dict[Ref, ObjectStatus] = {}
+        # The namespaces that are being deleted.
+        self.leaving: frozenset[str] = frozenset()
+        # The objects in the versions in which the set has applied them, as last read.
+        self.applied: Mapping[Ref, LiveObject] = {}
 
     def events(self) -> Iterator[Event]:
         began = self.cancellation.now()

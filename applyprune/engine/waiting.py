@@ -17,6 +17,8 @@ from threading import Event as Flag
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec import Struct, field
+
 from applyprune.clock import CLOCK, Clock
 from applyprune.engine.context import RunContext
 from applyprune.engine.ports import Cancellation
@@ -95,7 +97,7 @@ from applyprune.planning.served_kinds import (
     refused_names,
 )
 from applyprune.planning.steady_pods import STEADY, needs_proof, pod_selector, unproved
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -108,8 +110,7 @@ if TYPE_CHECKING:
     Body = Mapping[str, Any]
 
 
-@dataclass(slots=True)
-class Looks:
+class Looks(Struct):
     """The looks of one wait: it says now and then what it waits for, and pauses before the next."""
 
     cancellation: Cancellation
@@ -121,7 +122,7 @@ class Looks:
     """The seconds between two looks; none if the look itself waits for something."""
     every: float = 1.0
     """More seconds than this lie between two reports."""
-    _began: float = field(init=False)
+    _began: float = 0.0
     _said: float = 0.0
 
     def __post_init__(self) -> None:
@@ -156,8 +157,7 @@ def growing_pauses(first: float, *, longest: float) -> Iterator[float]:
 # What is around objects, and shows why they are not ready.
 
 
-@dataclass(slots=True)
-class RelatedObjects:
+class RelatedObjects(Struct):
     """What was listed or watched, by scope; each scope is all objects of a kind in a namespace."""
 
     _objects: dict[WatchScope, dict[Ref, LiveObject]] = field(default_factory=dict)
@@ -256,8 +256,7 @@ _PROOF_PAUSE = 1.0
 """Seconds between two looks at the Pods of a workload that says it is ready."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Proof:
+class _Proof(Struct, frozen=True):
     """What the Pods of a workload have proved."""
 
     version: str
@@ -267,8 +266,7 @@ class _Proof:
     """Why it may not stay ready; None if it will."""
 
 
-@dataclass(slots=True)
-class ReadinessWaiter:
+class ReadinessWaiter(Struct):
     """Waits for a number of objects."""
 
     context: RunContext
@@ -578,8 +576,7 @@ class ReadinessWaiter:
 _AT_ONCE = kinds_with(Trait.AT_ONCE)
 
 
-@dataclass(slots=True)
-class ReadinessRules:
+class ReadinessRules(Struct):
     """The rules by which the objects of one run are ready.
 
     The constructor compiles all rules, before anything is written. A run with ``errors`` must not
@@ -694,8 +691,7 @@ _CLOSE_TIMEOUT = 1.0
 _FEW_NAMESPACES = 3
 
 
-@dataclass(slots=True)
-class Informer:
+class Informer(Struct):
     """Watches any number of sources and queues their changes; ``close`` ends the threads.
 
     ``keep`` reduces each object to what is needed: the queue, and who reads it, hold no more.
@@ -866,8 +862,7 @@ class Informer:
         return Upserted(source, live.ref, self.keep(live) if self.keep is not None else live)
 
 
-@dataclass(frozen=True, slots=True)
-class WatchScope:
+class WatchScope(Struct, frozen=True):
     """The objects that one watch covers."""
 
     resource: Resource
@@ -886,16 +881,14 @@ class WatchScope:
         return self.resource.namespaced and not self.namespace
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """All objects of a source; an object that is missing here does not exist any more."""
 
     source: WatchScope
     objects: Mapping[Ref, LiveObject]
 
 
-@dataclass(frozen=True, slots=True)
-class Upserted:
+class Upserted(Struct, frozen=True):
     """One object of a source that has changed; ``live`` is None if it is gone."""
 
     source: WatchScope
@@ -903,8 +896,7 @@ class Upserted:
     live: LiveObject | None
 
 
-@dataclass(frozen=True, slots=True)
-class WatchFailed:
+class WatchFailed(Struct, frozen=True):
     """A source that cannot be listed or watched now; the informer retries it."""
 
     source: WatchScope
@@ -1059,8 +1051,7 @@ def _why_missing(cluster: Cluster, desired: Desired) -> tuple[Ref, str]:
 _MARKED_WITHIN = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedObject:
+class DeletedObject(Struct, frozen=True):
     """An object that the server has accepted a delete of."""
 
     resource: Resource
@@ -1070,8 +1061,7 @@ class DeletedObject:
     """Whether the reply says that it is gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(Struct, frozen=True):
     """A deleted object that is gone."""
 
     ref: Ref
@@ -1079,8 +1069,7 @@ class Gone:
     """Whether another object has its name now."""
 
 
-@dataclass(slots=True)
-class DeletionWait:
+class DeletionWait(Struct):
     """A wait for deleted objects, until all are gone, the timeout, or the end of the run."""
 
     pending: Sequence[DeletedObject]

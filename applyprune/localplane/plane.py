@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from applyprune.values import dataclass, field
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from applyprune.values import hiding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@dataclass(frozen=True, slots=True)
-class PlaneSpec:
+class PlaneSpec(Struct, frozen=True):
     """The components beside etcd and the API server; a plane with fewer components starts faster.
 
     Pods need the controller manager, the scheduler and kwok to run.
@@ -36,8 +37,7 @@ FULL = PlaneSpec(audit=True)
 API_SERVER_ONLY = PlaneSpec(controller_manager=False, scheduler=False, kwok=False, nodes=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Plane:
+class Plane(Struct, frozen=True):
     """The address of a plane's API server, and the admin credentials for it."""
 
     name: str
@@ -45,7 +45,7 @@ class Plane:
     server: str
     """The URL of the API server."""
     ca_file: Path
-    token: str = field(repr=False)
+    token: str
     """The bearer token of an admin."""
     client_cert_file: Path
     """The client certificate of an admin."""
@@ -57,6 +57,8 @@ class Plane:
     audit_log: Path | None
     """The audit log; None if the plane was started without it."""
     supervisor_pid: int
+
+    __repr__ = hiding("token")
 
 
 def plane_in(folder: Path, state: PlaneState) -> Plane:
@@ -89,8 +91,7 @@ class PlanePhase(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class PlaneState:
+class PlaneState(Struct, frozen=True):
     name: str
     phase: PlanePhase
     pid: int
@@ -130,8 +131,7 @@ def write_state(path: Path, state: PlaneState) -> None:
 # The files in a plane's folder.
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """The files of one plane; the supervisor owns all of them except the lock."""
 
     folder: Path
@@ -221,8 +221,7 @@ NODE_RESOURCES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Component:
+class Component(Struct, frozen=True):
     name: str
     """The name of the component and of its log."""
     arguments: tuple[str, ...]

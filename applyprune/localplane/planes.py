@@ -14,8 +14,10 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from applyprune.errors import AccessError, UsageError
 from applyprune.localplane.build import ensure_built
@@ -29,7 +31,6 @@ from applyprune.localplane.plane import (
     read_state,
 )
 from applyprune.model.text import is_dns_label
-from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,8 +94,7 @@ def plane_status(name: str) -> PlaneStatus:
     return PlaneStatus(name, state.phase, folder, plane, state.reason)
 
 
-@dataclass(frozen=True, slots=True)
-class PlaneStatus:
+class PlaneStatus(Struct, frozen=True):
     name: str
     phase: PlanePhase
     folder: Path

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import urllib3
+from msgspec import Struct
 
 from applyprune.localplane.cache import try_lock
 from applyprune.localplane.plane import (
@@ -42,7 +43,7 @@ from applyprune.localplane.plane import (
     node,
     write_state,
 )
-from applyprune.values import dataclass, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -78,8 +79,7 @@ def main(arguments: list[str]) -> int:
     return supervisor.run()
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Struct, frozen=True):
     name: str
     program: str
     """The path of the control plane's program."""

@@ -14,7 +14,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from applyprune.values import dataclass, pattern
+from msgspec import Struct
+
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,8 +87,7 @@ _SHA256 = pattern(r"[0-9a-f]{64}")
 _LONGEST = 200
 
 
-@dataclass(frozen=True, slots=True)
-class WheelFacts:
+class WheelFacts(Struct, frozen=True):
     """What a wheel says about its programs."""
 
     module: str

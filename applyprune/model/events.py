@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.fieldset import Drift
 from applyprune.model.identity import Ref
@@ -29,11 +31,10 @@ from applyprune.model.reports import (
     InputChecked,
     VersionReport,
 )
-from applyprune.values import dataclass, field
+from applyprune.values import hiding
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(Struct, frozen=True):
     """A run began."""
 
     run: str
@@ -48,15 +49,13 @@ class Started:
     """The URL of the API server; empty if unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """The plan is complete; nothing of it has been written yet."""
 
     plan: Plan
 
 
-@dataclass(frozen=True, slots=True)
-class InventoryWritten:
+class InventoryWritten(Struct, frozen=True):
     """The inventory was written."""
 
     phase: Phase
@@ -75,8 +74,7 @@ class Phase(StrEnum):
     REMOVED = "removed"
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectDone:
+class ObjectDone(Struct, frozen=True):
     """An object was processed."""
 
     ref: Ref
@@ -93,8 +91,7 @@ class ObjectDone:
     """What proves that it is as the server has stored it; None if that is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadinessReported:
+class ReadinessReported(Struct, frozen=True):
     """The wait for an object has ended."""
 
     ref: Ref
@@ -105,8 +102,7 @@ class ReadinessReported:
     """Why it is not ready; None if it is ready."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectStuck:
+class ObjectStuck(Struct, frozen=True):
     """A problem that can pass holds up an object that a run waits for; once for each problem."""
 
     ref: Ref
@@ -115,8 +111,7 @@ class ObjectStuck:
     """Seconds since the wait began."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """The run waits."""
 
     ref: Ref | None
@@ -135,16 +130,14 @@ class Waiting:
     """How many objects it waits for in total."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """An object that a run waits for, and the reason why it is not done."""
 
     ref: Ref
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class RetryReported:
+class RetryReported(Struct, frozen=True):
     """A webhook or the server does not answer, and the run tries again; once for each try."""
 
     what: str
@@ -159,29 +152,25 @@ class RetryReported:
     """Why the last try failed; empty during the first one."""
 
 
-@dataclass(frozen=True, slots=True)
-class WarningRaised:
+class WarningRaised(Struct, frozen=True):
     """A warning, which fails nothing."""
 
     problem: Problem
 
 
-@dataclass(frozen=True, slots=True)
-class MismatchFound:
+class MismatchFound(Struct, frozen=True):
     """A check found a mismatch between the inventory and the cluster."""
 
     mismatch: Mismatch
 
 
-@dataclass(frozen=True, slots=True)
-class PruneBlocked:
+class PruneBlocked(Struct, frozen=True):
     """A guard blocked the whole prune; nothing was deleted."""
 
     problem: Problem
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectDiff:
+class ObjectDiff(Struct, frozen=True):
     """How an object would change, according to a dry run.
 
     Both states are safe to print: without the server's own metadata, and with Secret values masked.
@@ -189,9 +178,9 @@ class ObjectDiff:
 
     ref: Ref
     fate: Fate
-    before: Mapping[str, Any] | None = field(hash=False, repr=False)
+    before: Mapping[str, Any] | None
     """The state before; None if the object would be created."""
-    after: Mapping[str, Any] | None = field(hash=False, repr=False)
+    after: Mapping[str, Any] | None
     """The state after; None if the object would be deleted."""
     origin: Origin | None = None
     not_checked: str = ""
@@ -200,6 +189,8 @@ class ObjectDiff:
     """Whether somebody else has changed or deleted it since the last apply; None if unknown."""
     drift: tuple[Drift, ...] = ()
     """The drifted fields that are known."""
+
+    __repr__ = hiding("before", "after")
 
     def unified(self) -> str:
         """Return the unified diff of both states as YAML, as ``applyprune diff`` shows it."""
@@ -213,8 +204,7 @@ class ObjectDiff:
         return unified(self.before, self.after, name)
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectStatus:
+class ObjectStatus(Struct, frozen=True):
     """The status of an object of a set."""
 
     ref: Ref
@@ -240,8 +230,7 @@ class ObjectStatus:
     """The object and what it owns, down to Pods, if that was requested."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApplySetListed:
+class ApplySetListed(Struct, frozen=True):
     """A set in the cluster."""
 
     name: str
@@ -260,8 +249,7 @@ class ApplySetListed:
     """Why the set cannot be read; then the other fields are empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class EntryListed:
+class EntryListed(Struct, frozen=True):
     """An entry in the inventory of the set ``name`` in ``namespace``."""
 
     name: str
@@ -269,8 +257,7 @@ class EntryListed:
     entry: InventoryEntry
 
 
-@dataclass(frozen=True, slots=True)
-class RunListed:
+class RunListed(Struct, frozen=True):
     """One of the last runs that changed an object of the set ``name`` in ``namespace``."""
 
     name: str
@@ -278,8 +265,7 @@ class RunListed:
     run: RunRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """What a run would do with an object, and every fact that decided it, in order."""
 
     ref: Ref
@@ -292,18 +278,16 @@ class Explanation:
     """The guards of a deletion that have passed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorRaised:
+class ErrorRaised(Struct, frozen=True):
     """An error that ended the whole run; each of several input errors is an event."""
 
     problem: Problem
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """The run has ended."""
 
-    counts: Mapping[Outcome, int] = field(hash=False)
+    counts: Mapping[Outcome, int]
     """The number of objects with each outcome."""
     exit_code: int
     elapsed: float
@@ -341,8 +325,7 @@ Event: TypeAlias = (
 # Readiness, and what explains it: events, logs, owned objects.
 
 
-@dataclass(frozen=True, slots=True)
-class Readiness:
+class Readiness(Struct, frozen=True):
     """The readiness of an object."""
 
     status: Status
@@ -397,8 +380,7 @@ def failed(message: str) -> Readiness:
     return Readiness(Status.FAILED, message)
 
 
-@dataclass(frozen=True, slots=True)
-class WarningEvent:
+class WarningEvent(Struct, frozen=True):
     """A Warning event about an object, its ReplicaSets or its Pods; equal ones are counted."""
 
     about: str
@@ -416,8 +398,7 @@ class WarningEvent:
         return f"{self.reason}: {self.message}{times}"
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerLog:
+class ContainerLog(Struct, frozen=True):
     """The last lines that a container of a Pod has written; control characters are escaped."""
 
     pod: Ref
@@ -429,8 +410,7 @@ class ContainerLog:
     """Why there are none: the log is gone, or cannot be read; empty if it was read."""
 
 
-@dataclass(frozen=True, slots=True)
-class TreeNode:
+class TreeNode(Struct, frozen=True):
     """An object and what it owns, by ownerReferences; the columns are those of kubectl."""
 
     ref: Ref

@@ -12,20 +12,20 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
+from msgspec import Struct, field
+
 from applyprune.model.identity import Ref
-from applyprune.values import dataclass, field, pattern
+from applyprune.values import pattern
 
 
-@dataclass(frozen=True, slots=True)
-class ListItem:
+class ListItem(Struct, frozen=True):
     """A step to the items of a list that have these keys."""
 
     keys: tuple[tuple[str, Any], ...]
     """The names and values of the keys, sorted by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class SetMember:
+class SetMember(Struct, frozen=True):
     """A step to the member of a set that has this value."""
 
     value: Any
@@ -50,8 +50,7 @@ MissingType: TypeAlias = Literal[_Nothing.MISSING]
 # the parent itself. A name with nothing below it is owned as a whole.
 
 
-@dataclass(frozen=True)
-class FieldSet:
+class FieldSet(Struct, frozen=True, dict=True):
     """A set of fields; what is below a name is parsed once."""
 
     fields_v1: Mapping[str, Any] = field(default_factory=dict)
@@ -195,8 +194,7 @@ class FieldSet:
 NO_FIELDS = FieldSet()
 
 
-@dataclass(frozen=True)
-class Writer:
+class Writer(Struct, frozen=True, dict=True):
     """An entry of managedFields: who writes which fields, and how."""
 
     entry: Mapping[str, Any]
@@ -548,8 +546,7 @@ def _value(text: str, at: int) -> tuple[Any, int]:
     return value, end
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(Struct, frozen=True):
     """A field that differs from the set's last apply; Secret values are masked."""
 
     path: str
@@ -566,8 +563,7 @@ class Drift:
     """The time of that write, RFC 3339; empty if unknown."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ObjectWriter:
+class ObjectWriter(Struct, frozen=True, order=True):
     """A manager that has changed an object; both are texts, so that a status can hold them."""
 
     object: str

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import lru_cache
 
-from applyprune.values import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Ref:
+class Ref(Struct, frozen=True, order=True):
     """The identity of an object in a cluster; ``namespace`` is empty for cluster scope."""
 
     group: str
@@ -57,8 +56,7 @@ def kubectl_name(ref: Ref, namespace: str) -> str:
     return f"{ref.short} -n {ref.namespace}" if ref.namespace not in {"", namespace} else ref.short
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class GroupKind:
+class GroupKind(Struct, frozen=True, order=True):
     """A kind without its version; ``group`` is empty for the core group."""
 
     group: str
@@ -69,8 +67,7 @@ class GroupKind:
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class GVK:
+class GVK(Struct, frozen=True, order=True):
     """Group, version and kind, as a manifest states them."""
 
     group: str

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
+from msgspec import Struct, field
+
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.live import LiveObject, Resource
-from applyprune.values import dataclass, field
+from applyprune.values import hiding
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRoot:
+class StoredRoot(Struct, frozen=True):
     """What the ConfigMap of an inventory has besides the inventory, as read or last written."""
 
     own: str = ""
@@ -29,13 +30,12 @@ class StoredRoot:
     """What is wrong with its label and annotations; the entries are as they were written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inventory:
+class Inventory(Struct, frozen=True):
     """The inventory of a set, as read or as it will be written."""
 
     name: str
     namespace: str
-    entries: Mapping[Ref, InventoryEntry] = field(default_factory=dict, hash=False)
+    entries: Mapping[Ref, InventoryEntry] = field(default_factory=dict)
     uid: str = ""
     """The UID of the ConfigMap; empty if it does not exist."""
     resource_version: str = ""
@@ -56,10 +56,12 @@ class Inventory:
     """The plan file of the last run that wrote the inventory; None if it had none."""
     approved: ApprovedDeletions | None = None
     """The approved deletions that a run has begun with; None if nothing is left of them."""
-    hinted_namespaces: frozenset[str] = field(default=frozenset(), compare=False)
+    hinted_namespaces: frozenset[str] = frozenset()
     """The namespaces that the annotation of the ConfigMap names."""
-    root: StoredRoot = field(default=StoredRoot(), compare=False, repr=False)
+    root: StoredRoot = StoredRoot()
     """What the ConfigMap has besides; writes carry over what other tools have added."""
+
+    __repr__ = hiding("root")
 
     @property
     def history(self) -> tuple[RunRecord, ...]:
@@ -95,8 +97,7 @@ FIRST_WAVE = Wave()
 """The wave of an object before the plan puts it in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class InventoryEntry:
+class InventoryEntry(Struct, frozen=True):
     """The record of one object in the inventory."""
 
     ref: Ref
@@ -166,8 +167,7 @@ class InventoryEntry:
         return self.stored or self.defaulted or self.digest
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyFingerprint:
+class ApplyFingerprint(Struct, frozen=True):
     """The fingerprint of a confirmed apply, by which a later run detects a no-op."""
 
     resource_version: str
@@ -180,8 +180,7 @@ class ApplyFingerprint:
     """The generation of the CRD, for a custom resource."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobRecord:
+class JobRecord(Struct, frozen=True):
     """What is recorded of a Job with a TTL, which may be gone because it has finished."""
 
     created: str
@@ -192,8 +191,7 @@ class JobRecord:
     """Whether a run has seen its condition Complete."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunRecord:
+class RunRecord(Struct, frozen=True):
     """A run that wrote the inventory; a run without changes writes nothing.
 
     It is information for people: whoever may write the inventory may forge it.
@@ -236,8 +234,7 @@ class Changes(NamedTuple):
     pruned: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AppliedPlan:
+class AppliedPlan(Struct, frozen=True):
     """The plan file that the last run was bound to."""
 
     checksum: str
@@ -246,14 +243,15 @@ class AppliedPlan:
     """Whether all of it was done."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovedDeletions:
+class ApprovedDeletions(Struct, frozen=True):
     """The deletions that somebody has approved, until all of them are done."""
 
     digest: str
     """The digest that is approved: of these deletions, or of the whole plan."""
-    packed: str = field(repr=False)
+    packed: str
     """The text that has this digest, compressed, in base64; anybody may have written another."""
+
+    __repr__ = hiding("packed")
 
 
 OF_CLUSTER = " of cluster "
@@ -263,8 +261,7 @@ OF_CLUSTER = " of cluster "
 # The lock: its holder, and what another run knows about that.
 
 
-@dataclass(frozen=True, slots=True)
-class LockHolder:
+class LockHolder(Struct, frozen=True):
     """The run that holds the inventory lock.
 
     A holder is alive while ``renewals`` changes. An observer may take the lock after ``renewals``
@@ -290,8 +287,7 @@ def valid_lease(seconds: float) -> float:
     return float(seconds) if 0 < seconds <= LONGEST_LEASE else LONGEST_LEASE
 
 
-@dataclass(frozen=True, slots=True)
-class HolderObservation:
+class HolderObservation(Struct, frozen=True):
     """That a lock holder has written nothing since a time.
 
     It can be given to a later run, or to another process, on the same machine: the times are boot
@@ -341,8 +337,7 @@ def observe(
     return HolderObservation(inventory.uid, inventory.generation, inventory.holder, since=now)
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(Struct, frozen=True):
     """A mismatch between the inventory and the cluster."""
 
     type: MismatchType

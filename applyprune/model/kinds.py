@@ -10,8 +10,9 @@ from __future__ import annotations
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from msgspec import Struct
+
 from applyprune.model.identity import GroupKind
-from applyprune.values import dataclass
 
 
 class Rank(IntEnum):
@@ -74,8 +75,7 @@ class Trait(StrEnum):
     """Its parameters may be any JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class KindRow:
+class KindRow(Struct, frozen=True):
     rank: Rank | None = None
     """None: that of its group."""
     traits: frozenset[Trait] = frozenset()

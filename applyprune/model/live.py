@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from msgspec import Struct
+
 from applyprune.model.fieldset import Writer
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.kinds import NAMESPACE
 from applyprune.model.problem import Problem
 from applyprune.model.text import time_of, visible
-from applyprune.values import Packed, dataclass, interned, packed, remembered
-from applyprune.values import field as dataclass_field
+from applyprune.values import Packed, interned, packed, remembered
 
 if TYPE_CHECKING:
     from datetime import datetime
 
 
-@dataclass(frozen=True, slots=True)
-class LiveObject:
+class LiveObject(Struct, frozen=True):
     """An object that exists."""
 
     ref: Ref
@@ -31,11 +31,11 @@ class LiveObject:
     """Whether it was deleted and only its finalizers keep it."""
     own_name: str
     """The name in its metadata."""
-    packed_metadata: Packed = dataclass_field(hash=False, repr=False)
+    packed_metadata: Packed
     """Its metadata without ``managedFields``."""
-    packed_managers: Packed = dataclass_field(hash=False, repr=False)
+    packed_managers: Packed
     """``managedFields``, which many objects of a kind have in common; a list, perhaps empty."""
-    packed_body: Packed | None = dataclass_field(hash=False, repr=False)
+    packed_body: Packed | None
     """The whole object; None if only its metadata was read."""
 
     @classmethod
@@ -137,24 +137,21 @@ def deleted_at(live: LiveObject) -> datetime | None:
     return time_of(live.metadata.get("deletionTimestamp"))
 
 
-@dataclass(frozen=True, slots=True)
-class NotListed:
+class NotListed(Struct, frozen=True):
     """A list did not contain the object, or its kind does not exist yet.
 
     That is enough for a create-only apply, but never enough to remove an entry from the inventory.
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(Struct, frozen=True):
     """The proof that an object does not exist: a 404 to a GET, whose Status named that object.
 
     Only the client makes one; a law test keeps it so.
     """
 
 
-@dataclass(frozen=True, slots=True)
-class KindDeleted:
+class KindDeleted(Struct, frozen=True):
     """The proof that the CRD of the object's kind was deleted, and all objects of the kind with it.
 
     Only `planning.served_kinds` makes one; a law test keeps it so.
@@ -165,8 +162,7 @@ class KindDeleted:
         return "its CRD was deleted"
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """The read failed, so the state is unknown."""
 
     problem: Problem
@@ -180,8 +176,7 @@ Missing: TypeAlias = NotListed | Absent | KindDeleted
 State: TypeAlias = LiveObject | Missing | Unknown
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(Struct, frozen=True):
     """One event of a watch."""
 
     kind: WatchEventType
@@ -203,8 +198,7 @@ class WatchEventType(StrEnum):
     BOOKMARK = "BOOKMARK"
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(Struct, frozen=True):
     """An endpoint: a kind in one version, its plural and its scope."""
 
     group: str
@@ -212,12 +206,23 @@ class Resource:
     kind: str
     plural: str
     namespaced: bool
-    singular: str = dataclass_field(default="", compare=False)
+    singular: str = ""
     """The singular, as users may write it; empty for the kind in lower case."""
-    short_names: tuple[str, ...] = dataclass_field(default=(), compare=False)
+    short_names: tuple[str, ...] = ()
     """The short names, as users may write them: ``deploy``."""
-    has_status: bool = dataclass_field(default=False, compare=False)
+    has_status: bool = False
     """Whether its status is a subresource: then a write of the object itself drops the status."""
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether it is the same endpoint; another source may not know its short names."""
+        return isinstance(other, Resource) and self._endpoint == other._endpoint
+
+    def __hash__(self) -> int:
+        return hash(self._endpoint)
+
+    @property
+    def _endpoint(self) -> tuple[str, str, str, str, bool]:
+        return self.group, self.version, self.kind, self.plural, self.namespaced
 
     @property
     def gvk(self) -> GVK:
@@ -233,13 +238,12 @@ class Resource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceMap:
+class ResourceMap(Struct, frozen=True):
     """All resources of the server."""
 
-    served: Mapping[GVK, Resource] = dataclass_field(hash=False)
+    served: Mapping[GVK, Resource]
     """Every resource in every version."""
-    preferred: Mapping[GroupKind, Resource] = dataclass_field(hash=False)
+    preferred: Mapping[GroupKind, Resource]
     """The resource of each kind in the server's preferred version."""
     stale: frozenset[str] = frozenset()
     """The groups that discovery could not read, because an aggregated API is down.
@@ -248,7 +252,7 @@ class ResourceMap:
     """
     versions: frozenset[tuple[str, str]] = frozenset()
     """Every group version that discovery lists, also without a resource that a set may contain."""
-    remembered: bool = dataclass_field(default=False, compare=False)
+    remembered: bool = False
     """Whether an earlier run has read it; then it may be outdated."""
 
     def find(self, gvk: GVK) -> Resource | None:
@@ -260,8 +264,7 @@ class ResourceMap:
         return self.preferred.get(group_kind)
 
 
-@dataclass(frozen=True, slots=True)
-class CompleteResourceMap:
+class CompleteResourceMap(Struct, frozen=True):
     """What the server serves, with the proof that no kind is missing in some API groups.
 
     Only `planning.served_kinds` makes one; a law test keeps it so.
@@ -272,8 +275,7 @@ class CompleteResourceMap:
     """The groups in which no kind is missing; None for all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Registrations:
+class Registrations(Struct, frozen=True):
     """What the API server should serve: its CRDs and APIServices, read in full."""
 
     definitions: tuple[LiveObject, ...]
@@ -377,8 +379,7 @@ def conditions(body: Mapping[str, Any]) -> Sequence[Condition]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """An item of ``status.conditions``."""
 
     type: str

@@ -5,11 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from math import inf
 
+from msgspec import Struct
+
 from applyprune.model.fieldset import ObjectWriter
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.text import Selector, is_dns_label
-from applyprune.values import dataclass
 
 CONTROLLER_NAMESPACE = "applyprune-system"
 """The namespace of the controller, unless it was installed elsewhere."""
@@ -58,8 +59,7 @@ class Adopt(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
-class AdoptFrom:
+class AdoptFrom(Struct, frozen=True):
     """A set that gives its objects: the apply may adopt them too, owned as they were there."""
 
     name: str
@@ -107,8 +107,7 @@ class HelmHooks(StrEnum):
     APPLY = "apply"
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyOptions:
+class ApplyOptions(Struct, frozen=True, repr_omit_defaults=True):
     """How the manifests are applied."""
 
     adopt: Adopt | AdoptFrom = Adopt.UNOWNED
@@ -166,8 +165,7 @@ class Propagation(StrEnum):
     ORPHAN = "Orphan"
 
 
-@dataclass(frozen=True, slots=True)
-class PruneLimit:
+class PruneLimit(Struct, frozen=True):
     """How many objects one prune may delete: the larger of ``count`` and ``percent`` of the set.
 
     ``percent`` is that of the set's own live objects.
@@ -209,8 +207,7 @@ class PruneAlso(StrEnum):
     """Objects that another tool or another applier manages too."""
 
 
-@dataclass(frozen=True, slots=True)
-class PruneOptions:
+class PruneOptions(Struct, frozen=True, repr_omit_defaults=True):
     """What may be deleted, and how."""
 
     enabled: bool = True
@@ -260,8 +257,7 @@ class WaitMode(StrEnum):
         return cls.ALL if wait else cls.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class WaitOptions:
+class WaitOptions(Struct, frozen=True, repr_omit_defaults=True):
     """What a run waits for, and how long."""
 
     mode: WaitMode = WaitMode.AUTO
@@ -279,8 +275,7 @@ class WaitOptions:
     """Pairs of a kind and the CEL expression by which objects of that kind are ready."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiffOptions:
+class DiffOptions(Struct, frozen=True, repr_omit_defaults=True):
     """What a server dry run compares."""
 
     enabled: bool = False
@@ -291,8 +286,7 @@ class DiffOptions:
     """Refuse what a missing right forbids, as a plan does; a diff alone only notes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatusOptions:
+class StatusOptions(Struct, frozen=True, repr_omit_defaults=True):
     """What a status reports, and for how long."""
 
     drift: bool = False
@@ -317,8 +311,7 @@ class StatusOptions:
     """How many seconds to wait at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(Struct, frozen=True):
     """Who is recorded as the author of a run, and why: for people, no decision depends on it."""
 
     name: str = ""
@@ -329,8 +322,7 @@ class Actor:
     """The job of a pipeline; empty if unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True, repr_omit_defaults=True):
     """All options of a run."""
 
     mode: Mode = Mode.APPLY

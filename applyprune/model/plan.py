@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum, auto
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import Drift
 from applyprune.model.identity import Ref
@@ -14,13 +16,12 @@ from applyprune.model.live import LiveObject, Resource
 from applyprune.model.options import Propagation
 from applyprune.model.problem import ChangedKey, Origin, Problem, ProblemKind
 from applyprune.model.text import and_more
-from applyprune.values import Packed, dataclass, field
+from applyprune.values import Packed, hiding
 
 _SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """All steps of a run, in order."""
 
     applies: tuple[ApplyStep, ...]
@@ -32,7 +33,7 @@ class Plan:
     """The result of each guard that applies to the deletions; empty without any."""
     refusal: Problem | None = None
     """The problem if a guard blocks the prune."""
-    if_approved: Removals | None = field(default=None, repr=False)
+    if_approved: Removals | None = None
     """What a refused prune becomes if its deletions are approved; None if that changes nothing."""
     recovered: tuple[InventoryEntry, ...] = ()
     """Entries for unlisted objects with the set's label and field manager."""
@@ -64,6 +65,8 @@ class Plan:
     """The digest to approve so that all of the plan may run; empty if none is needed."""
     continues: bool = False
     """Whether it is the rest of deletions that were approved, and that an earlier run began."""
+
+    __repr__ = hiding("if_approved")
 
     @property
     def offered(self) -> Mapping[Ref, InventoryEntry]:
@@ -149,15 +152,14 @@ _DRIFT_STAYS = {Why.DRIFT_KEPT, Why.CONTENDED}
 _SKIPPED = {Why.LEFT_ALONE, Why.CONFLICT_SKIPPED, Why.NOT_APPROVED}
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(Struct, frozen=True):
     """Which fields of other managers become the set's own before an apply."""
 
     whole: frozenset[tuple[str, str]] = frozenset()
     """The managers, with their operation, whose fields are all taken."""
     proven: frozenset[str] = frozenset()
     """The managers of which only fields are taken that provably belong to the set."""
-    last: InventoryEntry | None = field(default=None, repr=False)
+    last: InventoryEntry | None = None
     """The record of the set's last confirmed apply; None for an adoption, or if there is none."""
     restores: bool = False
     """Whether the set gets back its lost Apply entry, with the recorded fields."""
@@ -165,6 +167,8 @@ class Migration:
     """Those of ``whole`` that only the user has named: what the default rules leave them stays."""
     rules_off: frozenset[str] = frozenset()
     """The default rules that are switched off."""
+
+    __repr__ = hiding("last")
 
     @property
     def recorded(self) -> str:
@@ -185,8 +189,7 @@ class Migration:
 NO_MIGRATION = Migration()
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyStep:
+class ApplyStep(Struct, frozen=True):
     """The step for one object of the input: CREATE, CHANGE, ADOPT, RECREATE, LEAVE or REFUSE."""
 
     desired: Desired
@@ -284,8 +287,7 @@ OUTSIDE = "it must exist, and does not belong to the set"
 """The reason of LEAVE for a manifest with ``ApplyRule.EXISTS``."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveStep:
+class RemoveStep(Struct, frozen=True):
     """The step for an entry that has left the set.
 
     Its fate is PRUNE, ORPHAN, REMOVE_FROM_INVENTORY, LEAVE or REFUSE.
@@ -316,7 +318,7 @@ class RemoveStep:
     """The kinds that may not be listed, so that what of them it owns is not counted."""
     rollouts: tuple[Ref, ...] = ()
     """The workloads of the input whose old Pods use it."""
-    pod_labels: tuple[Mapping[str, str], ...] = field(default=(), hash=False, repr=False)
+    pod_labels: tuple[Mapping[str, str], ...] = ()
     """The labels of the Pods of a workload."""
     pods_unread: str = ""
     """Why it is unknown whether Pods use it; empty if it is known, or does not matter."""
@@ -329,6 +331,8 @@ class RemoveStep:
     """
     ignored: str = ""
     """Which ignore rule leaves out its manifest, and where that is; empty if none does."""
+
+    __repr__ = hiding("pod_labels")
 
     @property
     def is_going(self) -> bool:
@@ -343,8 +347,7 @@ class RemoveStep:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PruneWait:
+class PruneWait(Struct, frozen=True):
     """An object of the input that must be ready before another one is deleted."""
 
     ref: Ref
@@ -370,8 +373,7 @@ def waits_in_words(step: RemoveStep) -> str:
     return ", ".join(f"{and_more(refs, _SHOWN)} ({why})" for why, refs in found.items())
 
 
-@dataclass(frozen=True, slots=True)
-class Removals:
+class Removals(Struct, frozen=True):
     """The steps for entries that have left the set, with what the guards say about them."""
 
     steps: tuple[RemoveStep, ...]
@@ -382,8 +384,7 @@ class Removals:
     """The problem that blocks the whole prune."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Cascaded:
+class Cascaded(Struct, frozen=True, order=True):
     """An object that is deleted because another one is."""
 
     ref: Ref
@@ -417,14 +418,13 @@ class OnConflict(StrEnum):
     """Leave the object as it is while it conflicts; the run goes on without it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Desired:
+class Desired(Struct, frozen=True):
     """A desired object: a manifest with its endpoint, namespace, label and wave resolved."""
 
     ref: Ref
     resource: Resource
     """The endpoint that serves the object."""
-    packed: Packed = field(hash=False, repr=False)
+    packed: Packed
     """The body to send, without preconditions."""
     digest: str
     """The digest of the body in the inventory."""
@@ -468,7 +468,7 @@ class Desired:
     """The wait annotation: ``skip``, ``started`` or empty."""
     ready_when: str = ""
     """The CEL expression that is true if the object is ready; empty for the rule of its kind."""
-    changed_keys: tuple[ChangedKey, ...] = field(default=(), compare=False)
+    changed_keys: tuple[ChangedKey, ...] = ()
     """The keys of which YAML makes another text, and of which only a schema says whose they are."""
 
     @property
@@ -489,8 +489,7 @@ class Desired:
 # delete of the inventory itself.
 
 
-@dataclass(frozen=True, slots=True)
-class Precondition:
+class Precondition(Struct, frozen=True):
     """The state in which an object must be for a request to change it.
 
     An apply with the resourceVersion ``1`` and no UID creates the object, or fails with 409 if it
@@ -506,13 +505,12 @@ CREATE_ONLY = Precondition(resource_version="1")  # guard: create-only -> Precon
 """The object must not exist (design.md, safety rule 2)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyRequest:
+class ApplyRequest(Struct, frozen=True):
     """A server-side apply of one object."""
 
     resource: Resource
     ref: Ref
-    packed: Packed = field(hash=False, repr=False)
+    packed: Packed
     """The body, without preconditions."""
     manager: str
     """The field manager."""
@@ -545,8 +543,7 @@ class ApplyRequest:
         return {**body, "metadata": {**body["metadata"], **guard}}
 
 
-@dataclass(frozen=True, slots=True)
-class PatchRequest:
+class PatchRequest(Struct, frozen=True):
     """A JSON patch (RFC 6902) that tests its own guards.
 
     It changes managedFields, labels or annotations.
@@ -554,8 +551,8 @@ class PatchRequest:
 
     resource: Resource
     ref: Ref
-    operations: Sequence[Mapping[str, Any]] = field(hash=False, repr=False)
-    managers_after: Sequence[Mapping[str, Any]] | None = field(default=None, hash=False, repr=False)
+    operations: Sequence[Mapping[str, Any]]
+    managers_after: Sequence[Mapping[str, Any]] | None = None
     """The managedFields that the object must have afterwards; None to leave them.
 
     The server gives a patched label to the request's own manager. A second patch corrects that.
@@ -563,14 +560,15 @@ class PatchRequest:
     claims: bool = False
     """Whether it makes fields the set's own that the apply then removes."""
 
+    __repr__ = hiding("operations", "managers_after")
+
     @property
     def changes(self) -> bool:
         """Return whether it changes anything, and does not only test its guards."""
         return any(operation["op"] != "test" for operation in self.operations)
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteRequest:
+class DeleteRequest(Struct, frozen=True):
     """A delete of exactly one object in exactly one state (safety rule 3)."""
 
     resource: Resource
@@ -588,8 +586,7 @@ class DeleteRequest:
 Request: TypeAlias = PatchRequest | ApplyRequest | DeleteRequest
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Access:
+class Access(Struct, frozen=True, order=True):
     """One verb on one resource, or on one object, as the server authorizes a request."""
 
     verb: str
@@ -609,8 +606,7 @@ class Access:
 _ANY = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class AccessRule:
+class AccessRule(Struct, frozen=True):
     """A rule of a role, as the server reports it."""
 
     verbs: frozenset[str]
@@ -658,8 +654,7 @@ class ConsequenceKind(StrEnum):
     """Other managers lose fields to the set, or with an object that is deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Consequence:
+class Consequence(Struct, frozen=True):
     """One thing that a plan causes beyond the change of the object itself."""
 
     kind: ConsequenceKind
@@ -675,8 +670,7 @@ class Consequence:
     """Whether it is known; otherwise something was not read or not checked by the server."""
 
 
-@dataclass(frozen=True, slots=True)
-class GuardResult:
+class GuardResult(Struct, frozen=True):
     """The result of one guard for the prune of a plan."""
 
     guard: Guard

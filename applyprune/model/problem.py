@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from applyprune.model.identity import GVK
-from applyprune.values import Packed, dataclass, field
+from applyprune.values import Packed
 
 Field: TypeAlias = "tuple[str | int, ...]"
 """The path of a field in an object: names of fields and indices of items."""
@@ -15,8 +17,7 @@ MOST_ERRORS = 1000
 """How many errors of one input are reported, and how many fields are shown in their lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """A problem: what happened, where, why, and what to do.
 
     A part that does not apply is empty. No part ever contains a Secret's value.
@@ -127,8 +128,7 @@ class ProblemKind(StrEnum):
     NEW_SET = "NewSet"
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """A field that a problem is about."""
 
     field: Field
@@ -138,8 +138,7 @@ class Mark:
     """The object that contains the field; None for the problem's own object."""
 
 
-@dataclass(frozen=True, slots=True)
-class ManagerConflict:
+class ManagerConflict(Struct, frozen=True):
     """Another field manager, with the fields that it owns and a manifest sets differently."""
 
     manager: str
@@ -151,8 +150,7 @@ class ManagerConflict:
     fields: tuple[ContestedField, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ContestedField:
+class ContestedField(Struct, frozen=True):
     """A field in conflict, with both values; the values of a Secret are masked."""
 
     field: str
@@ -168,18 +166,17 @@ class ContestedField:
 JSONObject: TypeAlias = "dict[str, Any]"
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """One object as the user wants it; equality ignores the origin."""
+class Manifest(Struct, frozen=True):
+    """One object as the user wants it."""
 
     gvk: GVK
     namespace: str
     """The namespace in the text; empty if it has none."""
     name: str
-    packed: Packed = field(hash=False)
+    packed: Packed
     """The object in the text, as plain JSON data."""
-    origin: Origin = field(compare=False)
-    changed_keys: tuple[ChangedKey, ...] = field(default=(), compare=False)
+    origin: Origin
+    changed_keys: tuple[ChangedKey, ...] = ()
     """The keys of which YAML makes another text; JSON has none."""
 
     @property
@@ -189,8 +186,7 @@ class Manifest:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedKey:
+class ChangedKey(Struct, frozen=True):
     """A key that is not a string without quotes, and so gets another text: ``y`` becomes true."""
 
     place: Field
@@ -199,8 +195,7 @@ class ChangedKey:
     """What stands in the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class IgnoredManifest:
+class IgnoredManifest(Struct, frozen=True):
     """An object in a file that an ignore rule leaves out: it is not in the input."""
 
     gvk: GVK
@@ -213,8 +208,7 @@ class IgnoredManifest:
     """``the rule *.yaml in .sourceignore``."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Origin:
+class Origin(Struct, frozen=True, order=True):
     """The place of a manifest, or of an error in it.
 
     ``document``, ``line`` and ``column`` count from 1; 0 means that the place has none, for example

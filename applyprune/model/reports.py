@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct, field
+
 from applyprune.model.text import and_more, counted
-from applyprune.values import dataclass, field
 
 
-@dataclass(frozen=True, slots=True)
-class BundleStatus:
+class BundleStatus(Struct, frozen=True):
     """The state of a Bundle. Never the text of its source, which may hold a Secret."""
 
     name: str
@@ -38,8 +38,7 @@ class BundleStatus:
         return next((one for one in self.conditions if one.type == kind), None)
 
 
-@dataclass(frozen=True, slots=True)
-class BundleCondition:
+class BundleCondition(Struct, frozen=True):
     """A condition of a Bundle."""
 
     type: str
@@ -51,8 +50,7 @@ class BundleCondition:
     """When its status changed, RFC 3339."""
 
 
-@dataclass(frozen=True, slots=True)
-class BundlePlan:
+class BundlePlan(Struct, frozen=True):
     """A plan of a Bundle that waits for an approval."""
 
     digest: str
@@ -62,7 +60,7 @@ class BundlePlan:
     """When this digest was computed first, RFC 3339."""
     revision: str = ""
     """The revision of the source; empty if unknown."""
-    counts: Mapping[str, int] = field(default_factory=dict, hash=False)
+    counts: Mapping[str, int] = field(default_factory=dict)
     """How many objects it concerns, by what happens to them."""
     objects: tuple[PendingObject, ...] = ()
     """The first of these objects."""
@@ -70,8 +68,7 @@ class BundlePlan:
     """Whether the Bundle's annotation approves exactly this."""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingObject:
+class PendingObject(Struct, frozen=True):
     """An object that a pending plan is about."""
 
     name: str
@@ -80,8 +77,7 @@ class PendingObject:
     fate: str
 
 
-@dataclass(frozen=True, slots=True)
-class VersionReport:
+class VersionReport(Struct, frozen=True):
     """The versions of the client and the server."""
 
     client: str
@@ -91,8 +87,7 @@ class VersionReport:
     """The version of the server; empty if it was not requested, or did not answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class InputChecked:
+class InputChecked(Struct, frozen=True):
     """Manifests were checked without a cluster, and nothing in them would end a run."""
 
     objects: int
@@ -108,8 +103,7 @@ class InputChecked:
         return f"{line}{unknown}; the fields of a kind need one: applyprune plan"
 
 
-@dataclass(frozen=True, slots=True)
-class ArtifactPushed:
+class ArtifactPushed(Struct, frozen=True):
     """An artifact with manifests is in its registry; in a dry run, it would be."""
 
     artifact: str

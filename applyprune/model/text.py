@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from applyprune.values import dataclass, pattern
+from msgspec import Struct
+
+from applyprune.values import pattern
 
 
 def visible(text: str) -> str:
@@ -136,8 +138,7 @@ def is_dns_subdomain(text: str) -> bool:
 # Label selectors, by the grammar of ``k8s.io/apimachinery/pkg/labels``.
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(Struct, frozen=True):
     """A label selector: all requirements must match."""
 
     text: str
@@ -150,8 +151,7 @@ class Selector:
         return all(requirement.matches(labels) for requirement in self.requirements)
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """A requirement for one label; GREATER and LESS have a single value, a whole number."""
 
     key: str

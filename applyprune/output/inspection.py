@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct, field
+
 from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus, RunListed, Status
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.inventory import RunRecord
@@ -16,7 +18,6 @@ from applyprune.model.text import age, age_of, and_more, counted
 from applyprune.output.printers import OutputTarget, version_line
 from applyprune.output.problem_text import problem_text, wrapped_line
 from applyprune.output.terminal import table
-from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.model.events import ContainerLog, TreeNode, WarningEvent
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 InspectionEvent: TypeAlias = ObjectStatus | ApplySetListed | Explanation | VersionReport
 
 
-@dataclass(slots=True)
-class InspectionPrinter:
+class InspectionPrinter(Struct):
     """Collects events and writes them to ``target.out``; ``began`` says whether there were any.
 
     With ``shows_drift``, all drifted fields are listed below the table, not only the first in it.

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from enum import StrEnum
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from applyprune._version import __version__
 from applyprune.model.events import (
@@ -63,6 +62,9 @@ from applyprune.model.reports import (
 from applyprune.output.printers import OutputTarget
 from applyprune.output.report import ObjectReport, RunReport
 from applyprune.values import pattern
+
+if TYPE_CHECKING:
+    from msgspec import Struct
 
 _SCHEMA = "applyprune.dev/output/v1"
 
@@ -320,7 +322,7 @@ def _keys(kind: type) -> tuple[tuple[str, str], ...]:
     keys = KEYS.get(kind)
     if keys is None:
         raise TypeError(f"a {kind.__name__} is not for output")
-    unnamed = {field.name for field in fields(kind)} - keys.keys()
+    unnamed = {*cast("type[Struct]", kind).__struct_fields__} - keys.keys()
     if unnamed:
         raise TypeError(f"no key on the wire for {kind.__name__}: {', '.join(sorted(unnamed))}")
     return tuple((name, key) for name, key in keys.items() if key is not None)

@@ -10,6 +10,8 @@ import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from applyprune.model.events import (
     ApplySetListed,
     Event,
@@ -36,7 +38,6 @@ from applyprune.output.plan_text import plan_counts, step_details, words_of
 from applyprune.output.printers import OutputTarget
 from applyprune.output.problem_text import NAMED, reason_of
 from applyprune.output.report import ObjectReport, RunReport
-from applyprune.values import dataclass
 
 ROWS = 200
 """The largest number of objects, and of problems, that the page shows."""
@@ -86,8 +87,7 @@ def page(report: RunReport, room: int) -> str:
     return "\n\n".join([*kept, _note(skipped)] if skipped else kept)
 
 
-@dataclass(frozen=True, slots=True)
-class _Listing:
+class _Listing(Struct, frozen=True):
     """A list under a heading, which can be cut after each of its rows."""
 
     head: str

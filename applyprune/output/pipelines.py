@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
+from msgspec import Struct
+
 from applyprune.model.events import (
     ApplySetListed,
     EntryListed,
@@ -35,7 +37,6 @@ from applyprune.output.markdown import conclusion, page
 from applyprune.output.plan_text import ConsequenceLines, lifted_guards, with_origins
 from applyprune.output.printers import OutputTarget, RepositoryPaths
 from applyprune.output.report import UNREADY, ObjectReport, RunReport
-from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,8 +56,7 @@ _FORECAST = ("notice", "info")
 _PROGRAM = "applyprune"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """What fails, what the user should know, or what would change."""
 
     levels: tuple[str, str]

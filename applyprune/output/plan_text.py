@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.options import Mode
@@ -17,7 +19,6 @@ from applyprune.model.text import and_more, counted
 from applyprune.output.problem_text import escaped_line, some_names, wrapped_line
 from applyprune.output.terminal import Colour, styled, table, wrapped
 from applyprune.planning.recovery import owning_command
-from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.events import Started
@@ -152,8 +153,7 @@ def _how_to_delete(steps: Sequence[RemoveStep], applyset: ApplySetIdentity) -> I
         yield "To delete what another tool manages: --prune-also shared"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """What is said of one object of a plan, in a table or above its diff."""
 
     fate: Fate

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
+from msgspec import Struct
+
 from applyprune.model.text import without_commands
-from applyprune.values import dataclass, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,8 +81,7 @@ def discard(text: str) -> None:
     del text
 
 
-@dataclass(frozen=True, slots=True)
-class OutputTarget:
+class OutputTarget(Struct, frozen=True):
     """Where a printer writes; ``out`` and ``err`` escape control characters and show colours."""
 
     out: Callable[[str], None]
@@ -132,8 +133,7 @@ class OutputTarget:
         return self.width if self.live else None
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryPaths:
+class RepositoryPaths(Struct, frozen=True):
     """Turns paths into paths from the root of the repository, as the pages of a commit need them.
 
     Both directories are absolute, or empty if unknown.

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from applyprune.model.events import (
     Event,
     Finished,
@@ -24,7 +26,6 @@ from applyprune.model.events import (
 )
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.options import DryRun, Mode
-from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,8 +163,7 @@ _LISTED = 5
 _REMOVING = {Mode.DELETE: "deleting", Mode.ORPHAN: "orphaning"}
 
 
-@dataclass(slots=True)
-class RunProgress:
+class RunProgress(Struct):
     """The progress of one run; times are those of a monotonic clock."""
 
     began: float | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import Struct, field
+
 from applyprune.errors import ApplypruneError, RunFailed
 from applyprune.model.events import (
     ApplySetListed,
@@ -37,11 +39,10 @@ from applyprune.model.reports import (
     VersionReport,
 )
 from applyprune.planning.plan import verdict
-from applyprune.values import dataclass, field
+from applyprune.values import hiding
 
 
-@dataclass(slots=True)
-class RunReport:
+class RunReport(Struct):
     """The result of a run.
 
     ``objects`` has a report for each object, ``plan`` is the plan, ``artifact`` is what was
@@ -62,7 +63,9 @@ class RunReport:
     errors: list[Problem] = field(default_factory=list)
     prune_blocked: Problem | None = None
     finished: Finished | None = None
-    _last: dict[Ref, ObjectReport] = field(default_factory=dict, repr=False)
+    _last: dict[Ref, ObjectReport] = field(default_factory=dict)
+
+    __repr__ = hiding("_last")
 
     @property
     def name(self) -> tuple[str, str]:
@@ -198,8 +201,7 @@ UNREADY = frozenset({Status.FAILED, Status.NOT_FOUND})
 """The states that count as failures in a status; the others may pass with time."""
 
 
-@dataclass(slots=True)
-class ObjectReport:
+class ObjectReport(Struct):
     """The result for one object.
 
     ``ref`` names it. ``result``, ``wait_result``, ``diff``, ``status``, ``entry`` and

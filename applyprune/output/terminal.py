@@ -16,9 +16,11 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from applyprune.clock import CLOCK, Clock
 from applyprune.model.text import visible
-from applyprune.values import dataclass, pattern
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -276,8 +278,7 @@ _SHORTEST = 16
 """A column of names is never narrower."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(Struct, frozen=True):
     widths: Sequence[int]
     """The width of each column but the last, the messages."""
     folded: int

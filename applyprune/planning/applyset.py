@@ -11,10 +11,12 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache, cached_property
 
+from msgspec import Struct
+
 from applyprune.errors import ForeignParent, UsageError
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.text import and_more, is_dns_label, is_dns_subdomain
-from applyprune.values import dataclass, pattern
+from applyprune.values import pattern
 
 PART_OF = "applyset.kubernetes.io/part-of"
 SET_ID = "applyset.kubernetes.io/id"
@@ -42,8 +44,7 @@ _MANAGER_LIMIT = 128
 _YIELDED = "-yielded"
 
 
-@dataclass(frozen=True)
-class ApplySetIdentity:
+class ApplySetIdentity(Struct, frozen=True, dict=True):
     """The identity of a set, by its name and the namespace of its inventory.
 
     What follows from them is made once: a run asks for it several times with each object.

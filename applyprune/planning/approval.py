@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
+from msgspec import Struct, field
+
 from applyprune._version import __version__
 from applyprune.errors import NotApproved, PlanOutdated, PruneRefused, UsageError
 from applyprune.model.events import ObjectDone
@@ -54,7 +56,7 @@ from applyprune.planning.guards import with_digest
 from applyprune.planning.managed_fields import entry_times, owns_all
 from applyprune.planning.normalize import body_to_send, may_be_secret, other_values
 from applyprune.planning.plan import settled, unchecked, warnings_of
-from applyprune.values import dataclass, field, pattern, replace
+from applyprune.values import pattern, replace
 
 
 def without_unapproved(plan: Plan, options: Options, *, takes_set: bool) -> Plan:
@@ -257,8 +259,7 @@ _SHOWN = 3
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
-@dataclass(frozen=True, slots=True)
-class PlanFile:
+class PlanFile(Struct, frozen=True):
     """A plan as it was reviewed: the fate of each object, and on what it is based."""
 
     name: str
@@ -287,7 +288,7 @@ class PlanFile:
     """The local input, as the options of the command line named it; empty if any is not local."""
     created_by: str = f"applyprune {__version__}"
     """The program that made it, with its version."""
-    checksum: str = field(default="", compare=False)
+    checksum: str = ""
     """The checksum of the file; it names this very plan."""
 
 

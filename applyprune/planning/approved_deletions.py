@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from msgspec import Struct
+
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApprovedDeletions, InventoryEntry
@@ -31,7 +33,6 @@ from applyprune.planning.digests import (
     row_of_plan,
     without_state,
 )
-from applyprune.values import dataclass, field
 
 MOST = 512 * 1024
 """Characters of a record; every renewal of the lock writes it again. 10,000 deletions have less."""
@@ -106,13 +107,12 @@ def _text(plan: Plan, applyset: ApplySetIdentity, options: Options) -> bytes:
     return deletions_text(plan.applies, plan.removals)
 
 
-@dataclass(frozen=True, slots=True)
-class _Approved:
+class _Approved(Struct, frozen=True):
     """What was approved, as far as it deletes."""
 
-    rows: Mapping[tuple[str, ...], Sequence[Any]] = field(hash=False)
+    rows: Mapping[tuple[str, ...], Sequence[Any]]
     """The row of each deletion in the digest, by the parts of its ref."""
-    head: Mapping[str, Any] | None = field(hash=False)
+    head: Mapping[str, Any] | None
     """What else a whole plan is about; None if only deletions were approved."""
 
     def uid(self, ref: tuple[str, ...]) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from msgspec import Struct, field
+
 from applyprune.errors import PruneRefused
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import Path, SetMember
@@ -41,7 +43,7 @@ from applyprune.planning.uids import (
     uids_of,
 )
 from applyprune.planning.world import CascadeContents
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 NOTHING = CascadeContents(())
 """No contents."""
@@ -61,8 +63,7 @@ _PARTS = ("annotations", "finalizers", "labels", "ownerReferences")
 _ACCOUNT_FIELDS = ("automountServiceAccountToken", "imagePullSecrets")
 
 
-@dataclass(frozen=True, slots=True)
-class Cascade:
+class Cascade(Struct, frozen=True):
     """The cascaded deletions of one delete."""
 
     total: int
@@ -95,17 +96,16 @@ class Cascade:
 _NO_CASCADE = Cascade(0, ())
 
 
-@dataclass(frozen=True, slots=True)
-class Cascades:
+class Cascades(Struct, frozen=True):
     """The cascaded deletions of every Namespace, CRD and owner that has left the set."""
 
-    found: Mapping[Ref, Cascade] = field(hash=False)
+    found: Mapping[Ref, Cascade]
     """The cascade of each object that has any."""
     listed: Collection[Ref]
     """All refs in the set's inventory."""
-    desired: Mapping[Ref, frozenset[Ref]] = field(default_factory=dict, hash=False)
+    desired: Mapping[Ref, frozenset[Ref]] = field(default_factory=dict)
     """The desired objects in each such Namespace, of each such CRD, or of each such owner."""
-    kept: Mapping[Ref, str] = field(default_factory=dict, hash=False)
+    kept: Mapping[Ref, str] = field(default_factory=dict)
     """Why this prune does not delete an object that is listed."""
 
     def of(self, ref: Ref) -> Cascade:
@@ -290,8 +290,7 @@ def _has_content(live: LiveObject, manager: str) -> bool:
 _SHOWN_DOUBTS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Deletion:
+class Deletion(Struct, frozen=True):
     """An object that a plan deletes, itself or with a Namespace or CRD."""
 
     cause: Ref
@@ -302,8 +301,7 @@ class Deletion:
     """Whether what it owns is deleted with it; with the propagation Orphan it stays."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerReference:
+class OwnerReference(Struct, frozen=True):
     """An owner as an object names it; ``namespace`` is that of the object."""
 
     gvk: GVK
@@ -317,8 +315,7 @@ class OwnerReference:
         return uid_in(self.gvk.group, self.uid)
 
 
-@dataclass(frozen=True, slots=True)
-class ListFailure:
+class ListFailure(Struct, frozen=True):
     """Why a kind could not be listed."""
 
     reason: str
@@ -328,8 +325,7 @@ class ListFailure:
     """Whether the kind comes or goes, so that the next try may succeed."""
 
 
-@dataclass(slots=True)
-class OwnerChains:
+class OwnerChains(Struct):
     """What was read: the objects that count, and their owners at any depth.
 
     Each is named by what it is known by: see ``uids.py``.

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from applyprune._version import pip_install
 from applyprune.errors import InputError, UsageError
 from applyprune.model.events import Readiness, current, failed, in_progress
 from applyprune.model.live import one_line
-from applyprune.values import dataclass, field
+from applyprune.values import hiding
 
 _SELF = "self"
 _QUOTED = 200
@@ -28,15 +30,16 @@ _ITERATED = "Iteration budget exceeded"
 _ABSENT = ("Key not found", "Index error")
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A compiled rule."""
 
     text: str
     """The CEL expression."""
     where: str
     """The place that it was read from."""
-    _expression: Any = field(repr=False, compare=False)
+    _expression: Any
+
+    __repr__ = hiding("_expression")
 
     def judge(self, body: Mapping[str, Any]) -> Readiness:
         """Return Current for true, InProgress for false or for a rule that cannot be evaluated yet.

@@ -7,6 +7,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from applyprune.errors import ApplypruneError, Invalid, RunFailed
 from applyprune.model.events import ObjectDiff
 from applyprune.model.fieldset import (
@@ -76,22 +78,23 @@ from applyprune.planning.server_errors import (
     error_fields,
     stored_fields,
 )
-from applyprune.values import dataclass, field, pattern, replace
+from applyprune.values import hiding, pattern, replace
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """An object before and after, as a dry run has it; Secret values are not masked yet."""
 
     step: ApplyStep
-    before: LiveObject | None = field(repr=False)
+    before: LiveObject | None
     """The object in full; None if it would be created."""
-    body: Mapping[str, Any] | None = field(hash=False, repr=False)
+    body: Mapping[str, Any] | None
     """The object afterwards."""
-    after: LiveObject | None = field(default=None, repr=False)
+    after: LiveObject | None = None
     """The server's reply; None if something else has computed ``body``."""
     not_checked: str = ""
     """What the server could not check, in words."""
+
+    __repr__ = hiding("before", "body", "after")
 
 
 def diff_of(
@@ -360,8 +363,7 @@ _MERGE_KEYS = ("name", "mountPath", "devicePath", "containerPort", "port", "key"
                "topologyKey")  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedField:
+class ChangedField(Struct, frozen=True):
     """A field with its live value and its desired one; a Secret's values are masked."""
 
     path: Field
@@ -549,8 +551,7 @@ def fields_beside(
     return excluding_fields(live, [steps[:-1] or steps for steps in named], manager)
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedChange:
+class RefusedChange(Struct, frozen=True):
     """A change that the server refuses, and what is known of its object."""
 
     step: ApplyStep

@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from msgspec import Struct
+
 from applyprune.errors import InputError, UsageError
-from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.problem import Origin
@@ -97,8 +98,7 @@ def selects_context(file: SettingsFile) -> bool:
 # One call: the current folder, or the file of --config, and the folders of the input.
 
 
-@dataclass(frozen=True, slots=True)
-class CallSettings(Generic[F]):
+class CallSettings(Struct, Generic[F], frozen=True):
     """What the files of one call say together."""
 
     said: Mapping[str, F]

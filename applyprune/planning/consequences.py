@@ -11,6 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import MISSING, Path, Writer, to_server, value_at
 from applyprune.model.identity import GroupKind, Ref
@@ -37,12 +39,10 @@ from applyprune.planning.normalize import REPLICAS
 from applyprune.planning.references import Reading, Way, pod_template, readings
 from applyprune.planning.uids import each_once, is_among, uids_of
 from applyprune.planning.world import World
-from applyprune.values import dataclass
-from applyprune.values import field as dataclass_field
+from applyprune.values import hiding
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One object of a plan that does not stay as it is, and what is known of its states."""
 
     ref: Ref
@@ -51,16 +51,18 @@ class Change:
     """The manifest; None if the object has left the set."""
     live: LiveObject | None = None
     """The live object; None if there is none."""
-    after: Mapping[str, Any] | None = dataclass_field(default=None, hash=False, repr=False)
+    after: Mapping[str, Any] | None = None
     """The object after the apply, by a dry run on the server; None if it has not checked that."""
     managers: frozenset[str] = frozenset()
     """The field managers whose fields the apply owns: what it no longer names, it removes."""
     taken: frozenset[str] = frozenset()
     """Those of them that lose their fields to the set."""
-    cascade: Sequence[LiveObject] = dataclass_field(default=(), hash=False)
+    cascade: Sequence[LiveObject] = ()
     """What is deleted with it and is not in the plan itself, as counted for the guards."""
     uncounted: str = ""
     """What of that could not be read, and why."""
+
+    __repr__ = hiding("after")
 
     @property
     def kind(self) -> GroupKind:

@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from msgspec import Struct, field
+
 from applyprune.errors import InputError, NotReady
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import FIRST_WAVE
@@ -61,14 +63,13 @@ from applyprune.planning.readiness import wait_word
 from applyprune.planning.schemas import becomes
 from applyprune.planning.served_kinds import defined_names, defined_resources, served_versions
 from applyprune.planning.server_errors import advice_on, dotted
-from applyprune.values import dataclass, field, packed, pattern, replace
+from applyprune.values import packed, pattern, replace
 
 _PLAIN = Options()
 _MAY_COME = "If a controller of the set installs it, apply that first: by --only, or in two sets."
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     desired: tuple[Desired, ...]
     """The desired objects in the order of their waves; with ``errors``, the valid ones."""
     warnings: tuple[Problem, ...]
@@ -76,18 +77,17 @@ class Resolved:
     """Everything that is wrong with the input; with any, nothing of it may be applied."""
     unknown: tuple[UnknownObject, ...] = ()
     """The selected objects of kinds that the server does not know now."""
-    blocked: Mapping[Ref, Problem] = field(default_factory=dict, hash=False)
+    blocked: Mapping[Ref, Problem] = field(default_factory=dict)
     """Why these ``desired`` objects cannot be applied: they come after unknown ones."""
     manifests: tuple[Manifest, ...] = ()
     """The manifests of the set: all but the chart hooks that are left out."""
-    left_out: Mapping[Ref, str] = field(default_factory=dict, hash=False)
+    left_out: Mapping[Ref, str] = field(default_factory=dict)
     """The objects of the input with which nothing is done: see ``World``."""
     kinds: frozenset[GroupKind] = frozenset()
     """The kinds of all valid objects of the input, selected or not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """The rules for fields that are left to others."""
 
     given: tuple[IgnoreRule, ...] = ()
@@ -96,8 +96,7 @@ class Rules:
     """The default rules that are switched off."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownObject:
+class UnknownObject(Struct, frozen=True):
     """An object of a kind that the server does not know now: it fails, with what it blocks."""
 
     ref: Ref
@@ -282,8 +281,7 @@ def _mark_errors(manifest: Manifest) -> list[InputError]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Definitions:
+class _Definitions(Struct, frozen=True):
     """What the CRDs of an input define."""
 
     manifests: Sequence[Manifest]
@@ -524,7 +522,8 @@ def _repeated(candidate: Desired, twin: Desired | None) -> Problem | None:
     """Return the warning about a manifest that says in every value what its twin has said."""
     if twin is None:
         return None
-    is_equal = replace(candidate, origin=twin.origin) == twin  # guard: equal-duplicate -> True
+    alike = replace(candidate, origin=twin.origin, changed_keys=twin.changed_keys)
+    is_equal = alike == twin  # guard: equal-duplicate -> True
     if not is_equal:
         return None
     return Problem(
@@ -710,8 +709,7 @@ _NEVER = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ChartHook:
+class ChartHook(Struct, frozen=True):
     """An object of the input that Helm would create as a hook."""
 
     manifest: Manifest

@@ -9,6 +9,8 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
@@ -18,7 +20,7 @@ from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.managed_fields import entry_times
 from applyprune.planning.normalize import canonical, digest
 from applyprune.planning.ownership import FIXED_GENERATION
-from applyprune.values import dataclass, pattern, replace
+from applyprune.values import pattern, replace
 
 _ALGORITHM = "sha256:"
 _DIGEST = pattern(r"sha256:[0-9a-f]{64}")
@@ -146,8 +148,7 @@ If a manifest sets the scaled field too, its own entry in managedFields loses it
 """
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedObject:
+class PlannedObject(Struct, frozen=True):
     """What a plan decides about one object."""
 
     ref: Ref

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct, field
+
 from applyprune.model.events import Explanation
 from applyprune.model.fate import Fate
 from applyprune.model.identity import GroupKind, Ref
@@ -27,7 +29,6 @@ from applyprune.planning.managed_fields import own_writer
 from applyprune.planning.marks import DISABLED, PRUNE, orphan_mark, unknown_mark
 from applyprune.planning.normalize import may_be_secret
 from applyprune.planning.ownership import fingerprint_of, foreign_owner, has_witness, owned_by_tool
-from applyprune.values import dataclass, field
 
 ORPHAN_MARK = f"{PRUNE}: {DISABLED}"
 _REFUSED = "It would not be applied. The reasons below say why."
@@ -41,8 +42,7 @@ _BY_OTHERS = "others may have changed it"
 _SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainInput:
+class ExplainInput(Struct, frozen=True):
     """One object, and all facts that a run has when it decides about the object."""
 
     ref: Ref
@@ -53,7 +53,7 @@ class ExplainInput:
     applyset: ApplySetIdentity
     by_input: bool
     """Whether an input was given."""
-    schemas: Mapping[GroupKind, int | None] = field(default_factory=dict, hash=False)
+    schemas: Mapping[GroupKind, int | None] = field(default_factory=dict)
     """The generation of the CRD of each custom kind."""
     owner: str = ""
     """The name of the other set whose label the object has; empty if none or unknown."""

@@ -6,13 +6,15 @@ from collections.abc import Collection, Iterator, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from applyprune.model.fieldset import to_server
 from applyprune.model.kinds import SECRET
 from applyprune.model.text import and_more, visible
 from applyprune.planning.applyset import MANAGERS
 from applyprune.planning.managed_fields import UNKNOWN
 from applyprune.planning.marks import CONFLICTS, IGNORE_FIELDS
-from applyprune.values import dataclass, pattern
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
@@ -56,8 +58,7 @@ def is_by_hand(manager: str) -> bool:
 # What resolves a conflict: the same ways, in the same order, without those that cannot work.
 
 
-@dataclass(frozen=True, slots=True)
-class Contest:
+class Contest(Struct, frozen=True):
     """What decides which ways out of a conflict work."""
 
     owners: Collection[ManagerConflict]

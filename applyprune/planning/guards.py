@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from applyprune.errors import PruneRefused
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
@@ -26,7 +28,7 @@ from applyprune.planning.marks import ORPHAN
 from applyprune.planning.names import unmatched_names
 from applyprune.planning.uids import owners_of
 from applyprune.planning.world import CascadeContents, World
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 APPROVAL = "the approved digest"
 """What lifts a guard for the prune that the user has approved."""
@@ -36,15 +38,14 @@ _FEWEST = 2
 """A set with fewer live objects may lose all of them: a single object may be replaced."""
 
 
-@dataclass(frozen=True, slots=True)
-class GuardedPrune:
+class GuardedPrune(Struct, frozen=True):
     """A prune as the guards see it."""
 
     world: World
     steps: Sequence[RemoveStep]
     """The steps; those with forbidden cascades are refused already."""
     cascades: Cascades
-    own: Mapping[Ref, str] = field(hash=False)
+    own: Mapping[Ref, str]
     """The UIDs of the set's own live objects: owned and adopted entries that exist.
 
     What goes away without this prune is left out: objects that are being deleted, and Jobs with a

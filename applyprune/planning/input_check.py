@@ -10,6 +10,8 @@ import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from applyprune.errors import InputError
 from applyprune.model.fate import Fate
 from applyprune.model.identity import GVK, Ref
@@ -36,7 +38,7 @@ from applyprune.planning.schemas import (
     defined_schemas,
 )
 from applyprune.planning.server_errors import advice_on, dotted
-from applyprune.values import dataclass, pattern, replace
+from applyprune.values import pattern, replace
 
 _PRE_RELEASE = pattern(r"v\d+(?:alpha|beta)\d+")
 _STABLE_ONLY = frozenset(
@@ -56,8 +58,7 @@ _STABLE_ONLY = frozenset(
 """The groups of which Kubernetes 1.27 and newer serve stable versions only, or nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class InputCheck:
+class InputCheck(Struct, frozen=True):
     """What was found in an input."""
 
     errors: tuple[InputError, ...]

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from msgspec import Struct, field
+
 from applyprune.errors import NotReady, RunFailed
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
@@ -69,7 +71,7 @@ from applyprune.planning.requests import delete_request, orphan_request
 from applyprune.planning.served_kinds import service_of
 from applyprune.planning.uids import is_among, known_as, owners_of, uid_of, uids_of
 from applyprune.planning.world import World
-from applyprune.values import dataclass, field, replace
+from applyprune.values import replace
 
 
 def remove_steps(
@@ -783,8 +785,7 @@ _RIGHTS = kinds_with(Trait.ROLE, Trait.BINDING) | {SERVICE_ACCOUNT}
 """What gives a controller its rights: that of the set, or one elsewhere that works for it."""
 
 
-@dataclass(slots=True)
-class Remaining:
+class Remaining(Struct):
     """What one prune has not deleted so far.
 
     If something of a turn remains, all later turns wait; a turn is what was applied together.
@@ -892,8 +893,7 @@ class Remaining:
         return next((one for one in found if one is not None), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Blocker:
+class Blocker(Struct, frozen=True):
     """Why an object is not deleted now: another one is still there."""
 
     reason: str

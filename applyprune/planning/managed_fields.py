@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from applyprune.errors import InputError, RunFailed, UsageError
 from applyprune.model.fieldset import (
     MISSING,
@@ -48,7 +50,7 @@ from applyprune.planning.normalize import (
     split_pointers,
 )
 from applyprune.planning.references import template_path
-from applyprune.values import dataclass, remembered
+from applyprune.values import remembered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -323,8 +325,7 @@ def _takeable(fields: FieldSet) -> FieldSet:
 # request, or nothing. What another manager owns is never removed without force.
 
 
-@dataclass(frozen=True, slots=True)
-class FieldRemovals:
+class FieldRemovals(Struct, frozen=True):
     """What an apply removes from an object once the set owns it."""
 
     of_others: tuple[Path, ...] = ()
@@ -563,8 +564,7 @@ def with_ignored_fields(body: Mapping[str, Any], pointers: Sequence[str]) -> Map
     return {**body, "metadata": {**metadata, "annotations": {**annotations, IGNORE_FIELDS: text}}}
 
 
-@dataclass(frozen=True, slots=True)
-class YieldSteps:
+class YieldSteps(Struct, frozen=True):
     """The steps before a manifest is sent without its ignored fields."""
 
     release: bool

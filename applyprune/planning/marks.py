@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct
+
 from applyprune.errors import InputError
 from applyprune.model.fieldset import NO_FIELDS, FieldSet
 from applyprune.model.identity import GroupKind, Ref
@@ -22,7 +24,6 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import MANIFEST_DIGEST, OWNED_BY, SHARD_OF, WANTED
 from applyprune.planning.names import closest, did_you_mean
-from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.problem import Manifest, Origin
@@ -64,8 +65,7 @@ def texts_of(metadata: Mapping[str, object], part: str) -> Mapping[str, object]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class _KeyRule:
+class _KeyRule(Struct, frozen=True):
     """A key under our prefix."""
 
     words: tuple[str, ...] = ()
@@ -276,8 +276,7 @@ def found_marks(metadata: Mapping[str, object], *meanings: Meaning) -> Iterator[
                 yield FoundMark(mark, part, value)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundMark:
+class FoundMark(Struct, frozen=True):
     """A mark of another tool on an object or a manifest."""
 
     mark: PeerMark
@@ -346,8 +345,7 @@ def owner_named(
     return mark.named.format(name) + (f" in namespace {namespace}" if namespace else "")
 
 
-@dataclass(frozen=True, slots=True)
-class PeerMark:
+class PeerMark(Struct, frozen=True):
     """An annotation or label of another tool, with one of its meanings."""
 
     tool: str
@@ -378,8 +376,7 @@ def plain(value: str) -> str:
     return value.strip().lower()
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerMark:
+class OwnerMark(Struct, frozen=True):
     """An annotation or label by which another tool owns an object."""
 
     tool: str

@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import Struct, field
+
 from applyprune.errors import PruneRefused, UsageError
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
@@ -22,7 +24,7 @@ from applyprune.model.options import Mode
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.served_kinds import defined_resources
-from applyprune.values import dataclass, field, pattern, replace
+from applyprune.values import pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.model.identity import GVK
@@ -43,8 +45,7 @@ class _Words(NamedTuple):
     versions: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class KindNames:
+class KindNames(Struct, frozen=True):
     """The kinds that can be named, in their order of preference, with the words for each."""
 
     words: Mapping[GroupKind, _Words]
@@ -211,8 +212,7 @@ def known_names(
     return frozenset({*((ref.group_kind, ref.name) for ref in listed), *given})
 
 
-@dataclass(slots=True)
-class Resolver:
+class Resolver(Struct):
     """Resolves names, and collects a warning for each that may mean another known object."""
 
     names: KindNames

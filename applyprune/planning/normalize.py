@@ -15,6 +15,8 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from applyprune.errors import UsageError
 from applyprune.model.fieldset import (
     Path,
@@ -38,7 +40,7 @@ from applyprune.model.kinds import (
 from applyprune.model.live import API_SERVICES, field, items, mapping, text
 from applyprune.model.plan import ApplyRule, Desired
 from applyprune.planning.applyset import LAST_APPLIED, MANIFEST_DIGEST, OWNED_BY, PART_OF
-from applyprune.values import dataclass, encode_sorted, pattern, replace
+from applyprune.values import encode_sorted, pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
@@ -461,8 +463,7 @@ _ALL = "*"
 _POINTER = pattern(r"""(?:\[(?:"(?:[^"\\]|\\.)*"|[^\]"])*\]|[^\s,\[]|\[)+""")
 
 
-@dataclass(frozen=True, slots=True)
-class IgnoreRule:
+class IgnoreRule(Struct, frozen=True):
     """A field to ignore in the objects that the rule matches.
 
     Raises ValueError with the reason if the pointer is invalid, or leads to what must be sent.

@@ -14,6 +14,9 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec import field as struct_field
+
 from applyprune.errors import ApplypruneError, Forbidden, InputError
 from applyprune.model.fate import Fate
 from applyprune.model.identity import GroupKind, Ref
@@ -60,8 +63,7 @@ from applyprune.planning.references import (
 )
 from applyprune.planning.served_kinds import defined_kinds
 from applyprune.planning.server_errors import cannot_be_dry_run, is_about, said_missing
-from applyprune.values import dataclass, pattern, replace
-from applyprune.values import field as dataclass_field
+from applyprune.values import pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.model.problem import Field, Origin
@@ -294,8 +296,7 @@ _VALUES = ("data", "binaryData", "stringData")
 _READ_BY_PODS = kinds_with(Trait.READ_BY_PODS)
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """A reference, with the object that has it."""
 
     desired: Desired
@@ -504,13 +505,12 @@ _DECIDING = frozenset({NAMESPACE}) | _IN_ITS_NAMESPACE | _IF_NAMED | _EVERYWHERE
 """The kinds that decide whether the server admits an object."""
 
 
-@dataclass(slots=True)
-class SetNeeds:
+class SetNeeds(Struct):
     """The objects of one plan, by what the server may miss."""
 
-    steps: Mapping[Ref, ApplyStep] = dataclass_field(default_factory=dict)
-    _names: Mapping[str, Sequence[Ref]] = dataclass_field(init=False)
-    _deciding: Sequence[Ref] = dataclass_field(init=False)
+    steps: Mapping[Ref, ApplyStep] = struct_field(default_factory=dict)
+    _names: Mapping[str, Sequence[Ref]] = struct_field(default_factory=dict)
+    _deciding: Sequence[Ref] = ()
 
     def __post_init__(self) -> None:
         """Index the objects that are sent."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from msgspec import Struct
+
 from applyprune.errors import NoSuchNamespace, NotReady, PruneRefused, RunFailed
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
@@ -24,7 +26,7 @@ from applyprune.planning.desired import Resolved
 from applyprune.planning.marks import orphan_mark
 from applyprune.planning.order import wave_of
 from applyprune.planning.ownership import has_witness, is_marked
-from applyprune.values import dataclass, replace
+from applyprune.values import replace
 
 HOLDS_INVENTORY = "it contains this set's inventory"
 _SHOWN = 3
@@ -175,8 +177,7 @@ def holds_other_set(ref: Ref) -> Problem:
     ).problem
 
 
-@dataclass(frozen=True, slots=True)
-class OwnRecords:
+class OwnRecords(Struct, frozen=True):
     """The inventory that is deleted with its Namespace, so it is none of the contents that count.
 
     Without a UID there is none, and everything counts.

@@ -12,6 +12,8 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+
 from applyprune.errors import RunFailed
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import (
@@ -64,7 +66,6 @@ from applyprune.planning.normalize import (
 )
 from applyprune.planning.secrets import HIDDEN
 from applyprune.planning.uids import is_among, uid_in
-from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import Inventory
@@ -493,8 +494,7 @@ def _owner_marks(live: LiveObject) -> Iterator[tuple[OwnerMark, Path, str]]:
 # Otherwise the object stays in our inventory, and the run reports it.
 
 
-@dataclass(frozen=True, slots=True)
-class OtherSet:
+class OtherSet(Struct, frozen=True):
     """What is known of the set that a foreign label names."""
 
     applyset: ApplySetIdentity | None = None
@@ -503,7 +503,7 @@ class OtherSet:
     """What all objects that its inventory lists are known by."""
     owned: frozenset[str] = frozenset()
     """Those of them that it lists as owned."""
-    offered: Mapping[str, str] = field(default_factory=dict, hash=False)
+    offered: Mapping[str, str] = field(default_factory=dict)
     """To whom it offers some of them, by what they are known by."""
     is_read: bool = True
     """Whether it is known what the set lists."""

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec import field as struct_field
+
 from applyprune.model.events import Status
 from applyprune.model.fate import Fate
 from applyprune.model.identity import GVK, GroupKind, Ref
@@ -35,8 +38,7 @@ from applyprune.planning.pods import controller_of
 from applyprune.planning.readiness import Wait, has_completed
 from applyprune.planning.references import names_in, pod_template, references, texts_in
 from applyprune.planning.uids import is_among, uid_in, uid_of, uids_of
-from applyprune.values import dataclass, pattern, replace
-from applyprune.values import field as dataclass_field
+from applyprune.values import pattern, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,8 +97,7 @@ def takes_time(desired: Desired) -> bool:
 # Who uses an object.
 
 
-@dataclass(frozen=True, slots=True)
-class PodUser:
+class PodUser(Struct, frozen=True):
     """A live Pod, or a ReplicaSet that wants Pods."""
 
     ref: Ref
@@ -104,22 +105,21 @@ class PodUser:
     """What it and its controllers are known by, as far as known."""
     root: Ref
     """The last one of its controllers that is known; itself without any."""
-    names: frozenset[Ref] = dataclass_field(hash=False)
+    names: frozenset[Ref]
     """The objects that it names."""
-    words: frozenset[str] = dataclass_field(hash=False)
+    words: frozenset[str]
     """The names of objects that leave the set and stand in any of its texts, as in ``args``."""
-    labels: Labels = dataclass_field(hash=False)
+    labels: Labels
     """The labels of the Pods."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodUse:
+class PodUse(Struct, frozen=True):
     """The live Pods of some namespaces, and the ReplicaSets that want Pods."""
 
     users: tuple[PodUser, ...] = ()
-    unread: Mapping[str, str] = dataclass_field(default_factory=dict, hash=False)
+    unread: Mapping[str, str] = struct_field(default_factory=dict)
     """Why the Pods of a namespace could not be read, by the namespace."""
-    controllers: Controllers = dataclass_field(default_factory=dict, hash=False)
+    controllers: Controllers = struct_field(default_factory=dict)
     """The controller of each ReplicaSet."""
 
 

@@ -22,6 +22,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec import field as struct_field
+
 from applyprune.model.events import (
     Readiness,
     Status,
@@ -57,8 +60,7 @@ from applyprune.planning.pods import (
     pods_problem,
     refused_creation,
 )
-from applyprune.values import dataclass, replace
-from applyprune.values import field as dataclass_field
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -467,15 +469,14 @@ _RULES: Mapping[str, Callable[[Body], Readiness]] = {
 # Why an object is not ready, by its Pods, ReplicaSets, events and claims.
 
 
-@dataclass(frozen=True, slots=True)
-class Related:
+class Related(Struct, frozen=True):
     """What was read about one object."""
 
     pods: Sequence[Body] = ()
     """The Pods that it controls, through its ReplicaSets too."""
     replica_sets: Sequence[Body] = ()
     """The ReplicaSets that it controls."""
-    events: Mapping[str, Sequence[Body]] = dataclass_field(default_factory=dict)
+    events: Mapping[str, Sequence[Body]] = struct_field(default_factory=dict)
     """The events in its namespace, by the UID of their object."""
     claims: Mapping[Ref, LiveObject] | None = None
     """The claims of its namespace; None if they were not read."""
@@ -607,8 +608,7 @@ def wait_word(metadata: Mapping[str, object]) -> str:
     return str(mapping(metadata.get("annotations")).get(WAIT, ""))
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(Struct, frozen=True):
     """An object as this run has left it, by the server's last reply about it."""
 
     at: float
@@ -622,8 +622,7 @@ class Applied:
     """Whether it has changed, or may have, since a run last saw it ready."""
 
 
-@dataclass(frozen=True, slots=True)
-class Awaited:
+class Awaited(Struct, frozen=True):
     """An object that a run waits for until it is ready."""
 
     desired: Desired

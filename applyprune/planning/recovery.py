@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from applyprune.errors import (
     ApplypruneError,
     InventoryError,
@@ -76,7 +78,7 @@ from applyprune.planning.ownership import (
 )
 from applyprune.planning.uids import is_among, known_as, uid_in
 from applyprune.planning.world import World
-from applyprune.values import dataclass, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.model.plan import ApplyStep, Plan
@@ -471,8 +473,7 @@ def why_gone(entry: InventoryEntry) -> str:
     return GONE if entry.uid else "it does not exist, and no apply of it was confirmed"
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectStep:
+class ObjectStep(Struct, frozen=True):
     """What a verb does to one object that it makes owned or moves."""
 
     entry: InventoryEntry

@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from applyprune.errors import InputError
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.kinds import (
@@ -42,8 +44,7 @@ from applyprune.model.kinds import (
 )
 from applyprune.model.live import Absent, LiveObject, Unknown, field, items, mapping, text
 from applyprune.model.problem import Mark, Problem, ProblemKind
-from applyprune.values import dataclass, pattern
-from applyprune.values import field as dataclass_field
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,8 +58,7 @@ _ISSUERS = ("cert-manager.io/", "kubernetes.io/tls-acme")
 """Annotations by which a controller creates the Secret of an Ingress or Gateway."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """An object that a field of another object names."""
 
     ref: Ref
@@ -166,8 +166,7 @@ def _values_at(
 # The table of references.
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     """Fields of a kind that name objects.
 
     Each field is a name, or a mapping with a name and perhaps a namespace, a group and a kind.
@@ -273,8 +272,7 @@ class Way(StrEnum):
     """Only when the Pod starts: its ServiceAccount, or the credentials to pull an image."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """An object that a Pod names in its own namespace."""
 
     kind: str
@@ -285,9 +283,9 @@ class Reading:
     """The keys that it reads; None for all of them."""
     optional: bool = False
     """Whether the Pod starts without the object."""
-    path: Field = dataclass_field(default=(), compare=False)
+    path: Field = ()
     """The field of the Pod template that names the object."""
-    required: tuple[tuple[str, Field], ...] = dataclass_field(default=(), compare=False)
+    required: tuple[tuple[str, Field], ...] = ()
     """The keys without which the Pod does not start, each with the field that names it."""
 
 
@@ -423,8 +421,7 @@ def texts_in(value: object) -> Iterator[str]:
 # in this place, decides nothing.
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerReference:
+class OwnerReference(Struct, frozen=True):
     """An owner of an object."""
 
     gvk: GVK

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from applyprune.errors import ApplypruneError, Conflict, RunFailed
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import GroupKind
@@ -53,7 +55,7 @@ from applyprune.planning.prune_waits import takes_time
 from applyprune.planning.requests import apply_request
 from applyprune.planning.server_errors import is_about_stored
 from applyprune.planning.world import World
-from applyprune.values import dataclass, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -234,8 +236,7 @@ _NOT_THE_SERVER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ConfirmedApply:
+class ConfirmedApply(Struct, frozen=True):
     """A confirmed apply: the entry for the inventory, and the result."""
 
     entry: InventoryEntry

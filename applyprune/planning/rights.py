@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from msgspec import Struct
+
 from applyprune.errors import Forbidden
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
@@ -41,7 +43,7 @@ from applyprune.planning.plan import with_own_exit_code
 from applyprune.planning.prune_waits import is_named_by_pods
 from applyprune.planning.readiness import WITH_PODS
 from applyprune.planning.served_kinds import defined_resources
-from applyprune.values import dataclass, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.model.plan import Desired
@@ -198,16 +200,14 @@ _WRITE = ("create", "patch", "delete")
 _NAMED = ("get", "create", "patch", "delete")
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """An object of a set, with its endpoint."""
 
     resource: Resource
     ref: Ref
 
 
-@dataclass(frozen=True, slots=True)
-class RoleText:
+class RoleText(Struct, frozen=True):
     """A document to print, and the comments above it."""
 
     body: Mapping[str, Any]

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from applyprune.model.identity import GVK
 from applyprune.model.kinds import CRD
@@ -20,7 +23,6 @@ from applyprune.model.text import and_more, visible
 from applyprune.planning.names import did_you_mean
 from applyprune.planning.served_kinds import defined_resources, schema_of
 from applyprune.planning.server_errors import advice_on, dotted
-from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.model.plan import Desired
@@ -99,8 +101,7 @@ def stored_faults(body: Mapping[str, Any], kind: KindSchema) -> tuple[FieldFault
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FieldFault:
+class FieldFault(Struct, frozen=True):
     """A field that a schema does not know, or whose value has another type."""
 
     field: Field
@@ -112,16 +113,18 @@ class FieldFault:
     """The item that a duplicate repeats."""
 
 
-@dataclass(frozen=True, slots=True)
-class KindSchema:
+class KindSchema(Struct, frozen=True, dict=True):
     """The schema of a kind, and the schemas that it refers to, by name."""
 
     schema: Mapping[str, Any]
     schemas: Mapping[str, Any] = field(default_factory=dict)
     custom: bool = False
     """Whether a CRD defines the kind: then null is a value, and most fields do not allow it."""
-    nodes: dict[int, SchemaNode] = field(default_factory=dict, compare=False, repr=False)
-    """The parts that were read already, by the identity of each schema."""
+
+    @cached_property
+    def nodes(self) -> dict[int, SchemaNode]:
+        """Return the parts that were read already, by the identity of each schema."""
+        return {}
 
 
 def kind_schema(schemas: Mapping[str, Any], gvk: GVK, *, custom: bool = False) -> KindSchema | None:
@@ -153,8 +156,7 @@ def defined_schemas(members: Iterable[Desired]) -> Mapping[GVK, KindSchema | Non
     }
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     """The search in one object.
 
     ``nulls`` says that null is a value like any other, and ``closed`` that the server does not keep
@@ -255,8 +257,7 @@ _QUANTITY: Mapping[str, Any] = {"oneOf": [{"type": "string"}, {"type": "number"}
 _SCALAR: Mapping[str, Any] = {"oneOf": [*_QUANTITY["oneOf"], {"type": "boolean"}]}
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaNode:
+class SchemaNode(Struct, frozen=True):
     """What a schema says about one value."""
 
     accepts: frozenset[type] | None = None

@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from applyprune.errors import Unavailable
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
@@ -35,7 +37,6 @@ from applyprune.model.live import (
 )
 from applyprune.model.problem import Manifest, Problem, ProblemKind
 from applyprune.model.text import and_more
-from applyprune.values import dataclass
 
 _SHOWN = 3
 
@@ -91,8 +92,7 @@ def prove(
     return CompleteResourceMap(resource_map, None if groups is None else frozenset(groups))
 
 
-@dataclass(frozen=True, slots=True)
-class MissingKinds:
+class MissingKinds(Struct, frozen=True):
     """Why the list of kinds is not proved complete."""
 
     definitions: tuple[str, ...] = ()

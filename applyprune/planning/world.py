@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from msgspec import Struct, field
+
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import LiveObject, Registrations, Resource, ResourceMap, State
@@ -20,13 +22,11 @@ from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.own_namespace import HOLDS_INVENTORY
 from applyprune.planning.ownership import OtherSet
 from applyprune.planning.prune_waits import PodUse
-from applyprune.values import dataclass, field
 
 _NO_KINDS = ResourceMap({}, {})
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerUse:
+class ControllerUse(Struct, frozen=True):
     """Who still needs the controller, if a prune would take it away."""
 
     parts: frozenset[Ref] = frozenset()
@@ -37,8 +37,7 @@ class ControllerUse:
     """Why the Bundles could not be read; empty if they were."""
 
 
-@dataclass(frozen=True, slots=True)
-class CascadeContents:
+class CascadeContents(Struct, frozen=True):
     """The contents of a Namespace or a CRD, or what an object owns."""
 
     objects: tuple[LiveObject, ...]
@@ -52,8 +51,7 @@ class CascadeContents:
     """Whether it can be counted in a moment: somebody adds or removes kinds."""
 
 
-@dataclass(frozen=True, slots=True)
-class BundleUse:
+class BundleUse(Struct, frozen=True):
     """The Bundles of a set that stay, read if one of its Bundles is pruned."""
 
     staying: int = 0
@@ -62,8 +60,7 @@ class BundleUse:
     """How many objects their inventories list."""
 
 
-@dataclass(frozen=True, slots=True)
-class Siblings:
+class Siblings(Struct, frozen=True):
     """The sets with which a set may exchange objects: those of the same source and account."""
 
     key: str
@@ -74,28 +71,27 @@ class Siblings:
     """Whether this set takes what is offered to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+class World(Struct, frozen=True):
     """The set, what was asked, and all that was read before the plan."""
 
     applyset: ApplySetIdentity
-    inventory: Inventory = field(hash=False)
+    inventory: Inventory
     """The inventory, or the part of it that the run is about."""
     options: Options = Options()
-    desired: Sequence[Desired] = field(default=(), hash=False)
+    desired: Sequence[Desired] = ()
     """The objects of the input, in the order of the apply."""
-    left_out: Mapping[Ref, str] = field(default_factory=dict, hash=False)
+    left_out: Mapping[Ref, str] = field(default_factory=dict)
     """The objects of the input with which nothing is done: chart hooks, each with its events and
     its place, and those of late kinds, without such words."""
-    ignored: Mapping[Ref, str] = field(default_factory=dict, hash=False)
+    ignored: Mapping[Ref, str] = field(default_factory=dict)
     """Which ignore rule leaves out the manifest of an object, and where that is."""
-    empty_inputs: Sequence[str] = field(default=(), hash=False)
+    empty_inputs: Sequence[str] = ()
     """The parts of the input without an object."""
     new_namespace: str = ""
     """The Namespace that the run creates for the inventory; empty if it exists."""
-    resource_map: ResourceMap = field(default=_NO_KINDS, hash=False)
+    resource_map: ResourceMap = _NO_KINDS
     """What the server serves."""
-    states: Mapping[Ref, State] = field(default_factory=dict, hash=False)
+    states: Mapping[Ref, State] = field(default_factory=dict)
     """The state of every desired object and every entry.
 
     Also of other objects of a recorded kind with the set's label and field manager.
@@ -105,44 +101,44 @@ class World:
 
     None too if no Job is recorded: parsing a date takes longer than planning ten objects.
     """
-    schemas: Mapping[GroupKind, int | None] = field(default_factory=dict, hash=False)
+    schemas: Mapping[GroupKind, int | None] = field(default_factory=dict)
     """The generation of the CRD of each custom kind; None where it could not be read."""
-    resources: Mapping[GroupKind, Resource] = field(default_factory=dict, hash=False)
+    resources: Mapping[GroupKind, Resource] = field(default_factory=dict)
     """The endpoint of each recorded kind that is still served."""
-    occupied: Mapping[str, Problem | None] = field(default_factory=dict, hash=False)
+    occupied: Mapping[str, Problem | None] = field(default_factory=dict)
     """The namespaces that contain another set's inventory, or may: then why it is unknown."""
     keeps_own_namespace: str = HOLDS_INVENTORY
     """Why this run never deletes the Namespace of the set's inventory; empty if it may."""
-    contents: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
+    contents: Mapping[Ref, CascadeContents] = field(default_factory=dict)
     """The contents of each Namespace, CRD and Bundle that has left the set."""
     bundles: BundleUse = BundleUse()
-    dependants: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
+    dependants: Mapping[Ref, CascadeContents] = field(default_factory=dict)
     """What the garbage collector deletes with each deleted object, of the guarded kinds."""
     controller: ControllerUse = ControllerUse()
     marked: tuple[LiveObject, ...] = ()
     """Objects with the set's label and field manager; read only if there is no inventory."""
     unseen: tuple[str, ...] = ()
     """What could not be read in the search for ``marked``, in words."""
-    others: Mapping[str, OtherSet] = field(default_factory=dict, hash=False)
+    others: Mapping[str, OtherSet] = field(default_factory=dict)
     """The set of each foreign label that a listed object has, by the label."""
-    withheld: Mapping[str, str] | None = field(default=None, hash=False)
+    withheld: Mapping[str, str] | None = None
     """Why no object may be adopted from a set, by its label; empty for a set that gives objects.
 
     None if every set does.
     """
     siblings: Siblings | None = None
     """The sets with which objects may be exchanged; None if there are none."""
-    autoscalers: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+    autoscalers: tuple[Mapping[str, Any], ...] = ()
     """The HorizontalPodAutoscalers that may target objects of the input, in full."""
-    unread_autoscalers: Mapping[str, Problem] = field(default_factory=dict, hash=False)
+    unread_autoscalers: Mapping[str, Problem] = field(default_factory=dict)
     """Why they could not be read, by the namespace in which they may be."""
-    going: frozenset[tuple[Ref, str]] = field(default=frozenset(), hash=False)
+    going: frozenset[tuple[Ref, str]] = frozenset()
     """The objects of the set that this run deletes, each with its UID: they keep nothing."""
     pod_use: PodUse = PodUse()
     """The live Pods where an object has left the set that Pods may use."""
-    registered: Registrations | None = field(default=None, hash=False)
+    registered: Registrations | None = None
     """The CRDs and APIServices; None if nothing needed them, or they could not be read."""
-    shown: Mapping[Ref, LiveObject] = field(default_factory=dict, hash=False)
+    shown: Mapping[Ref, LiveObject] = field(default_factory=dict)
     """Objects in full that are so only to say how they are: no decision depends on that."""
 
     @property

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
+from msgspec import Struct
+
 from applyprune.addresses import (
     AddressRules,
     Endpoint,
@@ -21,7 +23,7 @@ from applyprune.addresses import (
 )
 from applyprune.errors import UsageError
 from applyprune.sources.tree import ANONYMOUS, SourceCredentials, TreeLimits, clean_path, shown_path
-from applyprune.values import dataclass, field, pattern, replace
+from applyprune.values import hiding, pattern, replace
 
 SCHEME = "oci://"
 _GIT_ADDRESS = pattern(
@@ -163,8 +165,7 @@ def _check_ref_name(what: str, name: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class GitRef:
+class GitRef(Struct, frozen=True):
     """The reference of a source; each field is empty if it is not given, as in Flux.
 
     The first of commit, name, semver, tag and branch decides; without any it is the remote's HEAD.
@@ -201,8 +202,7 @@ HEAD = GitRef()
 """What the server itself checks out."""
 
 
-@dataclass(frozen=True, slots=True)
-class OciRef:
+class OciRef(Struct, frozen=True):
     """Which version: a digest wins over a range of versions, and that over a tag; as in Flux.
 
     Raises UsageError for a value that no artifact can have.
@@ -226,8 +226,7 @@ NEWEST = OciRef()
 """The tag ``latest``."""
 
 
-@dataclass(frozen=True, slots=True)
-class OciAddress:
+class OciAddress(Struct, frozen=True):
     """A repository of a registry, which artifact of it, and a path in it."""
 
     host: str
@@ -334,20 +333,21 @@ GIT_TIMEOUT = 60.0
 """Seconds for one check of a reference, and for one fetch."""
 
 
-@dataclass(frozen=True, slots=True)
-class GitSource:
+class GitSource(Struct, frozen=True):
     """A repository, what is followed in it, and how it may be reached.
 
     Raises UsageError for a URL that is not supported.
     """
 
-    url: str = field(repr=False)
+    url: str
     ref: GitRef = HEAD
     credentials: SourceCredentials = ANONYMOUS
     timeout: float = GIT_TIMEOUT
     addresses: AddressRules | None = None
     """Which addresses the URL may lead to; None for all: then the caller has chosen the URL."""
     limits: TreeLimits = LIMITS
+
+    __repr__ = hiding("url")
 
     def __post_init__(self) -> None:
         found = parse_git_url(self.url)
@@ -363,8 +363,7 @@ class GitSource:
         return parse_git_url(self.url)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundRef:
+class FoundRef(Struct, frozen=True):
     """What a reference meant on the server at one moment."""
 
     name: str
@@ -436,8 +435,7 @@ def parse_git_url(url: str) -> GitUrl:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class GitUrl:
+class GitUrl(Struct, frozen=True):
     """The parts of a URL that was checked."""
 
     scheme: str
@@ -446,8 +444,10 @@ class GitUrl:
     """In lower case; an IPv6 address without brackets."""
     port: int
     path: str
-    user: str = field(default="", repr=False)
-    password: str = field(default="", repr=False)
+    user: str = ""
+    password: str = ""
+
+    __repr__ = hiding("user", "password")
 
     @property
     def place(self) -> str:
@@ -505,8 +505,7 @@ _ARTIFACT_FORMS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ArtifactReference:
+class ArtifactReference(Struct, frozen=True):
     """An artifact, or all versions of one if it has neither tag nor digest."""
 
     host: str

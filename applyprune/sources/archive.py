@@ -11,6 +11,8 @@ import zlib
 from io import RawIOBase
 from typing import IO, TYPE_CHECKING
 
+from msgspec import Struct
+
 from applyprune.sources.tree import (
     FetchFailed,
     SourceTooLarge,
@@ -19,7 +21,7 @@ from applyprune.sources.tree import (
     shown_path,
 )
 from applyprune.sources.web import shown_size
-from applyprune.values import dataclass, pattern
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -241,8 +243,7 @@ _SIZE = pattern(rb"[0-9]{1,18}")
 _SPARSE = b"GNU.sparse."
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(Struct, frozen=True):
     """What replaces fields of the next header; times, owners and attributes are of no interest."""
 
     name: bytes = b""

@@ -11,6 +11,7 @@ import json
 from itertools import pairwise
 from typing import Any
 
+from msgspec import Struct
 from ruamel.yaml.error import YAMLError
 
 from applyprune.sources.yaml import (
@@ -29,11 +30,10 @@ from applyprune.sources.yaml import (
     without_flow_colons,
     yaml_fault,
 )
-from applyprune.values import dataclass, pattern, replace
+from applyprune.values import pattern, replace
 
 
-@dataclass(frozen=True, slots=True)
-class NumberedDocument:
+class NumberedDocument(Struct, frozen=True):
     """A document of a stream, or its fault, with its number."""
 
     number: int

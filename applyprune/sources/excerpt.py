@@ -15,6 +15,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import (
     DocumentStartEvent,
@@ -27,7 +28,7 @@ from ruamel.yaml.events import (
 )
 
 from applyprune.sources.yaml import YAMLFault, events, resolve_key
-from applyprune.values import dataclass, pattern
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -229,8 +230,7 @@ def nearest(text: str, line: int, path: Sequence[str | int]) -> tuple[int, tuple
     return len(path), (node.line + line, node.column)
 
 
-@dataclass(slots=True)
-class _Place:
+class _Place(Struct):
     """A field, an item or an object: where it begins, and what is in it."""
 
     line: int

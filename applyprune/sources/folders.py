@@ -17,6 +17,8 @@ from fnmatch import translate
 from pathlib import Path, PurePath
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from msgspec import Struct
+
 from applyprune.errors import InputError
 from applyprune.model.problem import Origin
 from applyprune.sources.documents import read_documents, text_in, utf8
@@ -26,7 +28,7 @@ from applyprune.sources.moment import not_regular, read_at_once
 from applyprune.sources.source_ignore import IgnoreRulesInvalid
 from applyprune.sources.tree import PathNotFound, SourceText, shown_path
 from applyprune.sources.yaml import YAMLFault
-from applyprune.values import dataclass, field, pattern
+from applyprune.values import hiding, pattern
 
 SUFFIXES = (".yaml", ".yml", ".json")
 """The suffixes of manifests in a folder; a file that is named explicitly may have any suffix."""
@@ -74,8 +76,7 @@ def _found(folders: Folders[P], top: P, *, is_named: bool) -> Iterator[Found[P]]
         yield not_regular(folders.shown(top))
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFile(Generic[P]):
+class FoundFile(Struct, Generic[P], frozen=True):
     """A file to read."""
 
     path: P
@@ -83,15 +84,13 @@ class FoundFile(Generic[P]):
     """Whether the user named it; otherwise it was found in a folder or by a pattern."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundKustomization(Generic[P]):
+class FoundKustomization(Struct, Generic[P], frozen=True):
     """A folder to build."""
 
     folder: P
 
 
-@dataclass(frozen=True, slots=True)
-class FoundIgnored(Generic[P]):
+class FoundIgnored(Struct, Generic[P], frozen=True):
     """A file that would be read, if a rule did not leave it out."""
 
     path: P
@@ -351,18 +350,22 @@ _WRITTEN = pattern(r"\w+")
 _HINT = f"The file must begin with apiVersion: {API_VERSION} and kind: {KIND}."
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(Struct, frozen=True):
     """The content of one configuration file."""
 
     path: str
     """The path, safe to print."""
-    settings: Mapping[str, Any] = field(hash=False)
+    settings: Mapping[str, Any]
     """The settings, without apiVersion and kind."""
-    text: str = field(repr=False)
+    text: str
     """The text of the file."""
     line: int = 1
     """The line in which the document begins, from 1."""
+
+    __repr__ = hiding("text")
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.line))
 
     def origin(self, key: str) -> Origin:
         """Return the place of a setting in the file."""

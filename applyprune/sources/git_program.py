@@ -20,11 +20,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeAlias
 
+from msgspec import Struct, field
+
 from applyprune.http import SILENCE
 from applyprune.model.live import one_line
 from applyprune.sources.tree import AuthenticationFailed, FetchFailed, PathNotFound, SourceTooLarge
 from applyprune.system.processes import MOST_ERRORS, ProcessGuard, ProcessLimits, exchange
-from applyprune.values import dataclass, field, pattern
+from applyprune.values import hiding, pattern
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -39,12 +41,13 @@ MEMORY = 2**30
 """Bytes of address space for one process."""
 
 
-@dataclass(frozen=True, slots=True)
-class GitEnvironment:
+class GitEnvironment(Struct, frozen=True):
     """What the git that speaks to one server has beside the settings of every git."""
 
-    settings: Settings = field(default=(), repr=False)
-    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    settings: Settings = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+    __repr__ = hiding("settings", "environ")
 
 
 LOCAL = GitEnvironment()

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from applyprune.model.live import one_line
 from applyprune.sources.git_program import ADD_USER, NO_USER, GitEnvironment, GitProgram
 from applyprune.sources.tree import FetchFailed, VerificationFailed
-from applyprune.values import dataclass, field, pattern
+from applyprune.values import hiding, pattern
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,13 +34,14 @@ class SignatureMode(StrEnum):
     TAG_AND_HEAD = "TagAndHEAD"
 
 
-@dataclass(frozen=True, slots=True)
-class GitVerification:
+class GitVerification(Struct, frozen=True):
     """What must be signed, and by whom."""
 
     mode: SignatureMode
-    keys: Mapping[str, bytes] = field(default_factory=dict, repr=False, hash=False)
+    keys: Mapping[str, bytes] = field(default_factory=dict)
     """Public keys by the names of their files, which end in .asc or .sshpub."""
+
+    __repr__ = hiding("keys")
 
 
 def verify(

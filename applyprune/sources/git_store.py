@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct
+
 from applyprune.errors import InputError
 from applyprune.sources.folders import is_manifest_name
 from applyprune.sources.git_program import GitProgram, failure
@@ -30,7 +32,7 @@ from applyprune.sources.tree import (
     shown_path,
 )
 from applyprune.system.processes import try_lock
-from applyprune.values import dataclass, pattern
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from applyprune.sources.address import FoundRef, GitSource
@@ -435,8 +437,7 @@ _POINTER = b"version https://git-lfs.github.com/spec/"
 _LONGEST_POINTER = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class TreeEntry:
+class TreeEntry(Struct, frozen=True):
     """One line of ``git ls-tree``."""
 
     mode: str

@@ -11,11 +11,12 @@ import os
 import shlex
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple
 from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, TypeAlias
+
+from msgspec import Struct
 
 from applyprune.errors import InputError, UsageError
 from applyprune.model.problem import Origin, Problem
@@ -76,7 +77,7 @@ from applyprune.sources.tree import (
 )
 from applyprune.sources.web import check_url, download
 from applyprune.system.processes import ProcessGuard, ProcessLimits
-from applyprune.values import dataclass, field, replace
+from applyprune.values import encode, hiding, replace
 
 STDIN = "-"
 _GIT = ".git"
@@ -112,18 +113,19 @@ def read_sources(
         yield InputSource("", "", error)
 
 
-@dataclass(frozen=True, slots=True)
-class InputSource:
+class InputSource(Struct, frozen=True):
     """One source that a path leads to."""
 
     path: str | Overlay
     """The path on the command line."""
-    place: str = field(repr=False)
+    place: str
     """The identity of the source: two sources with the same place are the same. It may have a
     credential."""
     source: SourceText | IgnoredText | InputError | None
     """The content, of what is ignored too, or the error; None for a repeated source, and for our
     own configuration file."""
+
+    __repr__ = hiding("place")
 
 
 def _check_paths(paths: Sequence[str | Overlay], stdin: BinaryIO | None) -> None:
@@ -270,7 +272,7 @@ class _Reader:
             yield InputSource(path, "", error)
             return
         # Not its repr: that lacks what must not be shown.
-        of = str(astuple(source_key(address)))
+        of = encode(source_key(address)).decode()
         found = tree_sources(
             tree,
             address.path,
@@ -311,13 +313,11 @@ class _Reader:
         return address.shown if number == 1 else f"{address.shown} ({number})"
 
 
-@dataclass(frozen=True, slots=True)
-class _Url:
+class _Url(Struct, frozen=True):
     url: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Remote:
+class _Remote(Struct, frozen=True):
     """A source on another host."""
 
     address: OciAddress

@@ -23,6 +23,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import Struct
+
 from applyprune.clock import CLOCK
 from applyprune.errors import InputError
 from applyprune.model.live import one_line
@@ -33,7 +35,7 @@ from applyprune.sources.source_ignore import folders_above, ignore_files
 from applyprune.sources.tree import SourceText, is_url, shown_path, too_much
 from applyprune.sources.yaml import YAMLFault
 from applyprune.system.processes import MOST_ERRORS, TooMuchOutput, run_program
-from applyprune.values import dataclass, field, pattern
+from applyprune.values import hiding, pattern
 
 if TYPE_CHECKING:
     from applyprune.sources.moment import Moment
@@ -48,8 +50,7 @@ BUILD_TIMEOUT = 120.0
 """Seconds for one build, including the remote bases that it may fetch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overlay:
+class Overlay(Struct, frozen=True):
     """A folder to build, as ``-k`` names it."""
 
     folder: str
@@ -176,17 +177,18 @@ def no_kustomization(where: Origin) -> InputError:
     return InputError(f"it contains no {', '.join(NAMES[:-1])} or {NAMES[-1]}", location=where)
 
 
-@dataclass(frozen=True, slots=True)
-class BuildRules:
+class BuildRules(Struct, frozen=True):
     """How a folder is built that is not the user's own."""
 
     shown_text: Callable[[str], str] = str
     """Makes what the program writes fit to be shown."""
-    environ: Mapping[str, str] | None = field(default=None, repr=False)
+    environ: Mapping[str, str] | None = None
     """The program's whole environment; None for that of this process."""
     within: Sequence[str] = ()
     """The beginning of a command that limits the program."""
     guard: ProcessGuard | None = None
+
+    __repr__ = hiding("environ")
 
 
 _DEFAULT_RULES = BuildRules()
@@ -356,8 +358,7 @@ def included(folder: str, tree: Tree) -> Included:
     return Included(outer, is_build=is_build)
 
 
-@dataclass(frozen=True, slots=True)
-class Included:
+class Included(Struct, frozen=True):
     """What a folder consists of."""
 
     paths: tuple[str, ...]
@@ -580,8 +581,7 @@ def remote_base(files: Mapping[str, bytes], folder: str) -> RemoteBase | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteBase:
+class RemoteBase(Struct, frozen=True):
     """The first thing that a kustomization names outside of its source."""
 
     file: str

@@ -10,12 +10,15 @@ import json
 import os
 import re
 import zlib
+from abc import ABCMeta
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from sys import intern
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeGuard, overload
+
+from msgspec import Struct, StructMeta, field
 
 from applyprune.errors import ApplypruneError, InputError, InputErrors, UsageError, raise_all
 from applyprune.model.events import (
@@ -50,7 +53,7 @@ from applyprune.sources.inputs import ignore, read_sources, shown_given
 from applyprune.sources.source_ignore import rules_in
 from applyprune.sources.tree import IgnoredText, SourceText
 from applyprune.sources.yaml import Allowance, AllowanceSpent, Document, YAMLFault, shown_key
-from applyprune.values import Packed, dataclass, field, packed, pattern, replace
+from applyprune.values import Packed, hiding, packed, pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.sources.kustomize import Overlay
@@ -139,12 +142,15 @@ def _chart_error(folder: str) -> InputError:
 _PATH = "-f PATH"
 
 
-@dataclass(frozen=True, slots=True)
-class Input(Sequence[Manifest]):
+class _StructOfManifests(StructMeta, ABCMeta):
+    """A Struct that is also a Sequence, which is an abstract class."""
+
+
+class Input(Struct, Sequence[Manifest], frozen=True, metaclass=_StructOfManifests):
     """The manifests of a run, in order, with the texts of their sources."""
 
     manifests: tuple[Manifest, ...] = ()
-    texts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    texts: Mapping[str, str] = field(default_factory=dict)
     """The text of each source, by the path of its origins."""
     empty: tuple[str, ...] = ()
     """The paths that hold no manifest, safe to print."""
@@ -152,6 +158,8 @@ class Input(Sequence[Manifest]):
     """The objects that ignore rules leave out."""
     named: str = ""
     """The options that name it on a command line, as ``-f manifests/``; empty if unknown."""
+
+    __repr__ = hiding("texts")
 
     @overload
     def __getitem__(self, index: int) -> Manifest: ...
@@ -480,8 +488,7 @@ def read_manifest(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class StructureFault:
+class StructureFault(Struct, frozen=True):
     """One fault of a document."""
 
     path: tuple[str, ...]

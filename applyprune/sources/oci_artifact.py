@@ -15,6 +15,8 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING
 from urllib.parse import urlencode
 
+from msgspec import Struct, field
+
 from applyprune.errors import InputError, UsageError
 from applyprune.model.live import items, mapping, text, whole_number
 from applyprune.model.problem import Origin
@@ -52,7 +54,7 @@ from applyprune.sources.tree import (
     shown_path,
 )
 from applyprune.sources.web import located, open_web, shown_size
-from applyprune.values import dataclass, field
+from applyprune.values import hiding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -67,8 +69,7 @@ FLUX_CONFIG = "application/vnd.cncf.flux.config.v1+json"
 FLUX_LAYER = "application/vnd.cncf.flux.content.v1.tar+gzip"
 
 
-@dataclass(frozen=True, slots=True)
-class OciSource:
+class OciSource(Struct, frozen=True):
     """Where an artifact is, and how it is pulled or pushed."""
 
     url: str
@@ -158,8 +159,7 @@ def find_artifact(source: OciSource, patience: Patience | None = None) -> FoundA
         return FoundArtifact(wanted.tag, digest)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundArtifact:
+class FoundArtifact(Struct, frozen=True):
     """The manifest that a reference means now."""
 
     name: str
@@ -263,21 +263,21 @@ ACCEPTED: Mapping[str, str] = MappingProxyType(
 _MOST_MANIFEST = 4 * 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class ArtifactManifest:
+class ArtifactManifest(Struct, frozen=True):
     """A manifest whose bytes have been checked against its digest."""
 
     digest: str
     media_type: str
-    raw: bytes = field(repr=False)
+    raw: bytes
     config: Descriptor | None
     layers: tuple[Descriptor, ...]
-    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     artifact_type: str = ""
 
+    __repr__ = hiding("raw")
 
-@dataclass(frozen=True, slots=True)
-class Descriptor:
+
+class Descriptor(Struct, frozen=True):
     """What a manifest or an index says about a blob or a manifest."""
 
     media_type: str
@@ -285,7 +285,7 @@ class Descriptor:
     """``sha256:…``."""
     size: int
     """Bytes."""
-    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     artifact_type: str = ""
 
 
@@ -536,13 +536,14 @@ def pack(
     return PackedArtifact(config, layer.data, manifest)
 
 
-@dataclass(frozen=True, slots=True)
-class PackedArtifact:
+class PackedArtifact(Struct, frozen=True):
     """The blobs of an artifact, and its manifest."""
 
-    config: bytes = field(repr=False)
-    layer: bytes = field(repr=False)
-    manifest: bytes = field(repr=False)
+    config: bytes
+    layer: bytes
+    manifest: bytes
+
+    __repr__ = hiding("config", "layer", "manifest")
 
     @property
     def digest(self) -> str:
@@ -598,15 +599,16 @@ _MOST_STORED = 2**16 - 1
 """Bytes in one stored block."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """One layer of an artifact."""
 
-    data: bytes = field(repr=False)
+    data: bytes
     digest: str
     """``sha256:…`` of the data."""
     diff_id: str
     """``sha256:…`` of the tar archive in it."""
+
+    __repr__ = hiding("data")
 
 
 def write_layer(files: Mapping[str, bytes], limits: TreeLimits) -> Layer:

@@ -12,6 +12,8 @@ from enum import IntEnum
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec import Struct
+
 from applyprune._version import pip_install
 from applyprune.sources.oci_artifact import (
     fetch_manifest,
@@ -20,7 +22,7 @@ from applyprune.sources.oci_artifact import (
     small_blob,
 )
 from applyprune.sources.tree import VerificationFailed
-from applyprune.values import dataclass, field
+from applyprune.values import hiding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -103,15 +105,16 @@ _INTOTO = "application/vnd.in-toto+json"
 _ALPHABET = str.maketrans("-_", "+/")
 
 
-@dataclass(frozen=True, slots=True)
-class SimpleSignature:
+class SimpleSignature(Struct, frozen=True):
     """A signature in the tag form: a layer of the manifest with the tag ``sha256-….sig``."""
 
-    payload: bytes = field(repr=False)
+    payload: bytes
     signature: str
     """The annotation SIGNATURE."""
     is_keyless: bool = False
     """Whether there is the annotation CERTIFICATE."""
+
+    __repr__ = hiding("payload")
 
 
 class _Proof(IntEnum):
@@ -308,8 +311,7 @@ def _unusable(name: str) -> VerificationFailed:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PublicKey:
+class PublicKey(Struct, frozen=True):
     """A key of a Secret that may have signed."""
 
     name: str

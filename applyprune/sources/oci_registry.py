@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from msgspec import Struct
+
 from applyprune.addresses import is_ip_address
 from applyprune.clock import CLOCK
 from applyprune.errors import InputError
@@ -30,7 +32,7 @@ from applyprune.sources.tree import (
 )
 from applyprune.sources.web import basic, bearer
 from applyprune.system.processes import TooMuchOutput, run_program
-from applyprune.values import dataclass, field, pattern, replace
+from applyprune.values import hiding, pattern, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -287,16 +289,17 @@ def _configured(credentials: SourceCredentials, place: str) -> Login:
     return _login(mapping(entries[best])) if best is not None else Login()
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
+class Login(Struct, frozen=True):
     """Who pulls and pushes; each field is empty if it is not known."""
 
-    username: str = field(default="", repr=False)
-    password: str = field(default="", repr=False)
-    bearer_token: str = field(default="", repr=False)
+    username: str = ""
+    password: str = ""
+    bearer_token: str = ""
     """A token for the registry itself, which is sent unasked."""
-    refresh_token: str = field(default="", repr=False)
+    refresh_token: str = ""
     """A token that the registry's token server exchanges for another one."""
+
+    __repr__ = hiding("username", "password", "bearer_token", "refresh_token")
 
 
 def _normalized(key: str) -> str:

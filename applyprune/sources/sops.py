@@ -20,13 +20,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from applyprune.clock import CLOCK
 from applyprune.sources.documents import read_documents
 from applyprune.sources.tree import DecryptionFailed, FetchFailed, SourceTooLarge
 from applyprune.sources.yaml import Allowance, YAMLFault
 from applyprune.system.memory_files import memory_file
 from applyprune.system.processes import ProcessLimits, TooMuchOutput, run_program
-from applyprune.values import dataclass, field, pattern
+from applyprune.values import hiding, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -242,14 +244,15 @@ def sops_keys(secret: Mapping[str, bytes]) -> SopsKeys:
     return SopsKeys("\n".join(age), openpgp)
 
 
-@dataclass(frozen=True, slots=True)
-class SopsKeys:
+class SopsKeys(Struct, frozen=True):
     """What can decrypt, as sops reads it."""
 
-    age: str = field(default="", repr=False)
+    age: str = ""
     """Identities, each on a line."""
-    openpgp: bytes = field(default=b"", repr=False)
+    openpgp: bytes = b""
     """A ring of private keys, not armored."""
+
+    __repr__ = hiding("age", "openpgp")
 
 
 class UnusableKeys(Exception):
@@ -302,8 +305,7 @@ _SUFFIXES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A part of a file: one input of sops, or text that is not encrypted."""
 
     content: bytes

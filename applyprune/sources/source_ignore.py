@@ -15,9 +15,11 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from applyprune.errors import InputError
 from applyprune.sources.tree import FileTree, IgnoredFile, shown_path
-from applyprune.values import dataclass, pattern
+from applyprune.values import pattern
 
 FILE = ".sourceignore"
 VCS = (".git/", ".gitignore", ".gitmodules", ".gitattributes")
@@ -36,8 +38,7 @@ _LONGEST = 1000
 _MOST_STEPS = 20_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One line."""
 
     text: str

@@ -11,44 +11,43 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec import Struct, field
+
 from applyprune.errors import InputError
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.model.text import visible
 from applyprune.planning.names import closest
-from applyprune.values import dataclass, field, pattern
+from applyprune.values import hiding, pattern
 
 if TYPE_CHECKING:
     from applyprune.http import Patience
 
 
-@dataclass(frozen=True, slots=True)
-class FileTree:
+class FileTree(Struct, frozen=True):
     """The regular files of one source, with the version that they are of."""
 
-    files: Mapping[str, bytes] = field(
-        default_factory=lambda: MappingProxyType({}), repr=False, hash=False
-    )
+    files: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
     """The content of each file, by its path: relative, with ``/``, without ``.`` and ``..``."""
     revision: str = ""
     """What was read, as ``status.lastAppliedRevision`` shows it: ``main@sha1:…``,
     ``1.4.0@sha256:…``."""
-    ignored: Mapping[str, IgnoredFile] = field(
-        default_factory=lambda: MappingProxyType({}), repr=False, hash=False
-    )
+    ignored: Mapping[str, IgnoredFile] = field(default_factory=lambda: MappingProxyType({}))
     """The files that a rule leaves out, by their paths; they are not in ``files``."""
 
+    __repr__ = hiding("files", "ignored")
 
-@dataclass(frozen=True, slots=True)
-class IgnoredFile:
+
+class IgnoredFile(Struct, frozen=True):
     """A file of a source that is not read."""
 
-    data: bytes = field(repr=False)
+    data: bytes
     rule: str
     """Why, to follow ``because of``: ``the rule *.yaml in .sourceignore``."""
 
+    __repr__ = hiding("data")
 
-@dataclass(frozen=True, slots=True)
-class TreeLimits:
+
+class TreeLimits(Struct, frozen=True):
     """How much of one source is read; more is SourceTooLarge, and nothing of it is used."""
 
     files: int = 20_000
@@ -71,8 +70,7 @@ def clean_path(path: str) -> str | None:
     return "/".join(parts) if is_safe and "\0" not in path else None
 
 
-@dataclass(frozen=True, slots=True)
-class SourceText:
+class SourceText(Struct, frozen=True):
     """The bytes of one file, build or response."""
 
     path: str
@@ -80,15 +78,16 @@ class SourceText:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class IgnoredText:
+class IgnoredText(Struct, frozen=True):
     """The bytes of a file that an ignore rule leaves out."""
 
     path: str
     """The name, safe to print."""
-    data: bytes = field(repr=False)
+    data: bytes
     rule: str
     """``the rule *.yaml in .sourceignore``."""
+
+    __repr__ = hiding("data")
 
 
 _URL = pattern(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -115,31 +114,42 @@ def shown_path(path: str) -> str:
 # Credentials; the names in a Secret are those of Flux.
 
 
-@dataclass(frozen=True, slots=True)
-class SourceCredentials:
+class SourceCredentials(Struct, frozen=True):
     """What is known about who reads a source, and about the server that may be trusted.
 
     Each field is empty if it is not given. No field is ever shown, logged, or put on a command
     line.
     """
 
-    username: str = field(default="", repr=False)
-    password: str = field(default="", repr=False)
+    username: str = ""
+    password: str = ""
     """For HTTPS; for SSH, the passphrase of ``identity``."""
-    bearer_token: str = field(default="", repr=False)
-    identity: bytes = field(default=b"", repr=False)
+    bearer_token: str = ""
+    identity: bytes = b""
     """A private key for SSH."""
-    known_hosts: bytes = field(default=b"", repr=False)
+    known_hosts: bytes = b""
     """The host keys of an SSH server, as in ``known_hosts`` of OpenSSH."""
-    ca: bytes = field(default=b"", repr=False)
+    ca: bytes = b""
     """Certificates, in PEM, of the only CAs that are trusted for the server; empty for those of the
     system."""
-    certificate: bytes = field(default=b"", repr=False)
+    certificate: bytes = b""
     """A client certificate for TLS, in PEM."""
-    key: bytes = field(default=b"", repr=False)
+    key: bytes = b""
     """The private key of ``certificate``, in PEM."""
-    docker_config: bytes = field(default=b"", repr=False)
+    docker_config: bytes = b""
     """The content of ``.dockerconfigjson``: credentials for registries, by their host."""
+
+    __repr__ = hiding(
+        "username",
+        "password",
+        "bearer_token",
+        "identity",
+        "known_hosts",
+        "ca",
+        "certificate",
+        "key",
+        "docker_config",
+    )
 
 
 ANONYMOUS = SourceCredentials()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
+from msgspec import Struct
 from ruamel.yaml.cyaml import CParser  # type: ignore[attr-defined]
 from ruamel.yaml.events import (
     AliasEvent,
@@ -28,7 +29,7 @@ from ruamel.yaml.events import (
 )
 
 from applyprune.model.problem import MOST_ERRORS, ChangedKey, Field
-from applyprune.values import Packed, dataclass, field, packed, pattern
+from applyprune.values import Packed, packed, pattern
 
 if TYPE_CHECKING:
     from ruamel.yaml.error import YAMLError
@@ -41,8 +42,7 @@ _MERGE = "<<"
 Scalar: TypeAlias = "str | int | float | bool | None"
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """One document that is not empty."""
 
     packed: Packed
@@ -352,8 +352,7 @@ class _ScalarCache(dict[str, _T], Generic[_T]):
         return value
 
 
-@dataclass(slots=True)
-class _Anchor:
+class _Anchor(Struct):
     """The node that an anchor names."""
 
     value: Any = None
@@ -802,14 +801,13 @@ class AllowanceSpent(YAMLFault):
     """No further document of the load is read."""
 
 
-@dataclass(slots=True)
-class Allowance:
+class Allowance(Struct):
     """What is left for the rest of one load."""
 
     memory: int = MOST_MEMORY
     """Bytes: 64 for each mapping, list and scalar, the text of each alias, and the input itself."""
     errors: int = MOST_ERRORS
-    _limit: int = field(init=False)
+    _limit: int = 0
     _reported: int = 0
 
     def __post_init__(self) -> None:

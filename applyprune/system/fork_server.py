@@ -27,7 +27,7 @@ from multiprocessing.connection import Connection, wait
 from threading import Lock, active_count
 from typing import Any, NoReturn, TypeAlias
 
-from applyprune.values import dataclass, field
+from msgspec import Struct, field
 
 UNKNOWN = 255
 """The exit code of a process whose end nobody has seen: the process that has forked it is gone."""
@@ -44,8 +44,7 @@ Target: TypeAlias = Callable[..., None]
 """What a copy does, with its connection and the arguments; it can be pickled by its name."""
 
 
-@dataclass(slots=True)
-class ForkedProcess:
+class ForkedProcess(Struct):
     """A copy; it ends with the code 1 if its target raises, and 0 if that returns."""
 
     pid: int
@@ -70,8 +69,7 @@ def _read(file: int) -> int | None:
     return int.from_bytes(data, "little", signed=True) if len(data) == _NUMBER else None
 
 
-@dataclass(slots=True)
-class ForkServer:
+class ForkServer(Struct):
     """Starts the process, and copies of it; thread-safe."""
 
     module: str

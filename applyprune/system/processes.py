@@ -18,8 +18,9 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from msgspec import Struct
+
 from applyprune.clock import CLOCK
-from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,8 +78,7 @@ def run_program(
     return FinishedProcess(code, out, err)
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedProcess:
+class FinishedProcess(Struct, frozen=True):
     """How a program has ended."""
 
     code: int
@@ -155,8 +155,7 @@ def _left(deadline: float) -> float:
 # Limits of a process.
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessLimits:
+class ProcessLimits(Struct, frozen=True):
     """What one process may use."""
 
     memory: int = 2**30

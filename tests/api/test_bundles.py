@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from applyprune.model.events import Status, failed, in_progress, stuck
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.reports import BundleCondition, BundleStatus
+from applyprune.values import replace
 from tests.support.output.bundles import BUNDLE
 
 SECRET_VALUE = "hunter2-of-the-source"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from applyprune import (
     write_plan,
 )
 from applyprune.model.options import Conflicts
+from applyprune.values import replace
 from tests.support.api import writes
 from tests.support.objects import config_map
 
@@ -48,7 +48,7 @@ def test_plan_goes_through_a_file(web: ApplySet, tmp_path: Path, audit: AuditTra
     audit.restart()
     file = web.plan_file(_plan(web), expires_in=60)
     write_plan(path, file)
-    assert read_plan(path) == file
+    assert replace(read_plan(path), checksum="") == file
     assert (file.name, file.expires - file.created) == ("web", timedelta(seconds=60))
     outdated = web.apply_plan(_given("other"), read_plan(path))
     assert (outdated.exit_code, [one.outcome for one in outdated.objects]) == (8, [Outcome.FAILED])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import socket
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +15,7 @@ from applyprune.cluster.messages import ApiRequest
 from applyprune.cluster.transport import FIRST_CONTACT_BUDGET, Transport
 from applyprune.errors import AccessError, ApiError, Unreachable
 from applyprune.http import Trust
+from applyprune.values import replace
 from tests.support.clocks import ManualClock
 from tests.support.listening import listening, tunnel
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,6 +38,7 @@ from applyprune.controller.worker import (
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.address import GitRef, GitSource
 from applyprune.sources.tree import SourceCredentials
+from applyprune.values import replace
 from tests.support.clocks import ManualClock
 from tests.support.no_server import client_of_no_server
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +13,7 @@ from applyprune.controller.queue import WorkQueue
 from applyprune.controller.task import AppliedObjects, SeenState
 from applyprune.controller.watches import Watches
 from applyprune.planning.applyset import PART_OF
-from applyprune.values import packed
+from applyprune.values import packed, replace
 from tests.support.clocks import ManualClock
 from tests.support.no_server import client_of_no_server
 from tests.support.planning import CONFIG_MAPS, TARGET, body, desired, live, managed

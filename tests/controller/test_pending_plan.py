@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.controller.pending_plan import OBJECTS_SHOWN, PendingPlan, Scope, pending_plan
@@ -15,6 +14,7 @@ from applyprune.model.inventory import InventoryEntry
 from applyprune.model.options import Approval
 from applyprune.model.plan import ApplyStep, Plan, RemoveStep, Why
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.values import replace
 from tests.support.planning import body, desired, live, recorded
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import combinations, count
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from applyprune.values import replace
 from tests.support.api import status_writes
 from tests.support.objects import DEPLOYMENT, SERVICE, config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere

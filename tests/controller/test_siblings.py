@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from applyprune.controller.followed_sources import FoundAt
 from applyprune.controller.reasons import Key
 from applyprune.controller.siblings import SiblingBundles
 from applyprune.controller.task import SiblingFacts
+from applyprune.values import replace
 
 A, B, C = ("home", "a"), ("home", "b"), ("home", "c")
 SET_A, SET_B = frozenset({"set-a"}), frozenset({"set-b"})

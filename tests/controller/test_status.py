@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,6 +42,7 @@ from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Origin, Problem, ProblemKind
+from applyprune.values import replace
 
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
 GOOD = ReconcileResult(ConditionStatus.READY, Reason.APPLIED, "2 objects applied", "sha256:a")

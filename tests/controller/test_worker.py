@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -30,6 +29,7 @@ from applyprune.controller.worker import (
     WorkerUnavailable,
     worker_context,
 )
+from applyprune.values import replace
 from tests.support.namespaces import own_namespaces
 from tests.support.processes import children, is_running
 from tests.support.waiting import eventually

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from applyprune.model.options import DryRun, Mode
 from applyprune.model.text import parse_selector
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.order import DEPENDS_ON
+from applyprune.values import replace
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import SECRET, SERVICE, config_map, of_kind

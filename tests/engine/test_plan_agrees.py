@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from applyprune.model.options import DryRun
 from applyprune.model.plan import ApplyStep, RemoveStep
 from applyprune.planning.comparison import without_bookkeeping
 from applyprune.planning.plan import apply_forecast, removal_forecast
+from applyprune.values import replace
 from tests.support.actors import ALICE
 from tests.support.api import Api
 from tests.support.live import Body

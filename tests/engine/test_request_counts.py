@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +22,7 @@ from applyprune.engine.context import RunRequest
 from applyprune.engine.inventory import release
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, Options
+from applyprune.values import replace
 from tests.support.fault_proxy import FaultProxy
 from tests.support.objects import config_map, of_kind
 from tests.support.renewals import without_renewals

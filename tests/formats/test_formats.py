@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import pytest
 from applyprune._version import __version__
 from applyprune.cluster.inventory_format import decode_entries
 from applyprune.planning.approval import decode_plan_file, encode_plan_file, sealed
+from applyprune.values import replace
 from tests.formats.written import (
     CONFIG_MAPS,
     FORMATS,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +11,7 @@ from applyprune.errors import AccessError
 from applyprune.localplane import ensure_built
 from applyprune.localplane.build import last_build, module_digest, remember
 from applyprune.localplane.wheel import FACTS, PROGRAMS, installed
+from applyprune.values import replace
 from tests.support.plane_wheels import SCRIPTS, Steps, facts_of, small_package
 
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 
 import pytest
 
 from applyprune.model.inventory import HolderObservation, Inventory, observe
+from applyprune.values import replace
 from tests.support.other_run import ELSEWHERE
 
 HELD = Inventory("web", "shop", uid="u1", generation=7, holder=ELSEWHERE)

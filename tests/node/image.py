@@ -18,11 +18,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from applyprune import __version__
 from applyprune.localplane import progress_on
 from applyprune.localplane.build import find_go
 from applyprune.localplane.cache import Silence
-from applyprune.values import dataclass
 from tests.node.images import PRODUCT, ROOT, ensure_product
 from tests.node.isolation import isolated, remove_left
 from tests.node.programs import NODE, missing
@@ -51,8 +52,7 @@ PARTS = {
 """The largest folders of Python packages."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True):
     command: str
     """What has made it."""
     files: Mapping[str, int]

@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from applyprune import __version__
 from applyprune.localplane.build import find_go
 from applyprune.localplane.cache import holding_lock, make_once, user_cache_folder
-from applyprune.values import dataclass
 from tests.node.programs import NODE
 
 if TYPE_CHECKING:
@@ -90,8 +91,7 @@ def _linked(name: str, archive: Path, folder: Path) -> Path:
     return link
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(Struct, frozen=True):
     """An official image, as the Dockerfile names it, and what it is made of here."""
 
     image: str

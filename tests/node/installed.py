@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import urllib3
+from msgspec import Struct
 
-from applyprune.values import dataclass
 from tests.node import waits
 from tests.node.images import PRODUCT
 from tests.support.command import applyprune
@@ -29,8 +29,7 @@ COMPONENT = "app.kubernetes.io%2Fcomponent%3Dcontroller"
 PORT = 8080
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
+class Installed(Struct, frozen=True):
     """The installed controller."""
 
     plane: Plane

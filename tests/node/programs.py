@@ -8,8 +8,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from applyprune.localplane.build import GoModule, built, kubernetes_version, source_of
-from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,8 +46,7 @@ NODE = GoModule(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NodePrograms:
+class NodePrograms(Struct, frozen=True):
     kubelet: Path
     kube_proxy: Path
     pause: Path

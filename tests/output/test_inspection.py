@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +24,7 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.inspection import InspectionPrinter
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal import rendered
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.output.inspection import InspectionEvent

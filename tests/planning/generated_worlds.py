@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
 from random import Random
 from typing import Any
+
+from msgspec import Struct
 
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import (
@@ -69,8 +70,7 @@ HEALTHY = 0.6
 """How many objects of a world nothing has happened to."""
 
 
-@dataclass(frozen=True)
-class Generated:
+class Generated(Struct, frozen=True):
     """What a plan is made of: the input, and what was read."""
 
     manifests: Input

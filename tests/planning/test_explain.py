@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.explain import ExplainInput, explanation_of
 from applyprune.planning.plan import make_plan
+from applyprune.values import replace
 from tests.support.options import options_of
 from tests.support.planning import TARGET, body, cluster, desired, inventory, live, recorded, world
 

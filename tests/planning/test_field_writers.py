@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from applyprune.model.problem import ManagerConflict
 from applyprune.planning.applyset import MANAGERS
 from applyprune.planning.field_writers import Contest, writers_since
 from applyprune.planning.managed_fields import UNKNOWN
+from applyprune.values import replace
 from tests.support.planning import live
 
 

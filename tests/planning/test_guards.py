@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from applyprune.planning.approval import with_approval
 from applyprune.planning.guards import APPROVAL, controller_parts
 from applyprune.planning.plan import make_plan
 from applyprune.planning.world import CascadeContents, ControllerUse
+from applyprune.values import replace
 from tests.support.options import options_of
 from tests.support.planning import (
     CONFIG_MAPS,

@@ -11,7 +11,6 @@ import stat
 import subprocess
 import sys
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ import pytest
 from applyprune.errors import UsageError
 from applyprune.planning.approval import LARGEST, encode_plan_file
 from applyprune.sources.plan_files import read_plan, write_plan
+from applyprune.values import replace
 from tests.support.plan_files import FILE
 
 if TYPE_CHECKING:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Self
 
 import trustme
 
 from applyprune.sources.oci_artifact import push
+from applyprune.values import replace
 from tests.support.artifacts import source_of
 from tests.support.git_servers import git_site
 from tests.support.registries import PASSWORD, USER, password_registry

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
 
 from applyprune.model.options import Options, WaitMode
+from applyprune.values import replace
 
 _GROUPS = ("apply", "prune", "wait", "diff")
 
@@ -33,6 +33,6 @@ def options_of(**given: Any) -> Options:
 
 def _group_of(options: Options, name: str) -> str:
     for group in _GROUPS if not hasattr(options, name) else ():
-        if any(one.name == name for one in fields(getattr(options, group))):
+        if name in getattr(options, group).__struct_fields__:
             return group
     return ""

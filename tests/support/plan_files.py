@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.plan import Cascaded
 from applyprune.planning.approval import SCHEMA, PlanFile, encode_plan_file, sealed
 from applyprune.planning.digests import PlannedObject
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from pathlib import Path

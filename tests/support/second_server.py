@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from urllib3.exceptions import HTTPError
@@ -14,6 +13,7 @@ from urllib3.exceptions import HTTPError
 from applyprune.localplane.plane import Layout, api_server
 from applyprune.localplane.plane import kubeconfig as write_kubeconfig
 from applyprune.localplane.supervisor import ServerProbe
+from applyprune.values import replace
 from tests.support.api import Api
 from tests.support.processes import suspend
 from tests.support.waiting import eventually

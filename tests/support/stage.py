@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct, field
 
 from applyprune import ApplySet, Input, connect
 from applyprune.cluster.access import cluster_access
@@ -29,6 +30,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, PruneLimit, StatusOptions
 from applyprune.planning.applyset import applyset_identity
+from applyprune.values import replace
 from tests.support.objects import manifest
 from tests.support.options import options_of
 
@@ -45,8 +47,7 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=Event)
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
+class Story(Struct, frozen=True):
     """The events of one run."""
 
     events: tuple[Event, ...]
@@ -124,8 +125,7 @@ def on(kind: type[Event], act: Callable[[], object]) -> Callable[[Event], None]:
     return seen
 
 
-@dataclass(slots=True)
-class Stage:
+class Stage(Struct):
     """The set ``web`` of one namespace, through one kubeconfig; ``budget`` limits the retries.
 
     ``owner`` is the Bundle that it runs for; ``takes_over`` lets that Bundle take the set over.

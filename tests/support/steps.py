@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, Conflicts, Mode
+from applyprune.values import replace
 from tests.support.api import Api
 from tests.support.objects import config_map, of_kind
 from tests.support.stage import Stage

@@ -8,13 +8,13 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from http.client import HTTPSConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trustme
+from msgspec import Struct, field
 
 from tests.support.waiting import HANG
 
@@ -25,8 +25,7 @@ TEN_YEARS_AGO = dt.datetime(2016, 1, 1, tzinfo=dt.UTC)
 _OF_ONE_CONNECTION = {"connection", "transfer-encoding", "content-length", "date", "server"}
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """One request, as the server got it."""
 
     method: str
@@ -40,8 +39,7 @@ class Call:
     """The port of the client: another one for each connection."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """One reply; what it lacks is filled in."""
 
     status: int = 200
@@ -62,8 +60,7 @@ class Answer:
 Answering: TypeAlias = Callable[[Call], Answer]
 
 
-@dataclass(slots=True)
-class Site:
+class Site(Struct):
     """A running server."""
 
     host: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +14,7 @@ import pytest
 from applyprune.cli.main import cli, exit_code_of
 from applyprune.localplane import API_SERVER_ONLY, start
 from applyprune.sources import read
+from applyprune.values import replace
 from tests.support.api import Api
 from tests.support.controller import BUNDLE_CRD
 from tests.support.fault_proxy import FaultProxy

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +13,7 @@ from applyprune.localplane import API_SERVER_ONLY, start
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import PART_OF
+from applyprune.values import replace
 from tests.support.api import Api, temporary_namespace
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import CRON_JOB, DEPLOYMENT, config_map, crd, custom_resource

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
@@ -45,6 +44,7 @@ from applyprune.model.fate import Fate
 from applyprune.model.options import Conflicts
 from applyprune.output.printers import OutputTarget, discard, printer
 from applyprune.planning.marks import WAVE
+from applyprune.values import replace
 from tests.support.clocks import ManualClock
 from tests.support.command import applyprune
 from tests.support.objects import DEPLOYMENT, config_map, text

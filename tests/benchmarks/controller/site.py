@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ import urllib3
 
 from applyprune.localplane import API_SERVER_ONLY, start
 from applyprune.sources import read
+from applyprune.values import replace
 from tests.support.api import Api
 from tests.support.controller import BUNDLE_CRD, Tenant
 from tests.support.waiting import eventually

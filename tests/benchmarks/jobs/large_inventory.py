@@ -10,7 +10,6 @@ import os
 import sys
 import time
 import uuid
-from dataclasses import replace
 
 from applyprune.cluster.access import cluster_access
 from applyprune.cluster.client import KubernetesClient
@@ -20,6 +19,7 @@ from applyprune.cluster.transport import Transport
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApplyFingerprint, InventoryEntry
 from applyprune.planning.applyset import applyset_identity
+from applyprune.values import replace
 
 NAME = "large"
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.localplane import API_SERVER_ONLY, start
+from applyprune.values import replace
 from tests.benchmarks.bare_client import PLURALS
 from tests.support.api import Api, AuditTrail
 

@@ -36,6 +36,7 @@ from applyprune.model.inventory import (
     LockHolder,
     Ownership,
     RunRecord,
+    StoredRoot,
     Wave,
 )
 from applyprune.values import replace
@@ -93,10 +94,13 @@ def _stored(inventory: Inventory) -> dict[str, Any]:
 
 
 def _read(body: dict[str, Any]) -> Inventory:
-    """Return what a root that holds its own entries says."""
+    """Return what a root that holds its own entries says, without the rest of the ConfigMap."""
     root = decode_root(body)
     assert root.inline is not None
-    return replace(root.inventory, entries=entries_in(root, [root.inline]))
+    entries = entries_in(root, [root.inline])
+    return replace(
+        root.inventory, entries=entries, hinted_namespaces=frozenset(), root=StoredRoot()
+    )
 
 
 @settings(max_examples=150, deadline=None)

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from applyprune.cluster.many_watches import (
     WatchTarget,
 )
 from applyprune.model.live import CONFIG_MAPS, SECRETS
+from applyprune.values import replace
 from tests.support.fault_proxy import always, faults, first
 from tests.support.fault_proxy.faults import head
 from tests.support.listening import listening, tunnel

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,6 +16,7 @@ from applyprune.controller.drift import (
     winning_writers,
 )
 from applyprune.model.fieldset import ObjectWriter
+from applyprune.values import replace
 
 LIMIT = 3
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from applyprune.model.fate import Fate
 from applyprune.model.fieldset import Drift, ObjectWriter
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep, Plan, Why
+from applyprune.values import replace
 from tests.support.planning import body, desired, live, recorded
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep, Plan
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.marks import FINALIZER
-from applyprune.values import packed
+from applyprune.values import packed, replace
 from tests.support.planning import desired, live, recorded
 
 REF = Ref("applyprune.dev", "Bundle", "shop", "web")

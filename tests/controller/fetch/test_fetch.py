@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +20,7 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.address import OciRef
 from applyprune.sources.oci_artifact import OciSource, push
 from applyprune.sources.tree import SourceCredentials, TreeLimits
+from applyprune.values import replace
 from tests.support.git_servers import HttpsSite, git_site
 from tests.support.registries import Registry
 from tests.support.signers import SshSigner

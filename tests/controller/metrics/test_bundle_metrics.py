@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from prometheus_client import generate_latest
@@ -19,6 +18,7 @@ from applyprune.model.fieldset import Drift
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.plan import ApplyStep, Plan
 from applyprune.model.problem import ProblemKind
+from applyprune.values import replace
 from tests.support.planning import body, desired
 
 KEY, OTHER = ("shop", "web"), ("blog", "web")

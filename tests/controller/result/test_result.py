@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from applyprune.controller.reasons import Reason
@@ -18,6 +16,7 @@ from applyprune.errors import ApplypruneError, Forbidden, InputError, InputError
 from applyprune.model.identity import Ref
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.desired import KindNotServed
+from applyprune.values import replace
 
 KIND = KindNotServed("no matches for kind Foo")
 FAULT = InputError("invalid manifest")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt
+from applyprune.values import replace
 from tests.support.actors import ALICE
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.fault_proxy import Exchange, FaultProxy, Rule, always, faults

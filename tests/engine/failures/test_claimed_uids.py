@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
+from applyprune.values import replace
 from tests.support.api import Api
 from tests.support.fault_proxy import Fault, FaultProxy, always
 from tests.support.fault_proxy.exchange import ServerReply, Wire

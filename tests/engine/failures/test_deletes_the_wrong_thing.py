@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import subprocess
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, Conflicts, DryRun, Mode, PruneAlso
 from applyprune.planning.applyset import PART_OF
+from applyprune.values import replace
 from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always
 from tests.support.fault_proxy.exchange import Wire

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from applyprune.errors import InventoryError
 from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
+from applyprune.values import replace
 from tests.support.api import Api
 from tests.support.fault_proxy import FaultProxy, blind_after_delete, faults
 from tests.support.objects import config_map

@@ -6,7 +6,6 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from applyprune.model.events import MismatchFound
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import PART_OF
+from applyprune.values import replace
 from tests.support.api import DISCOVERY, Api
 from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first
 from tests.support.objects import config_map, crd, custom_resource, of_kind

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from base64 import b64encode
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.options import Mode, PruneAlso
 from applyprune.planning.applyset import GROUP_KINDS, PART_OF, SET_ID
+from applyprune.values import replace
 from tests.support.api import Api
 from tests.support.command import applyprune
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults

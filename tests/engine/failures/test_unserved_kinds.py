@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import MismatchType
 from applyprune.model.options import Mode
+from applyprune.values import replace
 from tests.support.api import DISCOVERY, Api
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import CRON_JOB, config_map, crd, crd_name, custom_resource, of_kind

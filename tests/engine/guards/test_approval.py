@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from applyprune.errors import OwnedByBundle
 from applyprune.model.events import InventoryWritten
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
+from applyprune.values import replace
 from tests.support.api import Api
 from tests.support.command import applyprune
 from tests.support.objects import config_map

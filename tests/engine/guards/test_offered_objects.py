@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +12,7 @@ from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, Approval, Mode
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.world import Siblings
+from applyprune.values import replace
 from tests.support.objects import DEPLOYMENT, config_map
 from tests.support.stage import Stage, Story
 

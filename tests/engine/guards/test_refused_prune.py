@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from applyprune.model.events import Finished, InventoryWritten, ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
+from applyprune.values import replace
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.command import applyprune
 from tests.support.input_files import write_input

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Approval, DryRun, Mode, PruneLimit
+from applyprune.values import replace
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import config_map

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -18,6 +17,7 @@ from applyprune.model.events import InventoryWritten
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import RunRecord
 from applyprune.model.options import Conflicts, Options
+from applyprune.values import replace
 from tests.support.api import AuditTrail
 from tests.support.command import applyprune
 from tests.support.objects import config_map, manifest, of_kind

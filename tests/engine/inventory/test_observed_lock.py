@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -10,6 +10,7 @@ from applyprune.engine.lock import InventoryLock
 from applyprune.errors import InventoryLocked
 from applyprune.model.inventory import LONGEST_LEASE, HolderObservation, LockHolder
 from applyprune.model.options import Options
+from applyprune.values import replace
 from tests.support.api import Api
 from tests.support.clocks import MovedClock
 from tests.support.fault_proxy import Exchange, FaultProxy

@@ -6,7 +6,6 @@ import hashlib
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from itertools import count as numbers
 
 import pytest
@@ -25,6 +24,7 @@ from applyprune.model.inventory import (
 )
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import SHARD_OF, WANTED
+from applyprune.values import replace
 from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first
 from tests.support.objects import config_map

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +25,7 @@ from applyprune.model.events import (
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, Conflicts, StatusOptions
 from applyprune.planning.applyset import PART_OF
+from applyprune.values import replace
 from tests.support.api import Api, AuditTrail
 from tests.support.clocks import AGES, QuickClock
 from tests.support.objects import SECRET, SERVICE, config_map, of_kind

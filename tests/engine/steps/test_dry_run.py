@@ -11,7 +11,6 @@ import secrets
 import zipfile
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from applyprune.model.live import CONFIG_MAPS, LiveObject
 from applyprune.model.options import Adopt, Conflicts, DryRun
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.conflicts import drifted_from_record, recorded_drift
+from applyprune.values import replace
 from tests.support.actors import ALICE
 from tests.support.api import Api, AuditTrail
 from tests.support.fault_proxy import FaultProxy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from applyprune.localplane import Plane
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.options import DryRun
+from applyprune.values import replace
 from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import crd, crd_name

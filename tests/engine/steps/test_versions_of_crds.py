@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun
+from applyprune.values import replace
 from tests.support.api import Api
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first

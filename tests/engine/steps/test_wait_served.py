@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
+from applyprune.values import replace
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first
 from tests.support.objects import crd, crd_name, custom_resource

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec import Struct
 
 from applyprune import errors
 from applyprune.model import events, fate, fieldset, identity, inventory, live, plan, problem
@@ -55,7 +55,7 @@ def test_shape_has_every_field(event: events.Event) -> None:
 def test_every_field_has_a_key_or_is_left_out(kind: Any) -> None:
     """Two fields never share a key, and a key is camelCase."""
     keys = KEYS[kind]
-    assert keys.keys() == {one.name for one in fields(kind)}
+    assert keys.keys() == set(kind.__struct_fields__)
     shown = [key for key in keys.values() if key is not None]
     assert len(set(shown)) == len(shown)
     assert all(re.fullmatch("[a-z]+([A-Z][a-z]+)*", key) for key in shown)
@@ -81,7 +81,7 @@ def test_words_of_enums_are_kebab_case() -> None:
 def test_type_without_keys_raises() -> None:
     """A new type is shown only once somebody has decided how."""
 
-    class More(Started):
+    class More(Started, frozen=True):
         pass
 
     with pytest.raises(TypeError, match="More is not for output"):
@@ -114,7 +114,7 @@ def test_events_contain_only_shaped_types() -> None:
 def _parts(hint: Any) -> set[type]:
     parts = get_args(hint)
     if not parts:
-        return {hint} if isinstance(hint, type) and is_dataclass(hint) else set()
+        return {hint} if isinstance(hint, type) and issubclass(hint, Struct) else set()
     return {found for part in parts for found in _parts(part)}
 
 

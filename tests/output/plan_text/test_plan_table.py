@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
@@ -21,6 +19,7 @@ from applyprune.output.plan_text import plan_table
 from applyprune.output.terminal import rendered
 from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.leave import ADOPTED
+from applyprune.values import replace
 from tests.support.planning import DEPLOYMENTS, NAMESPACES, body, desired, live, recorded
 
 CASCADE = (

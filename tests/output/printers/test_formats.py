@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,6 +35,7 @@ from applyprune.model.text import without_commands
 from applyprune.output.markdown import block, code
 from applyprune.output.pipelines import GitHubPrinter
 from applyprune.output.printers import OutputTarget, RepositoryPaths, printer
+from applyprune.values import replace
 from tests.support.output.parsers import JUNIT, commands
 from tests.support.output.printed import FILES, printed
 from tests.support.output.schemas import complaints

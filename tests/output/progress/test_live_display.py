@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 
 from applyprune.clock import CLOCK, Clock
 from applyprune.model.events import Finished, ObjectStuck, Started, Waiting, stuck
@@ -11,6 +10,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
 from applyprune.output.progress import HEARTBEAT, LOG_INTERVAL, LiveDisplay
 from applyprune.output.terminal import Terminal
+from applyprune.values import replace
 from tests.support.clocks import HeldClock
 from tests.support.waiting import eventually
 

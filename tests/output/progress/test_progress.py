@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from applyprune.model.events import (
@@ -24,6 +22,7 @@ from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.output.progress import INTERRUPTED, RunProgress, elapsed_text
+from applyprune.values import replace
 from tests.support.planning import DEPLOYMENTS, body, desired
 
 HOME = "home"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from applyprune.output.inspection import plan_lines
+from applyprune.values import replace
 from tests.support.output.bundles import BUNDLE, DIGEST
 
 

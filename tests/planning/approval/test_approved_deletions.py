@@ -7,7 +7,6 @@ import json
 import tracemalloc
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -33,6 +32,7 @@ from applyprune.planning.digests import (
 from applyprune.planning.plan import make_plan
 from applyprune.planning.world import CascadeContents
 from applyprune.sources import Input
+from applyprune.values import replace
 from tests.planning.generated_worlds import SET, Generated, later
 from tests.planning.generated_worlds import world as generated
 from tests.support.options import options_of

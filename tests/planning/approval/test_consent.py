@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from applyprune.model.fate import Fate
 from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.planning.approval import needed_consent
+from applyprune.values import replace
 from tests.support.planning import body, desired, live, recorded
 
 ONE = desired(body())

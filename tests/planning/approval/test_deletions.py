@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from applyprune.planning.digests import deletions_digest
 from applyprune.planning.guards import APPROVAL
 from applyprune.planning.plan import make_plan
 from applyprune.planning.world import CascadeContents
+from applyprune.values import replace
 from tests.support.options import options_of
 from tests.support.planning import (
     NAMESPACES,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,6 +22,7 @@ from applyprune.planning.approval import (
     refuse_other_set,
 )
 from applyprune.planning.requests import apply_request
+from applyprune.values import replace
 from tests.support.planning import DEPLOYMENTS, TARGET, body, desired, inventory, live, recorded
 
 WEB = desired(body("Deployment", "web"), DEPLOYMENTS)

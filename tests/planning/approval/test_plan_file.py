@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -25,6 +24,7 @@ from applyprune.planning.approval import (
     sealed,
 )
 from applyprune.planning.digests import PlannedObject
+from applyprune.values import replace
 from tests.support.plan_files import FILE, with_checksum
 
 NAMES = st.text('abcXYZ019-._:@ é☃"\\\n\u2028', max_size=80)
@@ -71,8 +71,7 @@ def test_plan_file_comes_out_as_it_went_in(file: PlanFile) -> None:
     """Also its checksum, and always with the same bytes."""
     data = encode_plan_file(file)
     found = _decode(data)
-    assert found == file
-    assert found.checksum == sealed(file).checksum
+    assert found == sealed(file)
     assert encode_plan_file(found) == data
 
 
@@ -182,7 +181,7 @@ def _raw() -> dict[str, object]:
 )
 def test_plan_file_with_right_checksum_is_still_read_strictly(changed: dict[str, object]) -> None:
     """A checksum is no signature: anybody can make one."""
-    assert _decode(_with_checksum(_raw())) == FILE
+    assert replace(_decode(_with_checksum(_raw())), checksum=FILE.checksum) == FILE
     with pytest.raises(UsageError, match="is not a valid plan file"):
         _decode(_with_checksum({**_raw(), **changed}))
 
@@ -204,7 +203,8 @@ def test_plan_file_with_right_checksum_is_still_read_strictly(changed: dict[str,
 )
 def test_plan_file_of_unusual_json_is_refused(bomb: bytes) -> None:
     """In a few words, instead of a crash, or of another plan than a reader would see."""
-    assert _decode(_with_checksum({**_raw(), "cluster": "DEEP"}, b'{"kube-system":"k1"}')) == FILE
+    found = _decode(_with_checksum({**_raw(), "cluster": "DEEP"}, b'{"kube-system":"k1"}'))
+    assert replace(found, checksum=FILE.checksum) == FILE
     with pytest.raises(UsageError, match="is not a valid plan file") as caught:
         _decode(_with_checksum({**_raw(), "cluster": "DEEP"}, bomb))
     assert len(str(caught.value)) < 400

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +17,7 @@ from applyprune.planning.applyset import PART_OF
 from applyprune.planning.approval import PlanFile, misfits
 from applyprune.planning.digests import planned_objects
 from applyprune.planning.requests import apply_request
+from applyprune.values import replace
 from tests.support.planning import (
     CONFIG_MAPS,
     DEPLOYMENTS,

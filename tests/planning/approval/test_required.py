@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import Any
@@ -22,6 +21,7 @@ from applyprune.planning.approval import (
     without_unapproved,
 )
 from applyprune.planning.plan import make_plan
+from applyprune.values import replace
 from tests.support.options import options_of
 from tests.support.planning import TARGET, body, cluster, desired, inventory, live, recorded, world
 

@@ -219,12 +219,6 @@ def test_rule_does_not_hide_a_failed_controller() -> None:
     assert green.status is Status.CURRENT
 
 
-def test_rule_is_a_value() -> None:
-    """Two rules of one text and place are equal, whatever was compiled."""
-    assert compile_rule("true", where=WHERE) == compile_rule("true", where=WHERE)
-    assert compile_rule("true", where=WHERE) != compile_rule("true", where="")
-
-
 def test_rules_are_refused_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no wheel for every platform; everything else works there."""
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from applyprune.planning.conflicts import (
     steps_of,
 )
 from applyprune.planning.managed_fields import UNKNOWN
+from applyprune.values import replace
 from tests.support.actors import ARGO
 from tests.support.options import options_of
 from tests.support.planning import DEPLOYMENTS, SECRETS, TARGET, body, desired, live, recorded

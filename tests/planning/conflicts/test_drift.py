@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from applyprune.model.live import LiveObject
 from applyprune.planning.conflicts import drifted_from_record, recorded_drift
 from applyprune.planning.normalize import canonical_text
 from applyprune.planning.ownership import fingerprint_of
-from applyprune.values import packed
+from applyprune.values import packed, replace
 
 MANAGER = "applyprune/shop/web"
 REF = Ref("apps", "Deployment", "shop", "web")

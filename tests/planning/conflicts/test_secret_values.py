@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,6 +20,7 @@ from applyprune.planning.explain import ExplainInput, explanation_of
 from applyprune.planning.ownership import owned_fields_of
 from applyprune.planning.plan import make_plan
 from applyprune.planning.replies import refused_recreation
+from applyprune.values import replace
 from tests.support.planning import (
     CONFIG_MAPS,
     SECRETS,

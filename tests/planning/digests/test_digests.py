@@ -6,7 +6,6 @@ import os
 import random
 import subprocess
 import sys
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ from applyprune.planning.digests import (
     ref_parts,
     shaping_options,
 )
-from applyprune.values import packed
+from applyprune.values import packed, replace
 from tests.support.options import options_of
 from tests.support.planning import CONFIG_MAPS, TARGET, body, desired, live, recorded
 

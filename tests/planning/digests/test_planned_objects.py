@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from applyprune.model.plan import RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.digests import planned_object, state_mark
 from applyprune.planning.normalize import manifest_digest
+from applyprune.values import replace
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live, managed, recorded
 
 WEB = desired(body("Deployment", "web"), DEPLOYMENTS)

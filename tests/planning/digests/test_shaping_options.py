@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from applyprune.model.options import (
 )
 from applyprune.model.text import parse_selector
 from applyprune.planning.digests import changed_options, shaping_options
+from applyprune.values import replace
 
 LIFT_A_GUARD = {
     "max_prune",
@@ -59,7 +59,7 @@ OTHERS: dict[str, tuple[Any, str, str]] = {
 
 def _with(name: str, value: object) -> Options:
     options, changed = Options(), {name: value}
-    if name in {field.name for field in fields(ApplyOptions)}:
+    if name in ApplyOptions.__struct_fields__:
         return replace(options, apply=replace(options.apply, **changed))  # type: ignore[arg-type]
     return replace(options, prune=replace(options.prune, **changed))  # type: ignore[arg-type]
 
@@ -76,5 +76,5 @@ def test_changed_option_is_named_as_it_is_written(name: str) -> None:
 
 def test_each_option_of_a_plan_is_bound_or_lifts_a_guard() -> None:
     """A new option belongs to one or the other."""
-    known = {field.name for group in (ApplyOptions, PruneOptions) for field in fields(group)}
+    known = {*ApplyOptions.__struct_fields__, *PruneOptions.__struct_fields__}
     assert known == OTHERS.keys() | LIFT_A_GUARD

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from applyprune.planning.requests import (
     remove_manager_request,
     transfer_request,
 )
+from applyprune.values import replace
 from tests.support.objects import manifest
 from tests.support.planning import (
     CATALOGUE,

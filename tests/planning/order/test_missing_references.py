@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from applyprune.planning.order import (
     outside_references,
     pruned_references,
 )
+from applyprune.values import replace
 from tests.support.planning import (
     CONFIG_MAPS,
     DEPLOYMENTS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from applyprune.model.inventory import Wave
 from applyprune.model.live import Resource
 from applyprune.model.plan import ApplyStep, Desired
 from applyprune.planning.order import SetNeeds
+from applyprune.values import replace
 from tests.support.planning import body, desired, live, recorded
 
 RBAC = "rbac.authorization.k8s.io"

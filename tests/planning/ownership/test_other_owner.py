@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.planning.marks import IGNORE_FIELDS
 from applyprune.planning.ownership import marks_to_record, other_owner, owned_by_tool
+from applyprune.values import replace
 from tests.support.objects import config_map
 from tests.support.planning import CONFIG_MAPS, TARGET, TIME, desired, live, managed, recorded
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from applyprune.model.live import LiveObject, Resource
 from applyprune.model.plan import Desired
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.ownership import has_values, needs_values, unchanged
+from applyprune.values import replace
 from tests.support.planning import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -119,7 +119,7 @@ AFTER: dict[str, tuple[Desired, dict[str, Any], bool]] = {
 def test_unchanged_object_is_recognised(name: str) -> None:
     """Whether sending the manifest again would move nothing."""
     one, changes, expected = AFTER[name]
-    generation = 1 if one in {DEPLOYMENT, PRIORITY_CLASS} else None
+    generation = 1 if one in (DEPLOYMENT, PRIORITY_CLASS) else None
     before = _as_live(one, generation=generation)
     now = _as_live(one, **{"generation": generation, **changes})
     entry = recorded(one, before)

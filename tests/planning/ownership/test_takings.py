@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from applyprune.model.plan import OnConflict
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.ownership import confirmed_takings
 from applyprune.planning.plan import make_plan
+from applyprune.values import replace
 from tests.support.options import options_of
 from tests.support.planning import (
     TARGET,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from applyprune.model.options import Approval, PruneLimit
 from applyprune.model.plan import Plan, Why
 from applyprune.planning.plan import make_plan, with_offers
 from applyprune.planning.world import Siblings, World
+from applyprune.values import replace
 from tests.support.options import options_of
 from tests.support.planning import body, cluster, desired, inventory, live, recorded, world
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,6 +24,7 @@ from applyprune.planning.decide import (
 )
 from applyprune.planning.plan import make_plan
 from applyprune.planning.world import CascadeContents
+from applyprune.values import replace
 from tests.support.options import options_of
 from tests.support.planning import (
     DEPLOYMENTS,

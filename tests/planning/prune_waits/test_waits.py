@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,6 +35,7 @@ from applyprune.planning.prune_waits import (
     with_waits,
 )
 from applyprune.planning.readiness import assess
+from applyprune.values import replace
 from tests.support.planning import (
     CONFIG_MAPS,
     DEPLOYMENTS,

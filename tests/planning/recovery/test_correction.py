@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from applyprune.model.live import AUTOSCALERS
 from applyprune.model.plan import ApplyStep, Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.recovery import WholeSetNeeded, part_to_correct, refuse_beyond_drift
+from applyprune.values import replace
 from tests.support.planning import NAMESPACES, body, desired, inventory, live, recorded
 
 ONE, OTHER = desired(body(name="a")), desired(body(name="b"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import socket
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +14,7 @@ from applyprune.sources.address import parse_git_url
 from applyprune.sources.git_program import GitProgram
 from applyprune.sources.git_server import REMOTE, GitServer, checked_addresses, find_ref
 from applyprune.sources.tree import AuthenticationFailed, Deadline, FetchFailed
+from applyprune.values import replace
 from tests.support.git_servers import HttpsSite, SshSite, git_site
 from tests.support.git_servers.reads import fetch_git
 from tests.support.listening import silent_port

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +12,7 @@ from applyprune.sources.address import FoundRef
 from applyprune.sources.git_server import find_ref
 from applyprune.sources.git_store import GitStore
 from applyprune.sources.tree import ANONYMOUS, AuthenticationFailed, Deadline, FetchFailed
+from applyprune.values import replace
 from tests.support.git_servers import HttpsSite, git_site
 from tests.support.git_servers.reads import fetch_git, read_path
 from tests.support.listening import silent_port

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import asyncssh
@@ -13,6 +12,7 @@ import pytest
 
 from applyprune.sources.git_server import find_ref
 from applyprune.sources.tree import AuthenticationFailed, FetchFailed
+from applyprune.values import replace
 from tests.support.git_servers import SshSite
 from tests.support.git_servers.reads import fetch_git
 from tests.support.listening import listening, silent_port

@@ -6,7 +6,6 @@ import gzip
 import ipaddress
 import json
 import shutil
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,6 +30,7 @@ from applyprune.sources.tree import (
     TreeLimits,
     VerificationFailed,
 )
+from applyprune.values import replace
 from tests.support.archives import packed, tar
 from tests.support.artifacts import FILES, described, known, manifest_of, put, source_of
 from tests.support.registries import PASSWORD, password_registry

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +16,7 @@ from applyprune.sources.tree import (
     SourceTooLarge,
     TreeLimits,
 )
+from applyprune.values import replace
 from tests.support.artifacts import FILES, digest_of, source_of
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -20,6 +20,7 @@ from applyprune.sources.tree import (
     SourceTooLarge,
     VerificationFailed,
 )
+from applyprune.values import replace
 from tests.support.artifacts import FILES, known, source_of
 from tests.support.registries import PASSWORD
 from tests.support.tls_site import Answer, passed_on, site

@@ -5,11 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import tarfile
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from applyprune.sources.oci_artifact import INDEX, MANIFEST, push
+from applyprune.values import replace
 from tests.support.archives import archive, member, zeros
 from tests.support.artifacts import described, manifest_of, put, source_of
 from tests.support.bad_sources.bad_source import BadSource, Body, both, one

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import types
 import typing
@@ -52,10 +51,8 @@ def filled(kind: Any, text: str, *, optional: bool = True) -> Any:
 
 
 def _fields(kind: type) -> Sequence[str]:
-    """Return what a dataclass or a named tuple is built from; empty for any other type."""
-    if dataclasses.is_dataclass(kind):
-        return [one.name for one in dataclasses.fields(kind) if one.init]
-    return getattr(kind, "_fields", ())
+    """Return what a Struct or a named tuple is built from; empty for any other type."""
+    return getattr(kind, "__struct_fields__", ()) or getattr(kind, "_fields", ())
 
 
 def _held(kind: Any, text: str, *, optional: bool) -> Any:

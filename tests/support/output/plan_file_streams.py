@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from contextlib import chdir, contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -35,6 +34,7 @@ from applyprune.planning.approval import (
     refuse_validity,
 )
 from applyprune.sources.plan_files import read_plan, refuse_unwritable
+from applyprune.values import replace
 from tests.support.options import options_of
 from tests.support.output.plan_streams import ended_by, finished, previewed, started
 from tests.support.output.plans import ALLOWED, applied, removed, wanted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from applyprune.model.problem import Manifest
 from applyprune.planning.approval import is_blocked, with_approval, without_unapproved
 from applyprune.planning.desired import find_hooks, hooks_refusal
 from applyprune.planning.plan import apply_forecast, forecast, not_pruned
+from applyprune.values import replace
 from tests.support.options import options_of
 from tests.support.output.plans import ALLOWED, DELETION, REFUSED, applied, refused_by, wanted
 from tests.support.planning import CATALOGUE, TARGET

@@ -6,7 +6,6 @@ can be wrong with one. What the code words itself, such as a conflict, is worded
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.dry_run import FIELDS_TRANSFERRED, NOT_THERE_YET
@@ -41,6 +40,7 @@ from applyprune.planning.recovery import restored_problem
 from applyprune.planning.schemas import UNKNOWN, FieldFault, fields_problem
 from applyprune.planning.server_errors import cannot_be_dry_run
 from applyprune.planning.world import ControllerUse, World
+from applyprune.values import replace
 from tests.support.options import options_of
 from tests.support.planning import TARGET, body, cluster, inventory, live, managed, recorded, world
 from tests.support.planning import desired as resolved

@@ -6,12 +6,12 @@ JSON is a promise to programs: its golden files are those of this version in ``f
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune._version import __version__
 from applyprune.output.printers import OutputTarget, RepositoryPaths, printer
+from applyprune.values import replace
 from tests.support.output.stream import EVENTS
 
 if TYPE_CHECKING:

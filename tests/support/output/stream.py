@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import (
@@ -59,6 +58,7 @@ from applyprune.model.plan import (
 )
 from applyprune.model.problem import ContestedField, ManagerConflict, Origin, Problem, ProblemKind
 from applyprune.model.reports import ArtifactPushed, InputChecked, VersionReport
+from applyprune.values import replace
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live
 
 if TYPE_CHECKING:
