@@ -27,12 +27,11 @@ from applyprune.model.live import BUNDLES
 from applyprune.model.plan import Plan
 from applyprune.model.problem import ProblemKind
 from applyprune.sources import read
-from tests.support.api import Api
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from applyprune.localplane import Plane
+    from tests.support.api import Api
 
 CRD = Path(__file__).parents[2] / "deploy" / "crd.yaml"
 
@@ -155,10 +154,10 @@ def test_status_fields_are_all_in_the_schema() -> None:
     check(status, schema("status"), "status")
 
 
-def test_server_takes_every_word_of_it(plane: Plane) -> None:
+def test_server_takes_every_word_of_it(site_api: Api) -> None:
     """It is a structural schema, its rules compile, and nothing is dropped or added."""
     query = "dryRun=All&fieldValidation=Strict&fieldManager=test&force=true"
-    status, reply = Api(plane)(
+    status, reply = site_api(
         "PATCH",
         f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{BUNDLES.full_plural}?{query}",
         definition(),
@@ -188,10 +187,77 @@ def test_every_field_has_a_description() -> None:
     assert [path for path, one in DESCRIBED.items() if not one.get("description")] == []
 
 
-@pytest.mark.parametrize("path", DESCRIBED)
-def test_description_is_a_sentence(path: str) -> None:
+def test_description_is_a_sentence() -> None:
     """It ends as one, and begins with a capital letter or with a word that is written so."""
-    meaning = DESCRIBED[path]["description"]
-    assert meaning.endswith("."), meaning
-    first = meaning.split()[0]
-    assert first[0].isupper() or first.startswith(("https:", "oci:", "sha256")), meaning
+    for path, one in DESCRIBED.items():
+        meaning = one["description"]
+        first = meaning.split()[0]
+        assert meaning.endswith("."), path
+        assert first[0].isupper() or first.startswith(("https:", "oci:", "sha256")), path
+
+
+def of(spec: dict[str, Any], name: str = "web") -> dict[str, Any]:
+    """Return a Bundle."""
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "applyprune.dev/v1alpha1", "kind": "Bundle", "metadata": metadata,
+            "spec": spec}  # fmt: skip
+
+
+PATH = "/apis/applyprune.dev/v1alpha1/namespaces/default/bundles"
+INLINE: dict[str, Any] = {"source": {"inline": ""}}
+BETWEEN = "it must be between 1s and 720h"
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no source": ({"source": {}}, "source"),
+    "two sources": ({"source": {"inline": "", "secretRefs": [{"name": "a"}]}}, "source"),
+    "an interval of nothing": ({**INLINE, "interval": "0s"}, "interval"),
+    "no interval": ({**INLINE, "interval": "soon"}, "interval"),
+    "a maxPrune": ({**INLINE, "prune": {"maxPrune": "101%"}}, "maxPrune"),
+    "itself": ({**INLINE, "dependsOn": [{"name": "web"}]}, "depend on itself"),
+    "a policy": ({**INLINE, "deletionPolicy": "Keep"}, "deletionPolicy"),
+    "an account elsewhere": ({**INLINE, "serviceAccountName": "a/b"}, "serviceAccountName"),
+    "a rule without a rule": ({**INLINE, "readyWhen": ["cm"]}, "spec.readyWhen[0]"),
+    "a rule without a kind": ({**INLINE, "readyWhen": ["=true"]}, "spec.readyWhen[0]"),
+    "a rule of a space": ({**INLINE, "readyWhen": ["cm= "]}, "spec.readyWhen[0]"),
+    "a timeout": ({**INLINE, "timeout": "9000h"}, BETWEEN),
+    "an interval": ({**INLINE, "interval": "500ms"}, BETWEEN),
+    "the interval of a source": (
+        {"source": {"git": {"url": "https://git.example.com/a", "interval": "721h"}}}, BETWEEN,
+    ),
+    "a URL as of scp": (
+        {"source": {"git": {"url": "git@git.example.com:org/repo.git"}}},
+        "it must be written as ssh://git@git.example.com/org/repo.git",
+    ),
+    "a URL of Git with a query": (
+        {"source": {"git": {"url": "https://git.example.com/a?b"}}},
+        "it must be https://HOST/PATH or ssh://USER@HOST/PATH, without a password",
+    ),
+    "an artifact without a scheme": (
+        {"source": {"oci": {"url": "ghcr.io/org/app"}}},
+        "it must be oci://HOST/NAME, without a tag: that is in ref",
+    ),
+}  # fmt: skip
+
+
+def test_server_says_in_words_which_spec_it_refuses(site_api: Api) -> None:
+    """Not by a regular expression, and before the controller has to."""
+    assert site_api("POST", f"{PATH}?dryRun=All", of(INLINE))[0] == 201
+    for case, (spec, why) in REFUSED.items():
+        status, reply = site_api("POST", f"{PATH}?dryRun=All", of(spec))
+        assert (status, why in reply["message"]) == (422, True), (case, reply)
+        # The pattern of a duration is the server's own.
+        assert "should match" not in reply["message"] or " " not in why, case
+
+
+def test_inventory_name_cannot_be_changed(site_api: Api) -> None:
+    """The old set would be left behind; the name of a Bundle must be one of a set, too."""
+    site_api.create(PATH, of({**INLINE, "inventoryName": "one"}))
+    for name in ("two", None):
+        change = {"spec": {"inventoryName": name}}
+        kind = "application/merge-patch+json"
+        status, reply = site_api("PATCH", f"{PATH}/web", change, content_type=kind)
+        assert (status, "inventoryName" in reply["message"]) == (422, True), reply
+    status, reply = site_api("POST", PATH, of(INLINE, "web.example"))
+    assert (status, "DNS label" in reply["message"]) == (422, True), reply
+    # Naming its current name is not a change, and is consent to take over a set.
+    site_api.create(PATH, of(INLINE, "same"))
+    site_api.patch(f"{PATH}/same", {"spec": {"inventoryName": "same"}})

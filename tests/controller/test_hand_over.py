@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from applyprune.planning.marks import ORPHAN
 from tests.support.command import Ended, applyprune
-from tests.support.controller import told_of_namespace
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.forged import remove_entries
 from tests.support.objects import config_map, text
@@ -17,7 +16,6 @@ from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from applyprune.localplane import Plane
@@ -33,8 +31,7 @@ def test_set_moves_to_a_bundle_and_back(site: Plane, tenant: Tenant) -> None:
         return applyprune(*arguments, *where, kubeconfig=site.kubeconfig, stdin=stdin)
 
     def uids() -> list[str]:
-        path = tenant.path("configmaps")
-        return [tenant.api.get(f"{path}/{name}")["metadata"]["uid"] for name in ("a", "b")]
+        return [tenant.get_map(name)["metadata"]["uid"] for name in "ab"]
 
     assert ours("apply", "shop", "-f", "-").code == 0
     before = uids()
@@ -48,10 +45,7 @@ def test_set_moves_to_a_bundle_and_back(site: Plane, tenant: Tenant) -> None:
     tenant.ready("web")
     assert tenant.value("a") == "by bundle"
     bundle = f"Bundle {tenant.namespace}/web"
-    for call in (
-        ("apply", "shop", "-f", "-"),
-        ("delete", "shop", "--yes"),
-    ):
+    for call in (("apply", "shop", "-f", "-"), ("delete", "shop", "--yes")):
         refused = ours(*call)
         assert refused.code == 2, refused
         assert bundle in refused.err
@@ -63,8 +57,7 @@ def test_set_moves_to_a_bundle_and_back(site: Plane, tenant: Tenant) -> None:
     assert bundle in tenant.failed("other", "InventoryOwned")
     tenant.delete("other")
     tenant.gone("other")
-    tenant.patch("web", suspend=True)
-    eventually(lambda: tenant.condition("web", "Reconciling")[1] == "Suspended")
+    tenant.suspended("web")
     assert ours("inventory", "release", "shop").code == 0
     assert ours("apply", "shop", "-f", "-").code == 0
     assert tenant.value("a") == "v"
@@ -88,60 +81,6 @@ def test_set_is_not_released_while_bundles_are_not_served(
     assert refused.code == 7, refused
     active = applyprune(*release, kubeconfig=site.kubeconfig)
     assert (active.code, "is active" in active.err) == (2, True)
-
-
-def test_suspended_bundle_is_not_removed(tenant: Tenant) -> None:
-    """Nothing is done while it is suspended, the removal of what it applied neither."""
-    tenant.bundle("web", config_map("a"))
-    tenant.ready("web")
-    tenant.patch("web", suspend=True)
-    tenant.delete("web")
-    eventually(lambda: "its objects are not removed" in tenant.condition("web", "Reconciling")[2])
-    assert tenant.exists("a") == [True]
-    tenant.patch("web", suspend=False)
-    tenant.gone("web")
-    assert tenant.exists("a") == [False]
-
-
-def test_lost_inventory_is_not_taken_for_an_empty_one(tenant: Tenant) -> None:
-    """On removal too: objects with the set's label are neither deleted nor lost."""
-    tenant.bundle("web", config_map("a"), interval="2s")
-    tenant.ready("web")
-    assert tenant.api("DELETE", tenant.path("configmaps", "applyprune-web"))[0] == 200
-    tenant.delete("web")
-    assert "inventory repair web" in tenant.failed("web", "InventoryUnreadable")
-    assert tenant.exists("a") == [True]
-    assert tenant.api("DELETE", tenant.path("configmaps", "a"))[0] == 200
-    tenant.gone("web")
-
-
-def test_bundle_is_deleted_with_its_namespace(
-    tenant: Tenant, new_tenant: Callable[[], Tenant]
-) -> None:
-    """Neither hangs, whichever of account, rights and inventory is deleted first.
-
-    Objects of the Bundle elsewhere are deleted, or an Event says that they may be left.
-    """
-    other = new_tenant()
-    rbac = "rbac.authorization.k8s.io"
-    binding = {
-        "apiVersion": f"{rbac}/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "guest"},
-        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "admin"},
-        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": tenant.namespace}],
-    }
-    other.put("rolebindings", binding, f"{rbac}/v1")
-    there = config_map("there", namespace=other.namespace)
-    tenant.bundle("web", config_map("a"), there, timeout="1h")
-    tenant.ready("web")
-    assert tenant.api("DELETE", f"/api/v1/namespaces/{tenant.namespace}")[0] == 200
-    eventually(
-        lambda: not tenant.api.exists(f"/api/v1/namespaces/{tenant.namespace}"),
-        lambda: "the namespace gone",
-    )
-    is_left, told = other.exists("there") == [True], told_of_namespace(tenant)
-    assert not is_left or "kubectl get -A -l applyset" in told[0]
 
 
 def test_object_with_a_forged_label_keeps_its_bundle(tenant: Tenant) -> None:
@@ -170,15 +109,14 @@ def test_bundle_with_a_removed_entry_is_kept(tenant: Tenant) -> None:
     tenant.bundle("web", config_map("a"), config_map("b"))
     tenant.ready("web")
     stage = Stage(Path(), tenant.namespace)
-    tenant.patch("web", suspend=True)
-    eventually(lambda: tenant.condition("web", "Reconciling")[1] == "Suspended")
+    tenant.suspended("web")
     remove_entries(stage, tenant.api, "b")
     # In this order, no other reconcile comes before the removal.
     tenant.delete("web")
     tenant.patch("web", suspend=False)
     assert "configmap/b" in tenant.failed("web", "InventoryUnreadable")
     assert tenant.exists("a", "applyprune-web") == [True, True]
-    assert tenant.api("DELETE", tenant.path("configmaps", "b"))[0] == 200
+    tenant.drop("b")
     tenant.gone("web")
 
 
@@ -188,6 +126,4 @@ def _failures(tenant: Tenant) -> list[str]:
 
 
 def _label(tenant: Tenant, name: str, label: str) -> None:
-    patch = {"metadata": {"labels": {PART_OF: label}}}
-    kind = "application/merge-patch+json"
-    assert tenant.api("PATCH", tenant.path("configmaps", name), patch, content_type=kind)[0] == 200
+    tenant.api.patch(tenant.path("configmaps", name), {"metadata": {"labels": {PART_OF: label}}})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.support.objects import config_map, crd, custom_resource
 
@@ -14,12 +14,6 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "x.example.com/v1"
 FILLED = "cm=has(self.data.done)"
 DONE = "ruled.x.example.com=has(self.note) && self.note == 'done'"
-
-
-def change(tenant: Tenant, path: str, body: dict[str, Any]) -> None:
-    """Change an object as its controller does."""
-    kind = "application/merge-patch+json"
-    assert tenant.api("PATCH", path, body, content_type=kind)[0] == 200
 
 
 def test_rule_decides_when_objects_of_a_kind_are_ready(
@@ -36,7 +30,7 @@ def test_rule_decides_when_objects_of_a_kind_are_ready(
     assert tenant.exists("a") == [False]
     assert site_api("POST", DEFINITIONS, crd("Ruled"))[0] == 201
     tenant.waits("web", "waiting for configmap/a")
-    change(tenant, tenant.path("configmaps", "a"), {"data": {"done": "yes"}})
+    tenant.api.patch(tenant.path("configmaps", "a"), {"data": {"done": "yes"}})
     tenant.ready("web")
 
     inline = tenant.get("web")["spec"]["source"]["inline"]
@@ -46,7 +40,7 @@ def test_rule_decides_when_objects_of_a_kind_are_ready(
     )  # fmt: skip
     assert tenant.get("web")["spec"]["source"]["inline"] != inline
     tenant.waits("web", "waiting for ruled.x.example.com/b")
-    change(tenant, tenant.path("ruleds", "b", GROUP), {"note": "done"})
+    tenant.api.patch(tenant.path("ruleds", "b", GROUP), {"note": "done"})
     tenant.ready("web")
 
     tenant.patch("web", readyWhen=["never.x.example.com=true"])
@@ -57,14 +51,12 @@ def test_rule_decides_when_objects_of_a_kind_are_ready(
 
 
 def test_invalid_rules_are_reported_together(running: Controller, tenant: Tenant) -> None:
-    """Each by its index; the server refuses what has no kind or no rule."""
+    """Each by its index; the Bundle goes on when they are repaired."""
     assert running.process.poll() is None
     tenant.bundle("web", config_map("a"), readyWhen=["cm=self.(", "cm=true", "cm='x'"])
     message = tenant.failed("web", "InvalidSpec")
     assert "spec.readyWhen[0]: the rule “self.(” is not a CEL expression" in message
     assert "spec.readyWhen[2]: the rule “'x'” is not a CEL expression" in message
-    for rule in ("cm", "=true", "cm= "):
-        body = tenant.get("web")
-        body["spec"]["readyWhen"] = [rule]
-        status, reply = tenant.api("PUT", tenant.bundle_path("web"), body)
-        assert (status, "spec.readyWhen[0]" in reply["message"]) == (422, True), rule
+    assert tenant.condition("web", "Stalled")[0] == "True"
+    tenant.patch("web", readyWhen=[])
+    tenant.ready("web")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.command import applyprune
 from tests.support.controller import served
-from tests.support.objects import CLAIM, GUARDED, SERVICE, config_map, custom_resource
+from tests.support.objects import GUARDED, SERVICE, config_map, custom_resource
 from tests.support.waiting import eventually
 from tests.support.webhook import Webhook
 from tests.support.workloads import workload
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 BROKEN = [{"name": "db", "readyWhen": "self.("}]
 """The CRD accepts it, and the controller cannot read it."""
 RBAC = "rbac.authorization.k8s.io/v1"
+SLOW = "example.com/slow"
 CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/bundles.applyprune.dev"
 
 
@@ -38,23 +39,6 @@ def told(tenant: Tenant, reason: str, name: str = "web") -> str:
 def owner(tenant: Tenant, name: str = "web") -> str:
     """Return the owner that an inventory names."""
     return str(json.loads(tenant.get_map(f"applyprune-{name}")["data"]["header"])["owner"])
-
-
-def test_invalid_spec_does_not_keep_a_bundle(
-    tenant: Tenant, new_tenant: Callable[[], Tenant]
-) -> None:
-    """Its objects are removed; a namespace in which that is not possible goes too."""
-    gone = new_tenant()
-    for one in (tenant, gone):
-        one.bundle("web", config_map("a"), timeout="1h")
-        one.ready("web")
-        one.patch("web", dependsOn=BROKEN)
-        one.failed("web", "InvalidSpec")
-    tenant.delete("web")
-    tenant.gone("web")
-    assert tenant.exists("a", "applyprune-web") == [False, False]
-    assert told(tenant, "Removed") == "1 deleted"
-    delete_namespaces(gone)
 
 
 def delete_namespaces(*tenants: Tenant) -> list[str]:
@@ -115,7 +99,7 @@ def test_missing_account_keeps_a_bundle_until_its_timeout(
     for name, timeout in (("long", "1h"), ("web", "3s")):
         tenant.bundle(name, config_map(f"of-{name}"), timeout=timeout, **more)
         tenant.ready(name)
-    assert tenant.api("DELETE", tenant.path("serviceaccounts", "deployer"))[0] == 200
+    tenant.drop("deployer", "serviceaccounts")
     tenant.delete("long")
     tenant.delete("web")
     message = tenant.failed("long", "ServiceAccountNotFound")
@@ -140,35 +124,33 @@ def test_missing_account_keeps_a_bundle_until_its_timeout(
     assert tenant.exists("of-long", "applyprune-long") == [False, False]
 
 
-def test_missing_rights_keep_what_they_do_not_cover(tenant: Tenant, site: Plane) -> None:
+MAPS = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}
+
+
+def test_missing_rights_keep_what_they_do_not_cover(tenant: Tenant) -> None:
     """What comes before it is deleted, and the inventory is released with what is left."""
     first = {"applyprune.dev/wave": "1"}
-    maps = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}
     services = {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list"]}
-    for name, rules in (("some", [maps, services]), ("none", [services])):
+    names = {"some": [MAPS, services], "none": [services]}
+    for name, rules in names.items():
         tenant.account(name)
         more = {"serviceAccountName": name, "timeout": "2s", "inventoryName": name}
         body = {**SERVICE, "metadata": {"name": name}}
         tenant.bundle(name, config_map(f"of-{name}", annotations=first), body, **more)
         tenant.ready(name)
-        assert tenant.api("DELETE", tenant.path("rolebindings", name, RBAC))[0] == 200
+        tenant.drop(name, "rolebindings", RBAC)
         tenant.account(name, *rules)
         tenant.delete(name)
+    for name in names:
         tenant.gone(name)
     assert tenant.exists("of-some", "applyprune-some") == [False, True]
-    assert "left in the inventory applyprune-some: 1 object (service/some)" in told(
-        tenant, "RemovalIncomplete", "some"
-    )
+    said = told(tenant, "RemovalIncomplete", "some")
+    assert "left in the inventory applyprune-some: 1 object (service/some)" in said
     assert owner(tenant, "some") == ""
     # Without the right to write the inventory, it keeps its owner, who does not exist any more.
     assert tenant.exists("of-none", "applyprune-none") == [True, True]
     assert owner(tenant, "none").endswith("/none")
     assert "inventory release none" in told(tenant, "RemovalIncomplete", "none")
-    reply = applyprune(
-        "delete", "some", "-n", tenant.namespace, "--yes", kubeconfig=site.kubeconfig
-    )
-    assert reply.code == 0, reply
-    assert not tenant.api.exists(tenant.path("services", "some"))
 
 
 @pytest.mark.holds("uncounted-removal")
@@ -179,10 +161,9 @@ def test_missing_right_to_count_keeps_a_bundle_until_its_timeout(tenant: Tenant)
     body = {**GUARDED["statefulset"], "metadata": {"name": "db"}}
     tenant.bundle("web", config_map("a"), body, **more)
     tenant.ready("web")
-    assert tenant.api("DELETE", tenant.path("rolebindings", "few", RBAC))[0] == 200
-    maps = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}
+    tenant.drop("few", "rolebindings", RBAC)
     sets = {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["*"]}
-    tenant.account("few", maps, sets)
+    tenant.account("few", MAPS, sets)
     tenant.delete("web")
     tenant.gone("web")
     event = told(tenant, "RemovalIncomplete")
@@ -190,26 +171,6 @@ def test_missing_right_to_count_keeps_a_bundle_until_its_timeout(tenant: Tenant)
     assert "left in the inventory applyprune-web: 2 objects" in event
     assert tenant.exists("a", "applyprune-web") == [True, True]
     assert owner(tenant) == ""
-
-
-def test_removal_names_each_object_that_must_stay(tenant: Tenant) -> None:
-    """A claim of somebody else names an object of the Bundle as its owner, and goes with it."""
-    tenant.bundle("web", config_map("a"))
-    tenant.ready("web")
-    uid = tenant.get_map("a")["metadata"]["uid"]
-    owners = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": uid}]
-    claim = {**CLAIM, "metadata": {"name": "theirs", "ownerReferences": owners}}
-    path = tenant.path("persistentvolumeclaims")
-    assert tenant.api("POST", path, claim)[0] == 201
-    tenant.delete("web")
-    assert (
-        "configmap/a was not deleted: it would cascade-delete 1 object that must stay; "
-        f"{tenant.namespace}/persistentvolumeclaim/theirs: it is not in this set"
-    ) in tenant.failed("web", "PruneRefused")
-    assert tenant.exists("a", "applyprune-web") == [True, True]
-    tenant.annotate("web", orphan="true")
-    tenant.gone("web")
-    assert tenant.exists("a", "applyprune-web") == [True, True]
 
 
 @contextmanager
@@ -254,19 +215,17 @@ def test_unreadable_policy_deletes_nothing(tenant: Tenant, site_api: Api) -> Non
 
 @pytest.mark.holds("removal-goes-on")
 def test_lost_inventory_keeps_a_bundle_after_its_timeout(
-    tenant: Tenant, new_tenant: Callable[[], Tenant], running: Controller
+    tenant: Tenant, running: Controller
 ) -> None:
     """Nothing else lists its objects; the annotation ends it, and says how to find them."""
     tenant.bundle("web", config_map("a"), timeout="1s")
     tenant.ready("web")
-    assert tenant.api("DELETE", tenant.path("configmaps", "applyprune-web"))[0] == 200
+    tenant.drop("applyprune-web")
     tenant.delete("web")
-
     eventually(
         lambda: running.reconciles(tenant).count("InventoryUnreadable") >= 3,
         lambda: "three looks, with a growing pause",
     )
-    served(new_tenant(), running, "beside")
     assert "inventory repair web" in tenant.condition("web")[2]
     tenant.annotate("web", orphan="true")
     tenant.gone("web")
@@ -274,15 +233,14 @@ def test_lost_inventory_keeps_a_bundle_after_its_timeout(
     assert tenant.exists("a") == [True]
 
 
-def test_annotation_ends_a_removal_and_leaves_the_objects(tenant: Tenant, site: Plane) -> None:
+def test_annotation_ends_a_removal_and_leaves_the_objects(tenant: Tenant) -> None:
     """At once, in the middle of a wait, or before anything is deleted."""
-    held = config_map("held", finalizers=["example.com/slow"])
+    held = config_map("held", finalizers=[SLOW])
     wait = {"deletionPolicy": "WaitForTermination", "timeout": "1h"}
     tenant.bundle("web", config_map("a"), held, **wait)
     tenant.ready("web")
     tenant.delete("web")
-    path = tenant.path("configmaps", "held")
-    eventually(lambda: "deletionTimestamp" in tenant.api.get(path)["metadata"])
+    eventually(lambda: "deletionTimestamp" in tenant.get_map("held")["metadata"])
     tenant.annotate("web", orphan="yes", reconcile_now="1")
     tenant.annotate("web", orphan="true")
     tenant.gone("web")
@@ -294,14 +252,9 @@ def test_annotation_ends_a_removal_and_leaves_the_objects(tenant: Tenant, site: 
     tenant.annotate("early", orphan="true")
     tenant.delete("early")
     tenant.gone("early")
-    assert tenant.exists("b", "applyprune-early") == [True, True]
-    assert "left in the inventory applyprune-early: 1 object (configmap/b)" in told(
-        tenant, "RemovalIncomplete", "early"
-    )
-    reply = applyprune(
-        "delete", "early", "-n", tenant.namespace, "--yes", kubeconfig=site.kubeconfig
-    )
-    assert (reply.code, tenant.exists("b")) == (0, [False]), reply
+    assert (tenant.exists("b", "applyprune-early"), owner(tenant, "early")) == ([True, True], "")
+    said = told(tenant, "RemovalIncomplete", "early")
+    assert "left in the inventory applyprune-early: 1 object (configmap/b)" in said
 
 
 @pytest.mark.holds("release-own")
@@ -319,6 +272,46 @@ def test_annotation_takes_no_set_from_another_bundle(tenant: Tenant) -> None:
     assert active in told(tenant, "RemovalIncomplete", "thief")
 
 
+def test_event_of_a_removal_tells_what_all_looks_have_removed(tenant: Tenant) -> None:
+    """One object has a finalizer, so it goes in a later look; an invalid spec holds nothing up."""
+    slow = config_map("slow", finalizers=[SLOW])
+    tenant.bundle("web", config_map("a"), config_map("b"), slow)
+    tenant.ready("web")
+    tenant.patch("web", dependsOn=BROKEN)
+    tenant.failed("web", "InvalidSpec")
+    tenant.delete("web")
+    eventually(lambda: tenant.exists("a", "b") == [False, False])
+    eventually(lambda: tenant.condition("web")[0] == "Unknown", lambda: "it waits for slow")
+    tenant.strip("slow")
+    tenant.gone("web")
+    assert told(tenant, "Removed") == "3 deleted"
+    assert tenant.exists("applyprune-web") == [False]
+
+
+def test_object_that_somebody_holds_keeps_a_bundle_only_where_that_is_asked_for(
+    tenant: Tenant,
+) -> None:
+    """After the timeout, it is deleted and still listed; or it is nobody's."""
+    for name, policy in (("d", "Delete"), ("w", "WaitForTermination"), ("o", "Orphan")):
+        held = config_map(f"held-{name}", finalizers=[SLOW])
+        more = {"deletionPolicy": policy, "timeout": "2s"}
+        tenant.bundle(name, config_map(name), held, **more)
+        tenant.ready(name)
+        tenant.delete(name)
+    tenant.gone("d")
+    assert tenant.exists("d", "held-d", "applyprune-d") == [False, True, True]
+    assert any(one[1] == "RemovalIncomplete" for one in tenant.events("d"))
+    tenant.gone("o")
+    assert tenant.exists("o", "held-o", "applyprune-o") == [True, True, False]
+    metadata = tenant.get_map("o")["metadata"]
+    assert "labels" not in metadata
+    assert not any("applyprune/" in one["manager"] for one in metadata.get("managedFields", ()))
+    assert SLOW in tenant.failed("w", "RemovalFailed")
+    for name in "dwo":
+        tenant.strip(f"held-{name}")
+    tenant.gone("w")
+
+
 UNPRUNED: dict[str, tuple[dict[str, Any], bool]] = {
     "the default": ({}, True),
     "MirrorPrune": ({"deletionPolicy": "MirrorPrune"}, True),
@@ -326,19 +319,6 @@ UNPRUNED: dict[str, tuple[dict[str, Any], bool]] = {
     "WaitForTermination": ({"deletionPolicy": "WaitForTermination"}, False),
     "Orphan": ({"deletionPolicy": "Orphan"}, True),
 }
-
-
-def test_event_of_a_removal_tells_what_all_looks_have_removed(tenant: Tenant) -> None:
-    """One object has a finalizer, so it goes in a later look than the others."""
-    slow = config_map("slow", finalizers=["example.com/slow"])
-    tenant.bundle("web", config_map("a"), config_map("b"), slow, deletionPolicy="Delete")
-    tenant.ready("web")
-    tenant.delete("web")
-    eventually(lambda: tenant.exists("a", "b") == [False, False])
-    eventually(lambda: tenant.condition("web")[0] == "Unknown", lambda: "it waits for slow")
-    tenant.strip("slow")
-    tenant.gone("web")
-    assert told(tenant, "Removed") == "3 deleted"
 
 
 @pytest.mark.holds("mirror-prune")
@@ -361,63 +341,51 @@ def test_policies_apply_whatever_is_pruned(tenant: Tenant) -> None:
             assert "labels" not in metadata
 
 
-def test_suspended_bundle_does_not_keep_its_namespace(tenant: Tenant) -> None:
-    """Neither its interval nor its timeout is waited for."""
-    tenant.bundle("web", config_map("a"), timeout="1h", interval="1h")
-    tenant.ready("web")
-    tenant.patch("web", suspend=True)
-    tenant.delete("web")
-    eventually(partial(_is_suspended, tenant))
-    assert delete_namespaces(tenant) == []
+WITHIN: tuple[dict[str, Any], ...] = (
+    {"deletionPolicy": "Delete"},
+    {"deletionPolicy": "WaitForTermination"},
+    {"deletionPolicy": "Orphan"},
+    {"prune": {"enabled": False}},
+    {"dependsOn": BROKEN},
+    {"suspend": True},
+)
 
 
-WITHIN: dict[str, dict[str, Any]] = {
-    "Delete": {},
-    "WaitForTermination": {"deletionPolicy": "WaitForTermination"},
-    "Orphan": {"deletionPolicy": "Orphan"},
-    "no prune": {"prune": {"enabled": False}},
-}
-
-
-def test_bundle_goes_with_its_namespace(
-    running: Controller, new_tenant: Callable[[], Tenant]
-) -> None:
+def test_bundle_goes_with_its_namespace(new_tenant: Callable[[], Tenant], tenant: Tenant) -> None:
     """At once, whatever its policy and its timeout are: no object of it is elsewhere."""
-    assert running.address
-    tenants = [new_tenant() for _ in WITHIN]
-    for tenant, spec in zip(tenants, WITHIN.values(), strict=True):
-        tenant.bundle("web", config_map("a"), timeout="1h", retryInterval="1h", **spec)
-    for tenant in tenants:
-        assert tenant.ready("web")["objects"] == {"total": 1, "failing": 0, "elsewhere": 0}
+    tenants = [tenant, *(new_tenant() for _ in WITHIN[1:])]
+    for one in tenants:
+        one.bundle("web", config_map("a"), timeout="1h", retryInterval="1h", interval="1h")
+    for one, spec in zip(tenants, WITHIN, strict=True):
+        assert one.ready("web")["objects"] == {"total": 1, "failing": 0, "elsewhere": 0}
+        one.patch("web", **spec)
+    tenants[-2].failed("web", "InvalidSpec")
+    eventually(partial(_is_suspended, tenants[-1]))
+    tenants[-1].delete("web")
     assert delete_namespaces(*tenants) == []
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [
-        pytest.param("Delete", marks=pytest.mark.holds("nothing-elsewhere")),
-        "WaitForTermination",
-        "Orphan",
-    ],
-)
+@pytest.mark.holds("nothing-elsewhere")
 def test_bundle_with_objects_elsewhere_goes_when_its_rights_have_gone(
-    tenant: Tenant, new_tenant: Callable[[], Tenant], policy: str
+    new_tenant: Callable[[], Tenant], tenant: Tenant
 ) -> None:
-    """Its timeout is not waited for, because nobody can give the rights again."""
-    other = new_tenant()
-    guest(other, tenant)
-    there = config_map("there", namespace=other.namespace)
-    spec = {"deletionPolicy": policy, "timeout": "1h", "retryInterval": "1h"}
-    tenant.bundle("web", config_map("a"), there, **spec)
-    assert tenant.ready("web")["objects"]["elsewhere"] == 1
-    # It is not known which of account, rights and inventory goes first: here, the rights do.
-    rbac = f"{RBAC}/namespaces/{tenant.namespace}/rolebindings"
-    assert tenant.api("DELETE", f"/apis/{rbac}")[0] == 200
-    said = delete_namespaces(tenant)
-    done = "orphaned" if policy == "Orphan" else "removed"
-    told = f"before all of its objects elsewhere could be {done}"
-    assert [told in one and "kubectl get -A -l applyset" in one for one in said] == [True]
-    assert other.exists("there") == [True]
+    """Whatever its policy; its timeout is not waited for: nobody can give the rights again."""
+    policies = ("Delete", "WaitForTermination", "Orphan")
+    other, tenants = new_tenant(), [tenant, new_tenant(), new_tenant()]
+    for policy, one in zip(policies, tenants, strict=True):
+        guest(other, one)
+        there = config_map(f"of-{policy.lower()}", namespace=other.namespace)
+        spec = {"deletionPolicy": policy, "timeout": "1h", "retryInterval": "1h"}
+        one.bundle("web", config_map("a"), there, **spec)
+        assert one.ready("web")["objects"]["elsewhere"] == 1
+        # It is not known which of account, rights and inventory goes first: here, the rights do.
+        rbac = f"/apis/{RBAC}/namespaces/{one.namespace}/rolebindings"
+        assert one.api("DELETE", rbac)[0] == 200
+    said = "\n".join(delete_namespaces(*tenants))
+    assert said.count("kubectl get -A -l applyset") == 3
+    assert said.count("before all of its objects elsewhere could be removed") == 2
+    assert "before all of its objects elsewhere could be orphaned" in said
+    assert other.exists(*(f"of-{policy.lower()}" for policy in policies)) == [True] * 3
 
 
 def guest(other: Tenant, tenant: Tenant) -> None:
@@ -473,9 +441,8 @@ def test_removal_has_its_whole_time_whatever_was_before(
     tenant: Tenant, running: Controller, before: str
 ) -> None:
     """What is deleted and not gone yet is waited for, and then the rest is deleted."""
-    slow = config_map("slow")
-    slow["metadata"]["finalizers"] = [SLOW]
-    slow["metadata"]["annotations"] = {DEPENDS_ON: f"/namespaces/{tenant.namespace}/ConfigMap/a"}
+    after = {"config.kubernetes.io/depends-on": f"/namespaces/{tenant.namespace}/ConfigMap/a"}
+    slow = config_map("slow", finalizers=[SLOW], annotations=after)
     never = [workload("Deployment", "never")] if before == "waited" else []
     tenant.bundle("web", config_map("a"), slow, *never, wait=True, timeout="4s", retryInterval="1h")
 
@@ -486,11 +453,12 @@ def test_removal_has_its_whole_time_whatever_was_before(
     eventually(lambda: known in reasons(), lambda: known)
     earlier = len(reasons())
     if before == "suspended":
-        tenant.patch("web", suspend=True)
-        eventually(partial(_is_suspended, tenant))
+        tenant.suspended("web")
     tenant.delete("web")
     if before == "suspended":
         gone_at_its_timeout(tenant)
+        assert "its objects are not removed" in tenant.condition("web", "Reconciling")[2]
+        assert tenant.exists("a", "slow") == [True, True]
         tenant.patch("web", suspend=False)
     eventually(lambda: len(reasons()) > earlier, lambda: "the removal")
     assert reasons()[earlier] == "Progressing"
@@ -506,33 +474,38 @@ def gone_at_its_timeout(tenant: Tenant) -> None:
     tenant.account("other")
     tenant.bundle("other", config_map("b"), serviceAccountName="other", timeout="4s")
     tenant.ready("other")
-    assert tenant.api("DELETE", tenant.path("serviceaccounts", "other"))[0] == 200
+    tenant.drop("other", "serviceaccounts")
     tenant.delete("other")
     tenant.gone("other")
 
 
-SLOW = "example.com/slow"
-DEPENDS_ON = "config.kubernetes.io/depends-on"
-
-
-@pytest.mark.parametrize("code", [403, 422])
 def test_denied_deletion_keeps_the_bundle(
-    tenant: Tenant, running: Controller, site: Plane, site_api: Api, code: int
+    tenant: Tenant, running: Controller, site: Plane, site_api: Api
 ) -> None:
     """No right is missing where a webhook says no: it is tried again, beyond the timeout too."""
-    tenant.bundle("web", config_map("a"), timeout="1s", retryInterval="1s")
-    tenant.ready("web")
+    codes = (403, 422)
+    for code in codes:
+        tenant.bundle(f"b{code}", config_map(f"a{code}"), timeout="1s")
+        tenant.ready(f"b{code}")
 
     def reply(request: dict[str, Any]) -> dict[str, Any] | None:
-        refusal = {"status": "Failure", "code": code, "message": "not today"}
-        return refusal if request["name"] == "a" else None
+        name = request["name"]
+        if not name.startswith("a") or not name[1:].isdecimal():
+            return None
+        return {"status": "Failure", "code": int(name[1:]), "message": "not today"}
+
+    def tries(code: int) -> int:
+        return running.reconciles(tenant, f"b{code}").count("RemovalFailed")
 
     with Webhook(site, site_api, tenant.namespace, ("DELETE",), reply):
-        tenant.delete("web")
-        assert "not today" in tenant.failed("web", "RemovalFailed")
-        before = len(running.reconciles(tenant))
-        eventually(lambda: len(running.reconciles(tenant)) >= before + 3, lambda: "more tries")
-        assert tenant.condition("web")[1] == "RemovalFailed"
-        assert tenant.exists("a") == [True]
-    tenant.gone("web")
-    assert tenant.exists("a", "applyprune-web") == [False, False]
+        for code in codes:
+            tenant.delete(f"b{code}")
+        for code in codes:
+            assert "not today" in tenant.failed(f"b{code}", "RemovalFailed")
+        eventually(lambda: min(map(tries, codes)) >= 3, lambda: "more tries")
+        for code in codes:
+            assert tenant.condition(f"b{code}")[1] == "RemovalFailed"
+            assert tenant.exists(f"a{code}") == [True]
+    for code in codes:
+        tenant.gone(f"b{code}")
+        assert tenant.exists(f"a{code}", f"applyprune-b{code}") == [False, False]
