@@ -11,14 +11,13 @@ import pytest
 from tests.support.accounts import kubeconfig_as, rule
 from tests.support.api import writes
 from tests.support.command import applyprune, start
-from tests.support.desk import NAMES, Desk
+from tests.support.desk import NAMES
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at_first
 from tests.support.live import config_maps
 from tests.support.objects import config_map
-from tests.support.pseudo_terminal import ANSWER, on_terminal
-from tests.support.stage import Stage
+from tests.support.pseudo_terminal import ANSWER
 from tests.support.waiting import HANG, next_second
 
 if TYPE_CHECKING:
@@ -26,17 +25,11 @@ if TYPE_CHECKING:
 
     from applyprune.localplane import Plane
     from tests.support.api import Api, AuditTrail
+    from tests.support.desk import Desk
 
 ALL = dict.fromkeys(NAMES, "1")
 NEXT = {**dict.fromkeys(NAMES[:6], "1"), "a0": "2", "new": "1"}
 """One is changed, one is created, three are pruned."""
-
-
-@pytest.fixture
-def desk(plane: Plane, api: Api, namespace: str, tmp_path: Path) -> Desk:
-    """A set of nine ConfigMaps that all have the value 1."""
-    Stage(plane.kubeconfig, namespace).run(*(config_map(name, "1") for name in NAMES))
-    return Desk(plane, api, namespace, tmp_path)
 
 
 @pytest.fixture
@@ -160,7 +153,7 @@ def test_plan_file_is_shown_and_asked_about(desk: Desk, file: Path, audit: Audit
     """As any apply; nothing is written before the answer."""
     call = desk.line("apply", "--plan", file, **NEXT)
     audit.restart()
-    with on_terminal(*call, kubeconfig=desk.plane.kubeconfig) as terminal:
+    with desk.on_terminal(*call) as terminal:
         asked = terminal.read_until(ANSWER)
         assert writes(audit) == []
         terminal.type("y\n")

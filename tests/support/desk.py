@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.support.command import applyprune
 from tests.support.input_files import write_input
 from tests.support.live import config_maps
 from tests.support.objects import config_map
+from tests.support.pseudo_terminal import on_terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from applyprune.localplane import Plane
     from tests.support.api import Api
     from tests.support.command import Ended
+    from tests.support.pseudo_terminal import PseudoTerminal
 
 NAMES = [f"a{number}" for number in range(9)]
 
@@ -41,6 +43,16 @@ class Desk:
         """Run a verb on the set, with the input that the arguments name."""
         where = ("-n", self.namespace)
         return applyprune(verb, "web", *where, *arguments, kubeconfig=self.plane.kubeconfig)
+
+    def on_terminal(self, *line: str | Path, **how: Any) -> PseudoTerminal:
+        """Return a call on a terminal; ``how`` are the fields of that."""
+        return on_terminal(*line, kubeconfig=self.plane.kubeconfig, **how)
+
+    @property
+    def target(self) -> str:
+        """Return the line in which a call on a terminal names the set and the cluster."""
+        where = f"context {self.plane.name} ({self.plane.server})"
+        return f"web in namespace {self.namespace}, {where}\n"
 
     def line(self, verb: str, *arguments: str | Path, **values: str) -> list[str | Path]:
         """Write the input, and return the arguments of a call."""
