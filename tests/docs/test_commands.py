@@ -76,7 +76,7 @@ def test_image_has_the_tag_of_this_version() -> None:
 def test_example_of_a_refused_prune_is_real() -> None:
     """It is what tests/e2e sees on a screen."""
     (example,) = [text for language, text in page("docs/concepts/safety.md").blocks if not language]
-    screen = (ROOT / "fixtures/screens/refused.pipe.txt").read_text(encoding="utf-8")
+    screen = (ROOT / "fixtures/screens/tour.pipe.txt").read_text(encoding="utf-8")
     assert example in screen.replace("0" * 64, "…")
 
 

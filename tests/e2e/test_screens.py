@@ -55,9 +55,8 @@ pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no tmux here t
 class Scene:
     """What is typed; ``while_it_runs`` is to be seen before the keys of ``press`` are pressed.
 
-    ``setup`` is what somebody has done with kubectl before, and ``meanwhile`` what somebody does
-    before the last line. Before that, kubectl must show the text ``shown_by_pods`` of the Pods in
-    each namespace.
+    ``setup`` is what somebody has done with kubectl before. Before the last line, kubectl must show
+    the text ``shown_by_pods`` of the Pods in each namespace.
     """
 
     name: str
@@ -65,19 +64,10 @@ class Scene:
     while_it_runs: str = ""
     press: str = ""
     setup: str = ""
-    meanwhile: str = ""
     shown_by_pods: str = ""
 
 
 SCENES = (
-    Scene("apply", ("applyprune apply web -f web/ --wait", "applyprune apply web -f web/")),
-    Scene("failing", ("applyprune apply broken -f broken/",)),
-    Scene(
-        "conflict",
-        ("applyprune apply theme -f settings/",),
-        setup="apply --server-side --field-manager=alice -f designed/",
-    ),
-    Scene("refused", ("applyprune apply pages -f many/", "applyprune apply pages -f few/")),
     Scene(
         "question",
         ("applyprune apply book -f book-1/", "applyprune apply book -f book-2/"),
@@ -85,7 +75,7 @@ SCENES = (
         press="n Enter",
         setup="apply --server-side --field-manager=alice -f written/",
     ),
-    # README shows some of it.
+    # README and docs/concepts/safety.md show some of it.
     Scene(
         "tour",
         (
@@ -94,27 +84,6 @@ SCENES = (
             "applyprune plan store -f store-3/",
             "applyprune apply store -f store-3/settings.yaml",
         ),
-    ),
-    Scene(
-        "plan",
-        ("applyprune apply blog -f blog-1/", "applyprune plan blog -f blog-2/ --out blog.plan"),
-    ),
-    Scene(
-        "outdated",
-        (
-            "applyprune apply menu -f menu-1/",
-            "applyprune plan menu -f menu-2/ --out menu.plan",
-            "applyprune apply menu -f menu-2/ --plan menu.plan",
-        ),
-        # Within the second of the plan, the set itself would not be known as the writer.
-        meanwhile="apply --server-side --force-conflicts --field-manager=alice -f menu-2/",
-    ),
-    Scene(
-        "delete",
-        ("applyprune apply notes -f notes/ --yes", "applyprune delete notes"),
-        while_it_runs=r"\[y/N/d\]$",
-        press="y Enter",
-        setup="apply --server-side --field-manager=alice -f written/",
     ),
     Scene(
         "timeout",
@@ -207,7 +176,6 @@ def test_screen_matches_its_golden_file(
                 terminal.wait(is_idle)
             if at == len(scene.lines) - 1:
                 _await_pods(kubectl, scene.shown_by_pods)
-                _by_others(plane, desks, scene.meanwhile)
                 _let_ask(desks, asks="y/N" in scene.while_it_runs)
             piped = None if scene.press else _start(line, *desks[-1])
             for terminal in terminals:
