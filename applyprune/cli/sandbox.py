@@ -484,6 +484,7 @@ def status(name: str | None) -> None:
       applyprune local status
     """
     from applyprune.localplane.planes import plane_names, plane_status
+    from applyprune.output.terminal import Terminal, table
 
     names = plane_names()
     if name is not None and name not in names:
@@ -492,11 +493,9 @@ def status(name: str | None) -> None:
     if not statuses:
         click.echo("no planes; start one with `applyprune local up`", err=True)
         return
-    rows = [("NAME", "PHASE", "SERVER", "DETAIL"), *map(_row, statuses)]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for *cells, detail in rows:
-        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        click.echo("  ".join([*padded, detail]).rstrip())
+    terminal = Terminal()
+    width = terminal.size()[0] if terminal.out_is_screen else None
+    terminal.out(table(("NAME", "PHASE", "SERVER", "DETAIL"), [*map(_row, statuses)], width))
 
 
 def _row(status: PlaneStatus) -> tuple[str, str, str, str]:

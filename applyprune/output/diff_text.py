@@ -35,8 +35,7 @@ from applyprune.output.plan_text import (
     target_line,
 )
 from applyprune.output.printers import OutputTarget, discard
-from applyprune.output.problem_text import escaped_line, wrapped_line
-from applyprune.output.terminal import Colour, styled
+from applyprune.output.terminal import Colour, fitted, styled, wrapped
 from applyprune.output.text import TextPrinter
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.values import replace
@@ -130,7 +129,7 @@ class SummaryPrinter:
         found = plan_counts(event.counts, self._plan)
         counts = [f"{count} {words}" for words, count in found.items()]
         result = f"{self._name}: {', '.join(counts) or 'nothing to compare'}"
-        self._out("\n".join(wrapped_line(result, self._target.out_width)))
+        self._out("\n".join(fitted(result, self._target.out_width)))
         # A person who looks at the plan in a terminal needs them only to hand it on.
         if self._target.verbose or self._target.digests or self._target.redraw is None:
             if self._plan.deletions:
@@ -142,10 +141,12 @@ class SummaryPrinter:
 
     def _below(self) -> Iterator[str]:
         """Yield what stands below all objects: consequences for others, and shared notes."""
-        for ref, lines in self._consequences.pop_all():
-            yield "\n".join((kubectl_name(ref, self._namespace), *(f"  {line}" for line in lines)))
+        width = self._target.out_width
+        for ref, texts in self._consequences.pop_all():
+            lines = (line for text in texts for line in wrapped(text, width, "  "))
+            yield "\n".join((kubectl_name(ref, self._namespace), *lines))
         for line in (*self._notes.values(), *plan_notes(self._plan, self._namespace)):
-            yield "\n".join(escaped_line(line, self._target.out_width))
+            yield "\n".join(fitted(line, width))
 
 
 _COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "@": Colour.CYAN}

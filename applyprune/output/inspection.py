@@ -16,8 +16,8 @@ from applyprune.model.inventory import RunRecord
 from applyprune.model.reports import VersionReport
 from applyprune.model.text import age, age_of, and_more, counted
 from applyprune.output.printers import OutputTarget, version_line
-from applyprune.output.problem_text import problem_text, wrapped_line
-from applyprune.output.terminal import table
+from applyprune.output.problem_text import problem_text
+from applyprune.output.terminal import fitted, one_line, table
 
 if TYPE_CHECKING:
     from applyprune.model.events import ContainerLog, TreeNode, WarningEvent
@@ -51,7 +51,7 @@ class InspectionPrinter(Struct):
         self.began = True
         match event:
             case VersionReport(client, python, platform, server):
-                self.target.out(version_line(*map(_line, (client, python, platform, server))))
+                self.target.out(version_line(*map(one_line, (client, python, platform, server))))
             case Explanation():
                 self._explained(event)
             case ObjectStatus():
@@ -61,7 +61,7 @@ class InspectionPrinter(Struct):
                     self.target.out(_change(event))
                     _, *lines = details(event, self._namespace, is_shown=True) or ("",)
                     for line in lines:
-                        self.target.out(_line(line))
+                        self.target.out(one_line(line))
             # The objects of a stream without a run name no set.
             case ApplySetListed() if self._objects and self._set in {
                 (event.namespace, event.name),
@@ -110,7 +110,7 @@ class InspectionPrinter(Struct):
         )
         drifts = _drifts(objects) if self.shows_drift else ()
         texts = [*explained, *drifts, *_about(applyset, objects)]
-        lines = [first, *(line for text in texts for line in self._fitted(text))]
+        lines = [first, *(line for text in texts for line in fitted(text, self.target.out_width))]
         write = redraw if self._drawn and redraw is not None else self.target.out
         write("\n".join(lines))
         self._drawn = True
@@ -121,11 +121,8 @@ class InspectionPrinter(Struct):
         for reason in (*event.reasons, *(event.passed if self.target.verbose else ())):
             head, *rest = reason.splitlines() or [""]
             lines += [f"  - {head}", *(f"    {line.strip()}" for line in rest)]
-        self.target.out("\n".join(fitted for line in lines for fitted in self._fitted(line)))
-
-    def _fitted(self, text: str) -> list[str]:
-        """Return a line of text, wrapped on a terminal."""
-        return wrapped_line(_line(text), self.target.out_width)
+        width = self.target.out_width
+        self.target.out("\n".join(part for line in lines for part in fitted(line, width)))
 
 
 _DRIFTED = {True: "yes", False: "no", None: "unknown"}
@@ -149,7 +146,7 @@ def _objects(objects: list[ObjectStatus], width: int | None) -> str:
 def _change(status: ObjectStatus) -> str:
     words = [status.readiness.status.text, *(["drifted"] if status.drifted else [])]
     message = _message(status)
-    return _line(f"{_name(status)} {', '.join(words)}{f': {message}' if message else ''}")
+    return one_line(f"{_name(status)} {', '.join(words)}{f': {message}' if message else ''}")
 
 
 def _message(status: ObjectStatus) -> str:
@@ -200,11 +197,11 @@ def _drifts(objects: list[ObjectStatus]) -> Iterator[str]:
     for status in objects:
         if not status.drift:
             continue
-        yield _line(f"{_name(status)} has drifted:")
+        yield f"{_name(status)} has drifted:"
         for drift in status.drift:
             who = " ".join(part for part in (drift.manager, drift.operation, drift.time) if part)
             wanted = f" (the set's: {drift.wanted})" if drift.wanted else ""
-            yield _line(f"  {drift.path}: {drift.found}{wanted}{f', by {who}' if who else ''}")
+            yield f"  {drift.path}: {drift.found}{wanted}{f', by {who}' if who else ''}"
 
 
 def _name(status: ObjectStatus) -> str:
@@ -220,20 +217,14 @@ def _about(applyset: ApplySetListed, objects: list[ObjectStatus]) -> Iterator[st
         parts.append(f"{drifted} drifted")
     if unknown:
         parts.append(f"{unknown} with unknown drift")
-    yield _line(f"{applyset.name} -n {applyset.namespace}: {', '.join(parts)}")
+    yield f"{applyset.name} -n {applyset.namespace}: {', '.join(parts)}"
     if (last := applyset.last) is not None:
-        yield _line(
-            f"last change: {last.mode} by {_run_by(last)}, {age_of(last.at)} ago, {_run_end(last)}"
-        )
+        change = f"{last.mode} by {_run_by(last)}, {age_of(last.at)} ago"
+        yield f"last change: {change}, {_run_end(last)}"
     if applyset.owner:
-        yield _line(f"owned by {applyset.owner}")
+        yield f"owned by {applyset.owner}"
     if applyset.holder:
-        yield _line(f"held by {applyset.holder}")
-
-
-def _line(text: str) -> str:
-    """Return the text on one line, with its line ends escaped."""
-    return text.replace("\n", "\\n")
+        yield f"held by {applyset.holder}"
 
 
 # What explains a status: the tree of a set, warning events and logs.

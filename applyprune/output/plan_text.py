@@ -16,8 +16,8 @@ from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, GuardVerdict, Plan, RemoveStep, Why, waits_in_words
 from applyprune.model.text import and_more, counted
-from applyprune.output.problem_text import escaped_line, some_names, wrapped_line
-from applyprune.output.terminal import Colour, styled, table, wrapped
+from applyprune.output.problem_text import some_names
+from applyprune.output.terminal import Colour, fitted, one_line, styled, table, wrapped
 from applyprune.planning.recovery import owning_command
 
 if TYPE_CHECKING:
@@ -83,27 +83,17 @@ def plan_table(
     # What happens to an object that has no row, such as one that is refused.
     for ref, texts in consequences.pop_all():
         below.append(kubectl_name(ref, namespace))
-        below += [line for text in texts for line in _indented(text, width)]
+        below += [line for text in texts for line in wrapped(text, width, "  ")]
     lines = [*notes.values(), *(plan_notes(plan, namespace) if rows else ())]
     stays = [step.entry.ref for step in plan.removals if step.fate is not Fate.REFUSE]
     if full and plan.no_prune and stays:
         about = f"{counted(len(stays), 'object')} {Outcome.NOT_PRUNED.forecast} ({plan.no_prune})"
         lines.append(f"{about}: {some_names(stays, namespace)}")
-    below += [part for line in lines for part in _fitted(line, width)]
+    below += [part for line in lines for part in fitted(line, width)]
     if mode is Mode.DELETE and rows:
         below += deletion_summary(plan, applyset, width)
     above = [_table(listed, mode, namespace, width)] if rows else []
     return "\n".join((*above, *below))
-
-
-def _fitted(line: str, width: int | None) -> list[str]:
-    line = line.replace("\n", "\\n")
-    return [line] if width is None else wrapped(line, width)
-
-
-def _indented(line: str, width: int | None, indent: str = "  ") -> list[str]:
-    line = line.replace("\n", "\\n")
-    return [f"{indent}{line}"] if width is None else wrapped(line, width, indent)
 
 
 _KEPT = {
@@ -134,7 +124,7 @@ def deletion_summary(plan: Plan, applyset: ApplySetIdentity, width: int | None) 
     for why, (one, several) in _KEPT.items():
         if count := kept[why]:
             parts.append(f"{count} {one if count == 1 else several}")
-    summary = _fitted(f"{counted(len(steps), 'object')}: {', '.join(parts)}", width)
+    summary = fitted(f"{counted(len(steps), 'object')}: {', '.join(parts)}", width)
     return [*summary, *_how_to_delete(steps, applyset)]
 
 
@@ -208,10 +198,11 @@ def row_lines(row: Row, namespace: str, width: int | None, place: str = "") -> l
     """
     words = row.words or row.fate.forecast
     head = f"{kubectl_name(row.ref, namespace)} {words}{f' ({place})' if place else ''}"
-    lines = escaped_line(head, width)
+    lines = fitted(head, width)
     coloured = styled(words, _COLOURS.get(row.fate))
     lines[0] = lines[0].replace(f" {words}", f" {coloured}", 1)
-    return [*lines, *(line for text in row.details for line in _indented(text, width, _BELOW))]
+    details = map(one_line, row.details)
+    return [*lines, *(line for text in details for line in wrapped(text, width, _BELOW))]
 
 
 _NEVER_CUT = frozenset({Fate.PRUNE, Fate.RECREATE})
@@ -382,7 +373,7 @@ def unchecked_line(plan: Plan, namespace: str) -> str:
         line = f"{len(found)} objects were not fully checked: {named}"
     else:
         line = ""
-    return line.replace("\n", "\\n")
+    return one_line(line)
 
 
 class ConsequenceLines:
@@ -395,8 +386,8 @@ class ConsequenceLines:
         """Keep the lines of a plan, instead of those of the plan before."""
         self._left = {}
         for consequence in plan.consequences:
-            line = consequence.message.replace("\n", "\\n")
-            self._left.setdefault(consequence.ref, []).append(f"→ {line}")
+            line = f"→ {one_line(consequence.message)}"
+            self._left.setdefault(consequence.ref, []).append(line)
 
     def pop(self, ref: Ref) -> list[str]:
         """Return the lines about one object, and forget them."""
@@ -418,11 +409,11 @@ def with_origins(plan: Plan) -> Iterator[tuple[Consequence, Origin | None]]:
 def lifted_text(plan: Plan, width: int | None) -> Iterator[str]:
     """Yield the lines about lifted guards, wrapped for a terminal of ``width`` columns."""
     for _, line in lifted_guards(plan):
-        yield "\n".join(wrapped_line(line, width))
+        yield "\n".join(fitted(line, width))
 
 
 def lifted_guards(plan: Plan) -> Iterator[tuple[Guard, str]]:
     """Yield each lifted guard with a line: what has lifted it, and what it has found."""
     for result in plan.guards:
         if result.verdict is GuardVerdict.LIFTED:
-            yield result.guard, str(result).replace("\n", "\\n")
+            yield result.guard, one_line(str(result))

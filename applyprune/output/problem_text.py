@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import kubectl_name
 from applyprune.model.text import age_of, and_more, counted
-from applyprune.output.terminal import Colour, styled
+from applyprune.output.terminal import Colour, fitted, styled
 from applyprune.values import pattern
 
 if TYPE_CHECKING:
@@ -40,35 +40,13 @@ def problem_text(label: str, problem: Problem, width: int | None = None) -> str:
         text = _WRITTEN.sub(lambda said: f"{said[1]}{age_of(said[2])} ago)", text)
     first, *below = text.splitlines() or [""]
     excerpt = {f"{_INDENT}{line}" for line in problem.excerpt.splitlines()}
-    lines = wrapped_line(f"{label}: {first}", width)
+    lines = fitted(f"{label}: {first}", width)
     for line in below:
         indented = line if line.startswith(_INDENT) else f"{_INDENT}{line}"
         keep_whole = line in excerpt or _TO_COPY.search(line)
-        lines += [indented] if keep_whole else wrapped_line(indented, width)
+        lines += [indented] if keep_whole else fitted(indented, width)
     lines[0] = lines[0].replace(f"{label}:", styled(f"{label}:", _SEVERITY_COLOURS[label]), 1)
     return "\n".join(lines)
-
-
-def wrapped_line(line: str, width: int | None) -> list[str]:
-    """Wrap a line at that width, unless it is None; indent all lines but the first once more."""
-    if width is None or len(line) <= width:
-        return [line]
-    from textwrap import wrap
-
-    margin = line[: len(line) - len(line.lstrip())]
-    return wrap(
-        line.lstrip(),
-        width,
-        initial_indent=margin,
-        subsequent_indent=margin + _INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def escaped_line(text: str, width: int | None) -> list[str]:
-    """Wrap a text as one line: line ends in it are escaped."""
-    return wrapped_line(text.replace("\n", "\\n"), width)
 
 
 # What holds for many objects.

@@ -1,7 +1,8 @@
 """The terminal: standard output and standard error, colours, and tables in the style of kubectl.
 
 The program writes every line through this module, so no untrusted text reaches a terminal as a
-control sequence.
+control sequence. Every table is made by ``table``: of a plan, a status, an inventory, its runs, the
+sets, and the local planes. A text that is no cell is wrapped by ``fitted``.
 """
 
 from __future__ import annotations
@@ -260,8 +261,7 @@ def table(
     With ``full_head``, the heading of messages below their lines is kept: they do not explain
     themselves.
     """
-    # A cell must not contain a line end.
-    lines = [[cell.replace("\n", "\\n") for cell in line] for line in (head, *rows)]
+    lines = [list(map(one_line, line)) for line in (head, *rows)]
     layout = _layout(lines, width)
     first, *others = (_row(line, layout) for line in lines)
     # If messages are below their lines, drop the heading of their column.
@@ -337,10 +337,44 @@ def _row(line: Sequence[str], layout: _Layout) -> str:
     return "\n".join(lines)
 
 
-def wrapped(message: str, width: int, indent: str = "") -> list[str]:
-    """Return a message as lines, broken at spaces, never in a name with hyphens that fits."""
+# Lines.
+
+
+def one_line(text: str) -> str:
+    """Return the text with its line ends escaped."""
+    return text.replace("\n", "\\n")
+
+
+def wrapped(message: str, width: int | None, indent: str = "") -> list[str]:
+    """Return a message as indented lines, broken at spaces, never in a name with hyphens that fits.
+
+    Without a width, return one line.
+    """
+    if width is None:
+        return [f"{indent}{message}"]
     from textwrap import wrap
 
     return wrap(
         message, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+
+
+def fitted(text: str, width: int | None) -> list[str]:
+    """Return a text as one line, with its line ends escaped; wrapped if it is wider than ``width``.
+
+    All lines but the first are indented once more. No word is broken.
+    """
+    line = one_line(text)
+    if width is None or len(line) <= width:
+        return [line]
+    from textwrap import wrap
+
+    margin = line[: len(line) - len(line.lstrip())]
+    return wrap(
+        line.lstrip(),
+        width,
+        initial_indent=margin,
+        subsequent_indent=f"{margin}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
     )

@@ -56,12 +56,11 @@ from applyprune.output.plan_text import (
 from applyprune.output.printers import OutputTarget
 from applyprune.output.problem_text import (
     Repeated,
-    escaped_line,
     problem_text,
     some_names,
     without_name,
 )
-from applyprune.output.terminal import Colour, styled, table, wrapped
+from applyprune.output.terminal import Colour, fitted, styled, table, wrapped
 from applyprune.planning.applyset import ApplySetIdentity
 
 _COLOURS = {
@@ -153,7 +152,7 @@ class TextPrinter:
 
     def _out(self, line: str, word: str = "", colour: Colour | None = None) -> None:
         """Write one line, wrapped on a terminal; escape line ends in it, and colour a word."""
-        lines = escaped_line(line, self._target.out_width)
+        lines = fitted(line, self._target.out_width)
         self._lines += len(lines)
         text = "\n".join(lines)
         if word and colour:
@@ -167,15 +166,15 @@ class TextPrinter:
             self._not_pruned_lines(reason, refs)
         self._not_pruned = {}
         for line in self._repeated.pop_all(self._namespace):
-            text = escaped_line(f"error: {line}", self._target.error_width)
+            text = fitted(f"error: {line}", self._target.error_width)
             self._lines += len(text)
             text[0] = text[0].replace("error:", styled("error:", Colour.RED), 1)
             self._target.err("\n".join(text))
 
     def _names(self, refs: Sequence[Ref]) -> None:
         """Write the names of several objects below a line about them."""
-        names, width = some_names(refs, self._namespace), self._target.out_width
-        for line in [f"  {names}"] if width is None else wrapped(names, width, "  "):
+        names = some_names(refs, self._namespace)
+        for line in wrapped(names, self._target.out_width, "  "):
             self._out(line)
 
     def _problem(self, label: str, problem: Problem) -> None:
@@ -195,7 +194,7 @@ class TextPrinter:
             if not self._target.plan_is_shown:
                 unchecked = "" if self._dry else unchecked_line(event.plan, self._namespace)
                 for line in filter(None, (unchecked, *plan_notes(event.plan, self._namespace))):
-                    wrapped_note = escaped_line(line, self._target.error_width)
+                    wrapped_note = fitted(line, self._target.error_width)
                     self._target.err("\n".join(wrapped_note))
         if self._dry:
             self._consequences.take_plan(event.plan)
