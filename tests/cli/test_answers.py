@@ -207,6 +207,4 @@ def test_environment_does_not_choose_another_context_than_the_file(
     )
     monkeypatch.setenv(CONTEXT, "here")
     assert call("status", "--kubeconfig", "kubeconfig") == 2
-    told = capsys.readouterr().err
-    assert "the context in use is here, and applyprune.yaml:4:1 is for prod" in told
-    assert "APPLYPRUNE_CONTEXT is here." in told
+    assert "APPLYPRUNE_CONTEXT is here." in capsys.readouterr().err

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.output.progress import INTERRUPTED
 from tests.support.command import applyprune, start
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.input_files import write_input
@@ -70,7 +71,7 @@ def test_second_signal_ends_the_run_and_restores_the_terminal(
         terminal.type(_held(source, namespace))
         terminal.wait(lambda one: "web: applying ░░░░" in one)
         terminal.press("C-c")
-        terminal.wait(lambda one: "interrupted: finishing the requests in flight" in one)
+        terminal.wait(lambda one: INTERRUPTED in one)
         terminal.press("C-c")
         screen = terminal.wait(is_idle)
         go_on.set()

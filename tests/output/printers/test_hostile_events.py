@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,17 +38,13 @@ def printed(form: str, *events: Event, width: int) -> str:
     return raw.getvalue().decode()
 
 
-@pytest.mark.parametrize("optional", [True, False])
 @pytest.mark.parametrize("form", sorted(PRINTERS))
-@pytest.mark.parametrize("kind", EVENTS)
-def test_events_print_without_control_characters(
-    kind: type[Event], form: str, optional: bool
-) -> None:
+def test_events_print_without_control_characters(form: str) -> None:
     """But for line feeds; in every format, on a terminal and in a pipe."""
-    began, event = filled(Started, "web"), filled(kind, HOSTILE, optional=optional)
-    for width in (0, 80):
-        text = printed(form, began, event, filled(Finished, HOSTILE), width=width)
-        assert all(line.isprintable() for line in text.split("\n")), repr(text)
+    began, end = filled(Started, "web"), filled(Finished, HOSTILE)
+    for kind, optional, width in product(EVENTS, (True, False), (0, 80)):
+        text = printed(form, began, filled(kind, HOSTILE, optional=optional), end, width=width)
+        assert all(line.isprintable() for line in text.split("\n")), (kind, optional, text)
 
 
 COMMANDS = (
@@ -79,11 +76,11 @@ def test_context_line_of_a_diff_is_not_taken_for_a_command() -> None:
     assert ":\\x3aerror::forged" in log or "\\x3a:error::forged" in log
 
 
-@pytest.mark.parametrize("kind", EVENTS)
-def test_messages_never_look_like_our_own_lines(kind: type[Event]) -> None:
+def test_messages_never_look_like_our_own_lines() -> None:
     """A line feed in a message leads to an indented line."""
-    text = printed("text", filled(Started, "web"), filled(kind, HOSTILE), width=80)
-    assert not re.search(r"^(error: forged|web: 9)", text, re.MULTILINE), text
+    for kind in EVENTS:
+        text = printed("text", filled(Started, "web"), filled(kind, HOSTILE), width=80)
+        assert not re.search(r"^(error: forged|web: 9)", text, re.MULTILINE), (kind, text)
 
 
 def test_text_only_events_have_text() -> None:
