@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -13,6 +12,7 @@ from applyprune.cli.options import KEYS
 from applyprune.cli.session import InputPaths
 from applyprune.sources import Overlay
 from applyprune.sources.plan_files import write_plan
+from applyprune.values import replace
 from tests.support.plan_files import FILE
 from tests.support.source_text import config_map, write
 
