@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.controller import controller, served
+from tests.support.costly import MEGABYTE, doubling
 from tests.support.objects import config_map, text
 from tests.support.waiting import eventually
 
@@ -29,7 +30,6 @@ SMALL = ("env", "MALLOC_ARENA_MAX=2", "prlimit", f"--as={2**30}")
 SUSPENDED = 'applyprune_reconciles_total{reason="Suspended"}'
 BUNDLES = 60
 HUNDREDS = 300
-MEGABYTE = 900_000
 
 
 def source(name: str, more: str) -> dict[str, Any]:
@@ -69,13 +69,6 @@ def test_hundreds_of_large_bundles_take_nothing_from_others(
         served(other, running, "after-start")
         eventually(lambda: running.metric(SUSPENDED) >= HUNDREDS, lambda: "their first turns")
         served(other, running, "in-the-end")
-
-
-def doubling(text: str) -> str:
-    """Return a rule in CEL that doubles a text of the object again and again."""
-    rule = f"[{text}]{'.map(a, a + a)' * 13}.exists(a, a == '')"
-    assert len(rule) < 231
-    return rule
 
 
 def aliases() -> str:

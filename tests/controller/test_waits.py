@@ -1,40 +1,27 @@
-"""Bundles that wait for their objects hold no worker, and end their wait when something changes.
-
-One controller with the usual four workers serves all stories.
-"""
+"""Bundles that wait for their objects hold no worker, and end their wait when something changes."""
 
 from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.support.api import status_writes
-from tests.support.controller import controller, served
-from tests.support.objects import SERVICE, config_map, text
+from tests.support.controller import served
+from tests.support.objects import config_map, text
 from tests.support.waiting import HANG, eventually
 from tests.support.webhook import Webhook
 from tests.support.workloads import WAVE, Puppets, ready, workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from applyprune.localplane import Plane
     from tests.support.api import Api, AuditTrail
     from tests.support.controller import Controller, Tenant
 
-MANY = 20
+MANY = 8
+"""Twice as many as there are workers."""
 WAITS: dict[str, Any] = {"wait": True, "timeout": "1h"}
-LOAD_BALANCER = {**SERVICE, "spec": {**SERVICE["spec"], "type": "LoadBalancer"}}
-
-
-@pytest.fixture(scope="module")
-def usual(site: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
-    """A controller with the usual number of workers."""
-    log = tmp_path_factory.mktemp("controller") / "log"
-    with controller(site.kubeconfig, log, "--no-lease") as one:
-        yield one
 
 
 def never(name: str = "never") -> dict[str, Any]:
@@ -52,27 +39,23 @@ def waiting(tenant: Tenant, name: str) -> None:
 
 
 def test_bundles_that_never_become_ready_delay_nobody(
-    usual: Controller, new_tenant: Callable[[], Tenant]
+    running: Controller, tenant: Tenant, new_tenant: Callable[[], Tenant]
 ) -> None:
-    """Twenty wait for an hour; four workers serve new ones, in their namespace and elsewhere."""
-    crowd, other = new_tenant(), new_tenant()
+    """Eight wait for an hour; four workers serve new ones, in their namespace and elsewhere."""
     for number in range(MANY):
-        crowd.bundle(f"b{number}", never(f"d{number}"), **WAITS)
+        tenant.bundle(f"b{number}", never(f"d{number}"), **WAITS)
     for number in range(MANY):
-        waiting(crowd, f"b{number}")
-    for tenant in (other, crowd):
-        served(tenant, usual, "new")
-    Puppets(crowd.api, crowd.namespace).pods_of("d7", ready())
-    crowd.ready("b7")
-    for number in range(MANY):
-        crowd.patch(f"b{number}", suspend=True)
+        waiting(tenant, f"b{number}")
+    for one in (new_tenant(), tenant):
+        served(one, running, "new")
+    Puppets(tenant.api, tenant.namespace).pods_of("d7", ready())
+    tenant.ready("b7")
 
 
 def test_bundle_checks_once_what_waits_for_an_earlier_wave(
-    usual: Controller, new_tenant: Callable[[], Tenant], site_audit: AuditTrail
+    tenant: Tenant, site_audit: AuditTrail
 ) -> None:
     """Each look at a wait is a run of its own, but what it applies was checked by the first."""
-    tenant = new_tenant()
     later = config_map("later", annotations={WAVE: "1"})
     tenant.bundle("web", never("first"), later, **WAITS)
     waiting(tenant, "web")
@@ -84,46 +67,39 @@ def test_bundle_checks_once_what_waits_for_an_earlier_wave(
     assert dry == [True, False]
 
 
-def test_waits_of_one_namespace_delay_no_other(
-    usual: Controller, site: Plane, site_api: Api, new_tenant: Callable[[], Tenant]
+def test_work_of_one_namespace_delays_no_other(
+    running: Controller,
+    site: Plane,
+    site_api: Api,
+    tenant: Tenant,
+    new_tenant: Callable[[], Tenant],
 ) -> None:
-    """Nine wait for load balancers, then a webhook hangs: another namespace does not notice."""
-    balanced, hung, other = new_tenant(), new_tenant(), new_tenant()
-    for number in range(9):
-        service = {**LOAD_BALANCER, "metadata": {"name": f"s{number}"}}
-        balanced.bundle(f"b{number}", service, **WAITS)
-    waiting(balanced, "b8")
-    served(other, usual, "first")
-    for number in range(9):
-        balanced.patch(f"b{number}", suspend=True)
-    over = threading.Event()
+    """A webhook hangs on as many writes as there are workers: one of them serves the others."""
+    other, over = new_tenant(), threading.Event()
 
     def reply(request: dict[str, Any]) -> None:
         if request["name"].startswith("slow") and not request["dryRun"]:
             over.wait(HANG)
 
-    with Webhook(site, site_api, hung.namespace, ("CREATE",), reply, seconds=30):
+    with Webhook(site, site_api, tenant.namespace, ("CREATE",), reply, seconds=30):
         for number in range(4):
-            hung.bundle(f"b{number}", config_map(f"slow-{number}"))
-        eventually(lambda: hung.exists("applyprune-b0") == [True], lambda: "a run that hangs")
-        served(other, usual, "new")
+            tenant.bundle(f"b{number}", config_map(f"slow-{number}"))
+        eventually(lambda: tenant.exists("applyprune-b0") == [True], lambda: "a run that hangs")
+        served(other, running, "new")
         # It got no worker that one of the others has given back.
-        assert usual.reconciles(hung) == []
+        assert running.reconciles(tenant) == []
         over.set()
         for number in range(4):
-            hung.ready(f"b{number}")
-    served(other, usual, "after")
+            tenant.ready(f"b{number}")
 
 
 def test_wait_is_in_the_status_and_ends_with_a_change(
-    usual: Controller, new_tenant: Callable[[], Tenant], site_audit: AuditTrail
+    running: Controller, tenant: Tenant, site_audit: AuditTrail
 ) -> None:
     """Written once; a change of the source or of the spec ends it, and so does its time.
 
     What becomes ready after its time is seen by its watch: the next try is in an hour.
     """
-    assert usual.process.poll() is None
-    tenant = new_tenant()
     tenant.put("configmaps", {**config_map("src"), "data": {"one": text(never())}})
     tenant.bundle("web", source={"configMapRefs": [{"name": "src"}]}, **WAITS)
     waiting(tenant, "web")
@@ -134,8 +110,8 @@ def test_wait_is_in_the_status_and_ends_with_a_change(
     assert status["observedGeneration"] == 1
     assert status["objects"] == {"total": 1, "failing": 1, "elsewhere": 0}
     site_audit.restart()
-    before = len(usual.reconciles(tenant))
-    eventually(lambda: len(usual.reconciles(tenant)) >= before + 3, lambda: "three more looks")
+    before = len(running.reconciles(tenant))
+    eventually(lambda: len(running.reconciles(tenant)) >= before + 3, lambda: "three more looks")
     assert status_writes(site_audit, tenant.namespace) == 0
     assert [one[1] for one in tenant.events("web")] == []
 
@@ -155,64 +131,47 @@ def test_wait_is_in_the_status_and_ends_with_a_change(
     tenant.ready("time")
 
 
-def test_prune_of_a_bundle_waits_only_for_what_needs_the_object(
-    usual: Controller, new_tenant: Callable[[], Tenant]
-) -> None:
+def test_prune_of_a_bundle_waits_only_for_what_needs_the_object(tenant: Tenant) -> None:
     """An unused object goes beside a broken Deployment; what old Pods use stays for each pass."""
-    assert usual.process.poll() is None
-    tenant = new_tenant()
-    tenant.bundle("web", never(), config_map("a"), config_map("b"), timeout="1h")
-    tenant.ready("web")
-    tenant.bundle("web", never(), config_map("a"), timeout="1h")
-    tenant.ready("web")
-    assert tenant.exists("a", "b") == [True, False]
 
-    def set_of(version: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    def set_of(version: int) -> tuple[dict[str, Any], ...]:
         name = f"conf-{version}"
         reads = {"name": "main", "image": "main:1", "envFrom": [{"configMapRef": {"name": name}}]}
-        return config_map(name), workload("Deployment", "roll", pods={"containers": [reads]})
+        unused = [config_map("unused")] if version == 1 else []
+        roll = workload("Deployment", "web", pods={"containers": [reads]})
+        return config_map("stays"), config_map(name), roll, *unused
 
     puppets = Puppets(tenant.api, tenant.namespace)
-    tenant.bundle("roll", *set_of(1), timeout="1h")
-    tenant.ready("roll")
-    puppets.pods_of("roll", ready())
-    tenant.bundle("roll", *set_of(2), timeout="1h")
+    tenant.bundle("web", *set_of(1), timeout="1h")
+    tenant.ready("web")
+    puppets.pods_of("web", ready())
+    tenant.bundle("web", *set_of(2), timeout="1h")
     for turn in "12":
-        waiting(tenant, "roll")
-        assert tenant.exists("conf-1") == [True]
-        tenant.reconciled("roll", turn)
-    puppets.pods_of("roll", ready())
-    tenant.ready("roll")
+        waiting(tenant, "web")
+        assert tenant.exists("conf-1", "unused") == [True, False]
+        tenant.reconciled("web", turn)
+    puppets.pods_of("web", ready())
+    tenant.ready("web")
     assert tenant.exists("conf-1", "conf-2") == [False, True]
 
 
-def test_deletion_that_somebody_holds_up_is_waited_for(
-    usual: Controller, new_tenant: Callable[[], Tenant]
-) -> None:
+def test_deletion_that_somebody_holds_up_is_waited_for(tenant: Tenant) -> None:
     """In a prune and in a recreation; it ends when the object is gone.
 
     After its time a watch shows that: the next try is in an hour.
     """
-    assert usual.process.poll() is None
-    tenant = new_tenant()
     held: dict[str, Any] = {"finalizers": ["example.com/slow"]}
 
     def again(name: str, value: str = "v", **metadata: Any) -> dict[str, Any]:
         marks = {"applyprune.dev/recreate": "allowed"}
         return {**config_map(name, value, annotations=marks, **metadata), "immutable": True}
 
-    tenant.bundle(
-        "web",
-        config_map("stays"),
-        config_map("more"),
-        config_map("goes", **held),
-        again("anew", **held),
-        **WAITS,
-    )
+    stays = [config_map("stays"), config_map("more")]
+    tenant.bundle("web", *stays, config_map("goes", **held), again("anew", **held), **WAITS)
     tenant.ready("web")
     before = tenant.get_map("anew")["metadata"]["uid"]
     changed = again("anew", "changed")
-    tenant.bundle("web", config_map("stays"), config_map("more"), changed, **WAITS)
+    tenant.bundle("web", *stays, changed, **WAITS)
     waiting(tenant, "web")
     assert tenant.condition("web")[2] == "waiting for configmap/anew"
     assert tenant.get_map("anew")["metadata"]["uid"] == before
@@ -234,14 +193,9 @@ def test_deletion_that_somebody_holds_up_is_waited_for(
     assert tenant.value("late") == "changed"
 
 
-def test_refused_prune_does_not_hide_a_wait(
-    usual: Controller, new_tenant: Callable[[], Tenant]
-) -> None:
+def test_refused_prune_does_not_hide_a_wait(tenant: Tenant) -> None:
     """Its objects are starting: that is no failure. The prune has a condition of its own."""
-    assert usual.process.poll() is None
-    tenant = new_tenant()
-    objects = [config_map(name) for name in ("a", "b", "c", "d")]
-    tenant.bundle("web", *objects, **WAITS)
+    tenant.bundle("web", *map(config_map, "abcd"), **WAITS)
     tenant.ready("web")
     tenant.bundle("web", config_map("e"), never(), **WAITS)
     tenant.waits("web", "waiting for deployment.apps/never")
