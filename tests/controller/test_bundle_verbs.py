@@ -1,10 +1,10 @@
-"""``applyprune bundle``: each verb beside a running controller."""
+"""``applyprune bundle``: each verb beside a running controller, as a process and in Python."""
 
 from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,7 +18,7 @@ from tests.support.pseudo_terminal import ANSWER, on_terminal
 from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from applyprune.localplane import Plane
@@ -39,11 +39,11 @@ def verb(site: Plane, tenant: Tenant) -> Callable[..., Ended]:
     return call
 
 
-def document(ended: Ended) -> dict[str, Any]:
-    """Return the document of ``-o json``."""
-    found: dict[str, Any] = json.loads(ended.out)
-    assert complaints("document", found) == []
-    return found
+@pytest.fixture
+def web(site: Plane, tenant: Tenant) -> Iterator[Bundle]:
+    """The Bundle ``web`` of the tenant, in Python."""
+    with connect(kubeconfig=site.kubeconfig, namespace=tenant.namespace) as cluster:
+        yield Bundle("web", cluster=cluster)
 
 
 def test_kubectl_shows_the_columns(site: Plane, tenant: Tenant, kubectl: Kubectl) -> None:
@@ -65,39 +65,28 @@ def test_kubectl_shows_the_columns(site: Plane, tenant: Tenant, kubectl: Kubectl
     assert {"OBJECTS", "APPROVE", "MESSAGE"} <= set(wide.split())
 
 
-def test_missing_bundle_is_an_error(tenant: Tenant, verb: Callable[..., Ended]) -> None:
-    """Which says how to find the others."""
-    missing = verb("suspend", "nobody")
-    assert (missing.code, missing.out) == (2, "")
-    assert f"there is no Bundle nobody in namespace {tenant.namespace}" in missing.err
-    assert "kubectl get bundles -A" in missing.err
-
-
 def test_names_are_completed(site: Plane, tenant: Tenant) -> None:
     """From the cluster; the verbs without one."""
     for name in ("good", "waits"):
         tenant.bundle(name, config_map(name))
-    here = f"-n {tenant.namespace}"
+    line = f"applyprune bundle suspend -n {tenant.namespace} g"
     # On a busy machine the cluster may answer too late for one press of the key.
-    press = partial(offered, f"applyprune bundle suspend {here} ", site.kubeconfig)
-    assert eventually(press, lambda: "completions") == ["good", "waits"]
-    press = partial(offered, f"applyprune bundle reconcile {here} g", site.kubeconfig)
-    assert eventually(press, lambda: "completions") == ["good"]
+    assert eventually(partial(offered, line, site.kubeconfig), lambda: "completions") == ["good"]
     assert "suspend" in offered("applyprune bundle s", "/nowhere")
 
 
 def test_suspended_bundle_is_left_alone_until_it_is_resumed(
-    site: Plane,
-    tenant: Tenant,
-    verb: Callable[..., Ended],
-    kubectl: Kubectl,
-    tmp_path: Path,
+    tenant: Tenant, verb: Callable[..., Ended], web: Bundle
 ) -> None:
-    """And a later `kubectl apply` of the Bundle does not stumble over either."""
+    """A later apply of the Bundle does not stumble over either; one that is missing is an error."""
+    missing = verb("suspend", "nobody")
+    assert (missing.code, missing.out) == (2, "")
+    assert f"there is no Bundle nobody in namespace {tenant.namespace}" in missing.err
+    assert "kubectl get bundles -A" in missing.err
     tenant.bundle("web", config_map("a", "one"))
     tenant.ready("web")
     first = verb("suspend", "web")
-    assert first.out == (f"bundle.applyprune.dev/web -n {tenant.namespace} updated (suspended)\n")
+    assert first.out == f"bundle.applyprune.dev/web -n {tenant.namespace} updated (suspended)\n"
     assert verb("suspend", "web", "-o", "name").out == "bundle.applyprune.dev/web\n"
     assert tenant.get("web")["spec"]["suspend"] is True
     tenant.bundle("web", config_map("a", "two"))
@@ -108,27 +97,20 @@ def test_suspended_bundle_is_left_alone_until_it_is_resumed(
     refused = verb("reconcile", "web", "--wait")
     assert refused.code == 2
     assert "the Bundle web is suspended" in refused.err
-    assert verb("resume", "web").code == 0
+    again = json.loads(verb("resume", "web", "-o", "json").out)
+    assert complaints("document", again) == []
+    assert [one["outcome"] for one in again["objects"]] == ["updated"]
     eventually(lambda: tenant.value("a") == "two", lambda: "the new source")
-    again = verb("resume", "web", "-o", "json")
-    assert [one["outcome"] for one in document(again)["objects"]] == ["unchanged"]
-    # By server-side apply of the same file, with and without the field; and client-side.
-    spec = {"source": {"inline": json.dumps(config_map("a", "three"))}}
-    body = {
-        "apiVersion": "applyprune.dev/v1alpha1",
-        "kind": "Bundle",
-        "metadata": {"name": "web"},
-        "spec": spec,
-    }
-    file = tmp_path / "bundle.json"
-    for fields, how in (({}, True), ({"suspend": False}, True), ({"suspend": False}, False)):
-        file.write_text(json.dumps({**body, "spec": {**spec, **fields}}))
-        options = ("--server-side", "--force-conflicts=false", "--field-manager=tenant")
-        arguments = ("apply", "-n", tenant.namespace, "-f", file, *(options if how else ()))
-        kubectl(*arguments, plane=site)
-        assert verb("suspend", "web").code == 0
-        assert verb("resume", "web").code == 0
-    eventually(lambda: tenant.value("a") == "three", lambda: "what was applied")
+    # By server-side apply without force of the same manifest, with and without the field.
+    spec = tenant.get("web")["spec"]
+    body = {"apiVersion": "applyprune.dev/v1alpha1", "kind": "Bundle", "metadata": {"name": "web"}}
+    mine = {"source": spec["source"], "retryInterval": spec["retryInterval"]}
+    for fields in ({}, {"suspend": False}):
+        given = {**body, "spec": {**mine, **fields}}
+        tenant.api.apply(tenant.bundle_path("web"), given, by="tenant")
+        assert (web.suspend(), web.suspend(), web.resume(), web.resume()) == (
+            *(True, False), *(True, False),
+        )  # fmt: skip
 
 
 def test_reconcile_waits_for_the_controller(tenant: Tenant, verb: Callable[..., Ended]) -> None:
@@ -151,46 +133,26 @@ def test_reconcile_waits_for_the_controller(tenant: Tenant, verb: Callable[..., 
     stamp = found["metadata"]["annotations"]["applyprune.dev/reconcile-now"]
     assert found["status"]["lastHandledReconcileAt"] == stamp
     at_once = verb("reconcile", "web")
-    assert (at_once.code, at_once.out.split()[3:]) == (
-        0,
-        ["updated", "(a", "reconcile", "was", "requested)"],
-    )
+    assert (at_once.code, "updated (a reconcile was requested)" in at_once.out) == (0, True)
 
 
-@pytest.mark.parametrize(
-    ("name", "code", "words", "options"),
-    [
-        ("missing", 5, "SourceNotFound: ", ("--timeout", "6s")),
-        ("missing", 5, "SourceNotFound: ", ("--fail-fast", "--timeout", "1h")),
-        ("invalid", 2, "InvalidSource: ", ("--timeout", "1h")),
-        ("conflict", 4, "Conflicts: ", ("--fail-fast", "--timeout", "1h")),
-        ("pending", 6, "PendingApproval: ", ("--timeout", "1h")),
-    ],
-)
-def test_reconcile_that_fails_says_why(
-    tenant: Tenant,
-    verb: Callable[..., Ended],
-    name: str,
-    code: int,
-    words: str,
-    options: tuple[str, ...],
-) -> None:
-    """What a retry may repair is waited for; what needs somebody ends the wait."""
-    if name == "missing":
-        tenant.bundle(name, source={"configMapRefs": [{"name": "nowhere"}]})
-        tenant.failed(name, "SourceNotFound")
-    elif name == "invalid":
-        tenant.bundle(name, source={"inline": "a: [unfinished"})
-    elif name == "conflict":
-        tenant.put("configmaps", config_map("taken", "theirs"))
-        tenant.bundle(name, config_map("taken", "ours"), adopt="all")
-    else:
-        tenant.bundle(name, config_map("a"), approval="Always")
-    ended = verb("reconcile", name, "--wait", *options)
-    assert ended.code == code, ended
-    assert f"the Bundle {name} in namespace {tenant.namespace} is not ready" in ended.err
-    assert words in ended.err
-    assert f"kubectl describe bundle {name} -n {tenant.namespace}" in ended.err
+def test_reconcile_that_fails_says_why(tenant: Tenant, verb: Callable[..., Ended]) -> None:
+    """What needs somebody ends the wait; what a retry may repair, only where that is asked for."""
+    tenant.bundle("missing", source={"configMapRefs": [{"name": "nowhere"}]})
+    tenant.put("configmaps", config_map("taken", "theirs"))
+    tenant.bundle("conflict", config_map("taken", "ours"), adopt="all")
+    tenant.bundle("pending", config_map("a"), approval="Always")
+    tenant.failed("missing", "SourceNotFound")
+    for name, code, words, *options in (
+        ("missing", 5, "SourceNotFound: ", "--fail-fast"),
+        ("conflict", 4, "Conflicts: ", "--fail-fast"),
+        ("pending", 6, "PendingApproval: "),
+    ):
+        ended = verb("reconcile", name, "--wait", "--timeout", "1h", *options)
+        assert ended.code == code, ended
+        assert f"the Bundle {name} in namespace {tenant.namespace} is not ready" in ended.err
+        assert words in ended.err
+        assert f"kubectl describe bundle {name} -n {tenant.namespace}" in ended.err
 
 
 @pytest.mark.holds("approve-shown-digest")
@@ -235,16 +197,9 @@ def test_approval_is_for_exactly_what_was_shown(
         assert terminal.ended() == 8
         assert "waits for the approval of another plan" in terminal.shown
     assert tenant.exists("a", "b") == [True, True]
-    with on_terminal(*arguments, kubeconfig=site.kubeconfig) as terminal:
-        terminal.read_until(ANSWER)
-        terminal.type("y\n")
-        assert terminal.ended() == 0
-    tenant.ready("web")
-    assert tenant.exists("a", "b", "c") == [False, False, True]
-    tenant.bundle("web", config_map("d"), approval="Prune", prune={"maxPrune": "100%"})
-    tenant.failed("web", "PendingApproval")
     assert verb("approve", "web", "--yes").code == 0
     tenant.ready("web")
+    assert tenant.exists("a", "b", "c") == [False, False, True]
 
 
 def test_missing_right_is_named(
@@ -262,27 +217,19 @@ def test_missing_right_is_named(
     assert 'cannot patch resource "bundles"' in refused.err
 
 
-def test_python_has_the_same_calls(site: Plane, tenant: Tenant) -> None:
+def test_python_has_the_same_calls(tenant: Tenant, web: Bundle) -> None:
     """With values instead of text."""
     tenant.bundle("web", config_map("a"))
     tenant.ready("web")
-    with connect(kubeconfig=site.kubeconfig, namespace=tenant.namespace) as cluster:
-        web = Bundle("web", cluster=cluster)
-        assert (web.status().ready, web.status().reason) == ("True", "Applied")
-        assert [web.suspend(), web.suspend(), web.resume(), web.resume()] == [
-            True,
-            False,
-            True,
-            False,
-        ]
-        report = web.reconcile(wait=True, timeout=HANG)
-        assert report.exit_code == 0
-        assert [one.readiness.message for one in report.objects if one.readiness] == [
-            "1 object applied"
-        ]
-        # A Bundle that was replaced meanwhile is another one.
-        before = web.status()
-        tenant.delete("web")
-        tenant.gone("web")
-        tenant.bundle("web", config_map("a"))
-        assert web.status().uid != before.uid
+    before = web.status()
+    assert (before.ready, before.reason) == ("True", "Applied")
+    report = web.reconcile(wait=True, timeout=HANG)
+    assert report.exit_code == 0
+    assert [one.readiness.message for one in report.objects if one.readiness] == [
+        "1 object applied"
+    ]
+    # A Bundle that was replaced meanwhile is another one.
+    tenant.delete("web")
+    tenant.gone("web")
+    tenant.bundle("web", config_map("a"))
+    assert web.status().uid != before.uid
