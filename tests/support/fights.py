@@ -12,15 +12,12 @@ if TYPE_CHECKING:
     from tests.support.api import AuditTrail
     from tests.support.controller import Tenant
 
-MERGE = "application/merge-patch+json"
 DRIFT = {"reverts": 2}
 
 
 def changed(tenant: Tenant, value: str, manager: str = "kubectl-patch", name: str = "a") -> None:
     """Change the value of a ConfigMap as a field manager."""
-    path = f"{tenant.path('configmaps', name)}?fieldManager={manager}"
-    status, reply = tenant.api("PATCH", path, {"data": {"key": value}}, content_type=MERGE)
-    assert status == 200, reply
+    tenant.api.patch(tenant.path("configmaps", name), {"data": {"key": value}}, by=manager)
 
 
 def contended(tenant: Tenant) -> str:
@@ -38,10 +35,8 @@ def quiet(tenant: Tenant) -> None:
     for count in counts:
         past = datetime.fromisoformat(count["last"]) - timedelta(hours=1)
         count["last"] = past.strftime("%Y-%m-%dT%H:%M:%SZ")
-    path = f"{tenant.bundle_path('web')}/status"
     patch = {"status": {"contention": counts}}
-    status, reply = tenant.api("PATCH", path, patch, content_type=MERGE)
-    assert status == 200, reply
+    tenant.api.patch(f"{tenant.bundle_path('web')}/status", patch)
 
 
 def written(

@@ -1,4 +1,7 @@
-"""Fights about an object: named, stopped after so many writes, and ended in each of four ways."""
+"""Fights about an object: named, stopped after so many writes, and ended.
+
+Each way to try again is in test_contention_ends.py.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import pytest
 
 from tests.support.api import WRITES, Api
 from tests.support.fights import DRIFT, changed, contended, quiet
-from tests.support.objects import config_map, text
+from tests.support.objects import config_map
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -45,43 +48,9 @@ def _counts(tenant: Tenant) -> list[dict[str, Any]]:
     return list(tenant.get("web")["status"]["contention"])
 
 
-def ends_by_source(tenant: Tenant) -> None:
-    """Change another object of the source."""
-    inline = text(config_map("a", "ours"), config_map("b", "new"))
-    tenant.patch("web", source={"inline": inline})
-
-
-def ends_by_spec(tenant: Tenant) -> None:
-    """Change an option."""
-    tenant.patch("web", timeout="7m")
-
-
-def ends_by_request(tenant: Tenant) -> None:
-    """Ask for a reconcile."""
-    tenant.reconciled("web", "now")
-
-
-def ends_by_quiet(tenant: Tenant) -> None:
-    """Wait for the next reconcile: no change of the Bundle begins one."""
-    quiet(tenant)
-
-
-ENDS: dict[str, tuple[str, Callable[[Tenant], None]]] = {
-    "source": ("1h", ends_by_source),
-    "spec": ("1h", ends_by_spec),
-    "reconcile-now": ("1h", ends_by_request),
-    "quiet": ("2s", ends_by_quiet),
-}
-"""The interval of the Bundle, and what ends the fight."""
-
-
-@pytest.mark.parametrize("way", ENDS)
-def test_contended_object_is_left_until_one_of_four_ends(
-    way: str, tenant: Tenant, site_audit: AuditTrail
-) -> None:
+def test_contended_object_is_left_until_its_opponent_is_quiet(tenant: Tenant) -> None:
     """Named with both values and what resolves it; other objects are still corrected."""
-    interval, end = ENDS[way]
-    status = fought(tenant, interval=interval)
+    status = fought(tenant, interval="2s")
     message = _condition(status, "Drifted")["message"]
     assert "configmap/a /data/key: kubectl-patch" in message
     assert 'ours "ours", theirs "theirs"' in message
@@ -96,7 +65,8 @@ def test_contended_object_is_left_until_one_of_four_ends(
     changed(tenant, "theirs", name="b")
     eventually(lambda: len(_counts(tenant)) == 2, lambda: "the revert of another object")
     assert (tenant.value("a"), tenant.value("b")) == ("theirs", "v")
-    end(tenant)
+    # No change of the Bundle begins the next reconcile: its interval does.
+    quiet(tenant)
     eventually(lambda: tenant.value("a") == "ours", lambda: "the end of the contention")
     tenant.ready("web")
     assert tenant.condition("web", "Drifted")[:2] == ("False", "NoDrift")
@@ -164,30 +134,11 @@ def test_opponent_that_never_rests_is_written_against_only_so_often(
     assert tried() == until_contended
 
 
-def test_values_of_a_secret_source_are_never_in_the_status(tenant: Tenant) -> None:
-    """Neither ours nor theirs."""
-    data = {"web.yaml": text(config_map("a", "canary-value"))}
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "src"}}
-    tenant.put("secrets", {**secret, "stringData": data})
-    source = {"secretRefs": [{"name": "src"}]}
-    tenant.bundle("web", source=source, drift=DRIFT, interval="1h")
-    tenant.ready("web")
-    for number in range(3):
-        changed(tenant, f"theirs-{number}")
-        if number < 2:
-            eventually(lambda: tenant.value("a") == "canary-value", lambda: "the revert")
-    message = contended(tenant)
-    assert "configmap/a /data: kubectl-patch has changed it again" in message
-    found = str(tenant.get("web")["status"]) + str(tenant.events("web"))
-    assert "canary" not in found
-    assert "theirs-" not in found
-
-
 def test_other_applier_stays_a_conflict(tenant: Tenant, site_audit: AuditTrail) -> None:
     """It is not drift, so nothing is written, and nothing is contended."""
     tenant.bundle("web", config_map("a", "ours"), drift=DRIFT, interval="1h")
     tenant.ready("web")
-    for number in range(4):
+    for number in range(2):
         other = config_map("a", f"theirs-{number}")
         tenant.put("configmaps", other)
         site_audit.restart()
@@ -220,59 +171,3 @@ def test_bundle_that_takes_an_object_causes_no_drift_of_the_other(
     path = tenant.path("configmaps", "a")
     writes = [one for one in site_audit.events() if one["verb"] in WRITES]
     assert [one for one in writes if one["requestURI"].startswith(path)] == []
-
-
-def test_autoscaler_without_its_default_rule_is_contended(
-    tenant: Tenant, site_audit: AuditTrail
-) -> None:
-    """The autoscaler of the real controller-manager, beyond whose bounds the manifest is."""
-    labels = {"app": "web"}
-    pod = {"containers": [{"name": "c", "image": "x:1"}]}
-    deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web"},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        },
-    }
-    scaler = {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "web"},
-        "spec": {
-            "minReplicas": 3,
-            "maxReplicas": 5,
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-        },
-    }
-    tenant.bundle(
-        "web",
-        deployment,
-        scaler,
-        noDefaultIgnore=["autoscaled-replicas"],
-        drift={"reverts": 1},
-        interval="1h",
-    )
-    site_audit.restart()
-    eventually(
-        lambda: tenant.condition("web", "Drifted")[:2] == ("True", "Contended"),
-        lambda: f"contended: {tenant.get('web').get('status')}",
-    )
-    message = tenant.condition("web", "Drifted")[2]
-    assert "deployment.apps/web /spec/replicas: kube-controller-manager" in message
-    assert "ours 1, theirs 3" in message
-    path = tenant.path("deployments", "web", "apps/v1")
-    assert tenant.api.get(path)["spec"]["replicas"] == 3
-    # One revert, beside the creation.
-    writes = [
-        event
-        for event in site_audit.events()
-        if event["userAgent"].startswith("applyprune/")
-        and event["verb"] in WRITES
-        and event["requestURI"].startswith(path)
-        and "dryRun=All" not in event["requestURI"]
-    ]
-    assert len(writes) <= 2
