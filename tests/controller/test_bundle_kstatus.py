@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from applyprune.controller.pending_plan import PendingPlan, Scope
 from applyprune.controller.reasons import STALLED_REASONS, Reason
 from applyprune.controller.result import FailedObject, RunResult
@@ -57,75 +55,44 @@ def failed(reason: Reason, generation: int = 1, **more: Any) -> dict[str, Any]:
 
 APPLIED = ended(NEW, ConditionStatus.READY, Reason.APPLIED, 1)
 SUSPENDED = ended(APPLIED, ConditionStatus.SAME, Reason.SUSPENDED, 2)
+WAITING = ended(NEW, ConditionStatus.NOT_READY, Reason.PENDING_APPROVAL, 1,
+    run_result=RunResult(plan=Plan((), ())), pending=PENDING)  # fmt: skip
+BLOCKED = failed(Reason.PRUNE_REFUSED, run_result=RunResult(plan=Plan((), ()), refusal=REFUSAL))
+BROKEN = failed(Reason.APPLY_FAILED, run_result=RunResult(plan=Plan((), ()), failing=FAILING))
+STALLED = failed(Reason.INVALID_SOURCE)
+CURRENT, IN_PROGRESS, FAILED = Status.CURRENT, Status.IN_PROGRESS, Status.FAILED
 CASES: dict[str, tuple[dict[str, Any], int, Status]] = {
-    "no controller runs": (NEW, 1, Status.IN_PROGRESS),
-    "it is being applied": (progressing_status(NEW, 1, NOW), 1, Status.IN_PROGRESS),
-    "it is applied": (APPLIED, 1, Status.CURRENT),
-    "its spec has changed": (APPLIED, 2, Status.IN_PROGRESS),
-    "the change is being applied": (progressing_status(APPLIED, 2, NOW), 2, Status.IN_PROGRESS),
-    "the change of a stalled one is being applied": (
-        progressing_status(failed(Reason.INVALID_SOURCE), 2, NOW),
-        2,
-        Status.IN_PROGRESS,
-    ),
-    "an object fails": (
-        failed(Reason.APPLY_FAILED, run_result=RunResult(plan=Plan((), ()), failing=FAILING)),
-        1,
-        Status.IN_PROGRESS,
-    ),
+    "no controller runs": (NEW, 1, IN_PROGRESS),
+    "it is being applied": (progressing_status(NEW, 1, NOW), 1, IN_PROGRESS),
+    "it is applied": (APPLIED, 1, CURRENT),
+    "its spec has changed": (APPLIED, 2, IN_PROGRESS),
+    "the change is being applied": (progressing_status(APPLIED, 2, NOW), 2, IN_PROGRESS),
+    "that of a stalled one is": (progressing_status(STALLED, 2, NOW), 2, IN_PROGRESS),
+    "an object fails": (BROKEN, 1, IN_PROGRESS),
     "it failed and is applied now": (
-        ended(failed(Reason.APPLY_FAILED), ConditionStatus.READY, Reason.APPLIED, 1),
-        1,
-        Status.CURRENT,
+        ended(failed(Reason.APPLY_FAILED), ConditionStatus.READY, Reason.APPLIED, 1), 1, CURRENT
     ),
     "it stalled and is applied now": (
-        ended(failed(Reason.INVALID_SOURCE), ConditionStatus.READY, Reason.APPLIED, 1),
-        1,
-        Status.CURRENT,
+        ended(STALLED, ConditionStatus.READY, Reason.APPLIED, 1), 1, CURRENT
     ),
-    "a plan waits": (
-        ended(
-            NEW,
-            ConditionStatus.NOT_READY,
-            Reason.PENDING_APPROVAL,
-            1,
-            run_result=RunResult(plan=Plan((), ())),
-            pending=PENDING,
-        ),
-        1,
-        Status.IN_PROGRESS,
-    ),
-    "a guard refuses the prune": (
-        failed(Reason.PRUNE_REFUSED, run_result=RunResult(plan=Plan((), ()), refusal=REFUSAL)),
-        1,
-        Status.FAILED,
-    ),
+    "a plan waits": (WAITING, 1, IN_PROGRESS),
+    "a guard refuses the prune": (BLOCKED, 1, FAILED),
     "it is created suspended": (
-        ended(NEW, ConditionStatus.SAME, Reason.SUSPENDED, 1),
-        1,
-        Status.IN_PROGRESS,
+        ended(NEW, ConditionStatus.SAME, Reason.SUSPENDED, 1), 1, IN_PROGRESS
     ),
-    "it is changed and suspended in one edit": (SUSPENDED, 2, Status.IN_PROGRESS),
-    "it is resumed": (SUSPENDED, 3, Status.IN_PROGRESS),
-    "it is resumed and being applied": (
-        progressing_status(SUSPENDED, 3, NOW),
-        3,
-        Status.IN_PROGRESS,
-    ),
+    "it is changed and suspended in one edit": (SUSPENDED, 2, IN_PROGRESS),
+    "it is resumed": (SUSPENDED, 3, IN_PROGRESS),
+    "it is resumed and being applied": (progressing_status(SUSPENDED, 3, NOW), 3, IN_PROGRESS),
     "it is resumed and applied": (
-        ended(SUSPENDED, ConditionStatus.READY, Reason.APPLIED, 3),
-        3,
-        Status.CURRENT,
+        ended(SUSPENDED, ConditionStatus.READY, Reason.APPLIED, 3), 3, CURRENT
     ),
     **{
         f"a failure: {reason}": (
-            failed(reason),
-            1,
-            Status.FAILED if reason in STALLED_REASONS else Status.IN_PROGRESS,
+            failed(reason), 1, FAILED if reason in STALLED_REASONS else IN_PROGRESS
         )
         for reason in Reason
     },
-}
+}  # fmt: skip
 
 
 def kstatus(body: Mapping[str, Any]) -> Status:
@@ -147,41 +114,22 @@ def kstatus(body: Mapping[str, Any]) -> Status:
     return Status.CURRENT
 
 
-def bundle(status: dict[str, Any], generation: int, **metadata: Any) -> dict[str, Any]:
-    """Return a Bundle as the server stores it."""
-    return {
-        "apiVersion": "applyprune.dev/v1alpha1",
-        "kind": "Bundle",
-        "metadata": {"name": "web", "namespace": "shop", "generation": generation, **metadata},
-        "status": status,
-    }
+def test_tools_read_the_state_of_a_bundle() -> None:
+    """Ready only if the last generation is applied, however long nobody writes a status.
 
-
-@pytest.mark.parametrize("name", CASES)
-def test_tools_read_the_state_of_a_bundle(name: str) -> None:
-    """Ready only if the last generation is applied, however long nobody writes a status."""
-    status, generation, expected = CASES[name]
-    body = bundle(status, generation)
-    assert kstatus(body) is expected
-    assert assess(body, waited=3600.0, has_status=True).status is expected
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_deleted_bundle_is_terminating(name: str) -> None:
-    """In every state."""
-    status, generation, _ = CASES[name]
-    body = bundle(status, generation, deletionTimestamp=NOW)
-    assert kstatus(body) is Status.TERMINATING
-    assert assess(body).status is Status.TERMINATING
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_kubectl_waits_for_the_last_generation(name: str) -> None:
-    """`kubectl wait` reads the condition alone, and ignores one of an older generation."""
-    status, generation, expected = CASES[name]
-    met = any(
-        (one["type"], one["status"]) == ("Ready", "True")
-        and one["observedGeneration"] >= generation
-        for one in status.get("conditions", ())
-    )
-    assert met is (expected is Status.CURRENT)
+    `kubectl wait` reads the condition alone, and ignores one of an older generation.
+    """
+    for name, (status, generation, expected) in CASES.items():
+        metadata = {"name": "web", "namespace": "shop", "generation": generation}
+        body = {"apiVersion": "applyprune.dev/v1alpha1", "kind": "Bundle", "metadata": metadata,
+                "status": status}  # fmt: skip
+        assert kstatus(body) is expected, name
+        assert assess(body, waited=3600.0, has_status=True).status is expected, name
+        met = any(
+            (one["type"], one["status"]) == ("Ready", "True")
+            and one["observedGeneration"] >= generation
+            for one in status.get("conditions", ())
+        )
+        assert met is (expected is CURRENT), name
+        metadata["deletionTimestamp"] = NOW
+        assert kstatus(body) is assess(body).status is Status.TERMINATING, name
