@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cli.main import cli, exit_code_of
 from applyprune.cli.options import KEYS
 from applyprune.cli.session import InputPaths
 from applyprune.sources import Overlay
@@ -19,27 +18,12 @@ from tests.support.source_text import config_map, write
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.cli.conftest import Wrong
+
 PLAIN = (
     "a plan file must be a plain file: a pipe or a device can deliver a different plan each time"
 )
 HEAD = "apiVersion: applyprune.dev/v1alpha1\nkind: Config\n"
-
-
-class Call(Protocol):
-    """Returns what a call with these words says of its fault."""
-
-    def __call__(self, *words: str) -> str: ...
-
-
-@pytest.fixture
-def wrong(folder: Path, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Calls in this process, without a cluster, that end with 2."""
-
-    def call(*words: str) -> str:
-        assert exit_code_of(lambda: cli.main(list(words), standalone_mode=False)) == 2
-        return capsys.readouterr().err
-
-    return call
 
 
 @pytest.mark.parametrize(
@@ -53,14 +37,14 @@ def wrong(folder: Path, capsys: pytest.CaptureFixture[str]) -> Call:
         ),
     ],
 )
-def test_path_of_no_plan_ends_the_call(folder: Path, wrong: Call, path: str, text: str) -> None:
+def test_path_of_no_plan_ends_the_call(folder: Path, wrong: Wrong, path: str, text: str) -> None:
     """An empty variable is no call without a plan; the error is one line."""
     write(folder, {"a.yaml": config_map("a")})
     assert wrong("apply", "web", "-f", "a.yaml", "--plan", path) == f"error: {text}\n"
 
 
 @pytest.mark.parametrize("text", ["yes", "sha256:", f"sha256:{'g' * 64}", "0" * 64])
-def test_text_that_is_no_digest_approves_nothing(wrong: Call, text: str) -> None:
+def test_text_that_is_no_digest_approves_nothing(wrong: Wrong, text: str) -> None:
     """It is most probably not what somebody approved; and it is no key of a configuration."""
     assert "is not a digest" in wrong("apply", "web", "-f", "x", "--approve", text)
     assert "approve" in KEYS.guards
@@ -70,7 +54,7 @@ def _plan(**values: Any) -> None:
     write_plan("web.plan", replace(FILE, **values))
 
 
-def test_plan_file_decides_over_the_configuration_of_the_folder(folder: Path, wrong: Call) -> None:
+def test_plan_file_decides_over_the_configuration_of_the_folder(folder: Path, wrong: Wrong) -> None:
     """Of which a default is no wish; a file for another set is one."""
     _plan(input={"filename": ("a.yaml",)})
     write(folder, {"a.yaml": config_map("a"), "applyprune.yaml": f"{HEAD}name: other\n"})
@@ -79,7 +63,7 @@ def test_plan_file_decides_over_the_configuration_of_the_folder(folder: Path, wr
     assert "Use applyprune apply web --plan web.plan" in told
 
 
-def test_file_of_the_planned_input_counts(folder: Path, wrong: Call) -> None:
+def test_file_of_the_planned_input_counts(folder: Path, wrong: Wrong) -> None:
     """As in the plan: here it refuses another context."""
     _plan(input={"filename": ("prod",)})
     kubeconfig = {
@@ -93,7 +77,7 @@ def test_file_of_the_planned_input_counts(folder: Path, wrong: Call) -> None:
     assert "and prod/applyprune.yaml:4:1 is for another" in wrong("apply", "--plan", "web.plan")
 
 
-def test_plan_of_another_folder_says_where_it_was_made(wrong: Call) -> None:
+def test_plan_of_another_folder_says_where_it_was_made(wrong: Wrong) -> None:
     """Its paths are relative."""
     _plan(input={"filename": ("set.json",)})
     told = wrong("apply", "--plan", "web.plan")
@@ -101,7 +85,7 @@ def test_plan_of_another_folder_says_where_it_was_made(wrong: Call) -> None:
     assert "Run this in the folder in which the plan was made" in told
 
 
-def test_plan_names_local_input_only(wrong: Call) -> None:
+def test_plan_names_local_input_only(wrong: Wrong) -> None:
     """Who applies a plan of another one must give the same input again."""
     for paths in (("-",), ("a.yaml", "-"), ("https://x.example/a.yaml",), ("\x1b",)):
         assert InputPaths(paths).recorded == {}

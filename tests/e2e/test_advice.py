@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.support.command import applyprune
 from tests.support.objects import config_map, text
 from tests.support.pipelines import account_of
@@ -18,28 +16,6 @@ if TYPE_CHECKING:
     from applyprune.localplane import Plane
 
 RBAC = "rbac.authorization.k8s.io/v1"
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        ("status", "wep"),
-        ("inventory", "show", "wep"),
-        ("inventory", "history", "wep"),
-        ("explain", "wep", "configmap/a"),
-        ("prune", "wep", "-f", "-"),
-    ],
-)
-def test_set_that_does_not_exist_names_a_similar_one(
-    plane: Plane, namespace: str, line: tuple[str, ...]
-) -> None:
-    Stage(plane.kubeconfig, namespace).run(config_map("a"))
-    given = text(config_map("a"))
-    missing = applyprune(*line, "-n", namespace, kubeconfig=plane.kubeconfig, stdin=given)
-    assert missing.code == 2
-    assert f"there is no set wep in namespace {namespace}\n" in missing.err
-    assert "  Did you mean web" in missing.err
-    assert "\n  To list all sets: applyprune list -A" in missing.err
 
 
 def test_set_in_another_namespace_is_named(plane: Plane, namespace: str) -> None:

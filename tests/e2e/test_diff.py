@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 from tests.support.command import applyprune
-from tests.support.objects import DEPLOYMENT, SERVICE, config_map, text
-from tests.support.output.schemas import complaints
+from tests.support.objects import config_map
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,32 +65,8 @@ def test_diff_exit_code_says_whether_anything_would_change(
     assert refused.code == 6
     assert "configmap/b would not be pruned (prune refused)" in refused.out
     assert "--max-prune 1" in refused.err
-    assert call("diff", folder, plane, namespace, "--ignore", "nonsense").code == 2
     (folder / "bad.yaml").write_text("a: [")
     assert call("diff", folder, plane, namespace).code == 2
-
-
-def test_diff_says_below_each_object_what_it_causes(
-    plane: Plane, namespace: str, tmp_path: Path
-) -> None:
-    """In text, in the data, and in a dry run."""
-    folder = tmp_path / "m"
-    folder.mkdir()
-    (folder / "set.json").write_text(text(DEPLOYMENT, SERVICE))
-    assert call("apply", folder, plane, namespace).code == 0
-    changed = copy.deepcopy(DEPLOYMENT)
-    changed["spec"]["template"]["spec"]["containers"][0]["image"] = "web:2"
-    (folder / "set.json").write_text(text(changed, SERVICE))
-    shown = call("diff", folder, plane, namespace)
-    place = folder / "set.json"
-    head = f"deployment.apps/web would be updated ({place}:1)"
-    assert shown.out.startswith(f"{head}\n    → rollout, 1 Pod\n--- live/")
-    document = json.loads(call("diff", folder, plane, namespace, "-o", "json").out)
-    assert complaints("document", document) == []
-    (caused,) = document["plan"]["consequences"]
-    assert (caused["kind"], caused["count"], caused["certain"]) == ("rollout", 1, True)
-    dry = call("apply", folder, plane, namespace, "--dry-run")
-    assert "deployment.apps/web updated (server dry run)\n  → rollout, 1 Pod\n" in dry.out
 
 
 def test_nightly_job_sees_drift_only(
@@ -144,42 +115,3 @@ def test_external_diff_program_shows_the_differences(
     failed = call("diff", folder, plane, namespace)
     assert (failed.code, "failed with exit code 2" in failed.err) == (3, True)
     assert call("diff", folder, plane, namespace, "--external-diff", "./nowhere").code == 2
-    assert call("diff", folder, plane, namespace, "--external-diff", "diff ;rm").code == 2
-
-
-def test_diff_shows_no_token(
-    plane: Plane, namespace: str, tmp_path: Path, kubectl: Kubectl
-) -> None:
-    """Changed by somebody else, created, deleted, in conflict: no output holds the value."""
-    folder = manifests(tmp_path / "m", a="1")
-    said = [call("diff", folder, plane, namespace, "-v")]
-    call("apply", folder, plane, namespace)
-    kubectl("patch", "secret", "s", "-n", namespace, "-p", '{"stringData":{"pw":"other-token"}}')
-    said += [
-        call("diff", folder, plane, namespace, *more)
-        for more in ((), ("--conflicts=force",), ("--fail-on-drift",))
-    ]
-    (folder / "1.json").unlink()
-    said.append(call("diff", folder, plane, namespace))
-    assert [one.code for one in said] == [1, 4, 1, 1, 1]
-    for one in said:
-        for token in (
-            TOKEN,
-            "other-token",
-            TOKEN.encode().hex(),
-            "Y29ycmVjdC1ob3JzZS",
-            "b3RoZXItdG",
-        ):
-            assert token not in one.out + one.err
-
-
-def test_closed_reader_is_no_failure(plane: Plane, namespace: str, tmp_path: Path) -> None:
-    """``applyprune diff … | head -1``: no traceback."""
-    folder = manifests(tmp_path / "m", **{f"a{number}": "1" for number in range(30)})
-    command = f"{sys.executable} -m applyprune diff web -f {folder} -n {namespace} | head -1"
-    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
-    reply = subprocess.run(
-        ["bash", "-c", command], env=environment, capture_output=True, text=True, check=False
-    )
-    assert reply.stdout.startswith("configmap/a0 ")
-    assert "Traceback" not in reply.stderr

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from applyprune.planning.applyset import PART_OF
 from tests.support.command import applyprune, start
+from tests.support.objects import config_map
 from tests.support.output.parsers import JUNIT, commands
 from tests.support.output.schemas import complaints
+from tests.support.stage import Stage
 from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.support.command import Ended
+    from tests.support.api import Api
 
 SECRET_VALUE = "hunter2-is-no-secret"
 MANIFESTS = f"""\
@@ -114,66 +116,32 @@ def test_run_is_printed_in_every_format(
     assert SECRET_VALUE not in page
 
 
-def _ended(
-    repository: Path, kubeconfig: str | Path, *arguments: str
-) -> tuple[Ended, Mapping[str, Any]]:
-    ended = applyprune(*arguments, *_to_files(repository), kubeconfig=kubeconfig, cwd=repository)
-    told = _read(repository)
-    # What ended the call is in each of them, once, and on standard error for who sees no file.
-    assert told["json"]["exitCode"] == ended.code
-    assert told["jsonl"][-1]["event"] == "finished"
-    assert len(told["json"]["errors"]) == len(told["github"]) == len(told["gitlab"]) == 1
-    assert told["junit"]["testsuite"][0]["@errors"] == "1"
-    assert told["name"] == []
-    assert told["json"]["errors"][0]["message"] in ended.err
-    return ended, told
-
-
-def test_input_error_is_in_the_document(repository: Path) -> None:
-    """Before there is a server to ask: with file and line."""
-    (repository / "deploy" / "wrong.yaml").write_text("apiVersion: v1\nkind: ConfigMap\n")
-    ended, told = _ended(repository, "none", "apply", "web", "-f", "deploy", "-n", "x")
-    assert ended.code == 2
-    assert told["json"]["errors"][0]["origin"]["path"] == "deploy/wrong.yaml"
-    assert told["github"][0][1]["file"] == "deploy/wrong.yaml"
-    assert told["gitlab"][0]["location"]["path"] == "deploy/wrong.yaml"
-
-
-def test_unreachable_server_is_in_the_document(repository: Path) -> None:
-    """Exit code 7, and all is said."""
-    (repository / "deploy" / "wrong.yaml").unlink()
-    missing = repository / "none"
-    ended, told = _ended(repository, missing, "apply", "web", "-f", "deploy", "-n", "x")
-    assert ended.code == 7
-    assert told["json"]["errors"][0]["exitCode"] == 7
-
-
-def test_invalid_call_is_in_the_document(repository: Path) -> None:
-    """Found by the verb itself, before there was anything to do."""
-    ended, told = _ended(repository, "none", "inventory", "move", "web", "shop", "-n", "x")
-    assert ended.code == 2
-    assert told["json"]["errors"][0]["kind"] == "UsageError"
-
-
-# What -o is given, and what the error says.
-NO_FORMATS = {
-    "unknown": (["xml"], "unknown format -o 'xml'"),
-    "no file": (["json="], "names no file"),
-    "two to standard output": (["json", "name"], "json and name cannot both go"),
-    "two to one file": (["json=x", "junit=./x"], "two formats cannot both go"),
-    "a manifest": (["json=a.yaml"], "could overwrite a manifest"),
-    "a folder": (["json=."], ". cannot be written: Is a directory"),
+# What ends a call before its first event: the call, its code, and its kind of error.
+ENDS = {
+    "input": (("apply", "web", "-f", "deploy"), 2, "InputError"),
+    "server": (("apply", "web", "-f", "deploy/good.yaml"), 7, "AccessError"),
+    "call": (("inventory", "move", "web", "shop"), 2, "UsageError"),
 }
 
 
-@pytest.mark.parametrize("name", NO_FORMATS)
-def test_unknown_format_is_refused(tmp_path: Path, name: str) -> None:
-    """Exit code 2, and what is wrong with it; nothing is on standard output."""
-    given, words = NO_FORMATS[name]
-    options = [part for one in given for part in ("-o", one)]
-    ended = applyprune("inventory", "show", "web", *options, kubeconfig="none", cwd=tmp_path)
-    assert (ended.code, ended.out) == (2, "")
-    assert words in ended.err
+@pytest.mark.parametrize("name", ENDS)
+def test_error_before_anything_is_in_each_format(repository: Path, name: str) -> None:
+    """Once, with file and line if it has one; and on standard error for who sees no file."""
+    (repository / "deploy" / "wrong.yaml").write_text("apiVersion: v1\nkind: ConfigMap\n")
+    line, code, kind = ENDS[name]
+    ended = applyprune(*line, *_to_files(repository), kubeconfig="none", cwd=repository)
+    told = _read(repository)
+    assert ended.code == told["json"]["exitCode"] == code
+    (error,) = told["json"]["errors"]
+    assert (error["kind"], error["message"] in ended.err) == (kind, True), error
+    assert told["jsonl"][-1]["event"] == "finished"
+    assert told["junit"]["testsuite"][0]["@errors"] == "1"
+    assert told["name"] == []
+    ((_, properties, _),) = told["github"]
+    (remark,) = told["gitlab"]
+    if name == "input":
+        places = (error["origin"], properties, remark["location"])
+        assert [one.get("path", one.get("file")) for one in places] == ["deploy/wrong.yaml"] * 3
 
 
 def test_read_and_repair_verbs_have_formats(plane: Plane, namespace: str, repository: Path) -> None:
@@ -215,16 +183,14 @@ def test_read_and_repair_verbs_have_formats(plane: Plane, namespace: str, reposi
 
 
 def test_failed_check_is_in_the_document(
-    plane: Plane, namespace: str, repository: Path, kubectl: Any
+    plane: Plane, api: Api, namespace: str, repository: Path
 ) -> None:
     """The exit code in the document is that of the call."""
-    good = repository / "deploy" / "good.yaml"
-    where = ("-n", namespace)
-    assert applyprune("apply", "web", "-f", good, *where, kubeconfig=plane.kubeconfig).code == 0
-    kubectl("label", "configmap/a", *where, "applyset.kubernetes.io/part-of-")
-    ended = applyprune(
-        "inventory", "check", "web", *where, *_to_files(repository), kubeconfig=plane.kubeconfig
-    )
+    stage = Stage(plane.kubeconfig, namespace)
+    stage.run(config_map("a"))
+    api.patch(stage.path("a"), {"metadata": {"labels": {PART_OF: None}}})
+    line = ("inventory", "check", "web", "-n", namespace)
+    ended = applyprune(*line, *_to_files(repository), kubeconfig=plane.kubeconfig)
     told = _read(repository)
     assert ended.code == told["json"]["exitCode"] == 1
     assert [one["type"] for one in told["json"]["mismatches"]] == ["listed-not-labelled"]
@@ -232,23 +198,13 @@ def test_failed_check_is_in_the_document(
     assert [name for name, _, _ in told["github"]] == ["warning"]
 
 
-def test_full_disk_is_reported(plane: Plane, namespace: str, repository: Path) -> None:
-    """The run goes on to its end, and it is said that the report is not whole."""
-    good = repository / "deploy" / "good.yaml"
-    ended = applyprune(
-        "apply", "web", "-f", good, "-n", namespace, "-o", "jsonl=/dev/full",
-        kubeconfig=plane.kubeconfig,
-    )  # fmt: skip
-    assert ended.code == 3
-    assert "2 created" in ended.out
-    assert ended.err.count("/dev/full is not complete: No space left on device") == 1
-
-
-def test_closed_reader_is_no_failure(plane: Plane, namespace: str, repository: Path) -> None:
-    """The run goes on to its end, and its report is whole: nothing is left half applied."""
+def test_closed_reader_is_no_failure(
+    plane: Plane, api: Api, namespace: str, repository: Path
+) -> None:
+    """``| grep -q``: the run goes on, its report is whole, and nothing is left half applied."""
     report = repository / "junit"
     with start(
-        "apply", "web", "-f", repository / "deploy", "-n", namespace, "-o", "jsonl",
+        "apply", "web", "-f", repository / "deploy", "-n", namespace, "--no-check", "-o", "jsonl",
         "-o", f"junit={report}", kubeconfig=plane.kubeconfig,
     ) as process:  # fmt: skip
         assert process.stdout is not None
@@ -259,6 +215,7 @@ def test_closed_reader_is_no_failure(plane: Plane, namespace: str, repository: P
     assert "Broken pipe" not in said
     assert [str(one) for one in JUNIT.iter_errors(report.read_text())] == []
     assert "did not finish" not in report.read_text()
+    assert api.exists(f"/api/v1/namespaces/{namespace}/secrets/s")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -10,7 +9,8 @@ import signal
 from typing import TYPE_CHECKING
 
 from applyprune import __version__
-from tests.support.command import applyprune, start
+from tests.support.command import Ended, applyprune, start
+from tests.support.input_files import write_input
 from tests.support.listening import silent_port
 from tests.support.objects import config_map
 from tests.support.stage import Stage
@@ -76,42 +76,36 @@ def test_status_watch_prints_changes_to_a_pipe(
 
 def test_explain_prints_the_decision(plane: Plane, namespace: str, tmp_path: Path) -> None:
     """The object and its place, the verdict, the reasons in order; a wrong input is none."""
-    source = tmp_path / "set.json"
-    source.write_text(json.dumps(config_map("a")))
+    source = write_input(tmp_path / "set.json", [config_map("a")])
     Stage(plane.kubeconfig, namespace).run(config_map("a"), config_map("b"))
-    asked = ("explain", "web", "configmap/a", "-n", namespace)
-    given = applyprune(*asked, "-f", source, kubeconfig=plane.kubeconfig)
+
+    def explained(*words: str | Path, cwd: Path | None = None) -> Ended:
+        return applyprune("explain", "web", *words, kubeconfig=plane.kubeconfig, cwd=cwd)
+
+    here = ("-n", namespace)
+    given = explained("configmap/a", *here, "-f", source)
     assert (given.code, given.err) == (0, "")
     lines = given.out.splitlines()
     assert lines[0] == f"configmap/a in namespace {namespace} ({source}:1)"
     assert lines[1].startswith("→ Nothing would be sent")
     assert lines[2] == f"  - it is in the input: {source}:1"
     assert all(line.startswith("  - ") for line in lines[2:])
-    alone = applyprune(*asked, kubeconfig=plane.kubeconfig)
+    alone = explained("configmap/a", *here)
     assert alone.out.splitlines()[1].startswith("→ If removed from the input: it would be deleted.")
-    (tmp_path / "applyprune.yaml").write_text(
-        "apiVersion: applyprune.dev/v1alpha1\nkind: Config\n"
-        f"name: web\nnamespace: {namespace}\nfilename: set.json\n"
-    )
-    configured = applyprune(
-        "explain", "web", "configmap/a", kubeconfig=plane.kubeconfig, cwd=tmp_path
-    )
-    assert "it is in the input: set.json:1" in configured.out
-    with (tmp_path / "applyprune.yaml").open("a") as config:
-        config.write("prune: false\n")
-    kept = applyprune("explain", "web", "configmap/b", kubeconfig=plane.kubeconfig, cwd=tmp_path)
-    assert "--no-prune" in kept.out
-    pruned = applyprune(*asked[:2], "configmap/b", *asked[3:], kubeconfig=plane.kubeconfig)
-    assert "--no-prune" not in pruned.out
+    # The set's file is that of any run.
+    head = f"apiVersion: applyprune.dev/v1alpha1\nkind: Config\nname: web\nnamespace: {namespace}\n"
+    (tmp_path / "applyprune.yaml").write_text(f"{head}filename: set.json\nprune: false\n")
+    assert "it is in the input: set.json:1" in explained("configmap/a", cwd=tmp_path).out
+    assert "--no-prune" in explained("configmap/b", cwd=tmp_path).out
+    for named, told in (
+        ("foo/x", "no matches for kind foo"),
+        ("deploymnt/x", "Did you mean deployment? Write KIND/NAME"),
+    ):
+        unknown = explained(named, *here)
+        assert (unknown.code, unknown.out, told in unknown.err) == (2, "", True)
     source.write_text("{")
-    wrong = applyprune(*asked, "-f", source, kubeconfig=plane.kubeconfig)
+    wrong = explained("configmap/a", *here, "-f", source)
     assert (wrong.code, wrong.out) == (2, "")
-    unknown = applyprune("explain", "web", "foo/x", "-n", namespace, kubeconfig=plane.kubeconfig)
-    assert (unknown.code, unknown.out) == (2, "")
-    assert "no matches for kind foo" in unknown.err
-    typo = applyprune("explain", "web", "deploymnt/x", "-n", namespace, kubeconfig=plane.kubeconfig)
-    assert (typo.code, typo.out) == (2, "")
-    assert "Did you mean deployment? Write KIND/NAME" in typo.err
 
 
 def test_version_prints_all_versions(plane: Plane, tmp_path: Path) -> None:

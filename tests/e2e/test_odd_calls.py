@@ -1,22 +1,18 @@
-"""Inventories that cannot be read, sets that are not there, and limits that are no numbers."""
+"""Inventories that cannot be read, and sets that are not there."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from applyprune.planning.applyset import SET_ID
+from tests.support.api import writes
 from tests.support.command import applyprune
-from tests.support.input_files import write_input
-from tests.support.objects import config_map
+from tests.support.objects import config_map, text
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from applyprune.localplane import Plane
-    from tests.support.api import Api
+    from tests.support.api import Api, AuditTrail
 
 RUBBISH = ("applyprune-a.b", "applyprune-no-set-at-all", f"applyprune-{'x' * 80}", "applyprune")
 
@@ -48,32 +44,35 @@ def test_unreadable_inventory_hides_no_other_set(plane: Plane, api: Api, namespa
         assert not [name for name in RUBBISH if name in ended.out + ended.err and "-" in name]
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [
-        ("inventory", "check", "web"),
-        ("inventory", "repair", "web", "--yes"),
-        ("inventory", "repair", "web", "--dry-run"),
-        ("inventory", "orphan", "web", "--all"),
-        ("inventory", "repair", "web", "--record-as", "owned", "configmap/a", "--yes"),
-        ("inventory", "orphan", "web", "configmap/a"),
-        ("inventory", "move", "web", "shop", "--all"),
-        ("inventory", "show", "web"),
-        ("prune", "web", "-f"),
-        ("prune", "web", "--dry-run", "-f"),
-    ],
-    ids=" ".join,
+MISSING: tuple[tuple[str, ...], ...] = (
+    ("status", "web"),
+    ("explain", "web", "configmap/a"),
+    ("inventory", "show", "web"),
+    ("inventory", "history", "web"),
+    ("inventory", "check", "web"),
+    ("inventory", "repair", "web", "--yes"),
+    ("inventory", "repair", "web", "--dry-run"),
+    ("inventory", "repair", "web", "--record-as", "owned", "configmap/a", "--yes"),
+    ("inventory", "orphan", "web", "--all"),
+    ("inventory", "orphan", "web", "configmap/a"),
+    ("inventory", "move", "web", "shop", "--all"),
+    ("prune", "web", "-f", "-"),
+    ("prune", "web", "--dry-run", "-f", "-"),
 )
-def test_missing_set_is_reported(
-    plane: Plane, api: Api, namespace: str, tmp_path: Path, verb: tuple[str, ...]
-) -> None:
-    """Exit code 2: a mistyped name must not pass for done; nothing is written."""
-    source = [write_input(tmp_path / "a.json", [config_map("a")])] if verb[-1] == "-f" else []
-    ended = applyprune(*verb, *source, "-n", namespace, kubeconfig=plane.kubeconfig)
-    assert ended.code == 2, ended
-    assert f"there is no set web in namespace {namespace}" in ended.err
-    items = api.get(f"/api/v1/namespaces/{namespace}/configmaps")["items"]
-    assert {one["metadata"]["name"] for one in items} <= {"kube-root-ca.crt"}
+
+
+def test_missing_set_is_reported(plane: Plane, namespace: str, audit: AuditTrail) -> None:
+    """Exit code 2: a mistyped name must not pass for done; the set that may be meant is named."""
+    Stage(plane.kubeconfig, namespace, name="wep").run(config_map("a"))
+    audit.restart()
+    given = text(config_map("a"))
+    for line in MISSING:
+        ended = applyprune(*line, "-n", namespace, kubeconfig=plane.kubeconfig, stdin=given)
+        assert ended.code == 2, ended
+        assert f"there is no set web in namespace {namespace}\n" in ended.err, line
+        assert "move" in line or "\n  Did you mean wep" in ended.err, line
+        assert "\n  To list all sets: applyprune list -A" in ended.err, line
+    assert writes(audit) == []
 
 
 def test_deleting_a_missing_set_is_no_failure(plane: Plane, namespace: str) -> None:
@@ -82,34 +81,3 @@ def test_deleting_a_missing_set_is_no_failure(plane: Plane, namespace: str) -> N
     ended = applyprune("delete", "web", "--yes", *where, kubeconfig=plane.kubeconfig)
     assert ended.code == 0, ended
     assert f"warning: there is no set web in namespace {namespace}" in ended.err
-
-
-LIMITS = {
-    "5000 digits": "9" * 5000,
-    "5000 digits of a percentage": f"{'9' * 5000}%",
-    "negative": "-1",
-    "a negative percentage": "-1%",
-    "digits of another script": "٣",
-    "a superscript": "²",
-    "a fraction": "5.5%",
-    "more than all": "101%",
-    "an exponent": "1e3",
-    "underscores": "1_000",
-    "a space": " 5",
-    "a sign": "+5",
-    "nothing": "",
-    "a sign of percent": "%",
-    "two of them": "5%%",
-    "no number": "nan",
-}
-
-
-@pytest.mark.parametrize("name", LIMITS)
-def test_invalid_limit_is_refused(tmp_path: Path, name: str) -> None:
-    """Exit code 2 and no traceback, before any server is asked."""
-    source = write_input(tmp_path / "a.json", [config_map("a")])
-    limit = f"--max-prune={LIMITS[name]}"
-    verb = "apply" if len(name) % 2 else "prune"
-    ended = applyprune(verb, "web", "-f", source, limit, kubeconfig=tmp_path / "none")
-    assert ended.code == 2, ended
-    assert ended.err.startswith("error: invalid value for --max-prune")

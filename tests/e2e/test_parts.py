@@ -34,15 +34,6 @@ def test_part_of_a_set_is_applied_and_deleted(
     assert run("diff", "web", "-f", "-", "--only", "cm/b", stdin=given).code == 1
     assert run("apply", "web", "-f", "-", stdin=given).code == 0
 
-    for option in (("--only", "cm/a"), ("-l", "app=a")):
-        both = run("apply", "web", "-f", "-", *option, "--prune", stdin=given)
-        assert (both.code, "exclude each other" in both.err) == (2, True)
-    both = run("delete", "web", "--only", "cm/a", "-l", "app=a", "--yes")
-    assert (both.code, "exclude each other" in both.err) == (2, True)
-    unconfirmed = run("delete", "web", "-l", "app=a")
-    assert "deleting a part of the set web needs confirmation" in unconfirmed.err
-    assert left() == {"a", "b", "c"}
-
     done = run("delete", "web", "-l", "app in (a,c)", "--yes")
     assert done.code == 0, done.err
     assert "the inventory stays: -l app in (a,c) selects only a part of the set" in done.err

@@ -67,18 +67,6 @@ def test_status_shows_several_sets(stage: Stage, kubectl: Kubectl) -> None:
     assert _call(stage, "status", "web", "shop", "--fail-on-drift").code == 1
 
 
-def test_status_refuses_what_makes_no_sense(stage: Stage) -> None:
-    """Before any request."""
-    for arguments in (
-        ("web", "-A"),
-        ("-A", "--watch"),
-        ("web", "shop", "--watch"),
-        ("web", "--wait-for", "deleted", "--wait"),
-        (),
-    ):
-        assert _call(stage, "status", *arguments).code == 2, arguments
-
-
 def test_wait_for_the_end_of_a_set(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """Until the last object is gone, whoever deletes it; what was orphaned does not count."""
     held = config_map("held", finalizers=["example.com/hold"])

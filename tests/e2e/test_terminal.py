@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.output.progress import INTERRUPTED
-from tests.support.command import applyprune, start
+from tests.support.command import applyprune
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.input_files import write_input
 from tests.support.objects import config_map
@@ -105,22 +104,6 @@ def test_narrowed_window_keeps_no_live_lines(plane: Plane, namespace: str, tmp_p
     assert (tmp_path / "data").read_text().startswith("configmap/a created\nweb: 1 created in ")
 
 
-@in_tmux
-@pytest.mark.parametrize(
-    ("setting", "coloured"), [("NO_COLOR=", True), ("NO_COLOR=1", False), ("TERM=dumb", False)]
-)
-def test_colours_follow_the_users_choice(
-    plane: Plane, namespace: str, tmp_path: Path, setting: str, coloured: bool
-) -> None:
-    """NO_COLOR counts when it is not empty."""
-    write_input(tmp_path / "a.json", [config_map("a")])
-    with Terminal(80, tmp_path, {"KUBECONFIG": str(plane.kubeconfig)}) as terminal:
-        terminal.type(f"{setting} applyprune apply web -n {namespace} -f a.json --ask never")
-        terminal.wait(lambda one: " in " in one and is_idle(one))
-        assert ("\x1b[32mcreated" in terminal.screen(colours=True)) is coloured
-        assert "configmap/a created" in terminal.screen()
-
-
 def test_quiet_prints_data_and_errors(plane: Plane, namespace: str) -> None:
     """Warnings go; what was done, what went wrong and the exit code stay."""
     where = ("-n", namespace)
@@ -156,80 +139,13 @@ def test_verbose_prints_each_request_and_no_secret(
     assert applyprune(*target, kubeconfig=plane.kubeconfig).err == ""
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("a\x1b[2Jpply",),
-        ("apply", "web", "-f", "a\x1b[31m.yaml"),
-        ("apply", "web", "-f", "a.yaml", "--\x9b2J"),
-        ("apply", "w\x07eb", "-f", "a.yaml"),
-        ("apply", "web", "-f", "a.yaml", "--orphan", "x\u202e/y", "--dry-run=no\x1b"),
-        ("inventory", "show", "web", "--context", "\x1b]0;x\x07"),
-    ],
-    ids=json.dumps,
-)
-def test_typed_text_is_shown_escaped(plane: Plane, arguments: tuple[str, ...]) -> None:
-    """Scripts pass on what others wrote; errors repeat it."""
-    ended = applyprune(*arguments, kubeconfig=plane.kubeconfig)
-    assert ended.code != 0
-    assert ended.err
-    assert all(line.isprintable() for line in (ended.out + ended.err).split("\n")), ended
-
-
-def test_limited_terminal_gets_all_output(
-    plane: Plane, namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An arrow or a name in another script ends no run."""
-    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    one = config_map("a")
-    one["metadata"]["annotations"] = {"applyprune.dev/wave": "猫"}
-    ended = applyprune(
-        "apply", "web", "-n", namespace, "-f", "-",
-        kubeconfig=plane.kubeconfig, stdin=json.dumps(one),
-    )  # fmt: skip
-    assert ended.code == 2
-    assert r"\u732b" in ended.err
-
-
-def test_early_closed_reader_ends_no_run(plane: Plane, namespace: str, tmp_path: Path) -> None:
-    """``| grep -q`` must not leave a set half applied: the run goes on, and ends as it would."""
-    source = write_input(tmp_path / "a.json", [config_map(f"c-{at}") for at in range(12)])
-    target = ("apply", "web", "-n", namespace, "-f", source)
-    with start(*target, kubeconfig=plane.kubeconfig) as process:
-        assert process.stdout is not None
-        process.stdout.close()
-        process.wait(HANG)
-        assert process.returncode == 0
-    again = applyprune(*target, kubeconfig=plane.kubeconfig)
-    assert "web: 12 unchanged in " in again.out
-
-
-@pytest.mark.parametrize("into", ["stdout", "file"])
-def test_full_disk_is_reported(plane: Plane, namespace: str, tmp_path: Path, into: str) -> None:
-    """The run goes to its end; the exit code says that its report is not whole."""
-    source = write_input(tmp_path / "a.json", [config_map("a")])
-    option = "-o text=/dev/full" if into == "file" else "> /dev/full"
-    command = f'"$0" -m applyprune apply {namespace} -n {namespace} -f {source} {option}'
-    ended = subprocess.run(
-        ["sh", "-c", command, sys.executable],
-        env={**os.environ, "KUBECONFIG": str(plane.kubeconfig)},
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        check=False,
-    )
-    name = "/dev/full" if into == "file" else "standard output"
-    assert ended.returncode == 3
-    assert ended.stderr == f"error: {name} is not complete: No space left on device\n"
-
-
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
 def test_missing_standard_streams_are_survived(
-    plane: Plane, api: Api, namespace: str, tmp_path: Path, closed: str
+    plane: Plane, api: Api, namespace: str, tmp_path: Path
 ) -> None:
     """Some services start programs so."""
-    source = write_input(tmp_path / "a.json", [config_map("a")])
-    command = f'"$0" -m applyprune apply web -n {namespace} -f {source} {closed}'
     environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
-    subprocess.run(["sh", "-c", command, sys.executable], env=environment, check=True)
-    assert api.exists(f"/api/v1/namespaces/{namespace}/configmaps/a")
+    for name, closed in (("in", "<&-"), ("out", ">&-"), ("err", "2>&-")):
+        source = write_input(tmp_path / f"{name}.json", [config_map(name)])
+        command = f'"$0" -m applyprune apply {name} -n {namespace} -f {source} {closed}'
+        subprocess.run(["sh", "-c", command, sys.executable], env=environment, check=True)
+        assert api.exists(f"/api/v1/namespaces/{namespace}/configmaps/{name}"), name

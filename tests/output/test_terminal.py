@@ -88,13 +88,34 @@ def test_table_holds_any_cell() -> None:
     ]
 
 
+class Screen(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environ", "coloured"),
+    [
+        ({}, True),
+        ({"NO_COLOR": ""}, True),
+        ({"NO_COLOR": "1"}, False),
+        ({"TERM": "dumb"}, False),
+        ({"TERM": ""}, False),
+    ],
+)
+def test_colours_follow_the_users_choice(environ: dict[str, str], coloured: bool) -> None:
+    """NO_COLOR counts when it is not empty; a file has none."""
+    out, err = Screen(), io.StringIO()
+    terminal = Terminal(out, err, {"TERM": "xterm", **environ})
+    terminal.out(styled("created", Colour.GREEN))
+    terminal.err(styled("created", Colour.GREEN))
+    assert ("\x1b[32mcreated" in out.getvalue(), "\x1b" in err.getvalue()) == (coloured, False)
+
+
 def test_live_lines_are_not_drawn_beside_a_pipe() -> None:
     """What reads it may write to the same terminal; a file cannot."""
-
-    class Screen(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     read, write = os.pipe()
     with os.fdopen(write, "w") as pipe, os.fdopen(read):
         drawn = {}

@@ -40,9 +40,11 @@ class Desk:
         return applyprune(*self.line(verb, *arguments, **values), kubeconfig=kubeconfig)
 
     def call_with(self, verb: str, *arguments: str | Path) -> Ended:
-        """Run a verb on the set, with the input that the arguments name."""
-        where = ("-n", self.namespace)
-        return applyprune(verb, "web", *where, *arguments, kubeconfig=self.plane.kubeconfig)
+        """Run a verb on the set, also one of a group, with the input that the arguments name."""
+        words = [str(one) for one in arguments]
+        group = [words.pop(0)] if verb == "inventory" else []
+        where = (verb, *group, "web", "-n", self.namespace)
+        return applyprune(*where, *words, kubeconfig=self.plane.kubeconfig)
 
     def on_terminal(self, *line: str | Path, **how: Any) -> PseudoTerminal:
         """Return a call on a terminal; ``how`` are the fields of that."""

@@ -1,0 +1,111 @@
+"""Calls that cannot mean anything: each ends with 2 and one message, before a cluster is asked."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.source_text import config_map, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Wrong
+
+# A cluster that does not answer.
+SILENT = {
+    "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+    "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+    "current-context": "c",
+}
+CALLS: dict[str, str] = {
+    "apply web -f nowhere/": "nowhere: cannot be read: No such file",
+    "apply web -f a.yaml -l app=a --prune": "exclude each other",
+    "apply web -f a.yaml --only cm/a --prune": "exclude each other",
+    "delete web --only cm/a -l app=a --yes": "exclude each other",
+    "inventory show -- Web": "DNS label",
+    "inventory show a.b": "DNS label",
+    "inventory show -- -x-": "DNS label",
+    f"inventory show {'a' * 64}": "DNS label",
+    "inventory move web shop": "name the objects as KIND/NAME, or give --all",
+    "inventory move web shop configmap/a --all": "or give --all",
+    "inventory move web web --all": "a set cannot be moved into itself",
+    "inventory move web a.b --all": "invalid set name 'a.b'",
+    "inventory orphan web": "name the objects as KIND/NAME, or give --all",
+    "inventory repair web configmap/a --yes": "a repair is about the whole inventory",
+    "inventory repair web configmap/a --record-as adopted --yes": "about the whole inventory",
+    "inventory repair web configmap/a --record-as owned --allow-partial --yes": "whole inventory",
+    "status web -A": "-A",
+    "status -A --watch": "--watch",
+    "status web shop --watch": "--watch",
+    "status web --wait-for deleted --wait": "--wait",
+    "status": "no set given",
+    "diff web -f a.yaml --external-diff 'diff ;rm'": "invalid argument ';rm' for the diff program",
+    "rbac -f a.yaml --account ci": "Write NAMESPACE/NAME",
+    # What -o is given.
+    "inventory show web -o xml": "unknown format -o 'xml'",
+    "inventory show web -o json=": "names no file",
+    "inventory show web -o json -o name": "json and name cannot both go",
+    "inventory show web -o json=x -o junit=./x": "two formats cannot both go",
+    "inventory show web -o json=a.yaml": "could overwrite a manifest",
+    "inventory show web -o json=.": ". cannot be written: Is a directory",
+    # No numbers: how many objects a prune may delete.
+    **{
+        f"apply web -f a.yaml --max-prune={shlex.quote(limit)}": "invalid value for --max-prune"
+        for limit in (
+            *("9" * 5000, f"{'9' * 5000}%", "-1", "-1%", "٣", "²", "5.5%", "101%", "1e3", "1_000"),
+            *(" 5", "+5", "", "%", "5%%", "nan"),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("line", CALLS, ids=lambda line: line[:60])
+def test_senseless_call_is_one_clear_message(folder: Path, wrong: Wrong, line: str) -> None:
+    """That names what is wrong with it."""
+    write(folder, {"a.yaml": config_map("a"), "none": json.dumps(SILENT)})
+    told = wrong(*shlex.split(line))
+    assert told.startswith("error: ")
+    assert CALLS[line] in told
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("a\x1b[2Jpply",),
+        ("apply", "web", "-f", "a\x1b[31m.yaml"),
+        ("apply", "web", "-f", "a.yaml", "--\x9b2J"),
+        ("apply", "w\x07eb", "-f", "a.yaml"),
+        ("apply", "web", "-f", "a.yaml", "--orphan", "x\u202e/y", "--dry-run=no\x1b"),
+        ("inventory", "show", "web", "--namespace", "\x1b]0;x\x07"),
+    ],
+    ids=json.dumps,
+)
+def test_typed_text_is_shown_escaped(folder: Path, wrong: Wrong, words: tuple[str, ...]) -> None:
+    """Scripts pass on what others wrote; errors repeat it."""
+    write(folder, {"none": json.dumps(SILENT)})
+    told = wrong(*words)
+    assert told
+    assert all(line.isprintable() for line in told.split("\n")), told
+
+
+@pytest.mark.parametrize("rule", ["deployment.apps", "deployment.apps=", "deployment.apps=self."])
+def test_ready_rule_that_is_none_is_refused(folder: Path, wrong: Wrong, rule: str) -> None:
+    """By its name, as a key of the file has it too."""
+    head = "apiVersion: applyprune.dev/v1alpha1\nkind: Config\nname: web\n"
+    file = f"{head}filename: a.yaml\nready-when: ['{rule}']\n"
+    write(folder, {"a.yaml": config_map("a"), "none": json.dumps(SILENT), "c.yaml": file})
+    assert "ready-when" in wrong("apply", "--wait", "--config", "c.yaml")
+
+
+def test_fault_in_standard_input_has_its_place(
+    wrong: Wrong, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a name for messages."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a: [\n")))
+    assert wrong("apply", "web", "-f", "-").startswith("error: <stdin>:")
