@@ -23,6 +23,7 @@ from tests.formats.written import (
     clear,
     compared,
     ensure_namespace,
+    entries_of,
     lines_of,
     many,
     write,
@@ -57,9 +58,8 @@ def load(version: str, name: str) -> Any:
     return json.loads((FORMATS / version / name).read_bytes())
 
 
-def ownership(shown: dict[str, Any]) -> dict[str, str]:
-    """Return the ownership of each object in what ``inventory show`` has printed."""
-    entries = [one["inventoryEntry"] for one in shown["objects"]]
+def ownership(entries: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the ownership of each object that has an entry."""
     return {
         f"{one['ref']['kind'].lower()}/{one['ref']['name']}": one["ownership"] for one in entries
     }
@@ -142,11 +142,11 @@ def test_inventory_of_a_release_is_read_from_a_server(
         assert status == 201, reply
     shown = call(plane, "inventory", "show", SETS[form], "-o", "json")
     assert shown.code == 0, shown.err
-    found = ownership(json.loads(shown.out))
+    found = ownership(entries_of(shown.out))
     if form == "text":
         assert found == ownership(load(version, "entries.json"))
         runs = call(plane, "inventory", "history", SETS[form], "-o", "json")
-        assert json.loads(runs.out)["runs"] == load(version, "runs.json")["runs"]
+        assert json.loads(runs.out)["runs"] == load(version, "runs.json")
     else:
         assert found == owned(form)
 
@@ -175,7 +175,7 @@ def test_marks_of_a_release_tell_that_an_inventory_was_lost(
     lost = f"was lost, and {len(objects)} objects have its label and field manager"
     assert lost in " ".join(applied.err.split())
     shown = call(plane, "inventory", "show", SETS["text"], "-o", "json")
-    found = ownership(json.loads(shown.out))
+    found = ownership(entries_of(shown.out))
     assert found == dict.fromkeys(ownership(load(version, "entries.json")), "adopted")
 
 

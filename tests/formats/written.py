@@ -59,8 +59,9 @@ def write(plane: Plane, api: Api, folder: Path, patch: pytest.MonkeyPatch) -> No
         call("apply", "--plan", "change.plan", "--actor", "somebody")
         _save(folder / "objects.json", _live(api))
         _save(folder / "inventory-text.json", _inventory(api, SETS["text"]))
-        _save(folder / "entries.json", json.loads(call("inventory", "show", "web", "-o", "json")))
-        _save(folder / "runs.json", json.loads(call("inventory", "history", "web", "-o", "json")))
+        _save(folder / "entries.json", entries_of(call("inventory", "show", "web", "-o", "json")))
+        history = json.loads(call("inventory", "history", "web", "-o", "json"))
+        _save(folder / "runs.json", history["runs"])
         for form, name in SETS.items():
             if form != "text":
                 with _small(patch, form):
@@ -109,6 +110,11 @@ def _save(path: Path, value: object) -> None:
     path.write_text(f"{text}\n", encoding="utf-8")
 
 
+def entries_of(shown: str) -> list[dict[str, Any]]:
+    """Return the entries in what ``inventory show -o json`` has printed."""
+    return [one["inventoryEntry"] for one in json.loads(shown)["objects"]]
+
+
 def _live(api: Api) -> list[dict[str, Any]]:
     """Return the objects of the namespace that have a mark of ours, without inventories."""
     found = []
@@ -123,11 +129,18 @@ def _live(api: Api) -> list[dict[str, Any]]:
 
 
 def _inventory(api: Api, name: str) -> list[dict[str, Any]]:
-    """Return the root of an inventory and its shards, as the server stores them."""
+    """Return the root of an inventory and its shards, as the server stores them.
+
+    Of managedFields, who has written them: all that they hold is the set's.
+    """
     root = api.get(f"{CONFIG_MAPS}/applyprune-{name}")
     shards = f"{CONFIG_MAPS}?labelSelector={SHARD_OF}%3D{name}"
     others = api.get(shards)["items"]
-    return [root, *({"apiVersion": "v1", "kind": "ConfigMap", **one} for one in others)]
+    stored = [root, *({"apiVersion": "v1", "kind": "ConfigMap", **one} for one in others)]
+    for one in stored:
+        for managed in one["metadata"]["managedFields"]:
+            del managed["fieldsV1"]
+    return stored
 
 
 def lines_of(stored: list[dict[str, Any]]) -> tuple[bytes, ...]:
