@@ -34,7 +34,8 @@ from applyprune.model.options import DryRun, Mode
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.printers import OutputTarget, printer
 from applyprune.output.terminal import rendered, table
-from tests.support.output.plan_streams import STREAMS
+from tests.support.output.plan_file_streams import OUTDATED, WRONG
+from tests.support.output.plan_streams import REFUSALS, STREAMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -158,8 +159,11 @@ SCREENS: dict[str, tuple[str, list[Event]]] = {
     "inventory history": ("text", history()),
     "inventory check": ("text", mismatches()),
     "failures": ("text", failures()),
-    **{f"plan {name}": ("plan", [*stream]) for name, stream in STREAMS.items()},
-    **{f"apply {name}": ("text", [*stream]) for name, stream in STREAMS.items()},
+    **{
+        f"{text} {name}": (text, [*stream])
+        for text in ("plan", "diff", "text")
+        for name, stream in {**STREAMS, **REFUSALS, **WRONG, **OUTDATED}.items()
+    },
 }
 
 
