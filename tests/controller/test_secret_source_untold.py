@@ -233,9 +233,9 @@ def _map(name: str, value: str = TOKEN, **more: Any) -> dict[str, Any]:
 STORIES: dict[str, tuple[tuple[dict[str, Any], ...], dict[str, Any], Then | None, str]] = {
     "changed": ((_map("changed"), secret("changed-too")), {},
         _source(_map("changed", OTHER), secret("changed-too", **OTHER_DATA)), "Applied"),
-    "immutable": ((_map("immutable", **FIXED),), {},
+    "immutable": ((_map("immutable", TOKEN, **FIXED),), {},
         _source(_map("immutable", OTHER, **FIXED)), "ApplyFailed"),
-    "recreated": ((_map("recreated", **FIXED),), RECREATES,
+    "recreated": ((_map("recreated", TOKEN, **FIXED),), RECREATES,
         _source(_map("recreated", OTHER, **FIXED)), "Applied"),
     "retyped": ((secret("retyped"),), {},
         _source(secret("retyped", type="example.com/x", **OTHER_DATA)), "ApplyFailed"),

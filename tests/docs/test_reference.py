@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import pytest
-
 from applyprune import errors
 from applyprune.cli.crash import BUG
 from applyprune.cli.options import KEYS
