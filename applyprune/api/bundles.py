@@ -255,7 +255,12 @@ def _pending(status: Body, approved: str) -> BundlePlan | None:
         revision=text(plan, "revision"),
         counts={str(key): count for key, count in counts.items() if isinstance(count, int)},
         objects=tuple(
-            PendingObject(text(one, "object"), text(one, "namespace"), text(one, "fate"))
+            PendingObject(
+                text(one, "object"),
+                text(one, "namespace"),
+                text(one, "fate"),
+                text(one, "cascade"),
+            )
             for one in map(mapping, items(plan, "objects"))
         ),
         approved=bool(approved) and approved == text(plan, "digest"),

@@ -9,7 +9,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 from pydantic.alias_generators import to_camel
 
 from applyprune.controller.reasons import Reason
@@ -21,6 +21,7 @@ from applyprune.model.plan import ApplyStep, RemoveStep, Why
 from applyprune.model.problem import ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import applyset_identity
+from applyprune.planning.cascade import loss_of
 from applyprune.planning.digests import is_digest
 from applyprune.planning.marks import APPROVE
 from applyprune.planning.ownership import namespace_of_set
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from applyprune.model.plan import Plan
 
 OBJECTS_SHOWN = 20
-_IGNORED = 3
+_SHOWN = 3
 _DELETIONS = (Fate.PRUNE, Fate.RECREATE)
 _ORDER = (
     *_DELETIONS,
@@ -69,15 +70,20 @@ def pending_plan(run: RunResult, bundle: BundleSpec, approved: str) -> PendingPl
         key=lambda found: (_ORDER.index(found[0]), _ref(found[1])),
     )
     counts = Counter(count_key(fate) for fate, _ in concerned)
-    counts["cascaded"] = sum(
-        len(step.cascade) for _, step in concerned if isinstance(step, RemoveStep)
-    )
+    cascades = {
+        _ref(step): loss_of([also.ref for also in step.cascade])
+        for _, step in concerned
+        if step.cascade
+    }
+    counts["cascaded"] = sum(len(step.cascade) for _, step in concerned)
     counts = +counts
     refused = run.refusal is not None and run.refusal.kind is ProblemKind.PRUNE_REFUSED
     summary = f"waiting for an approval: {_counts_text(concerned)}"
     parts = [
         run.refusal_message if refused else "",
         summary,
+        # The refusal of a guard has said it.
+        "" if refused else _cascades_text(cascades),
         # The rules may be content of the source.
         "" if bundle.has_secret_source else _ignored_text(concerned),
         # The refusal of a guard names the digest that is approved.
@@ -92,6 +98,7 @@ def pending_plan(run: RunResult, bundle: BundleSpec, approved: str) -> PendingPl
         Reason.PRUNE_REFUSED if refused else Reason.PENDING_APPROVAL,
         "; ".join(part for part in parts if part),
         summary,
+        cascades,
     )
 
 
@@ -111,6 +118,8 @@ class PendingPlan(Struct, frozen=True):
     """What waits, why, and the command that approves it."""
     summary: str
     """What waits, in short."""
+    cascades: Mapping[Ref, str] = field(default_factory=dict)
+    """What the deletion of an object deletes with it."""
 
     @property
     def deletes(self) -> bool:
@@ -130,6 +139,7 @@ class PendingPlan(Struct, frozen=True):
                     "object": ref.short,
                     **({"namespace": ref.namespace} if ref.namespace else {}),
                     "fate": str(fate),
+                    **({"cascade": self.cascades[ref]} if ref in self.cascades else {}),
                 }
                 for fate, ref in self.objects
             ],
@@ -158,16 +168,23 @@ def count_key(fate: Fate) -> str:
 
 def _counts_text(concerned: Iterable[tuple[Fate, ApplyStep | RemoveStep]]) -> str:
     """Return ``2 to prune, 1 to create``."""
-    counts = Counter(fate for fate, _ in concerned)
-    return ", ".join(
-        f"{counts[fate]} to {fate.replace('-', ' ')}" for fate in _ORDER if counts[fate]
-    )
+    counts, cascaded = Counter[Fate](), 0
+    for fate, step in concerned:
+        counts[fate] += 1
+        cascaded += len(step.cascade)
+    found = [f"{counts[fate]} to {fate.replace('-', ' ')}" for fate in _ORDER if counts[fate]]
+    return ", ".join([*found, f"{cascaded} cascaded"] if cascaded else found)
+
+
+def _cascades_text(cascades: Mapping[Ref, str]) -> str:
+    """Return what is deleted with the first objects."""
+    return and_more([f"{ref.short} would {loss}" for ref, loss in cascades.items()], _SHOWN, "; ")
 
 
 def _ignored_text(concerned: Iterable[tuple[Fate, ApplyStep | RemoveStep]]) -> str:
     """Return which objects would be deleted because of an ignore rule; empty for none."""
     steps = [step for _, step in concerned if isinstance(step, RemoveStep) and step.ignored]
-    return and_more([f"{step.entry.ref.short}: {step.ignored}" for step in steps], _IGNORED, "; ")
+    return and_more([f"{step.entry.ref.short}: {step.ignored}" for step in steps], _SHOWN, "; ")
 
 
 def _ref(step: ApplyStep | RemoveStep) -> Ref:

@@ -75,6 +75,8 @@ class PendingObject(Struct, frozen=True):
     namespace: str
     """Empty for cluster scope."""
     fate: str
+    cascade: str = ""
+    """What its deletion deletes with it; empty for nothing."""
 
 
 class VersionReport(Struct, frozen=True):

@@ -381,6 +381,7 @@ def plan_lines(bundle: BundleStatus, plan: BundlePlan) -> list[str]:
     for one in plan.objects:
         place = f" -n {one.namespace}" if one.namespace not in {"", bundle.namespace} else ""
         lines.append(f"  {one.name}{place}: {_spaced(one.fate)}")
+        lines += [f"    would {one.cascade}"] if one.cascade else []
     shown = sum(plan.counts.values()) - plan.counts.get(_CASCADED, 0)
     if shown > len(plan.objects):
         lines.append(f"  and {shown - len(plan.objects)} more")

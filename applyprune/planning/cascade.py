@@ -122,8 +122,7 @@ class Cascades(Struct, frozen=True):
         if not cascade.total:
             return ""
         if cascade.is_set:
-            names = and_more([_named(other) for other in cascade.foreign], _SHOWN)
-            count = counted(len(cascade.foreign), "object")
+            count, names = counted(len(cascade.foreign), "object"), named(cascade.foreign)
             return f"its controller deletes the {count} of its set: {names}" if names else ""
         text = f"{_CASCADES} {cascade.total} object{'' if cascade.total == 1 else 's'}"
         if not cascade.foreign:
@@ -135,8 +134,7 @@ class Cascades(Struct, frozen=True):
             parts.append(f"{len(strangers)} of which {do} not belong to this set")
         if stay := len(cascade.foreign) - len(strangers):
             parts.append(f"{stay} of which must stay")
-        names = and_more([_named(other) for other in cascade.foreign], _SHOWN)
-        return f"{text}, {' and '.join(parts)}: {names}"
+        return f"{text}, {' and '.join(parts)}: {named(cascade.foreign)}"
 
     def harm(self, refs: Sequence[Ref]) -> str:
         """Return in short what speaks against the deletion of objects that harm, or may."""
@@ -151,9 +149,7 @@ class Cascades(Struct, frozen=True):
 
     def loss(self, ref: Ref) -> str:
         """Return what only the delete of ``ref`` would delete, with the first names."""
-        found = self.foreign(ref)
-        names = and_more([_named(other) for other in found], _SHOWN)
-        return f"{ref.short} would cascade-delete {counted(len(found), 'object')}: {names}"
+        return f"{ref.short} would {loss_of(self.foreign(ref))}"
 
     def lacks_rights(self, ref: Ref) -> bool:
         """Return whether an object is refused only because a right to count is missing."""
@@ -196,6 +192,17 @@ class Cascades(Struct, frozen=True):
         lines = and_more([f"{_named(other)}: {why[other]}" for other in refs], _LINES, _LINE)
         count = counted(len(refs), "object")
         return f"it would cascade-delete {count} that must stay{_LINE}{lines}"
+
+
+def loss_of(refs: Collection[Ref]) -> str:
+    """Return in words that the deletion of an object deletes others."""
+    return f"cascade-delete {counted(len(refs), 'object')}: {named(refs)}"
+
+
+def named(refs: Iterable[Ref]) -> str:
+    """Return the names of the first of some objects, those of the guarded kinds before others."""
+    shown = sorted(refs, key=lambda ref: (ref.group_kind not in GUARDED_KINDS, ref))
+    return and_more([_named(ref) for ref in shown], _SHOWN)
 
 
 def _named(ref: Ref) -> str:

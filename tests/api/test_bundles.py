@@ -19,7 +19,7 @@ from applyprune.errors import (
 from applyprune.model.events import Status, failed, in_progress, stuck
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.model.reports import BundleCondition, BundleStatus
+from applyprune.model.reports import BundleCondition, BundleStatus, PendingObject
 from applyprune.values import replace
 from tests.support.output.bundles import BUNDLE
 
@@ -58,7 +58,9 @@ def test_whole_status_is_read() -> None:
         "scope": "Deletions",
         "since": "2026-11-23T06:00:00Z",
         "counts": {"prune": 2, "cascaded": 1},
-        "objects": [{"object": "service/old", "namespace": "shop", "fate": "prune"}],
+        "objects": [
+            {"object": "service/old", "namespace": "shop", "fate": "prune", "cascade": "c"}
+        ],
     }
     status = {
         "observedGeneration": 2,
@@ -81,6 +83,7 @@ def test_whole_status_is_read() -> None:
     assert (found.requested_at, found.reconciled_at) == ("t2", "t")
     assert found.pending is not None
     assert (found.pending.counts, found.pending.approved) == ({"prune": 2, "cascaded": 1}, True)
+    assert found.pending.objects == (PendingObject("service/old", "shop", "prune", "c"),)
     # Somebody else's status may have any shape.
     for broken in ({"conditions": "x", "pendingPlan": []}, {"conditions": [1]}, "x"):
         assert read({"spec": "x", "status": broken}).ready == "Unknown"

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pytest
 
 from applyprune.model.fate import Outcome
-from applyprune.model.options import DryRun, Mode
+from applyprune.model.options import AdoptFrom, DryRun, Mode
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import CLAIM, config_map, of_kind, text
@@ -26,6 +26,16 @@ def bundle(name: str, *manifests: dict[str, Any], **spec: Any) -> dict[str, Any]
     """Return the manifest of a Bundle."""
     source = {"source": {"inline": text(*manifests)}, "retryInterval": "1s"}
     return of_kind("Bundle", name, api="applyprune.dev/v1alpha1", spec={**source, **spec})
+
+
+def of_map(name: str, **spec: Any) -> dict[str, Any]:
+    """Return the manifest of a Bundle whose source is a ConfigMap, which ``fill`` writes."""
+    source = {"source": {"configMapRefs": [{"name": f"of-{name}"}]}, "retryInterval": "1s"}
+    return of_kind("Bundle", name, api="applyprune.dev/v1alpha1", spec={**source, **spec})
+
+
+def fill(tenant: Tenant, name: str, *manifests: dict[str, Any]) -> None:
+    tenant.put("configmaps", {**config_map(f"of-{name}"), "data": {"objects": text(*manifests)}})
 
 
 def maps(name: str, count: int) -> list[dict[str, Any]]:
@@ -154,6 +164,63 @@ def test_object_that_cannot_be_listed_counts(
         watched = Stage(proxy.kubeconfig(tmp_path), tenant.namespace, "parent")
         (step,) = watched.run(*KEPT, dry_run=DryRun.SERVER).plan.removals
     assert [also.ref.name for also in step.cascade] == ["o", "s"]
+
+
+def test_bundles_in_a_ring_count_once(
+    parent: Stage, tenant: Tenant, site: Plane, tmp_path: Path
+) -> None:
+    """The third lists the first, which another set has taken; here it cannot be listed."""
+    ring = {
+        name: of_map(name, adopt="all", adoptAs="owned") for name in ("first", "second", "third")
+    }
+    for name, also in (("first", "second"), ("second", "third"), ("third", "first")):
+        fill(tenant, name, config_map(f"in-{name}"), ring[also])
+    parent.run(*KEPT, ring["first"])
+    for name in ring:
+        tenant.ready(name)
+    tenant.patch("third", suspend=True)
+    eventually(lambda: tenant.condition("third", "Reconciling")[1] == "Suspended")
+    parent.run(*KEPT, ring["first"], adopt=AdoptFrom("third"))
+    label = f"{PART_OF}={applyset_identity('third', tenant.namespace).id}"
+    with FaultProxy(site) as proxy:
+        proxy.rule = always(
+            faults.status(403),
+            where=lambda seen: seen.path.endswith("/bundles") and label in unquote(seen.target),
+        )
+        watched = Stage(proxy.kubeconfig(tmp_path), tenant.namespace, "parent")
+        (step,) = watched.run(*KEPT, dry_run=DryRun.SERVER).plan.removals
+    inside = ["in-first", "in-second", "in-third", "second", "third"]
+    assert [also.ref.name for also in step.cascade] == inside
+
+
+def test_pending_plan_of_a_bundle_names_what_goes_with_an_inner_one(tenant: Tenant) -> None:
+    """An approval is of exactly that."""
+    stays = [config_map("x"), config_map("y"), config_map("z"), config_map("w")]
+    fill(tenant, "inner", *maps("o", 2))
+    tenant.bundle("outer", *stays, of_map("inner"), approval="Prune")
+    tenant.ready("outer")
+    tenant.ready("inner")
+    tenant.bundle("outer", *stays, approval="Prune")
+    told = tenant.failed("outer", "PendingApproval")
+    assert told == "waiting for an approval: 1 to prune, 2 cascaded"
+    loss = f"cascade-delete 2 objects: {tenant.namespace}/configmap/o0, "
+    plan = tenant.get("outer")["status"]["pendingPlan"]
+    assert plan["counts"] == {"prune": 1, "cascaded": 2}
+    assert plan["objects"][0]["cascade"].startswith(loss)
+    blocked = tenant.condition("outer", "PruneBlocked")[2]
+    assert f"bundle.applyprune.dev/inner would {loss}" in blocked
+    # It grows: the approval of less approves nothing.
+    fill(tenant, "inner", *maps("o", 3))
+    eventually(lambda: tenant.exists("o2") == [True], lambda: "the new object")
+    tenant.annotate("outer", approve=plan["digest"])
+    eventually(
+        lambda: "is about another plan" in tenant.condition("outer", "PruneBlocked")[2],
+        lambda: str(tenant.get("outer")["status"]),
+    )
+    assert tenant.exists("o0", "o2") == [True, True]
+    tenant.annotate("outer", approve=tenant.get("outer")["status"]["pendingPlan"]["digest"])
+    tenant.gone("inner")
+    assert tenant.exists("o0", "o2", "x") == [False, False, True]
 
 
 @pytest.mark.holds("recounted-before-delete")

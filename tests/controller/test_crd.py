@@ -107,6 +107,7 @@ def test_status_fields_are_all_in_the_schema() -> None:
         Reason.PENDING_APPROVAL,
         "w",
         "s",
+        {ref: "cascade-delete 1 object"},
     )
     followed.outcomes[Outcome.CREATED] = 1
     now = datetime(2026, 1, 1, tzinfo=UTC)

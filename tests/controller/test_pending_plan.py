@@ -12,7 +12,7 @@ from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.options import Approval
-from applyprune.model.plan import ApplyStep, Plan, RemoveStep, Why
+from applyprune.model.plan import ApplyStep, Cascaded, Plan, RemoveStep, Why
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.values import replace
 from tests.support.planning import body, desired, live, recorded
@@ -124,6 +124,31 @@ def test_recreation_waits_as_a_deletion() -> None:
     pending = pending_plan(RunResult(plan=plan), bundle(Approval.PRUNE), "")
     assert pending is not None
     assert (names(pending), pending.deletes) == (["recreate web"], True)
+
+
+def test_what_goes_with_an_object_is_named() -> None:
+    """With a Bundle its set, with what is recreated what it owns; a refusal has named it."""
+    inside = [Cascaded(Ref("", "ConfigMap", "home", f"o{number}"), "") for number in range(8)]
+    claim = Cascaded(Ref("", "PersistentVolumeClaim", "home", "data"), "")
+    recreated = replace(applied("web", Fate.LEAVE), why=Why.NOT_APPROVED, cascade=(claim,))
+    removals = (replace(removed("old", Fate.PRUNE), cascade=(*inside, claim)),)
+    plan = Plan((recreated,), removals, deletions=DELETIONS, needs_approval=DELETIONS)
+    pending = pending_plan(RunResult(plan=plan, refusal=NOT_APPROVED), bundle(Approval.PRUNE), "")
+    assert pending is not None
+    assert pending.summary == "waiting for an approval: 1 to prune, 1 to recreate, 10 cascaded"
+    assert pending.counts == {"prune": 1, "recreate": 1, "cascaded": 10}
+    loss = (
+        "cascade-delete 9 objects: home/persistentvolumeclaim/data, home/configmap/o0, "
+        "home/configmap/o1, home/configmap/o2, home/configmap/o3 and 4 more"
+    )
+    assert f"; configmap/old would {loss}; configmap/web would cascade-delete 1" in pending.message
+    told = pending.status({}, revision="", now="now")["objects"]
+    assert told[0] == {"object": "configmap/old", "namespace": "home", "fate": "prune"} | {
+        "cascade": loss
+    }
+    refused = pending_plan(RunResult(plan=plan, refusal=REFUSED), bundle(), "")
+    assert refused is not None
+    assert "would" not in refused.message.partition("waiting for an approval")[2]
 
 
 def test_refused_prune_says_why() -> None:

@@ -408,7 +408,13 @@ STATUS = _group(
         ),
         objects=_list(
             "The first twenty of these objects, deletions first.",
-            _group("", "object fate", **_OBJECT, fate=_text("What happens to it.")),
+            _group(
+                "",
+                "object fate",
+                **_OBJECT,
+                fate=_text("What happens to it."),
+                cascade=_text("What its deletion deletes with it."),
+            ),
             maxItems=OBJECTS_SHOWN,
         ),
     ),

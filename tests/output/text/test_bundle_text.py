@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from applyprune.model.reports import PendingObject
 from applyprune.output.inspection import plan_lines
 from applyprune.values import replace
 from tests.support.output.bundles import BUNDLE, DIGEST
@@ -23,6 +24,14 @@ def test_plan_says_what_waits_and_how_to_approve_it() -> None:
         f"  digest: {DIGEST}",
         "  approve it: applyprune bundle approve web -n shop",
     ]
+
+
+def test_plan_names_what_goes_with_an_object() -> None:
+    assert BUNDLE.pending is not None
+    loss = "cascade-delete 1 object: shop/configmap/a"
+    objects = (PendingObject("bundle.applyprune.dev/old", "shop", "prune", loss),)
+    _, *others = plan_lines(BUNDLE, replace(BUNDLE.pending, objects=objects))
+    assert others[:2] == ["  bundle.applyprune.dev/old: prune", f"    would {loss}"]
 
 
 def test_approved_plan_says_so() -> None:
