@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from applyprune.localplane import Plane
     from tests.support.api import Api
 
-BUNDLES, TEAMS, AGAIN, WORKERS = 48, 4, 12, 4
+BUNDLES, TEAMS, AGAIN, WORKERS = 24, 4, 6, 4
 BEYOND = 13
 """Requests of a first apply, beyond those at its objects; one reviews the account's rights."""
 DOCUMENTS = 4

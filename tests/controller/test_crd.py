@@ -251,7 +251,9 @@ def test_server_says_in_words_which_spec_it_refuses(site_api: Api) -> None:
 
 def test_inventory_name_cannot_be_changed(site_api: Api) -> None:
     """The old set would be left behind; the name of a Bundle must be one of a set, too."""
-    site_api.create(PATH, of({**INLINE, "inventoryName": "one"}))
+    new = site_api.create(PATH, of({**INLINE, "inventoryName": "one"}))
+    # So nobody takes it for ready, for as long as no controller has seen it.
+    assert new["status"] == {"observedGeneration": -1}
     for name in ("two", None):
         change = {"spec": {"inventoryName": name}}
         kind = "application/merge-patch+json"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.support.fault_proxy import Exchange, Fault
     from tests.support.fault_proxy.exchange import Wire
 
-OBJECTS = 400
+OBJECTS = 160
 DONE = {"web": 87, "leaving": 20}
 """After how many objects of each Bundle its replica is killed."""
 

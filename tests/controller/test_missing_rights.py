@@ -4,41 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from tests.support.objects import config_map
+from tests.support.objects import SERVICE, config_map, of_kind
 
 if TYPE_CHECKING:
     from tests.support.controller import Tenant
 
 READS: dict[str, Any] = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}
-KEEPS: dict[str, Any] = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}
-SERVICES: dict[str, Any] = {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list"]}
-SERVICE: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Service",
-    "metadata": {"name": "web"},
-    "spec": {"ports": [{"port": 80}]},
-}
+SERVICES = {**READS, "resources": ["services"]}
 ACCOUNTS = {
-    "it may do nothing": ((), "Forbidden"),
-    "it may only read": ((READS, SERVICES), "ApplyFailed"),
-    "it lacks one right": ((KEEPS, SERVICES), "ApplyFailed"),
+    "nothing": ((), "Forbidden"),
+    "reads": ((READS, SERVICES), "ApplyFailed"),
+    "almost": (({**READS, "verbs": ["*"]}, SERVICES), "ApplyFailed"),
 }
+"""What each may do."""
 
 
-@pytest.mark.parametrize("name", ACCOUNTS)
-def test_missing_right_shows_the_command_for_roles(tenant: Tenant, name: str) -> None:
+def test_missing_right_shows_the_command_for_roles(tenant: Tenant) -> None:
     """With the account that needs them."""
-    rules, reason = ACCOUNTS[name]
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "poor"}}
-    tenant.put("serviceaccounts", account)
-    if rules:
-        tenant.account("poor", *rules)
-    tenant.bundle("web", config_map("a"), SERVICE, serviceAccountName="poor")
-    message = tenant.failed("web", reason)
+    for name, (rules, _) in ACCOUNTS.items():
+        tenant.put("serviceaccounts", of_kind("ServiceAccount", name))
+        if rules:
+            tenant.account(name, *rules)
+        tenant.bundle(name, config_map(name), SERVICE, serviceAccountName=name)
     own = tenant.namespace
-    command = f"applyprune rbac web -n {own} -f PATH --account {own}/poor"
-    assert message.endswith(f". The roles for this set: {command}"), message
-    status = tenant.get("web")["status"]
-    assert status.get("objects", {}).get("total", 0) == 0
+    for name, (_, reason) in ACCOUNTS.items():
+        message = tenant.failed(name, reason)
+        command = f"applyprune rbac {name} -n {own} -f PATH --account {own}/{name}"
+        assert message.endswith(f". The roles for this set: {command}"), message
+        assert tenant.get(name)["status"].get("objects", {}).get("total", 0) == 0

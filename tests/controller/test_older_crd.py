@@ -66,9 +66,7 @@ def test_field_that_an_older_crd_lacks_is_named(fresh_plane: FreshPlane, tmp_pat
         assert LACKS not in tenant.condition("inline")[2]
         lines = [one for one in running.lines if one["message"] == "status not stored"]
         assert [one["lacks"] for one in lines] == [["status.source"]]
-        kind = "application/merge-patch+json"
-        path = f"{DEFINITIONS}/bundles.applyprune.dev"
-        assert api("PATCH", path, {"spec": crd.body["spec"]}, content_type=kind)[0] == 200
+        api.patch(f"{DEFINITIONS}/bundles.applyprune.dev", {"spec": crd.body["spec"]})
         eventually(lambda: _stores(tenant, "a"), lambda: "the new CRD")
         tenant.ready("b")
         assert LACKS not in tenant.condition("a")[2]
