@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from itertools import combinations, count
 from threading import Event, Thread
@@ -12,14 +13,14 @@ import pytest
 
 from applyprune.values import replace
 from tests.support.api import status_writes
-from tests.support.objects import DEPLOYMENT, SERVICE, config_map
+from tests.support.objects import DEPLOYMENT, SERVICE, config_map, of_kind
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 from tests.support.webhook import CONFIGURATIONS, Webhook
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from applyprune.localplane import Plane
@@ -30,63 +31,53 @@ AGAIN: dict[str, Any] = {"retryInterval": "1s", "interval": "1s"}
 SHORT = 60
 
 
-def applied(tenant: Tenant) -> None:
-    """Not a failure: a Bundle without a change."""
-    tenant.bundle("web", config_map("a"), **AGAIN)
-
-
 def conflict(tenant: Tenant) -> None:
-    """Another manager owns a field, since a time that grows."""
+    """Let another manager own a field, since a time that grows."""
     tenant.put("configmaps", config_map("a", "theirs"))
-    tenant.bundle("web", config_map("a"), config_map("b"), **AGAIN)
 
 
 def quota(tenant: Tenant) -> None:
-    """No Service may be created."""
-    body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
-    tenant.put("resourcequotas", {**body, "spec": {"hard": {"count/services": "0"}}})
+    """Let no Service be created."""
+    tenant.put("resourcequotas", of_kind("ResourceQuota", "none", spec={"hard": NO_SERVICE}))
     path = tenant.path("resourcequotas", "none")
     eventually(lambda: "used" in tenant.api.get(path)["status"], lambda: "the quota is counted")
-    tenant.bundle("web", config_map("a"), SERVICE, **AGAIN)
-
-
-def not_ready(tenant: Tenant) -> None:
-    """No node runs its Pods."""
-    tenant.bundle("web", DEPLOYMENT, wait=True, timeout="3s", **AGAIN)
 
 
 def forbidden(tenant: Tenant) -> None:
-    """The account may only write ConfigMaps."""
-    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}
-    tenant.account("some", rule)
-    tenant.bundle("web", config_map("a"), SERVICE, serviceAccountName="some", **AGAIN)
-
-
-def missing_source(tenant: Tenant) -> None:
-    """There is no such ConfigMap."""
-    tenant.bundle("web", source={"configMapRefs": [{"name": "src"}]}, **AGAIN)
-
-
-def invalid_source(tenant: Tenant) -> None:
-    """It is not YAML."""
-    tenant.bundle("web", source={"inline": "["}, **AGAIN)
-
-
-def missing_account(tenant: Tenant) -> None:
-    """There is no such ServiceAccount."""
-    tenant.bundle("web", config_map("a"), serviceAccountName="nobody", **AGAIN)
-
-
-def dependency(tenant: Tenant) -> None:
-    """What it depends on does not exist."""
-    tenant.bundle("web", config_map("a"), dependsOn=[{"name": "db"}], **AGAIN)
+    """Let an account write ConfigMaps only."""
+    tenant.account("some", {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]})
 
 
 def refused_prune(tenant: Tenant) -> None:
-    """A guard holds up a prune of half of the set."""
+    """Apply what no limit lets go."""
     tenant.bundle("web", *(config_map(f"a{number}") for number in range(8)), **AGAIN)
     tenant.ready("web")
-    tenant.bundle("web", config_map("a0"), **AGAIN)
+
+
+def warned(tenant: Tenant) -> None:
+    """Let the server warn in each dry run."""
+    labels = {"pod-security.kubernetes.io/warn": "restricted"}
+    path = f"/api/v1/namespaces/{tenant.namespace}"
+    tenant.api.patch(path, {"metadata": {"labels": labels}})
+
+
+NO_SERVICE = {"count/services": "0"}
+A = config_map("a")
+Prepare = Callable[["Tenant"], None]
+QUICK: dict[str, tuple[Prepare | None, Sequence[dict[str, Any]], dict[str, Any], str]] = {
+    "no change": (None, [A], {}, "Applied"),
+    "a conflict": (conflict, [A, config_map("b")], {}, "Conflicts"),
+    "a quota": (quota, [A, SERVICE], {}, "ApplyFailed"),
+    "no node for its Pods": (None, [DEPLOYMENT], {"wait": True, "timeout": "3s"}, "NotReady"),
+    "no right": (forbidden, [A, SERVICE], {"serviceAccountName": "some"}, "ApplyFailed"),
+    "no source": (None, [], {"source": {"configMapRefs": [{"name": "src"}]}}, "SourceNotFound"),
+    "no YAML": (None, [], {"source": {"inline": "["}}, "InvalidSource"),
+    "no account": (None, [A], {"serviceAccountName": "nobody"}, "ServiceAccountNotFound"),
+    "a dependency": (None, [A], {"dependsOn": [{"name": "db"}]}, "DependencyNotReady"),
+    "a refused prune": (refused_prune, [config_map("a0")], {}, "PruneRefused"),
+    "an approval": (warned, [DEPLOYMENT], {"approval": "Always"}, "PendingApproval"),
+}
+"""What is prepared, the manifests, the spec, and the reason."""
 
 
 @contextmanager
@@ -111,34 +102,6 @@ def locked(tenant: Tenant, kubeconfig: Path) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-
-
-def pending(tenant: Tenant) -> None:
-    """Its plan waits for an approval, and each dry run has a warning of the server."""
-    labels = {"pod-security.kubernetes.io/warn": "restricted"}
-    status, reply = tenant.api(
-        "PATCH",
-        f"/api/v1/namespaces/{tenant.namespace}",
-        {"metadata": {"labels": labels}},
-        content_type="application/merge-patch+json",
-    )
-    assert status == 200, reply
-    tenant.bundle("web", DEPLOYMENT, approval="Always", **AGAIN)
-
-
-QUICK: Mapping[str, tuple[Callable[[Tenant], None], str]] = {
-    "applied": (applied, "Applied"),
-    "conflict": (conflict, "Conflicts"),
-    "quota": (quota, "ApplyFailed"),
-    "not ready": (not_ready, "NotReady"),
-    "forbidden": (forbidden, "ApplyFailed"),
-    "missing source": (missing_source, "SourceNotFound"),
-    "invalid source": (invalid_source, "InvalidSource"),
-    "missing account": (missing_account, "ServiceAccountNotFound"),
-    "dependency": (dependency, "DependencyNotReady"),
-    "refused prune": (refused_prune, "PruneRefused"),
-    "pending": (pending, "PendingApproval"),
-}
 
 
 def settle(running: Controller, tenant: Tenant, reason: str, *, retries: int) -> None:
@@ -181,10 +144,12 @@ def test_failing_bundle_writes_its_status_once(
 ) -> None:
     """Whatever fails, however often it is retried."""
     tenants = {case: new_tenant() for case in QUICK}
-    for case, (begin, _) in QUICK.items():
-        begin(tenants[case])
+    for case, (prepare, manifests, spec, _) in QUICK.items():
+        if prepare is not None:
+            prepare(tenants[case])
+        tenants[case].bundle("web", *manifests, **{**AGAIN, **spec})
     found = {}
-    for case, (_, reason) in QUICK.items():
+    for case, (*_, reason) in QUICK.items():
         settle(running, tenants[case], reason, retries=3)
         found[case] = faults(site_audit, tenants[case])
         # It leaves the workers to the others.

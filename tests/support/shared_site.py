@@ -72,6 +72,7 @@ class SharedSite:
         self._ends = ExitStack()
         self._controllers = ExitStack()
         self._controller: Controller | None = None
+        self._options: tuple[str, ...] = ()
         self._plane: Plane | None = None
         self._before: _Objects = {}
 
@@ -84,12 +85,16 @@ class SharedSite:
                 self._before = _of_no_tenant(api)
         return self._plane
 
-    def controller(self) -> Controller:
+    def controller(self, *options: str) -> Controller:
         """Return a running controller of all Bundles, with a log that begins now."""
-        if self._controller is None or self._controller.process.poll() is not None:
+        dead = self._controller is None or self._controller.process.poll() is not None
+        if dead or options != self._options:
+            self.stop_controller()
             kubeconfig, log = self.plane().kubeconfig, self._new_folder() / "log"
-            one = controller(kubeconfig, log, "--no-lease")
+            one = controller(kubeconfig, log, "--no-lease", *options)
             self._controller = self._controllers.enter_context(one)
+            self._options = options
+        assert self._controller is not None
         # A module that has others stops this one first.
         return replace(self._controller, begins=self._controller.log.stat().st_size)
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.controller import Controller, controller
 from tests.support.git_servers import HttpsSite, git_site
 from tests.support.remote_bundles import LOOPBACK
 
@@ -15,14 +14,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
+    from tests.support.controller import Controller
+    from tests.support.shared_site import SharedSite
 
 
 @pytest.fixture(scope="module")
-def running(site: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
-    """A controller for the stories of a module."""
-    log = tmp_path_factory.mktemp("controller") / "log"
-    with controller(site.kubeconfig, log, "--no-lease", *LOOPBACK) as one:
-        yield one
+def running(site: Plane, sites: SharedSite, shared_controller: str) -> Controller:
+    """The controller for the stories of a module: of all Bundles, with sources on this machine."""
+    return sites.controller(*LOOPBACK)
 
 
 @pytest.fixture
