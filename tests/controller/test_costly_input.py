@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MIB = 2**20
 SMALL = ("env", "MALLOC_ARENA_MAX=2", "prlimit", f"--as={2**30}")
 SUSPENDED = 'applyprune_reconciles_total{reason="Suspended"}'
-BUNDLES = 60
+BUNDLES = 20
 HUNDREDS = 300
 
 

@@ -6,12 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+from applyprune.errors import OwnedByBundle
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from applyprune.planning.marks import ORPHAN
-from tests.support.command import Ended, applyprune
+from tests.support.command import applyprune
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.forged import remove_entries
-from tests.support.objects import config_map, text
+from tests.support.objects import config_map
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
@@ -22,65 +25,44 @@ if TYPE_CHECKING:
     from tests.support.controller import Tenant
 
 
-def test_set_moves_to_a_bundle_and_back(site: Plane, tenant: Tenant) -> None:
-    """Each side is refused while the other one owns the set, and the message names the owner."""
-    manifests = text(config_map("a"), config_map("b"))
-
-    def ours(*arguments: str, stdin: str = manifests) -> Ended:
-        where = ("-n", tenant.namespace)
-        return applyprune(*arguments, *where, kubeconfig=site.kubeconfig, stdin=stdin)
+def test_set_moves_to_a_bundle_and_back(site: Plane, tenant: Tenant, tmp_path: Path) -> None:
+    """Nobody else has it meanwhile; it is given back once its Bundle is known to be inactive."""
+    ours = Stage(site.kubeconfig, tenant.namespace, "shop")
+    release = ("inventory", "release", "shop", "-n", tenant.namespace)
 
     def uids() -> list[str]:
         return [tenant.get_map(name)["metadata"]["uid"] for name in "ab"]
 
-    assert ours("apply", "shop", "-f", "-").code == 0
+    ours.run(config_map("a"), config_map("b"))
     before = uids()
     # To have the name of the set by chance is not to have been given it.
     tenant.bundle("shop", config_map("c"))
     assert "spec.inventoryName: shop" in tenant.failed("shop", "InventoryOwned")
-    tenant.delete("shop")
-    tenant.gone("shop")
-    assert uids() == before
     tenant.bundle("web", config_map("a", "by bundle"), config_map("b"), inventoryName="shop")
     tenant.ready("web")
-    assert tenant.value("a") == "by bundle"
+    assert (tenant.value("a"), uids()) == ("by bundle", before)
     bundle = f"Bundle {tenant.namespace}/web"
-    for call in (("apply", "shop", "-f", "-"), ("delete", "shop", "--yes")):
-        refused = ours(*call)
-        assert refused.code == 2, refused
-        assert bundle in refused.err
-        assert "inventory release shop" in refused.err
-    active = ours("inventory", "release", "shop")
-    assert (active.code, bundle in active.err, "Suspend" in active.err) == (2, True, True)
-    # Another Bundle cannot have it either.
+    with pytest.raises(OwnedByBundle, match=bundle):
+        ours.run(config_map("a"), config_map("b"))
     tenant.bundle("other", config_map("a"), inventoryName="shop")
     assert bundle in tenant.failed("other", "InventoryOwned")
-    tenant.delete("other")
-    tenant.gone("other")
-    tenant.suspended("web")
-    assert ours("inventory", "release", "shop").code == 0
-    assert ours("apply", "shop", "-f", "-").code == 0
-    assert tenant.value("a") == "v"
-    # The Bundle that has lost it takes nothing along.
-    tenant.delete("web")
-    tenant.gone("web")
-    assert uids() == before
-
-
-def test_set_is_not_released_while_bundles_are_not_served(
-    site: Plane, tenant: Tenant, tmp_path: Path
-) -> None:
-    """An API server that has just started knows no Bundle: that does not make it inactive."""
-    tenant.bundle("web", config_map("a"))
-    tenant.ready("web")
-    release = ("inventory", "release", "web", "-n", tenant.namespace)
+    active = applyprune(*release, kubeconfig=site.kubeconfig)
+    assert (active.code, bundle in active.err, "Suspend" in active.err) == (2, True, True)
+    # An API server that has just started knows no Bundle: that does not make it inactive.
     with FaultProxy(site) as proxy:
         missing = faults.text(404, "404 page not found\n")
         proxy.rule = always(missing, where=lambda seen: "/bundles/" in seen.path)
-        refused = applyprune(*release, kubeconfig=proxy.kubeconfig(tmp_path))
-    assert refused.code == 7, refused
-    active = applyprune(*release, kubeconfig=site.kubeconfig)
-    assert (active.code, "is active" in active.err) == (2, True)
+        unknown = applyprune(*release, kubeconfig=proxy.kubeconfig(tmp_path))
+    assert unknown.code == 7, unknown
+    tenant.suspended("web")
+    assert applyprune(*release, kubeconfig=site.kubeconfig).code == 0
+    ours.run(config_map("a"), config_map("b"))
+    assert tenant.value("a") == "v"
+    # The Bundles that have lost it, or never had it, take nothing along.
+    for name in ("web", "shop", "other"):
+        tenant.delete(name)
+        tenant.gone(name)
+    assert uids() == before
 
 
 def test_object_with_a_forged_label_keeps_its_bundle(tenant: Tenant) -> None:

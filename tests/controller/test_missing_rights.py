@@ -32,3 +32,6 @@ def test_missing_right_shows_the_command_for_roles(tenant: Tenant) -> None:
         command = f"applyprune rbac {name} -n {own} -f PATH --account {own}/{name}"
         assert message.endswith(f". The roles for this set: {command}"), message
         assert tenant.get(name)["status"].get("objects", {}).get("total", 0) == 0
+    # A right that is missing for one object leaves the others alone too.
+    assert "services" in tenant.failures("almost")["service/web"]
+    assert tenant.exists(*ACCOUNTS) == [False] * 3

@@ -1,20 +1,20 @@
-"""The controller as a process: idle, stopped, and short of rights."""
+"""The controller as a process: what it reads, its end, and an address that is taken."""
 
 from __future__ import annotations
 
 import platform
 import socket
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from applyprune._version import __version__
-from tests.support.api import events_written
+from tests.support.api import events_written, writes
 from tests.support.command import applyprune
 from tests.support.controller import Controller, Tenant, controller
 from tests.support.fault_proxy import FaultProxy
-from tests.support.objects import config_map, of_kind
+from tests.support.objects import config_map
 from tests.support.waiting import eventually
 from tests.support.workloads import workload
 
@@ -25,56 +25,18 @@ if TYPE_CHECKING:
     from applyprune.localplane import Plane
     from tests.support.api import AuditTrail
 
-WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 APPLIED = 'applyprune_reconciles_total{reason="Applied"}'
-
-
-def writes(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the writes of ours among the audit events, without those to Leases."""
-    return [
-        one
-        for one in events
-        if one["verb"] in WRITES
-        and str(one.get("userAgent", "")).startswith("applyprune/")
-        and one["objectRef"]["resource"] != "leases"
-    ]
-
-
-def idle(
-    site: Plane, tenant: Tenant, audit: AuditTrail, log: Path, *, bundles: int, passes: int
-) -> None:
-    """Make so many passes over Bundles of which nothing has changed."""
-    alone = ("--no-lease", "--watch-namespaces", tenant.namespace)
-    with controller(site.kubeconfig, log, *alone) as running:
-        for number in range(bundles):
-            name = f"idle-{number}"
-            tenant.bundle(name, config_map(name), interval="1s")
-        for number in range(bundles):
-            tenant.ready(f"idle-{number}")
-        eventually(
-            lambda: events_written(audit, tenant.namespace) >= bundles, lambda: "their Events"
-        )
-        audit.restart()
-        before = running.metric(APPLIED)
-        eventually(lambda: running.metric(APPLIED) - before >= passes, lambda: "passes")
-        found = writes(audit.events())
-        assert [(one["verb"], one["requestURI"]) for one in found] == []
-        for number in range(bundles):
-            tenant.patch(f"idle-{number}", suspend=True)
-
-
-def test_idle_reconciles_write_nothing(
-    site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
-) -> None:
-    """By the audit log of the API server."""
-    idle(site, new_tenant(), site_audit, tmp_path / "log", bundles=8, passes=24)
 
 
 def test_bundle_write_is_not_followed_by_a_read(
     site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
 ) -> None:
-    """The reply to a write is what is stored: each reconcile of a Bundle reads it once."""
-    tenant = new_tenant()
+    """The reply to a write is what is stored: each reconcile of a Bundle reads it once.
+
+    Nothing is read or written for a namespace outside ``--watch-namespaces``.
+    """
+    tenant, other = new_tenant(), new_tenant()
+    other.bundle("web", config_map("a"))
     alone = ("--no-lease", "--watch-namespaces", tenant.namespace)
 
     def since_restart() -> Counter[str]:
@@ -108,14 +70,27 @@ def test_bundle_write_is_not_followed_by_a_read(
         tenant.gone("web")
         # The second read is of the newest state, from which the finalizer is removed.
         assert since_restart() == {"get": 2, "patch": 1}
+    assert other.get("web")["status"] == {"observedGeneration": -1}
 
 
 @pytest.mark.sweep
 def test_thousand_idle_reconciles_write_nothing(
     site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
 ) -> None:
-    """The same, for longer."""
-    idle(site, new_tenant(), site_audit, tmp_path / "log", bundles=40, passes=1000)
+    """By the audit log of the API server; a few passes of each Bundle are in test_cost.py."""
+    tenant, names = new_tenant(), [f"idle-{number}" for number in range(40)]
+    alone = ("--no-lease", "--watch-namespaces", tenant.namespace)
+    with controller(site.kubeconfig, tmp_path / "log", *alone) as running:
+        for name in names:
+            tenant.bundle(name, config_map(name), interval="1s")
+        for name in names:
+            tenant.ready(name)
+        all_told = lambda: events_written(site_audit, tenant.namespace) >= len(names)  # noqa: E731
+        eventually(all_told, lambda: "their Events")
+        site_audit.restart()
+        before = running.metric(APPLIED)
+        eventually(lambda: running.metric(APPLIED) - before >= 1000, lambda: "passes")
+        assert [one for one in writes(site_audit) if "/leases/" not in one] == []
 
 
 def has_metrics_from_the_start(running: Controller) -> None:
@@ -155,39 +130,6 @@ def test_stop_finishes_the_reconcile_in_progress(
         tenant.ready("web")
         tenant.delete("web")
         tenant.gone("web")
-
-
-def test_bundle_without_permission_for_one_kind_applies_nothing(
-    site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
-) -> None:
-    """That object fails and names the right, before the first write; it is tried again."""
-    tenant, other = new_tenant(), new_tenant()
-    verbs = ["get", "list", "watch", "create", "patch", "update", "delete"]
-    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}
-    tenant.account("half", rule)
-    other.bundle("web", config_map("a"))
-    alone = ("--no-lease", "--watch-namespaces", tenant.namespace)
-    with controller(site.kubeconfig, tmp_path / "log", *alone) as running:
-        quota = of_kind("ResourceQuota", "b", spec={"hard": {"pods": "5"}})
-        tenant.bundle("b", config_map("b"), quota, serviceAccountName="half", interval="10m")
-        tenant.failed("b", "ApplyFailed")
-        message = tenant.failures("b")["resourcequota/b"]
-        assert "resourcequotas" in message
-        assert "forbidden" in message
-        # A right that is missing for one object leaves the others alone too.
-        assert tenant.exists("b") == [False]
-        # Retried again and again, and reported once.
-        eventually(lambda: len(running.reconciles(tenant, "b")) > 2, lambda: "retries")
-        assert [one[1] for one in tenant.events("b")] == ["ApplyFailed"]
-        assert running.metric('applyprune_objects{state="failing"}') == 1
-        # An unreadable object is not taken for absent: the next reconcile still wants it.
-        status = tenant.get("b")["status"]
-        assert status["objects"] == {"total": 0, "failing": 1, "elsewhere": 0}
-        # A namespace outside --watch-namespaces is left alone.
-        assert other.get("web")["status"] == {"observedGeneration": -1}
-        # With the right, it recovers by itself.
-        tenant.account("half", {**rule, "resources": ["configmaps", "resourcequotas"]})
-        tenant.ready("b")
 
 
 @pytest.mark.holds("bundle-metadata")
