@@ -47,6 +47,14 @@ CALLS: dict[str, str] = {
     "status": "no set given",
     "diff web -f a.yaml --external-diff 'diff ;rm'": "invalid argument ';rm' for the diff program",
     "rbac -f a.yaml --account ci": "Write NAMESPACE/NAME",
+    # What an artifact can be pushed to.
+    "push web:1 -f -": "'web:1' is not an address of a registry",
+    "push https://me:hunter2@h/web.tar.gz -f -": "'https://h/web.tar.gz' is not an address of a",
+    "push oci://h/web -f -": "cannot push to oci://h/web: it names no tag",
+    "push oci://h/web?semver=1 -f -": "a range of versions is not read",
+    "push git@h:web.git -f -": "'h:web.git' is not an address of a registry",
+    "push oci://h/web:1//x -f -": "cannot push to oci://h/web:1: it has a path",
+    "push oci://me:hunter2@h/web:1 -f -": "invalid address oci://h/web:1: it has a user",
     # What -o is given.
     "inventory show web -o xml": "unknown format -o 'xml'",
     "inventory show web -o json=": "names no file",
@@ -72,6 +80,7 @@ def test_senseless_call_is_one_clear_message(folder: Path, wrong: Wrong, line: s
     told = wrong(*shlex.split(line))
     assert told.startswith("error: ")
     assert CALLS[line] in told
+    assert "hunter2" not in told
 
 
 @pytest.mark.parametrize(
@@ -94,7 +103,7 @@ def test_typed_text_is_shown_escaped(folder: Path, wrong: Wrong, words: tuple[st
     assert all(line.isprintable() for line in told.split("\n")), told
 
 
-@pytest.mark.parametrize("rule", ["deployment.apps", "deployment.apps=", "deployment.apps=self."])
+@pytest.mark.parametrize("rule", ["deployment.apps", "deployment.apps="])
 def test_ready_rule_that_is_none_is_refused(folder: Path, wrong: Wrong, rule: str) -> None:
     """By its name, as a key of the file has it too."""
     head = "apiVersion: applyprune.dev/v1alpha1\nkind: Config\nname: web\n"

@@ -18,6 +18,7 @@ from tests.support.objects import (
     text,
 )
 from tests.support.pipelines import account_of
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,81 +109,13 @@ def test_set_is_applied_pruned_and_deleted_under_exactly_the_printed_roles(
     assert left == set()
 
 
-def test_roles_are_bound_to_whom_the_user_names(plane: Plane, namespace: str) -> None:
-    """Without a name of a set, the roles have none either; a wrong account is a wrong call."""
-    given = text(config_map("a"), _cluster_role("sample"))
-    line = ("rbac", "-n", namespace, "-f", "-")
-    printed = applyprune(
-        *line, "--user", "ci", "--group", "ops", kubeconfig=plane.kubeconfig, stdin=given
-    )
-    assert printed.code == 0, printed.err
-    role, cluster_role, *bindings = _documents(printed.out)
-    assert [one["metadata"] for one in (role, cluster_role)] == [
-        {"name": "applyprune", "namespace": namespace},
-        {"name": "applyprune"},
-    ]
-    assert [one["kind"] for one in bindings] == ["RoleBinding", "ClusterRoleBinding"]
-    for binding in bindings:
-        named = [(one["kind"], one["name"]) for one in binding["subjects"]]
-        assert named == [("User", "ci"), ("Group", "ops")]
-    assert "# The set has roles or bindings." in printed.out
-    only = applyprune(*line, kubeconfig=plane.kubeconfig, stdin=text(config_map("a")))
-    assert [one["kind"] for one in _documents(only.out)] == ["Role", "ClusterRole"]
-    wrong = applyprune(*line, "--account", "ci", kubeconfig=plane.kubeconfig, stdin=given)
-    assert (wrong.code, "Write NAMESPACE/NAME" in wrong.err) == (2, True)
-
-
 def test_listed_objects_need_rights_too(plane: Plane, namespace: str) -> None:
     """A prune deletes it; without the name of the set, nobody can know that."""
-    target = ("web", "-n", namespace, "-f", "-")
-    both = text(config_map("a"), SERVICE)
-    assert applyprune("apply", *target, kubeconfig=plane.kubeconfig, stdin=both).code == 0
-    alone = text(config_map("a"))
+    Stage(plane.kubeconfig, namespace).run(config_map("a"), SERVICE)
     for named, expected in ((("web",), True), ((), False)):
-        line = ("rbac", *named, "-n", namespace, "-f", "-")
-        printed = applyprune(*line, kubeconfig=plane.kubeconfig, stdin=alone)
+        line = ("rbac", *named, "-n", namespace, "-f", "-", "--user", "ci", "--group", "ops")
+        given = text(config_map("a"))
+        printed = applyprune(*line, kubeconfig=plane.kubeconfig, stdin=given)
         assert ("- services\n" in printed.out) is expected
-
-
-def test_objects_with_pods_need_the_list_of_autoscalers(plane: Plane, namespace: str) -> None:
-    """Of whatever kind, and also without replicas: these may have left the manifest."""
-    spec = {"selector": {"app": "web"}, "template": DEPLOYMENT["spec"]["template"]}
-    controller = {
-        "apiVersion": "v1",
-        "kind": "ReplicationController",
-        "metadata": {"name": "web"},
-        "spec": spec,
-    }
-    scaled = {**controller, "spec": {**spec, "replicas": 1}}
-    line = ("rbac", "-n", namespace, "-f", "-")
-    for body, expected in ((scaled, True), (controller, True), (config_map("a"), False)):
-        printed = applyprune(*line, kubeconfig=plane.kubeconfig, stdin=text(body))
-        listed = {
-            "apiGroups": ["autoscaling"],
-            "resources": ["horizontalpodautoscalers"],
-            "verbs": ["list"],
-        }
-        assert (listed in _documents(printed.out)[0]["rules"]) is expected
-
-
-def test_namespace_in_the_set_is_explained(plane: Plane, namespace: str) -> None:
-    """Its Role needs it first; its deletion counts everything in it, and nowhere else."""
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "sample-there"}}
-    given = text(body, config_map("a", namespace="sample-there"))
-    line = ("rbac", "-n", namespace, "-f", "-")
-    printed = applyprune(*line, kubeconfig=plane.kubeconfig, stdin=given)
-    assert "# The namespace sample-there is in the set. Create it before this Role" in printed.out
-    everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["list"]}
-    places = [
-        one["metadata"].get("namespace")
-        for one in _documents(printed.out)
-        if everything in one["rules"]
-    ]
-    assert places == ["sample-there"]
-    (cluster,) = [one for one in _documents(printed.out) if one["kind"] == "ClusterRole"]
-    assert {
-        "apiGroups": [""],
-        "resources": ["namespaces"],
-        "resourceNames": ["sample-there"],
-        "verbs": ["get", "create", "patch", "delete"],
-    } in cluster["rules"]
+        kinds = [one["kind"] for one in _documents(printed.out)]
+        assert kinds == ["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"]

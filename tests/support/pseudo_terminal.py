@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 _LAUNCHER = """
 import fcntl, os, signal, sys, termios
-is_ignored = sys.argv[1] == "hangup-ignored"
-signal.signal(signal.SIGHUP, signal.SIG_IGN if is_ignored else signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 fcntl.ioctl(2, termios.TIOCSCTTY, 0)
-os.execvp(sys.argv[2], sys.argv[2:])
+os.execvp(sys.argv[1], sys.argv[1:])
 """
 """Makes standard error the controlling terminal of a new session, then runs the command."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
@@ -38,8 +37,7 @@ ANSWER = "[y/N"
 class PseudoTerminal:
     """A command on a terminal of its own, which ends with the block.
 
-    ``stdin`` replaces the terminal as standard input. ``in_terminal`` is False for a process that
-    shows its output on a terminal, but belongs to none. The terminal is a dumb one: a live display
+    ``stdin`` replaces the terminal as standard input. The terminal is a dumb one: a live display
     would be among the lines.
     """
 
@@ -47,13 +45,12 @@ class PseudoTerminal:
     columns: int = 80
     stdin: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    in_terminal: bool = True
-    ignores_hangup: bool = False
-    """Whether it runs like under nohup."""
+    keeps_escapes: bool = False
+    """Whether escape sequences are among what is shown."""
     stdout: IO[str] | None = None
     """A file that replaces the terminal as standard output."""
     shown: str = ""
-    """What it has shown so far, without escape sequences."""
+    """What it has shown so far."""
     _terminal: int = -1
     _process: subprocess.Popen[bytes] | None = None
 
@@ -62,10 +59,8 @@ class PseudoTerminal:
         self._terminal, inner = os.openpty()
         fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 50, self.columns, 0, 0))
         environment = {key: value for key, value in os.environ.items() if key != "CI"}
-        hangup = "hangup-ignored" if self.ignores_hangup else "hangup"
-        launcher = [sys.executable, "-c", _LAUNCHER, hangup] if self.in_terminal else []
         self._process = subprocess.Popen(
-            [*launcher, *map(str, self.command)],
+            [sys.executable, "-c", _LAUNCHER, *map(str, self.command)],
             stdin=inner if self.stdin is None else subprocess.PIPE,
             stdout=inner if self.stdout is None else self.stdout,
             stderr=inner,
@@ -136,7 +131,8 @@ class PseudoTerminal:
             data = os.read(self._terminal, 65536)
         except OSError:  # every process has closed it
             return False
-        text = _ESCAPES.sub("", data.decode(errors="replace"))
+        text = data.decode(errors="replace")
+        text = text if self.keeps_escapes else _ESCAPES.sub("", text)
         self.shown += text.replace("\r\n", "\n")
         return bool(data)
 

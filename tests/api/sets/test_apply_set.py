@@ -47,20 +47,23 @@ from applyprune.planning.marks import WAVE
 from applyprune.values import replace
 from tests.support.clocks import ManualClock
 from tests.support.command import applyprune
-from tests.support.objects import DEPLOYMENT, config_map, text
+from tests.support.objects import config_map, text
 from tests.support.waiting import HANG
-from tests.support.workloads import workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from applyprune import ClusterConnection, Input, RunReport
     from applyprune.localplane import Plane
-    from tests.support.plane import Kubectl
+    from tests.support.api import Api
 
 
 def _outcomes(report: RunReport) -> list[Outcome | None]:
     return [one.outcome for one in report.objects]
+
+
+def _path(web: ApplySet, name: str) -> str:
+    return f"/api/v1/namespaces/{web.namespace}/configmaps/{name}"
 
 
 def settings(*names: str, value: str = "v") -> Input:
@@ -81,32 +84,14 @@ def test_apply_reports_every_object(web: ApplySet) -> None:
     assert (len(again.objects), again.changed, again.exit_code) == (2, [], 0)
 
 
-def test_nothing_is_applied_if_the_server_would_refuse_one_object(web: ApplySet) -> None:
-    """The check is the default: without it, the rest is applied."""
-    given = load(objects=[config_map("a"), workload("Deployment", "web", spec={"replicas": -1})])
-    refused = web.apply(given)
-    assert (refused.exit_code, refused.changed) == (3, [])
-    assert not web.inventory().entries
-    done = [one for one in web.iter_run(given, Options(check=False)) if isinstance(one, ObjectDone)]
-    assert {one.ref.short: one.outcome for one in done} == {
-        "configmap/a": Outcome.CREATED,
-        "deployment.apps/web": Outcome.FAILED,
-    }
-
-
-def test_apply_waits_until_everything_is_ready(web: ApplySet) -> None:
-    """WaitOptions say so too, by their mode."""
-    report = web.apply(load(objects=[DEPLOYMENT]), wait=WaitOptions(WaitMode.ALL, timeout=3600))
-    (deployment,) = report.objects
-    assert deployment.readiness is not None
-    assert deployment.readiness.status is Status.CURRENT
-    assert [one.readiness.status for one in web.status()] == [Status.CURRENT]
-
-
 def test_timeout_limits_the_wait_and_failure_is_raised_on_demand(web: ApplySet) -> None:
     """Not ready in time: the report says so, and ``raise_for_failures`` raises it."""
+    given = config_map("a", annotations={"applyprune.dev/ready-when": "has(self.data)"})
+    (ready,) = web.apply(given, wait=WaitOptions(WaitMode.ALL, timeout=3600)).objects
+    assert ready.readiness is not None
+    assert ready.readiness.status is Status.CURRENT
     never = config_map("never", annotations={"applyprune.dev/ready-when": "false"})
-    report = web.apply(load(objects=[never]), wait=True, timeout=0.5)
+    report = web.apply([given, never], wait=True, timeout=0.5)
     assert report.exit_code == 5
     with pytest.raises(NotReady, match="not ready or not deleted before the timeout") as caught:
         report.raise_for_failures()
@@ -114,34 +99,21 @@ def test_timeout_limits_the_wait_and_failure_is_raised_on_demand(web: ApplySet) 
     assert any("configmap/never" in note for note in caught.value.__notes__)
 
 
-def test_apply_prunes_what_left_the_input(web: ApplySet, kubectl: Kubectl) -> None:
-    """And not more than it may."""
+def test_apply_prunes_what_left_the_input(web: ApplySet) -> None:
+    """And not more than it may; ``prune`` applies nothing, and a dry run does neither."""
     web.apply(settings(*"abcdefgh"))
     refused = web.apply(settings("a", "b"), prune=PruneOptions(max_prune=PruneLimit(2, 0)))
-    assert refused.exit_code == 6
-    assert refused.changed == []
+    assert (refused.exit_code, refused.changed) == (6, [])
     with pytest.raises(PruneRefused, match="nothing was deleted"):
         refused.raise_for_failures()
-    pruned = web.apply(settings("a", "b"), prune=PruneOptions(max_prune=PruneLimit(6, 0)))
-    assert {one.outcome for one in pruned.changed} == {Outcome.PRUNED}
-    assert len(pruned.changed) == 6
-    left = kubectl("get", "configmap", "-n", web.namespace, "-o", "name").split()
-    assert set(left) >= {"configmap/a", "configmap/b"}
-    assert "configmap/c" not in left
-
-
-def test_prune_applies_nothing(web: ApplySet) -> None:
-    """Only what left the input goes."""
-    web.apply(settings("a", "b"))
+    allowed = PruneOptions(max_prune=PruneLimit(6, 0))
+    tried = web.apply(settings("a", "b"), prune=allowed, dry_run=DryRun.SERVER)
+    pruned = web.apply(settings("a", "b"), prune=allowed)
+    for report in (tried, pruned):
+        assert _outcomes(report).count(Outcome.PRUNED) == len(report.changed) == 6
+    assert {ref.short for ref in web.inventory().entries} == {"configmap/a", "configmap/b"}
     report = web.prune(settings("a", value="other"))
     assert {one.ref.short: one.outcome for one in report.changed} == {"configmap/b": Outcome.PRUNED}
-
-
-def test_dry_run_changes_nothing(web: ApplySet) -> None:
-    """Its report says what would happen."""
-    report = web.apply(settings("a"), dry_run=DryRun.SERVER)
-    assert [one.outcome for one in report.changed] == [Outcome.CREATED]
-    assert not web.inventory().exists
 
 
 def test_diff_shows_what_an_apply_would_change(web: ApplySet) -> None:
@@ -172,11 +144,10 @@ def test_diff_raises_what_would_fail(web: ApplySet) -> None:
     assert "configmap/Not-A-Name" in "".join(caught.value.__notes__)
 
 
-def test_status_names_what_has_drifted(web: ApplySet, kubectl: Kubectl) -> None:
+def test_status_names_what_has_drifted(web: ApplySet, api: Api) -> None:
     """Each object once, in its latest state."""
     web.apply(settings("a", "b"))
-    patch = '{"data": {"key": "theirs"}}'
-    kubectl("patch", "configmap", "a", "-n", web.namespace, "--type=merge", f"-p={patch}")
+    api.patch(_path(web, "a"), {"data": {"key": "theirs"}})
     found = {one.ref.short: one for one in web.status(drift=True, wait=True, timeout=3600)}
     assert {name: one.drifted for name, one in found.items()} == {
         "configmap/a": True,
@@ -185,31 +156,20 @@ def test_status_names_what_has_drifted(web: ApplySet, kubectl: Kubectl) -> None:
     assert [one.path for one in found["configmap/a"].drift] == ["/data/key"]
 
 
-def test_delete_removes_set_and_inventory_without_asking(web: ApplySet) -> None:
-    """It is explicit already; to delete twice is no failure."""
-    web.apply(settings("a"))
-    assert {one.outcome for one in web.delete().changed} == {Outcome.DELETED}
-    assert not web.inventory().exists
-    assert web.delete().exit_code == 0
-
-
-def test_inventory_lists_the_entries(web: ApplySet) -> None:
-    """By their refs."""
+def test_set_is_listed_explained_and_deleted(web: ApplySet) -> None:
+    """It is explicit already, so nobody is asked; to delete twice is no failure."""
     web.apply(settings("a"))
     inventory = web.inventory()
-    assert inventory.exists
     assert [ref.short for ref in inventory.entries] == ["configmap/a"]
     assert inventory.last is not None
     assert inventory.last.exit_code == 0
-
-
-def test_explain_says_what_an_apply_would_do(web: ApplySet) -> None:
-    """With an input, and without one."""
-    web.apply(settings("a"))
     (kept,) = web.explain("configmap/a", settings("a"))
     (left,) = web.explain("configmap/a")
     assert "unchanged" in kept.verdict
     assert "it would be deleted" in left.verdict
+    assert {one.outcome for one in web.delete().changed} == {Outcome.DELETED}
+    assert not web.inventory().exists
+    assert web.delete().exit_code == 0
 
 
 def test_every_option_can_be_given_to_a_run(web: ApplySet) -> None:
@@ -221,13 +181,13 @@ def test_every_option_can_be_given_to_a_run(web: ApplySet) -> None:
     assert [ref.short for ref in web.inventory().entries] == ["configmap/b"]
 
 
-def test_conflict_is_raised_with_its_own_class(web: ApplySet, kubectl: Kubectl) -> None:
-    """And the field manager is named in the problem."""
+def test_conflict_is_raised_with_its_own_class(web: ApplySet, api: Api) -> None:
+    """And the field manager is named in the problem. The text of an enum is that option."""
     web.apply(settings("a"))
-    theirs = json.dumps(config_map("a", "theirs"))
-    arguments = ("--server-side", "--force-conflicts", "--field-manager=other", "-n", web.namespace)
-    kubectl("apply", *arguments, "-f", "-", stdin=theirs)
-    report = web.apply(settings("a", value="ours"))
+    api.apply(_path(web, "a"), config_map("a", "theirs"), by="other", force=True)
+    given, texts = settings("a", value="ours"), ApplyOptions(conflicts="fail", take_over=["nobody"])  # type: ignore[arg-type]
+    report = web.apply(given, options=texts, dry_run="none")  # type: ignore[arg-type]
+    assert report.exit_code == 4
     with pytest.raises(ConflictsFound):
         report.raise_for_failures()
     (problem,) = report.problems
@@ -236,30 +196,24 @@ def test_conflict_is_raised_with_its_own_class(web: ApplySet, kubectl: Kubectl) 
     assert forced.exit_code == 0
 
 
-def test_error_points_into_the_file(web: ApplySet, plane: Plane, tmp_path: Path) -> None:
-    """File, line, column and the line itself, as the command shows them."""
-    file = tmp_path / "deployment.yaml"
-    file.write_text("apiVersion: v1\nkind: ConfgMap\nmetadata:\n  name: web\n")
-    shown = applyprune("apply", "web", "-f", file, kubeconfig=plane.kubeconfig).err
-    with pytest.raises(InputError) as caught:
-        web.apply(load(file))
-    assert str(caught.value).startswith(f"{file}:2:")
-    assert "2 | kind: ConfgMap" in str(caught.value)
-    for line in str(caught.value).splitlines():
-        assert line.strip() in shown
-
-
 def test_problem_of_an_object_points_into_the_file(web: ApplySet, tmp_path: Path) -> None:
     """What the server refuses is found in the file as well."""
     file = tmp_path / "service.yaml"
     file.write_text(
         "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\n  ports: [{port: 99999}]\n"
     )
-    report = web.apply(load(file))
+    report = web.apply(load(file, objects=[config_map("a")]))
+    # The check is the default: without it, the rest is applied.
+    assert (report.exit_code, report.changed, web.inventory().exists) == (3, [], False)
     (problem,) = report.problems
     assert problem.origin is not None
     assert (problem.origin.path, problem.origin.line) == (str(file), 6)
     assert "6 |" in problem.excerpt
+    file.write_text("apiVersion: v1\nkind: ConfgMap\nmetadata:\n  name: web\n")
+    with pytest.raises(InputError) as caught:
+        web.apply(load(file))
+    assert str(caught.value).startswith(f"{file}:2:")
+    assert "2 | kind: ConfgMap" in str(caught.value)
 
 
 def test_missing_right_is_raised(plane: Plane, namespace: str) -> None:
@@ -300,30 +254,28 @@ def test_methods_take_plain_objects(web: ApplySet) -> None:
     assert _outcomes(web.prune(one)) == [Outcome.PRUNED]
 
 
-@pytest.mark.parametrize(
-    ("options", "prune"),
-    [
-        ({"conflicts": "bogus"}, {}),
-        ({"conflicts": None}, {}),
-        ({"adopt": True}, {}),
-        ({"take_over": "kubectl"}, {}),
-        ({"recreate": "no"}, {}),
-        ({}, {"enabled": "false"}),
-        ({}, {"max_prune": 4}),
-        ({}, {"orphan": "configmap/a"}),
-        ({}, {"also": {"adopted", "other"}}),
-        ({}, {"propagation": "orphan"}),
-    ],
-)
-def test_option_of_another_type_is_refused(
-    web: ApplySet, options: dict[str, Any], prune: dict[str, Any]
-) -> None:
+WRONG: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"conflicts": "bogus"}, {}),
+    ({"conflicts": None}, {}),
+    ({"adopt": True}, {}),
+    ({"take_over": "kubectl"}, {}),
+    ({"recreate": "no"}, {}),
+    ({}, {"enabled": "false"}),
+    ({}, {"max_prune": 4}),
+    ({}, {"orphan": "configmap/a"}),
+    ({}, {"also": {"adopted", "other"}}),
+    ({}, {"propagation": "orphan"}),
+]
+
+
+def test_option_of_another_type_is_refused(web: ApplySet) -> None:
     """Before anything is read: it must never be taken for the option that allows more."""
-    ((name, _),) = [*options.items(), *prune.items()]
-    apply, others = ApplyOptions(**options), PruneOptions(**prune)
-    for call in (web.apply, web.plan, web.diff, web.prune):
-        with pytest.raises(UsageError, match=rf"^an option is invalid: (apply|prune)\.{name}"):
-            call(settings("a"), options=apply, prune=others)
+    for options, prune in WRONG:
+        ((name, _),) = [*options.items(), *prune.items()]
+        apply, others = ApplyOptions(**options), PruneOptions(**prune)
+        for call in (web.apply, web.plan, web.diff, web.prune):
+            with pytest.raises(UsageError, match=rf"^an option is invalid: (apply|prune)\.{name}"):
+                call(settings("a"), options=apply, prune=others)
     assert not web.inventory().exists
 
 
@@ -337,15 +289,6 @@ def test_dry_run_of_another_type_is_refused(web: ApplySet, dry_run: Any) -> None
         web.apply(settings("a"), dry_run=dry_run)
 
 
-def test_text_of_an_enum_is_that_option(web: ApplySet, kubectl: Kubectl) -> None:
-    """As JSON or a command line has it."""
-    web.apply(settings("a"))
-    kubectl("patch", "configmap", "a", "-n", web.namespace, "-p", '{"data": {"key": "x"}}')
-    options = ApplyOptions(conflicts="fail", take_over=["nobody"])  # type: ignore[arg-type]
-    report = web.apply(settings("a"), options=options, dry_run="none")  # type: ignore[arg-type]
-    assert report.exit_code == 4
-
-
 @pytest.mark.parametrize("wrong", ["manifests/", b"a", Path("a"), 1, None])
 def test_input_without_objects_is_refused(cluster: ClusterConnection, wrong: Any) -> None:
     """In one sentence; a path is not read by surprise."""
@@ -353,10 +296,6 @@ def test_input_without_objects_is_refused(cluster: ClusterConnection, wrong: Any
         ApplySet("web", cluster=cluster).apply(wrong)
     with pytest.raises(InputError, match=r"objects\[0\]: "):
         ApplySet("web", cluster=cluster).apply([wrong])
-
-
-def test_invalid_set_name_is_refused(cluster: ClusterConnection) -> None:
-    """When the set is named."""
     with pytest.raises(UsageError, match="invalid set name 'Web'"):
         ApplySet("Web", cluster=cluster)
 

@@ -133,24 +133,6 @@ def test_other_digest_than_the_named_one_is_refused(
     assert push(digest, "-f", "a.yaml").out.strip() == digest
 
 
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [
-        ("web:1", "'web:1' is not an address of a registry"),
-        ("https://me:hunter2@h/web.tar.gz", "'https://h/web.tar.gz' is not an address of a"),
-        ("oci://h/web", "cannot push to oci://h/web: it names no tag"),
-        ("oci://h/web?semver=1", "a range of versions is not read"),
-        ("git@h:web.git", "'h:web.git' is not an address of a registry"),
-        ("oci://h/web:1//x", "cannot push to oci://h/web:1: it has a path"),
-        ("oci://me:hunter2@h/web:1", "invalid address oci://h/web:1: it has a user"),
-    ],
-)
-def test_other_addresses_are_refused(push: Push, address: str, expected: str) -> None:
-    refused = push(address, "-f", "-")
-    assert refused.code == 2
-    assert expected in refused.err
-
-
 def test_empty_input_and_no_input_are_refused(push: Push, registry: Registry) -> None:
     name = f"oci://{registry.host}/web:1"
     assert "no input given" in push(name).err
