@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import pytest
 
     from applyprune.localplane import Plane
+    from tests.support.api import Api
     from tests.support.command import Ended
-    from tests.support.plane import Kubectl
 
 CONFIG = config_map("c")
 TOKEN = "correct-horse-battery-staple"
@@ -70,14 +70,15 @@ def test_diff_exit_code_says_whether_anything_would_change(
 
 
 def test_nightly_job_sees_drift_only(
-    plane: Plane, namespace: str, tmp_path: Path, kubectl: Kubectl
+    plane: Plane, namespace: str, tmp_path: Path, api: Api
 ) -> None:
     """A manifest of tomorrow is no drift; a field that somebody has taken is."""
     folder = manifests(tmp_path / "m", a="1", b="1")
     call("apply", folder, plane, namespace)
     manifests(folder, a="1", b="tomorrow")
     assert call("diff", folder, plane, namespace, "--fail-on-drift").code == 0
-    kubectl("patch", "cm", "a", "-n", namespace, "-p", '{"data":{"k":"theirs"}}')
+    path = f"/api/v1/namespaces/{namespace}/configmaps/a"
+    api.patch(path, {"data": {"k": "theirs"}}, by="kubectl-patch")
     assert call("diff", folder, plane, namespace).code == 4
     drifted = call("diff", folder, plane, namespace, "--fail-on-drift")
     assert drifted.code == 1

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.support.plane import Kubectl
+    from tests.support.api import Api
 
 
-def test_status_prints_health_and_drift(plane: Plane, namespace: str, kubectl: Kubectl) -> None:
+def test_status_prints_health_and_drift(plane: Plane, namespace: str, api: Api) -> None:
     """A table, then the sum and the last run; the exit code tells whether all is well."""
     Stage(plane.kubeconfig, namespace).run(config_map("a"), config_map("b"))
     where = ("-n", namespace)
@@ -37,7 +37,8 @@ def test_status_prints_health_and_drift(plane: Plane, namespace: str, kubectl: K
     assert lines[3] == f"web -n {namespace}: 2 objects, 2 ready"
     assert re.fullmatch(r"last change: apply by \S+@\S+, \d+s ago, exit code 0", lines[4])
 
-    kubectl("patch", "configmap/a", *where, "-p", '{"data":{"key":"\\u001b[31m"}}')
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    api.patch(f"{path}/a", {"data": {"key": "\x1b[31m"}}, by="kubectl-patch")
     brief = applyprune("status", "web", *where, kubeconfig=plane.kubeconfig)
     assert "kubectl-patch changed /data/key\n" in brief.out
     assert "has drifted:" not in brief.out
@@ -47,7 +48,7 @@ def test_status_prints_health_and_drift(plane: Plane, namespace: str, kubectl: K
     assert f"configmap/a -n {namespace} has drifted:\n  /data/key: " in drifted.out
     assert ", by kubectl-patch Update 20" in drifted.out
     assert "\x1b" not in drifted.out
-    kubectl("delete", "configmap/b", *where)
+    api("DELETE", f"{path}/b")
     gone = applyprune(*asked, kubeconfig=plane.kubeconfig)
     assert gone.code == 5
     assert "error: 1 of the set's 2 objects is not ready: configmap/b" in gone.err
@@ -56,9 +57,7 @@ def test_status_prints_health_and_drift(plane: Plane, namespace: str, kubectl: K
     assert f"there is no set shop in namespace {namespace}" in nothing.err
 
 
-def test_status_watch_prints_changes_to_a_pipe(
-    plane: Plane, namespace: str, kubectl: Kubectl
-) -> None:
+def test_status_watch_prints_changes_to_a_pipe(plane: Plane, namespace: str, api: Api) -> None:
     """The table, then a line for each change; SIGINT ends it without an error."""
     Stage(plane.kubeconfig, namespace).run(config_map("a"))
     process = start("status", "web", "-w", "-n", namespace, kubeconfig=plane.kubeconfig)
@@ -67,7 +66,8 @@ def test_status_watch_prints_changes_to_a_pipe(
         assert process.stderr is not None
         head = [process.stdout.readline() for _ in range(4)]
         assert head[2] == f"web -n {namespace}: 1 object, 1 ready\n"
-        kubectl("patch", "configmap/a", "-n", namespace, "-p", '{"data":{"key":"w"}}')
+        path = f"/api/v1/namespaces/{namespace}/configmaps/a"
+        api.patch(path, {"data": {"key": "w"}}, by="kubectl-patch")
         told = f"configmap/a -n {namespace} Ready, drifted: kubectl-patch changed /data/key\n"
         assert process.stdout.readline() == told
         process.send_signal(signal.SIGINT)

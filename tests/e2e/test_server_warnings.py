@@ -76,18 +76,11 @@ def policy(api: Api, namespace: str) -> Iterator[str]:
         ],
     }
     binding = {"policyName": name, "validationActions": ["Warn"], "matchResources": here}
-    for plural, kind, body in (
-        ("validatingadmissionpolicies", "ValidatingAdmissionPolicy", spec),
-        ("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", binding),
-    ):
-        new = {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": kind,
-            "metadata": {"name": name},
-            "spec": body,
-        }
-        status, reply = api("POST", f"{ADMISSION}/{plural}", new)
-        assert status == 201, reply
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    kind, plural = "ValidatingAdmissionPolicy", "validatingadmissionpolicies"
+    api.create(f"{ADMISSION}/{plural}", {**head, "kind": kind, "spec": spec})
+    bound = {**head, "kind": f"{kind}Binding", "spec": binding}
+    api.create(f"{ADMISSION}/validatingadmissionpolicybindings", bound)
     yield name
     for plural in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
         api("DELETE", f"{ADMISSION}/{plural}/{name}")
@@ -98,9 +91,7 @@ def test_refusal_shows_no_value_in_any_format(
 ) -> None:
     """Of another object than the Secret, plain or encoded, in a dry run and in the apply."""
     binding = f"{ADMISSION}/validatingadmissionpolicybindings/{policy}"
-    denies = {"spec": {"validationActions": ["Deny"]}}
-    merge = "application/merge-patch+json"
-    assert api("PATCH", binding, denies, content_type=merge)[0] == 200
+    api.patch(binding, {"spec": {"validationActions": ["Deny"]}})
     (tmp_path / "set.yaml").write_text(MANIFESTS.partition("---\n")[2].partition("---\n")[2])
     outputs = [part for form in FORMATS for part in ("-o", f"{form}={tmp_path / form}")]
 
@@ -130,8 +121,7 @@ def test_server_warning_is_in_every_format_once_with_file_and_line(
 ) -> None:
     """The dry run and the apply give it, and two objects the same; a Secret's value is in none."""
     restricted = {"metadata": {"labels": {"pod-security.kubernetes.io/warn": "restricted"}}}
-    merge = "application/merge-patch+json"
-    assert api("PATCH", f"/api/v1/namespaces/{namespace}", restricted, content_type=merge)[0] == 200
+    api.patch(f"/api/v1/namespaces/{namespace}", restricted)
     (tmp_path / "set.yaml").write_text(MANIFESTS)
 
     def run(verb: str, *options: str) -> str:

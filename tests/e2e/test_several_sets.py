@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from applyprune.localplane import Plane
     from applyprune.model.events import Event
     from tests.support.api import Api
-    from tests.support.plane import Kubectl
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ def _call(stage: Stage, *arguments: str) -> Ended:
     return applyprune(*arguments, "-n", stage.namespace, kubeconfig=stage.kubeconfig)
 
 
-def test_status_shows_several_sets(stage: Stage, kubectl: Kubectl) -> None:
+def test_status_shows_several_sets(stage: Stage, api: Api) -> None:
     """Each with its own table; one that cannot be read hides no other, and all count."""
     both = _call(stage, "status", "web", "shop")
     assert (both.code, both.err) == (0, "")
@@ -53,7 +52,7 @@ def test_status_shows_several_sets(stage: Stage, kubectl: Kubectl) -> None:
         (one["ref"]["name"], one["objectStatus"]["name"], one["objectStatus"]["namespace"])
         for one in mine
     } == {("s", "shop", stage.namespace), ("w", "web", stage.namespace)}
-    kubectl("delete", "configmap/w", "-n", stage.namespace)
+    api("DELETE", stage.path("w"))
     late = _call(stage, "status", "web", "shop")
     assert late.code == 5
     assert f"1 of the 2 sets failed: web -n {stage.namespace}" in late.err
@@ -61,16 +60,16 @@ def test_status_shows_several_sets(stage: Stage, kubectl: Kubectl) -> None:
     assert wrong.code == 3
     assert "configmap/s" in wrong.out
     assert "there is no set nothing" in wrong.err
-    kubectl("patch", "configmap/s", "-n", stage.namespace, "-p", '{"data":{"key":"x"}}')
+    api.patch(stage.path("s"), {"data": {"key": "x"}})
     assert _call(stage, "status", "shop", "shop", "--fail-on-drift").code == 1
     stage.run(config_map("w"))
     assert _call(stage, "status", "web", "shop", "--fail-on-drift").code == 1
 
 
-def test_wait_for_the_end_of_a_set(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_wait_for_the_end_of_a_set(stage: Stage, api: Api) -> None:
     """Until the last object is gone, whoever deletes it; what was orphaned does not count."""
     held = config_map("held", finalizers=["example.com/hold"])
-    kubectl("create", "configmap", "adopted", "-n", stage.namespace)
+    api.create(stage.path(), config_map("adopted"))
     stage.run(config_map("w"), held, config_map("adopted"))
     late = _call(stage, "status", "web", "--wait-for", "deleted", "--timeout", "1s")
     assert late.code == 5
@@ -84,8 +83,7 @@ def test_wait_for_the_end_of_a_set(stage: Stage, api: Api, kubectl: Kubectl) -> 
         eventually(lambda: is_connected(waits.pid), lambda: "the connection")
         assert _call(stage, "delete", "web", "--yes", "--timeout", "1s").code == 5
         assert waits.poll() is None
-        remove = '{"metadata":{"finalizers":null}}'
-        kubectl("patch", "configmap/held", "-n", stage.namespace, "-p", remove)
+        api.patch(stage.path("held"), {"metadata": {"finalizers": None}})
         assert _call(stage, "delete", "web", "--yes").code == 0
         out, err = waits.communicate(timeout=HANG)
     assert (waits.returncode, out) == (0, "")
@@ -99,7 +97,7 @@ def test_wait_for_the_end_of_a_set(stage: Stage, api: Api, kubectl: Kubectl) -> 
 
 @pytest.mark.holds("unknown-is-not-gone")
 def test_end_of_a_set_that_cannot_be_read_is_unknown(
-    stage: Stage, plane: Plane, api: Api, kubectl: Kubectl, tmp_path: Path
+    stage: Stage, plane: Plane, api: Api, tmp_path: Path
 ) -> None:
     """Whoever may not read an object does not know that it is gone."""
     stage.run(config_map("w"), DEPLOYMENT)
@@ -111,7 +109,8 @@ def test_end_of_a_set_that_cannot_be_read_is_unknown(
     def remove(event: Event) -> None:
         if isinstance(event, Waiting) and not removed:
             removed.append(event)
-            kubectl("delete", "configmap/applyprune-web", "configmap/w", "-n", stage.namespace)
+            for name in ("applyprune-web", "w"):
+                api("DELETE", stage.path(name))
 
     story = Stage(config, stage.namespace, seen=remove).status(deleted=True, timeout=3600.0)
     (end,) = (one for one in story.events if isinstance(one, Finished))
