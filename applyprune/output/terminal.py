@@ -2,7 +2,7 @@
 
 The program writes every line through this module, so no untrusted text reaches a terminal as a
 control sequence. Every table is made by ``table``: of a plan, a status, an inventory, its runs, the
-sets, and the local planes. A text that is no cell is wrapped by ``fitted``.
+sets, and the local planes. ``fitted`` wraps any other text.
 """
 
 from __future__ import annotations
