@@ -42,16 +42,9 @@ from applyprune.model.plan import (
 from applyprune.model.problem import MOST_ERRORS, Problem
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.conflicts import (
-    is_unrecorded,
-    may_have_drifted,
-    own_options,
-    shares_fields,
-    unrecorded_conflict,
-    visible_conflict,
-)
 from applyprune.planning.consequences import changes_of, consequences
-from applyprune.planning.decide import left_to_autoscaler, with_drift, with_lost_replicas
+from applyprune.planning.decide import left_to_autoscaler, with_lost_replicas
+from applyprune.planning.full_reads import conflict_of, drift_of, may_be_drift, may_conflict
 from applyprune.planning.normalize import (
     autoscalers_in,
     is_scaled,
@@ -59,8 +52,7 @@ from applyprune.planning.normalize import (
     with_autoscaler,
 )
 from applyprune.planning.order import missing_keys, missing_references, outside_references
-from applyprune.planning.ownership import foreign_label, is_last_applied
-from applyprune.planning.plan import with_new_request
+from applyprune.planning.ownership import is_last_applied
 from applyprune.planning.references import (
     OwnerReference,
     judged_owners,
@@ -296,30 +288,16 @@ def drift_decided(
     applyset, options = context.applyset, context.options
 
     def decided(step: ApplyStep) -> ApplyStep:
-        known = live = step.live
+        live = step.live
         try:
             # What is corrected alone was just read in full; its write guards that version.
             if live is None or live.body is None or not options.corrects:
                 live = context.cluster.get(step.desired.resource, step.desired.ref, full=True)
         except ApplypruneError:
             return step  # the apply itself will report it
-        if known is None or live.uid != known.uid:
-            return step
-        # guard: taken-before-the-revert never
-        if foreign_label(live, applyset) != foreign_label(known, applyset):
-            return step
-        fresh = replace(step, live=live)
-        if step.request is not None:
-            fresh = with_new_request(step, live, applyset, options)
-        entry = inventory.entries.get(step.desired.ref)
-        return with_drift(fresh, entry, applyset.manager, options)
+        return drift_of(step, live, inventory.entries.get(step.desired.ref), applyset, options)
 
-    drifting = [
-        step
-        for step in steps
-        if not own_options(step.desired, options).fails_on_drift
-        and (may_have_drifted(step, applyset.manager) or shares_fields(step, applyset))
-    ]
+    drifting = [step for step in steps if may_be_drift(step, applyset, options)]
     return _with_each(context, steps, drifting, decided)
 
 
@@ -331,6 +309,9 @@ def visible_conflicts_refused(
     An object is read in full if another manager owns a field that its manifest sets. What the
     server has checked is not judged again.
     """
+    applyset, options = context.applyset, context.options
+    # Before a write, the server is asked.
+    asks_server = options.dry_run is not DryRun.CLIENT
 
     def checked(step: ApplyStep) -> ApplyStep:
         desired, live = step.desired, step.live
@@ -339,24 +320,13 @@ def visible_conflicts_refused(
                 live = context.cluster.get(desired.resource, desired.ref, full=True)
         except ApplypruneError:
             return step  # the apply itself will report it
-        conflict = visible_conflict(replace(step, live=live), context.applyset)
-        if conflict is None and is_in_doubt(step) and live is not None:
-            manager = context.applyset.manager
-            conflict = unrecorded_conflict(step, live, None, manager, context.options)
+        conflict = conflict_of(step, live, applyset, options, asks_server=asks_server)
         if conflict is None:
             return step
         problem = apply_problem(conflict, step, context)
         return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
 
-    def is_in_doubt(step: ApplyStep) -> bool:
-        # Before a write, the server is asked.
-        return context.options.dry_run is DryRun.CLIENT and is_unrecorded(step)
-
-    shared = [
-        step
-        for step in steps
-        if not step.is_checked and (shares_fields(step, context.applyset) or is_in_doubt(step))
-    ]
+    shared = [step for step in steps if may_conflict(step, applyset, asks_server=asks_server)]
     return _with_each(context, steps, shared, checked)
 
 

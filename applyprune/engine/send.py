@@ -40,14 +40,13 @@ from applyprune.model.plan import (
     ApplyRequest,
     ApplyStep,
     Desired,
-    OnConflict,
     PatchRequest,
 )
 from applyprune.model.problem import Problem
 from applyprune.planning.cascade import cascades_of, deletions_of, refused_recreation_of
 from applyprune.planning.comparison import STORED
-from applyprune.planning.conflicts import explain_conflict, own_options
-from applyprune.planning.plan import with_checked_request, with_new_request
+from applyprune.planning.full_reads import explained
+from applyprune.planning.plan import with_checked_request
 from applyprune.planning.replies import (
     confirmed,
     created_by_others,
@@ -403,7 +402,8 @@ def apply_problem(error: ApplypruneError, step: ApplyStep, context: RunContext) 
     desired = step.desired
     problem = error.problem_at(desired.origin)
     if isinstance(error, Conflict) and error.causes:
-        problem = _explain_conflict(error, step, context)
+        live = _live(desired, context.cluster)
+        problem = explained(error, step, live, context.applyset, context.options)
     if isinstance(error, Conflict | Invalid):
         problem = _about_fields(problem, error, desired)
     elif isinstance(error, Forbidden):
@@ -427,31 +427,11 @@ def apply_problem(error: ApplypruneError, step: ApplyStep, context: RunContext) 
     return problem
 
 
-def _explain_conflict(error: Conflict, step: ApplyStep, context: RunContext) -> Problem:
-    """Return a conflict as text and as data, with the values of both sides."""
-    desired = step.desired
-    live = _live(desired, context.cluster)
-    reverts = _would_revert(step, live, context)
-    return explain_conflict(error, desired, live, context.applyset, reverts=reverts)
-
-
 def _live(desired: Desired, cluster: Cluster) -> LiveObject | None:
     try:
         return cluster.get(desired.resource, desired.ref, full=True)
     except ApplypruneError:
         return None
-
-
-def _would_revert(step: ApplyStep, live: LiveObject | None, context: RunContext) -> bool:
-    """Return whether what is in conflict would be reverted if drift were."""
-    options = context.options
-    if live is None or step.live is None:
-        return False
-    if own_options(step.desired, options).reverts_drift:
-        return False
-    step = replace(step, desired=replace(step.desired, conflicts=OnConflict.REVERT))
-    request = with_new_request(step, live, context.applyset, options).request
-    return request is not None and request.force
 
 
 def _about_fields(problem: Problem, error: Conflict | Invalid, desired: Desired) -> Problem:
