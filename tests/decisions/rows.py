@@ -20,11 +20,12 @@ from applyprune.model.events import MismatchFound
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.inventory import Mismatch, MismatchType, Ownership, Repair
 from applyprune.model.kinds import NAMESPACE
-from applyprune.model.live import LiveObject, Resource
+from applyprune.model.live import AUTOSCALERS, LiveObject, Resource
 from applyprune.model.options import Approval, DryRun, Mode
 from applyprune.model.plan import (
     CREATE_ONLY,
     ApplyRequest,
+    ApplyRule,
     ApplyStep,
     DeleteRequest,
     Guard,
@@ -35,13 +36,24 @@ from applyprune.model.plan import (
     Why,
 )
 from applyprune.planning.approval import with_approval, without_unapproved
+from applyprune.planning.decide import left_to_autoscaler, with_lost_replicas
 from applyprune.planning.desired import resolve
+from applyprune.planning.full_reads import (
+    conflict_of,
+    drift_of,
+    explained,
+    may_be_drift,
+    may_conflict,
+)
 from applyprune.planning.leave import objects_to_prune
 from applyprune.planning.names import kind_names, known_names, with_names_resolved
+from applyprune.planning.normalize import autoscalers_in
+from applyprune.planning.ownership import needs_values
 from applyprune.planning.plan import make_plan
 from applyprune.planning.prune_waits import kinds_to_judge
 from applyprune.planning.recovery import find_mismatches, own_step
 from applyprune.planning.refusals import refuse_run, refuse_without_inventory
+from applyprune.planning.requests import needs_body
 from applyprune.planning.world import CascadeContents, World
 from applyprune.sources import read_objects
 from applyprune.values import replace
@@ -84,6 +96,8 @@ class Row:
     """A part of the reason or the problem of an object."""
     sends: Mapping[str, str] = field(default_factory=dict)
     """The first request for an object, as ``sent`` writes it."""
+    drift: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What others have changed of an object, as ``pointer: value`` and who it was."""
     refused: frozenset[Guard] = frozenset()
     """The guards that refuse the prune."""
     approved: Sequence[Body] | None = None
@@ -160,6 +174,11 @@ class Row:
             assert words in _why(steps[name]), _why(steps[name])
         for name, request in self.sends.items():
             assert sent(steps[name]) == request
+        for name, fields in self.drift.items():
+            step = steps[name]
+            assert isinstance(step, ApplyStep)
+            found_drift = [f"{one.path}: {one.found} {one.manager}".strip() for one in step.drift]
+            assert found_drift == list(fields)
 
     def _is_expected(self, step: ApplyStep | RemoveStep) -> bool:
         if _name(step) in self.fates:
@@ -198,7 +217,9 @@ def _decided(row: Row, cluster: Cluster) -> tuple[Plan, Sequence[str]]:
     if row.approved is not None:
         row = with_digest(row, _decided(before_approval(row), cluster)[0])
     world, warnings = _read(row, cluster)
-    plan = with_approval(make_plan(world), SET, world.options)
+    plan = make_plan(world)
+    checked = tuple(_read_again(step, world, cluster) for step in plan.applies)
+    plan = with_approval(replace(plan, applies=checked), SET, world.options)
     plan = without_unapproved(plan, world.options, takes_set=False)
     return plan, [*warnings, *map(str, plan.warnings)]
 
@@ -239,6 +260,8 @@ def _read(row: Row, cluster: Cluster) -> tuple[World, Sequence[str]]:
     if not listed.exists:
         refuse_without_inventory(world)
     world = replace(world, contents=_contents(world, cluster))
+    world = _with_autoscalers(world, cluster)
+    world = replace(world, states={**states, **_values(world, cluster)})
     return world, [*map(str, ambiguous), *map(str, resolved.warnings)]
 
 
@@ -258,6 +281,56 @@ def with_digest(row: Row, plan: Plan) -> Row:
 def _as_read(state: State, full: bool) -> State:
     """Return a state as a run reads it: of most objects, the metadata only."""
     return state if full or not isinstance(state, LiveObject) else replace(state, packed_body=None)
+
+
+def _with_autoscalers(world: World, cluster: Cluster) -> World:
+    """Return the world with the autoscalers of the input and of the cluster."""
+    given = {one.ref for one in world.desired if one.apply is ApplyRule.ALWAYS}
+    there = [
+        body
+        for ref, body in cluster.objects.items()
+        if ref.group_kind == AUTOSCALERS.group_kind and ref not in given
+    ]
+    entries = world.inventory.entries
+    desired = tuple(
+        one
+        if (live := world.live(one.ref)) is None
+        else with_lost_replicas(one, entries.get(one.ref), live, world)
+        for one in world.desired
+    )
+    scalers = (*autoscalers_in(world.desired), *there)
+    return replace(world, desired=desired, autoscalers=scalers)
+
+
+def _values(world: World, cluster: Cluster) -> Mapping[Ref, State]:
+    """Return the objects of which the plan needs the values."""
+    entries = world.inventory.entries
+    return {
+        one.ref: cluster.state(one.ref)
+        for one in world.desired
+        if (live := world.live(one.ref)) is not None
+        and (
+            needs_body(left_to_autoscaler(one, world), live, SET, entries.get(one.ref))
+            or (one.ref in entries and needs_values(one, entries[one.ref], live))
+        )
+    }
+
+
+def _read_again(step: ApplyStep, world: World, cluster: Cluster) -> ApplyStep:
+    """Return a step with its drift and its conflict: what a client dry run reads after the plan."""
+    ref, options = step.desired.ref, world.options
+    if ref not in cluster.objects:
+        return step
+    live = cluster.live(ref)
+    if may_be_drift(step, SET, options):
+        step = drift_of(step, live, world.inventory.entries.get(ref), SET, options)
+    if not may_conflict(step, SET, asks_server=False):
+        return step
+    conflict = conflict_of(step, live, SET, options, asks_server=False)
+    if conflict is None:
+        return step
+    problem = explained(conflict, step, live, SET, options)
+    return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
 
 
 def _contents(world: World, cluster: Cluster) -> Mapping[Ref, CascadeContents]:
@@ -384,6 +457,6 @@ def _holds_on(row: Row, api: Api, stage: Stage) -> None:
         options |= {name: row.options[name] for name in ("approved", "approved_plan")}
     story = stage.run(*input_, dry_run=DryRun.CLIENT, **options)
     fates = {home(name): fate for name, fate in row.fates.items()}
-    because, sends = home(dict(row.because)), home(dict(row.sends))
-    here = altered(row, fates=fates, because=because, sends=sends, says=home(row.says))
-    altered(here, warns=home(row.warns)).fits(story.plan, story.warnings)
+    because, sends, drift = (home(dict(one)) for one in (row.because, row.sends, row.drift))
+    here = altered(row, fates=fates, because=because, sends=sends, drift=drift)
+    altered(here, says=home(row.says), warns=home(row.warns)).fits(story.plan, story.warnings)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from applyprune.cluster.requests import object_path
+from applyprune.model.fieldset import ObjectWriter
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
 from applyprune.model.kinds import NAMESPACE
@@ -121,6 +122,8 @@ def renamed(namespace: str, data: Any) -> Any:
     """Return plain data with the set's namespace on a server, and the ids of sets there."""
     if isinstance(data, set | frozenset):
         return frozenset(renamed(namespace, one) for one in data)
+    if isinstance(data, ObjectWriter):
+        return changed_value(data, namespace=data.namespace.replace(HOME, namespace))
     text = json.dumps(data)
     for one in (SET, OTHER):
         text = text.replace(one.id, applyset_identity(one.name, namespace).id)
@@ -175,6 +178,16 @@ def created(body: Body, by: str = THEM) -> Change:
         short(body),
         lambda world, ref: world.create(ref, body, by),
         lambda site: site.api.create(site.collection, site.body(body), by=by),
+    )
+
+
+def scaled(name: str, replicas: int, by: str = "kube-controller-manager") -> Change:
+    """Return an update of the scale of an object, as an autoscaler's controller does it."""
+    patch = {"spec": {"replicas": replicas}}
+    return Change(
+        name,
+        lambda world, ref: world.patch(ref, patch, by, "scale"),
+        lambda site: site.api.patch(f"{site.path}/scale", patch, by=by),
     )
 
 
@@ -339,17 +352,18 @@ class Cluster:
         live["metadata"]["managedFields"] = [*kept, entry]
         self._touch(ref, live)
 
-    def patch(self, ref: Ref, change: Body, manager: str) -> None:
+    def patch(self, ref: Ref, change: Body, manager: str, subresource: str = "") -> None:
         """Patch an object: the values that change are the manager's alone."""
         live = self.objects[ref]
         managers = live["metadata"].setdefault("managedFields", [])
         for one in managers:
             _lose(one["fieldsV1"], change, live)
-        mine = {_who(one): one for one in managers}.get((manager, "Update", ""))
+        mine = {_who(one): one for one in managers}.get((manager, "Update", subresource))
         fields = fields_of(_different(change, live))
         if mine is None and fields:
-            entry = writer(manager, "Update", fields, apiVersion=live["apiVersion"], time=LATER)
-            managers.append(entry)
+            named = {"subresource": subresource} if subresource else {}
+            version = {"apiVersion": live["apiVersion"], "time": LATER, **named}
+            managers.append(writer(manager, "Update", fields, **version))
         elif mine is not None:
             _merge(mine["fieldsV1"], fields)
         _merge(live, change)
@@ -399,12 +413,11 @@ class Cluster:
         return Inventory(SET.name, SET.namespace, entries=dict(self.entries), **facts)
 
     def others(self) -> dict[str, OtherSet]:
-        """Return the other sets whose labels recorded objects have, as a run reads them."""
+        """Return the other sets whose labels objects have, as a run reads them."""
         labels = {
             label
-            for ref in self.entries
-            if ref in self.objects
-            and (label := self.live(ref).labels.get(PART_OF)) not in (None, SET.id)
+            for ref in self.objects
+            if (label := self.live(ref).labels.get(PART_OF)) not in (None, SET.id)
         }
         known = {OTHER.id: OTHER}
         return {
