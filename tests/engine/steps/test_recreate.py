@@ -1,9 +1,8 @@
-"""Fields that are immutable: refused by name, and re-created only if that is allowed."""
+"""Recreations: of what they never delete, what meets them on the way, and how they end."""
 
 from __future__ import annotations
 
 import copy
-import json
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, product
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from applyprune.errors import InputError
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Conflicts, DryRun
+from applyprune.model.options import Conflicts
 from applyprune.planning.applyset import MANIFEST_DIGEST
 from tests.support.api import Api
 from tests.support.clocks import AGES
@@ -22,103 +21,15 @@ from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, firs
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at
 from tests.support.objects import DEPLOYMENT, config_map, of_kind
-from tests.support.plane import Kubectl
 from tests.support.stage import Stage
-
-
-def _changed_deployment() -> dict[str, Any]:
-    body = copy.deepcopy(DEPLOYMENT)
-    body["spec"]["selector"]["matchLabels"] = {"app": "other"}
-    body["spec"]["template"]["metadata"]["labels"] = {"app": "other"}
-    return body
-
-
-def _service(address: str) -> dict[str, Any]:
-    return of_kind(
-        "Service",
-        "web",
-        spec={"clusterIP": address, "selector": {"app": "web"}, "ports": [{"port": 80}]},
-    )
-
-
-def _job(image: str) -> dict[str, Any]:
-    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": image}]}
-    return of_kind("Job", "once", spec={"template": {"spec": pod}})
-
-
-def _claim(mode: str) -> dict[str, Any]:
-    return of_kind(
-        "PersistentVolumeClaim",
-        "data",
-        spec={
-            "accessModes": [mode],
-            "storageClassName": "none",
-            "resources": {"requests": {"storage": "1Mi"}},
-        },
-    )
-
-
-def _secret(kind: str, value: str = "geheim-4711") -> dict[str, Any]:
-    return of_kind("Secret", "s", type=kind, stringData={"username": "u", "password": value})
 
 
 def _immutable(value: str) -> dict[str, Any]:
     return {**config_map("fixed", value), "immutable": True}
 
 
-CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
-    "Deployment selector": (
-        DEPLOYMENT,
-        _changed_deployment(),
-        "deployment.apps/web",
-        "spec.selector",
-    ),
-    "Service clusterIP": (_service(""), _service("None"), "service/web", "spec.clusterIP"),
-    "Job template": (_job("x"), _job("y"), "job.batch/once", "spec.template"),
-    "Secret type": (_secret("Opaque"), _secret("kubernetes.io/basic-auth"), "secret/s", "type"),
-    "immutable ConfigMap": (_immutable("a"), _immutable("b"), "configmap/fixed", "data"),
-    "immutable Secret": (
-        {**_secret("Opaque"), "immutable": True},
-        {**_secret("Opaque", "geheim-4712"), "immutable": True},
-        "secret/s",
-        "data.password",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_immutable_change_is_refused_with_its_field_and_recreated_where_allowed(
-    stage: Stage, name: str
-) -> None:
-    """By the option, and by the annotation in the manifest; the object is ours as before."""
-    before, after, ref, field = CASES[name]
-    stage.run(before, config_map("a"))
-    uid = _uid(stage, ref)
-    refused = stage.run(after, config_map("a", "changed"))
-    assert refused.exit_code == 3
-    assert refused.outcomes == {ref: Outcome.FAILED, "configmap/a": Outcome.UPDATED}
-    assert "cannot be changed in place" in refused.problem(ref)
-    assert field in refused.problem(ref)
-    assert "--recreate" in refused.problem(ref)
-    assert "geheim" not in refused.problem(ref)
-    assert _uid(stage, ref) == uid
-
-    told = stage.run(after, config_map("a"), recreate=True, dry_run=DryRun.SERVER)
-    assert told.outcomes[ref] is Outcome.RECREATED
-    assert _uid(stage, ref) == uid
-    story = stage.run(after, config_map("a"), recreate=True, timeout=AGES)
-    assert (story.exit_code, story.outcomes[ref]) == (0, Outcome.RECREATED), story.events
-    assert _uid(stage, ref) != uid
-    assert stage.run(after, config_map("a")).outcomes[ref] is Outcome.UNCHANGED
-    assert {entry.ownership for entry in stage.inventory().entries.values()} == {Ownership.OWNED}
-
-    if name == "Service clusterIP":
-        return  # letting the server choose the address again is not a change
-    marked = copy.deepcopy(before)
-    marked["metadata"]["annotations"] = {"applyprune.dev/recreate": "allowed"}
-    story = stage.run(marked, config_map("a"), timeout=AGES)
-    assert (story.exit_code, story.outcomes[ref]) == (0, Outcome.RECREATED), story.events
-    assert stage.run(config_map("a"), timeout=AGES).outcomes[ref] is Outcome.PRUNED
+def _secret(value: str, **parts: Any) -> dict[str, Any]:
+    return of_kind("Secret", "s", stringData={"password": value}, **parts)
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -126,13 +37,13 @@ def test_immutable_secret_is_recreated_where_drift_is_reverted(
     stage: Stage, api: Api, check: bool
 ) -> None:
     """No digest shows that its values have changed. What others have changed is drift even so."""
-    before, after, ref, _ = CASES["immutable Secret"]
+    ref, after = "secret/s", _secret("geheim-4712", immutable=True)
     given: dict[str, Any] = {"conflicts": Conflicts.REVERT, "recreate": True, "check": check}
-    stage.run(before)
+    stage.run(_secret("geheim-4711", immutable=True))
     story = stage.run(after, timeout=AGES, **given)
     assert (story.exit_code, story.outcomes) == (0, {ref: Outcome.RECREATED}), story.problem(ref)
     assert [one.drift for one in story.plan.applies] == [()]
-    loose = {key: value for key, value in after.items() if key != "immutable"}
+    loose = _secret("geheim-4712")
     story = stage.run(loose, timeout=AGES, **given)
     assert (story.exit_code, story.outcomes) == (0, {ref: Outcome.RECREATED}), story.problem(ref)
     path = stage.path("s", "secrets")
@@ -142,27 +53,6 @@ def test_immutable_secret_is_recreated_where_drift_is_reverted(
     assert "its manifest has not changed, and reverting drift deletes nothing" in told
     assert "geheim" not in told
     assert api.get(path)["metadata"]["uid"] == uid
-
-
-def _uid(stage: Stage, ref: str) -> str:
-    (uid,) = [one.uid for one in stage.inventory().entries.values() if one.ref.short == ref]
-    return uid
-
-
-def test_claim_is_never_recreated(stage: Stage, api: Api) -> None:
-    """It holds data: refused with the field named, whatever is allowed."""
-    stage.run(_claim("ReadWriteOnce"))
-    path = f"/api/v1/namespaces/{stage.namespace}/persistentvolumeclaims/data"
-    uid = api.get(path)["metadata"]["uid"]
-    marked = _claim("ReadWriteMany")
-    marked["metadata"]["annotations"] = {"applyprune.dev/recreate": "allowed"}
-    story = stage.run(marked, recreate=True)
-    problem = story.problem("persistentvolumeclaim/data")
-    assert story.exit_code == 3
-    assert "spec" in problem
-    assert "is never recreated" in problem
-    now = api.get(path)["metadata"]
-    assert (now["uid"], now.get("deletionTimestamp")) == (uid, None)
 
 
 def test_invalid_change_is_not_taken_for_immutable(stage: Stage, api: Api) -> None:
@@ -181,39 +71,29 @@ def test_invalid_change_is_not_taken_for_immutable(stage: Stage, api: Api) -> No
         assert api.get(path)["metadata"]["uid"] == uid
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "adopted",
-        "kept",
-        pytest.param("unclear", marks=pytest.mark.holds("mark-before-recreation")),
-        "owned",
-    ],
-)
-def test_foreign_object_is_not_recreated(
-    stage: Stage, api: Api, kubectl: Kubectl, how: str
-) -> None:
+@pytest.mark.holds("mark-before-recreation")
+def test_foreign_object_is_not_recreated(stage: Stage, api: Api) -> None:
     """Adopted, marked to be kept, maybe marked so, or somebody else's by an ownerReference."""
-    before, after = _immutable("a"), _immutable("b")
-    if how == "adopted":
-        kubectl("create", "-n", stage.namespace, "-f", "-", stdin=json.dumps(before))
-    stage.run(before, config_map("a"))
-    if how in {"kept", "unclear"}:
-        word = "disabled" if how == "kept" else "never"
-        kubectl(
-            "annotate", "configmap/fixed", "-n", stage.namespace, f"applyprune.dev/prune={word}"
-        )
-    path = stage.path()
-    if how == "owned":
-        owner = api.get(f"{path}/a")["metadata"]
-        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": owner["uid"]}
-        patch = json.dumps({"metadata": {"ownerReferences": [reference]}})
-        kubectl("patch", "configmap/fixed", "-n", stage.namespace, "--type=merge", "-p", patch)
-    uid = api.get(f"{path}/fixed")["metadata"]["uid"]
-    story = stage.run(after, config_map("a"), recreate=True, conflicts=Conflicts.FORCE)
-    assert story.outcomes["configmap/fixed"] is Outcome.FAILED
-    assert "It cannot be recreated" in story.problem("configmap/fixed")
-    assert api.get(f"{path}/fixed")["metadata"]["uid"] == uid
+    names = ("adopted", "kept", "unclear", "owned")
+    before, after = (
+        [{**config_map(name, value), "immutable": True} for name in names] for value in "ab"
+    )
+    api.create(stage.path(), before[0])
+    stage.run(*before, config_map("a"))
+    uid = api.get(stage.path("a"))["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": uid}
+    for name, metadata in (
+        ("kept", {"annotations": {"applyprune.dev/prune": "disabled"}}),
+        ("unclear", {"annotations": {"applyprune.dev/prune": "never"}}),
+        ("owned", {"ownerReferences": [owner]}),
+    ):
+        api.patch(stage.path(name), {"metadata": metadata})
+    uids = [api.get(stage.path(name))["metadata"]["uid"] for name in names]
+    story = stage.run(*after, config_map("a"), recreate=True, conflicts=Conflicts.FORCE)
+    for name in names:
+        assert story.outcomes[f"configmap/{name}"] is Outcome.FAILED
+        assert "It cannot be recreated" in story.problem(f"configmap/{name}")
+    assert [api.get(stage.path(name))["metadata"]["uid"] for name in names] == uids
 
 
 @pytest.mark.parametrize(
@@ -350,6 +230,11 @@ def test_object_of_an_earlier_version_is_changed_in_place(stage: Stage, api: Api
     assert set(stage.run(*allowed).outcomes.values()) == {Outcome.UNCHANGED}
 
 
+def _creates(seen: Exchange) -> bool:
+    is_new = b'"resourceVersion":"1"' in seen.body
+    return seen.method == "PATCH" and is_new and seen.path.endswith("/fixed")
+
+
 def test_create_that_fails_after_the_delete_is_recovered(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
@@ -357,14 +242,7 @@ def test_create_that_fails_after_the_delete_is_recovered(
     stage.run(_immutable("a"))
     spoiled.budget = 0.2
 
-    def creates(seen: Exchange) -> bool:
-        return (
-            seen.method == "PATCH"
-            and b'"resourceVersion":"1"' in seen.body
-            and (seen.path.endswith("/fixed"))
-        )
-
-    proxy.rule = always(faults.status(500, reason="InternalError"), where=creates)
+    proxy.rule = always(faults.status(500, reason="InternalError"), where=_creates)
     assert spoiled.run(_immutable("b"), recreate=True).exit_code == 3
     assert not api.exists(stage.path("fixed"))
     assert stage.listed() == {"configmap/fixed"}
@@ -376,15 +254,7 @@ def test_create_with_a_lost_reply_is_recognised_as_ours(
 ) -> None:
     """The retry answers 409; the object must not look adopted."""
     stage.run(_immutable("a"))
-
-    def creates(seen: Exchange) -> bool:
-        return (
-            seen.method == "PATCH"
-            and seen.path.endswith("/fixed")
-            and (b'"resourceVersion":"1"' in seen.body)
-        )
-
-    proxy.rule = first(1, faults.lose_reply(), where=creates)
+    proxy.rule = first(1, faults.lose_reply(), where=_creates)
     story = spoiled.run(_immutable("b"), recreate=True)
     assert story.outcomes == {"configmap/fixed": Outcome.RECREATED}, story.events
     assert {one.ownership for one in stage.inventory().entries.values()} == {Ownership.OWNED}
