@@ -135,7 +135,11 @@ def test_prune_that_no_policy_mirrors_decides_nothing() -> None:
     ("spec", "policy"),
     [
         ({}, DeletionPolicy.DELETE),
-        ({"prune": {"enabled": False}}, DeletionPolicy.ORPHAN),
+        pytest.param(
+            {"prune": {"enabled": False}},
+            DeletionPolicy.ORPHAN,
+            marks=pytest.mark.holds("mirror-prune"),
+        ),
         ({"deletionPolicy": "MirrorPrune", "prune": {"enabled": False}}, DeletionPolicy.ORPHAN),
         ({"deletionPolicy": None, "prune": {"enabled": None}}, DeletionPolicy.DELETE),
         ({"deletionPolicy": "Delete", "prune": {"enabled": False}}, DeletionPolicy.DELETE),

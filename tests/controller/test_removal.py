@@ -291,10 +291,10 @@ def test_event_of_a_removal_tells_what_all_looks_have_removed(tenant: Tenant) ->
 def test_object_that_somebody_holds_keeps_a_bundle_only_where_that_is_asked_for(
     tenant: Tenant,
 ) -> None:
-    """After the timeout, it is deleted and still listed; or it is nobody's."""
-    for name, policy in (("d", "Delete"), ("w", "WaitForTermination"), ("o", "Orphan")):
+    """After the timeout, it is deleted and still listed; or it is nobody's, also by default."""
+    for name, policy in (("d", "Delete"), ("w", "WaitForTermination"), ("o", "MirrorPrune")):
         held = config_map(f"held-{name}", finalizers=[SLOW])
-        more = {"deletionPolicy": policy, "timeout": "2s"}
+        more = {"deletionPolicy": policy, "timeout": "2s", "prune": {"enabled": False}}
         tenant.bundle(name, config_map(name), held, **more)
         tenant.ready(name)
         tenant.delete(name)
@@ -303,6 +303,7 @@ def test_object_that_somebody_holds_keeps_a_bundle_only_where_that_is_asked_for(
     assert any(one[1] == "RemovalIncomplete" for one in tenant.events("d"))
     tenant.gone("o")
     assert tenant.exists("o", "held-o", "applyprune-o") == [True, True, False]
+    assert told(tenant, "Removed", "o") == "2 orphaned"
     metadata = tenant.get_map("o")["metadata"]
     assert "labels" not in metadata
     assert not any("applyprune/" in one["manager"] for one in metadata.get("managedFields", ()))
@@ -310,35 +311,6 @@ def test_object_that_somebody_holds_keeps_a_bundle_only_where_that_is_asked_for(
     for name in "dwo":
         tenant.strip(f"held-{name}")
     tenant.gone("w")
-
-
-UNPRUNED: dict[str, tuple[dict[str, Any], bool]] = {
-    "the default": ({}, True),
-    "MirrorPrune": ({"deletionPolicy": "MirrorPrune"}, True),
-    "Delete": ({"deletionPolicy": "Delete"}, False),
-    "WaitForTermination": ({"deletionPolicy": "WaitForTermination"}, False),
-    "Orphan": ({"deletionPolicy": "Orphan"}, True),
-}
-
-
-@pytest.mark.holds("mirror-prune")
-def test_policies_apply_whatever_is_pruned(tenant: Tenant) -> None:
-    """With ``prune.enabled: false`` too; ``MirrorPrune`` follows it, and the Event says it."""
-    names = {policy: f"p{number}" for number, policy in enumerate(UNPRUNED)}
-    for policy, (spec, _) in UNPRUNED.items():
-        name = names[policy]
-        tenant.bundle(name, config_map(f"of-{name}"), prune={"enabled": False}, **spec)
-    for name in names.values():
-        tenant.ready(name)
-        tenant.delete(name)
-    for policy, (_, stays) in UNPRUNED.items():
-        name = names[policy]
-        tenant.gone(name)
-        assert tenant.exists(f"of-{name}", f"applyprune-{name}") == [stays, False], policy
-        assert told(tenant, "Removed", name) == ("1 orphaned" if stays else "1 deleted")
-        if stays:
-            metadata = tenant.get_map(f"of-{name}")["metadata"]
-            assert "labels" not in metadata
 
 
 WITHIN: tuple[dict[str, Any], ...] = (
