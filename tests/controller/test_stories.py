@@ -70,7 +70,8 @@ def test_bundle_lives_from_start_to_end(tenant: Tenant, running: Controller) -> 
     tenant.bundle("web", config_map("a"), config_map("b"))
     status = tenant.ready("web")
     assert status["inventory"]["name"] == "applyprune-web"
-    assert tenant.get("web")["metadata"]["finalizers"] == ["applyprune.dev/finalizer"]
+    held = tenant.get("web")["metadata"].get("finalizers")
+    assert held == ["applyprune.dev/finalizer"]
     assert tenant.condition("web", "PruneBlocked")[:2] == ("False", "NothingToDo")
     eventually(lambda: ("Normal", "Applied", "2 created") in tenant.events("web"))
     # The Event names the run by the ID that the inventory has.
