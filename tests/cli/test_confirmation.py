@@ -187,7 +187,7 @@ CASES: dict[str, Case] = {
             "OBJECT            PLAN               DETAILS\n"
             "configmap/found   would be adopted   from helm-operator\n"
             "configmap/found stays in the cluster when it leaves the set; --adopt-as owned\n"
-            "changes that\n"
+            "  changes that\n"
         ),
     ),
     "an adoption as owned": Case(
