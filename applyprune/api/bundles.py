@@ -46,7 +46,9 @@ from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.live import (
     BUNDLES,
+    Absent,
     LiveObject,
+    is_after,
     items,
     mapping,
     text,
@@ -61,6 +63,7 @@ from applyprune.model.reports import (
 from applyprune.model.text import is_dns_subdomain
 from applyprune.output.report import RunReport, report_of
 from applyprune.planning.marks import APPROVE, RECONCILE_NOW
+from applyprune.planning.replies import not_stored
 
 Body = Mapping[str, Any]
 
@@ -97,8 +100,11 @@ class Bundle:
 
     def status(self) -> BundleStatus:
         """Return its state, as the controller has reported it."""
+        return bundle_status(self._read())
+
+    def _read(self) -> LiveObject:
         try:
-            live = self.cluster.client.get(BUNDLES, self.ref, full=True)
+            return self.cluster.client.get(BUNDLES, self.ref, full=True)
         except NotFound:
             raise UsageError(
                 f"there is no Bundle {self.name} in namespace {self.namespace}",
@@ -106,7 +112,6 @@ class Bundle:
             ) from None
         except NotServed as error:
             raise _no_bundles(error) from error
-        return bundle_status(live)
 
     def suspend(self) -> bool:
         """Let the controller do nothing about it; return False if it was suspended already."""
@@ -144,15 +149,15 @@ class Bundle:
         cancellation: Cancellation | None = None,
     ) -> Iterator[Event]:
         """Do what ``reconcile`` does, and yield the events."""
-        before = self.status()
-        if before.suspended:
+        live = self._read()
+        if bundle_status(live).suspended:
             raise UsageError(
                 f"the Bundle {self.name} is suspended",
                 reason="the controller does nothing about it",
                 hint=f"First: applyprune bundle resume {self.name} -n {self.namespace}",
             )
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        self._annotate(before, RECONCILE_NOW, now)
+        self._annotate(live, RECONCILE_NOW, now)
         yield ObjectDone(self.ref, Outcome.UPDATED, reason="a reconcile was requested")
         if wait:
             wanted = BundleWait(self.ref, now, timeout, fail_fast)
@@ -163,7 +168,8 @@ class Bundle:
 
         Raises UsageError if nothing waits for an approval, and PlanOutdated if another plan waits.
         """
-        before = self.status()
+        live = self._read()
+        before = bundle_status(live)
         pending = before.pending
         if pending is None:
             raise UsageError(
@@ -176,23 +182,39 @@ class Bundle:
                 reason=f"the digest of its pending plan is {pending.digest}",
                 hint=f"Review it: kubectl describe bundle {self.name} -n {self.namespace}",
             )
-        self._annotate(before, APPROVE, pending.digest)
+        self._annotate(live, APPROVE, pending.digest)
         return before
 
     def _set_suspended(self, *, suspended: bool) -> bool:
-        before = self.status()
-        if before.suspended == suspended:
+        live = self._read()
+        if bundle_status(live).suspended == suspended:
             return False
-        self._patch(before, {"spec": {"suspend": suspended}})
+        self._patch(live, {"spec": {"suspend": suspended}})
         return True
 
-    def _annotate(self, before: BundleStatus, key: str, value: str) -> None:
-        self._patch(before, {"metadata": {"annotations": {key: value}}})
+    def _annotate(self, live: LiveObject, key: str, value: str) -> None:
+        self._patch(live, {"metadata": {"annotations": {key: value}}})
 
-    def _patch(self, before: BundleStatus, patch: Mapping[str, Any]) -> None:
-        """Send a merge patch, as Flux does, for exactly the Bundle that was read."""
-        metadata = {**patch.get("metadata", {}), "uid": before.uid}
-        self.cluster.client.merge_patch(BUNDLES, self.ref, {**patch, "metadata": metadata})
+    def _patch(self, live: LiveObject, patch: Mapping[str, Any]) -> None:
+        """Send a merge patch, as Flux does, for exactly the Bundle that was read.
+
+        Raises RunFailed if neither the reply nor a read shows that it is stored.
+        """
+        wanted = {**patch, "metadata": {**patch.get("metadata", {}), "uid": live.uid}}
+        client = self.cluster.client
+        after = client.merge_patch(BUNDLES, self.ref, wanted)
+        if is_after(after, live.resource_version) and _has(after.body, wanted):
+            return
+        state = client.read(BUNDLES, self.ref, full=True)
+        if isinstance(state, Absent) or not _has(state.body, wanted):
+            raise not_stored(state)  # guard: verb-is-stored
+
+
+def _has(body: object, patch: object) -> bool:
+    """Return whether an object has each value of a merge patch, which removes nothing."""
+    if not isinstance(patch, Mapping):
+        return body == patch
+    return isinstance(body, Mapping) and all(_has(body.get(key), patch[key]) for key in patch)
 
 
 def _no_bundles(error: NotServed) -> UsageError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ from applyprune.planning.marks import FINALIZER, RECONCILE_NOW
 from applyprune.planning.replies import not_stored, refuse_false_absence
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from applyprune.cluster.access import ClusterAccess
@@ -161,7 +163,8 @@ class BundleObjects(Struct, frozen=True):
 
         Nothing is sent when the status has not changed. After a conflict it is sent again on top of
         the other change. Raises Interrupted when that was a change of the status: then another
-        replica has reconciled the Bundle meanwhile, and knows more.
+        replica has reconciled the Bundle meanwhile, and knows more. Raises RunFailed if it is not
+        stored: a removal believes what it says of other namespaces and clusters.
         """
         current: LiveObject | None = live
         for _ in range(_TRIES):
@@ -173,12 +176,17 @@ class BundleObjects(Struct, frozen=True):
                 raise Interrupted(0)
             body = {**(current.body or {}), "status": status}
             try:
-                return self.client.replace(BUNDLES, live.ref, body, subresource="status")
+                after = self.client.replace(BUNDLES, live.ref, body, subresource="status")
             except Conflict:
                 current = self.get((live.ref.namespace, live.ref.name))
+                continue
             except NotFound as error:
                 self._refuse_false_absence(live, error)
                 return None
+            # By the status of the reply: an older CRD drops what it does not know.
+            is_written = partial(_has_status, status_of(after))
+            # guard: status-is-stored -> after
+            return self._stored(current, after, is_written)
         raise Conflict(f"{live.ref} changes faster than its status can be written", code=409)
 
     def add_finalizer(self, live: LiveObject) -> LiveObject:
@@ -193,12 +201,8 @@ class BundleObjects(Struct, frozen=True):
         except NotFound as error:
             self._refuse_false_absence(live, error)
             raise
-        if not is_after(after, live.resource_version) or FINALIZER not in after.finalizers:
-            state = self.client.read(BUNDLES, live.ref, full=True)
-            if isinstance(state, Absent) or FINALIZER not in state.finalizers:
-                raise not_stored(state)  # guard: finalizer-is-stored
-            return state
-        return after
+        # guard: finalizer-is-stored -> after
+        return self._stored(live, after, lambda one: FINALIZER in one.finalizers)
 
     def remove_finalizer(self, live: LiveObject) -> None:
         """Remove the finalizer: everything that the Bundle has applied is taken care of."""
@@ -218,6 +222,17 @@ class BundleObjects(Struct, frozen=True):
                 return
         raise Conflict(f"{live.ref} changes faster than its finalizer can be removed", code=409)
 
+    def _stored(
+        self, before: LiveObject, after: LiveObject, is_written: Callable[[LiveObject], bool]
+    ) -> LiveObject:
+        """Return a Bundle as stored, by the reply to a write or a read; raise RunFailed if not."""
+        if is_after(after, before.resource_version) and is_written(after):
+            return after
+        state = self.client.read(BUNDLES, before.ref, full=True)
+        if isinstance(state, Absent) or not is_written(state):
+            raise not_stored(state)
+        return state
+
     def _refuse_false_absence(self, live: LiveObject, error: NotFound) -> None:
         """Read a Bundle after a 404 to a write; raise RunFailed if it exists."""
         state = self.client.read(BUNDLES, live.ref)
@@ -226,6 +241,10 @@ class BundleObjects(Struct, frozen=True):
     def _set_finalizers(self, live: LiveObject, finalizers: list[str]) -> LiveObject:
         metadata = {"finalizers": finalizers, "resourceVersion": live.resource_version}
         return self.client.merge_patch(BUNDLES, live.ref, {"metadata": metadata})
+
+
+def _has_status(status: Mapping[str, Any], live: LiveObject) -> bool:
+    return status_of(live) == status
 
 
 def bundle_ref(key: Key) -> Ref:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune import Bundle, connect
+from applyprune.errors import RunFailed
 from tests.support.accounts import kubeconfig_as, rule
 from tests.support.command import Ended, applyprune
 from tests.support.completion import offered
+from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import config_map
 from tests.support.output.schemas import complaints
 from tests.support.pseudo_terminal import ANSWER, on_terminal
@@ -233,3 +235,23 @@ def test_python_has_the_same_calls(tenant: Tenant, web: Bundle) -> None:
     tenant.gone("web")
     tenant.bundle("web", config_map("a"))
     assert web.status().uid != before.uid
+
+
+@pytest.mark.holds("verb-is-stored")
+def test_verb_whose_patch_is_not_stored_fails(site: Plane, tenant: Tenant, tmp_path: Path) -> None:
+    """A gateway in a read-only mode answers with the reply of a dry run."""
+    tenant.bundle("web", config_map("a"))
+    tenant.ready("web")
+    with FaultProxy(site) as proxy:
+        config = proxy.kubeconfig(tmp_path)
+        with connect(kubeconfig=config, namespace=tenant.namespace) as cluster:
+            web = Bundle("web", cluster=cluster)
+            proxy.rule = always(faults.dry_run(), where=lambda seen: seen.method == "PATCH")
+            for call in (web.suspend, web.reconcile):
+                with pytest.raises(RunFailed, match="it was not written"):
+                    call()
+            assert not web.status().suspended
+            lacks = faults.without_metadata("resourceVersion")
+            proxy.rule = always(lacks, where=lambda seen: seen.method == "PATCH")
+            assert web.suspend()
+            assert web.status().suspended

@@ -86,5 +86,30 @@ def test_finalizer_that_is_not_stored_is_not_believed(
     assert "finalizers" not in tenant.get("web")["metadata"]
 
 
+@pytest.mark.holds("status-is-stored")
+def test_status_that_is_not_stored_is_not_believed(
+    spoiled: BundleObjects, proxy: FaultProxy, new_tenant: Callable[[], Tenant]
+) -> None:
+    """It says before a run that the namespace does not take all objects along."""
+    tenant = new_tenant()
+    tenant.bundle("web", config_map("a"))
+    read = spoiled.get((tenant.namespace, "web"))
+    assert read is not None
+    proxy.rule = first(1, faults.dry_run(), where=_is_put)
+    with pytest.raises(RunFailed, match="it was not written"):
+        spoiled.write_status(read, {"objects": {"elsewhere": 1}})
+    assert status_of(read) == tenant.get("web").get("status", {})
+    proxy.rule = first(1, faults.without_metadata("resourceVersion"), where=_is_put)
+    stored = spoiled.write_status(read, {"objects": {"elsewhere": 1}, "unknown": 1})
+    assert stored is not None
+    assert stored.resource_version == tenant.get("web")["metadata"]["resourceVersion"]
+    assert status_of(stored)["objects"] == {"elsewhere": 1}
+    assert "unknown" not in status_of(stored)
+
+
+def _is_put(seen: Exchange) -> bool:
+    return seen.method == "PUT"
+
+
 def _is_patch(seen: Exchange) -> bool:
     return seen.method == "PATCH"
