@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from tests.support.command import applyprune
 from tests.support.objects import config_map, text
 from tests.support.pipelines import account_of
-from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,15 +15,6 @@ if TYPE_CHECKING:
     from applyprune.localplane import Plane
 
 RBAC = "rbac.authorization.k8s.io/v1"
-
-
-def test_set_in_another_namespace_is_named(plane: Plane, namespace: str) -> None:
-    """With that namespace, also where several sets are asked for."""
-    Stage(plane.kubeconfig, namespace, name=f"{namespace}-set").run(config_map("a"))
-    line = ("status", f"{namespace}-set", "-n", "default")
-    for more in ((), ("nothing-like-it",)):
-        missing = applyprune(*line, *more, kubeconfig=plane.kubeconfig)
-        assert f"Did you mean {namespace}-set in {namespace}?" in missing.err + missing.out
 
 
 def test_namespace_that_does_not_exist_names_a_similar_one(plane: Plane, namespace: str) -> None:

@@ -17,6 +17,7 @@ from tests.support.stage import Stage
 from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from applyprune.localplane import Plane
@@ -242,3 +243,113 @@ def test_interrupted_run_ends_its_document(
     (error,) = (one["error"][0] for one in cases if "error" in one)
     assert error["@type"] == ("Interrupted" if interrupted else "NotFinished")
     assert {one["severity"] for one in told["gitlab"]} == {"blocker"}
+
+
+# What the API server warns about.
+
+PODS = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}}}
+spec:
+  replicas: 0
+  selector: {{matchLabels: {{app: a}}}}
+  template:
+    metadata: {{labels: {{app: a}}}}
+    spec: {{containers: [{{name: c, image: c}}]}}
+---
+"""
+QUOTED = f"""\
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: quoted}}
+data: {{password: {SECRET_VALUE}}}
+---
+"""
+SECRET = MANIFESTS.partition("---\n")[2]
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+POLICY, BINDING = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
+
+
+@pytest.fixture
+def policy(api: Api, namespace: str) -> Iterator[str]:
+    """A policy of this namespace that warns about each ConfigMap and Secret with its value."""
+    name = f"{namespace}.example.com"
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["configmaps", "secrets"],
+    }
+    here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+    quotes = {
+        "expression": "!has(object.data) || !('password' in object.data)",
+        "messageExpression": "'the value is ' + string(object.data.password)",
+    }
+    spec = {"matchConstraints": {**here, "resourceRules": [rule]}, "validations": [quotes]}
+    bound = {"policyName": name, "validationActions": ["Warn"], "matchResources": here}
+    for plural, kind, body in ((POLICY, "", spec), (BINDING, "Binding", bound)):
+        head: dict[str, Any] = {"metadata": {"name": name}}
+        head["apiVersion"] = "admissionregistration.k8s.io/v1"
+        head["kind"] = f"ValidatingAdmissionPolicy{kind}"
+        api.create(f"{ADMISSION}/{plural}", {**head, "spec": body})
+    yield name
+    for plural in (BINDING, POLICY):
+        api("DELETE", f"{ADMISSION}/{plural}/{name}")
+
+
+@pytest.mark.holds("secret-in-a-warning")
+def test_server_warning_is_in_every_format_once_with_file_and_line(
+    plane: Plane, api: Api, namespace: str, policy: str, tmp_path: Path
+) -> None:
+    """The dry run and the apply give it, and two objects the same; a Secret's value is in none.
+
+    Nor is it in a refusal, in a dry run and in the apply.
+    """
+    restricted = {"metadata": {"labels": {"pod-security.kubernetes.io/warn": "restricted"}}}
+    api.patch(f"/api/v1/namespaces/{namespace}", restricted)
+    every = f"{PODS.format(name='first')}{PODS.format(name='second')}{QUOTED}{SECRET}"
+
+    def run(verb: str, given: str, *options: str) -> str:
+        (tmp_path / "set.yaml").write_text(given)
+        where = (verb, namespace, "-f", "set.yaml", "-n", namespace, "-o", "text")
+        ended = applyprune(
+            *where, *_to_files(tmp_path), *options, kubeconfig=plane.kubeconfig, cwd=tmp_path
+        )
+        return ended.out + ended.err
+
+    def untold(*line: str) -> tuple[str, dict[str, Any]]:
+        text = run(*line)
+        assert SECRET_VALUE not in text, line
+        return text, _read(tmp_path)
+
+    # A diff shows the ConfigMap.
+    eventually(lambda: policy in run("diff", every), lambda: "an effect of the policy")
+    text, told = untold("apply", every, "--check")
+    warnings = [one["problem"] for one in told["jsonl"] if one["event"] == "warning"]
+    warnings = [one for one in warnings if one["kind"] == "ServerWarning"]
+    secret, quoted, pods = sorted(warnings, key=lambda one: -one["origin"]["line"])
+    assert pods["message"].startswith('deployment.apps/first: would violate PodSecurity "restr')
+    assert (pods["origin"]["line"], pods["reason"]) == (1, "also for deployment.apps/second")
+    assert quoted["message"].endswith("the value is (secret)")
+    named = f"ValidatingAdmissionPolicy '{policy}' with binding '{policy}'"
+    assert secret["message"] == f"secret/s: Validation failed for {named}"
+    assert [one["kind"] for one in told["json"]["warnings"]] == ["ServerWarning"] * 3
+    ((level, properties, message),) = (one for one in told["github"] if "PodSecurity" in one[2])
+    assert (level, properties["file"], properties["line"]) == ("warning", "set.yaml", "1")
+    assert "deployment.apps/first" in message
+    (remark,) = (one for one in told["gitlab"] if "PodSec" in one["description"])
+    assert remark["location"] == {"path": "set.yaml", "lines": {"begin": 1}}
+    for form in (str(told["junit"]), told["markdown"], text):
+        assert "would violate PodSecurity" in form
+    assert (text.count("would violate PodSecurity"), "set.yaml:1" in text) == (1, True)
+    # The Secret is not read, or leaves the set.
+    without = every.removesuffix(SECRET)
+    for given, *options in ((every, "--only", "configmap/quoted"), (without, "--max-prune", "1")):
+        assert "the value is (secret)" in untold("apply", given, "--reapply-all", *options)[0]
+    api.patch(f"{ADMISSION}/{BINDING}/{policy}", {"spec": {"validationActions": ["Deny"]}})
+    denied = "denied request: the value is (secret)"
+    change = QUOTED.replace("quoted}", "quoted, labels: {a: b}}") + SECRET
+    eventually(lambda: denied in run("diff", change, "--no-prune"), lambda: "the refusal")
+    for verb in ("diff", "apply"):
+        assert denied in untold(verb, change, "--no-prune")[0]

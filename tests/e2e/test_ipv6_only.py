@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import ipaddress
 import json
 from contextlib import ExitStack
@@ -12,18 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
+import trustme
 
 from applyprune.addresses import AddressRules
-from applyprune.cluster.access import cluster_access, pod_access
+from applyprune.cluster.access import ClusterAccess, cluster_access, pod_access
 from applyprune.cluster.many_watches import ListReport, ManyWatches, WatchReport, WatchTarget
 from applyprune.cluster.messages import ApiRequest
 from applyprune.cluster.transport import Transport
@@ -115,35 +106,27 @@ def cluster(
 
 def certified(pki: Path, folder: Path) -> tuple[Path, Path]:
     """Return the files of a certificate of the plane's authority for all these hosts."""
-    authority = x509.load_pem_x509_certificate((pki / "ca.crt").read_bytes())
-    signer = load_pem_private_key((pki / "ca.key").read_bytes(), None)
-    assert isinstance(signer, ec.EllipticCurvePrivateKey)
-    key = ec.generate_private_key(ec.SECP256R1())
-    addresses = map(ipaddress.ip_address, (POD, LINK_LOCAL, "::1", "127.0.0.1"))
-    hosts = (x509.DNSName(NAME), x509.DNSName("localhost"), *map(x509.IPAddress, addresses))
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([]))
-        .issuer_name(authority.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(authority.not_valid_before_utc)
-        .not_valid_after(authority.not_valid_before_utc + dt.timedelta(days=300))
-        .add_extension(x509.SubjectAlternativeName(hosts), critical=True)
-        .sign(signer, hashes.SHA256())
-    )
+    authority = trustme.CA.from_pem(*((pki / f"ca.{end}").read_bytes() for end in ("crt", "key")))
+    made = authority.issue_cert(NAME, "localhost", POD, LINK_LOCAL, "::1", "127.0.0.1")
     files = folder / "server.crt", folder / "server.key"
-    files[0].write_bytes(made.public_bytes(Encoding.PEM))
-    files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    files[0].write_bytes(made.cert_chain_pems[0].bytes())
+    files[1].write_bytes(made.private_key_pem.bytes())
     return files
 
 
-def version(access: object) -> int:
-    transport = Transport(access, retry_budget=0.0)  # type: ignore[arg-type]
+def version(access: ClusterAccess) -> int:
+    transport = Transport(access, retry_budget=0.0)
     try:
         return transport.send(ApiRequest("GET", "/version", timeout=20.0)).status
     finally:
         transport.close()
+
+
+def answer(cluster: Cluster, server: str, proxy: str = "", **more: str) -> int:
+    """Return the status of a request inside the network, by a kubeconfig with this server."""
+    path = cluster.kubeconfig(server, **more)
+    access = cluster_access(kubeconfig=str(path), environ={"HTTPS_PROXY": proxy})
+    return cluster.network.do(partial(version, access))
 
 
 # The server.
@@ -163,9 +146,7 @@ def version(access: object) -> int:
 )
 def test_server_is_reached(cluster: Cluster, address: str, host: str, more: dict[str, str]) -> None:
     """Its certificate is compared with the address, without brackets and zone."""
-    path = cluster.kubeconfig(f"https://{host}:{cluster.ports[address]}", **more)
-    access = cluster_access(kubeconfig=str(path), environ={})
-    assert cluster.network.do(lambda: version(access)) == 200
+    assert answer(cluster, f"https://{host}:{cluster.ports[address]}", **more) == 200
 
 
 @pytest.mark.parametrize(
@@ -190,17 +171,16 @@ def test_name_leads_to_its_address(
         asked.append(name)
         return [(0, 0, 0, "", address) for address in found]
 
-    path = cluster.kubeconfig(f"https://{host}:{cluster.ports[at]}")
-    access = cluster_access(kubeconfig=str(path), environ={})
     monkeypatch.setattr("socket.getaddrinfo", resolved)
-    assert cluster.network.do(lambda: version(access)) == 200
+    assert answer(cluster, f"https://{host}:{cluster.ports[at]}") == 200
     assert asked == [host.lower()]
 
 
 def test_pod_reaches_the_server(cluster: Cluster) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": POD, "KUBERNETES_SERVICE_PORT": str(cluster.ports[POD])}
     access = pod_access(environ, cluster.folder)
-    assert cluster.network.do(lambda: version(access)) == 200
+    assert access is not None
+    assert cluster.network.do(partial(version, access)) == 200
 
 
 @pytest.mark.parametrize(
@@ -215,10 +195,8 @@ def test_pod_reaches_the_server(cluster: Cluster) -> None:
 def test_address_without_a_way_is_no_broken_connection(
     cluster: Cluster, host: str, why: str
 ) -> None:
-    path = cluster.kubeconfig(f"https://{host}:6443")
-    access = cluster_access(kubeconfig=str(path), environ={})
     with pytest.raises(Unreachable, match=why) as caught:
-        cluster.network.do(lambda: version(access))
+        answer(cluster, f"https://{host}:6443")
     assert "reachable" in caught.value.hint
 
 
@@ -251,12 +229,8 @@ def test_proxy_leads_to_the_server(cluster: Cluster, host: str, proxy_at: str) -
     with cluster.network.passing(proxy_at, tunnel(f"127.0.0.1:{cluster.ports['']}")) as port:
         zone = "%25lo" if proxy_at == LINK_LOCAL else ""
         proxy = f"http://u:pass@[{proxy_at}{zone}]:{port}"
-        path = cluster.kubeconfig(f"https://{host}:6443", **{"proxy-url": proxy})
-        access = cluster_access(kubeconfig=str(path), environ={})
-        assert cluster.network.do(partial(version, access)) == 200
-        path = cluster.kubeconfig(f"https://{host}:6443")
-        access = cluster_access(kubeconfig=str(path), environ={"HTTPS_PROXY": proxy})
-        assert cluster.network.do(partial(version, access)) == 200
+        assert answer(cluster, f"https://{host}:6443", **{"proxy-url": proxy}) == 200
+        assert answer(cluster, f"https://{host}:6443", proxy) == 200
 
 
 # The sources.

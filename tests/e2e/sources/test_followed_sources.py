@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -96,37 +95,3 @@ def test_place_in_a_message_is_the_address_of_the_file(
     assert failed.code == 3
     assert f"{source.shown}//prod/a.yaml:5:1: " in failed.err
     assert "5 | date: {k: v}" in failed.err
-
-
-def test_file_that_is_ignored_leaves_the_set_and_the_plan_says_so(
-    source: FollowedSource, plane: Plane, namespace: str
-) -> None:
-    """By the rules above the path, and by those of the command line."""
-
-    def run(*verb: str) -> Ended:
-        given = ("-f", source.address, "-n", namespace)
-        return applyprune(*verb, *given, kubeconfig=plane.kubeconfig, more=source.environ)
-
-    files = {"prod/a.yaml": A, "prod/b.yaml": B, "prod/values.yaml": "x: 1\n", **ELSEWHERE}
-    source.publish({**files, ".sourceignore": "values.yaml\n"})
-    done = run("apply", "web")
-    assert (done.code, done.lines) == (0, {"configmap/a": "created", "configmap/b": "created"})
-    by_option = run("plan", "web", "--ignore-paths", "b.yaml")
-    assert "is ignored, by the rule b.yaml in --ignore-paths" in by_option.out
-    source.publish({**files, ".sourceignore": "values.yaml\n/prod/b.yaml\n"})
-    planned = run("plan", "web")
-    assert planned.code == 0
-    rule = "by the rule /prod/b.yaml in .sourceignore"
-    assert f"warning: manifests are ignored: {source.shown}" in planned.err
-    assert rule in planned.err
-    (line,) = [one for one in planned.out.splitlines() if "would be pruned" in one]
-    assert line.split()[:4] == ["configmap/b", "would", "be", "pruned"]
-    assert f"prod/b.yaml is ignored, {rule}" in line
-    steps = json.loads(run("plan", "web", "-o", "json").out)["plan"]["objects"]
-    assert [rule in step["reason"] for step in steps] == [
-        step["ref"]["name"] == "b" for step in steps
-    ]
-    why = run("explain", "web", "configmap/b").out
-    assert rule in why
-    done = run("apply", "web")
-    assert done.lines["configmap/b"] == "pruned"
