@@ -50,6 +50,7 @@ CALLS: dict[str, str] = {
     # What an artifact can be pushed to.
     "push web:1 -f -": "'web:1' is not an address of a registry",
     "push https://me:hunter2@h/web.tar.gz -f -": "'https://h/web.tar.gz' is not an address of a",
+    "push oci://h/web:1": "no input given",
     "push oci://h/web -f -": "cannot push to oci://h/web: it names no tag",
     "push oci://h/web?semver=1 -f -": "a range of versions is not read",
     "push git@h:web.git -f -": "'h:web.git' is not an address of a registry",

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tests.support.accounts import kubeconfig_as, rule
 from tests.support.command import applyprune
-from tests.support.objects import config_map, text
-from tests.support.pipelines import account_of
+from tests.support.objects import config_map, of_kind, text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-
-RBAC = "rbac.authorization.k8s.io/v1"
+    from tests.support.api import Api
 
 
 def test_namespace_that_does_not_exist_names_a_similar_one(plane: Plane, namespace: str) -> None:
@@ -25,65 +24,41 @@ def test_namespace_that_does_not_exist_names_a_similar_one(plane: Plane, namespa
     assert f"  Did you mean the namespace {namespace}?\n" in missing.err
 
 
-def _rights(namespace: str, *rules: dict[str, Any]) -> str:
-    """Return an account with these rights in a namespace."""
-    metadata = {"name": "applyprune", "namespace": namespace}
-    subject = {"kind": "ServiceAccount", **metadata}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "applyprune"}
-    return "\n---\n".join(
-        json.dumps(one)
-        for one in (
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
-            {"apiVersion": RBAC, "kind": "Role", "metadata": metadata, "rules": rules},
-            {
-                "apiVersion": RBAC,
-                "kind": "RoleBinding",
-                "metadata": metadata,
-                "subjects": [subject],
-                "roleRef": role,
-            },
-        )
-    )
-
-
-ALL_CONFIG_MAPS = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}
-ROLES = {
-    "apiGroups": ["rbac.authorization.k8s.io"],
-    "resources": ["roles"],
-    "verbs": ["get", "list", "watch", "create", "patch"],
-}
-
-
 def test_missing_right_names_the_command_that_prints_the_roles(
     plane: Plane, namespace: str, tmp_path: Path
 ) -> None:
     """For the account that was used; at the first request, and once for all objects."""
-    account = account_of(plane, namespace, _rights(namespace), tmp_path)
+    config = json.loads(plane.kubeconfig.read_text())
+    for user in config["users"]:
+        user["user"]["as"] = f"system:serviceaccount:{namespace}:applyprune"
+    account = tmp_path / "kubeconfig"
+    account.write_text(json.dumps(config))
     command = f"applyprune rbac web -n {namespace} -f PATH --account {namespace}/applyprune\n"
     for line in (("status", "web"), ("apply", "web", "-f", "-"), ("inventory", "show", "web")):
         given = text(config_map("a"))
         refused = applyprune(*line, "-n", namespace, kubeconfig=account, stdin=given)
         assert refused.code == 7
         assert refused.err.count(command) == 1, refused.err
-    everywhere = applyprune("list", "-A", kubeconfig=account)
-    assert (everywhere.code, "For one namespace: applyprune list -n NS" in everywhere.err) == (
-        7, True,
-    )  # fmt: skip
-    assert "For one namespace" not in applyprune("list", kubeconfig=account).err
+    for scope, offers in (("-A",), True), ((), False):
+        refused = applyprune("list", *scope, kubeconfig=account)
+        offered = "For one namespace: applyprune list -n NS" in refused.err
+        assert (refused.code, offered) == (7, offers)
 
 
 def test_missing_right_for_objects_names_the_command_once(
-    plane: Plane, namespace: str, tmp_path: Path
+    plane: Plane, api: Api, namespace: str, tmp_path: Path
 ) -> None:
     """Not for each object; who may not grant what a role says is told why."""
-    account = account_of(plane, namespace, _rights(namespace, ALL_CONFIG_MAPS, ROLES), tmp_path)
-    rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
-    role = {"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "more"}, "rules": [rule]}
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}
-    service["spec"] = {"ports": [{"port": 80}]}
-    other = {**service, "metadata": {"name": "b"}}
+    rbac = "rbac.authorization.k8s.io"
+    rules = (
+        rule("", ["configmaps"], ["*"]),
+        rule(rbac, ["roles"], ["get", "list", "watch", "create", "patch"]),
+    )
+    account = kubeconfig_as("eve", plane, api, namespace, tmp_path, *rules)
+    role = of_kind("Role", "more", api=f"{rbac}/v1", rules=[rule("", ["secrets"], ["get"])])
+    services = (of_kind("Service", name, spec={"ports": [{"port": 80}]}) for name in "ab")
     line = ("apply", "web", "-n", namespace, "-f", "-")
-    given = text(config_map("a"), role, service, other)
+    given = text(config_map("a"), role, *services)
     refused = applyprune(*line, kubeconfig=account, stdin=given)
     assert refused.code != 0
     assert refused.err.count("applyprune rbac web") == 1, refused.err

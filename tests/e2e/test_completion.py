@@ -61,16 +61,10 @@ def test_completion_offers_what_is_in_the_cluster(stage: Stage) -> None:
     assert offers(f"applyprune apply {here} ") == ["shop", "web"]
     assert offers(f"applyprune inventory move {here} web s") == ["shop"]
     assert offered("applyprune delete -n kube-public ", config) == []
-    assert offers(f"applyprune apply {here} web --orphan ") == [
-        "configmap/a",
-        "configmap/b",
-    ]
-    assert offers(f"applyprune inventory orphan web {here} cm/") == ["cm/a", "cm/b"]
-    line = f"applyprune inventory orphan web {here} {stage.namespace}/configmap/"
-    assert offers(line) == [
-        f"{stage.namespace}/configmap/a",
-        f"{stage.namespace}/configmap/b",
-    ]
+    assert offers(f"applyprune apply {here} web --orphan ") == ["configmap/a", "configmap/b"]
+    for kind in ("cm/", f"{stage.namespace}/configmap/"):
+        line = f"applyprune inventory orphan web {here} {kind}"
+        assert offers(line) == [f"{kind}a", f"{kind}b"]
     assert offers(f"applyprune apply web -n {stage.namespace[:-2]}") == [stage.namespace]
     context = offers("applyprune apply web --context ")[0]
     assert offered(f"applyprune apply --context {context} {here} w", os.devnull) == []
@@ -94,14 +88,14 @@ def test_unresponsive_cluster_offers_nothing(tmp_path: Path) -> None:
 
 
 def test_answer_that_does_not_come_is_not_waited_for() -> None:
-    """After two seconds the line is the user's again."""
-    program = (
-        "from threading import Event\n"
-        "from types import SimpleNamespace\n"
-        "from applyprune.cli.complete import CompletedText\n"
-        "text = CompletedText('set', lambda _: Event().wait() and [])\n"
-        "print(text.shell_complete(SimpleNamespace(params={}), SimpleNamespace(name='set'), ''))\n"
-    )
+    """After two seconds the line is the user's again; the process ends all the same."""
+    program = """
+from threading import Event
+from types import SimpleNamespace as Facts
+from applyprune.cli.complete import CompletedText
+text = CompletedText('set', lambda _: Event().wait() and [])
+print(text.shell_complete(Facts(params={}), Facts(name='set'), ''))
+"""
     command = [sys.executable, "-c", program]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=True)
     assert ended.stdout == "[]\n"
@@ -143,13 +137,10 @@ def test_bash_completes(stage: Stage, tmp_path: Path) -> None:
         try applyprune apply web --plan we
         try applyprune plan web --out we
     """
+    more = {"KUBECONFIG": str(stage.kubeconfig), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     reply = subprocess.run(
         ["bash", "-c", script],
-        env={
-            **os.environ,
-            "KUBECONFIG": str(stage.kubeconfig),
-            "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        },
+        env={**os.environ, **more},
         capture_output=True,
         text=True,
         timeout=HANG,

@@ -38,33 +38,22 @@ if TYPE_CHECKING:
 FORMATS = ("json", "jsonl", "junit", "github", "gitlab", "markdown", "name")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Teller:
     """Runs a command in every format at once, as loudly as it can, and collects all of it."""
 
     plane: Plane
     namespace: str
     folder: Path
-    runs: int = 0
 
-    def tell(
-        self, verb: str, *arguments: str | Path, code: set[int], cwd: Path | None = None
-    ) -> str:
+    def tell(self, verb: str, *arguments: str | Path, code: set[int]) -> str:
         """Return everything that one command has written, to files that nobody asked for, too."""
-        self.runs += 1
-        files = {form: self.folder / f"{self.runs}.{form}" for form in FORMATS}
-        outputs = [f"-o{form}={path}" for form, path in files.items()]
-        ended = applyprune(
-            *verb.split(),
-            *arguments,
-            "-v",
-            *outputs,
-            *("-n", self.namespace),
-            kubeconfig=self.plane.kubeconfig,
-            cwd=cwd,
-        )
+        files = [self.folder / form for form in FORMATS]
+        line = (*verb.split(), *arguments, "-v", "-n", self.namespace)
+        outputs = (f"-o{path.name}={path}" for path in files)
+        ended = applyprune(*line, *outputs, kubeconfig=self.plane.kubeconfig)
         assert ended.code in code, ended
-        written = [path.read_text() for path in files.values()]
+        written = [path.read_text() for path in files]
         assert all(written[:3]), "each of the complete formats has something to say"
         found = [path for path in (self.folder / "own").rglob("*") if path.is_file()]
         assert found, "the cache is in there at least"
@@ -107,9 +96,11 @@ def test_unreadable_input_shows_no_secret(teller: Teller, tmp_path: Path) -> Non
 def test_rejected_objects_show_no_secret(teller: Teller, tmp_path: Path, verb: str) -> None:
     """Each as an object of its own; those that differ by their name only go in one run."""
     for number, body in enumerate(REFUSED.values()):
-        named = {**body, "metadata": {**body["metadata"], "name": f"key-{number}"}}
-        (tmp_path / f"refused-{number}.json").write_text(json.dumps(named, indent=2))
-    untold(teller.tell(verb, "-f", tmp_path, code={2, 3}))
+        body["metadata"] = {**body["metadata"], "name": f"key-{number}"}
+    told = teller.tell(verb, "-f", _with(tmp_path, *REFUSED.values()), code={3})
+    for number, name in enumerate(REFUSED):
+        assert f"secret/key-{number} in namespace" in told, name
+    untold(told)
 
 
 def _with(folder: Path, *bodies: dict[str, Any]) -> Path:
@@ -263,27 +254,27 @@ def _of_a_mistyped_kind(teller: Teller, api: Api, folder: Path) -> str:
         {**wrong, "data": {"a": NUMBER}, "stringData": {"b": NUMBER}},
         {**wrong, "data": TOKEN},
         {**wrong, "kind": "ConfigMapp"},
-        {**wrong, "metadata": {"name": "key", "annotations": {"a": NUMBER}}},
     ]
     head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: key}\n"
+    noted = {**wrong, "metadata": {"name": "key", "annotations": {"a": NUMBER}}}
     texts = [
-        json.dumps(bodies.pop(), indent=2),
+        json.dumps(noted, indent=2),
         f'{head}stringData:\n  a: "{TOKEN}\n',
         f"{head}stringData: {{a: {TOKEN}\n",
         f"{head}stringData: {{a: {TOKEN}, a: {TOKEN}}}\n",
         f"{head}stringData:\n  a: @{TOKEN}\n",
     ]
+    named = [
+        {**one, "metadata": {**one["metadata"], "name": f"k{at}"}} for at, one in enumerate(bodies)
+    ]
+    files = {"readable": [json.dumps(one, indent=2) for one in named], "broken": texts}
     told = ""
-    for name in ("readable", "broken"):
+    for name, contents in files.items():
         (folder / name).mkdir()
-    for number, body in enumerate(bodies):
-        named = {**body, "metadata": {**body["metadata"], "name": f"key-{number}"}}
-        (folder / f"readable/{number}.json").write_text(json.dumps(named, indent=2))
-    for number, text in enumerate(texts):
-        (folder / f"broken/{number}.yaml").write_text(text)
-    for verb in ("apply web", "explain web configmap/key-0"):
-        told += teller.tell(verb, "-f", folder / "readable", code={0, 2})
-        told += teller.tell(verb, "-f", folder / "broken", code={2})
+        for number, text in enumerate(contents):
+            (folder / name / f"{number}.yaml").write_text(text)
+        for verb in ("apply web", "explain web configmap/k0"):
+            told += teller.tell(verb, "-f", folder / name, code={0, 2})
     return told
 
 

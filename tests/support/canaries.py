@@ -96,22 +96,14 @@ BROKEN_OBJECTS: dict[str, Any] = {
 REFUSED: dict[str, Any] = {
     "an unknown field": {**secret(), "date": {"a": encoded(TOKEN)}},
     "a key that is none": secret(stringData={"a b": TOKEN}),
-    "a certificate that is none": secret(
-        type="kubernetes.io/tls", data={"tls.crt": encoded(TOKEN), "tls.key": encoded(TOKEN)}
+    "a certificate without its key": secret(
+        type="kubernetes.io/tls", data={"tls.crt": encoded(TOKEN)}
     ),
     "docker settings that are none": secret(
         type="kubernetes.io/dockerconfigjson", data={".dockerconfigjson": encoded(TOKEN)}
     ),
     "immutable is a text": {**secret(), "immutable": TOKEN},
-    "the type is the token, too long": {**secret(), "type": TOKEN * 40},
-    "too large": secret(data={"a": encoded(TOKEN * 40_000)}),
-    "a rule over its values": {
-        **annotated(),
-        "metadata": {
-            "name": "key",
-            "annotations": {"applyprune.dev/ready-when": "self.data.encoded.nothing"},
-        },
-    },
+    "too large": secret(data={"a": encoded(TOKEN * 45_000)}),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.command import Ended, applyprune
 from tests.support.followed_sources import login
-from tests.support.registries import password_registry, token_registry
+from tests.support.registries import password_registry
 from tests.support.source_text import config_map, write
 
 if TYPE_CHECKING:
@@ -131,34 +131,3 @@ def test_other_digest_than_the_named_one_is_refused(
     assert "the input has another digest: sha256:" in other.err
     assert registry.requests() == []
     assert push(digest, "-f", "a.yaml").out.strip() == digest
-
-
-def test_empty_input_and_no_input_are_refused(push: Push, registry: Registry) -> None:
-    name = f"oci://{registry.host}/web:1"
-    assert "no input given" in push(name).err
-    empty = push(name, "-f", "-")
-    assert (empty.code, "the input contains no manifest" in empty.err) == (2, True)
-    assert registry.requests() == []
-
-
-def test_wrong_credentials_are_an_error(push: Push, registry: Registry, tmp_path: Path) -> None:
-    write(tmp_path, {"a.yaml": config_map("a")})
-    name = f"oci://{registry.host}/web:1"
-    refused = push(name, "-f", "a.yaml", DOCKER_CONFIG=str(tmp_path / "nowhere"))
-    assert refused.code == 2
-    assert refused.err.startswith(f"error: oci://{registry.host}/web: ")
-    assert writes(registry) == []
-
-
-def test_registry_with_tokens_is_pushed_to(tmp_path: Path, components: Components) -> None:
-    write(tmp_path, {"a.yaml": config_map("a")})
-    with token_registry(components, tmp_path / "registry") as registry:
-        login(tmp_path, registry)
-        name = f"oci://{registry.host}/shop/web:1"
-        done = applyprune(
-            *("push", name, "-f", str(tmp_path / "a.yaml")),
-            kubeconfig=tmp_path / "none",
-            more={"HOME": str(tmp_path), "SSL_CERT_FILE": str(registry.ca)},
-        )
-        assert (done.code, done.err) == (0, "")
-        assert done.out.startswith(f"{name}@sha256:")
