@@ -1,4 +1,7 @@
-"""Chart hooks on a real server: nothing runs that Helm would run at another time."""
+"""Chart hooks on a real server: nothing runs that Helm would run at another time.
+
+Which hooks are left out, refused or kept is decided in ``tests/decisions/test_chart_hooks.py``.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from applyprune.errors import EmptyInput, InputError
 from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
-from applyprune.model.options import DryRun, HelmHooks, Mode
+from applyprune.model.options import HelmHooks, Mode
 from applyprune.planning.desired import HOOK
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.command import applyprune
@@ -35,50 +35,26 @@ WEB, CLEAN, TEST = config_map("web"), _hook("clean", "pre-delete"), _hook("check
 MIGRATE = _hook("migrate", "pre-install,pre-upgrade")
 
 
-@pytest.mark.holds("left-out-hook")
 def test_delete_hook_of_a_rendered_chart_does_not_run(stage: Stage, api: Api) -> None:
     """Not at the apply, not at the next one, and not at the deletion of the set."""
     for _ in range(2):
         story = stage.run(WEB, CLEAN, TEST)
-        assert story.exit_code == 0
-        assert set(story.outcomes) == {"configmap/web"}
-        told = "2 chart hooks are left out: job.batch/clean (pre-delete), job.batch/check"
-        assert [told in warning for warning in story.warnings] == [True]
+        assert (story.exit_code, set(story.outcomes)) == (0, {"configmap/web"})
     assert (_jobs(api, stage), stage.listed()) == (set(), {"configmap/web"})
     assert set(stage.run(mode=Mode.DELETE).outcomes) == {"configmap/web"}
     assert _jobs(api, stage) == set()
 
 
-def test_install_hook_is_refused_and_nothing_is_written(stage: Stage, audit: AuditTrail) -> None:
-    """Not even the inventory; a dry run and a prune refuse it too."""
-    for options in ({}, {"dry_run": DryRun.SERVER}, {"mode": Mode.PRUNE}, {"diff": True}):
-        with pytest.raises(InputError, match=r"job\.batch/migrate is an install or upgrade hook"):
-            stage.run(WEB, CLEAN, MIGRATE, **options)
-    assert writes(audit) == []
-
-
-def test_install_hook_is_left_out_with_skip(stage: Stage, api: Api) -> None:
-    """With the others."""
-    story = stage.run(WEB, CLEAN, MIGRATE, helm_hooks=HelmHooks.SKIP)
-    assert (story.exit_code, set(story.outcomes)) == (0, {"configmap/web"})
-    assert "job.batch/migrate (pre-install, pre-upgrade)" in story.warnings[0]
-    assert (_jobs(api, stage), stage.listed()) == (set(), {"configmap/web"})
-
-
 def test_install_hook_is_an_ordinary_object_with_apply(stage: Stage, api: Api) -> None:
     """It is applied, listed, unchanged at the next run and deleted with the set."""
-    created = stage.run(WEB, CLEAN, MIGRATE, helm_hooks=HelmHooks.APPLY)
-    assert created.outcomes == {
-        "configmap/web": Outcome.CREATED,
-        "job.batch/migrate": Outcome.CREATED,
-    }
-    assert _jobs(api, stage) == {"migrate"}
-    same = stage.run(WEB, CLEAN, MIGRATE, helm_hooks=HelmHooks.APPLY)
-    assert set(same.outcomes.values()) == {Outcome.UNCHANGED}
+    names = {"configmap/web", "job.batch/migrate"}
+    for outcome in (Outcome.CREATED, Outcome.UNCHANGED):
+        story = stage.run(WEB, CLEAN, MIGRATE, helm_hooks=HelmHooks.APPLY)
+        assert story.outcomes == dict.fromkeys(names, outcome)
+    assert (_jobs(api, stage), stage.listed()) == ({"migrate"}, names)
     assert stage.run(mode=Mode.DELETE).outcomes["job.batch/migrate"] is Outcome.DELETED
 
 
-@pytest.mark.holds("kept-hook")
 def test_recorded_object_that_becomes_a_hook_is_kept(
     stage: Stage, api: Api, audit: AuditTrail
 ) -> None:
@@ -87,27 +63,10 @@ def test_recorded_object_that_becomes_a_hook_is_kept(
     before["metadata"].pop("annotations")
     stage.run(WEB, before)
     audit.restart()
-    for mode in (Mode.APPLY, Mode.PRUNE):
-        story = stage.run(WEB, CLEAN, mode=mode)
-        assert (story.exit_code, story.outcomes["job.batch/clean"]) == (0, Outcome.NOT_PRUNED)
+    assert stage.run(WEB, CLEAN).outcomes["job.batch/clean"] is Outcome.NOT_PRUNED
     assert writes(audit) == []
     assert (_jobs(api, stage), stage.listed()) == ({"clean"}, {"configmap/web", "job.batch/clean"})
     assert stage.run(WEB).outcomes["job.batch/clean"] is Outcome.PRUNED
-
-
-def test_set_of_hooks_alone_is_an_empty_set(stage: Stage, audit: AuditTrail) -> None:
-    """Refused without --allow-empty, whether or not the set lists anything."""
-    with pytest.raises(EmptyInput):
-        stage.run(CLEAN, TEST)
-    with pytest.raises(EmptyInput):
-        stage.run(MIGRATE, helm_hooks=HelmHooks.SKIP)
-    assert writes(audit) == []
-    stage.run(WEB)
-    audit.restart()
-    story = stage.run(CLEAN)
-    assert (story.exit_code, story.outcomes) == (6, {"configmap/web": Outcome.NOT_PRUNED})
-    assert "no object in the input" in story.refusal
-    assert writes(audit) == []
 
 
 def test_command_line_reports_all_hooks_with_file_and_line(
