@@ -52,39 +52,36 @@ from tests.support.workloads import (
 # What kwok makes ready, as a cluster would.
 
 
-@pytest.mark.parametrize(
-    ("body", "name"),
-    [
-        (workload("Deployment", spec={"replicas": 2}), "deployment.apps/web"),
-        (workload("StatefulSet", spec={"replicas": 2}), "statefulset.apps/web"),
-        (workload("DaemonSet"), "daemonset.apps/web"),
-        (workload("Job"), "job.batch/web"),
-        (workload("ReplicationController", spec={"replicas": 2}), "replicationcontroller/web"),
-    ],
-    ids=["Deployment", "StatefulSet", "DaemonSet", "Job", "ReplicationController"],
-)
+READY = {
+    "Deployment": ("deployment.apps", "availableReplicas", 2),
+    "StatefulSet": ("statefulset.apps", "readyReplicas", 2),
+    "DaemonSet": ("daemonset.apps", "numberReady", 1),
+    "Job": ("job.batch", "succeeded", 1),
+    "ReplicationController": ("replicationcontroller", "readyReplicas", 2),
+}
+"""How each kind is called, and the number that a server has of it when it is ready."""
+
+
 def test_workload_is_waited_for_until_its_pods_are_ready(
-    stage: Stage, api: Api, puppets: Puppets, body: Body, name: str
+    stage: Stage, api: Api, puppets: Puppets
 ) -> None:
     """By the API server's own numbers it is, when the run ends; again, it is so at once."""
-    story = stage.run(body, wait=True, timeout=AGES)
-    assert (story.exit_code, became_ready(story)) == (0, {name})
-    version, plural = body["apiVersion"], f"{body['kind'].lower()}s"
-    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    status = api.get(f"{puppets.path(plural, 'web', root)}/status")["status"]
-    done = {
-        "Deployment": ("availableReplicas", 2),
-        "StatefulSet": ("readyReplicas", 2),
-        "DaemonSet": ("numberReady", 1),
-        "Job": ("succeeded", 1),
-        "ReplicationController": ("readyReplicas", 2),
-    }
-    field, count = done[body["kind"]]
-    assert status[field] == count
+    bodies = [
+        workload(kind, kind.lower(), spec={"replicas": 2} if count == 2 else {})
+        for kind, (_, _, count) in READY.items()
+    ]
+    names = {f"{called}/{kind.lower()}" for kind, (called, _, _) in READY.items()}
+    story = stage.run(*bodies, wait=True, timeout=AGES)
+    assert (story.exit_code, became_ready(story)) == (0, names)
+    for body, (kind, (_, field, count)) in zip(bodies, READY.items(), strict=True):
+        version = body["apiVersion"]
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        status = api.get(f"{puppets.path(f'{kind.lower()}s', kind.lower(), root)}/status")["status"]
+        assert status[field] == count
     run_ahead(stage, last=0.0)
-    again = stage.run(body, wait=True, timeout=AGES)
+    again = stage.run(*bodies, wait=True, timeout=AGES)
     assert set(again.outcomes.values()) == {Outcome.UNCHANGED}
-    assert became_ready(again) == {name}, "while no time has passed"
+    assert became_ready(again) == names, "while no time has passed"
 
 
 def test_deployment_that_exceeds_its_progress_deadline_fails(
@@ -247,17 +244,17 @@ def test_ready_rule_can_apply_to_kinds_that_are_ready_at_once(
     assert (story.exit_code, became_ready(story)) == (0, {"configmap/a"})
 
 
-@pytest.mark.parametrize("by", ["annotation", "option", "wait"])
-def test_invalid_ready_rule_ends_the_run_before_any_write(
-    stage: Stage, audit: AuditTrail, by: str
-) -> None:
+def test_invalid_ready_rule_ends_the_run_before_any_write(stage: Stage, audit: AuditTrail) -> None:
     """A rule that does not compile, a wait annotation that cannot be meant: by file and line."""
-    words = {"annotation": {READY_WHEN: "self.status.("}, "wait": {WAIT: "sometimes"}, "option": {}}
-    options: Body = {"ready_when": (("cm", "self."),)} if by == "option" else {}
-    with pytest.raises(InputError) as caught:
-        stage.run(config_map("a"), config_map("b", annotations=words[by]), wait=True, **options)
-    assert caught.value.exit_code == 2
-    assert caught.value.location == ("--ready-when configmap" if by == "option" else "set.yaml:2")
+    option: Body = {"ready_when": (("cm", "self."),)}
+    for marks, options, place in (
+        ({READY_WHEN: "self.status.("}, {}, "set.yaml:2"),
+        ({WAIT: "sometimes"}, {}, "set.yaml:2"),
+        ({}, option, "--ready-when configmap"),
+    ):
+        with pytest.raises(InputError) as caught:
+            stage.run(config_map("a"), config_map("b", annotations=marks), wait=True, **options)
+        assert (caught.value.exit_code, caught.value.location) == (2, place)
     assert [event for event in audit.ours() if event["verb"] in WRITES] == []
 
 
@@ -286,11 +283,9 @@ def test_object_that_is_ready_once_stored_is_not_watched(stage: Stage, audit: Au
     assert sorted(event["verb"] for event in audit.ours()) == ["get"] * 3 + ["list"] * 2
 
 
-@pytest.mark.parametrize("options", [{}, {"wait": True, "dry_run": DryRun.SERVER}])
-def test_run_without_wait_or_with_dry_run_watches_nothing(
-    stage: Stage, audit: AuditTrail, options: Body
-) -> None:
+def test_run_without_wait_or_with_dry_run_watches_nothing(stage: Stage, audit: AuditTrail) -> None:
     """The run ends as soon as everything is sent."""
-    story = stage.run(workload("Deployment", pods=NOWHERE), **options)
-    assert (story.exit_code, verdicts(story)) == (0, {})
+    for options in ({"wait": True, "dry_run": DryRun.SERVER}, {}):
+        story = stage.run(workload("Deployment", pods=NOWHERE), **options)
+        assert (story.exit_code, verdicts(story)) == (0, {})
     assert "watch" not in {event["verb"] for event in audit.ours()}

@@ -20,8 +20,7 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import config_map, of_kind
-from tests.support.stage import Stage, Story
-from tests.support.waiting import eventually
+from tests.support.stage import Stage, Story, on
 from tests.support.workloads import (
     NOWHERE,
     PLAYED,
@@ -34,7 +33,6 @@ from tests.support.workloads import (
     pod,
     ready,
     verdicts,
-    widget,
     workload,
 )
 
@@ -192,41 +190,23 @@ def test_object_with_the_skip_annotation_does_not_hold_up_the_prune(stage: Stage
     assert (story.exit_code, story.outcomes["deployment.apps/old"]) == (0, Outcome.PRUNED)
 
 
-@pytest.mark.parametrize("mode", [Mode.PRUNE, Mode.DELETE])
-def test_run_that_applies_nothing_does_not_wait(
-    stage: Stage, audit: AuditTrail, mode: Mode
-) -> None:
+def test_run_that_applies_nothing_does_not_wait(stage: Stage, audit: AuditTrail) -> None:
     """``prune`` and ``delete`` have changed nothing that could take over."""
-    bodies = (workload("Deployment", "new", pods=NOWHERE), config_map("old"))
-    stage.run(*bodies)
-    given = bodies[:1] if mode is Mode.PRUNE else ()
-    story = stage.run(*given, mode=mode)
-    assert story.exit_code == 0
-    assert "configmap/old" in story.outcomes
-    assert stage.listed() == ({"deployment.apps/new"} if given else set())
+    new = workload("Deployment", "new", pods=NOWHERE)
+    stage.run(new, config_map("old"))
+    pruned = stage.run(new, mode=Mode.PRUNE)
+    assert (pruned.exit_code, pruned.outcomes["configmap/old"]) == (0, Outcome.PRUNED)
+    assert stage.run(mode=Mode.DELETE).exit_code == 0
+    assert not stage.inventory().exists
     assert "watch" not in {event["verb"] for event in audit.ours()}
 
 
 # What has nothing to do with what goes.
 
 
-def _apply_twice(stage: Stage, first: tuple[Body, ...], second: tuple[Body, ...]) -> Story:
-    """Apply one input, and then the other one; both waits would last for hours."""
-    assert stage.run(*first, timeout=AGES).exit_code == 0
-    return stage.run(*second, timeout=AGES)
-
-
 def _load_balancer() -> Body:
     spec = {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": [{"port": 80}]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "lb"}, "spec": spec}
-
-
-def _api_service(namespace: str) -> Body:
-    group = f"{namespace}.example.com"
-    backend = {"namespace": namespace, "name": "nobody"}
-    spec = {"group": group, "version": "v1", "service": backend, "groupPriorityMinimum": 100,
-            "versionPriority": 1, "insecureSkipTLSVerify": True}  # fmt: skip
-    return of_kind("APIService", f"v1.{group}", api="apiregistration.k8s.io/v1", spec=spec)
 
 
 def _reads_of(audit: AuditTrail, resource: str) -> list[str]:
@@ -239,16 +219,13 @@ def _reads_of(audit: AuditTrail, resource: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("wait", [None, False])
-def test_unused_config_map_goes_beside_a_broken_deployment(
-    stage: Stage, audit: AuditTrail, wait: bool | None
-) -> None:
+def test_unused_config_map_goes_beside_a_broken_deployment(stage: Stage, audit: AuditTrail) -> None:
     """No Pod names it, so nothing is waited for; what is not ready is named, by the same read."""
     broken, load_balancer = workload("Deployment", pods=NOWHERE), _load_balancer()
     stays = (broken, load_balancer, config_map("a"))
     assert stage.run(*stays, config_map("b"), timeout=AGES).exit_code == 0
     audit.restart()
-    story = stage.run(*stays, wait=wait, timeout=AGES)
+    story = stage.run(*stays, timeout=AGES)
     assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.PRUNED)
     assert verdicts(story) == {}
     (warning,) = story.warnings
@@ -258,57 +235,7 @@ def test_unused_config_map_goes_beside_a_broken_deployment(
     )
     assert (_reads_of(audit, "deployments"), _reads_of(audit, "services")) == (["list"], ["list"])
     # Without a prune nothing is said: no run waits.
-    assert stage.run(*stays, wait=wait, timeout=AGES).warnings == []
-
-
-def test_workload_goes_beside_an_api_service_without_a_backend(stage: Stage, api: Api) -> None:
-    """As Grafana out of kube-prometheus, where the metrics adapter is away."""
-    away = _api_service(stage.namespace)
-    web = workload("Deployment")
-    try:
-        story = _apply_twice(stage, (away, web, workload("Deployment", "grafana")), (away, web))
-        assert (story.exit_code, story.outcomes["deployment.apps/grafana"]) == (0, Outcome.PRUNED)
-        assert became_ready(story) == {"deployment.apps/web"}
-        (warning,) = story.warnings
-        assert f"apiservice.apiregistration.k8s.io/{away['metadata']['name']}" in warning
-        assert "deployment.apps/web" not in warning  # it was waited for
-    finally:
-        name = away["metadata"]["name"]
-        api("DELETE", f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
-
-
-def test_finished_job_goes_beside_a_load_balancer_without_an_address(
-    stage: Stage, api: Api
-) -> None:
-    """A Job that has ended uses nothing, and no load balancer exists here."""
-    path = f"/apis/batch/v1/namespaces/{stage.namespace}/jobs"
-    others = (_load_balancer(), config_map("a"), config_map("b"))
-    assert stage.run(workload("Job", "init-1"), *others, wait=None, timeout=AGES).exit_code == 0
-    eventually(
-        lambda: api.get(f"{path}/init-1").get("status", {}).get("succeeded") == 1,
-        lambda: "the Job to complete",
-    )
-    story = stage.run(workload("Job", "init-2"), *others, timeout=AGES)
-    assert (story.exit_code, story.outcomes["job.batch/init-1"]) == (0, Outcome.PRUNED)
-    assert verdicts(story) == {}
-    (warning,) = story.warnings
-    told = "1 object is not ready, and the prune does not wait for it: service/lb\n"
-    assert warning.startswith(told)
-
-
-def test_job_that_its_ttl_has_removed_holds_nothing(stage: Stage, api: Api) -> None:
-    """Neither what Pods may use nor a workload: no run has seen it complete."""
-    job = workload("Job", "once", spec={"ttlSecondsAfterFinished": 0})
-    web = workload("Deployment")
-    stays = (job, web, config_map("a"))
-    assert stage.run(*stays, config_map("b"), workload("Deployment", "old")).exit_code == 0
-    path = f"/apis/batch/v1/namespaces/{stage.namespace}/jobs/once"
-    eventually(lambda: not api.exists(path), lambda: "the TTL to remove the Job")
-    story = stage.run(*stays, timeout=AGES)
-    assert story.exit_code == 0
-    assert story.outcomes["configmap/b"] is Outcome.PRUNED
-    assert story.outcomes["deployment.apps/old"] is Outcome.PRUNED
-    assert became_ready(story) == {"deployment.apps/web"}
+    assert stage.run(*stays, timeout=AGES).warnings == []
 
 
 # What live Pods use.
@@ -328,26 +255,6 @@ def test_config_map_of_a_paused_rollout_is_kept(stage: Stage, audit: AuditTrail)
         assert re.fullmatch(rf"pod/web-[a-z0-9-]+ still uses it; {AGAIN_WHEN_UNUSED}", reason)
     story = stage.run(new, _reads("conf-2"), timeout=AGES)
     assert story.outcomes["configmap/conf-1"] is Outcome.PRUNED
-
-
-@pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet"])
-def test_config_map_of_pods_that_only_a_deletion_replaces_is_kept(
-    stage: Stage, puppets: Puppets, kind: str
-) -> None:
-    """OnDelete: somebody deletes each Pod when it suits."""
-
-    def set_of(name: str) -> Body:
-        reads = {"name": "main", "image": "main:1", "envFrom": [{"configMapRef": {"name": name}}]}
-        strategy = {"updateStrategy": {"type": "OnDelete"}}
-        return workload(kind, pods={"containers": [reads]}, spec=strategy)
-
-    assert stage.run(config_map("conf-1"), set_of("conf-1"), wait=True, timeout=AGES).exit_code == 0
-    story = stage.run(config_map("conf-2"), set_of("conf-2"), timeout=AGES)
-    assert (story.exit_code, [*_reasons(story)]) == (0, ["configmap/conf-1"])
-    for item in puppets.api.get(puppets.path("pods"))["items"]:
-        puppets.remove(puppets.path("pods", item["metadata"]["name"]))
-    story = stage.run(config_map("conf-2"), set_of("conf-2"), timeout=AGES)
-    assert (story.exit_code, story.outcomes["configmap/conf-1"]) == (0, Outcome.PRUNED)
 
 
 @pytest.mark.parametrize(
@@ -371,7 +278,7 @@ def test_object_that_a_pod_of_somebody_else_uses_is_kept(
     if when == "before the plan":
         make()
     else:
-        stage.seen = lambda event: make() if isinstance(event, Planned) else None
+        stage.seen = on(Planned, make)
     story = stage.run(config_map("a"))
     told = {"configmap/b": f"pod/theirs still uses it; {AGAIN_WHEN_UNUSED}"}
     assert (story.exit_code, _reasons(story)) == (0, told)
@@ -395,34 +302,6 @@ def test_object_that_only_pods_of_a_deleted_workload_use_is_pruned_with_it(stage
     assert (story.exit_code, story.outcomes) == (0, planned)
     assert set(story.outcomes.values()) == {Outcome.UNCHANGED, Outcome.PRUNED}
     assert stage.listed() == {"configmap/a"}
-
-
-def test_secret_of_an_operator_stays_until_the_custom_resource_is_ready(
-    stage: Stage, puppets: Puppets, group: str
-) -> None:
-    """An operator reads it by the API, so no Pod names it."""
-
-    def set_of(version: int) -> tuple[Body, Body]:
-        name = f"secret-v{version}"
-        secret: Body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}}
-        return secret, {**widget(group), "spec": {"size": version, "credentials": name}}
-
-    path = puppets.path("widgets", "w", f"/apis/{group}/v1")
-
-    def turn(value: str) -> None:
-        status = {"type": "Ready", "status": value, "message": "it logs in"}
-        puppets.set(path, {"conditions": [status]})
-
-    assert stage.run(*set_of(1)).exit_code == 0
-    turn("False")
-    out_of_time(stage, "it logs in")
-    for _ in range(2):
-        late = stage.run(*set_of(2), timeout=3600.0)
-        assert (late.exit_code, late.outcomes["secret/secret-v1"]) == (5, Outcome.NOT_PRUNED)
-    stage.seen = lambda _: None
-    turn("True")
-    story = stage.run(*set_of(2), timeout=AGES)
-    assert (story.exit_code, story.outcomes["secret/secret-v1"]) == (0, Outcome.PRUNED)
 
 
 # What has changed since a run last saw it ready.
@@ -463,26 +342,6 @@ def test_change_of_a_killed_run_holds_a_later_prune(
     late = stage.run(broken, timeout=3600.0)
     assert late.outcomes["deployment.apps/web"] is Outcome.UNCHANGED
     assert (late.exit_code, [*_reasons(late)]) == (5, ["deployment.apps/old"])
-
-
-def test_deployment_behind_the_same_service_stays_while_the_other_is_not_ready(
-    stage: Stage, api: Api
-) -> None:
-    """Green was ready when a run last looked; without blue, nobody would serve."""
-    blue, green = (workload("Deployment", name) for name in ("blue", "green"))
-    for body in (blue, green):
-        body["spec"]["template"]["metadata"]["labels"]["serves"] = "web"
-    spec = {"selector": {"serves": "web"}, "ports": [{"port": 80}]}
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
-    assert stage.run(blue, green, service, wait=True, timeout=AGES).exit_code == 0
-    template = {"spec": {"template": {"spec": NOWHERE}}}
-    api.patch(_path(stage, "green"), template)
-    out_of_time(stage)
-    late = stage.run(green, service, timeout=3600.0)
-    assert late.exit_code == 5
-    assert _reasons(late) == {
-        "deployment.apps/blue": "deployment.apps/green is not ready (service/web leads to both)"
-    }
 
 
 def test_prune_waits_for_all_changes_where_pods_may_not_be_listed(

@@ -11,6 +11,7 @@ from applyprune.model.inventory import Ownership
 from applyprune.planning.pods import GRACE
 from tests.support.api import Api
 from tests.support.clocks import AGES
+from tests.support.denials import denied
 from tests.support.fault_proxy import Exchange, Fault, FaultProxy, faults
 from tests.support.fault_proxy.exchange import Wire
 from tests.support.objects import config_map
@@ -114,41 +115,18 @@ def test_pods_denied_by_an_admission_policy_fail_their_workload(
 ) -> None:
     """With --fail-fast no grace is given to a denial, and the policy's own words are quoted."""
     run_ahead(stage, last=BEFORE_ANY_GRACE)
-    name = f"deny-{stage.namespace}"
-    groups = "/apis/admissionregistration.k8s.io/v1"
-    rule = {
-        "apiGroups": [""],
-        "apiVersions": ["v1"],
-        "operations": ["CREATE"],
-        "resources": ["pods"],
-    }
-    home = {"matchLabels": {"kubernetes.io/metadata.name": stage.namespace}}
-    policy = {
-        "metadata": {"name": name},
-        "spec": {
-            "matchConstraints": {"resourceRules": [rule], "namespaceSelector": home},
-            "validations": [{"expression": "false", "message": "no Pods on a Sunday"}],
-        },
-    }
-    binding = {
-        "metadata": {"name": name},
-        "spec": {"policyName": name, "validationActions": ["Deny"]},
-    }
-    policies = f"{groups}/validatingadmissionpolicies"
-    bindings = f"{groups}/validatingadmissionpolicybindings"
-    try:
-        api.create(policies, policy)
-        api.create(bindings, binding)
-        dry = f"/api/v1/namespaces/{stage.namespace}/pods?dryRun=All"
-        eventually(lambda: api("POST", dry, pod("x"))[0] == 422, lambda: "the policy")
+    path = f"{stage.path('', 'pods')}?dryRun=All"
+    told = {"expression": "false", "message": "no Pods on a Sunday"}
+
+    def create() -> int:
+        return api("POST", path, pod("x"))[0]
+
+    with denied(api, stage.namespace, "pods", "CREATE", create, **told):
         story = stage.run(workload(kind), wait=True, timeout=AGES, fail_fast=True)
-    finally:
-        api("DELETE", f"{bindings}/{name}")
-        api("DELETE", f"{policies}/{name}")
     assert story.exit_code == 5
-    told = complaints(story)[f"{kind.lower()}.apps/web"]
-    assert "its Pods are rejected: " in told
-    assert "no Pods on a Sunday" in told
+    problem = complaints(story)[f"{kind.lower()}.apps/web"]
+    assert "its Pods are rejected: " in problem
+    assert "no Pods on a Sunday" in problem
 
 
 def test_first_failure_ends_the_wait_and_names_the_others(stage: Stage, puppets: Puppets) -> None:

@@ -52,6 +52,10 @@ from tests.support.planning import (
 
 SERVICES = Resource("", "v1", "Service", "services", namespaced=True)
 INGRESSES = Resource("networking.k8s.io", "v1", "Ingress", "ingresses", namespaced=True)
+DAEMON_SETS = Resource("apps", "v1", "DaemonSet", "daemonsets", namespaced=True)
+API_SERVICES = Resource(
+    "apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False
+)
 STATEFUL_SETS = Resource("apps", "v1", "StatefulSet", "statefulsets", namespaced=True)
 WIDGETS = Resource("x.io", "v1", "Widget", "widgets", namespaced=True)
 OLD = Ref("", "ConfigMap", "home", "old")
@@ -152,6 +156,11 @@ USES: dict[str, tuple[PodUse, Desired, str]] = {
         )
         for strategy in ({"type": "OnDelete"}, {"rollingUpdate": {"partition": 2}})
     },
+    "a Pod of a DaemonSet with OnDelete": (
+        _use(_pod("old", owner=_owner(_ref("DaemonSet", "apps", "agent"), "uid-agent"))),
+        _workload("agent", DAEMON_SETS, updateStrategy={"type": "OnDelete"}),
+        "pod/p still uses it",
+    ),
     "a Pod of a Job": (
         _use(_pod("old", owner=_owner(_ref("Job", "batch", "once"), "uid-job"))),
         _workload("once", JOBS),
@@ -253,6 +262,11 @@ WAITS: dict[str, tuple[Ref, tuple[ApplyStep, ...], list[tuple[str, str]]]] = {
         _ref("Deployment", "apps"),
         (_step(_workload(), Fate.LEAVE, changed=True), _step(CUSTOM, Fate.LEAVE)),
         [("web", CHANGED)],
+    ),
+    "a Deployment, beside an APIService": (
+        _ref("Deployment", "apps"),
+        (_step(desired(body("APIService", "v1.x.io"), API_SERVICES)),),
+        [],
     ),
     "a Service, for another one": (
         _ref("Service"), (_step(SERVICE), _step(_workload())), [("s", CHANGED), ("web", CHANGED)],
