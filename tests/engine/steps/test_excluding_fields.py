@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import copy
-import json
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -15,188 +13,150 @@ from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun
 from tests.support.api import Api
-from tests.support.objects import of_kind
-from tests.support.plane import Kubectl
+from tests.support.objects import crd, of_kind
 from tests.support.stage import Stage
 
 Body = dict[str, Any]
 ALLOWED = {"applyprune.dev/recreate": "allowed"}
 CONTAINER = "/spec/template/spec/containers/0"
+THEM = "kubectl-patch"
 
 
-def _deployment(image: str = "nginx", volumes: tuple[Body, ...] = (), **container: Any) -> Body:
-    labels = {"app": "shop"}
-    pod: Body = {"containers": [{"name": "c", "image": image, **container}]}
+def _deployment(name: str, volumes: tuple[Body, ...] = (), **container: Any) -> Body:
+    labels = {"app": name}
+    pod: Body = {"containers": [{"name": "c", "image": "nginx", **container}]}
     if volumes:
         pod["volumes"] = list(volumes)
+    template = {"metadata": {"labels": labels}, "spec": pod}
     return of_kind(
-        "Deployment",
-        "shop",
-        spec={
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        },
+        "Deployment", name, spec={"selector": {"matchLabels": labels}, "template": template}
     )
 
 
-def _service(port: int) -> Body:
-    return of_kind(
-        "Service",
-        "shop",
-        spec={"selector": {"app": "shop"}, "ports": [{"name": "http", "port": port}]},
-    )
+def _replace(path: str, value: Any) -> list[Body]:
+    return [{"op": "replace", "path": path, "value": value}]
 
 
-def _replace(path: str, value: Any) -> Body:
-    return {"op": "replace", "path": path, "value": value}
-
-
-PROBE = _deployment(livenessProbe={"httpGet": {"path": "/", "port": 80}})
-CASES: Mapping[str, tuple[Body, str, list[Body], str]] = {
-    "probe": (
-        PROBE,
-        "deployment.apps/shop",
-        [_replace(f"{CONTAINER}/livenessProbe", {"tcpSocket": {"port": 80}})],
-        "livenessProbe.tcpSocket",
+PORTS = {"selector": {"app": "shop"}, "ports": [{"name": "http", "port": 80}]}
+VALUE_FROM = {"fieldRef": {"fieldPath": "metadata.name"}}
+LIMITS = {"limits": {"cpu": "500m"}, "requests": {"cpu": "100m"}}
+TCP = _replace(f"{CONTAINER}/livenessProbe", {"tcpSocket": {"port": 80}})
+PROBE = _deployment("probe", livenessProbe={"httpGet": {"path": "/", "port": 80}})
+CASES: dict[str, tuple[Body, list[Body], str]] = {
+    "deployment.apps/probe": (PROBE, TCP, "livenessProbe.tcpSocket"),
+    "deployment.apps/limits": (
+        _deployment("limits", resources={"requests": {"cpu": "1"}}),
+        _replace(f"{CONTAINER}/resources", LIMITS), "resources.limits.cpu",
     ),
-    "limits": (
-        _deployment(resources={"requests": {"cpu": "1"}}),
-        "deployment.apps/shop",
-        [
-            _replace(
-                f"{CONTAINER}/resources", {"limits": {"cpu": "500m"}, "requests": {"cpu": "100m"}}
-            )
-        ],
-        "resources.limits.cpu",
+    "deployment.apps/variable": (
+        _deployment("variable", env=[{"name": "A", "value": "1"}]),
+        _replace(f"{CONTAINER}/env/0", {"name": "A", "valueFrom": VALUE_FROM}), "valueFrom",
     ),
-    "variable": (
-        _deployment(env=[{"name": "A", "value": "1"}]),
-        "deployment.apps/shop",
-        [
-            _replace(
-                f"{CONTAINER}/env/0",
-                {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-            )
-        ],
-        "valueFrom",
-    ),
-    "volume": (
-        _deployment(volumes=({"name": "v", "configMap": {"name": "c"}},)),
-        "deployment.apps/shop",
-        [_replace("/spec/template/spec/volumes/0", {"name": "v", "secret": {"secretName": "s"}})],
+    "deployment.apps/volume": (
+        _deployment("volume", volumes=({"name": "v", "configMap": {"name": "c"}},)),
+        _replace("/spec/template/spec/volumes/0", {"name": "v", "secret": {"secretName": "s"}}),
         "secret",
     ),
-    "port": (_service(80), "service/shop", [_replace("/spec/ports/0/port", 81)], "[port=81"),
-}
-
-
-@pytest.mark.holds("excluded-by-others", row="probe-True")
-@pytest.mark.parametrize("check", [True, False])
-@pytest.mark.parametrize("name", CASES)
-def test_field_that_excludes_ours_is_a_conflict_with_its_manager(
-    stage: Stage, kubectl: Kubectl, name: str, check: bool
-) -> None:
-    """It names manager, field and way out, with the same manifest, another one, and in a check."""
-    body, ref, patch, field = CASES[name]
-    marked = copy.deepcopy(body)
-    marked["metadata"]["annotations"] = ALLOWED
-    assert stage.run(marked, wait=False).exit_code == 0
-    uid = _uid(stage, ref)
-    target = ref.replace(".apps", "")
-    text = json.dumps(patch)
-    kubectl("patch", target, "-n", stage.namespace, "--type=json", "-p", text)
-    changed = copy.deepcopy(marked)
-    changed["metadata"]["labels"] = {"new": "label"}
-    ways: tuple[tuple[Body, dict[str, Any]], ...] = (
-        (changed, {"recreate": True}),
-        (changed, {"recreate": True, "check": True}),
-        (changed, {"recreate": True, "dry_run": DryRun.SERVER}),
-    )
-    for manifest, options in ways:
-        story = stage.run(manifest, wait=False, **options)
-        told = story.problem(ref)
-        assert story.outcomes == {ref: Outcome.FAILED}, (options, told)
-        assert "kubectl-patch" in told, (options, told)
-        if name == "limits":
-            # The request too is the other manager's now: that conflict comes first.
-            assert "To revert" in told or "To overwrite" in told, (options, told)
-            continue
-        assert "--conflicts revert" in told, (options, told)
-        assert "--take-over kubectl-patch" in told, (options, told)
-        assert field in told, (options, told)
-        assert "in place" not in told, (options, told)
-        assert _uid(stage, ref) == uid
-    taken: dict[str, Any] = {"wait": False, "take_over": frozenset({"kubectl-patch"})}
-    planned = stage.run(changed, dry_run=DryRun.SERVER, **taken)
-    assert planned.outcomes == {ref: Outcome.UPDATED}, planned.events
-    story = stage.run(changed, check=check, **taken)
-    assert story.outcomes == {ref: Outcome.UPDATED}, story.events
-    assert _uid(stage, ref) == uid
-    kubectl("patch", target, "-n", stage.namespace, "--type=json", "-p", text)
-    story = stage.run(changed, wait=False, recreate=True, conflicts=Conflicts.FORCE)
-    assert story.outcomes == {ref: Outcome.UPDATED}, story.events
-    assert _uid(stage, ref) == uid
-
-
-@pytest.mark.parametrize("check", [True, False])
-@pytest.mark.parametrize("name", CASES)
-def test_drift_that_excludes_ours_is_set_back(
-    stage: Stage, api: Api, kubectl: Kubectl, name: str, check: bool
-) -> None:
-    """With the part that somebody has put in its place; the plan names it."""
-    body, ref, patch, field = CASES[name]
-    assert stage.run(body, wait=False).exit_code == 0
-    path = _path(stage, ref)
-    before = api.get(path)
-    target = ref.replace(".apps", "")
-    kubectl("patch", target, "-n", stage.namespace, "--type=json", "-p", json.dumps(patch))
-    drifted = api.get(path)["spec"]
-    assert drifted != before["spec"]
-    planned = stage.run(body, wait=False, conflicts=Conflicts.REVERT, dry_run=DryRun.SERVER)
-    assert planned.outcomes == {ref: Outcome.UPDATED}, planned.problem(ref)
-    (step,) = planned.plan.applies
-    assert any(field.split("[")[-1].split(".")[0] in pointer for pointer, _ in step.reverts)
-    assert {who for _, who in step.reverts} == {"kubectl-patch"}
-    assert api.get(path)["spec"] == drifted
-    story = stage.run(body, wait=False, conflicts=Conflicts.REVERT, check=check)
-    assert story.outcomes == {ref: Outcome.UPDATED}, story.events
-    (done,) = story.of(ObjectDone)
-    assert "that kubectl-patch had changed" in done.reason
-    after = api.get(path)
-    assert after["spec"] == before["spec"]
-    assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert stage.run(body, wait=False).outcomes == {ref: Outcome.UNCHANGED}
-
-
-@pytest.mark.holds("excluded-by-drift")
-def test_field_that_another_applier_has_put_there_is_not_set_back(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
-    """That is no drift: two want the object, and a person must say who has it."""
-    assert stage.run(PROBE, wait=False).exit_code == 0
-    theirs = _deployment(livenessProbe={"tcpSocket": {"port": 80}})
-    removal = json.dumps([{"op": "remove", "path": f"{CONTAINER}/livenessProbe"}])
-    where = ("-n", stage.namespace)
-    kubectl("patch", "deployment/shop", *where, "--type=json", "-p", removal)
-    apply = ("apply", *where, "--server-side", "--field-manager=team", "-f", "-")
-    kubectl(*apply, stdin=json.dumps(theirs))
-    live = api.get(_path(stage, "deployment.apps/shop"))["spec"]
-    for check in (True, False):
-        story = stage.run(PROBE, wait=False, conflicts=Conflicts.REVERT, check=check)
-        assert story.outcomes == {"deployment.apps/shop": Outcome.FAILED}
-        assert "--take-over team" in story.problem("deployment.apps/shop")
-    assert api.get(_path(stage, "deployment.apps/shop"))["spec"] == live
+    "service/port": (
+        of_kind("Service", "port", spec=PORTS), _replace("/spec/ports/0/port", 81), "[port=81"
+    ),
+}  # fmt: skip
+BODIES = [body for body, _, _ in CASES.values()]
+ALL_UPDATED = dict.fromkeys(CASES, Outcome.UPDATED)
 
 
 def _path(stage: Stage, ref: str) -> str:
     kind, _, name = ref.partition("/")
-    root = "/apis/apps/v1" if kind.endswith(".apps") else "/api/v1"
-    return f"{root}/namespaces/{stage.namespace}/{kind.partition('.')[0]}s/{name}"
+    group = "/apis/apps/v1" if kind.endswith(".apps") else "/api/v1"
+    return stage.path(name, f"{kind.partition('.')[0]}s", group)
 
 
-def _uid(stage: Stage, ref: str) -> str:
-    (uid,) = [one.uid for one in stage.inventory().entries.values() if one.ref.short == ref]
-    return uid
+def _meddle(stage: Stage, api: Api) -> None:
+    for ref, (_, patch, _) in CASES.items():
+        api.patch(_path(stage, ref), patch, by=THEM)
+
+
+def _read(stage: Stage, api: Api, part: str) -> dict[str, Any]:
+    """Return a part of every object, as it is on the server."""
+    bodies = {ref: api.get(_path(stage, ref)) for ref in CASES}
+    return {ref: {**body["metadata"], **body}[part] for ref, body in bodies.items()}
+
+
+@pytest.mark.holds("excluded-by-others", row="True")
+@pytest.mark.parametrize("check", [True, False])
+def test_field_that_excludes_ours_is_a_conflict_with_its_manager(
+    stage: Stage, api: Api, check: bool
+) -> None:
+    """It names manager, field and way out, with another manifest, and in a check."""
+    marked = copy.deepcopy(BODIES)
+    for body in marked:
+        body["metadata"]["annotations"] = ALLOWED
+    assert stage.run(*marked, wait=False).exit_code == 0
+    uids = _read(stage, api, "uid")
+    _meddle(stage, api)
+    for body in marked:
+        body["metadata"]["labels"] = {"new": "label"}
+    ways: tuple[dict[str, Any], ...] = ({}, {"check": True}, {"dry_run": DryRun.SERVER})
+    for options in ways:
+        story = stage.run(*marked, wait=False, recreate=True, **options)
+        for ref, (_, _, field) in CASES.items():
+            told = story.problem(ref)
+            assert THEM in told, (options, told)
+            if ref.endswith("/limits"):
+                # The request too is the other manager's now: that conflict comes first.
+                assert "To revert" in told or "To overwrite" in told, (options, told)
+                continue
+            for words in ("--conflicts revert", f"--take-over {THEM}", field):
+                assert words in told, (options, told)
+            assert "in place" not in told, (options, told)
+        assert set(story.outcomes.values()) == {Outcome.FAILED}
+    taken: dict[str, Any] = {"wait": False, "take_over": frozenset({THEM})}
+    assert stage.run(*marked, dry_run=DryRun.SERVER, **taken).outcomes == ALL_UPDATED
+    assert stage.run(*marked, check=check, **taken).outcomes == ALL_UPDATED
+    _meddle(stage, api)
+    story = stage.run(*marked, wait=False, recreate=True, conflicts=Conflicts.FORCE)
+    assert story.outcomes == ALL_UPDATED, story.events
+    assert _read(stage, api, "uid") == uids
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_drift_that_excludes_ours_is_set_back(stage: Stage, api: Api, check: bool) -> None:
+    """With the part that somebody has put in its place; the plan names it."""
+    assert stage.run(*BODIES, wait=False).exit_code == 0
+    uids, before = _read(stage, api, "uid"), _read(stage, api, "spec")
+    _meddle(stage, api)
+    drifted = _read(stage, api, "spec")
+    options: dict[str, Any] = {"wait": False, "conflicts": Conflicts.REVERT}
+    planned = stage.run(*BODIES, dry_run=DryRun.SERVER, **options)
+    assert planned.outcomes == ALL_UPDATED, planned.events
+    for step in planned.plan.applies:
+        part = CASES[step.desired.ref.short][2].split("[")[-1].split(".")[0]
+        assert any(part in pointer for pointer, _ in step.reverts)
+        assert {who for _, who in step.reverts} == {THEM}
+    assert _read(stage, api, "spec") == drifted
+    story = stage.run(*BODIES, check=check, **options)
+    assert story.outcomes == ALL_UPDATED, story.events
+    assert all(f"that {THEM} had changed" in one.reason for one in story.of(ObjectDone))
+    assert (_read(stage, api, "uid"), _read(stage, api, "spec")) == (uids, before)
+    again = stage.run(*BODIES, wait=False)
+    assert again.outcomes == dict.fromkeys(CASES, Outcome.UNCHANGED)
+
+
+@pytest.mark.holds("excluded-by-drift")
+def test_field_that_another_applier_has_put_there_is_not_set_back(stage: Stage, api: Api) -> None:
+    """That is no drift: two want the object, and a person must say who has it."""
+    ref = "deployment.apps/probe"
+    path = _path(stage, ref)
+    assert stage.run(PROBE, wait=False).exit_code == 0
+    api.patch(path, [{"op": "remove", "path": f"{CONTAINER}/livenessProbe"}], by=THEM)
+    theirs = _deployment("probe", livenessProbe={"tcpSocket": {"port": 80}})
+    api.apply(path, theirs, by="team")
+    live = api.get(path)["spec"]
+    for check in (True, False):
+        story = stage.run(PROBE, wait=False, conflicts=Conflicts.REVERT, check=check)
+        assert story.outcomes == {ref: Outcome.FAILED}
+        assert "--take-over team" in story.problem(ref)
+    assert api.get(path)["spec"] == live
 
 
 @pytest.mark.parametrize(
@@ -217,24 +177,8 @@ def test_conversion_goes_with_what_an_injector_has_in_it(
 ) -> None:
     """The CRD drops its conversion; the caBundle of another manager would stay, and excludes it."""
     group = f"{crd_stage.namespace}.example.com"
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    body: Body = of_kind(
-        "CustomResourceDefinition",
-        f"convs.{group}",
-        spec={
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": "Conv", "plural": "convs"},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": schema},
-                }
-            ],
-        },
-    )
+    body = crd("Conv", group=group)
+    body["metadata"]["name"] = f"convs.{group}"
     service = {"namespace": "default", "name": "absent", "path": "/c"}
     before = copy.deepcopy(body)
     before["spec"]["conversion"] = {
@@ -258,20 +202,18 @@ def test_conversion_goes_with_what_an_injector_has_in_it(
 
 
 @pytest.mark.holds("fields-beside")
-def test_recreation_needs_a_field_of_ours_alone(stage: Stage, kubectl: Kubectl) -> None:
+def test_recreation_needs_a_field_of_ours_alone(stage: Stage, api: Api) -> None:
     """An immutable field has changed too; what another manager has set would be lost unsaid."""
-    ref, path = "deployment.apps/shop", f"{CONTAINER}/livenessProbe"
+    ref = "deployment.apps/probe"
+    path = _path(stage, ref)
     assert stage.run(PROBE, wait=False).exit_code == 0
-    uid = _uid(stage, ref)
-    patch = json.dumps([_replace(path, {"tcpSocket": {"port": 80}})])
-    kubectl("patch", "deployment/shop", "-n", stage.namespace, "--type=json", "-p", patch)
+    uid = api.patch(path, TCP, by=THEM)["metadata"]["uid"]
     other = copy.deepcopy(PROBE)
     other["spec"]["selector"]["matchLabels"] = {"app": "other"}
     other["spec"]["template"]["metadata"]["labels"] = {"app": "other"}
     story = stage.run(other, wait=False, recreate=True)
     assert story.outcomes == {ref: Outcome.FAILED}
-    assert "kubectl-patch owns fields beside it" in story.problem(ref)
-    assert _uid(stage, ref) == uid
-    taken = frozenset({"kubectl-patch"})
-    story = stage.run(other, wait=False, recreate=True, take_over=taken)
+    assert f"{THEM} owns fields beside it" in story.problem(ref)
+    assert api.get(path)["metadata"]["uid"] == uid
+    story = stage.run(other, wait=False, recreate=True, take_over=frozenset({THEM}))
     assert story.outcomes == {ref: Outcome.RECREATED}, story.events

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +16,6 @@ from applyprune.model.options import Conflicts, DryRun, Mode, PruneAlso
 from applyprune.model.plan import ConsequenceKind
 from tests.support.api import Api
 from tests.support.objects import config_map, of_kind
-from tests.support.plane import Kubectl
 from tests.support.stage import Stage, Story, on
 
 Body = dict[str, Any]
@@ -149,146 +147,112 @@ def test_entry_in_which_others_own_more_by_now_stays(stage: Stage, api: Api, hoo
 
 def _deployment(*containers: Body) -> Body:
     labels = {"app": "shop"}
-    return of_kind(
-        "Deployment",
-        "shop",
-        spec={
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [*containers]}},
-        },
-    )
-
-
-A, B = ({"name": name, "image": "nginx"} for name in "ab")
-WITH_ENV = [{"name": one["name"], "env": [{"name": "X", "value": "1"}]} for one in (A, B)]
-PORTS = [{"port": 80, "name": "a"}, {"port": 443, "name": "b"}]
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [*containers]}}
+    return of_kind("Deployment", "shop", spec={"selector": {"matchLabels": labels},
+                                               "template": template})  # fmt: skip
 
 
 def _service(*ports: Body) -> Body:
     return of_kind("Service", "shop", spec={"selector": {"app": "shop"}, "ports": [*ports]})
 
 
-CASES: dict[str, tuple[Body, Body, Body, str]] = {
-    "container": (
-        _deployment(A, B), _deployment(A), _deployment(*WITH_ENV), 'containers[name="b"].env',
-    ),
-    "port": (
-        _service(*PORTS), _service(PORTS[0]), _service(*({"port": one["port"], "appProtocol": "h"}
-        for one in PORTS)), 'ports[port=443,protocol="TCP"].appProtocol',
-    ),
-}  # fmt: skip
+A, B = ({"name": name, "image": "nginx"} for name in "ab")
+WITH_ENV = [{"name": one["name"], "env": [{"name": "X", "value": "1"}]} for one in (A, B)]
+PORTS = [{"port": 80, "name": "a"}, {"port": 443, "name": "b"}]
+FIELDS = {
+    "deployment.apps/shop": 'containers[name="b"].env',
+    "service/shop": 'ports[port=443,protocol="TCP"].appProtocol',
+}
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_item_that_another_applier_holds_needs_force(stage: Stage, api: Api, name: str) -> None:
+def test_item_that_another_applier_holds_needs_force(stage: Stage, api: Api) -> None:
     """No default rule leaves that to others; with force, their fields in other items stay."""
-    before, after, theirs, field = CASES[name]
-    theirs = copy.deepcopy(theirs)
-    if name == "container":
-        del theirs["spec"]["selector"], theirs["spec"]["template"]["metadata"]
-    else:
-        del theirs["spec"]["selector"]
-    assert stage.run(before, wait=False).exit_code == 0
-    root = "/apis/apps/v1" if name == "container" else "/api/v1"
-    plural = "deployments" if name == "container" else "services"
-    path = f"{root}/namespaces/{stage.namespace}/{plural}/shop"
-    api.apply(path, theirs, by="mesh")
-    story = stage.run(after, wait=False)
-    (done,) = story.of(ObjectDone)
-    assert done.outcome is Outcome.FAILED
-    assert field in str(done.problem)
-    assert "mesh" in str(done.problem)
-    assert str(done.problem).count("owned by") == 1
-    for conflicts, outcome in (
-        (Conflicts.REVERT, Outcome.FAILED),
-        (Conflicts.FORCE, Outcome.UPDATED),
-    ):
-        story = stage.run(after, wait=False, conflicts=conflicts, check=True)
-        assert set(story.outcomes.values()) == {outcome}, story.events
+    paths = stage.path("shop", "deployments", "/apis/apps/v1"), stage.path("shop", "services")
+    theirs = _deployment(*WITH_ENV), _service(*({"port": n, "appProtocol": "h"} for n in (80, 443)))
+    for body in theirs:
+        del body["spec"]["selector"]
+    del theirs[0]["spec"]["template"]["metadata"]
+    assert stage.run(_deployment(A, B), _service(*PORTS), wait=False).exit_code == 0
+    for path, body in zip(paths, theirs, strict=True):
+        api.apply(path, body, by="mesh")
+    after = _deployment(A), _service(PORTS[0])
+    for options in ({}, {"conflicts": Conflicts.REVERT, "check": True}):
+        story = stage.run(*after, wait=False, **options)
+        assert story.outcomes == dict.fromkeys(FIELDS, Outcome.FAILED), story.events
+        for name, field in FIELDS.items():
+            assert field in story.problem(name)
+            assert "mesh" in story.problem(name)
+            assert story.problem(name).count("owned by") == 1
+    story = stage.run(*after, wait=False, conflicts=Conflicts.FORCE, check=True)
+    assert story.outcomes == dict.fromkeys(FIELDS, Outcome.UPDATED), story.events
     assert set(story.reasons.values()) == {"took fields from mesh"}
-    spec = api.get(path)["spec"]
-    items = spec["ports"] if name == "port" else spec["template"]["spec"]["containers"]
-    assert [one["name"] for one in items] == ["a"]
-    assert {"env", "appProtocol"} & items[0].keys()  # what mesh has in the item that stays
+    (container,) = api.get(paths[0])["spec"]["template"]["spec"]["containers"]
+    (port,) = api.get(paths[1])["spec"]["ports"]
+    assert (container["name"], port["name"]) == ("a", "a")
+    assert container["env"], "what mesh has in the item that stays"
+    assert port["appProtocol"]
 
 
 def test_field_that_another_applier_has_too_is_named(stage: Stage, api: Api) -> None:
     """By the plan, the diff and the result: it leaves the manifest, and stays."""
     both = {**config_map("c"), "data": {"a": "1", "b": "2"}}
-    assert stage.run(both).exit_code == 0
-    other = {**config_map("c"), "data": {"b": "2"}}
-    api.apply(stage.path("c"), other, by="other")
     fewer = {**config_map("c"), "data": {"a": "1"}}
     said = "data.b stays: other owns it too"
-    for options in ({"dry_run": DryRun.SERVER}, {"check": True}, {}):
-        story = stage.run(fewer, **options)
-        if options:
-            assert story.reasons == {"configmap/c": said}
-            assert said in story.plan.applies[0].reason
-    assert story.outcomes == {"configmap/c": Outcome.UNCHANGED}
+    for checks in ({"check": False}, {"dry_run": DryRun.SERVER}, {"check": True}):
+        if checks != {"check": True}:
+            assert stage.run(both).exit_code == 0
+            api.apply(stage.path("c"), {**config_map("c"), "data": {"b": "2"}}, by="other")
+        story = stage.run(fewer, **checks)
+        assert story.reasons == {"configmap/c": said}
+        assert not checks.get("check") or said in story.plan.applies[0].reason
+    assert stage.run(fewer).outcomes == {"configmap/c": Outcome.UNCHANGED}
     assert api.get(stage.path("c"))["data"] == both["data"]
 
 
-def test_field_that_another_applier_has_too_is_named_without_a_check(
-    stage: Stage, api: Api
-) -> None:
-    assert stage.run({**config_map("c"), "data": {"a": "1", "b": "2"}}).exit_code == 0
-    api.apply(stage.path("c"), {**config_map("c"), "data": {"b": "2"}}, by="other")
-    story = stage.run({**config_map("c"), "data": {"a": "1"}}, check=False)
-    assert story.reasons == {"configmap/c": "data.b stays: other owns it too"}
-
-
-def test_adoption_names_what_others_keep(stage: Stage, kubectl: Kubectl, api: Api) -> None:
+def test_adoption_names_what_others_keep(stage: Stage, api: Api) -> None:
     """What they have applied or written, and no default of the server."""
-    ci = _deployment({**A, "env": [{"name": "X", "value": "1"}]})
-    kubectl("create", "-n", stage.namespace, "-f", "-", stdin=json.dumps(ci))
+    created = _deployment({**A, "env": [{"name": "X", "value": "1"}]})
+    api.create(stage.path("", "deployments", "/apis/apps/v1"), created, by="kubectl-create")
     key = {**config_map("c"), "data": {"key": "v", "b": "2"}}
     api.apply(stage.path("c"), key, by="ci-script")
-    manifests = (_deployment(A), config_map("c"))
     env = 'spec.template.spec.containers[name="a"].env[name="X"].value'
     said = {
         "configmap/c": "data.b stays: ci-script owns it",
         "deployment.apps/shop": f"{env} stays: kubectl-create owns it",
     }
     for options in ({"dry_run": DryRun.SERVER}, {"check": True}):
-        reasons = stage.run(*manifests, wait=False, **options).reasons
+        reasons = stage.run(_deployment(A), config_map("c"), wait=False, **options).reasons
         assert {ref: reason.rpartition("; ")[2] for ref, reason in reasons.items()} == said
 
 
 @pytest.mark.holds("revoked-key")
-def test_key_of_kubectls_string_data_goes_with_the_adoption(
-    stage: Stage, kubectl: Kubectl, api: Api
-) -> None:
+def test_key_of_kubectls_string_data_goes_with_the_adoption(stage: Stage, api: Api) -> None:
     """The server has merged it into data without an owner; its plan names the key only."""
+    path = stage.path("s", "secrets")
     body = {**of_kind("Secret", "s"), "stringData": {"keep": "one1", "revoked": "two2"}}
-    apply = ("apply", "--server-side", "-n", stage.namespace, "-f", "-")
-    kubectl(*apply, stdin=json.dumps(body))
+    api.apply(path, body, by="kubectl")
     kept = {**body, "stringData": {"keep": "one1"}}
     planned = stage.run(kept, dry_run=DryRun.SERVER, check=True)
     lost = "1 field of kubectl is removed, because the manifest lacks it: .data.revoked"
     assert _lost(planned) == [lost]
     assert "two2" not in repr(planned.events)
     assert stage.run(kept).exit_code == 0
-    path = stage.path("s", "secrets")
     assert api.get(path)["data"].keys() == {"keep"}
     assert stage.run(kept).outcomes == {"secret/s": Outcome.UNCHANGED}
 
 
-@pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])
-@pytest.mark.parametrize("values", [True, False])
-def test_key_without_an_owner_is_named(stage: Stage, api: Api, kind: str, values: bool) -> None:
+def test_key_without_an_owner_is_named(stage: Stage, api: Api) -> None:
     """By each diff that reads the object; by its name, never its value."""
-    body = {**of_kind(kind, "s"), "data": {"keep": "b25l"}}
-    path = stage.path("s", f"{kind.lower()}s")
-    assert stage.run(body).exit_code == 0
-    api.patch(path, {"data": {"left": "dHdv"}}, by="alice")
-    entries = api.get(path)["metadata"]["managedFields"]
-    ours = [one for one in entries if one["manager"] != "alice"]
-    api.patch(
-        path, [{"op": "replace", "path": "/metadata/managedFields", "value": ours}], by="alice"
-    )
-    options = {"dry_run": DryRun.SERVER, "diff": True}
-    story = stage.run(body, reapply_all=values, **options)
-    (warning,) = story.warnings
-    assert "data.left" in warning
-    assert "dHdv" not in warning
+    bodies = [{**of_kind(kind, "s"), "data": {"keep": "b25l"}} for kind in ("ConfigMap", "Secret")]
+    assert stage.run(*bodies).exit_code == 0
+    for path in (stage.path("s"), stage.path("s", "secrets")):
+        found = api.patch(path, {"data": {"left": "dHdv"}}, by="alice")
+        ours = [one for one in found["metadata"]["managedFields"] if one["manager"] != "alice"]
+        change = {"op": "replace", "path": "/metadata/managedFields", "value": ours}
+        api.patch(path, [change], by="alice")
+    for values in (True, False):
+        story = stage.run(*bodies, reapply_all=values, dry_run=DryRun.SERVER, diff=True)
+        told = " ".join(story.warnings)
+        assert all(name in told for name in ("configmap/s", "secret/s")), told
+        assert "data.left" in told
+        assert "dHdv" not in told
