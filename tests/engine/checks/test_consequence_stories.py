@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,6 @@ from applyprune.model.options import DryRun, PruneLimit
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import CLAIM, SERVICE, config_map, crd, custom_resource, of_kind
-from tests.support.plane import Kubectl
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 from tests.support.workloads import workload
@@ -35,7 +35,7 @@ def _image(body: Body, image: str = "main:2") -> Body:
     return changed
 
 
-def _pods(api: Api, stage: Stage, app: str = "web") -> set[str]:
+def _pods(api: Api, stage: Stage, app: str) -> set[str]:
     """Return the UIDs of the Pods of an app that are not being deleted."""
     path = f"/api/v1/namespaces/{stage.namespace}/pods?labelSelector=app%3D{app}"
     return {
@@ -45,15 +45,9 @@ def _pods(api: Api, stage: Stage, app: str = "web") -> set[str]:
     }
 
 
-def _has_pods(api: Api, stage: Stage, number: int) -> set[str]:
-    eventually(lambda: len(_pods(api, stage)) == number, lambda: f"{number} Pods")
-    return _pods(api, stage)
-
-
-def _create(api: Api, stage: Stage, plural: str, body: Body, group: str = "api/v1") -> Body:
-    reply = api.create(f"/{group}/namespaces/{stage.namespace}/{plural}", body)
-    created: Body = reply
-    return created
+def _has_pods(api: Api, stage: Stage, number: int, app: str) -> set[str]:
+    eventually(lambda: len(_pods(api, stage, app)) == number, lambda: f"{number} Pods")
+    return _pods(api, stage, app)
 
 
 def _lists(audit: AuditTrail) -> list[str]:
@@ -61,54 +55,54 @@ def _lists(audit: AuditTrail) -> list[str]:
     return sorted(one["objectRef"]["resource"] for one in audit.ours() if one["verb"] == "list")
 
 
-WAYS: dict[str, tuple[Body, str, str]] = {
-    "a rollout": (
-        workload("Deployment", spec={"replicas": 3}),
-        "deployment.apps/web",
-        "rollout, 3 Pods",
+def _web(name: str, kind: str = "Deployment", **spec: Any) -> Body:
+    return workload(kind, name, spec={} if kind == "DaemonSet" else {"replicas": 3, **spec})
+
+
+WAYS = {
+    "deployment.apps/rolls": (_web("rolls"), "rollout, 3 Pods"),
+    "deployment.apps/stops": (
+        _web("stops", strategy={"type": "Recreate"}), "3 Pods stop, then start",
     ),
-    "Recreate": (
-        workload("Deployment", spec={"replicas": 3, "strategy": {"type": "Recreate"}}),
-        "deployment.apps/web",
-        "3 Pods stop, then start",
-    ),
-    "OnDelete": (
-        workload("StatefulSet", spec={"replicas": 3, "updateStrategy": {"type": "OnDelete"}}),
-        "statefulset.apps/web",
+    "statefulset.apps/waits": (
+        _web("waits", "StatefulSet", updateStrategy={"type": "OnDelete"}),
         "3 Pods change when they are deleted",
     ),
-    "paused": (
-        workload("Deployment", spec={"replicas": 3, "paused": True}),
-        "deployment.apps/web",
-        "3 Pods change when the rollout is resumed",
+    "deployment.apps/paused": (
+        _web("paused", paused=True), "3 Pods change when the rollout is resumed",
     ),
-    "a DaemonSet": (workload("DaemonSet"), "daemonset.apps/web", "rollout, 1 Pod"),
-}
+    "daemonset.apps/agent": (_web("agent", "DaemonSet"), "rollout, 1 Pod"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "name", "message"), WAYS.values(), ids=WAYS)
-def test_changed_template_says_what_its_pods_do(
-    stage: Stage, api: Api, body: Body, name: str, message: str
-) -> None:
+def test_changed_template_says_what_its_pods_do(stage: Stage, api: Api) -> None:
     """The replicas and the strategy are those of the server; a second Pod shows that it is true."""
-    number = 1 if body["kind"] == "DaemonSet" else 3
-    if not body["spec"].get("paused"):
-        stage.run(body, wait=True)
-    else:
-        started = copy.deepcopy(body)
-        del started["spec"]["paused"]
-        stage.run(started, wait=True)
-    before = _has_pods(api, stage, number)
-    assert _forecast(stage, _image(body)) == [f"{name}: {message}"]
-    stage.run(_image(body))
-    if "change when" in message:
-        assert _pods(api, stage) == before
-    else:
-        eventually(lambda: len(_pods(api, stage) - before) == number, lambda: "the rollout")
+    bodies = {name: body for name, (body, _) in WAYS.items()}
+    started = copy.deepcopy(bodies)
+    del started["deployment.apps/paused"]["spec"]["paused"]
+    stage.run(*started.values(), wait=True)
+    before = {}
+    for name, body in bodies.items():
+        number = body["spec"].get("replicas", 1)
+        before[name] = _has_pods(api, stage, number, name.rpartition("/")[2])
+    changed = [_image(body) for body in bodies.values()]
+    told = [f"{name}: {message}" for name, (_, message) in WAYS.items()]
+    assert sorted(_forecast(stage, *changed)) == sorted(told)
+    stage.run(*changed)
+
+    def is_replaced(name: str) -> bool:
+        return len(_pods(api, stage, name.rpartition("/")[2]) - before[name]) == len(before[name])
+
+    stays = [name for name, (_, message) in WAYS.items() if "change when" in message]
+    for name in [one for one in WAYS if one not in stays]:
+        eventually(partial(is_replaced, name), lambda: "the rollout")
+    assert [_pods(api, stage, name.rpartition("/")[2]) for name in stays] == [
+        before[name] for name in stays
+    ]
 
 
 READS_ALL: Body = {"envFrom": [{"configMapRef": {"name": "c"}}]}
-MOUNTS: Body = {"volumes": [{"name": "v", "configMap": {"name": "c"}}]}
+MOUNTS: Body = {"volumeMounts": [{"name": "v", "mountPath": "/c"}]}
 SECRETS: Body = {"envFrom": [{"secretRef": {"name": "s"}}]}
 
 
@@ -117,63 +111,34 @@ def _reading(name: str, container: Body, **pods: Any) -> Body:
     return workload("Deployment", name, pods=pods)
 
 
-def test_changed_config_map_names_its_readers_and_who_keeps_the_old_values(stage: Stage) -> None:
-    """A workload that rolls out in the same run keeps nothing."""
-    env = _reading("env", READS_ALL)
-    mount = _reading("mount", {"volumeMounts": [{"name": "v", "mountPath": "/c"}]}, **MOUNTS)
-    one_file = _reading(
-        "file", {"volumeMounts": [{"name": "v", "mountPath": "/c", "subPath": "key"}]}, **MOUNTS
-    )
-    other = _reading("other", {})
-    workloads = (env, mount, one_file, other)
-    stage.run(config_map("c"), *workloads)
-    assert _forecast(stage, config_map("c", "new"), *workloads) == [
-        "configmap/c: read by deployment.apps/env, deployment.apps/file, deployment.apps/mount",
-        (
-            "configmap/c: deployment.apps/env (environment), deployment.apps/file (subPath) "
-            "keep the old values until their Pods restart"
-        ),
-    ]
-    marked = config_map("c", labels={"a": "b"})
-    assert _forecast(stage, marked, *workloads) == []
-    rolled = (_image(env), mount, _image(one_file), other)
-    assert _forecast(stage, config_map("c", "new"), *rolled) == [
-        "configmap/c: read by deployment.apps/env, deployment.apps/file, deployment.apps/mount",
-        "deployment.apps/env: rollout, 1 Pod",
-        "deployment.apps/file: rollout, 1 Pod",
-    ]
+def test_changed_values_name_their_readers_and_who_keeps_the_old_ones(stage: Stage) -> None:
+    """Of a Secret, neither the old nor the new value is in any event."""
+    fixed = {"volumes": [{"name": "v", "configMap": {"name": "fixed"}}]}
+    readers = (
+        _reading("env", READS_ALL), _reading("mount", MOUNTS, **fixed), _reading("secret", SECRETS),
+    )  # fmt: skip
 
+    def values(value: str) -> tuple[Body, ...]:
+        return (
+            config_map("c", value),
+            {**config_map("fixed", value), "immutable": True},
+            of_kind("Secret", "s", stringData={"password": f"hunter2-{value}"}),
+        )
 
-def test_changed_secret_is_said_without_its_values(stage: Stage) -> None:
-    """Neither the old nor the new one is in any event."""
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
-    reader = _reading("web", SECRETS)
-    stage.run({**secret, "stringData": {"password": "hunter2-old"}}, reader)
-    changed = {**secret, "stringData": {"password": "hunter2-new"}}
-    story = stage.run(changed, reader, dry_run=DryRun.SERVER, diff=True)
-    assert [one.message for one in story.plan.consequences] == [
-        "read by deployment.apps/web",
-        "deployment.apps/web (environment) keeps the old values until its Pods restart",
+    stage.run(*values("old"), *readers)
+    story = stage.run(*values("new"), *readers, dry_run=DryRun.SERVER, diff=True, recreate=True)
+    restart = "keeps the old values until its Pods restart"
+    assert sorted(f"{one.ref.short}: {one.message}" for one in story.plan.consequences) == [
+        f"configmap/c: deployment.apps/env (environment) {restart}",
+        "configmap/c: read by deployment.apps/env",
+        f"configmap/fixed: deployment.apps/mount (immutable volume) {restart}",
+        "configmap/fixed: read by deployment.apps/mount",
+        f"secret/s: deployment.apps/secret (environment) {restart}",
+        "secret/s: read by deployment.apps/secret",
     ]
-    told = repr(story.plan.consequences)
     for value in (b"hunter2-old", b"hunter2-new"):
-        assert value.decode() not in told
-        assert base64.b64encode(value).decode() not in told
-
-
-def test_recreated_immutable_config_map_leaves_mounted_files_old(stage: Stage) -> None:
-    """The kubelet does not watch it."""
-    fixed = {**config_map("c"), "immutable": True}
-    mount = _reading("mount", {"volumeMounts": [{"name": "v", "mountPath": "/c"}]}, **MOUNTS)
-    stage.run(fixed, mount)
-    changed = {**config_map("c", "new"), "immutable": True}
-    assert _forecast(stage, changed, mount, recreate=True) == [
-        "configmap/c: read by deployment.apps/mount",
-        (
-            "configmap/c: deployment.apps/mount (immutable volume) keeps the old values until its "
-            "Pods restart"
-        ),
-    ]
+        assert value.decode() not in repr(story.events)
+        assert base64.b64encode(value).decode() not in repr(story.events)
 
 
 def _volume(stage: Stage, policy: str) -> Body:
@@ -191,8 +156,12 @@ def _volume(stage: Stage, policy: str) -> Body:
     )
 
 
+def _is_bound(api: Api, path: str) -> bool:
+    return bool(api.get(path).get("status", {}).get("phase") == "Bound")
+
+
 @pytest.fixture
-def bound(stage: Stage, api: Api, kubectl: Kubectl) -> Iterator[list[Body]]:
+def bound(stage: Stage, api: Api) -> Iterator[list[Body]]:
     """Applies two claims and binds them to volumes, one of which is deleted with its claim."""
     path = "/api/v1/persistentvolumes"
     claims = []
@@ -204,11 +173,8 @@ def bound(stage: Stage, api: Api, kubectl: Kubectl) -> Iterator[list[Body]]:
         claims.append({**CLAIM, "metadata": {"name": policy.lower()}, "spec": spec})
     stage.run(config_map("a"), *claims)
     for policy in ("delete", "retain"):
-        kubectl(
-            "wait",
-            f"persistentvolume/{stage.namespace}-{policy}",
-            "--for=jsonpath={.status.phase}=Bound",
-        )
+        where = f"{path}/{stage.namespace}-{policy}"
+        eventually(partial(_is_bound, api, where), lambda: "a bound volume")
     yield claims
     for policy in ("delete", "retain"):
         api("DELETE", f"{path}/{stage.namespace}-{policy}")
