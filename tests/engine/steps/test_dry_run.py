@@ -16,21 +16,18 @@ from typing import Any
 
 import pytest
 
-from applyprune.cluster.requests import live_object
 from applyprune.localplane import Plane
 from applyprune.model.events import Finished, ObjectDiff
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.live import CONFIG_MAPS, LiveObject
 from applyprune.model.options import Adopt, Conflicts, DryRun
 from applyprune.planning.applyset import OWNED_BY, PART_OF
-from applyprune.planning.conflicts import drifted_from_record, recorded_drift
 from applyprune.values import replace
 from tests.support.actors import ALICE
 from tests.support.api import Api, AuditTrail
 from tests.support.fault_proxy import FaultProxy
 from tests.support.objects import config_map, crd, custom_resource, manifest, of_kind
-from tests.support.plane import Kubectl
 from tests.support.stage import Stage, Story
+from tests.support.waiting import eventually
 from tests.support.workloads import run_ahead, workload
 
 WRITES = {"create", "update", "patch", "delete"}
@@ -82,14 +79,13 @@ def test_diff_compares_exactly_what_would_change(stage: Stage, audit: AuditTrail
 
 
 @pytest.mark.holds("secret-in-diff")
-def test_diff_masks_a_secret_everywhere(stage: Stage, kubectl: Kubectl) -> None:
+def test_diff_masks_a_secret_everywhere(stage: Stage, api: Api) -> None:
     """Raw, base64 and hex: no value is in the run's output."""
     token = secrets.token_hex(8)
     values = [f"{token}-{number}" for number in range(4)]
     stage.run(secret(a=values[0], b=values[1]))
-    names = ("-n", stage.namespace, "secret", "s")
-    kubectl("annotate", *names, f"copied={values[0]}")
-    kubectl("patch", *names, "-p", f'{{"stringData":{{"a":"{values[2]}"}}}}')
+    copied = {"metadata": {"annotations": {"copied": values[0]}}}
+    api.patch(stage.path("s", "secrets"), {**copied, "stringData": {"a": values[2]}}, by=ALICE)
     for options in ({}, {"conflicts": Conflicts.FORCE}):
         story = compare(stage, secret(a=values[0], b=values[3]), **options)
         texts = str([(one, getattr(one, "before", 0), getattr(one, "after", 0))
@@ -174,22 +170,6 @@ def test_diff_separates_drift_from_a_new_manifest_and_names_its_author(
     assert drift.time
     drifted = {name: one.drifted for name, one in found.items()}
     assert drifted == {"configmap/a": True, "configmap/b": False, "configmap/c": True}
-    # Without a manifest: the same fields, by managedFields alone.
-    entries = {ref.name: entry for ref, entry in stage.inventory().entries.items()}
-    changes = {}
-    for name in "ab":
-        body = api.get(stage.path(name))
-        live, manager = _live(body), stage.target.manager
-        moved = drifted_from_record(entries[name], live, manager)
-        changes[name] = recorded_drift(entries[name], live, manager) if moved else ()
-    assert [(one.path, one.manager) for one in changes["a"]] == [("/data/key", ALICE)]
-    assert changes["b"] == ()
-
-
-def _live(body: dict[str, Any]) -> LiveObject:
-    live = live_object(CONFIG_MAPS, body, full=True)
-    assert live is not None
-    return live
 
 
 def test_diff_reports_a_conflict_and_skips_the_prunes(stage: Stage, api: Api) -> None:
@@ -232,16 +212,13 @@ def test_diff_does_not_wait_for_terminating_objects(stage: Stage, api: Api) -> N
     api.patch(path, body)
 
 
-def test_adoption_of_the_same_manifest_changes_only_the_label(
-    stage: Stage, kubectl: Kubectl
-) -> None:
+def test_adoption_of_the_same_manifest_changes_only_the_label(stage: Stage, api: Api) -> None:
     """kubectl owns the server's defaults too: they are not removed, but set again."""
-    wanted = workload("Deployment")
-    mine = copy.deepcopy(wanted)
-    mine["metadata"]["namespace"] = stage.namespace
-    kubectl("apply", "-f", "-", stdin=json.dumps(mine))
-    name = f"deployment/{wanted['metadata']['name']}"
-    kubectl("rollout", "status", name, "-n", stage.namespace)  # its controller writes it too
+    wanted, path = workload("Deployment"), stage.path("web", "deployments", "/apis/apps/v1")
+    api.create(path.rpartition("/")[0], wanted, by="kubectl-client-side-apply")
+    eventually(  # its controller writes it too
+        lambda: api.get(path).get("status", {}).get("availableReplicas") == 1, lambda: "a Pod"
+    )
     (found,) = compared(compare(stage, wanted)).values()
     assert found.before is not None
     assert found.after is not None
@@ -253,12 +230,11 @@ def test_adoption_of_the_same_manifest_changes_only_the_label(
     assert not found.not_checked
 
 
-def test_diff_shows_what_an_adoption_removes(stage: Stage, kubectl: Kubectl) -> None:
+def test_diff_shows_what_an_adoption_removes(stage: Stage, api: Api) -> None:
     """A field that kubectl set and the manifest lacks: the server itself shows the result."""
-    one = config_map("a", namespace=stage.namespace)
-    one["data"] = {"key": "v", "gone": "x", "changed": "old"}
-    kubectl("apply", "-f", "-", stdin=json.dumps(one))
-    kubectl("annotate", "-n", stage.namespace, "cm", "a", "stays=here", f"--field-manager={ALICE}")
+    one = {**config_map("a"), "data": {"key": "v", "gone": "x", "changed": "old"}}
+    api.create(stage.path(), one, by="kubectl-client-side-apply")
+    api.patch(stage.path("a"), {"metadata": {"annotations": {"stays": "here"}}}, by=ALICE)
     wanted = {**config_map("a"), "data": {"key": "v", "changed": "new"}}
     (found,) = compared(compare(stage, wanted)).values()
     assert found.after is not None
@@ -266,33 +242,28 @@ def test_diff_shows_what_an_adoption_removes(stage: Stage, kubectl: Kubectl) -> 
     stage.run(wanted)
     live = stage.run(wanted, reapply_all=True, dry_run=DryRun.SERVER, diff=True)
     assert live.outcomes == {"configmap/a": "unchanged"}
-    body = kubectl("get", "-n", stage.namespace, "cm", "a", "-o", "jsonpath={.data}")
-    assert body == '{"changed":"new","key":"v"}'
-    assert found.after["data"] == {"changed": "new", "key": "v"}
+    assert found.after["data"] == api.get(stage.path("a"))["data"] == {"changed": "new", "key": "v"}
     assert found.after["metadata"]["annotations"] == {"stays": "here"}
 
 
-def test_diff_shows_what_another_set_loses(stage: Stage) -> None:
-    """Its label and the fields that only it has set."""
-    other = replace(stage, name="other")
+def test_diff_shows_what_another_set_loses_and_what_is_recreated(stage: Stage) -> None:
+    """The label and the fields that only the other set has set; what the server would create."""
+    other, fixed = replace(stage, name="other"), {"immutable": True}
     other.run({**config_map("a"), "data": {"key": "v", "gone": "x"}})
-    (found,) = compared(compare(stage, config_map("a", "new"), adopt=Adopt.ALL)).values()
-    assert found.after is not None
-    assert found.before is not None
-    assert found.after["data"] == {"key": "new"}
-    assert found.before["metadata"]["labels"] != found.after["metadata"]["labels"]
-
-
-def test_diff_compares_recreated_objects(stage: Stage) -> None:
-    """With what the server would create, under its own name."""
-    immutable = {**config_map("a"), "immutable": True}
-    stage.run(immutable)
-    (found,) = compared(
-        compare(stage, {**config_map("a", "new"), "immutable": True}, recreate=True)
-    ).values()
-    assert found.fate is Fate.RECREATE
-    assert found.after is not None
-    assert (found.after["metadata"]["name"], found.after["data"]) == ("a", {"key": "new"})
+    stage.run({**config_map("fixed"), **fixed})
+    given = config_map("a", "new"), {**config_map("fixed", "new"), **fixed}
+    found = compared(compare(stage, *given, adopt=Adopt.ALL, recreate=True))
+    taken, recreated = found["configmap/a"], found["configmap/fixed"]
+    assert taken.before is not None
+    assert taken.after is not None
+    assert taken.after["data"] == {"key": "new"}
+    assert taken.before["metadata"]["labels"] != taken.after["metadata"]["labels"]
+    assert recreated.fate is Fate.RECREATE
+    assert recreated.after is not None
+    after = recreated.after
+    assert (after["metadata"]["name"], after["data"]) == ("fixed", {"key": "new"})
+    # So that a pipeline can point at the line.
+    assert taken.origin == manifest(given[0]).origin
 
 
 def test_diff_uses_a_substitute_for_a_new_namespace(stage: Stage) -> None:
@@ -402,12 +373,6 @@ def test_diff_checks_the_fields_of_a_changing_kind_by_its_new_crd(kinds: Stage) 
     assert (found.after or {})["spec"] == {"size": 3, "note": "x"}
     assert "only its fields were compared with the new one" in found.not_checked
     assert compared(story)["changing.x.example.com/b"].fate is Fate.CREATE
-
-
-def test_diff_origin_is_the_manifests(stage: Stage) -> None:
-    """So that a pipeline can point at the line."""
-    (found,) = compared(compare(stage, config_map("a"))).values()
-    assert found.origin == manifest(config_map("a")).origin
 
 
 @pytest.mark.parametrize(
