@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from applyprune.model.options import DryRun, Mode, Options
 from applyprune.output.report import report_of
 from applyprune.planning.approval import sealed
 from applyprune.planning.digests import plan_digest
+from applyprune.values import replace
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.live import config_maps
