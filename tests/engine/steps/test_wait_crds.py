@@ -1,14 +1,15 @@
-"""CRDs and their custom resources in one run, and the namespaces that hold them."""
+"""CRDs and their custom resources in one run, and the namespaces that hold them.
+
+What a Namespace may take with it is decided in ``tests/decisions/test_namespaces.py``.
+"""
 
 from __future__ import annotations
 
 import copy
 
-import pytest
-
 from applyprune.model.events import Finished
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Adopt, Mode
+from applyprune.model.options import Mode
 from tests.support.clocks import AGES
 from tests.support.objects import DEPLOYMENT, config_map, crd, crd_name, custom_resource, of_kind
 from tests.support.stage import Stage
@@ -60,34 +61,27 @@ def test_crd_with_foreign_custom_resources_is_not_deleted(crd_stage: Stage) -> N
 
 def test_namespace_with_foreign_contents_is_not_deleted(stage: Stage, home: str) -> None:
     """The whole delete is refused, in its own words; --orphan leaves the namespace."""
-    body = of_kind("Namespace", home)
+    body, ours = of_kind("Namespace", home), config_map("ours", namespace=home)
+    theirs = config_map("theirs", namespace=home)
     other = Stage(stage.kubeconfig, stage.namespace, name="other")
-    stage.run(body, config_map("ours", namespace=home))
-    other.run(config_map("theirs", namespace=home))
-    marked = config_map("marked", namespace=home)
-    marked["metadata"]["annotations"] = {"applyprune.dev/prune": "disabled"}
-    stage.run(body, config_map("ours", namespace=home), marked)
+    stage.run(body, ours)
+    other.run(theirs)
     refused = stage.run(mode=Mode.DELETE)
     assert refused.exit_code == 6
-    assert (
-        "it would cascade-delete 2 objects that must stay\n"
-        f"    {home}/configmap/marked: marked applyprune.dev/prune: disabled\n"
-        f"    {home}/configmap/theirs: it is not in this set\n"
-    ) in refused.problem(f"namespace/{home}")
+    assert f"    {home}/configmap/theirs: it is not in this set\n" in refused.problem(
+        f"namespace/{home}"
+    )
     assert refused.refusal.startswith("the delete was refused: namespace/")
     ended = refused.events[-1]
     assert isinstance(ended, Finished)
     assert str(ended.problem) == "the delete was refused: nothing was deleted"
     assert refused.outcomes["configmap/ours"] is Outcome.NOT_PRUNED
-    stage.run(body, config_map("ours", namespace=home))
     kept = stage.run(mode=Mode.DELETE, orphan=frozenset({f"namespace/{home}"}))
     assert kept.outcomes == {
         "configmap/ours": Outcome.DELETED,
         f"namespace/{home}": Outcome.ORPHANED,
     }
-    assert set(other.run(config_map("theirs", namespace=home)).outcomes.values()) == {
-        Outcome.UNCHANGED
-    }
+    assert set(other.run(theirs).outcomes.values()) == {Outcome.UNCHANGED}
 
 
 def test_children_of_the_sets_own_objects_are_not_foreign(stage: Stage, home: str) -> None:
@@ -98,31 +92,3 @@ def test_children_of_the_sets_own_objects_are_not_foreign(stage: Stage, home: st
     stage.run(body, deployment)
     story = stage.run(mode=Mode.DELETE, timeout=AGES)
     assert set(story.outcomes.values()) == {Outcome.DELETED}, story.events
-
-
-@pytest.mark.parametrize("how", ["annotated", "adopted", "--orphan", "still wanted"])
-def test_orphaned_object_survives_its_namespaces_prune(stage: Stage, home: str, how: str) -> None:
-    """Kept, adopted or still in the input: the Namespace around it is refused."""
-    body = of_kind("Namespace", home)
-    marks = {"applyprune.dev/prune": "disabled"} if how == "annotated" else {}
-    precious = config_map("precious", namespace=home, annotations=marks)
-    if how == "adopted":
-        other = Stage(stage.kubeconfig, stage.namespace, name="other")
-        other.run(body)
-        other.run(body, precious, prune=False)
-        stage.run(body, precious, adopt=Adopt.ALL)
-        other.run(mode=Mode.DELETE)
-    stage.run(body, precious, config_map("plain", namespace=home))
-    orphan = frozenset({"configmap/precious"} if how == "--orphan" else ())
-    if how == "still wanted":
-        story = stage.run(precious, orphan=orphan)
-    else:
-        story = stage.run(mode=Mode.DELETE, orphan=orphan)
-    if how == "adopted":
-        # Its Namespace was adopted with it, and an adopted Namespace is not deleted at all.
-        assert story.outcomes[f"namespace/{home}"] is Outcome.ORPHANED
-    else:
-        assert story.exit_code == 6, story.events
-        assert f"{home}/configmap/precious" in story.problem(f"namespace/{home}")
-    lives = stage.run(precious, adopt=Adopt.ALL, prune=False)
-    assert lives.outcomes["configmap/precious"] is not Outcome.CREATED
