@@ -45,41 +45,47 @@ def _controllers_entry(found: dict[str, Any]) -> dict[str, Any]:
     return {key: entry[key] for key in ("apiVersion", "operation", "subresource", "fieldsV1")}
 
 
-@pytest.mark.parametrize(("by_the_set", "value"), [(True, "3"), (False, "3"), (False, "2")])
-def test_change_after_a_version_was_dropped(
-    crd_stage: Stage, crds: Api, by_the_set: bool, value: str
-) -> None:
+def test_change_after_a_version_was_dropped(crd_stage: Stage, crds: Api) -> None:
     """By the set itself in the same run, or by somebody else before it; also of no value."""
-    kind = f"Dropped{int(by_the_set)}{value}"
-    definition = _definition(kind)
-    path = f"{CRDS}/{kind.lower()}s.x.example.com"
-    assert crd_stage.run(definition, _resource(kind, "v1alpha1", "1")).exit_code == 0
-    objects = f"namespaces/{crd_stage.namespace}/{kind.lower()}s/f"
-    old, new = (f"/apis/x.example.com/{version}/{objects}" for version in ("v1alpha1", "v1"))
-    crds.patch(f"{old}/status", {"status": {"phase": "Up"}}, by="ctrl")
-    before = _controllers_entry(crds.get(old))
-    both = _definition(kind, "v1")
-    assert crd_stage.run(both, _resource(kind, "v1", "2")).exit_code == 0
-    crds.patch(f"{path}/status", {"status": {"storedVersions": ["v1"]}})
-    last = _definition(kind, dropped=True)
-    if not by_the_set:
-        versions = {"spec": {"versions": last["spec"]["versions"]}}
-        crds.patch(path, versions, by=crd_stage.target.manager)
-    given = (last, _resource(kind, "v1", value))
+    values = {"DroppedHere": "3", "DroppedThere": "3", "DroppedSame": "2"}
+    paths = {
+        (kind, version): f"/apis/x.example.com/{version}/namespaces/{crd_stage.namespace}"
+        f"/{kind.lower()}s/f"
+        for kind in values
+        for version in ("v1alpha1", "v1")
+    }
+    old = [_resource(kind, "v1alpha1", "1") for kind in values]
+    assert crd_stage.run(*map(_definition, values), *old).exit_code == 0
+    before = {}
+    for kind in values:
+        path = paths[kind, "v1alpha1"]
+        crds.patch(f"{path}/status", {"status": {"phase": "Up"}}, by="ctrl")
+        before[kind] = _controllers_entry(crds.get(path))
+    moved = [_resource(kind, "v1", "2") for kind in values]
+    both = [_definition(kind, "v1") for kind in values]
+    assert crd_stage.run(*both, *moved).exit_code == 0
+    given: list[dict[str, Any]] = []
+    for kind, value in values.items():
+        path, last = f"{CRDS}/{kind.lower()}s.x.example.com", _definition(kind, dropped=True)
+        crds.patch(f"{path}/status", {"status": {"storedVersions": ["v1"]}})
+        if kind != "DroppedHere":
+            versions = {"spec": {"versions": last["spec"]["versions"]}}
+            crds.patch(path, versions, by=crd_stage.target.manager)
+        given += [last, _resource(kind, "v1", value)]
     dry = crd_stage.run(*given, dry_run=DryRun.SERVER, diff=True, conflicts=Conflicts.FORCE)
-    done = dry.of(ObjectDone)
-    assert [str(one.problem) for one in done if one.problem] == []
-    (shown,) = (one for one in dry.of(ObjectDiff) if one.ref.kind == kind)
-    assert (shown.after or {})["spec"] == {"value": value}
-    name = f"{kind.lower()}.x.example.com/f"
-    assert dry.outcomes[name] is Outcome.UPDATED
+    assert [str(one.problem) for one in dry.of(ObjectDone) if one.problem] == []
+    shown = {one.ref.kind: one.after or {} for one in dry.of(ObjectDiff)}
     story = crd_stage.run(*given, conflicts=Conflicts.FORCE)
-    assert story.outcomes[name] is Outcome.UPDATED
-    found = crds.get(new)
-    assert (found["spec"], found["status"]) == ({"value": value}, {"phase": "Up"})
-    # Only the version of the other manager's entry has changed.
-    assert _controllers_entry(found) == {**before, "apiVersion": "x.example.com/v1"}
-    assert crd_stage.run(*given).outcomes[name] is Outcome.UNCHANGED
+    again = crd_stage.run(*given)
+    for kind, value in values.items():
+        name = f"{kind.lower()}.x.example.com/f"
+        assert shown[kind]["spec"] == {"value": value}
+        assert dry.outcomes[name] is story.outcomes[name] is Outcome.UPDATED
+        found = crds.get(paths[kind, "v1"])
+        assert (found["spec"], found["status"]) == ({"value": value}, {"phase": "Up"})
+        # Only the version of the other manager's entry has changed.
+        assert _controllers_entry(found) == {**before[kind], "apiVersion": "x.example.com/v1"}
+        assert again.outcomes[name] is Outcome.UNCHANGED
 
 
 @pytest.mark.holds("two-entries-of-a-manager")
@@ -148,32 +154,29 @@ def test_change_beside_an_entry_of_a_version_that_lacks_a_default(
     assert "unknown" in story.problem(name)
 
 
-@pytest.mark.parametrize(
-    "is_served", [True, pytest.param(False, marks=pytest.mark.holds("version-of-a-refused-crd"))]
-)
+@pytest.mark.holds("version-of-a-refused-crd")
 def test_resource_of_a_refused_crd_is_applied_only_in_a_version_that_is_served(
-    crd_stage: Stage, is_served: bool
+    crd_stage: Stage,
 ) -> None:
     """The CRD drops a version in which objects are stored; the run has not been checked."""
-    kind = f"Refused{int(is_served)}"
-    for served in [(), ("v1",)][: 1 + is_served]:
-        before = (_definition(kind, *served), _resource(kind, "v1alpha1", "1"))
-        assert crd_stage.run(*before).exit_code == 0
-    after = (_definition(kind, dropped=True), _resource(kind, "v1", "2"), config_map("a"))
-    story = crd_stage.run(*after, check=False)
-    name = f"{kind.lower()}.x.example.com/f"
-    assert (story.exit_code, story.outcomes) == (
-        3,
-        {
-            crd_name(kind): Outcome.FAILED,
-            name: Outcome.UPDATED if is_served else Outcome.SKIPPED,
-            "configmap/a": Outcome.CREATED,
-        },
-    )
-    assert "storedVersions" in story.problem(crd_name(kind))
-    if not is_served:
-        assert story.problem(name).endswith(
-            f"it depends on {crd_name(kind)}, which was not applied"
-        )
-    both = _definition(kind, "v1")
-    assert crd_stage.run(both, *after[1:]).exit_code == 0
+    kinds = ("RefusedServed", "Refused")
+    old = [_resource(kind, "v1alpha1", "1") for kind in kinds]
+    new = [*(_resource(kind, "v1", "2") for kind in kinds), config_map("a")]
+    assert crd_stage.run(*map(_definition, kinds), *old).exit_code == 0
+    # The first one is stored as before, and served in both versions.
+    assert crd_stage.run(_definition(kinds[0], "v1"), _definition(kinds[1]), *old).exit_code == 0
+    dropped = [_definition(kind, dropped=True) for kind in kinds]
+    story = crd_stage.run(*dropped, *new, check=False)
+    served, refused = (f"{kind.lower()}.x.example.com/f" for kind in kinds)
+    assert (story.exit_code, story.outcomes) == (3, {
+        **dict.fromkeys(map(crd_name, kinds), Outcome.FAILED),
+        served: Outcome.UPDATED,
+        refused: Outcome.SKIPPED,
+        "configmap/a": Outcome.CREATED,
+    })  # fmt: skip
+    for kind in kinds:
+        assert "storedVersions" in story.problem(crd_name(kind))
+    told = f"it depends on {crd_name(kinds[1])}, which was not applied"
+    assert story.problem(refused).endswith(told)
+    both = [_definition(kind, "v1") for kind in kinds]
+    assert crd_stage.run(*both, *new).exit_code == 0

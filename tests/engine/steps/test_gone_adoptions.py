@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
     from tests.support.api import Api
     from tests.support.fault_proxy import Exchange, FaultProxy
-    from tests.support.plane import Kubectl
 
 GIVEN = AdoptFrom("other")
 
@@ -31,33 +29,30 @@ def of_other_set(stage: Stage) -> dict[str, Any]:
     return {"adopt": GIVEN}
 
 
-def of_nobody(stage: Stage, kubectl: Kubectl) -> dict[str, Any]:
-    body = json.dumps(config_map("x"))
-    kubectl("create", "-n", stage.namespace, "-f", "-", stdin=body)
-    return {}
+def deleting(stage: Stage, api: Api, *names: str) -> Stage:
+    """Return the same set; these objects are deleted as soon as the plan is there."""
+
+    def act() -> None:
+        for name in names:
+            assert api("DELETE", stage.path(name))[0] == 200
+
+    return Stage(stage.kubeconfig, stage.namespace, seen=on(Planned, act))
 
 
-def deleting(stage: Stage, api: Api) -> Stage:
-    """Return the same set; x is deleted as soon as the plan is there."""
-    act = on(Planned, lambda: api("DELETE", stage.path("x")))
-    return Stage(stage.kubeconfig, stage.namespace, seen=act)
-
-
-@pytest.mark.parametrize("owner", ["set", "nobody"])
 @pytest.mark.parametrize("check", [True, False], ids=["checked", "unchecked"])
-def test_gone_object_is_created_as_owned(
-    stage: Stage, api: Api, kubectl: Kubectl, owner: str, check: bool
-) -> None:
+def test_gone_object_is_created_as_owned(stage: Stage, api: Api, check: bool) -> None:
     """Whichever of its requests says so: a patch of its label, or the apply itself."""
-    options = of_other_set(stage) if owner == "set" else of_nobody(stage, kubectl)
-    story = deleting(stage, api).run(config_map("x"), check=check, **options)
-    assert story.exit_code == 0, story.problem("configmap/x")
-    assert story.outcomes["configmap/x"] is Outcome.CREATED
-    (entry,) = stage.inventory().entries.values()
-    assert entry.ownership is Ownership.OWNED
-    assert entry.uid == api.get(stage.path("x"))["metadata"]["uid"]
-    stage.run(config_map("own"))
-    assert not api.exists(stage.path("x"))
+    options = of_other_set(stage)
+    api.create(stage.path(), config_map("nobodys"))
+    given = config_map("x"), config_map("nobodys")
+    story = deleting(stage, api, "x", "nobodys").run(*given, check=check, **options)
+    assert story.exit_code == 0, story.events
+    assert set(story.outcomes.values()) == {Outcome.CREATED}
+    for ref, entry in stage.inventory().entries.items():
+        assert entry.ownership is Ownership.OWNED
+        assert entry.uid == api.get(stage.path(ref.name))["metadata"]["uid"]
+    stage.run(config_map("own"), max_prune=Stage.most(2))
+    assert not any(api.exists(stage.path(name)) for name in ("x", "nobodys"))
 
 
 @pytest.mark.holds("reviewed-adoption")
@@ -66,7 +61,7 @@ def test_gone_object_of_an_approved_plan_is_not_created(stage: Stage, api: Api) 
     options = {**of_other_set(stage), "approval": Approval.ALWAYS}
     planned = stage.run(config_map("x"), **options)
     given = {**options, "approved_plan": planned.plan.digest}
-    story = deleting(stage, api).run(config_map("x"), **given)
+    story = deleting(stage, api, "x").run(config_map("x"), **given)
     assert story.exit_code == 3
     assert not api.exists(stage.path("x"))
 
@@ -75,7 +70,7 @@ def test_gone_object_of_an_approved_plan_is_not_created(stage: Stage, api: Api) 
 def test_gone_object_of_the_set_is_not_created(stage: Stage, api: Api) -> None:
     """Somebody has deleted it during the run: the next run says so."""
     stage.run(config_map("x", "1"))
-    story = deleting(stage, api).run(config_map("x", "2"))
+    story = deleting(stage, api, "x").run(config_map("x", "2"))
     assert story.exit_code == 3
     assert not api.exists(stage.path("x"))
 

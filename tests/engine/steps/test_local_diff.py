@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from applyprune.localplane import Plane
 from applyprune.model.events import ObjectDiff
 from applyprune.model.fate import Outcome
@@ -16,7 +14,6 @@ from applyprune.model.options import DryRun
 from tests.support.accounts import kubeconfig_as, rule
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.objects import DEPLOYMENT, SECRET, config_map
-from tests.support.plane import Kubectl
 from tests.support.stage import Stage, Story
 
 Body = dict[str, Any]
@@ -24,8 +21,9 @@ READ = ["get", "list", "watch"]
 BOOKKEEPING = frozenset({"generation", "managedFields", "resourceVersion"})
 
 
-def _deployment() -> Body:
+def _deployment(name: str) -> Body:
     body = copy.deepcopy(DEPLOYMENT)
+    body["metadata"]["name"] = name
     (container,) = body["spec"]["template"]["spec"]["containers"]
     container["env"] = [{"name": name, "value": "1"} for name in ("A", "B")]
     container["ports"] = [{"containerPort": 80}]
@@ -45,19 +43,15 @@ def _variable(body: Body) -> None:
     _containers(body)[0]["env"][1]["name"] = "C"
 
 
-def _second(body: Body) -> None:
-    _containers(body).append({"name": "second", "image": "x"})
-
-
 def _label(body: Body) -> None:
     body["metadata"]["labels"] = {"new": "label"}
 
 
-def _no_ports(body: Body) -> None:
+def _ports(body: Body) -> None:
     del _containers(body)[0]["ports"]
 
 
-CHANGES: list[Callable[[Body], None]] = [_image, _variable, _label, _no_ports]
+CHANGES: list[Callable[[Body], None]] = [_image, _variable, _label, _ports]
 
 
 def _shown(story: Story) -> dict[str, tuple[Any, Any]]:
@@ -75,33 +69,32 @@ def _settled(state: Any) -> Any:
     return {**state, "metadata": metadata}
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda one: one.__name__)
-def test_local_diff_is_that_of_the_server(
-    stage: Stage, kubectl: Kubectl, audit: AuditTrail, change: Callable[[Body], None]
-) -> None:
+def test_local_diff_is_that_of_the_server(stage: Stage, api: Api, audit: AuditTrail) -> None:
     """For what the set has owned: items of lists by their keys, and what the manifest gives up."""
-    body = _deployment()
-    stage.run(body, config_map("a"))
-    kubectl("label", "-n", stage.namespace, "deployment/web", "theirs=label")
-    changed = copy.deepcopy(body)
-    change(changed)
+    bodies = [_deployment(change.__name__.strip("_")) for change in CHANGES]
+    stage.run(*bodies, config_map("a"))
+    theirs = {"metadata": {"labels": {"theirs": "label"}}}
+    for body, change in zip(bodies, CHANGES, strict=True):
+        path = stage.path(body["metadata"]["name"], "deployments", "/apis/apps/v1")
+        api.patch(path, theirs, by="kubectl-label")
+        change(body)
     audit.restart()
     by_server, local = (
-        stage.run(changed, config_map("a", "new"), dry_run=dry_run, diff=True)
+        stage.run(*bodies, config_map("a", "new"), dry_run=dry_run, diff=True)
         for dry_run in (DryRun.SERVER, DryRun.CLIENT)
     )
     assert _shown(local) == _shown(by_server)
-    assert set(_shown(local)) == {"deployment.apps/web", "configmap/a"}
+    names = {f"deployment.apps/{body['metadata']['name']}" for body in bodies}
+    assert set(_shown(local)) == {"configmap/a", *names}
     assert all(one.not_checked == "not checked by the server" for one in local.of(ObjectDiff))
     assert writes(audit) == []
 
 
 def test_local_diff_of_a_new_item_lacks_its_defaults_only(stage: Stage) -> None:
-    body = _deployment()
+    body = _deployment("web")
     stage.run(body)
-    changed = copy.deepcopy(body)
-    _second(changed)
-    (shown,) = _shown(stage.run(changed, dry_run=DryRun.CLIENT, diff=True)).values()
+    _containers(body).append({"name": "second", "image": "x"})
+    (shown,) = _shown(stage.run(body, dry_run=DryRun.CLIENT, diff=True)).values()
     before, after = (_containers(state) for state in shown)
     assert after == [*before, {"name": "second", "image": "x"}]
 

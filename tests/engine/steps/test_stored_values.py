@@ -39,50 +39,53 @@ def _resource(kind: str, value: Any, **notes: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("kind", "before", "was", "after", "value"),
-    [
-        pytest.param(
-            "ToNumber", TEXT, "x", NUMBER, 5, marks=pytest.mark.holds("stored-values-first")
-        ),
-        ("ToText", NUMBER, 5, TEXT, "x"),
-        ("ToMap", LIST, ["x"], MAP, {"b": "x"}),
-        ("Emptied", TEXT, "x", NUMBER, None),
-        # Nobody owns the default that is stored, and the manifest stays as it is.
-        ("Default", {**TEXT, "default": "x"}, None, NUMBER, None),
-    ],
-)
-def test_stored_values_are_judged_before_their_crd_changes(
-    crd_stage: Stage,
-    crds: Api,
-    kind: str,
-    before: dict[str, Any],
-    was: Any,
-    after: dict[str, Any],
-    value: Any,
-) -> None:
+TYPES: dict[str, tuple[Any, Any, Any, Any]] = {
+    "ToNumber": (TEXT, "x", NUMBER, 5),
+    "ToText": (NUMBER, 5, TEXT, "x"),
+    "ToMap": (LIST, ["x"], MAP, {"b": "x"}),
+    "Emptied": (TEXT, "x", NUMBER, None),
+    # Nobody owns the default that is stored, and the manifest stays as it is.
+    "Default": ({**TEXT, "default": "x"}, None, NUMBER, None),
+}
+"""Of each kind: a type, a value, the type that comes, and a value for it."""
+
+
+@pytest.mark.holds("stored-values-first")
+def test_stored_values_are_judged_before_their_crd_changes(crd_stage: Stage, crds: Api) -> None:
     """Nothing is written, unless a recreation is allowed: then one run does both."""
-    name = f"{kind.lower()}.x.example.com/f"
-    old, new = _definition(kind, before), _definition(kind, after)
-    assert crd_stage.run(old, _resource(kind, was)).exit_code == 0
-    path = f"/apis/x.example.com/v1/namespaces/{crd_stage.namespace}/{kind.lower()}s/f"
-    uid = crds.get(path)["metadata"]["uid"]
-    refused = crd_stage.run(new, _resource(kind, value), check=True)
-    assert (refused.exit_code, refused.outcomes) == (3, {name: Outcome.FAILED})
-    assert f"{STORED}: spec.a: expected " in refused.problem(name)
-    assert "--recreate deletes and creates it" in refused.problem(name)
-    assert "quotes" not in refused.problem(name)
-    assert crds.get(path)["metadata"]["uid"] == uid
-    dry = crd_stage.run(new, _resource(kind, value), dry_run=DryRun.SERVER, recreate=True)
-    assert dry.outcomes[name] is Outcome.RECREATED
-    story = crd_stage.run(new, _resource(kind, value), check=True, recreate=True)
-    assert story.outcomes == {crd_name(kind): Outcome.UPDATED, name: Outcome.RECREATED}, (
-        story.events
-    )
-    found = crds.get(path)
-    assert found["spec"] == _resource(kind, value)["spec"]
-    assert found["metadata"]["uid"] != uid
-    assert set(crd_stage.run(new, _resource(kind, value)).outcomes.values()) == {Outcome.UNCHANGED}
+    names = {kind: f"{kind.lower()}.x.example.com/f" for kind in TYPES}
+    old: list[dict[str, Any]] = []
+    new: list[dict[str, Any]] = []
+    for kind, (before, was, after, value) in TYPES.items():
+        old += [_definition(kind, before), _resource(kind, was)]
+        new += [_definition(kind, after), _resource(kind, value)]
+
+    def read() -> dict[str, Any]:
+        home = f"/apis/x.example.com/v1/namespaces/{crd_stage.namespace}"
+        return {kind: crds.get(f"{home}/{kind.lower()}s/f") for kind in TYPES}
+
+    assert crd_stage.run(*old).exit_code == 0
+    first = read()
+    refused = crd_stage.run(*new, check=True)
+    assert (refused.exit_code, refused.outcomes) == (
+        3, dict.fromkeys(names.values(), Outcome.FAILED)
+    )  # fmt: skip
+    for name in names.values():
+        assert f"{STORED}: spec.a: expected " in refused.problem(name)
+        assert "--recreate deletes and creates it" in refused.problem(name)
+        assert "quotes" not in refused.problem(name)
+    assert read() == first
+    dry = crd_stage.run(*new, dry_run=DryRun.SERVER, recreate=True)
+    assert {dry.outcomes[name] for name in names.values()} == {Outcome.RECREATED}
+    story = crd_stage.run(*new, check=True, recreate=True)
+    assert story.outcomes == {
+        **dict.fromkeys(map(crd_name, TYPES), Outcome.UPDATED),
+        **dict.fromkeys(names.values(), Outcome.RECREATED),
+    }, story.events
+    for kind, found in read().items():
+        assert found["spec"] == _resource(kind, TYPES[kind][3])["spec"]
+        assert found["metadata"]["uid"] != first[kind]["metadata"]["uid"]
+    assert set(crd_stage.run(*new).outcomes.values()) == {Outcome.UNCHANGED}
 
 
 def test_stored_values_in_a_version_that_the_crd_replaces(crd_stage: Stage, crds: Api) -> None:

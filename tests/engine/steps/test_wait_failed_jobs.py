@@ -67,33 +67,25 @@ def test_failed_job_names_the_exit_code_of_its_pod(
     assert logs_of(stage.status(wait=True, logs=True)) == ""
 
 
-@pytest.mark.parametrize("seen", [True, False], ids=["seen", "unseen"])
-def test_failed_job_whose_pod_is_gone_says_what_is_known(
-    stage: Stage, puppets: Puppets, seen: bool
-) -> None:
-    """What the wait has seen before, and else no more than the Job itself says."""
-    spec: Body = {"backoffLimit": 5}
-    template = {**PLAYED, "restartPolicy": "OnFailure"}
-    job = workload("Job", "once", pods=PLAYED, spec=spec)
-    job["spec"]["template"]["spec"] |= template
+def test_failed_job_whose_pod_is_gone_says_what_was_seen(stage: Stage, puppets: Puppets) -> None:
+    """What the wait has seen before."""
+    job = workload("Job", "once", pods=PLAYED, spec={"backoffLimit": 5})
+    job["spec"]["template"]["spec"] |= {**PLAYED, "restartPolicy": "OnFailure"}
     crashed = exited(3) | {
         "restartCount": 2,
         "state": {"waiting": {"reason": "CrashLoopBackOff"}},
         "lastState": {"terminated": {"exitCode": 3, "containerID": "containerd://1"}},
     }
-    status = {"phase": "Running", "containerStatuses": [crashed]} if seen else {"phase": "Running"}
-
-    def expire() -> None:
-        soon = {"spec": {"activeDeadlineSeconds": 1}}
-        puppets.api.patch(puppets.path("jobs", "once", "/apis/batch/v1"), soon)
-
-    when_waiting(stage, expire, "(last exit code 3)" if seen else "active: 1")
+    path = puppets.path("jobs", "once", "/apis/batch/v1")
+    soon = {"spec": {"activeDeadlineSeconds": 1}}
+    when_waiting(stage, lambda: puppets.api.patch(path, soon), "(last exit code 3)")
+    status = {"phase": "Running", "containerStatuses": [crashed]}
     with meanwhile(lambda: puppets.pods_of("once", status)):
         story = stage.run(job, wait=True, timeout=AGES)
     assert story.exit_code == 5
     told = complaints(story)[NAME]
     assert "the Job has failed: DeadlineExceeded: " in told
-    assert ("container main exited with code 3" in told) is seen
+    assert "container main exited with code 3" in told
     assert logs_of(story) == ""
 
 

@@ -135,6 +135,15 @@ def test_wait_takes_its_time_and_no_more(
     assert times(wait_for(states, timeout, **options)) == expected
 
 
+def test_timeout_names_the_last_problem_after_it_has_passed() -> None:
+    """Between two crashes a container runs: what it died of is still the reason."""
+    runs = NOT_READY | {"containerStatuses": []}
+    events = wait_for({0.0: CRASHES, 2.0: runs}, 3.0)
+    (problem,) = [one.problem for one in events if isinstance(one, ReadinessReported)]
+    assert "the Pod runs but is not ready" in str(problem)
+    assert "before that: container main: CrashLoopBackOff: so says the kubelet" in str(problem)
+
+
 def test_wait_says_what_it_waits_for_after_more_than_each_second() -> None:
     """With half a second between two looks, that is every third one."""
     said = [one for one in wait_for({0.0: NOT_READY}, 6.0) if isinstance(one, Waiting)]
