@@ -38,6 +38,7 @@ RULES: Mapping[str, Sequence[str]] = {
         "planning/conflicts.py",
         "planning/decide.py",
         "planning/desired.py",
+        "planning/full_reads.py",
         "planning/kept_fields.py",
         "planning/managed_fields.py",
         "planning/marks.py",
