@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pytest
 
 from applyprune.cli.main import cli, exit_code_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
-
-
-class Wrong(Protocol):
-    """Returns what a wrong call says on standard error."""
-
-    def __call__(self, *words: str) -> str: ...
 
 
 @pytest.fixture
@@ -27,8 +22,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def wrong(folder: Path, capsys: pytest.CaptureFixture[str]) -> Wrong:
-    """Calls in this process, without a cluster, that end with 2 and without data."""
+def wrong(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Calls in this process that end with 2 and without data; they return the error."""
 
     def call(*words: str) -> str:
         assert exit_code_of(lambda: cli.main(list(words), "applyprune", standalone_mode=False)) == 2

@@ -13,9 +13,10 @@ import pytest
 from tests.support.source_text import config_map, write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.cli.conftest import Wrong
+    Wrong = Callable[..., str]
 
 # A cluster that does not answer.
 SILENT = {
@@ -105,7 +106,7 @@ def test_typed_text_is_shown_escaped(folder: Path, wrong: Wrong, words: tuple[st
 
 
 @pytest.mark.parametrize("rule", ["deployment.apps", "deployment.apps="])
-def test_ready_rule_that_is_none_is_refused(folder: Path, wrong: Wrong, rule: str) -> None:
+def test_invalid_ready_rule_is_refused(folder: Path, wrong: Wrong, rule: str) -> None:
     """By its name, as a key of the file has it too."""
     head = "apiVersion: applyprune.dev/v1alpha1\nkind: Config\nname: web\n"
     file = f"{head}filename: a.yaml\nready-when: ['{rule}']\n"

@@ -363,7 +363,7 @@ UNASKED: dict[str, tuple[Sequence[str], str]] = {
 
 @pytest.mark.holds("deletion-confirmed-by-a-file", row="delete, by the file")
 @pytest.mark.parametrize("name", UNASKED)
-def test_what_needs_a_yes_ends_without_a_terminal(
+def test_call_that_needs_a_yes_ends_without_a_terminal(
     folder: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     """Before anything is asked of a cluster; a file may say never, and confirms no deletion."""

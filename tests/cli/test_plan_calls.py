@@ -16,9 +16,10 @@ from tests.support.plan_files import FILE
 from tests.support.source_text import config_map, write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.cli.conftest import Wrong
+    Wrong = Callable[..., str]
 
 PLAIN = (
     "a plan file must be a plain file: a pipe or a device can deliver a different plan each time"
