@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
-from tests.support.accounts import RBAC, WRITE, kubeconfig_as, rule
 from tests.support.api import Api
-from tests.support.command import applyprune
-from tests.support.input_files import write_input
 from tests.support.objects import crd, crd_name, custom_resource, of_kind
 from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually
@@ -95,42 +90,3 @@ def test_token_of_an_account_of_the_same_set_is_kept(stage: Stage, api: Api) -> 
     assert waves["ServiceAccount"] < waves["Secret"]
     path = f"/api/v1/namespaces/{stage.namespace}/secrets/a-token"
     eventually(lambda: "token" in api.get(path).get("data", {}), lambda: "the token is there")
-
-
-def _role(*resources: str) -> dict[str, Any]:
-    return of_kind("Role", "reader", rules=[rule("", list(resources), ["get"])])
-
-
-BINDING = of_kind(
-    "RoleBinding",
-    "app",
-    roleRef={"apiGroup": RBAC, "kind": "Role", "name": "reader"},
-    subjects=[{"kind": "ServiceAccount", "name": "default"}],
-)
-
-
-def test_binding_of_a_role_that_the_set_makes_smaller_is_not_checked(
-    plane: Plane, api: Api, stage: Stage, tmp_path: Path
-) -> None:
-    """The account may grant what the Role will contain, but not what it contains now."""
-    rules = (
-        rule("", ["configmaps", "serviceaccounts"], WRITE),
-        rule(RBAC, ["roles", "rolebindings"], WRITE),
-        rule("", ["namespaces"], ["get"]),
-    )
-    config = kubeconfig_as("deployer", plane, api, stage.namespace, tmp_path, *rules)
-    assert stage.run(_role("configmaps", "secrets")).exit_code == 0
-
-    def apply(*bodies: dict[str, Any]) -> tuple[int, str]:
-        path = write_input(tmp_path / "set.json", bodies)
-        ended = applyprune(
-            "apply", "web", "-n", stage.namespace, "-f", path, "--check", kubeconfig=config
-        )
-        return ended.code, ended.err
-
-    code, err = apply(_role("configmaps", "secrets"), BINDING)
-    assert code == 3
-    assert "attempting to grant RBAC permissions not currently held" in err
-    code, err = apply(_role("configmaps"), BINDING)
-    assert code == 0, err
-    assert _needs(f"role.{RBAC}/reader") in err

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from applyprune.localplane import Plane
+from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun
 from tests.support.accounts import RBAC, WRITE, kubeconfig_as, rule
 from tests.support.api import Api, AuditTrail, writes
-from tests.support.command import Ended, applyprune
-from tests.support.input_files import write_input
 from tests.support.objects import config_map, of_kind
-from tests.support.stage import Stage
+from tests.support.stage import Stage, Story
 
 READER = of_kind("Role", "reader", rules=[rule("", ["configmaps"], ["get", "list"])])
 ACCOUNT = of_kind("ServiceAccount", "reader")
@@ -29,83 +26,86 @@ BINDING = of_kind(
 
 
 @pytest.fixture
-def apply(plane: Plane, api: Api, namespace: str, tmp_path: Path) -> Callable[..., Ended]:
-    """``apply --check`` by an account that may bind a Role only if it has the rights of it."""
+def deployer(plane: Plane, api: Api, namespace: str, tmp_path: Path) -> Stage:
+    """The set, by an account that may bind a Role only if it has the rights of it."""
     rules = (
         rule("", ["configmaps", "serviceaccounts"], WRITE),
         rule(RBAC, ["roles", "rolebindings"], WRITE),
         rule("", ["namespaces"], ["get"]),
     )
-    kubeconfig = kubeconfig_as("deployer", plane, api, namespace, tmp_path, *rules)
-
-    def call(*bodies: dict[str, Any]) -> Ended:
-        path = write_input(tmp_path / "set.json", bodies)
-        where = ("web", "-n", namespace, "-f", path, "--check")
-        return applyprune("apply", *where, kubeconfig=kubeconfig)
-
-    return call
+    return Stage(kubeconfig_as("deployer", plane, api, namespace, tmp_path, *rules), namespace)
 
 
-def test_binding_of_a_role_of_the_same_set_is_not_checked(
-    apply: Callable[..., Ended], api: Api, namespace: str
-) -> None:
+def _not_checked(story: Story) -> dict[str, str]:
+    steps = story.plan.applies
+    return {step.desired.ref.short: step.not_checked for step in steps if step.not_checked}
+
+
+def test_binding_of_a_role_of_the_same_set_is_not_checked(deployer: Stage, api: Api) -> None:
     """The server looks the Role up even in a dry run; the apply creates it first."""
-    done = apply(BINDING, READER, config_map("a"))
-    assert (done.code, set(done.lines.values())) == (0, {"created"}), done.err
-    assert (
-        "rolebinding.rbac.authorization.k8s.io/app: not checked: it needs "
-        "role.rbac.authorization.k8s.io/reader, which does not exist yet\n"
-    ) in done.err
-    path = f"/apis/{RBAC}/v1/namespaces/{namespace}"
-    assert api.exists(f"{path}/roles/reader")
-    assert api.exists(f"{path}/rolebindings/app")
+    story = deployer.run(BINDING, READER, config_map("a"), check=True)
+    assert (story.exit_code, set(story.outcomes.values())) == (0, {Outcome.CREATED}), story.events
+    told = f"not checked: it needs role.{RBAC}/reader, which does not exist yet"
+    assert _not_checked(story) == {f"rolebinding.{RBAC}/app": told}
+    for name, plural in (("reader", "roles"), ("app", "rolebindings")):
+        assert api.exists(deployer.path(name, plural, f"/apis/{RBAC}/v1"))
 
 
-@pytest.mark.parametrize(
-    "others", [[], [ACCOUNT], [OTHER]], ids=["alone", "account of that name", "another Role"]
-)
-def test_binding_of_a_role_that_is_nowhere_is_refused(
-    apply: Callable[..., Ended], audit: AuditTrail, others: list[dict[str, Any]]
-) -> None:
+def test_binding_of_a_role_that_is_nowhere_is_refused(deployer: Stage, audit: AuditTrail) -> None:
     """Whatever else is new in the set; nothing of it is written."""
-    refused = apply(BINDING, config_map("a"), *others)
-    assert refused.code == 3
-    assert refused.lines == {"rolebinding.rbac.authorization.k8s.io/app": "failed"}
-    assert '"reader" not found' in refused.err
+    for other in ((), (ACCOUNT,), (OTHER,)):
+        refused = deployer.run(BINDING, config_map("a"), *other, check=True)
+        assert refused.exit_code == 3
+        assert refused.outcomes == {f"rolebinding.{RBAC}/app": Outcome.FAILED}
+        assert '"reader" not found' in refused.problem(f"rolebinding.{RBAC}/app")
     assert writes(audit) == []
 
 
-# The plane's server runs without the plugin ServiceAccount.
-NEEDED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "priorityclass.scheduling.k8s.io": (
-        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 7},
-        {"priorityClassName": "{}"},
-    ),
-    "runtimeclass.node.k8s.io": (
-        {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "runsc"},
-        {"runtimeClassName": "{}"},
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", NEEDED)
-def test_pod_that_needs_a_new_object_of_the_same_set_is_not_checked(
-    stage: Stage, kind: str
+def test_binding_of_a_role_that_the_set_makes_smaller_is_not_checked(
+    deployer: Stage, stage: Stage
 ) -> None:
-    """By the words of each admission plugin; without the object, the Pod is refused."""
-    needed, spec = NEEDED[kind]
+    """The account may grant what the Role will contain, but not what it contains now."""
+    binding = f"rolebinding.{RBAC}/app"
+    larger = {**READER, "rules": [rule("", ["configmaps", "secrets"], ["get", "list"])]}
+    assert stage.run(larger).exit_code == 0
+    refused = deployer.run(larger, BINDING, check=True)
+    assert refused.exit_code == 3
+    told = "attempting to grant RBAC permissions not currently held"
+    assert told in refused.problem(binding)
+    story = deployer.run(READER, BINDING, check=True)
+    assert story.exit_code == 0, story.events
+    told = f"not checked: it needs role.{RBAC}/reader, which is about to change"
+    assert _not_checked(story) == {binding: told}
+
+
+def test_pod_that_needs_a_new_object_of_the_same_set_is_not_checked(stage: Stage) -> None:
+    """By the words of each admission plugin; without the object, the Pod is refused.
+
+    The plane's server runs without the plugin ServiceAccount.
+    """
     name = f"for-{stage.namespace}"
-    pod = of_kind(
-        "Pod",
-        "app",
-        spec={
-            "containers": [{"name": "app", "image": "app"}],
-            **{key: value.format(name) for key, value in spec.items()},
-        },
-    )
-    story = stage.run(pod, {**needed, "metadata": {"name": name}}, dry_run=DryRun.SERVER)
+    needed = {
+        "priorityclass.scheduling.k8s.io": (
+            of_kind("PriorityClass", name, api="scheduling.k8s.io/v1", value=7),
+            {"priorityClassName": name},
+        ),
+        "runtimeclass.node.k8s.io": (
+            of_kind("RuntimeClass", name, api="node.k8s.io/v1", handler="runsc"),
+            {"runtimeClassName": name},
+        ),
+    }
+    containers = [{"name": "app", "image": "app"}]
+    pods = {
+        kind: of_kind("Pod", kind.partition(".")[0], spec={"containers": containers, **spec})
+        for kind, (_, spec) in needed.items()
+    }
+    classes = [body for body, _ in needed.values()]
+    story = stage.run(*pods.values(), *classes, dry_run=DryRun.SERVER)
     assert story.exit_code == 0
-    told = {step.desired.ref.short: step.not_checked for step in story.plan.applies}
-    missing = f"not checked: it needs {kind}/{name}, which does not exist yet"
-    assert told == {"pod/app": missing, f"{kind}/{name}": ""}
-    assert stage.run(pod, dry_run=DryRun.SERVER).exit_code != 0
+    assert _not_checked(story) == {
+        f"pod/{pod['metadata']['name']}": f"not checked: it needs {kind}/{name}, which does not "
+        "exist yet"
+        for kind, pod in pods.items()
+    }
+    refused = stage.run(*pods.values(), dry_run=DryRun.SERVER)
+    assert [*refused.outcomes.values()] == [Outcome.FAILED] * 2

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Adopt
 from applyprune.values import replace
@@ -37,18 +35,19 @@ def _no_dry_run_of(name: str) -> Rule:
     )
 
 
-@pytest.mark.parametrize("check", [False, True])
 def test_conflict_of_one_object_stops_the_whole_apply(
-    stage: Stage, api: Api, audit: AuditTrail, *, check: bool
+    stage: Stage, api: Api, audit: AuditTrail
 ) -> None:
     """Whether the server has checked the plan, or the state that was read shows the conflict."""
     stage.run(config_map("a"), config_map("b"))
     _set_field(api, stage, "a", ALICE, "hers")
     audit.restart()
-    story = stage.run(config_map("a", "mine"), config_map("b", "new"), config_map("c"), check=check)
-    assert story.exit_code == 4
-    assert story.outcomes == {"configmap/a": Outcome.FAILED}
-    assert ALICE in story.problem("configmap/a")
+    given = config_map("a", "mine"), config_map("b", "new"), config_map("c")
+    for check in (False, True):
+        story = stage.run(*given, check=check)
+        assert story.exit_code == 4
+        assert story.outcomes == {"configmap/a": Outcome.FAILED}
+        assert ALICE in story.problem("configmap/a")
     assert writes(audit) == []
 
 

@@ -193,25 +193,26 @@ def test_diff_after_the_clearing_shows_what_the_apply_removes(stage: Stage, api:
 IGNORED = {"applyprune.dev/ignore-fields": "/data/left"}
 
 
-@pytest.mark.parametrize("how", ["taken over", "no longer ignored", "ignored after the clearing"])
-def test_diff_removes_nothing_that_the_second_manager_keeps(
-    stage: Stage, api: Api, how: str
-) -> None:
+def test_diff_removes_nothing_that_the_second_manager_keeps(stage: Stage, api: Api) -> None:
     """What the set has left to others stays, while it takes over from somebody else."""
-    plain, less = _body(key="v", left="1"), _body(key="v")
-    ignoring = {**plain, "metadata": {**plain["metadata"], "annotations": IGNORED}}
-    assert stage.run(plain).exit_code == 0
-    if how == "ignored after the clearing":
-        _clear(api, stage.path("old"))
-    else:
-        assert stage.run(ignoring).exit_code == 0
-        api.patch(stage.path("old"), {"data": {"theirs": "1"}}, by="nightly")
-    wanted = less if how == "no longer ignored" else ignoring
+    names = ("taken", "unignored", "cleared")
+    plain = {name: _body(name, key="v", left="1") for name in names}
+    ignoring = {
+        name: {**body, "metadata": {"name": name, "annotations": IGNORED}}
+        for name, body in plain.items()
+    }
+    assert stage.run(*plain.values()).exit_code == 0
+    assert stage.run(ignoring["taken"], ignoring["unignored"], plain["cleared"]).exit_code == 0
+    for name in ("taken", "unignored"):
+        api.patch(stage.path(name), {"data": {"theirs": "1"}}, by="nightly")
+    _clear(api, stage.path("cleared"))
+    wanted = ignoring["taken"], _body("unignored", key="v"), ignoring["cleared"]
     options: dict[str, Any] = {"take_over": frozenset({"nightly"})}
-    (diff,) = stage.run(wanted, dry_run=DryRun.SERVER, diff=True, **options).of(ObjectDiff)
-    assert stage.run(wanted, **options).exit_code == 0
-    assert diff.after is not None
-    assert diff.after["data"] == api.get(stage.path("old"))["data"] == plain["data"]
+    diffs = stage.run(*wanted, dry_run=DryRun.SERVER, diff=True, **options).of(ObjectDiff)
+    assert stage.run(*wanted, **options).exit_code == 0
+    shown = {diff.ref.name: (diff.after or {})["data"] for diff in diffs}
+    assert shown == {name: api.get(stage.path(name))["data"] for name in names}
+    assert shown == {name: body["data"] for name, body in plain.items()}
 
 
 def test_another_apply_after_the_clearing_costs_nobody_a_field(stage: Stage, api: Api) -> None:
@@ -294,29 +295,25 @@ def test_manifest_with_last_applied_annotation_is_applied_without_it(
 DUPLICATE = [{"name": "c", "image": "x", "env": [{"name": "E", "value": v} for v in "ab"]}]
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ({"containers": DUPLICATE}, "duplicate entries for key"),
-        ({"containers": [{"name": "c", "image": "x", "imagee": "y"}]}, "imagee"),
-    ],
-    ids=["a duplicate key in a list", "a field that is not declared"],
-)
-def test_schema_errors_are_permanent_and_named(
-    spoiled: Stage, proxy: FaultProxy, spec: dict[str, Any], expected: str
-) -> None:
+def test_schema_errors_are_permanent_and_named(spoiled: Stage, proxy: FaultProxy) -> None:
     """They come as a 500 without a reason: sent once, never retried.
 
     The server finds them where its schemas may not be read.
     """
     proxy.rule = always(faults.answer(403), where=lambda seen: "/openapi/" in seen.path)
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
-    story = spoiled.run(pod, config_map("a"))
+    undeclared = [{"name": "c", "image": "x", "imagee": "y"}]
+    pods = {
+        "duplicate": (DUPLICATE, "duplicate entries for key"),
+        "undeclared": (undeclared, "imagee"),
+    }
+    bodies = [of_kind("Pod", name, spec={"containers": one}) for name, (one, _) in pods.items()]
+    story = spoiled.run(*bodies, config_map("a"))
     assert story.exit_code == 3
-    assert expected in story.problem("pod/p")
     assert story.outcomes["configmap/a"] is Outcome.CREATED
-    sent = [one for one in proxy.exchanges if one.path.endswith("/pods/p")]
-    assert len([one for one in sent if one.method == "PATCH"]) == 1
+    for name, (_, expected) in pods.items():
+        assert expected in story.problem(f"pod/{name}")
+        sent = [one for one in proxy.exchanges if one.path.endswith(f"/pods/{name}")]
+        assert len([one for one in sent if one.method == "PATCH"]) == 1
 
 
 def _taken_over(stage: Stage, api: Api) -> dict[str, Any]:

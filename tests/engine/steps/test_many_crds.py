@@ -15,7 +15,6 @@ from applyprune.model.options import Mode
 from tests.support.actors import ARGO
 from tests.support.api import DISCOVERY, Api, AuditTrail
 from tests.support.objects import crd, crd_name, custom_resource
-from tests.support.plane import Kubectl
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
@@ -73,11 +72,11 @@ def test_hundred_crds_with_two_custom_resources_each_apply(running: Plane, crds:
     assert list(gone.outcomes.values()) == [Outcome.DELETED] * 300
 
 
-def test_existing_crd_is_adopted(running: Plane, kubectl: Kubectl, crds: Api) -> None:
+def test_existing_crd_is_adopted(running: Plane, crds: Api) -> None:
     """And left when the set is deleted, for the custom resources of others; ours go."""
-    stage = _stage(running, "adopts")
-    kubectl("create", "-f", "-", stdin=json.dumps(crd("Adopted")), plane=running)
-    kubectl("wait", "--for=condition=Established", "crd/adopteds.x.example.com", plane=running)
+    stage, path = _stage(running, "adopts"), f"{CRDS}/adopteds.x.example.com"
+    crds.create(CRDS, crd("Adopted"))
+    eventually(lambda: '"Adopted"' in _kinds(crds), lambda: "the kind is served")
     bodies = (crd("Adopted"), custom_resource("a", "Adopted"))
     assert stage.run(*bodies).outcomes == {
         crd_name("Adopted"): Outcome.UPDATED,
@@ -88,7 +87,7 @@ def test_existing_crd_is_adopted(running: Plane, kubectl: Kubectl, crds: Api) ->
         _one("Adopted"): Outcome.DELETED,
         crd_name("Adopted"): Outcome.ORPHANED,
     }
-    assert crds.exists(f"{CRDS}/adopteds.x.example.com")
+    assert crds.exists(path)
 
 
 def test_new_version_is_used_in_the_same_run(running: Plane, crds: Api) -> None:
@@ -164,47 +163,43 @@ def test_manifest_in_an_unserved_version_is_refused(running: Plane, crds: Api) -
     assert crds.exists(_path("Stays", "b", "v2"))
 
 
-@pytest.mark.parametrize("recreate", [False, True])
-def test_scope_change_is_refused_and_deletes_nothing(
-    running: Plane, crds: Api, recreate: bool
-) -> None:
+def test_scope_change_is_refused_and_deletes_nothing(running: Plane, crds: Api) -> None:
     """Re-creating a CRD would cascade-delete its custom resources: never, whatever is allowed."""
-    kind = "Anew" if recreate else "Moves"
-    stage = _stage(running, kind.lower())
+    kind, stage = "Moves", _stage(running, "moves")
     stage.run(crd(kind), custom_resource("a", kind))
     before = crds.get(_path(kind))["metadata"]["uid"]
     audit = AuditTrail(running, crds)
-    cluster = crd(kind, scope="Cluster")
-    cluster["metadata"]["annotations"] = {"applyprune.dev/recreate": "allowed"} if recreate else {}
-    story = stage.run(cluster, custom_resource("a", kind), recreate=recreate)
-    assert story.exit_code == 3
-    assert story.outcomes == {crd_name(kind): Outcome.FAILED, _one(kind): Outcome.UNCHANGED}
-    assert "spec.scope" in story.problem(crd_name(kind))
-    assert "cannot be changed in place" in story.problem(crd_name(kind))
+    allowed = crd(kind, scope="Cluster")
+    allowed["metadata"]["annotations"] = {"applyprune.dev/recreate": "allowed"}
+    for recreate, cluster in ((False, crd(kind, scope="Cluster")), (True, allowed)):
+        story = stage.run(cluster, custom_resource("a", kind), recreate=recreate)
+        assert story.exit_code == 3
+        assert story.outcomes == {crd_name(kind): Outcome.FAILED, _one(kind): Outcome.UNCHANGED}
+        assert "spec.scope" in story.problem(crd_name(kind))
+        assert "cannot be changed in place" in story.problem(crd_name(kind))
     assert [one for one in audit.events() if one["verb"].startswith("delete")] == []
     assert crds.get(_path(kind))["metadata"]["uid"] == before
     assert stage.run(crd(kind), custom_resource("a", kind)).exit_code == 0
 
 
-@pytest.mark.parametrize("ours_too", [False, True], ids=["another's", "ours too"])
-def test_removed_version_in_managed_fields_is_rewritten(
-    running: Plane, crds: Api, ours_too: bool
-) -> None:
+def test_removed_version_in_managed_fields_is_rewritten(running: Plane, crds: Api) -> None:
     """The server would fail every apply with a 500: it cannot convert what that manager owns."""
-    kind = "Both" if ours_too else "Theirs"
-    stage = _stage(running, kind.lower())
-    old = _versions(kind, v1alpha1=True, v1=True)
-    version = "v1alpha1" if ours_too else "v1"
-    stage.run(old, _in(version, custom_resource("a", kind)))
-    theirs = {**_in("v1alpha1", custom_resource("a", kind)), "spec": {"theirs": 1}}
-    reply = crds.apply(_path(kind, version="v1alpha1"), theirs, by=ARGO)
-    named = {one["apiVersion"] for one in reply["metadata"]["managedFields"]}
-    assert "x.example.com/v1alpha1" in named
-    changed = {**custom_resource("a", kind), "spec": {"a": 2}}
-    story = stage.run(_versions(kind, v1=True), changed)
-    assert story.outcomes == {crd_name(kind): Outcome.UPDATED, _one(kind): Outcome.UPDATED}
-    found = crds.get(_path(kind))
-    assert found["spec"] == {**theirs["spec"], "a": 2}
-    entries = {one["manager"]: one for one in found["metadata"]["managedFields"]}
-    assert {one["apiVersion"] for one in entries.values()} == {"x.example.com/v1"}
-    assert entries[ARGO]["fieldsV1"] == {"f:spec": {"f:theirs": {}}}
+    stage, kinds = _stage(running, "rewritten"), {"Both": "v1alpha1", "Theirs": "v1"}
+    old = [_versions(kind, v1alpha1=True, v1=True) for kind in kinds]
+    applied = [_in(version, custom_resource("a", kind)) for kind, version in kinds.items()]
+    assert stage.run(*old, *applied).exit_code == 0
+    for kind in kinds:
+        theirs = {**_in("v1alpha1", custom_resource("a", kind)), "spec": {"theirs": 1}}
+        reply = crds.apply(_path(kind, version="v1alpha1"), theirs, by=ARGO)
+        named = {one["apiVersion"] for one in reply["metadata"]["managedFields"]}
+        assert "x.example.com/v1alpha1" in named
+    changed = [{**custom_resource("a", kind), "spec": {"a": 2}} for kind in kinds]
+    story = stage.run(*(_versions(kind, v1=True) for kind in kinds), *changed)
+    names = {name for kind in kinds for name in (crd_name(kind), _one(kind))}
+    assert story.outcomes == dict.fromkeys(names, Outcome.UPDATED)
+    for kind in kinds:
+        found = crds.get(_path(kind))
+        assert found["spec"] == {"theirs": 1, "a": 2}
+        entries = {one["manager"]: one for one in found["metadata"]["managedFields"]}
+        assert {one["apiVersion"] for one in entries.values()} == {"x.example.com/v1"}
+        assert entries[ARGO]["fieldsV1"] == {"f:spec": {"f:theirs": {}}}

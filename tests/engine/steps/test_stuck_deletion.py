@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from applyprune.engine.ports import Cancellation
-from applyprune.localplane import Plane
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Mode
 from tests.support.api import Api
 from tests.support.clocks import AGES
 from tests.support.objects import DEPLOYMENT, config_map, crd, crd_name, custom_resource, of_kind
-from tests.support.plane import Kubectl
 from tests.support.stage import Stage, Story
+from tests.support.waiting import eventually
 from tests.support.workloads import out_of_time
 
 HOLD = "example.com/hold"
@@ -80,17 +78,6 @@ def test_finalizer_is_attributed_to_who_has_set_it(
     assert (story.exit_code, stage.listed()) == (0, {"configmap/a"})
 
 
-def test_finalizer_of_the_manifest_is_explained(stage: Stage, api: Api) -> None:
-    """Our own field manager has put it on, and no more is known."""
-    stage.run(config_map("a"), config_map("held", finalizers=[HOLD]))
-    out_of_time(stage, "held by")
-    story = stage.run(config_map("a"), timeout=3600.0)
-    assert _why(story, "configmap/held") == [f"finalizer {HOLD}, set by the manifest"]
-    assert api.get(stage.path("held"))["metadata"]["finalizers"] == [HOLD]
-    assert "configmap/held" in stage.listed()
-    _finalize(api, stage.path("held"), manager="test")
-
-
 def _outcomes(story: Story, *names: str) -> list[Outcome]:
     return [story.outcomes[name] for name in names]
 
@@ -145,22 +132,25 @@ def test_custom_resource_holds_its_crd_and_what_may_be_its_controller(
     assert crd_stage.run(mode=Mode.DELETE, timeout=AGES).exit_code == 0
 
 
-def test_namespace_names_what_blocks_it(
-    running: Plane, crds: Api, crd_stage: Stage, kubectl: Kubectl
-) -> None:
+def test_namespace_names_what_blocks_it(crds: Api, crd_stage: Stage) -> None:
     """Somebody else's ConfigMap in it waits for its controller; nothing in it is touched."""
     shop = f"{crd_stage.namespace}-shop"
     path = f"/api/v1/namespaces/{shop}/configmaps/theirs"
     home: dict[str, Any] = of_kind("Namespace", shop)
     crd_stage.run(home)
-    kubectl("create", "configmap", "theirs", "-n", shop, "--from-literal=mine=1", plane=running)
+    crds.create(path.rpartition("/")[0], config_map("theirs"))
     _finalize(crds, path, HOLD, manager="holder")
     cascade = frozenset({f"namespace/{shop}"})
     crd_stage.run(mode=Mode.DELETE, timeout=1.0, allow_cascade=cascade)
-    kubectl(
-        "wait", f"namespace/{shop}", "--for=condition=NamespaceFinalizersRemaining",
-        "--timeout=300s", plane=running,
-    )  # fmt: skip
+
+    def is_held() -> bool:
+        conditions = crds.get(f"/api/v1/namespaces/{shop}")["status"].get("conditions", ())
+        return any(
+            one["type"] == "NamespaceFinalizersRemaining" and one["status"] == "True"
+            for one in conditions
+        )
+
+    eventually(is_held, lambda: "the condition")
     story = crd_stage.run(mode=Mode.DELETE, timeout=1.0, allow_cascade=cascade)
     assert (story.exit_code, story.outcomes) == (5, {f"namespace/{shop}": Outcome.FAILED})
     assert _why(story, f"namespace/{shop}") == [
@@ -178,22 +168,13 @@ def test_namespace_names_what_blocks_it(
     assert (story.exit_code, crd_stage.inventory().exists) == (0, False)
 
 
-def test_crd_names_the_custom_resource_that_blocks_it(
-    running: Plane, crds: Api, crd_stage: Stage, kubectl: Kubectl
-) -> None:
+def test_crd_names_the_custom_resource_that_blocks_it(crds: Api, crd_stage: Stage) -> None:
     """The API server waits for it, and it for its controller."""
     blocked = crd_name("Blocked")
     crd_stage.run(crd("Blocked"))
-    kubectl(
-        "apply",
-        "-n",
-        "kube-public",
-        "-f",
-        "-",
-        stdin=json.dumps(custom_resource("f", "Blocked")),
-        plane=running,
-    )
     path = "/apis/x.example.com/v1/namespaces/kube-public/blockeds/f"
+    eventually(lambda: crds.exists(path.rpartition("/")[0]), lambda: "the kind is served")
+    crds.create(path.rpartition("/")[0], custom_resource("f", "Blocked"))
     _finalize(crds, path, HOLD, manager="foo-operator")
     story = crd_stage.run(mode=Mode.DELETE, timeout=2.0, allow_cascade=frozenset({blocked}))
     assert (story.exit_code, story.outcomes) == (5, {blocked: Outcome.FAILED})
