@@ -79,13 +79,12 @@ def _lost(story: Story) -> list[str]:
 @pytest.mark.parametrize(
     "options",
     [
+        {"check": True},
         {},
-        {"check": False},
-        {"conflicts": Conflicts.REVERT},
         {**SWITCHED_OFF, "conflicts": Conflicts.FORCE},
         {"take_over": frozenset({"cainjector"})},
     ],
-    ids=["plain", "unchecked", "revert", "forced", "taken over"],
+    ids=["checked", "unchecked", "forced", "taken over"],
 )
 def test_entry_goes_with_what_an_injector_has_in_it(
     stage: Stage, api: Api, hooks: str, options: dict[str, Any]
@@ -108,22 +107,20 @@ def test_entry_goes_with_what_an_injector_has_in_it(
     assert stage.run(fewer, wait=False).outcomes == {ref: Outcome.UNCHANGED}
 
 
-@pytest.mark.parametrize("check", [True, False])
 def test_entry_stays_without_the_rule_until_it_is_forced(
-    stage: Stage, api: Api, hooks: str, check: bool
+    stage: Stage, api: Api, hooks: str
 ) -> None:
     """Only what is in the entry that leaves is named, with its manager and the way out."""
-    name = hooks.rpartition("/")[2]
-    before = _bundles(api, hooks)
-    story = stage.run(_hooks(name, _hook("a")), wait=False, check=check, **SWITCHED_OFF)
-    (done,) = story.of(ObjectDone)
-    told = str(done.problem)
-    assert done.outcome is Outcome.FAILED
-    assert 'name="b.absent.test"].clientConfig.caBundle: owned by cainjector' in told
-    assert "a.absent.test" not in told
-    assert "--conflicts force" in told
-    assert done.problem is not None
-    assert "spec.conflicts: force" in done.problem.remedy
+    fewer, before = _hooks(hooks.rpartition("/")[2], _hook("a")), _bundles(api, hooks)
+    for check in (True, False):
+        (done,) = stage.run(fewer, wait=False, check=check, **SWITCHED_OFF).of(ObjectDone)
+        told = str(done.problem)
+        assert done.outcome is Outcome.FAILED
+        assert 'name="b.absent.test"].clientConfig.caBundle: owned by cainjector' in told
+        assert "a.absent.test" not in told
+        assert "--conflicts force" in told
+        assert done.problem is not None
+        assert "spec.conflicts: force" in done.problem.remedy
     assert _bundles(api, hooks) == before
 
 

@@ -54,7 +54,10 @@ def _in(version: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_hundred_crds_with_two_custom_resources_each_apply(running: Plane, crds: Api) -> None:
-    """From empty in one command, without an error; again, nothing to do; and away again."""
+    """From empty in one command, without an error; again, nothing to do; and away again.
+
+    The server itself takes ten seconds to serve so many kinds.
+    """
     stage = _stage(running, "many")
     kinds = [f"Many{number}" for number in range(100)]
     # The custom resources come first in the input: the run orders them.

@@ -133,7 +133,10 @@ def test_custom_resource_holds_its_crd_and_what_may_be_its_controller(
 
 
 def test_namespace_names_what_blocks_it(crds: Api, crd_stage: Stage) -> None:
-    """Somebody else's ConfigMap in it waits for its controller; nothing in it is touched."""
+    """Somebody else's ConfigMap in it waits for its controller; nothing in it is touched.
+
+    The namespace controller looks again after some seconds only.
+    """
     shop = f"{crd_stage.namespace}-shop"
     path = f"/api/v1/namespaces/{shop}/configmaps/theirs"
     home: dict[str, Any] = of_kind("Namespace", shop)
