@@ -8,7 +8,7 @@ PROOF := $(VENV)/.proof
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo demo-controller demo-gitops plane plane-wheel release test stories test-fast flakes proof contexts \
-	killers mutants node image sweep sweep-versions lint bench bench-quick bench-docs bench-controller bench-sources docs clean
+	killers mutants node image sweep sweep-versions lint bench bench-quick bench-docs docs clean
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "applyprune needs Python 3.11 or newer: make PYTHON=python3.12")'
@@ -109,28 +109,21 @@ docs: $(INSTALLED)
 	$(BIN)/python -m tests.docs.generate
 
 # ARGS: `--help` shows them, for example `make bench ARGS="--job first-1000 --rounds 3"`.
-# It exits with 1 if a target is missed; the figures are written all the same.
+# It exits with 1 if a target is missed, that is, if a change has broken something. The figures are
+# written all the same: those of a job take the place of its last ones.
 JSON ?= build/benchmarks.json
 bench: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks --json $(JSON) $(ARGS)
 
-# Fewer rounds, without the long rows: under 3 minutes.
+# Fewer rounds, without the long rows: under 3 minutes. ARGS="--beside FOLDER" compares with the
+# checkout in that folder, by turns.
 bench-quick: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks --quick $(ARGS)
 
-# The tables of docs/comparison.md and docs/benchmarks.md, from what the last `make bench` has written. JSON may
-# name several files of one machine: the rows of all of them are shown.
+# The tables of docs/comparison.md and docs/benchmarks.md, of the figures of `make bench`.
 bench-docs: $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.documents $(JSON)
+	cp $(JSON) docs/benchmarks.json
 	$(BIN)/python -m tests.docs.generate
-
-# ARGS: `--help` shows them, for example `make bench-controller ARGS="--bundles 200 --job first"`.
-bench-controller: $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.controller $(ARGS)
-
-# ARGS: `--help` shows them, for example `make bench-sources ARGS="--bundles 200 --job commit"`.
-bench-sources: $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.sources $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from applyprune import __version__
-from applyprune.localplane import ensure_built, progress_on
-from tests.benchmarks import report as reports
-from tests.benchmarks.jobs import alone, sets
-from tests.benchmarks.measuring.site import site_in
-from tests.benchmarks.peers.calls import APPLYPRUNE, Programs
-from tests.benchmarks.peers.programs import KAPP, KAPPLY, ensure_peer
-from tests.benchmarks.rows import Subject, failures
-from tests.benchmarks.targets import ROWS, chosen
+from tests.benchmarks import bundles, costs, sets
+from tests.benchmarks.programs import programs_in
+from tests.benchmarks.rows import ROWS
+from tests.benchmarks.tables import Report, read_report, text
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from applyprune.localplane import Binaries
-    from tests.benchmarks.rows import Row, Work
-
-NOTES = """\
-Whole processes by the wall clock, those about sets on a terminal of their own; all take turns at
-going first. CPU is that of the process and all that it has started; memory is the most that one
-process has held. Every round has fresh objects, and every program its own; discovery caches are
-warm. The plane has no controller manager and no nodes: nothing but the API server and etcd works
-beside a program, and nobody waits for readiness. Requests are those of the audit log, the most of
-a round; writes are those that are no dry runs; so many "deep" waited for each other. kubectl
-records nothing and prunes nothing."""
+_MEASURES = {"sets": sets.measure, "costs": costs.measure, "bundles": bundles.measure}
+_NOTES = """\
+Whole processes by the wall clock, each on a terminal of its own; all take turns at going first.
+CPU is the least of all rounds, with that of all that a process has started; memory is the most MB
+that one process has held. Every round has fresh objects, and every program its own; discovery
+caches are warm. The plane has no controller manager and no nodes: nothing but the API server and
+etcd works beside a program, and nobody waits for readiness. Requests are those of the audit log,
+the most of a round; writes are those that are no dry runs. kubectl records and prunes nothing.
+Of a controller, CPU and memory (PSS) are sums over all its processes."""
 
 
 @click.command()
@@ -52,83 +38,64 @@ records nothing and prunes nothing."""
 @click.option("--rounds", type=click.IntRange(min=1), help="Instead of each row's own number.")
 @click.option("--quick", is_flag=True, help="Fewer rounds, without the long rows.")
 @click.option("--peers/--no-peers", default=True, help="Whether to run kapp and kapply too.")
+@click.option("--bundles", default=1000, show_default=True, help="How many the last rows have.")
+@click.option(
+    "--beside",
+    "other",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    help="Another checkout of applyprune, to run by turns with this one.",
+)
 @click.option(
     "--json",
     "target",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write all figures.",
+    help="Where to write all figures; rows of the same machine and versions stay there.",
 )
 def main(
-    *, names: tuple[str, ...], rounds: int | None, quick: bool, peers: bool, target: Path | None
+    *,
+    names: tuple[str, ...],
+    rounds: int | None,
+    quick: bool,
+    peers: bool,
+    bundles: int,
+    other: Path | None,
+    target: Path | None,
 ) -> None:
     """Measure, print the table, and exit with 1 if a target is missed."""
-    binaries = ensure_built(progress_on(sys.stderr))
-    programs, versions = _programs(binaries, peers=peers)
-    rows = chosen(names, quick=quick)
-    machine = {
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "load": f"{os.getloadavg()[0]:.1f}",
-        "date": time.strftime("%Y-%m-%d"),
-    }
-    report = reports.Report(machine, versions, {})
+    # Each command would compile the whole package.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    wanted = set(names or (row.name for row in ROWS if row.work.quick or not quick))
+    wanted |= {one.row for row in ROWS if row.name in wanted for one in row.targets if one.row}
     with tempfile.TemporaryDirectory(prefix="applyprune-bench-") as scratch:
-        folder = Path(scratch)
-        for number, (work, together) in enumerate(_by_work(rows).items()):
-            count = rounds or (work.quick if quick else work.rounds) or 1
-            place = folder / f"work-{number}"
-            if work.objects:
-                found = sets.measure(together, count, programs, binaries, place)
-                report = replace(report, results=report.results | found)
-            else:
-                with site_in(place, binaries, folder / "caches") as site:
-                    report = _alone(report, together, count, site.environment)
+        programs = programs_in(Path(scratch), peers=peers, other=other, bundles=bundles)
+        machine = {
+            "cores": str(os.cpu_count()),
+            "system": f"{platform.system()} {platform.machine()}",
+            "load": f"{os.getloadavg()[0]:.1f}",
+            "date": time.strftime("%Y-%m-%d"),
+        }
+        report = Report(machine, programs.versions)
+        for work in dict.fromkeys(row.work for row in ROWS if row.name in wanted):
+            together = [row for row in ROWS if row.work == work and row.name in wanted]
+            count = rounds or (work.quick if quick else work.rounds) or work.rounds
+            report.results |= _MEASURES[work.measured_by](together, count, programs)
             if target is not None:
                 # A whole run takes long, and may be interrupted.
-                target.parent.mkdir(parents=True, exist_ok=True)
-                data = json.dumps(reports.to_json(report, rows), indent=1)
-                target.write_text(data, encoding="utf-8")
-    click.echo(f"{reports.text(report, rows)}\n\n{NOTES}")
-    for failure in failures(report.results):
-        click.echo(f"failed: {failure}", err=True)
-    sys.exit(reports.exit_code(report, rows))
+                _keep(report, target)
+    click.echo(f"{text(report)}\n\n{_NOTES}")
+    for wrong in (*report.failures, *report.missed):
+        click.echo(wrong, err=True)
+    sys.exit(1 if report.failures or report.missed else 0)
 
 
-def _alone(
-    report: reports.Report, rows: Sequence[Row], rounds: int, environment: Mapping[str, str]
-) -> reports.Report:
-    found = alone.measure(rows, rounds, environment)
-    imports = report.imports
-    if any("--help" in row.command for row in rows):
-        imports = alone.imports((str(APPLYPRUNE), "--help"), environment)
-    return replace(report, results=report.results | found, imports=imports)
-
-
-def _by_work(rows: Sequence[Row]) -> Mapping[Work, list[Row]]:
-    found: dict[Work, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row.work, []).append(row)
-    return found
-
-
-def _programs(binaries: Binaries, *, peers: bool) -> tuple[Programs, dict[str, str]]:
-    """Return the programs that are there, and the version of each."""
-    paths = {Subject.KUBECTL: binaries.kubectl}
-    kubernetes = _json_of(paths[Subject.KUBECTL], "version", "--client", "-o", "json")
-    versions = {
-        "applyprune": __version__,
-        "Python": platform.python_version(),
-        "Kubernetes": kubernetes["clientVersion"]["gitVersion"],
-    }
-    for subject, program in ((Subject.KAPP, KAPP), (Subject.KAPPLY, KAPPLY)):
-        if peers and (path := ensure_peer(program)) is not None:
-            paths[subject] = path
-            versions[program.name] = program.version
-    return Programs(paths), versions
-
-
-def _json_of(*command: str | Path) -> Any:
-    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+def _keep(report: Report, target: Path) -> None:
+    """Write the figures, with those of other rows that are there."""
+    whole = Report(report.machine, report.versions, dict(report.results))
+    if target.exists():
+        before = read_report(target)
+        if before.title == report.title:
+            whole.results = before.results | report.results
+    whole.write(target)
 
 
 if __name__ == "__main__":

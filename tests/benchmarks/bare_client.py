@@ -1,13 +1,11 @@
-"""``python -m tests.benchmarks.bare_client REQUESTS``: the floor of an apply, or of deletes.
+"""``python -m tests.benchmarks.bare_client FILE``: the least that an apply or a prune could take.
 
 It sends prepared requests on 16 connections, reads each reply, and does nothing else.
 """
 
 from __future__ import annotations
 
-import base64
 import json
-import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -17,94 +15,63 @@ from ssl import create_default_context
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ruamel.yaml import YAML
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from applyprune.localplane import Plane
 
-CONNECTIONS = 16
-PLURALS = {
-    "Namespace": ("/api/v1", "namespaces"),
-    "ConfigMap": ("/api/v1", "configmaps"),
-    "Secret": ("/api/v1", "secrets"),
-    "ServiceAccount": ("/api/v1", "serviceaccounts"),
-    "Service": ("/api/v1", "services"),
-    "Deployment": ("/apis/apps/v1", "deployments"),
-    "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),
-    "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
-}
-"""Where the API has each kind of the workload."""
 AGENT = "bare-client"
-_LATE = ("RoleBinding",)
-_APPLY = "?fieldManager=bare&force=false&fieldValidation=Strict"
-_EXPECTED = {"PATCH": 201, "DELETE": 200}
+_CONNECTIONS = 16
 _TYPES = {"PATCH": "application/apply-patch+yaml", "DELETE": "application/json"}
-
-Call = tuple[str, str, str]
-"""A method, a path and a body."""
-
-
-def prepare_applies(manifests: Path, requests: Path) -> None:
-    """Write the applies of a folder's manifests as JSON, in three groups."""
-    bodies = _bodies(manifests)
-    first = [body for body in bodies if body["kind"] == "Namespace"]
-    last = [body for body in bodies if body["kind"] in _LATE]
-    middle = [body for body in bodies if body["kind"] not in {"Namespace", *_LATE}]
-    groups = [
-        [("PATCH", f"{_path(body)}{_APPLY}", json.dumps(body)) for body in group]
-        for group in (first, middle, last)
-    ]
-    requests.write_text(json.dumps(groups), encoding="utf-8")
+_EXPECTED = {"PATCH": 201, "DELETE": 200}
+_TURNS = {"Namespace": 0, "RoleBinding": 2}
+"""When objects of a kind are applied; all others in between."""
 
 
-def prepare_deletes(manifests: Path, requests: Path) -> None:
-    """Write the deletes of a folder's manifests as JSON, in one group."""
-    options = json.dumps({"propagationPolicy": "Background"})
-    group = [("DELETE", _path(body), options) for body in _bodies(manifests)]
-    requests.write_text(json.dumps([group]), encoding="utf-8")
+def prepare(manifests: Path, file: Path, plane: Plane, method: str) -> None:
+    """Write the requests that create the objects of a folder, or delete them."""
+    # Not for those who only send.
+    from applyprune.sources import read  # noqa: PLC0415
+    from tests.benchmarks.workload import COLLECTIONS  # noqa: PLC0415
+
+    groups: list[list[tuple[str, str]]] = [[], [], []]
+    for manifest in read([str(manifests)]):
+        body: dict[str, Any] = dict(manifest.body)
+        root, _, plural = COLLECTIONS[body["kind"]].rpartition("/")
+        inside = f"namespaces/{manifest.namespace}/" if manifest.namespace else ""
+        path = f"{root}/{inside}{plural}/{manifest.name}"
+        if method == "PATCH":
+            turn = _TURNS.get(body["kind"], 1)
+            query = "?fieldManager=bare&force=false&fieldValidation=Strict"
+            groups[turn].append((path + query, json.dumps(body)))
+        else:
+            groups[0].append((path, json.dumps({"propagationPolicy": "Background"})))
+    told = {"server": plane.server, "ca": str(plane.ca_file), "token": plane.token}
+    file.write_text(json.dumps({**told, "method": method, "groups": groups}), encoding="utf-8")
 
 
-def _bodies(manifests: Path) -> list[dict[str, Any]]:
-    return [
-        body
-        for path in sorted(manifests.glob("*.yaml"))
-        for body in YAML(typ="safe").load_all(path.read_text(encoding="utf-8"))
-    ]
-
-
-def _path(body: dict[str, Any]) -> str:
-    root, plural = PLURALS[body["kind"]]
-    metadata = body["metadata"]
-    inside = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-    return f"{root}{inside}/{plural}/{metadata['name']}"
-
-
-def send(groups: Sequence[Sequence[Call]], kubeconfig: Path) -> None:
+def send(told: dict[str, Any]) -> None:
     """Send the requests; raise SystemExit if one of them has another reply than a first one."""
-    config = YAML(typ="safe").load(kubeconfig.read_text(encoding="utf-8"))
-    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-    context = create_default_context(
-        cadata=base64.b64decode(cluster["certificate-authority-data"]).decode()
-    )
-    server = urlsplit(cluster["server"])
-    headers = {"Authorization": f"Bearer {user['token']}", "User-Agent": AGENT}
+    context = create_default_context(cafile=told["ca"])
+    server, method = urlsplit(told["server"]), told["method"]
+    headers = {
+        "Authorization": f"Bearer {told['token']}",
+        "User-Agent": AGENT,
+        "Content-Type": _TYPES[method],
+    }
     local = threading.local()
 
-    def one(call: Call) -> bool:
+    def is_done(call: tuple[str, str]) -> bool:
         if not hasattr(local, "connection"):
             local.connection = HTTPSConnection(server.hostname or "", server.port, context=context)
-        method, path, body = call
-        local.connection.request(method, path, body, {**headers, "Content-Type": _TYPES[method]})
+        local.connection.request(method, *call, headers)
         reply = local.connection.getresponse()
         reply.read()
-        return int(reply.status) == _EXPECTED[method]
+        return bool(reply.status == _EXPECTED[method])
 
-    with ThreadPoolExecutor(CONNECTIONS) as pool:
-        for group in groups:
-            wrong = list(pool.map(one, group)).count(False)
-            if wrong:
+    with ThreadPoolExecutor(_CONNECTIONS) as pool:
+        for group in told["groups"]:
+            if wrong := list(pool.map(is_done, group)).count(False):
                 sys.exit(f"{wrong} of {len(group)} requests had another reply")
 
 
 if __name__ == "__main__":
-    send(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(os.environ["KUBECONFIG"]))
+    send(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))

@@ -1,238 +1,354 @@
-"""A row of the benchmark: what is run, its rounds, its targets, and what a target's verdict is."""
+"""Every row of the benchmark: what is run, what limits it, and what a change could break."""
 
 from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+OURS, UNCHECKED = "applyprune", "applyprune --no-check"
+OTHER = "applyprune of --beside"
+"""Another checkout."""
+KUBECTL, KAPP, KAPPLY = "kubectl", "kapp", "kapply"
+BARE = "bare client"
+"""It sends prepared requests on 16 connections, and does nothing else."""
+CLICK = "import click"
+"""A Python that imports the command line's library, and does nothing."""
 
+STEPS = ("first", "again", "status", "diff", "changed", "prune")
+"""What is done with a set, in this order; each needs the first.
 
-class Subject(StrEnum):
-    """What is measured, by the name that the tables show."""
-
-    OURS = "applyprune"
-    """On a terminal, with the defaults: what it sends is checked first."""
-    UNCHECKED = "applyprune --no-check"
-    KUBECTL = "kubectl"
-    BARE = "bare client"
-    """Sends prepared requests on 16 connections, and does nothing else."""
-    KAPP = "kapp"
-    KAPPLY = "kapply"
-    FLOOR = "import click"
-    """A Python that imports the command line's library, and does nothing."""
-
-
-class Step(StrEnum):
-    """What is done with a set, in this order; each needs the first."""
-
-    FIRST = "first"
-    AGAIN = "again"
-    STATUS = "status"
-    DIFF = "diff"
-    """After ten objects were changed in the files."""
-    CHANGED = "changed"
-    PRUNE = "prune"
-    """After half of the objects were removed from the files."""
-
-
-class Metric(StrEnum):
-    """A figure of a sample, by the name of its field."""
-
-    SECONDS = "seconds"
-    CPU = "cpu"
-    MEMORY = "memory"
-    REQUESTS = "requests"
-    WRITES = "writes"
-    ROUND_TRIPS = "round_trips"
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """What one round of one subject has cost."""
-
-    seconds: float
-    cpu: float | None = None
-    """None, like any other figure, if it was not measured."""
-    memory: int | None = None
-    """Bytes."""
-    requests: int | None = None
-    writes: int | None = None
-    round_trips: int | None = None
-    """How many requests waited for each other."""
+Before diff or changed, ten objects change in the files; before prune, half of them leave.
+"""
+Figures = dict[str, float]
+"""What a round has cost: ``seconds``, ``cpu``, ``memory`` in MB, ``requests``, ``writes``, …"""
 
 
 @dataclass(slots=True)
 class Measured:
-    """The samples of a subject in a row, one for each round."""
+    """What a program has cost in a row."""
 
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[Figures] = field(default_factory=list)
+    """The figures of each round."""
     failure: str = ""
-    """Why the subject failed; then its samples count for nothing."""
+    """Why the program has failed; then its samples count for nothing."""
 
-    def median(self, metric: Metric) -> float | None:
-        """Return the median of a figure; None if the subject failed or has no such figure."""
-        return self._figure(metric, statistics.median)
-
-    def minimum(self, metric: Metric) -> float | None:
-        """Return the smallest."""
-        return self._figure(metric, min)
-
-    def maximum(self, metric: Metric) -> float | None:
-        """Return the largest."""
-        return self._figure(metric, max)
-
-    def _figure(self, metric: Metric, choose: Callable[[list[float]], float]) -> float | None:
-        values = [getattr(one, metric) for one in self.samples]
-        if self.failure or not values or None in values:
+    def figure(self, name: str) -> float | None:
+        """Return the median of times, the least CPU time and round trips, the most of the rest."""
+        found = [one[name] for one in self.samples if name in one]
+        if self.failure or not found:
             return None
-        return float(choose(values))
+        if name == "seconds":
+            return statistics.median(found)
+        # Other work on the machine only adds to these.
+        return min(found) if name in {"cpu", "trips"} else max(found)
 
 
-Results = dict[tuple[str, Subject], Measured]
-"""What was measured, by the row's name and the subject."""
-
-
-class Outcome(StrEnum):
-    """How a target ended."""
-
-    REACHED = "reached"
-    MISSED = "MISSED"
-    NOT_JUDGED = "not judged"
-    """Something that it compares was not measured, or has failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A target, what was measured of it, and how it ended."""
-
-    subject: Subject
-    target: str
-    value: float | None
-    outcome: Outcome
-
-    @property
-    def shown(self) -> str:
-        """Return the value with three digits: 0.982, 1.31, 24.6, 1,003."""
-        if self.value is None:
-            return ""
-        if self.value >= 100 or self.value == int(self.value):
-            return f"{self.value:,.0f}"
-        return f"{self.value:.{1 if self.value >= 10 else 2 if self.value >= 1 else 3}f}"
+Results = dict[str, dict[str, Measured]]
+"""What was measured, by row and program."""
+_NOTHING = Measured()
+_UNITS = {
+    "memory": "MB",
+    "trips": "round trips in sequence",
+    "lists": "LISTs per reconcile",
+    "reads": "other reads per reconcile",
+    "others": "request about the others",
+    "idle": "request in a minute without a commit",
+    "writes": "write",
+    "reconciles": "reconcile",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Ratio:
-    """Two medians of seconds: at most so many times the other, or at least so often as fast."""
+class Target:
+    """The most that a figure may be: a number, or so many times that of another program or row."""
 
-    subject: Subject
-    other: Subject
-    at_most: float = 0.0
-    """How many times the seconds of the other it may take; 0 if ``at_least`` is the target."""
-    at_least: float = 0.0
-    """How many times its seconds the other must take."""
+    figure: str
+    most: float
+    why: str
+    """When it is missed: what a change has done."""
+    beside: str = ""
+    """The other program; empty for a number."""
     row: str = ""
     """The row of the other; empty for the same."""
-    other_words: str = ""
-    """What messages call the other, if not by its name."""
+    program: str = OURS
 
     @property
-    def needs(self) -> str:
-        """Return the name of another row that it compares with, or nothing."""
-        return self.row
+    def text(self) -> str:
+        """Return it in words, such as ``≤ 30 requests``."""
+        program = "" if self.program == OURS else f"{self.program}: "
+        if self.beside:
+            figure = {"cpu": "CPU time", "seconds": "time"}.get(self.figure, self.figure)
+            other = self.row if self.beside == self.program else self.beside
+            return f"{program}{figure} ≤ {self.most:g} × {other}"
+        unit = _UNITS.get(self.figure, self.figure)
+        return f"{program}≤ {self.most:,g} {unit}" if self.most else f"no {unit}"
 
-    def judge(self, row: str, results: Results) -> Verdict:
-        """Compare what was measured."""
-        ours = _of(results, row, self.subject).median(Metric.SECONDS)
-        theirs = _of(results, self.row or row, self.other).median(Metric.SECONDS)
-        other = self.other_words or self.other
-        text = f"≤ {self.at_most:g} × {other}"
-        if self.at_least:
-            text = f"≥ {self.at_least:g} × as fast as {other}"
-        if not ours or not theirs:
-            return Verdict(self.subject, text, None, Outcome.NOT_JUDGED)
-        value = theirs / ours if self.at_least else ours / theirs
-        is_reached = value >= self.at_least if self.at_least else value <= self.at_most
-        return Verdict(self.subject, text, value, _outcome(is_reached))
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """The most that a figure may be: the median of seconds, the largest of anything else."""
-
-    subject: Subject
-    metric: Metric
-    most: float
-    words: str
-    """The target in words: ``≤ 0.25 s of CPU``."""
-    unit: float = 1.0
-    """What the figure is divided by: a megabyte."""
-    needs: str = ""
-    """Always empty: a limit compares with no other row."""
-
-    def judge(self, row: str, results: Results) -> Verdict:
-        """Compare what was measured."""
-        found = _of(results, row, self.subject)
-        is_time = self.metric in {Metric.SECONDS, Metric.CPU}
-        value = found.median(self.metric) if is_time else found.maximum(self.metric)
-        if value is None:
-            return Verdict(self.subject, self.words, None, Outcome.NOT_JUDGED)
-        value /= self.unit
-        return Verdict(self.subject, self.words, value, _outcome(value <= self.most))
-
-
-Target = Ratio | Limit
+    def value(self, row: str, results: Results) -> float | None:
+        """Return what it limits; None if something of it was not measured, or has failed."""
+        value = results.get(row, {}).get(self.program, _NOTHING).figure(self.figure)
+        if value is None or not self.beside:
+            return value
+        other = results.get(self.row or row, {}).get(self.beside, _NOTHING).figure(self.figure)
+        return value / other if other else None
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """What some rows share: they are measured in the same rounds, with the same objects."""
 
+    measured_by: str
+    """``sets``, ``costs`` or ``bundles``."""
     rounds: int
-    quick: int
+    quick: int = 0
     """The rounds of a quick run; 0 leaves its rows out."""
     objects: int = 0
-    """0 if it is not about a set."""
-    namespaces: int = 0
+    namespaces: int = 1
     slow: bool = False
     """Whether everything but the first apply goes through a slow proxy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One job: what is run, by whom, and what it should take."""
+    """One job: what is run, by whom, and what limits it."""
 
     name: str
     """As ``--job`` takes it."""
     title: str
     work: Work
-    subjects: tuple[Subject, ...]
+    programs: tuple[str, ...]
+    limit: str
+    """What limits applyprune there, or the others beside it, and why."""
     targets: tuple[Target, ...] = ()
-    step: Step | None = None
-    """None if the row is not about a set."""
     command: tuple[str, ...] = ()
-    """What Python runs, if the row is not about a set."""
+    """The arguments, if the row is a single command; ``-c`` is Python's."""
 
-    def verdicts(self, results: Results) -> list[Verdict]:
-        """Judge each target by what was measured."""
-        return [target.judge(self.name, results) for target in self.targets]
-
-
-def failures(results: Mapping[tuple[str, Subject], Measured]) -> list[str]:
-    """Return which subjects failed that no row can do without: all but the peers."""
-    return [
-        f"{row}, {subject}: {measured.failure}"
-        for (row, subject), measured in results.items()
-        if measured.failure and subject not in {Subject.KAPP, Subject.KAPPLY}
-    ]
+    @property
+    def step(self) -> str:
+        """Return what is done with a set."""
+        return self.name.partition("-")[0]
 
 
-def _of(results: Results, row: str, subject: Subject) -> Measured:
-    return results.get((row, subject), Measured())
+_START = Work("costs", rounds=21, quick=5)
+_READ = Work("costs", rounds=3, objects=100_000, namespaces=200)
+_TEN = Work("sets", rounds=9, quick=3, objects=10)
+_THOUSAND = Work("sets", rounds=5, quick=1, objects=1000, namespaces=10)
+_MANY = Work("sets", rounds=3, objects=10_000, namespaces=20)
+_HALVED = Work("sets", rounds=5, objects=2000, namespaces=20)
+_SLOW = Work("sets", rounds=5, objects=1000, namespaces=10, slow=True)
+_BUNDLES = Work("bundles", rounds=1)
+_FIRST = (OURS, UNCHECKED, KUBECTL, KAPP, KAPPLY)
+_NEXT = (OURS, KUBECTL, KAPP, KAPPLY)
+_LOAD = "import applyprune; assert len(applyprune.load('{objects}')) == 100_000"
 
+_IMPORTS = "every command imports more"
+_NO_WRITE = Target("writes", 0, "a run without a change writes")
+_START_LIMITS = "the start, as of `apply`: 0.15 s where a Go program needs 0.05 s"
 
-def _outcome(is_reached: bool) -> Outcome:
-    return Outcome.REACHED if is_reached else Outcome.MISSED
+ROWS = (
+    Row(
+        "version",
+        "`version --client`",
+        _START,
+        (OURS, CLICK),
+        "the start of Python with click, and 45 modules that the table of options names",
+        (Target("cpu", 2, _IMPORTS, CLICK),),
+        command=("version", "--client"),
+    ),
+    Row(
+        "help",
+        "`--help`",
+        _START,
+        (OURS, CLICK),
+        "the start of Python with click",
+        (Target("cpu", 1.4, _IMPORTS, CLICK),),
+        command=("--help",),
+    ),
+    Row(
+        "first-10",
+        "10 objects, first time",
+        _TEN,
+        _FIRST,
+        "the start; the check, which is a dry run of each object before the first write",
+        (
+            Target("requests", 65, "each object, or each kind, takes a request more"),
+            Target("requests", 42, "so it does without the check", program=UNCHECKED),
+        ),
+    ),
+    Row(
+        "again-10",
+        "10 objects, nothing changed",
+        _TEN,
+        _NEXT,
+        "the start: nearly all of its CPU time is the import of 350 modules",
+        (
+            Target("cpu", 4.8, "`apply` imports more", CLICK, row="help"),
+            Target("requests", 12, "each kind takes a request more"),
+            _NO_WRITE,
+        ),
+    ),
+    Row(
+        "diff-10",
+        "10 objects, one changed, `diff`",
+        _TEN,
+        _NEXT,
+        _START_LIMITS,
+        (Target("requests", 18, "each kind takes a request more"),),
+    ),
+    Row(
+        "status-10",
+        "10 objects, `status`",
+        _TEN,
+        _NEXT,
+        _START_LIMITS,
+        (Target("requests", 17, "each kind takes a request more"),),
+    ),
+    Row(
+        "first-1000",
+        "1,000 objects, first time",
+        _THOUSAND,
+        (*_FIRST, BARE),
+        "the check, which is as many requests again; without it the CPU time, 1.5 ms for each "
+        "object, on the cores of the API server. The bare client plans nothing",
+        (
+            Target("requests", 2400, "each object takes a third request"),
+            Target("requests", 1150, "each object takes a second request", program=UNCHECKED),
+            Target("cpu", 4.8, "each object takes more work", BARE, program=UNCHECKED),
+            Target("seconds", 0.85, "requests wait for each other", KUBECTL, program=UNCHECKED),
+        ),
+    ),
+    Row(
+        "again-1000",
+        "1,000 objects, nothing changed",
+        _THOUSAND,
+        _NEXT,
+        "the start, 0.2 s; then the CPU time to read and to plan. kubectl sends every object",
+        (
+            Target("cpu", 0.7, "each object takes more work", KUBECTL),
+            Target("requests", 12, "each namespace takes a request"),
+            _NO_WRITE,
+        ),
+    ),
+    Row(
+        "changed-1000",
+        "1,000 objects, 10 changed",
+        _THOUSAND,
+        _NEXT,
+        "as if nothing had changed, and 44 requests more, 31 of them for the check",
+        (Target("requests", 60, "objects that have not changed take requests"),),
+    ),
+    Row(
+        "diff-1000",
+        "1,000 objects, 10 changed, `diff`",
+        _THOUSAND,
+        # Not kapply: it reads a file again for each object in it. That took 101,002 requests and
+        # 318 s for one round of this row.
+        (OURS, KUBECTL, KAPP),
+        "as if nothing had changed, and 32 requests more for what has",
+        (Target("requests", 50, "objects that have not changed take requests"),),
+    ),
+    Row(
+        "prune-1000",
+        "1,000 of 2,000 objects pruned",
+        _HALVED,
+        (OURS, BARE, KAPP, KAPPLY),
+        "the CPU time; lists in each namespace of what would go with the objects and of what is "
+        "in use. The bare client reads nothing of what it deletes",
+        (
+            Target("requests", 1400, "each deletion takes a second request"),
+            Target("cpu", 6, "each deletion takes more work", BARE),
+            Target("seconds", 0.7, "deletes wait for each other", KAPP),
+        ),
+    ),
+    Row(
+        "first-10000",
+        "10,000 objects, first time",
+        _MANY,
+        (OURS, UNCHECKED, KUBECTL),
+        "as of 1,000 objects",
+        (
+            Target("cpu", 12, "work grows faster than the set", UNCHECKED, "first-1000", UNCHECKED),
+            Target("memory", 150, "more is kept of each object", program=UNCHECKED),
+        ),
+    ),
+    Row(
+        "again-10000",
+        "10,000 objects, nothing changed",
+        _MANY,
+        (OURS, KUBECTL),
+        "the CPU time of one core, 0.3 ms for each object: a quarter is reading YAML",
+        (
+            Target("cpu", 9, "work grows faster than the set", OURS, "again-1000"),
+            Target("memory", 150, "a list is held as a whole, or objects as more than their text"),
+            Target("requests", 32, "lists have smaller pages, or are read twice"),
+        ),
+    ),
+    Row(
+        "read",
+        "100,000 objects, read from files",
+        _READ,
+        (OURS,),
+        "the CPU time to read YAML",
+        (Target("memory", 150, "objects are held as more than their text"),),
+        command=("-c", _LOAD),
+    ),
+    Row(
+        "again-slow",
+        "1,000 objects unchanged, 50 ms away",
+        _SLOW,
+        _NEXT,
+        "five round trips, and a 429 that says to wait for a second. kubectl waits for each object",
+        (
+            Target("trips", 8, "lists wait for each other"),
+            Target("seconds", 0.15, "requests wait for each other", KUBECTL),
+        ),
+    ),
+    Row(
+        "bundles",
+        "1,000 Bundles of 4 objects, first time",
+        _BUNDLES,
+        (OURS,),
+        "the CPU time, on the cores of the API server",
+        (
+            Target("requests", 13.5, "each Bundle takes a request more, besides those at objects"),
+            Target("memory", 230, "processes share less"),
+        ),
+    ),
+    Row(
+        "bundles-again",
+        "1,000 Bundles unchanged, CPU time of one reconcile",
+        _BUNDLES,
+        (OURS,),
+        "reads of Bundle, account and inventory, and a LIST for each kind",
+        (
+            _NO_WRITE,
+            Target("lists", 4.1, "a kind is listed twice"),
+            Target("reads", 3.1, "something is read twice"),
+        ),
+    ),
+    Row(
+        "bundles-drift",
+        "1,000 Bundles, an outside change is reverted",
+        _BUNDLES,
+        (OURS,),
+        "one reconcile: a watch sees the change",
+    ),
+    Row(
+        "bundles-takeover",
+        "1,000 Bundles, all are looked at after the leader is killed",
+        _BUNDLES,
+        (OURS,),
+        "the Lease, 15 s; then a reconcile of each",
+    ),
+    Row(
+        "commit",
+        "1,000 Bundles of one repository, a commit to one is applied",
+        _BUNDLES,
+        (OURS,),
+        "the look that sees it, the fetch, and one reconcile",
+        (
+            Target("reconciles", 1, "others are reconciled"),
+            Target("others", 0, "others take requests"),
+            Target("idle", 0, "a repository without a commit takes requests"),
+        ),
+    ),
+)

@@ -7,18 +7,19 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from tests.benchmarks.controller.requests import WRITES, Requests, is_counted
-from tests.benchmarks.controller.site import OBJECTS, Site
-from tests.support.api import AuditTrail
-from tests.support.controller import Tenant, controller
+from tests.benchmarks.bundles import OBJECTS, make_bundles
+from tests.benchmarks.requests import count, is_counted, table
+from tests.support.api import WRITES
+from tests.support.controller import controller
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.support.api import Api
+    from tests.support.api import Api, AuditTrail
+    from tests.support.controller import Tenant
 
 BUNDLES, TEAMS, AGAIN, WORKERS = 24, 4, 6, 4
 BEYOND = 13
@@ -29,19 +30,7 @@ DOCUMENTS = 4
 
 def counted(audit: AuditTrail) -> list[dict[str, Any]]:
     """Return the requests of controllers."""
-    return [
-        event
-        for event in audit.events()
-        if event["userAgent"].startswith("applyprune/") and is_counted(event)
-    ]
-
-
-def total(events: list[dict[str, Any]]) -> Requests:
-    """Count requests."""
-    found = Requests()
-    for event in events:
-        found.add(event)
-    return found
+    return list(filter(is_counted, audit.ours()))
 
 
 def by_account(events: list[dict[str, Any]]) -> dict[str, Counter[str]]:
@@ -60,38 +49,46 @@ def passes(audit: AuditTrail) -> Counter[str]:
     return Counter(ref["name"] for ref in refs if ref.get("resource") == "configmaps")
 
 
-def told(api: Api, teams: Sequence[str]) -> int:
+def told(api: Api, teams: Sequence[Tenant]) -> int:
     """Return how many Events about Bundles of these namespaces there are."""
     found = [one["involvedObject"] for one in api.get("/api/v1/events")["items"]]
-    return sum(one["kind"] == "Bundle" and one["namespace"] in teams for one in found)
+    namespaces = {team.namespace for team in teams}
+    return sum(one["kind"] == "Bundle" and one["namespace"] in namespaces for one in found)
 
 
-def test_requests_of_many_bundles(site: Plane, site_api: Api, tmp_path: Path) -> None:
+def test_requests_of_many_bundles(
+    site: Plane,
+    site_api: Api,
+    site_audit: AuditTrail,
+    new_tenant: Callable[[], Tenant],
+    tmp_path: Path,
+) -> None:
     """Few for a first apply; without a change, one LIST for each kind, and no write."""
-    place = Site(site, site_api)
-    teams = place.make_namespaces(TEAMS)
-    audit = AuditTrail(site, site_api)
+    teams = [new_tenant() for _ in range(TEAMS)]
+    audit = site_audit
+    audit.restart()
     options = ("--no-lease", "--workers", str(WORKERS))
     with controller(site.kubeconfig, tmp_path / "log", *options):
-        place.make_bundles(BUNDLES, teams, interval="10m")
-        at = [(number, teams[number % TEAMS]) for number in range(BUNDLES)]
-        for number, team in at:
-            Tenant(site_api, team).ready(f"app-{number}")
+        made = make_bundles(teams, BUNDLES, "10m")
+        for team, name in made:
+            team.ready(name)
         # The Event of a first apply is the last of its requests.
         eventually(lambda: told(site_api, teams) >= BUNDLES, lambda: "their Events")
-        first = total(counted(audit))
-        assert first.beyond - first.shared <= BEYOND * BUNDLES, first.table(BUNDLES)
+        first = count(audit.ours())
+        beyond = first["requests"] - first["objects"]
+        assert beyond - first["shared"] <= BEYOND * BUNDLES, table(first, BUNDLES)
         # Lists that are refused, and watches, by each account; documents, by each worker.
-        assert first.shared <= (TEAMS * OBJECTS + DOCUMENTS) * (WORKERS + 1), first.table(BUNDLES)
+        most = (TEAMS * OBJECTS + DOCUMENTS) * (WORKERS + 1)
+        assert first["shared"] <= most, table(first, BUNDLES)
         # A read, the check, and the apply.
-        assert first.objects <= 3 * OBJECTS * BUNDLES, first.table(BUNDLES)
+        assert first["objects"] <= 3 * OBJECTS * BUNDLES, table(first, BUNDLES)
 
-        for number, team in at[:AGAIN]:
-            Tenant(site_api, team).patch(f"app-{number}", interval="1s")
-        for number, team in at[:AGAIN]:
-            Tenant(site_api, team).ready(f"app-{number}")
+        for team, name in made[:AGAIN]:
+            team.patch(name, interval="1s")
+        for team, name in made[:AGAIN]:
+            team.ready(name)
         # The first pass writes the status, and the second one may have begun before that.
-        names = {f"applyprune-app-{number}" for number, _ in at[:AGAIN]}
+        names = {f"applyprune-{name}" for _, name in made[:AGAIN]}
         eventually(lambda: all(passes(audit)[name] >= 3 for name in names), lambda: "passes")
         audit.restart()
         eventually(lambda: passes(audit).total() >= 3 * AGAIN, lambda: "more passes")
@@ -100,8 +97,8 @@ def test_requests_of_many_bundles(site: Plane, site_api: Api, tmp_path: Path) ->
         for verbs in by_account(again).values():
             assert not verbs - Counter(get=1, list=OBJECTS), verbs
         # The Bundle, its account and the inventory; a reconcile may be under way at either end.
-        found = total(again)
-        assert found.reads <= 3 * (found.reconciles + WORKERS), found.table(found.reconciles)
+        found = count(again)
+        assert found["reads"] <= 3 * (found["reconciles"] + WORKERS), table(found, 1)
 
 
 def test_main_process_imports_nothing_that_reads_manifests() -> None:

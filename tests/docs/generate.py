@@ -22,7 +22,7 @@ from applyprune import errors
 from applyprune.cli.main import cli
 from applyprune.cli.options import EVERY_OPTION
 from tests import guarantees
-from tests.benchmarks import documents
+from tests.benchmarks import tables
 from tests.docs import bundle_crd, config_schema
 from tests.docs.pages import PAGES, ROOT
 from tests.node import image
@@ -359,8 +359,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "python names": python_names,
     "image": image.table,
     "guarantees": guarantees.table,
-    "benchmarks": documents.whole_table,
-    "benchmarks in short": documents.short_table,
+    "benchmarks": tables.whole_table,
+    "benchmarks in short": tables.short_table,
 }
 
 

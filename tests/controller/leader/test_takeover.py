@@ -84,7 +84,7 @@ def test_one_replica_serves_all_bundles_until_another_one_takes_over(
         events += site_audit.events()
         assert status_writers(site_audit, tenant) == {leader.replica}
 
-        # It is killed. make bench-controller says when the next one has served all.
+        # It is killed. make bench says when the next one has served all.
         fleet.kill(leader)
         change(tenant, 2)
         await_values(tenant, 2)

@@ -1,1 +1,0 @@
-"""The controller with many Bundles: requests, CPU seconds, memory, and then time."""

@@ -1,1 +1,0 @@
-"""How a process is measured, and where: its time, CPU and memory, its requests, its server."""
