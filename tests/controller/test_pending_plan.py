@@ -126,7 +126,7 @@ def test_recreation_waits_as_a_deletion() -> None:
     assert (names(pending), pending.deletes) == (["recreate web"], True)
 
 
-def test_what_goes_with_an_object_is_named() -> None:
+def test_objects_that_go_with_another_are_named() -> None:
     """With a Bundle its set, with what is recreated what it owns; a refusal has named it."""
     inside = [Cascaded(Ref("", "ConfigMap", "home", f"o{number}"), "") for number in range(8)]
     claim = Cascaded(Ref("", "PersistentVolumeClaim", "home", "data"), "")
