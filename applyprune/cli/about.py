@@ -1,4 +1,4 @@
-"""``version`` and ``completion``: prompts and editors ask for them often, so they load little."""
+"""``version`` and ``completion``: shells ask for the latter at each start, so it loads little."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from applyprune._version import __version__
 from applyprune.cli.main import PROGRAM, cli
-from applyprune.cli.options import CLUSTER, OUTPUT, Option, command
+from applyprune.cli.options import CLUSTER, OUTPUT, command
 from applyprune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,46 +22,31 @@ if TYPE_CHECKING:
 @command(
     CLUSTER,
     OUTPUT,
-    Option(
-        "--client",
-        is_flag=True,
-        help="Show applyprune's own version only; do not contact the server.",
-    ),
 )
-def version(cluster_target: ClusterTarget, reporting: Reporting, client: bool) -> int:
+def version(cluster_target: ClusterTarget, reporting: Reporting) -> int:
     """Show the versions of applyprune and of the server.
 
-    Exits with 7 if no server answers, after printing applyprune's own version.
+    Exits with 7 if no server answers, after printing applyprune's own version. `applyprune
+    --version` asks no server.
 
     \b
     Examples:
       applyprune version
-      applyprune version --client
     """
     import platform
 
     ours = (__version__, platform.python_version(), f"{platform.system()} {platform.machine()}")
-    if client and reporting.is_usual:
-        # Editors and prompts call this often. One line needs no stream of events.
-        from applyprune.output.printers import version_line
-        from applyprune.output.terminal import Terminal
-
-        Terminal().out(version_line(*ours, server=""))
-        return 0
-    return reporting.print_events(_version_events(cluster_target, ours, client=client))
+    return reporting.print_events(_version_events(cluster_target, ours))
 
 
-def _version_events(
-    cluster_target: ClusterTarget, ours: tuple[str, str, str], *, client: bool
-) -> Iterator[Event]:
+def _version_events(cluster_target: ClusterTarget, ours: tuple[str, str, str]) -> Iterator[Event]:
     from applyprune.cli.session import connection_to
     from applyprune.model.reports import VersionReport
 
     server = ""
     try:
-        if not client:
-            with connection_to(cluster_target) as cluster:
-                server = cluster.client.version()
+        with connection_to(cluster_target) as cluster:
+            server = cluster.client.version()
     finally:
         yield VersionReport(*ours, server)
 

@@ -62,7 +62,8 @@ OPTIONS = {
     **dict.fromkeys(("--branch", "--revision", "--ref", "--commit"), _CHECK_OUT),
     **dict.fromkeys(("--url", "--repo", "--source"), "Use -f with the address."),
     "--post-renderer": "Pipe its output in: … | applyprune apply NAME -f -",
-    "--exclude": "To leave out files: --ignore-paths RULE. To keep an object: --orphan KIND/NAME.",
+    "--exclude": "To leave out files: ignore-paths in applyprune.yaml. To keep an object: "
+    "--orphan KIND/NAME.",
     **{
         f"{verb} {word}": _PART if verb == "delete" else _SET_IS_NAMED
         for verb in ("delete", "status", "history", "show")
@@ -83,7 +84,8 @@ OPTIONS = {
     "--field-selector": "Use --only KIND/NAME, or -l SELECTOR for labels.",
     "--filter-labels": "Use -l SELECTOR.",
     **dict.fromkeys(
-        ("--into-ns", "--map-ns", "--target-namespace"), "Use --namespace-override NS."
+        ("--into-ns", "--map-ns", "--target-namespace"),
+        "Write namespace-override: NS into applyprune.yaml.",
     ),
     "--dest-namespace": "Use -n NS.",
     # Which cluster, and as whom.
@@ -123,7 +125,7 @@ OPTIONS = {
     "--self-heal": "Use --conflicts: `--conflicts revert` reverts drift.",
     "--take-ownership": "Use --adopt.",
     "--dangerous-override-ownership-of-existing-resources": "Use --adopt.",
-    "--no-hooks": "Use --helm-hooks skip.",
+    "--no-hooks": "Write helm-hooks: skip into applyprune.yaml.",
     **dict.fromkeys(("--atomic", "--rollback-on-failure", "--cleanup-on-fail"), _NO_ROLLBACK),
     **dict.fromkeys(
         ("--record", "--history-max", "--keep-history", "--description"),
@@ -142,7 +144,7 @@ OPTIONS = {
     "--prune-allowlist": "Leave it out: the inventory knows what to prune.",
     "--prune-whitelist": "Leave it out: the inventory knows what to prune.",
     "--destroy": _DELETE,
-    "--cascade": "Use --propagation.",
+    "--cascade": "Write propagation: foreground, or orphan, into applyprune.yaml.",
     **{f"--{word}": "Use --orphan KIND/NAME." for word in ("keep", "retain")},
     **dict.fromkeys(
         ("--grace-period", "--now"),
@@ -159,10 +161,10 @@ OPTIONS = {
     "--auto-approve": "Use --yes.",
     **dict.fromkeys(
         ("--no-input", "--non-interactive", "--assume-yes", "--assumeyes", "--batch"),
-        "Use --ask never.",
+        "Use --yes.",
     ),
-    "--input": "Use -f PATH. To be asked nothing: --ask never.",
-    "--interactive": "Use --ask always.",
+    "--input": "Use -f PATH. To be asked nothing: --yes.",
+    "--interactive": "Write ask: always into applyprune.yaml.",
     **dict.fromkeys(("--json", "--yaml"), "Use -o json."),
     "--format": "Use -o FORMAT.",
     **dict.fromkeys(("--debug", "--log-level", "--verbosity", "--trace"), "Use -v."),
@@ -170,6 +172,9 @@ OPTIONS = {
     **dict.fromkeys(
         ("--no-color", "--no-colour", "--color", "--colour"), "Set NO_COLOR=1 for no colours."
     ),
+    "--for": "Use applyprune status NAME --wait.",
+    "version --client": "Use applyprune --version.",
+    "diff --exit-code": "Leave it out: diff exits with 1 if anything would change.",
     "--watch": "Use --wait, or afterwards applyprune status NAME --watch.",
     "--async": "Use --no-wait.",
     "--wait-for-jobs": "Use --wait.",

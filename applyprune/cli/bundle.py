@@ -17,6 +17,7 @@ from applyprune.cli.options import (
     Option,
     command,
     digest_value,
+    not_empty,
 )
 from applyprune.errors import UsageError
 from applyprune.model.events import Event, ObjectDone
@@ -65,17 +66,16 @@ def _followed(
         yield from follow(Bundle(name, cluster=session.cluster), session.stop)
 
 
+def _given_digest(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return the digest, empty if none is given; an empty one is a variable that is not set."""
+    return digest_value(ctx, param, not_empty(ctx, param, value))
+
+
 @command(
     BUNDLE,
+    click.Argument(("digest",), required=False, default="", callback=_given_digest),
     CLUSTER,
     OUTPUT,
-    Option(
-        "--digest",
-        default="",
-        metavar="DIGEST",
-        callback=digest_value,
-        help="Approve the plan with this digest, and no other one; ask nothing.",
-    ),
     YES,
     of=bundle,
 )
@@ -85,13 +85,14 @@ def approve(
     """Approve the plan of the Bundle NAME that waits for an approval.
 
     Shows the plan and its digest, and asks. Only this plan is approved: if the controller makes
-    another one meanwhile, that waits again. Without a terminal, give --digest with the digest that
-    was reviewed, or --yes for whatever waits now. It needs the verb `approve` on the Bundle.
+    another one meanwhile, that waits again. With DIGEST, the plan that has it is approved, and no
+    other one, without a question. Without a terminal, give that, or --yes for whatever waits now.
+    It needs the verb `approve` on the Bundle.
 
     \b
     Examples:
       applyprune bundle approve web -n shop
-      applyprune bundle approve web --digest "$DIGEST"
+      applyprune bundle approve web "$DIGEST"
     """
 
     def approved(one: Bundle) -> Iterator[Event]:
@@ -115,7 +116,7 @@ def _agreed(status: BundleStatus, reporting: Reporting, *, yes: bool) -> str:
         raise UsageError(
             f"approving the plan of the Bundle {status.name} needs confirmation",
             reason="there is no terminal to ask on",
-            hint=f"Add --digest {plan.digest}",
+            hint=f"Add the digest of the plan: {plan.digest}",
         )
     if not (yes and reporting.quiet):
         reporting.terminal.err("\n".join(plan_lines(status, plan)))

@@ -85,9 +85,7 @@ def _sets(line: CommandLine) -> Iterable[str]:
     from applyprune.cluster.inventory_store import list_sets
 
     with line.connection() as cluster:
-        other = line.text("to_namespace") if line.parameter == "to" else ""
-        namespace = other or cluster.namespace
-        return [applyset.name for applyset in list_sets(cluster.client, namespace)]
+        return [applyset.name for applyset in list_sets(cluster.client, cluster.namespace)]
 
 
 SET_NAME = CompletedText("set", _sets)

@@ -3,7 +3,8 @@
 The files of a call are those of the working directory, or that of ``--config``, and those of the
 folders that ``-f`` and ``-k`` name, each with the files above it in the same Git work tree. What
 they say together is decided in ``planning.configuration``. A run names each file that is not in the
-working directory, because it decides what a prune deletes. A key is the long name of an option.
+working directory, because it decides what a prune deletes. A key is the name of a row of
+``options``: the long name of an option, or one that the command line does not have.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def _use(
     own = inherited(here).get("name")
     if of_plan and not names and (own is None or own.settings["name"] == of_plan):
         names = (of_plan,)
-    options = {key: param for key in keys.forms if (param := _option(ctx.command, key))}
+    options = {key: param for key in keys.forms if (param := _parameter(ctx.command, key))}
     open_keys = {"name", *(key for key, param in options.items() if param.name not in given)}
     found = settings_of_call(
         here, named, names, settled=keys.forms.keys() - open_keys, only_context=not counts
@@ -403,7 +404,7 @@ def _holds_at_once(rule: str) -> bool:
     new = {"apiVersion": "v1", "kind": "New", "metadata": {"name": "new"}, "spec": {}}
     try:
         kind, expression = parse_ready_when(rule)
-        judged = compile_rule(expression, where=f"--ready-when {kind}")
+        judged = compile_rule(expression, where=f"ready-when {kind}")
     except (ValueError, UsageError):
         return False
     states = (judged.judge(body).status for body in ({}, new, {**new, "status": {}}))
@@ -448,12 +449,12 @@ def _converted(
         ) from None
     if key == "ready-when" and any(map(_holds_at_once, value)):  # guard: empty-rule-of-a-file never
         reason = "it holds for an object without a status, so that no prune would wait"
-        raise _refused(configuration, key, "such a rule", key, reason)
+        raise _refused(configuration, key, "such a rule", "no-wait", reason)
     return value
 
 
-def _option(command: click.Command, key: str) -> click.Parameter | None:
-    return next((param for param in command.params if f"--{key}" in param.opts), None)
+def _parameter(command: click.Command, key: str) -> click.Parameter | None:
+    return next((param for param in command.params if getattr(param, "key", "") == key), None)
 
 
 def no_set_given() -> UsageError:

@@ -63,8 +63,6 @@ class Confirmation(Struct, frozen=True):
     """The paths of the input."""
     ask_for: Ask = Ask.DELETIONS
     """Which plans are asked about."""
-    deletes_set: bool = False
-    """Whether every plan is asked about, because the run deletes the set."""
 
     @property
     def can_ask(self) -> bool:
@@ -133,7 +131,7 @@ class Confirmation(Struct, frozen=True):
 
     def needs_answer(self, plan: Plan, needed: Consent, agreed: Consent) -> bool:
         """Return whether a plan is asked about, which needs more consent than was given."""
-        if self.yes or (self.ask_for is Ask.NEVER and not self.deletes_set):
+        if self.yes or self.ask_for is Ask.NEVER:
             return False
         is_new = not needed <= agreed
         return is_new or (self.ask_for is Ask.ALWAYS and changes_anything(plan))

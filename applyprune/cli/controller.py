@@ -21,7 +21,6 @@ from applyprune.cli.options import (
     OUTPUT,
     PRUNE,
     RUN,
-    SHOW_UNCHANGED,
     WAIT,
     WATCH_NAMESPACES,
     Option,
@@ -261,7 +260,7 @@ def _address(text: str) -> tuple[str, int]:
     return end.host if host else "", int(port)
 
 
-# The files in ``deploy/`` are changed as text, not as data: so --print keeps their comments, and
+# The files in ``deploy/`` are changed as text, not as data: so -o yaml keeps their comments, and
 # ``deploy/`` is the only place that lists what the controller needs.
 
 
@@ -277,14 +276,25 @@ _LEFT_TO_ADMINS = tuple(
 """What is sent at the creation only: admins change it for their cluster."""
 
 
+_AS_YAML = "applyprune.as-yaml"
+
+
+def _without_yaml(
+    ctx: click.Context, _: click.Parameter, formats: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the formats of events; note in ``ctx.meta`` that ``yaml`` is asked for."""
+    if "yaml" in formats:
+        ctx.meta[_AS_YAML] = True
+    return tuple(form for form in formats if form != "yaml")
+
+
 @command(
     CLUSTER,
     RUN,
     PRUNE,
     GUARDS,
     APPLY,
-    SHOW_UNCHANGED,
-    OUTPUT,
+    (OUTPUT[0].but(callback=_without_yaml), *OUTPUT[1:]),
     Option(
         "--image",
         default="",
@@ -301,11 +311,8 @@ _LEFT_TO_ADMINS = tuple(
         help="--wait waits until the controller runs. --no-wait prunes without waiting.  [default: "
         "wait only for what may still need an object that is pruned]",
     ),
-    Option(
-        "--print", "prints", is_flag=True, help="Print the manifests without contacting the server."
-    ),
     # What kubectl has installed before goes with the rest.
-    context_settings={"default_map": {"adopt_as": "owned", "create_namespace": True}},
+    context_settings={"default_map": {"record_as": "owned", "create_namespace": True}},
 )
 def install(
     cluster_target: ClusterTarget,
@@ -313,20 +320,20 @@ def install(
     options: Options,
     image: str,
     watch_namespaces: tuple[str, ...],
-    prints: bool,
 ) -> int:
     """Install the controller in the cluster, or update it.
 
     It becomes the set `applyprune` in the namespace `applyprune-system`, or in the one that -n
     names, also what kubectl has applied before. An update leaves the Deployment's replicas and
     resources as they are. `applyprune delete` removes it, except the CRD and the namespace, when no
-    Bundle needs the controller any more.
+    Bundle needs the controller any more. With --dry-run=client -o yaml, it prints the manifests and
+    contacts no server.
 
     \b
     Examples:
       applyprune install --image registry.example.com/applyprune:0.1.0 --wait
       applyprune install --watch-namespaces shop,blog --dry-run
-      applyprune install --print > applyprune.yaml
+      applyprune install --dry-run=client -o yaml > applyprune.yaml
       applyprune delete applyprune -n applyprune-system
     """
     from applyprune.cli.session import run_set
@@ -340,7 +347,12 @@ def install(
         image=image,
         watched_namespaces=watch_namespaces,
     )
-    if prints:
+    if _AS_YAML in click.get_current_context().meta:
+        if options.dry_run is not DryRun.CLIENT:
+            raise UsageError(
+                "-o yaml prints the manifests, and installs nothing",
+                hint="Add --dry-run=client.",
+            )
         return reporting.print_text(text.rstrip("\n"))
     options = replace(
         options,
@@ -351,11 +363,11 @@ def install(
     return reporting.print_events(run_set(cluster_target, _SET, read, options, is_named=False))
 
 
-_ORIGIN = "install --print"
+_ORIGIN = "install -o yaml"
 
 
 def _read_text(text: str, *, warn: Callable[[Problem], None]) -> Input:
-    """Return the manifests of a text; their origins are lines of the output of --print."""
+    """Return the manifests of a text; their origins are lines of the output of -o yaml."""
     from applyprune.sources import Input, read
 
     manifests = [

@@ -1,4 +1,4 @@
-"""``diff --external-diff``: a program gets two folders, as kubectl calls it.
+"""``KUBECTL_EXTERNAL_DIFF`` of ``diff``: a program gets two folders, as kubectl calls it.
 
 A module of its own: nothing else on the command line needs a process or a YAML writer at the start.
 """

@@ -53,25 +53,21 @@ if TYPE_CHECKING:
     OUTPUT,
     ALL_NAMESPACES.but(help="List the sets of all namespaces."),
     CONFIG,
-    Option(
-        "--count-ready", is_flag=True, help="Count the ready objects too; this reads all of them."
-    ),
     name="list",
 )
-def list_(
-    cluster_target: ClusterTarget, reporting: Reporting, all_namespaces: bool, count_ready: bool
-) -> int:
+def list_(cluster_target: ClusterTarget, reporting: Reporting, all_namespaces: bool) -> int:
     """List the sets: their objects, the last run that changed something, and the current run.
 
-    A set whose inventory cannot be read is listed with a warning.
+    A set whose inventory cannot be read is listed with a warning. With -o wide, the ready objects
+    are counted too, for which all of them are read.
 
     \b
     Examples:
       applyprune list -A
-      applyprune list -n shop --count-ready
+      applyprune list -n shop -o wide
     """
     return reporting.print_events(
-        _applysets(cluster_target, everywhere=all_namespaces, count_ready=count_ready)
+        _applysets(cluster_target, everywhere=all_namespaces, count_ready=reporting.wide)
     )
 
 
@@ -121,18 +117,13 @@ def _applyset_status(session: Session, name: str, namespace: str) -> Iterator[Ev
     ALL_NAMESPACES.but(help="Show the sets of all namespaces."),
     Option(
         "--drift",
-        sets="status_options.drift",
-        is_flag=True,
-        help="Name all fields that have drifted, with their values, and who wrote them.",
+        values=("record", "values"),
+        type=click.Choice(["record", "values"]),
+        help="Name all fields that have drifted, with their values, and who wrote them: by the "
+        "server's record, or by a comparison of every value with the last applied manifest.",
     ),
     Option(
-        "--values",
-        sets="status_options.values",
-        is_flag=True,
-        help="Compare every value with the last applied manifest, not only the server's record.",
-    ),
-    Option(
-        "--fail-on-drift",
+        "--exit-code",
         sets="status_options.fail_on_drift",
         is_flag=True,
         help="Exit with 1 if an object has drifted, or if that is unknown.",
@@ -146,12 +137,12 @@ def _applyset_status(session: Session, name: str, namespace: str) -> Iterator[Ev
         help="Keep running and show changes, until Ctrl-C.",
     ),
     Option(
-        "--wait/--no-wait",
+        "--wait",
         heading="Waiting",
-        sets="status_options.wait",
-        default=False,
-        show_default=True,
-        help="Whether to wait until every object is ready, or one can never be.",
+        values=("ready", "deleted"),
+        type=click.Choice(["ready", "deleted"]),
+        help="Wait until every object is ready, or one can never be; or until the set and all of "
+        "its objects are gone.",
     ),
     FAIL_FAST.but(sets="status_options.fail_fast"),
     Option(
@@ -166,13 +157,6 @@ def _applyset_status(session: Session, name: str, namespace: str) -> Iterator[Ev
         is_flag=True,
         help="Add the last 10 log lines of failing containers, also of the instance that crashed.",
     ),
-    Option(
-        "--wait-for",
-        heading="Waiting",
-        type=click.Choice(["ready", "deleted"]),
-        help="What to wait for: `ready` is the same as --wait; `deleted` waits until the set and "
-        "all of its objects are gone.",
-    ),
     TIMEOUT.but(sets="status_options.timeout", help="How long to wait, for all sets together."),
 )
 def status(
@@ -180,7 +164,8 @@ def status(
     cluster_target: ClusterTarget,
     reporting: Reporting,
     status_options: StatusOptions,
-    wait_for: str | None,
+    drift: str | None,
+    wait: str | None,
     all_namespaces: bool,
 ) -> int:
     """Show the health and drift of each object in the set NAME, or in several sets.
@@ -189,7 +174,7 @@ def status(
 
     Exits with 5 if an object is not ready or missing, and with 3 if one could not be read. An
     object has drifted if somebody else has changed a field that the set owns. The server's own
-    record (managedFields) shows this. With --wait-for deleted, it shows nothing, and exits with 5
+    record (managedFields) shows this. With --wait=deleted, it shows nothing, and exits with 5
     if something is left at the timeout.
 
     \b
@@ -197,12 +182,12 @@ def status(
       applyprune status web
       applyprune status web --tree --logs
       applyprune status web --drift
-      applyprune status web --drift --values
+      applyprune status web --drift=values
       applyprune status web shop
       applyprune status -A
       applyprune status web --wait --timeout 2m
-      applyprune status web --wait-for deleted
-      applyprune status web --fail-on-drift -q        # for a nightly job
+      applyprune status web --wait=deleted
+      applyprune status web --exit-code -q            # for a nightly job
     """
     if all_namespaces and is_given("names"):
         raise UsageError("-A shows all sets: give either -A or NAME")
@@ -211,12 +196,14 @@ def status(
         raise no_set_given()
     if status_options.watch and (all_namespaces or len(names) > 1):
         raise UsageError("--watch follows a single set", hint="Give one NAME.")
-    if wait_for == "deleted" and (status_options.wait or status_options.watch):
-        raise UsageError("--wait-for deleted excludes --wait and --watch")
+    if wait == "deleted" and status_options.watch:
+        raise UsageError("--wait=deleted excludes --watch")
     status_options = replace(
         status_options,
-        wait=status_options.wait or wait_for == "ready",
-        deleted=wait_for == "deleted",
+        drift=drift is not None,
+        values=drift == "values",
+        wait=wait == "ready",
+        deleted=wait == "deleted",
     )
     if status_options.drift:
         reporting = reporting.with_text("drift")
@@ -298,14 +285,12 @@ def _ended(failed: Mapping[str, int], count: int, stop: Cancellation, elapsed: f
     INPUT,
     CLUSTER,
     PLACEMENT,
-    Option("--group", "groups", multiple=True, metavar="NAME", help="Bind the roles to a group."),
-    Option("--user", "users", multiple=True, metavar="NAME", help="Bind the roles to a user."),
     Option(
         "--account",
         "accounts",
         multiple=True,
         metavar="NS/NAME",
-        help="Bind the roles to a ServiceAccount. Repeatable, as --user and --group are.",
+        help="Bind the roles to this ServiceAccount, or to user:NAME or group:NAME. Repeatable.",
     ),
 )
 def rbac(
@@ -314,8 +299,6 @@ def rbac(
     cluster_target: ClusterTarget,
     options: Options,
     accounts: tuple[str, ...],
-    users: tuple[str, ...],
-    groups: tuple[str, ...],
 ) -> None:
     """Print the roles that an account needs to apply, prune and delete a set.
 
@@ -327,33 +310,33 @@ def rbac(
     \b
     Examples:
       applyprune rbac web -f manifests/ --account shop/applyprune
+      applyprune rbac web -f manifests/ --account group:deployers
       applyprune rbac -f manifests/ -n shop
     """
     from applyprune.output.diff_text import rbac_text
     from applyprune.output.terminal import Terminal
     from applyprune.planning.rights import bindings
 
-    subjects = [
-        *map(_account, accounts),
-        *(_subject("User", user) for user in users),
-        *(_subject("Group", group) for group in groups),
-    ]
+    subjects = list(map(_subject, accounts))
     found = _roles(cluster_target, name, paths, options)
     Terminal().out(rbac_text((*found, *bindings(found, subjects))))
 
 
-def _account(text: str) -> Mapping[str, str]:
+_KINDS = {"user": "User", "group": "Group"}
+
+
+def _subject(text: str) -> Mapping[str, str]:
+    """Return whom a role is bound to; no namespace has a colon."""
+    word, _, rest = text.partition(":")
+    if word in _KINDS and rest:
+        return {"apiGroup": "rbac.authorization.k8s.io", "kind": _KINDS[word], "name": rest}
     namespace, slash, name = text.partition("/")
     if not (namespace and slash and name) or "/" in name:
         raise UsageError(
             f"--account {text} does not name a ServiceAccount",
-            hint="Write NAMESPACE/NAME: shop/applyprune.",
+            hint="Write NAMESPACE/NAME: shop/applyprune. For others: user:NAME or group:NAME.",
         )
     return {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-
-
-def _subject(kind: str, name: str) -> Mapping[str, str]:
-    return {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
 
 
 def _roles(

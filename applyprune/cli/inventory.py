@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.complete import NAMESPACE_NAME, SET_NAME
+from applyprune.cli.complete import SET_NAME
 from applyprune.cli.options import (
     CLUSTER,
     NAME,
@@ -18,13 +18,13 @@ from applyprune.cli.options import (
     CommandGroup,
     Option,
     command,
-    namespace_name,
 )
 from applyprune.errors import NotFound, NotServed, UsageError
 from applyprune.model.events import EntryListed, Finished, MismatchFound, RunListed, Started
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.inventory import OF_CLUSTER, Inventory, Ownership
 from applyprune.model.options import DryRun, Mode, Options
+from applyprune.model.text import is_dns_label
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -294,21 +294,12 @@ def orphan(
 
 @command(
     click.Argument(("source",), type=SET_NAME, metavar="FROM"),
-    click.Argument(("to",), type=SET_NAME, metavar="TO"),
+    click.Argument(("to",), type=SET_NAME, metavar="TO[.NS]"),
     OBJECTS,
     CLUSTER,
     RECORD,
     OUTPUT,
     Option("--all", "everything", is_flag=True, help="All objects; the set FROM is removed."),
-    Option(
-        "--to-namespace",
-        heading="Cluster",
-        default="",
-        type=NAMESPACE_NAME,
-        metavar="NS",
-        callback=namespace_name,
-        help="Namespace of the inventory of TO, if it differs.",
-    ),
     Option(
         "--if-exists",
         is_flag=True,
@@ -324,18 +315,18 @@ def move(
     reporting: Reporting,
     options: Options,
     everything: bool,
-    to_namespace: str,
     if_exists: bool,
 ) -> int:
     """Transfer objects from the set FROM to the set TO without deleting them.
 
-    Run the same command again to resume an interrupted move.
+    NS is the namespace of the inventory of TO, if it differs. Run the same command again to resume
+    an interrupted move.
 
     \b
     Examples:
       applyprune inventory move web shop service/web deployment.apps/web
-      applyprune inventory move web shop --all --to-namespace shop
-      applyprune inventory move web shop service/web --if-exists
+      applyprune inventory move web shop --all --if-exists
+      applyprune inventory move web web.shop --all
     """
     from applyprune.cli.session import open_session
     from applyprune.engine.context import RunRequest
@@ -344,10 +335,11 @@ def move(
 
     select = _selected(objects, everything=everything)
     options = replace(options, mode=Mode.MOVE, select=select)
+    name, to_namespace = _place(to)
 
     def events() -> Iterator[Event]:
         with open_session(cluster_target) as session:
-            leaving, joining = session.applyset(source), session.applyset(to, to_namespace)
+            leaving, joining = session.applyset(source), session.applyset(name, to_namespace)
             moved = move_objects(
                 RunRequest(leaving.identity, options=options),
                 session.cluster.client,
@@ -359,6 +351,14 @@ def move(
             yield from session.reported(moved)
 
     return reporting.print_events(events())
+
+
+def _place(text: str) -> tuple[str, str]:
+    """Return the name of a set, and the namespace of its inventory, empty for that of ``-n``."""
+    name, dot, namespace = text.partition(".")
+    if dot and not is_dns_label(namespace):
+        raise UsageError(f"{text} names no namespace after the dot", hint="Write NAME.NAMESPACE.")
+    return name, namespace
 
 
 def _selected(objects: tuple[str, ...], *, everything: bool) -> frozenset[str]:

@@ -1,9 +1,9 @@
 """The options of the verbs: one row for each, in groups that several verbs share.
 
 A row says all that is known of an option: its words and help, the heading of the help, whether
-``applyprune.yaml`` may give it, and what it sets. A verb names its groups in ``@command``; it gets
-``name``, ``paths``, ``cluster_target``, ``options``, ``status_options`` and ``reporting`` as values
-that are whole, and what no row sets by its own name.
+``applyprune.yaml`` may give it, and what it sets. Some are keys of that file only. A verb names its
+groups in ``@command``; it gets ``name``, ``paths``, ``cluster_target``, ``options``,
+``status_options`` and ``reporting`` as values that are whole, and what no row sets by its own name.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ HEADINGS = ("Input", "Apply", "Prune", "Prune guards", "Waiting", "Cluster", "Ou
 """The headings of the help, after ``REST``."""
 
 
-class Option(click.Option):
-    """One option, and all that is known of it."""
+class Row(click.Parameter):
+    """One option or key, and all that is known of it."""
 
     def __init__(self, *words: str, **row: Any) -> None:
         """Take the words of an option, and the rest of its row, with click's own attributes.
@@ -83,12 +83,11 @@ class Option(click.Option):
         """
         self.words, self._row = words, dict(row)
         if time := row.pop("time", ""):
-            shown = {"default": time, "show_default": True}
-            row = {**shown, "metavar": "TIME", "callback": duration, **row}
+            row = {"default": time, "metavar": "TIME", "callback": duration, **row}
         if words_of := row.pop("one_of", None):
             by_word = {str(word).lower(): word for word in words_of}
             default = str(row["default"]).lower()
-            row |= {"type": click.Choice(list(by_word)), "default": default, "show_default": True}
+            row |= {"type": click.Choice(list(by_word)), "default": default}
             row["into"] = by_word.__getitem__
         self.heading: str = row.pop("heading", REST)
         self.config: Form | None = row.pop("config", None)
@@ -104,6 +103,26 @@ class Option(click.Option):
             row |= {"is_flag": False, "flag_value": self.bare, "metavar": metavar}
         super().__init__(words, **row)
 
+    @property
+    def key(self) -> str:
+        """Return the name in ``applyprune.yaml``: for an option, the long one without dashes."""
+        long = [word for word in self.opts if word.startswith("--")]
+        return long[0].removeprefix("--") if long else self.words[0]
+
+    def but(self, **changes: Any) -> Self:
+        """Return the same row with other values."""
+        return type(self)(*self.words, **{**self._row, **changes})
+
+
+class Option(Row, click.Option):
+    """A row that the command line has."""
+
+    def __init__(self, *words: str, **row: Any) -> None:
+        """Take the words and the rest of the row; the help shows the default that a row names."""
+        if row.keys() & {"time", "one_of"}:
+            row = {"show_default": True, **row}
+        super().__init__(*words, **row)
+
     def handle_parse_result(
         self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
     ) -> tuple[Any, list[str]]:
@@ -116,14 +135,26 @@ class Option(click.Option):
         record = super().get_help_record(ctx)
         return (record[0].replace(" [=", "[="), record[1]) if record and self.bare else record
 
-    @property
-    def key(self) -> str:
-        """Return the long name without dashes."""
-        return next(word for word in self.opts if word.startswith("--")).removeprefix("--")
 
-    def but(self, **changes: Any) -> Self:
-        """Return the same row with other values."""
-        return type(self)(*self.words, **{**self._row, **changes})
+class Setting(Row):
+    """A row that only ``applyprune.yaml`` has."""
+
+    param_type_name = "key"
+
+    def __init__(self, key: str, *, help: str, **row: Any) -> None:  # noqa: A002 - click's word
+        """Take the key, what it says, and the rest of its row."""
+        super().__init__(key, **row)
+        self._row["help"] = self.help = help
+
+    def _parse_decls(
+        self,
+        decls: Sequence[str],
+        expose_value: bool,  # noqa: ARG002 - click's signature
+    ) -> tuple[str, list[str], list[str]]:
+        return decls[0].replace("-", "_"), [], []
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Leave the parser as it is: no argument gives the value."""
 
 
 def _as_given(value: Any) -> Any:
@@ -307,7 +338,7 @@ def _ready_rule(text: str) -> tuple[str, str]:
     try:
         return parse_ready_when(text)
     except ValueError as error:
-        raise UsageError(f"invalid rule --ready-when {text!r}", hint=f"It {error}") from None
+        raise UsageError(f"invalid rule {text!r} in ready-when", hint=f"It {error}") from None
 
 
 def is_given(option: str, ctx: click.Context | None = None) -> bool:
@@ -443,39 +474,31 @@ INPUT = (
         metavar="DIR",
         help="A kustomization, built with kustomize or kubectl, or the address of one. Repeatable.",
     ),
-    Option(
-        "--ignore-paths",
-        rare=True,
-        heading="Input",
+    Setting(
+        "ignore-paths",
         config=Form.TEXTS,
         sets="paths.ignore",
         multiple=True,
-        metavar="RULE",
         callback=_ignore_paths,
-        help="Leave out files of folders and of sources on other hosts: a line as in .gitignore, "
-        "from the root of the repository or folder. It comes after the lines of .sourceignore, and "
-        "replaces the default list, as `ignore` of a Bundle does. Repeatable.",
+        help="Leave out files of folders and of sources on other hosts: lines as in .gitignore, "
+        "from the root of the repository or folder. They come after the lines of .sourceignore, "
+        "and replace the default list, as `ignore` of a Bundle does.",
     ),
 )
 """Which manifests."""
 PLACEMENT = (
-    Option(
-        "--namespace-override",
-        rare=True,
-        heading="Input",
+    Setting(
+        "namespace-override",
         config=Form.TEXT,
         sets="options.apply.namespace_override",
         default="",
-        metavar="NS",
         callback=namespace_name,
         help="Apply every namespaced manifest in this namespace, even if it names another one. "
         "Namespaces keep their names. Names inside manifests, such as the subjects of a "
         "RoleBinding, do not change.",
     ),
-    Option(
-        "--helm-hooks",
-        rare=True,
-        heading="Input",
+    Setting(
+        "helm-hooks",
         config=Form.TEXT,
         sets="options.apply.helm_hooks",
         one_of=HelmHooks,
@@ -551,10 +574,10 @@ APPLY = (
         "those of that set too, owned as they are there.",
     ),
     Option(
-        "--adopt-as",
+        "--record-as",
         rare=True,
-        config=Form.TEXT,
-        unsafe="owned",  # a later prune deletes what was adopted, as with --prune-also adopted
+        heading="Apply",
+        guard=True,  # a later prune deletes what was adopted, as with --prune-also adopted
         sets="options.apply.adopt_as",
         one_of=Ownership,
         default=Ownership.ADOPTED,
@@ -611,38 +634,32 @@ APPLY = (
         heading="Apply",
         sets="options.apply.reapply_all",
         is_flag=True,
-        help="Send every object, even an unchanged one.",
+        help="Send every object, even an unchanged one: believe neither the inventory nor the "
+        "server's record of the writes.",
     ),
-    Option(
-        "--ignore",
-        rare=True,
-        heading="Apply",
+    Setting(
+        "ignore",
         config=Form.TEXTS,
         sets="options.apply.ignore",
         multiple=True,
-        metavar="RULE",
         callback=_rules,
-        help="Send a field at creation only, then leave it to other field managers: "
+        help="Send these fields at creation only, then leave them to other field managers: "
         "KIND[.GROUP][/NAME]:/json/pointer, with * and ? in NAME, and * for every KIND.",
     ),
-    Option(
-        "--no-default-ignore",
-        rare=True,
-        heading="Apply",
+    Setting(
+        "no-default-ignore",
         config=Form.TEXTS,
         sets="options.apply.no_default_ignore",
         into=frozenset,
         multiple=True,
         # The names of ``planning.ownership.default_rules``, without an import of it.
         type=click.Choice(("aggregated-rules", "autoscaled-replicas", "ca-bundle")),
-        help="Switch off a default rule: send also what controllers usually set.",
+        help="Switch off these default rules: send also what controllers usually set.",
     ),
 )
 """What an apply does with what exists."""
-LOCK_TIMEOUT = Option(
-    "--lock-timeout",
-    rare=True,
-    heading="Waiting",
+LOCK_TIMEOUT = Setting(
+    "lock-timeout",
     config=Form.TEXT,
     sets="options.lock_timeout",
     time="60s",
@@ -688,10 +705,8 @@ PRUNE = (
         help="Delete as well, instead of orphaning them: objects that the set has adopted, and "
         "those that another tool manages, or another object owns, now.",
     ),
-    Option(
-        "--propagation",
-        rare=True,
-        heading="Prune",
+    Setting(
+        "propagation",
         config=Form.TEXT,
         sets="options.prune.propagation",
         one_of=Propagation,
@@ -749,15 +764,6 @@ GUARDS = (
     ),
 )
 """What disables the guards of a prune."""
-APPLY_ANYWAY = Option(
-    "--apply-anyway",
-    rare=True,
-    heading="Prune guards",
-    guard=True,
-    sets="options.prune.apply_anyway",
-    is_flag=True,
-    help="Apply although the prune is refused; prune nothing, and exit with 6.",
-)
 DRY_RUN = Option(
     "--dry-run",
     sets="options.dry_run",
@@ -766,16 +772,14 @@ DRY_RUN = Option(
     callback=_dry_run,
     help="Change nothing. The server checks everything, unless it is 'client'.",
 )
-ACTOR = Option(
-    "--actor",
-    rare=True,
+ACTOR = Setting(
+    "actor",
     config=Form.TEXT,
     sets="options.actor",
     default="",
-    metavar="TEXT",
     callback=_actor,
-    help="Who to record as the author of the run, for `inventory history`.  [default: the "
-    "user of the job of GitHub or GitLab]",
+    help="Who to record as the author of the run, for `inventory history`. The default is the user "
+    "of the job of GitHub or GitLab.",
 )
 TIMEOUT = Option(
     "--timeout",
@@ -801,9 +805,8 @@ class Ask(StrEnum):
     """None, as in a pipeline."""
 
 
-ASK = Option(
-    "--ask",
-    rare=True,
+ASK = Setting(
+    "ask",
     config=Form.TEXT,
     one_of=Ask,
     default=Ask.DELETIONS,
@@ -843,16 +846,13 @@ FAIL_FAST = Option(
 WAITS = (
     WAIT,
     FAIL_FAST.but(sets="options.wait.fail_fast"),
-    Option(
-        "--ready-when",
-        rare=True,
-        heading="Waiting",
+    Setting(
+        "ready-when",
         config=Form.TEXTS,
         sets="options.wait.ready_when",
         into=_ready_when,
         multiple=True,
-        metavar="KIND.GROUP=CEL",
-        help="When objects of this kind are ready: a CEL expression over `self`.",
+        help="When objects of a kind are ready, as KIND.GROUP=CEL: an expression over `self`.",
     ),
 )
 """What an apply waits for."""
@@ -921,26 +921,24 @@ OUTPUT = (
         heading="Output",
         sets="reporting.verbose",
         is_flag=True,
-        help="Print a line for each request, and every object that an error is about.",
+        help="Print a line for each request, every object that an error is about, and the objects "
+        "that do not change.",
     ),
 )
 """How the verb reports what happens."""
-SHOW_UNCHANGED = Option(
-    "--show-unchanged",
-    rare=True,
-    heading="Output",
-    config=Form.FLAG,
-    sets="reporting.show_unchanged",
-    is_flag=True,
-    help="Also list the objects that do not change.",
-)
 ALL_NAMESPACES = Option("-A", "--all-namespaces", heading="Cluster", is_flag=True)
 WATCH_NAMESPACES = Option("--watch-namespaces", metavar="NS,…", callback=_namespace_names)
+EXPIRES_IN = Setting(
+    "expires-in",
+    config=Form.TEXT,
+    time="168h",
+    help="How long a plan file is valid, at most 8760h, a year.",
+)
 PLANNING = (*INPUT, *CLUSTER, *PRUNE, *GUARDS, *PLACEMENT, *SELECTION, *APPLY)
 """What decides on a plan: the same for ``apply`` and for the verbs that show what it would do."""
 
 
-ROWS = (*PLANNING, APPLY_ANYWAY, *RUN, YES, ASK, CHECK, *WAITS, SHOW_UNCHANGED)
+ROWS = (*PLANNING, *RUN, YES, ASK, CHECK, *WAITS, EXPIRES_IN)
 """The options of a run: keys of ``applyprune.yaml``, and what it may not give."""
 KEYS = Keys(
     forms={
@@ -1008,13 +1006,16 @@ class Command(CalledCommand):
         options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
         if instead := answer(OPTIONS, f"{ctx.info_name} {word}", word):
             return UsageError(f"no such option {word}", hint=instead)
+        if any(isinstance(one, Setting) and word == f"--{one.key}" for one in self.params):
+            key = word.removeprefix("--")
+            return UsageError(f"no such option {word}", hint=f"Write {key} into applyprune.yaml.")
         hint = did_you_mean_option(word, options)
         return click.NoSuchOption(word, f"No such option {word}. {hint}", ctx=ctx)
 
     def _refuse_arguments(self, ctx: click.Context, args: Sequence[str]) -> None:
         """Raise UsageError for arguments that are too many, or manifests without -f."""
         extra = list(map(str, ctx.args))
-        if extra:
+        if extra or any(param.nargs == -1 for param in self.params):
             self._refuse_value_apart(args)
         if "kustomize" in ctx.params:
             from applyprune.cli.answers import refuse_arguments
@@ -1166,9 +1167,9 @@ def command(
 
 def _call(verb: Callable[..., Any], params: Sequence[click.Parameter], given: Any) -> Any:
     """Call the verb with its values; an error of the call itself is reported as the verb does."""
-    fields: dict[str, dict[str, tuple[Option, Any]]] = {}
+    fields: dict[str, dict[str, tuple[Row, Any]]] = {}
     for param in params:
-        if isinstance(param, Option) and param.sets:
+        if isinstance(param, Row) and param.sets:
             value, _, field = param.sets.partition(".")
             fields.setdefault(value, {})[field] = (param, given.pop(str(param.name)))
     if "reporting" not in fields:
@@ -1195,7 +1196,7 @@ def _call(verb: Callable[..., Any], params: Sequence[click.Parameter], given: An
 def _values(
     params: Sequence[click.Parameter],
     given: dict[str, Any],
-    fields: Mapping[str, Mapping[str, tuple[Option, Any]]],
+    fields: Mapping[str, Mapping[str, tuple[Row, Any]]],
 ) -> dict[str, Any]:
     """Return what the verb gets: what its rows set, and the rest as it was given."""
     names = {
@@ -1206,14 +1207,14 @@ def _values(
     others = {
         str(param.name): param.into(given[str(param.name)])
         for param in params
-        if isinstance(param, Option) and not param.sets and str(param.name) in given
+        if isinstance(param, Row) and not param.sets and str(param.name) in given
     }
     made = {value: _MAKERS[value](**_made(rows)) for value, rows in fields.items()}
     return {**given, **names, **others, **made}
 
 
-def _made(rows: Mapping[str, tuple[Option, Any]]) -> dict[str, Any]:
-    return {field: option.into(value) for field, (option, value) in rows.items()}
+def _made(rows: Mapping[str, tuple[Row, Any]]) -> dict[str, Any]:
+    return {field: row.into(value) for field, (row, value) in rows.items()}
 
 
 def _paths(

@@ -13,7 +13,7 @@ import click
 
 from applyprune.cli.complete import FILE_PATH
 from applyprune.cli.config import FILE
-from applyprune.cli.options import CLUSTER, INPUT, OUTPUT, TIMEOUT, Option, command
+from applyprune.cli.options import CLUSTER, CONFIG, INPUT, OUTPUT, TIMEOUT, Option, command
 from applyprune.errors import ApplypruneError, EmptyInput, InputError, UsageError, raise_all
 from applyprune.model.live import SECRETS
 from applyprune.model.object_yaml import as_yaml
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 @command(
     click.Argument(("artifact",), metavar="oci://HOST/NAME:TAG"),
+    CONFIG,
     INPUT,
     OUTPUT,
-    Option("--with-secrets", is_flag=True, help="Push Secrets too that are not encrypted."),
     Option("--dry-run", is_flag=True, help="Print the digest, and send nothing."),
     TIMEOUT.but(help="How long the push may take."),
 )
@@ -46,15 +46,14 @@ def push(
     artifact: str,
     paths: InputPaths,
     reporting: Reporting,
-    with_secrets: bool,
     dry_run: bool,
     timeout: float,
 ) -> int:
     """Publish manifests as an artifact in an OCI registry, and print its digest.
 
-    The input is read as `apply` reads it. The artifact can be applied with `-f oci://…`, and Flux
-    and Argo CD can read it. The same objects always give the same digest. A Secret is refused,
-    unless SOPS has encrypted it. The credentials are those of `docker login`.
+    The input is read as `apply` reads it, also by applyprune.yaml. The artifact can be applied with
+    `-f oci://…`, and Flux and Argo CD can read it. The same objects always give the same digest. A
+    Secret is refused, unless SOPS has encrypted it. The credentials are those of `docker login`.
 
     \b
     Examples:
@@ -64,9 +63,7 @@ def push(
     address = _address(artifact)
     if not paths.paths:
         raise UsageError("no input given", hint="Give -f PATH or -k DIR.")
-    return reporting.print_events(
-        _events(address, paths, with_secrets=with_secrets, dry_run=dry_run, timeout=timeout)
-    )
+    return reporting.print_events(_events(address, paths, dry_run=dry_run, timeout=timeout))
 
 
 _FORM = "Write oci://HOST/NAME:TAG."
@@ -88,7 +85,6 @@ def _events(
     address: OciAddress,
     paths: InputPaths,
     *,
-    with_secrets: bool,
     dry_run: bool,
     timeout: float,
 ) -> Iterator[Event]:
@@ -100,7 +96,7 @@ def _events(
     from applyprune.sources.tree import VerificationFailed
 
     given = yield from read_input(input_reader(paths))
-    files = artifact_files(given, with_secrets=with_secrets)
+    files = artifact_files(given)
     digest = pack(files).digest
     named, expected = f"{address.name}:{address.ref.tag}", address.ref.digest
     if expected not in {"", digest}:
@@ -123,17 +119,17 @@ ENCRYPTED = "encrypted"
 """The folder of documents that SOPS has encrypted."""
 
 
-def artifact_files(given: Input, *, with_secrets: bool) -> Mapping[str, bytes]:
+def artifact_files(given: Input) -> Mapping[str, bytes]:
     """Return the files of an artifact with all objects of an input, by their paths.
 
     Raises EmptyInput for no object, InputError for an object that is in the input twice, and for a
-    Secret that is not encrypted, unless ``with_secrets``.
+    Secret that is not encrypted.
     """
     if not given:
         raise EmptyInput("the input contains no manifest", hint="An artifact is never empty.")
     manifests = _once(given)
-    if not with_secrets:  # guard: pushed-secrets never
-        raise_all([_readable_secret(one) for one in manifests if _is_readable_secret(one)])
+    # guard: pushed-secrets
+    raise_all([_readable_secret(one) for one in manifests if _is_readable_secret(one)])
     plain: list[Manifest] = []
     encrypted: dict[tuple[str, str], list[str]] = {}
     for manifest in manifests:
@@ -171,7 +167,7 @@ def _readable_secret(manifest: Manifest) -> InputError:
         f"{_named(manifest)} is not encrypted",
         location=manifest.origin,
         reason="whoever can pull the artifact could read its values",
-        hint="Encrypt it with SOPS, or push it with --with-secrets.",
+        hint="Encrypt it with SOPS, or leave it out, and apply it as a set of its own.",
     )
 
 
@@ -241,7 +237,6 @@ _SCHEMA = Path(__file__).parents[1] / "output/schemas/config.json"
         "one of the kubeconfig]",
     ),
     CLUSTER[0].but(sets="", help="The kubeconfig whose current context is written."),
-    Option("--use-context", is_flag=True, help="Use that context, whatever the current one is."),
     Option(
         "--config",
         heading="Input",
@@ -252,7 +247,6 @@ _SCHEMA = Path(__file__).parents[1] / "output/schemas/config.json"
         help="The file to write.",
     ),
     Option("--schema", is_flag=True, help=f"Also, or only, write {SCHEMA_FILE} here."),
-    Option("--force", is_flag=True, help="Overwrite existing files."),
     OUTPUT,
 )
 def init(
@@ -262,10 +256,8 @@ def init(
     namespace: str,
     context: str,
     kubeconfig: str,
-    use_context: bool,
     config: str,
     schema: bool,
-    force: bool,
     reporting: Reporting,
 ) -> int:
     """Write an applyprune.yaml for the set NAME.
@@ -273,47 +265,44 @@ def init(
     The file is for the context in which you run this: in another one, applyprune refuses to run.
     Editors with the YAML language server check it by the JSON Schema that its first line names: the
     nearest one at or above the file. Write that once, at the root of the repository, by --schema.
-    No existing file is overwritten, unless you give --force. No cluster is asked.
+    No existing file is overwritten. No cluster is asked.
 
     \b
     Examples:
       applyprune init web -f manifests/
       applyprune init web -f manifests/ -n shop --context prod
-      applyprune init web -k overlays/prod --context prod --use-context
+      applyprune init web -k overlays/prod --config prod/applyprune.yaml
       applyprune init --schema
     """
     from applyprune.planning.applyset import applyset_identity
 
     schemas = {Path(SCHEMA_FILE): _SCHEMA.read_text(encoding="utf-8")} if schema else {}
     if schemas and not (name or paths or kustomize):
-        _write(schemas, force=force)
+        _write(schemas)
         return reporting.print_text(f"{SCHEMA_FILE} written")
     if not name:
         raise UsageError("missing argument NAME", hint="Usage: applyprune init [OPTIONS] NAME")
     applyset_identity(name, namespace or "default")  # raises UsageError for an invalid name
-    if use_context and not context:
-        raise UsageError("--use-context needs --context NAME")
     if "-" in {*paths, *kustomize}:
         raise UsageError("standard input cannot be the input of a configuration")
     from applyprune.cli.session import CONTEXT
 
     context = context or os.environ.get(CONTEXT, "") or _current_context(kubeconfig)
-    chosen = {"name": context, "use": True} if use_context else context
     file = Path(config)
     settings = {
         "name": name,
         "namespace": namespace,
-        "context": chosen,
+        "context": context,
         "filename": [_seen_from(file.parent, path) for path in paths],
         "kustomize": [_seen_from(file.parent, path) for path in kustomize],
     }
-    _write({file: _text(settings, _schema_for(file, is_new=schema)), **schemas}, force=force)
+    _write({file: _text(settings, _schema_for(file, is_new=schema)), **schemas})
     if not (paths or kustomize) and not reporting.quiet:
         reporting.terminal.err(problem_text("warning", _without_input(file)))
     option = "" if config == FILE else f" --config {shlex.quote(config)}"
     return reporting.print_text(
         f"{' and '.join(map(str, (file, *schemas)))} written\n"
-        f"{_for_context(context, is_used=use_context)}\n"
+        f"{_for_context(context)}\n"
         f"Next: applyprune plan{option}"
     )
 
@@ -336,11 +325,9 @@ def _current_context(kubeconfig: str) -> str:
     return load_kubeconfig(candidate_files(kubeconfig, os.environ)).current_context
 
 
-def _for_context(context: str, *, is_used: bool) -> str:
+def _for_context(context: str) -> str:
     if not context:
         return "It is for every context, because none is in use here: add context: NAME."
-    if is_used:
-        return f"Every run uses the context {context}."
     return f"It is for the context {context}: in another one, applyprune refuses to run."
 
 
@@ -360,18 +347,18 @@ def _seen_from(folder: Path, path: str) -> str:
     return f"{os.path.relpath(path, folder)}{end}"
 
 
-def _write(texts: Mapping[Path, str], *, force: bool) -> None:
-    """Write all files or none; raise UsageError if one exists and may not be overwritten."""
+def _write(texts: Mapping[Path, str]) -> None:
+    """Write all files or none; raise UsageError if one exists and says something else."""
     for path in texts:
         if path.exists() and not path.is_file():
             # To open a pipe may never end.
             raise UsageError(f"{path} is not a regular file", hint="Nothing was written.")
-    _refuse([path for path, text in texts.items() if not force and _differs(path, text)])
+    _refuse([path for path, text in texts.items() if _differs(path, text)])
     for path, text in texts.items():
-        if not force and path.exists():
+        if path.exists():
             continue  # it is the same already
         try:
-            with path.open("w" if force else "x", encoding="utf-8") as file:
+            with path.open("x", encoding="utf-8") as file:
                 file.write(text)
         except FileExistsError:
             _refuse([path])
@@ -384,7 +371,7 @@ def _refuse(existing: Sequence[Path]) -> None:
     if existing:
         raise UsageError(
             f"{' and '.join(map(str, existing))} exists already",
-            hint="To overwrite it: --force. Nothing was written.",
+            hint="Remove it first. Nothing was written.",
         )
 
 
@@ -412,7 +399,8 @@ def _text(settings: Mapping[str, object], schema: str) -> str:
 def _lines(key: str, value: object) -> Iterator[str]:
     # A text of JSON is a text of YAML too, whatever is in it.
     if key == "context" and isinstance(value, str):
-        yield "# A condition: if another context is in use, applyprune refuses to run."
+        yield "# A condition: if another context is in use, applyprune refuses to run. To use this"
+        yield "# one wherever you stand: {name: NAME, use: true}"
     if isinstance(value, list):
         yield f"{key}:"
         yield from (f"  - {json.dumps(text, ensure_ascii=False)}" for text in value)

@@ -50,18 +50,12 @@ class Reporting(Struct, frozen=True, dict=True):
     quiet: bool = False
     """Whether to print errors only."""
     verbose: bool = False
-    """Whether to print a line for each request, and for each object that has failed."""
+    """Whether to print a line for each request, and for each object that has failed or does not
+    change."""
     wide: bool = False
     """Whether tables have all columns."""
     digests: bool = False
     """Whether a terminal shows the digests of a plan, too."""
-    show_unchanged: bool = False
-    """Whether text lists the objects that do not change, too."""
-
-    @property
-    def is_usual(self) -> bool:
-        """Return whether no option changes it."""
-        return self == Reporting()
 
     @property
     def has_page(self) -> bool:
@@ -173,7 +167,6 @@ class Reporting(Struct, frozen=True, dict=True):
                     file.output_target(paths, messages=form == "text" or form in TEXTS),
                     verbose=self.verbose,
                     wide=self.wide,
-                    show_unchanged=self.show_unchanged,
                 )
             else:
                 target = replace(
@@ -207,7 +200,6 @@ class Reporting(Struct, frozen=True, dict=True):
             verbose=self.verbose,
             wide=self.wide,
             digests=self.digests,
-            show_unchanged=self.show_unchanged,
             redraw=terminal.redraw if terminal.out_is_screen else None,
         )
 
@@ -232,9 +224,7 @@ def step_summary(environ: Mapping[str, str]) -> Path | None:
     return Path(path) if path else None
 
 
-def reporting_of(
-    formats: tuple[str, ...], quiet: bool, verbose: bool, show_unchanged: bool = False
-) -> Reporting:
+def reporting_of(formats: tuple[str, ...], quiet: bool, verbose: bool) -> Reporting:
     """Return how a call with these options reports; raise UsageError for an unknown format."""
     given = _formats(formats)
     return Reporting(
@@ -242,7 +232,6 @@ def reporting_of(
         quiet,
         verbose,
         wide=any(form == WIDE for form, _ in given),
-        show_unchanged=show_unchanged,
     )
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from typing import TYPE_CHECKING
 
 from applyprune.cli.complete import FILE_PATH
 from applyprune.cli.config import config_in_use, no_set_given
 from applyprune.cli.options import (
-    APPLY_ANYWAY,
     ASK,
     CHECK,
     CLUSTER,
     DELETION,
+    EXPIRES_IN,
     GUARDS,
     INPUT,
     NAME,
@@ -23,7 +24,6 @@ from applyprune.cli.options import (
     PLANNING,
     PRUNE,
     RUN,
-    SHOW_UNCHANGED,
     WAITS,
     YES,
     Ask,
@@ -62,13 +62,11 @@ _PLAN = Option(
     RUN,
     OPTIONAL_NAME,
     PLANNING,
-    SHOW_UNCHANGED,
     OUTPUT,
     YES,
     ASK,
     _PLAN,
     CHECK,
-    APPLY_ANYWAY,
     WAITS,
 )
 def apply(
@@ -190,7 +188,6 @@ def prune(
     _CHECKS_DELETIONS,
     OUTPUT,
     YES,
-    ASK,
     Option(
         "--allow-partial",
         sets="options.allow_partial",
@@ -205,7 +202,6 @@ def delete(
     reporting: Reporting,
     options: Options,
     yes: bool,
-    ask: Ask,
     check: bool,
 ) -> int:
     """Delete everything that the set NAME created, then its inventory.
@@ -224,10 +220,8 @@ def delete(
     from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.session import no_input, run_set
 
-    # The file cannot confirm that a set is deleted.
-    # guard: deletion-confirmed-by-a-file -> ask == "never"
-    never = is_given("ask") and ask == Ask.NEVER
-    confirmation = Confirmation(reporting, yes or never, ask_for=ask, deletes_set=True)
+    # No `ask`: the file cannot confirm that a set is deleted.
+    confirmation = Confirmation(reporting, yes)
     if options.dry_run is DryRun.OFF:
         part = "a part of " if options.is_part else ""
         confirmation.require(f"deleting {part}the set {name}")
@@ -254,15 +248,8 @@ def _looking(options: Options, *, check: bool) -> Options:
     NAME,
     PLANNING,
     _LOOKS,
-    SHOW_UNCHANGED,
     OUTPUT,
-    Option(
-        "--expires-in",
-        heading="Output",
-        time="168h",
-        show_default=False,
-        help="How long the plan file is valid, at most 8760h, a year.  [default: 168h, a week]",
-    ),
+    EXPIRES_IN,
     Option(
         "--out",
         heading="Output",
@@ -307,10 +294,6 @@ def plan(
     from applyprune.cli.session import input_reader, run_set
     from applyprune.planning.approval import refuse_validity
 
-    if out is None and is_given("expires_in"):
-        raise UsageError(
-            "--expires-in needs --out", hint="It sets how long the plan file is valid."
-        )
     refuse_validity(expires_in)
     options = _looking(options, check=check)
     if reporting.has_page:
@@ -329,27 +312,13 @@ def plan(
     NAME,
     PLANNING,
     _LOOKS,
-    SHOW_UNCHANGED,
     OUTPUT,
     Option(
-        "--external-diff",
-        envvar="KUBECTL_EXTERNAL_DIFF",
-        default="",
-        metavar="COMMAND",
-        help="A program that compares two folders.  [env: KUBECTL_EXTERNAL_DIFF]",
-    ),
-    Option(
-        "--fail-on-drift",
+        "--drift",
         is_flag=True,
         help="Exit with 1 only if others have changed the set since the last apply of the "
         "same manifests. Fields that others have taken count as drift then, not as "
         "conflicts.",
-    ),
-    Option(
-        "--values",
-        is_flag=True,
-        help="Compare every value with the cluster: believe neither the inventory nor the "
-        "server's record of the writes. List items that nobody owns count too.",
     ),
 )
 def diff(
@@ -359,42 +328,36 @@ def diff(
     reporting: Reporting,
     options: Options,
     check: bool,
-    external_diff: str,
-    fail_on_drift: bool,
-    values: bool,
+    drift: bool,
 ) -> int:
     """Show what `apply` with the same options would change, prunes included; change nothing.
 
     The server computes it in a dry run. Values of Secrets are masked. Exits with 0 if nothing
-    would change, with 1 if something would, and with a higher code for an error.
+    would change, with 1 if something would, and with a higher code for an error. As for kubectl,
+    KUBECTL_EXTERNAL_DIFF is a program that compares two folders. With --reapply-all, every value
+    is compared with the cluster, and list items that nobody owns count too.
 
     \b
     Examples:
       applyprune diff web -f manifests/
-      applyprune diff web -f manifests/ --ignore deployment:/spec/replicas
-      applyprune diff web -f manifests/ --values
-      applyprune diff web -f manifests/ --external-diff 'diff -ru'
+      applyprune diff web -f manifests/ --reapply-all
+      KUBECTL_EXTERNAL_DIFF='diff -ru' applyprune diff web -f manifests/
     """
     from applyprune.cli.session import input_reader, run_set
 
     options = replace(
         _looking(options, check=check),
-        apply=replace(
-            options.apply,
-            # guard: diff-values -> options.apply.reapply_all
-            reapply_all=options.apply.reapply_all or values,
-        ),
-        diff=replace(options.diff, enabled=True, drift_only=fail_on_drift),
+        diff=replace(options.diff, enabled=True, drift_only=drift),
     )
     events = with_exit_code(
-        run_set(cluster_target, name, input_reader(paths), options), drift_only=fail_on_drift
+        run_set(cluster_target, name, input_reader(paths), options), drift_only=drift
     )
     text = "diff"
-    if external_diff.strip():
+    if program := os.environ.get("KUBECTL_EXTERNAL_DIFF", "").strip():
         from applyprune.cli.external_diff import with_external_diff
 
         text = "summary"
-        events = with_external_diff(events, external_diff)
+        events = with_external_diff(events, program)
     return reporting.with_text(text).print_events(events)
 
 

@@ -461,7 +461,7 @@ class _Move(Struct):
             raise UsageError(
                 f"the namespace {new.namespace} does not exist",
                 reason=f"the inventory of the set {new.name} belongs there",
-                hint="Create it first, or name another one with --to-namespace.",
+                hint="Create it first, or name another one: NAME.NAMESPACE.",
             )
         # The destination lists what has been moved already.
         known = {**old.entries, **new.entries}

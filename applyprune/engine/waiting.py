@@ -595,7 +595,7 @@ class ReadinessRules(Struct):
     def __post_init__(self) -> None:
         for name, rule in self.options.wait.ready_when:
             try:
-                self._kinds[_kind_of(name)] = compile_rule(rule, where=f"--ready-when {name}")
+                self._kinds[_kind_of(name)] = compile_rule(rule, where=f"ready-when {name}")
             except UsageError as error:
                 self.errors.append(error)
         for desired in self.desired:

@@ -207,7 +207,7 @@ class RunRecord(Struct, frozen=True):
     exit_code: int | None = None
     """The exit code; None while the run works, and if it was killed."""
     actor: str = ""
-    """Who it was run for, as --actor or the pipeline says; empty if unknown."""
+    """Who it was run for, as `actor` or the pipeline says; empty if unknown."""
     commit: str = ""
     """The commit that it applied; empty if unknown."""
     url: str = ""

@@ -105,7 +105,7 @@ class SummaryPrinter:
 
     def _unchanged(self, event: ObjectDone) -> None:
         """Write the lines of an object without a diff; of an unchanged one only if requested."""
-        if event.outcome is Outcome.UNCHANGED and not self._target.show_unchanged:
+        if event.outcome is Outcome.UNCHANGED and not self._target.verbose:
             return
         step = self._steps.get(event.ref)
         if step is None:
@@ -202,7 +202,7 @@ class PlanPrinter(SummaryPrinter):
             ApplySetIdentity(self._name, self._namespace),
             self._target.out_width,
             full=True,
-            unchanged=self._target.show_unchanged,
+            unchanged=self._target.verbose,
         )
         if text:
             yield text

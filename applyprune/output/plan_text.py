@@ -327,7 +327,7 @@ def _adoption_note(plan: Plan, namespace: str) -> Iterator[str]:
     one = len(refs) == 1
     stays = "stays in the cluster when it leaves" if one else "stay in the cluster when they leave"
     # If others become owned, the user has said so, and these cannot be.
-    how = "" if any(step.becomes_owned for step in adopts) else "; --adopt-as owned changes that"
+    how = "" if any(step.becomes_owned for step in adopts) else "; --record-as owned changes that"
     yield f"{names} {stays} the set{how}"
 
 

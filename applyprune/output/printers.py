@@ -99,13 +99,12 @@ class OutputTarget(Struct, frozen=True):
     quiet: bool = False
     """Whether to print errors only."""
     verbose: bool = False
-    """Whether to print each object that has failed for the same reason as others."""
+    """Whether to print each object that has failed for the same reason as others, and those that
+    do not change."""
     wide: bool = False
     """Whether tables have all columns, however wide they are."""
     digests: bool = False
     """Whether to print the digests of a plan on a terminal too."""
-    show_unchanged: bool = False
-    """Whether text lists the objects that do not change, too."""
     plan_is_shown: bool = False
     """Whether the terminal shows the table of a plan before it runs."""
     draft: Callable[[str], None] = discard

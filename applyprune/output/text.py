@@ -204,7 +204,7 @@ class TextPrinter:
         self._name_mismatches()
         consequences = self._consequences.pop(event.ref)
         # A change of the inventory names the one object that it is about.
-        is_shown = self._target.show_unchanged or self._mode is Mode.REPAIR
+        is_shown = self._target.verbose or self._mode is Mode.REPAIR
         if event.outcome is Outcome.UNCHANGED and not is_shown:
             self._unchanged.add(event.ref)
             return

@@ -163,7 +163,7 @@ def _together(chains: Sequence[Sequence[F]], settled: Collection[str]) -> Mappin
                 raise UsageError(
                     f"{known.origin(key)} and {file.origin(key)} say different things",
                     reason="both count in this call, and neither is above the other",
-                    hint=f"Give --{key}, or run once for each folder.",
+                    hint="Say which one counts by --config FILE, or run once for each folder.",
                 )
     return said
 

@@ -92,7 +92,8 @@ def existing_step(
     if (
         known
         and entry is not None
-        and not (options.apply.reapply_all or fence or takes or entry.orphaning or entry.offered)
+        and not options.apply.reapply_all  # guard: diff-values
+        and not (fence or takes or entry.orphaning or entry.offered)
         and not (options.tries_rewritten and entry.stored)  # guard: tried-again
         and entry.orphan_reason == desired.orphan_reason
     ):
@@ -229,8 +230,8 @@ def _of_other_set(
         is_near = namespace == applyset.namespace
         meant = [] if name == applyset.name else [f"the set {name}"]
         meant += [] if is_near else [f"-n {namespace}"]
-        to = "" if is_near else f" --to-namespace {applyset.namespace}"
-        sets = f"{name} {applyset.name} {desired.ref.short} -n {namespace}{to}"
+        to = applyset.name if is_near else f"{applyset.name}.{applyset.namespace}"
+        sets = f"{name} {to} {desired.ref.short} -n {namespace}"
         move = f"applyprune inventory move {sets}"
         hints = [
             f"Did you mean {' with '.join(meant)}?",
@@ -523,7 +524,7 @@ def _is_reapplied(
     return repeats_last_apply(desired, entry, live, manager) is not False
 
 
-# Adopted objects that become owned, with `--adopt-as owned`: a later prune deletes them.
+# Adopted objects that become owned, with `--record-as owned`: a later prune deletes them.
 
 
 def _may_own(live: LiveObject, owner: Owner, migration: Migration, world: World) -> bool:

@@ -477,7 +477,7 @@ def refuse_non_member(
     """
     twin = seen.get(desired.ref) or seen.get(_under_other_group(desired.ref))
     if twin is not None:
-        together = " --namespace-override gives both the same namespace." if override else ""
+        together = " namespace-override gives both the same namespace." if override else ""
         raise defined_twice(desired.ref, manifest.origin, twin.origin, together)
     labels = mapping(manifest.body["metadata"].get("labels"))
     for label in (PART_OF, SET_ID):
@@ -805,7 +805,8 @@ def hooks_refusal(hooks: Iterable[ChartHook], decision: HelmHooks) -> Iterator[I
         if many
         else f"Helm would create it at {' and '.join(undecided[0].events)}",
         hint="applyprune runs no hooks. To leave them out, use `helm template --no-hooks`, or "
-        "--helm-hooks=skip. To apply them like other objects, use --helm-hooks=apply.",
+        "write helm-hooks: skip into applyprune.yaml. To apply them like other objects, write "
+        "helm-hooks: apply.",
         marks=[Mark(_FIELD, hook.ref.short, hook.manifest.origin) for hook in undecided]
         if many
         else [Mark(_FIELD)],

@@ -245,17 +245,20 @@ def ref_parts(ref: Ref) -> tuple[str, str, str, str]:
     return ref.group, ref.kind, ref.namespace, ref.name
 
 
-# The options that shape a plan, by their names on the command line.
+# The options that shape a plan, by their names on the command line or in applyprune.yaml.
 
 
 OptionValue: TypeAlias = "bool | str | tuple[str, ...]"
+ONLY_KEYS = frozenset(
+    {"helm-hooks", "ignore", "keep-drift", "namespace-override", "no-default-ignore", "propagation"}
+)
+"""Those that the command line does not have."""
 
 
 def shaping_options(options: Options) -> Mapping[str, OptionValue]:
     apply, prune = options.apply, options.prune
     return {
         "adopt": str(apply.adopt),
-        "adopt-as": str(apply.adopt_as),
         "conflicts": str(apply.conflicts),
         "create-namespace": apply.create_namespace,
         "helm-hooks": str(apply.helm_hooks),
@@ -269,6 +272,7 @@ def shaping_options(options: Options) -> Mapping[str, OptionValue]:
         "prune": prune.enabled,
         "prune-also": ",".join(sorted(prune.also)),
         "reapply-all": apply.reapply_all,
+        "record-as": str(apply.adopt_as),
         "recreate": apply.recreate,
         "selector": apply.selector.text if apply.selector else "",
         "take-over": tuple(sorted(apply.take_over)),
@@ -288,7 +292,10 @@ def changed_options(
 
 
 def as_written(name: str, value: OptionValue) -> str:
-    """Return an option as on the command line: ``--adopt=all``, ``--no-prune``; or how it is."""
+    """Return an option as it is given: ``--adopt=all``, ``--no-prune``, ``helm-hooks: skip``."""
+    if name in ONLY_KEYS:
+        shown = ", ".join(value) if isinstance(value, tuple) else value
+        return f"{name}: {'true' if shown is True else shown}" if value else f"no {name}"
     if isinstance(value, bool):
         return f"--{name}" if value else f"--no-{name}" if name == "prune" else f"no --{name}"
     if not value:

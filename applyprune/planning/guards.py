@@ -242,7 +242,7 @@ def _nothing_in_common(prune: GuardedPrune) -> _Finding:
 def _other_namespace(prune: GuardedPrune) -> _Finding:
     """Detect a wrong or missing namespace, which loses objects that the input has in another one.
 
-    With --namespace-override, a single such object is enough. Otherwise there must be two in a
+    With a namespace for all, a single such object is enough. Otherwise there must be two in a
     namespace that the input does not use any more: a single object may move without approval. A
     disabled manifest uses none.
     """

@@ -538,7 +538,7 @@ def matching_pointers(
                 _check(body, rule.path)
             except ValueError as error:
                 raise UsageError(
-                    f"invalid --ignore rule {rule.text!r}", reason=f"{ref.short}: {error}"
+                    f"invalid rule {rule.text!r} in ignore", reason=f"{ref.short}: {error}"
                 ) from error
             found.append(rule.pointer)
     return tuple(found)

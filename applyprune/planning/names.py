@@ -65,7 +65,7 @@ class KindNames(Struct, frozen=True):
     def kind(self, text: str, *, of: str) -> tuple[GroupKind, ...]:
         """Return what ``matches`` does; raise UnknownKind if there is none.
 
-        ``of`` is the option and its value, for the message.
+        ``of`` is the option or key with its value, for the message.
         """
         if found := self.matches(text):
             return found
@@ -170,7 +170,7 @@ def with_names_resolved(
     ``known`` are the objects for which an ambiguous name matters. ``of_bundle`` says that the
     options are those of a Bundle, for the words of an error. Raises UsageError.
     """
-    rules = "spec.readyWhen" if of_bundle else "--ready-when"
+    rules = "spec.readyWhen" if of_bundle else "ready-when"
     resolver = Resolver(names, known)
     prune = replace(
         options.prune,
@@ -264,7 +264,7 @@ class Resolver(Struct):
         kind, slash, name = about.partition("/")
         if not colon or kind in {"", _ALL}:
             return text  # for all kinds; or malformed, and refused where rules are parsed
-        exact = self.kind(kind, f"--ignore {text}")
+        exact = self.kind(kind, f"ignore {text}")
         core = "" if "." in exact else "."  # guard: core-kind-only -> ""
         return f"{exact}{core}{slash}{name}{colon}{pointer}"
 

@@ -454,8 +454,8 @@ def is_scaled(live: LiveObject) -> bool:
 
 # Rules that ignore a field of some objects.
 #
-# Three inputs give such rules: ``--ignore``, ``spec.ignoreFields`` of a Bundle, and the
-# annotation ``applyprune.dev/ignore-fields``, whose rules are only for the object that has it.
+# Three inputs give such rules: ``ignore`` in ``applyprune.yaml``, ``spec.ignoreFields`` of a
+# Bundle, and the annotation ``applyprune.dev/ignore-fields``, whose rules are only for its object.
 
 
 _ALL = "*"
@@ -485,7 +485,7 @@ class IgnoreRule(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Return the rule as ``--ignore`` takes it."""
+        """Return the rule as ``ignore`` takes it."""
         name = "" if self.name == _ALL else f"/{self.name}"
         return f"{self.kind.removesuffix('.') or _ALL}{name}:{self.pointer}"
 
@@ -534,7 +534,7 @@ def parse_rule(text: str) -> IgnoreRule:
 
 def _refused(text: str, reason: str) -> UsageError:
     return UsageError(
-        f"invalid --ignore rule {text!r}",
+        f"invalid rule {text!r} in ignore",
         reason=reason,
         hint="Write KIND[/NAME]:/json/pointer, as in deployment:/spec/replicas or "
         """'deployment.apps/web-*:/spec/template/spec/containers[name="web"]/image'.""",

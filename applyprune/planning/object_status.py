@@ -268,7 +268,7 @@ def unproven_values(statuses: Iterable[ObjectStatus], applyset: ApplySetIdentity
         f"{_names(unknown)}",
         reason="somebody has changed a value, or the server has rewritten one",
         hint="To compare them with the manifests: "
-        f"applyprune diff {applyset.arguments} -f PATH --values",
+        f"applyprune diff {applyset.arguments} -f PATH --reapply-all",
     ).problem
 
 

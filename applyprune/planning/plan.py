@@ -664,7 +664,7 @@ def _not_deleted(
     if held:
         return PruneRefused(
             f"{removal}: nothing{more} {was} applied, and {no_deletion}",
-            hint="To apply without the prune: --apply-anyway.",
+            hint="To apply without the prune: --no-prune.",
         )
     return PruneRefused(f"{removal}: {no_deletion}")
 

@@ -743,8 +743,8 @@ def locked_error(
     error = InventoryLocked(
         f"the set {inventory.name} is locked by another run",
         reason=f"{holder.who}, run {holder.run}, {does}",
-        hint="Wait for it to end, or wait longer with --lock-timeout. A run that has crashed loses "
-        f"the lock when it has not renewed it for {holder.lease:g} seconds.",
+        hint="Wait for it to end, or wait longer: lock-timeout in applyprune.yaml. A run that has "
+        f"crashed loses the lock when it has not renewed it for {holder.lease:g} seconds.",
     )
     error.observation = seen
     return error

@@ -331,14 +331,14 @@ def cannot_be_dry_run(error: ApplypruneError) -> str:
 
 
 def denied_account(message: str) -> str:
-    """Return who lacks a right by an error's words, as options of ``applyprune rbac``; or empty."""
+    """Return who lacks a right by an error's words, as ``applyprune rbac`` takes it; or empty."""
     found = _NO_RIGHT.search(message)
     if found is None:
         return ""
     user = found["user"]
     if user.startswith(_SERVICE_ACCOUNT):
         return f"--account {quote(user.removeprefix(_SERVICE_ACCOUNT).replace(':', '/'))}"
-    return f"--user {quote(user)}"
+    return f"--account {quote(f'user:{user}')}"
 
 
 def undeclared_elsewhere(error: ApiError, body: Mapping[str, Any]) -> bool:

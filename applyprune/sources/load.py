@@ -84,7 +84,7 @@ def read(
     filled: set[str | Overlay] = set()
     ignored: list[IgnoredManifest] = []
     allowance = Allowance()
-    rules = rules_in("\n".join(ignore_paths), OPTION)
+    rules = rules_in("\n".join(ignore_paths), KEY)
     with _without_collector():
         for given in read_sources(paths, stdin, warn, rules=rules):
             source = given.source
@@ -316,7 +316,7 @@ def _yaml_error(refused: YAMLFault, path: str, document: int, text: str) -> Inpu
 # What is in files that ignore rules leave out.
 
 
-OPTION = "--ignore-paths"
+KEY = "ignore-paths"
 _MOST_OF_AN_IGNORED = 2**20
 _FILES_NAMED = 5
 

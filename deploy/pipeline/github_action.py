@@ -216,7 +216,7 @@ def arguments(mode: str, given: Mapping[str, str], planned: Path) -> Sequence[st
     if mode == "plan":
         return ["plan", *named, "--out", str(planned)]
     if mode == "drift":
-        return ["diff", *named, "--fail-on-drift"]
+        return ["diff", *named, "--drift"]
     bound = ["--plan", str(planned)] if given["bound"] == "true" else []
     return ["apply", *named, *bound, "--wait", "--timeout", given["timeout"]]
 

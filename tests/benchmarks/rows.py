@@ -146,15 +146,6 @@ _START_LIMITS = "the start, as of `apply`: 0.15 s where a Go program needs 0.05 
 
 ROWS = (
     Row(
-        "version",
-        "`version --client`",
-        _START,
-        (OURS, CLICK),
-        "the start of Python with click, and 45 modules that the table of options names",
-        (Target("cpu", 2, _IMPORTS, CLICK),),
-        command=("version", "--client"),
-    ),
-    Row(
         "help",
         "`--help`",
         _START,

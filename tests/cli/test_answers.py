@@ -82,6 +82,7 @@ def test_foreign_format_is_answered_with_what_to_type(form: str) -> None:
         ("help apply", "no such command help", "Use applyprune apply --help."),
         ("apply web --dry-run client", "unexpected argument: client", "Use --dry-run=client"),
         ("delete web --dry-run server", "unexpected argument: server", "Use --dry-run=server"),
+        ("status web --wait deleted", "unexpected argument: deleted", "Use --wait=deleted"),
         ("plan web -out=x", "no such option -out", "Use --out."),
         ("apply -auto-approve", "no such option -auto-approve", OPTIONS["--auto-approve"]),
         ("apply web -out=x", "no such option -out", OPTIONS["apply --out"]),
@@ -99,6 +100,7 @@ def test_words_in_another_place_are_answered(folder: Path, line: str, what: str,
     ("line", "hint"),
     [
         ("apply web --prun", "Did you mean --prune?"),
+        ("apply web --helm-hooks skip", "Write helm-hooks into applyprune.yaml."),
         ("apply web --ye", "Usage: applyprune apply"),
         ("apply web --recreat", "Usage: applyprune apply"),
         ("apply --dry-run=true web", "Use --dry-run, or leave it out."),
@@ -116,7 +118,7 @@ def test_guess_is_never_an_option_that_disables_a_guard(
 def test_answers_name_what_exists() -> None:
     """Commands and options."""
     commands = dict(_commands(cli, "applyprune"))
-    options = {"--help"} | {
+    options = {"--help", "--version"} | {
         word
         for command in commands.values()
         for param in command.params

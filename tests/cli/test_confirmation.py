@@ -154,7 +154,6 @@ ADOPTS = [created(config_map("found"), by="helm-operator")]
 FOUND = (*ALL, config_map("found"))
 DELETES: dict[str, Any] = {"mode": Mode.DELETE}
 NEVER, ALWAYS = {"ask_for": Ask.NEVER}, {"ask_for": Ask.ALWAYS}
-DELETION_OF_SET = {"deletes_set": True}
 NEW = Row(given=[A])
 NEW_ELSEWHERE = [applyset_identity("web", "far")]
 
@@ -163,7 +162,7 @@ CASES: dict[str, Case] = {
     "a prune, in a quiet run": Case(_row(A, B), QUESTION, quiet=True, shows=PRUNE_OF_C),
     "a prune, and --yes": Case(_row(A, B), call={"yes": True}, shows=PRUNE_OF_C),
     "a prune, --yes and quiet": Case(_row(A, B), call={"yes": True}, quiet=True),
-    "a prune, and --ask never": Case(_row(A, B), call=NEVER, shows=PRUNE_OF_C),
+    "a prune, and ask: never": Case(_row(A, B), call=NEVER, shows=PRUNE_OF_C),
     "a prune that is only tried": Case(_row(A, B, options={"dry_run": DryRun.SERVER}), shows=""),
     "a prune of what somebody is deleting": Case(
         _row(A, B, others=[deleted("configmap/c")]),
@@ -177,8 +176,8 @@ CASES: dict[str, Case] = {
             "OBJECT        PLAN\nconfigmap/d   would be created\nconfigmap/a   would be updated\n"
         ),
     ),
-    "a creation, and --ask always": Case(_row(*ALL, config_map("d")), QUESTION, ALWAYS),
-    "nothing, and --ask always": Case(_row(*ALL), call=ALWAYS, shows=""),
+    "a creation, and ask: always": Case(_row(*ALL, config_map("d")), QUESTION, ALWAYS),
+    "nothing, and ask: always": Case(_row(*ALL), call=ALWAYS, shows=""),
     "nothing": Case(_row(*ALL), shows=""),
     "an adoption from somebody": Case(
         _row(*FOUND, others=ADOPTS),
@@ -186,7 +185,7 @@ CASES: dict[str, Case] = {
         shows=(
             "OBJECT            PLAN               DETAILS\n"
             "configmap/found   would be adopted   from helm-operator\n"
-            "configmap/found stays in the cluster when it leaves the set; --adopt-as owned\n"
+            "configmap/found stays in the cluster when it leaves the set; --record-as owned\n"
             "  changes that\n"
         ),
     ),
@@ -199,7 +198,7 @@ CASES: dict[str, Case] = {
             "                                     as owned: a later prune deletes it\n"
         ),
     ),
-    "a deletion of the set": Case(Row(ALL, options=DELETES), DELETION, DELETION_OF_SET),
+    "a deletion of the set": Case(Row(ALL, options=DELETES), DELETION),
     "a deletion, where all stays": Case(
         Row(
             [A],
@@ -207,25 +206,18 @@ CASES: dict[str, Case] = {
             options=DELETES,
         ),
         DELETION,
-        DELETION_OF_SET,
-    ),
-    "a deletion, and --ask never in a file": Case(
-        Row(ALL, options=DELETES), DELETION, {**DELETION_OF_SET, **NEVER}
     ),
     "a deletion of a part": Case(
         Row(ALL, options=DELETES),
         "Delete these objects of a part of the set? [y/N/d] ",
-        DELETION_OF_SET,
         options={"only": frozenset({"configmap/a"})},
     ),
     "a deletion, tried": Case(
         Row(ALL, options={**DELETES, "dry_run": DryRun.SERVER}),
-        call=DELETION_OF_SET,
         shows="3 objects: 3 would be deleted\n",
     ),
     "a set that is missing": Case(
         Row(options=DELETES),
-        call=DELETION_OF_SET,
         sets=[applyset_identity("wep", HOME)],
         shows="did you mean wep?\n",
     ),
@@ -248,7 +240,7 @@ CASES: dict[str, Case] = {
     ),
     "a doubtful new set, in a quiet run": Case(NEW, QUESTION, sets=NEW_ELSEWHERE, quiet=True),
     "a doubtful new set, and --yes": Case(NEW, call={"yes": True}, sets=NEW_ELSEWHERE),
-    "a doubtful new set, and --ask never": Case(NEW, call=NEVER, sets=NEW_ELSEWHERE),
+    "a doubtful new set, and ask: never": Case(NEW, call=NEVER, sets=NEW_ELSEWHERE),
     "a doubtful new set, tried": Case(
         replace(NEW, options={"dry_run": DryRun.SERVER}),
         sets=NEW_ELSEWHERE,
@@ -361,7 +353,6 @@ UNASKED: dict[str, tuple[Sequence[str], str]] = {
 }
 
 
-@pytest.mark.holds("deletion-confirmed-by-a-file", row="delete, by the file")
 @pytest.mark.parametrize("name", UNASKED)
 def test_call_that_needs_a_yes_ends_without_a_terminal(
     folder: Path, capsys: pytest.CaptureFixture[str], name: str

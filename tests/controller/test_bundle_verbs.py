@@ -172,11 +172,11 @@ def test_approval_is_for_exactly_what_was_shown(
     digest = tenant.get("web")["status"]["pendingPlan"]["digest"]
     script = verb("approve", "web")
     assert script.code == 2
-    assert f"Add --digest {digest}" in script.err
-    other = verb("approve", "web", "--digest", f"sha256:{'0' * 64}")
+    assert f"Add the digest of the plan: {digest}" in script.err
+    other = verb("approve", "web", f"sha256:{'0' * 64}")
     assert other.code == 8
     assert f"the digest of its pending plan is {digest}" in other.err
-    assert verb("approve", "web", "--digest", "sha256:1").code == 2
+    assert verb("approve", "web", "sha256:1").code == 2
     arguments = ("bundle", "approve", "web", "-n", tenant.namespace)
     with on_terminal(*arguments, kubeconfig=site.kubeconfig) as terminal:
         asked = terminal.read_until(ANSWER)

@@ -21,6 +21,7 @@ from tests.support.controller import controller, served
 from tests.support.fault_proxy import FaultProxy
 from tests.support.namespaces import PROVED, pod
 from tests.support.objects import config_map
+from tests.support.settings import settings
 from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ def test_replica_in_another_pod_finishes_the_work_of_a_killed_one(
             )
         served(another, follower, "beside")
         line = ("delete", "web", "-n", tenant.namespace, "--dry-run")
-        short = applyprune(*line, "--lock-timeout=1s", kubeconfig=site.kubeconfig, within=within)
+        hurried = settings(tmp_path, lock_timeout="1s")
+        short = applyprune(*line, *hurried, kubeconfig=site.kubeconfig, within=within)
         assert (short.code, "has not renewed it in the " in short.err) == (8, True), short.err
         patient = applyprune(*line, kubeconfig=site.kubeconfig, within=within)
         assert patient.code == 0, patient.err

@@ -32,7 +32,7 @@ def _theirs(body: Change, fates: dict[str, Fate], because: str = "", **options: 
     return Row([A], [body], [A, B], {**FORCE, **options}, fates, told)
 
 
-# What --adopt and --adopt-as say.
+# What --adopt and --record-as say.
 
 PLAIN = created(config_map("b", "theirs"))
 HELM = created(config_map("b", "theirs", annotations={"meta.helm.sh/release-name": "r"}))
@@ -68,7 +68,7 @@ ASKED = {
 @pytest.mark.holds("own-nothing-of-others", row="an applier's: as owned")
 @rows(ASKED)
 def test_existing_object_is_adopted_only_if_nobody_has_it(row: Row) -> None:
-    """By default; --adopt=all says that it is meant, and --adopt-as owned that a prune deletes."""
+    """By default; --adopt=all says that it is meant, and --record-as owned that a prune deletes."""
     row.holds()
 
 

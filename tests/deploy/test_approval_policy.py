@@ -231,7 +231,7 @@ def test_verb_approves_with_the_users_own_rights(
         access["users"][0]["user"]["as"] = one.name
         config = tmp_path / one.name
         config.write_text(json.dumps(access), encoding="utf-8")
-        where = ("-n", tenant.namespace, "--digest", DIGEST)
+        where = ("-n", tenant.namespace, DIGEST)
         return applyprune("bundle", "approve", "web", *where, kubeconfig=config)
 
     refused = approve(editor)

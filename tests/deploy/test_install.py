@@ -106,10 +106,13 @@ def well(running: Controller, path: str) -> bool:
     return running.ask(path)[0] == 200
 
 
+PRINT = ("install", "--dry-run=client", "-o", "yaml")
+
+
 def test_printed_manifests_are_the_folder(kubectl: Kubectl, ground: Plane) -> None:
     """All of it, as kubectl's kustomize has it; with this version's image, and without a server."""
     folder = manifests(kubectl("kustomize", DEPLOY, plane=ground))
-    reply = applyprune("install", "--print", kubeconfig="/nowhere")
+    reply = applyprune(*PRINT, kubeconfig="/nowhere")
     assert (reply.code, reply.err) == (0, "")
     assert bodies(manifests(reply.out)) == bodies(folder)
     assert container(folder)["image"] == f"applyprune:{__version__}"
@@ -118,7 +121,7 @@ def test_printed_manifests_are_the_folder(kubectl: Kubectl, ground: Plane) -> No
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="it takes a device that is always full")
 def test_unprintable_options_are_an_error() -> None:
     """Half a manifest must not pass for one."""
-    command = [sys.executable, "-m", "applyprune", "install", "--print"]
+    command = [sys.executable, "-m", "applyprune", *PRINT]
     with Path("/dev/full").open("w") as full:
         reply = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert reply.returncode == 3
@@ -162,10 +165,10 @@ def test_invalid_image_is_refused() -> None:
     with pytest.raises(UsageError, match="invalid image name"):
         installation(DEPLOY, image="a b")
     with pytest.raises(UsageError, match="empty value for --image"):
-        cli.main(["install", "--print", "--image", ""], standalone_mode=False)
+        cli.main([*PRINT, "--image", ""], standalone_mode=False)
 
 
-@pytest.mark.parametrize("verb", ["install --print", "controller"])
+@pytest.mark.parametrize("verb", [" ".join(PRINT), "controller"])
 @pytest.mark.parametrize("wrong", ["", ",", "shop,", "a.b", "shop blog"])
 def test_invalid_namespaces_are_refused(verb: str, wrong: str) -> None:
     """Least of all does an empty list, an unset variable perhaps, mean all of them."""
@@ -199,7 +202,7 @@ def test_install_takes_over_from_kubectl(ground: Plane, ground_api: Api, kubectl
     after = ground_api.get(DEPLOYMENT)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["spec"] == before["spec"]
-    assert set(install(ground, "--show-unchanged").lines.values()) == {"unchanged"}
+    assert set(install(ground, "-v").lines.values()) == {"unchanged"}
     # Another version is the same command: looked at first, then carried out.
     look = install(ground, "--image", "applyprune:2", "--dry-run")
     assert f"deployment.apps/{CONTROLLER} updated (server dry run)" in look.out
@@ -228,7 +231,6 @@ def test_installation_can_do_what_its_messages_say(
         "no-check",
         "yes",
         "ask",
-        "apply-anyway",
         "fail-fast",
         "ready-when",
     }
@@ -275,7 +277,7 @@ def test_update_keeps_replicas_and_resources(
     before = ground_api.get(DEPLOYMENT)["metadata"]["generation"]
     # The first one gives the fields up; it changes no value.
     install(ground)
-    assert set(install(ground, "--show-unchanged").lines.values()) == {"unchanged"}
+    assert set(install(ground, "-v").lines.values()) == {"unchanged"}
     assert ground_api.get(DEPLOYMENT)["metadata"]["generation"] == before
     updated = install(ground, "--image", "applyprune:2")
     assert f"deployment.apps/{CONTROLLER} updated" in updated.out
@@ -286,7 +288,7 @@ def test_update_keeps_replicas_and_resources(
     limits = {**own["resources"]["limits"], "memory": "4Gi"}
     assert one["resources"] == {**own["resources"], "limits": limits}
     install(ground, "--image", "applyprune:2", "--wait")
-    status = ("status", "applyprune", "-n", SYSTEM_NAMESPACE, "--drift", "--fail-on-drift")
+    status = ("status", "applyprune", "-n", SYSTEM_NAMESPACE, "--drift", "--exit-code")
     reply = applyprune(*status, kubeconfig=ground.kubeconfig)
     assert reply.code == 0, reply
     kubectl("scale", *only, "--replicas=1", plane=ground)
@@ -334,7 +336,7 @@ def test_installation_stays_until_no_bundle_needs_it(
         assert f"{account}, and only it can end 1 Bundle: {tenant.namespace}/web" in reply.err
         assert "kubectl delete bundles.applyprune.dev --all -A" in reply.err
         assert "deleted" not in reply.lines.values()
-    assert set(install(ground, "--show-unchanged").lines.values()) == {"unchanged"}
+    assert set(install(ground, "-v").lines.values()) == {"unchanged"}
     held(tenant, "web")
     with FaultProxy(ground) as proxy:
         for code, reason in ((403, "Forbidden"), (404, "NotFound"), (500, "InternalError")):

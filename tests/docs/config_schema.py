@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import click
-
 from applyprune.cli.config import Form
-from applyprune.cli.main import cli
-from applyprune.cli.options import KEYS
+from applyprune.cli.options import KEYS, ROWS
 from applyprune.sources.folders import API_VERSION, KIND, SCHEMA_ID
 from tests.docs.pages import ROOT
 
 FILE = ROOT / "applyprune/output/schemas/config.json"
 _TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
-_VERBS = ("apply", "plan", "delete")
+BY_KEY = {row.key: row for row in ROWS if row.config is not None}
+_NAME = "The name of the set."
 _CONTEXT = (
     "A condition: if another context is in use, applyprune refuses to run. With `use: true`, "
     "applyprune uses the context, if you run it in this folder or below."
@@ -49,31 +47,23 @@ def _value(key: str, form: Form) -> dict[str, Any]:
             "required": ["name"],
             "additionalProperties": False,
         }
-        return {"description": _CONTEXT, "anyOf": [_TEXT, chosen]}
+        return {"description": meaning(key), "anyOf": [_TEXT, chosen]}
     if key == "name":
-        return {"description": "The name of the set.", **_TEXT}
+        return {"description": meaning(key), **_TEXT}
     # A value that would disable a guard for every run.
     unsafe = KEYS.unsafe.get(key)
-    option = _option(key)
-    about = {"description": " ".join((option.help or "").partition("  [")[0].split())}
+    about = {"description": meaning(key)}
     if form is Form.FLAG:
         return {**about, "const": True} if unsafe is False else {**about, "type": "boolean"}
     if form is Form.TEXT:
-        choices = getattr(option.type, "choices", None)
+        choices = getattr(BY_KEY[key].type, "choices", None)
         if choices is None:
             return {**about, **_TEXT}
         return {**about, "enum": [one for one in choices if one != unsafe]}
     return {**about, "anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
 
 
-def _option(key: str) -> click.Option:
-    """Return the option of a key, from the first verb that has it."""
-    context = click.Context(cli)
-    verbs = (cli.get_command(context, verb) for verb in _VERBS)
-    return next(
-        param
-        for verb in verbs
-        if verb is not None
-        for param in verb.params
-        if isinstance(param, click.Option) and f"--{key}" in param.opts
-    )
+def meaning(key: str) -> str:
+    """Return what a key says."""
+    told = {"name": _NAME, "context": _CONTEXT}.get(key) or getattr(BY_KEY[key], "help", "")
+    return " ".join(str(told).partition("  [")[0].split())

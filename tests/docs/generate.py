@@ -19,8 +19,9 @@ import yaml  # type: ignore[import-untyped]
 
 import applyprune
 from applyprune import errors
+from applyprune.cli.config import Form
 from applyprune.cli.main import cli
-from applyprune.cli.options import EVERY_OPTION
+from applyprune.cli.options import EVERY_OPTION, KEYS, Setting
 from tests import guarantees
 from tests.benchmarks import tables
 from tests.docs import bundle_crd, config_schema
@@ -149,6 +150,35 @@ def _markdown(text: str) -> str:
     return "".join(
         part if part.startswith("`") else re.sub(r"([*_<])", r"\\\1", part) for part in parts
     )
+
+
+_FORMS = {
+    Form.CONTEXT: "a context, or `{name: CONTEXT, use: true}`",
+    Form.FLAG: "`true` or `false`",
+    Form.PATHS: "a path, or a list",
+    Form.TEXT: "a text",
+    Form.TEXTS: "a text, or a list",
+}
+
+
+def keys_table() -> str:
+    """Return each key with its values and their meaning; those of no option say their default."""
+    lines = ["| key | value | meaning |", "|---|---|---|"]
+    for key, form in KEYS.forms.items():
+        row = config_schema.BY_KEY.get(key)
+        unsafe = str(KEYS.unsafe.get(key, "")).lower()
+        given = _FORMS[form]
+        if choices := getattr(row and row.type, "choices", ()):
+            given = ", ".join(f"`{one}`" for one in choices if one != unsafe)
+            given += ", or a list" if form is Form.TEXTS else ""
+        elif row and row.metavar == "TIME":
+            given = "TIME"
+        elif unsafe in {"true", "false"}:
+            given = "`true`"
+        default = row.default if isinstance(row, Setting) and isinstance(row.default, str) else ""
+        given += f"; default `{default}`" if default else ""
+        lines.append(f"| `{key}` | {given} | {_cell(_markdown(config_schema.meaning(key)))} |")
+    return "\n".join(lines)
 
 
 def errors_table() -> str:
@@ -350,6 +380,7 @@ def python_names() -> str:
 
 PARTS: Mapping[str, Callable[[], str]] = {
     "commands": command_sections,
+    "keys": keys_table,
     "errors": errors_table,
     "events": events_table,
     "bundle spec": bundle_spec,

@@ -27,7 +27,7 @@ _GOLDEN = ("broken", "output", "screens")
 # Good English that a phrase of the table would match.
 _FINE = re.compile(
     r"there is no\b|there are no\b|\bis no (longer|more|less)\b|\bare no (longer|more|less)\b"
-    r"|--ready-when",
+    r"|\bready-when",
     re.IGNORECASE,
 )
 

@@ -54,7 +54,7 @@ def test_diff_exit_code_says_whether_anything_would_change(
     same = call("diff", folder, plane, namespace)
     digest = same.digests["plan"]
     assert (same.code, same.out, same.err) == (0, f"web: 3 unchanged\nplan: {digest}\n", "")
-    listed = call("diff", folder, plane, namespace, "--show-unchanged")
+    listed = call("diff", folder, plane, namespace, "-v")
     assert (listed.code, listed.lines["configmap/a"]) == (0, "would not change")
     manifests(folder, a="2")
     changed = call("diff", folder, plane, namespace)
@@ -76,11 +76,11 @@ def test_nightly_job_sees_drift_only(
     folder = manifests(tmp_path / "m", a="1", b="1")
     call("apply", folder, plane, namespace)
     manifests(folder, a="1", b="tomorrow")
-    assert call("diff", folder, plane, namespace, "--fail-on-drift").code == 0
+    assert call("diff", folder, plane, namespace, "--drift").code == 0
     path = f"/api/v1/namespaces/{namespace}/configmaps/a"
     api.patch(path, {"data": {"k": "theirs"}}, by="kubectl-patch")
     assert call("diff", folder, plane, namespace).code == 4
-    drifted = call("diff", folder, plane, namespace, "--fail-on-drift")
+    drifted = call("diff", folder, plane, namespace, "--drift")
     assert drifted.code == 1
     assert '    drift: /data/k is "theirs", was "1", by kubectl-patch (Update, ' in drifted.out
 
@@ -115,4 +115,8 @@ def test_external_diff_program_shows_the_differences(
     monkeypatch.setenv("CODE", "2")
     failed = call("diff", folder, plane, namespace)
     assert (failed.code, "failed with exit code 2" in failed.err) == (3, True)
-    assert call("diff", folder, plane, namespace, "--external-diff", "./nowhere").code == 2
+    monkeypatch.setenv("KUBECTL_EXTERNAL_DIFF", "./nowhere")
+    assert call("diff", folder, plane, namespace).code == 2
+    monkeypatch.setenv("KUBECTL_EXTERNAL_DIFF", "diff ;rm")
+    odd = call("diff", folder, plane, namespace)
+    assert (odd.code, "invalid argument ';rm' for the diff program" in odd.err) == (2, True)

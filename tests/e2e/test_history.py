@@ -10,6 +10,7 @@ from tests.support.command import applyprune, start
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import config_map, text
+from tests.support.settings import settings
 from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def test_audit_log_and_history_say_which_run_deleted_an_object(
     source = tmp_path / "set.json"
     call = ("apply", "web", "-n", namespace, "-f", source)
     source.write_text(text(*map(config_map, "abcd")))
-    assert _run(plane, *call, "--actor", "by hand")[0] == 0
+    assert _run(plane, *call, *settings(tmp_path, actor="by hand"))[0] == 0
     source.write_text(text(*map(config_map, "abc")))
     assert _run(plane, *call, **_JOB)[0] == 0
     assert _run(plane, *call, **_JOB)[0] == 0  # without a change

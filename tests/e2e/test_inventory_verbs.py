@@ -73,7 +73,7 @@ def test_move_changes_the_set(desk: Desk) -> None:
     ]
     assert ended.out.startswith("configmap/b moved (to the set shop)\nweb: 1 moved in ")
     assert desk.says(*line) == ["web: nothing to do"]
-    elsewhere = desk("move", "web", "shop", "--all", "--to-namespace", f"{desk.namespace}-none")
+    elsewhere = desk("move", "web", f"shop.{desk.namespace}-none", "--all")
     assert elsewhere.code == 2
     assert f"the namespace {desk.namespace}-none does not exist" in elsewhere.err
     assert sorted(desk.says("move", "web", "shop", "--all")) == [
@@ -162,7 +162,7 @@ def test_list_counts_ready_objects(desk: Desk, api: Api) -> None:
     desk.set("shop").run(config_map("s"))
     api("DELETE", desk.set().path("a"))
     api.patch(desk.set().path("applyprune-shop"), {"data": {"header": "{}"}})
-    ended = desk("list", "--count-ready")
+    ended = desk("list", "-o", "wide")
     assert ended.code == 0
     head, *rows = _rows(ended.out.splitlines())
     assert head[:4] == ["NAMESPACE", "NAME", "OBJECTS", "READY"]

@@ -16,6 +16,7 @@ from tests.support.input_files import write_input
 from tests.support.interrupt import interrupt_at
 from tests.support.live import config_maps
 from tests.support.objects import config_map
+from tests.support.settings import settings
 from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def test_live_lock_holder_is_named_and_keeps_its_lock(
         target: list[str | Path] = ["apply", "web", "-n", namespace, "-f", source]
         with start(*target, kubeconfig=proxy.kubeconfig(tmp_path)) as first:
             assert holds.wait(HANG)
-            second = applyprune(*target, "--lock-timeout=2s", kubeconfig=plane.kubeconfig)
+            hurried = settings(tmp_path, lock_timeout="2s")
+            second = applyprune(*target, *hurried, kubeconfig=plane.kubeconfig)
             go_on.set()
             _, err = first.communicate("", timeout=HANG)
     assert second.code == 8

@@ -10,6 +10,7 @@ from tests.support.api import writes
 from tests.support.command import applyprune
 from tests.support.input_files import write_input
 from tests.support.objects import config_map, crd, custom_resource, of_kind
+from tests.support.settings import settings
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def test_reading_verbs_write_nothing(
               "--conflicts=force", "--reapply-all", "--create-namespace")  # fmt: skip
     calls: list[tuple[set[int], tuple[str | Path, ...]]] = [
         ({3}, ("diff", "web", *given)),
-        ({1}, ("diff", "web", *given, *lifted, "--external-diff", "true")),
+        ({0}, ("diff", "web", *given, *lifted, "--drift", *settings(tmp_path, ignore="*:/data"))),
         ({3}, ("plan", "web", *given, "--no-check")),
         ({0}, ("plan", "web", *given, *lifted, "--out", file)),
         ({0}, ("apply", "web", *given, *lifted, "--plan", file, "--dry-run")),
@@ -58,7 +59,7 @@ def test_reading_verbs_write_nothing(
         ({0}, ("delete", "web", "--dry-run", "--yes")),
         ({0}, ("explain", "web", "configmap/theirs", *given)),
         ({0, 5}, ("status", "web", "--drift")),
-        ({0}, ("list", "--count-ready")),
+        ({0}, ("list", "-o", "wide")),
         ({0}, ("inventory", "show", "web")),
         ({0, 1}, ("inventory", "check", "web")),
         ({0}, ("inventory", "repair", "web", "--dry-run", "--yes")),

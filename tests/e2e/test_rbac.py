@@ -113,7 +113,8 @@ def test_listed_objects_need_rights_too(plane: Plane, namespace: str) -> None:
     """A prune deletes it; without the name of the set, nobody can know that."""
     Stage(plane.kubeconfig, namespace).run(config_map("a"), SERVICE)
     for named, expected in ((("web",), True), ((), False)):
-        line = ("rbac", *named, "-n", namespace, "-f", "-", "--user", "ci", "--group", "ops")
+        line = ("rbac", *named, "-n", namespace, "-f", "-", "--account", "user:ci")
+        line = (*line, "--account", "group:ops")
         given = text(config_map("a"))
         printed = applyprune(*line, kubeconfig=plane.kubeconfig, stdin=given)
         assert ("- services\n" in printed.out) is expected

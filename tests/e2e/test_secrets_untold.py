@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,11 +26,12 @@ from tests.support.canaries import (
 )
 from tests.support.command import applyprune
 from tests.support.pseudo_terminal import on_terminal
+from tests.support.settings import settings
 from tests.support.stage import Stage
 from tests.support.webhook import Webhook
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from applyprune.localplane import Plane
@@ -46,12 +48,18 @@ class Teller:
     namespace: str
     folder: Path
 
-    def tell(self, verb: str, *arguments: str | Path, code: set[int]) -> str:
+    def tell(
+        self,
+        verb: str,
+        *arguments: str | Path,
+        code: set[int],
+        more: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
         """Return everything that one command has written, to files that nobody asked for, too."""
         files = [self.folder / form for form in FORMATS]
         line = (*verb.split(), *arguments, "-v", "-n", self.namespace)
         outputs = (f"-o{path.name}={path}" for path in files)
-        ended = applyprune(*line, *outputs, kubeconfig=self.plane.kubeconfig)
+        ended = applyprune(*line, *outputs, kubeconfig=self.plane.kubeconfig, more=more)
         assert ended.code in code, ended
         written = [path.read_text() for path in files]
         assert all(written[:3]), "each of the complete formats has something to say"
@@ -141,7 +149,7 @@ def _by_others(teller: Teller, api: Api, folder: Path) -> str:
     api.patch(path, {"data": {"encoded": encoded(OTHER), "foreign": encoded(OTHER)}})
     source = _with(folder, secret(), annotated("other"))
     told = teller.tell("status web --drift", code={0, 1})
-    told += teller.tell("list --count-ready", code={0, 1})
+    told += teller.tell("list -o wide", code={0, 1})
     told += teller.tell("explain web secret/key", "-f", source, code={0})
     told += teller.tell("explain web secret/key", code={0})
     told += teller.tell("inventory check web", code={0, 1})
@@ -192,7 +200,8 @@ def _adopted(teller: Teller, api: Api, folder: Path) -> str:
     other = secret(stringData={"plain": OTHER})
     other["metadata"]["annotations"] = {"note": f"it is {OTHER} now"}
     source = _with(folder, other)
-    told = teller.tell("diff web --ignore secret:/data", "-f", source, code={1, 4})
+    ignoring = settings(folder, ignore="secret:/data")
+    told = teller.tell("diff web", "-f", source, *ignoring, code={1, 4})
     told += teller.tell("apply web --conflicts force", "-f", source, code={0})
     return told + teller.tell("diff web", "-f", _with(folder, annotated()), code={1, 4})
 
@@ -285,7 +294,9 @@ def _shown_by_a_program(teller: Teller, api: Api, folder: Path) -> str:
     script.write_text('#!/bin/sh\ncat "$1"/* "$2"/*\nls -lR "$1" "$2"\n')
     script.chmod(0o755)
     source = _with(folder, secret(stringData={"plain": OTHER, "new": OTHER}), annotated("other"))
-    told = teller.tell(f"diff web --external-diff {script}", "-f", source, code={1})
+    told = teller.tell(
+        "diff web", "-f", source, code={1}, more={"KUBECTL_EXTERNAL_DIFF": str(script)}
+    )
     assert "-rw-------" in told
     assert list((teller.folder / "own/tmp").iterdir()) == []
     return told

@@ -61,9 +61,9 @@ def test_status_shows_several_sets(stage: Stage, api: Api) -> None:
     assert "configmap/s" in wrong.out
     assert "there is no set nothing" in wrong.err
     api.patch(stage.path("s"), {"data": {"key": "x"}})
-    assert _call(stage, "status", "shop", "shop", "--fail-on-drift").code == 1
+    assert _call(stage, "status", "shop", "shop", "--exit-code").code == 1
     stage.run(config_map("w"))
-    assert _call(stage, "status", "web", "shop", "--fail-on-drift").code == 1
+    assert _call(stage, "status", "web", "shop", "--exit-code").code == 1
 
 
 def test_wait_for_the_end_of_a_set(stage: Stage, api: Api) -> None:
@@ -71,11 +71,11 @@ def test_wait_for_the_end_of_a_set(stage: Stage, api: Api) -> None:
     held = config_map("held", finalizers=["example.com/hold"])
     api.create(stage.path(), config_map("adopted"))
     stage.run(config_map("w"), held, config_map("adopted"))
-    late = _call(stage, "status", "web", "--wait-for", "deleted", "--timeout", "1s")
+    late = _call(stage, "status", "web", "--wait=deleted", "--timeout", "1s")
     assert late.code == 5
     assert "the set web is not gone" in late.err
     waits = start(
-        *("status", "web", "--wait-for", "deleted", "--timeout", "1h", "-n", stage.namespace),
+        *("status", "web", "--wait=deleted", "--timeout", "1h", "-n", stage.namespace),
         kubeconfig=stage.kubeconfig,
     )
     with waits:
@@ -90,7 +90,7 @@ def test_wait_for_the_end_of_a_set(stage: Stage, api: Api) -> None:
     # On a pipe, a long wait says now and then what it waits for.
     assert all(line.startswith("waiting until ") for line in err.splitlines()), err
     assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/adopted")
-    again = _call(stage, "status", "web", "--wait-for", "deleted")
+    again = _call(stage, "status", "web", "--wait=deleted")
     assert again.code == 0
     assert "there is no set web" in again.err
 

@@ -35,7 +35,7 @@ SECRET = "c4n4ryc4n4ry"
 
 def _held(source: Path, namespace: str) -> str:
     # Otherwise the check would be held back first.
-    return f"applyprune apply web -n {namespace} -f {source} --no-check --ask never"
+    return f"applyprune apply web -n {namespace} -f {source} --no-check --yes"
 
 
 def _is_redrawn(since: str, screen: str) -> bool:

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.command import applyprune
 from tests.support.objects import DEPLOYMENT
+from tests.support.settings import settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from applyprune.localplane import Plane
 
 
@@ -52,11 +55,11 @@ def test_deployment_does_not_become_ready(plane: Plane, namespace: str) -> None:
     assert "deployment.apps/web" in shown.out
 
 
-def test_ready_rule_option_is_used(plane: Plane, namespace: str) -> None:
+def test_ready_rule_of_the_file_is_used(plane: Plane, namespace: str, tmp_path: Path) -> None:
     """The expression may hold the sign that stands between kind and rule."""
+    ruled = settings(tmp_path, ready_when="deployment.apps=self.metadata.name == 'web'")
     ended = applyprune(
-        "apply", "web", "-n", namespace, "-f", "-", "--wait",
-        "--ready-when", "deployment.apps=self.metadata.name == 'web'",
+        "apply", "web", "-n", namespace, "-f", "-", "--wait", *ruled,
         kubeconfig=plane.kubeconfig, stdin=_deployment(nodeSelector={"no": "node"}),
     )  # fmt: skip
     assert ended.code == 0

@@ -20,6 +20,7 @@ from applyprune.cluster.inventory_format import decode_root, decode_shard
 from applyprune.planning.applyset import SHARD_OF, shard_ref
 from tests.support.command import applyprune
 from tests.support.objects import config_map
+from tests.support.settings import settings
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -51,12 +52,13 @@ def write(plane: Plane, api: Api, folder: Path, patch: pytest.MonkeyPatch) -> No
         assert ended.code == 0, ended.err
         return ended.out
 
+    somebody = settings(place, actor="somebody")
     try:
         call("plan", "web", "-f", "input/first", "--out", "create.plan")
         assert api("POST", CONFIG_MAPS, config_map("found"))[0] == 201
-        call("apply", "web", "-f", "input/first", "--actor", "somebody")
+        call("apply", "web", "-f", "input/first", *somebody)
         call("plan", "web", "-f", "input/second", "--out", "change.plan")
-        call("apply", "--plan", "change.plan", "--actor", "somebody")
+        call("apply", "--plan", "change.plan", *somebody)
         _save(folder / "objects.json", _live(api))
         _save(folder / "inventory-text.json", _inventory(api, SETS["text"]))
         _save(folder / "entries.json", entries_of(call("inventory", "show", "web", "-o", "json")))

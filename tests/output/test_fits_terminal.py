@@ -61,9 +61,7 @@ def lines(events: Iterable[Event], *, text: str = "text", wide: bool = False) ->
     def write(more: str) -> None:
         found.extend(rendered(more, colour=False).split("\n"))
 
-    target = OutputTarget(
-        write, write, live=True, width=WIDTH, redraw=lambda _: None, wide=wide, show_unchanged=True
-    )
+    target = OutputTarget(write, write, live=True, width=WIDTH, redraw=lambda _: None, wide=wide)
     one = printer(text, target)
     for event in events:
         one.show(event)

@@ -71,7 +71,7 @@ def test_installed_command_runs(
     programs = (installers.pipx if installer == "pipx" else installers.uv)(wheel, tmp_path)
     command = programs / "applyprune"
     assert {path.name for path in programs.iterdir()} == PROGRAMS
-    version = run(command, "version", "--client", cwd=tmp_path)
-    assert version.stdout.startswith(f"applyprune {__version__} ")
+    version = run(command, "--version", cwd=tmp_path)
+    assert version.stdout.startswith(f"applyprune, version {__version__}\n")
     told = run(command, "--help", cwd=tmp_path).stdout
     assert [name for verbs in VERBS.values() for name in verbs if name not in told] == []

@@ -90,7 +90,7 @@ class CorpusRun:
     def _again(self, step: str, audit: AuditTrail) -> None:
         """Apply the same input again: nothing may be written."""
         audit.restart()
-        ended = self._call("apply", self.source, "--no-wait", "--show-unchanged")
+        ended = self._call("apply", self.source, "--no-wait", "-v")
         self._expect(step, ended, 0)
         for name, outcome in ended.objects:
             if not outcome.startswith("unchanged"):
@@ -120,12 +120,12 @@ class CorpusRun:
 
     def _differences(self, api: Api) -> None:
         """Compare in every way that there is: nothing may differ."""
-        for options in ((), ("--values",), ("--fail-on-drift",)):
+        for options in ((), ("--reapply-all",), ("--drift",)):
             ended = self._call("diff", self.source, *options)
             if ended.code:
                 self._found(f"diff {' '.join(options)}", f"{ended.code}: {ended.out}{ended.err}")
         before = contents(api)
-        ended = self._call("apply", self.source, "--no-wait", "--reapply-all", "--show-unchanged")
+        ended = self._call("apply", self.source, "--no-wait", "--reapply-all", "-v")
         self._expect("--reapply-all", ended, 0)
         after = contents(api)
         same = [key for key in before if before[key] == after.get(key)]

@@ -11,6 +11,7 @@ from tests.support.command import start
 from tests.support.input_files import write_input
 from tests.support.live import config_maps, members
 from tests.support.objects import config_map
+from tests.support.settings import settings
 from tests.support.stage import Stage
 from tests.support.waiting import HANG
 
@@ -61,7 +62,7 @@ def _race(stage: Stage, inputs: list[list[Body]], folder: Path) -> list[int]:
     Each waits for its turn longer than the test.
     """
     files = [write_input(folder / f"{racer}.json", bodies) for racer, bodies in enumerate(inputs)]
-    where = ("-n", stage.namespace, "--lock-timeout=1h", "--max-prune=100%")
+    where = ("-n", stage.namespace, *settings(folder, lock_timeout="1h"), "--max-prune=100%")
     target = ("apply", stage.name, *where, "-f")
     processes = [start(*target, path, kubeconfig=stage.kubeconfig) for path in files]
     errors = [process.communicate("", timeout=2 * HANG)[1] for process in processes]

@@ -9,7 +9,8 @@ import click
 import pytest
 
 from applyprune.cli.main import cli
-from applyprune.errors import UsageError
+from applyprune.errors import InputError, UsageError
+from tests.support.settings import settings
 from tests.support.source_text import config_map, write
 
 if TYPE_CHECKING:
@@ -60,8 +61,7 @@ def test_input_summary_is_reported(
         (("delete", "web", "-n", "", "--yes"), "empty value for --namespace"),
         (("delete", "web", "--context", "", "--yes"), "empty value for --context"),
         (("status", "web", "--kubeconfig="), "empty value for --kubeconfig"),
-        (("apply", "web", "-f", "x", "--namespace-override", ""), "value for --namespace-override"),
-        (("inventory", "move", "a", "b", "--all", "--to-namespace", ""), "for --to-namespace"),
+        (("inventory", "move", "a", "b.", "--all"), "b. names no namespace after the dot"),
     ],
 )
 def test_contradictory_calls_are_refused(
@@ -83,5 +83,6 @@ def test_partial_input_is_never_pruned(folder: Path) -> None:
     """``prune`` takes no selector: what a selector leaves out would be deleted."""
     with pytest.raises(click.NoSuchOption):
         call("prune", "web", "-f", "x", "-l", "a=b")
-    with pytest.raises(click.BadParameter, match="is not a valid namespace name"):
-        call("prune", "web", "-f", "x", "--namespace-override", "A_B")
+    given = settings(folder, namespace_override="A_B")
+    with pytest.raises(InputError, match="is not a valid namespace name"):
+        call("prune", "web", "-f", "x", *map(str, given))

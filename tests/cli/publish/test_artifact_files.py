@@ -51,7 +51,7 @@ def text_of(files: Mapping[str, bytes], name: str = "manifests.yaml") -> str:
 
 
 def test_objects_are_sorted_in_one_file(folder: Path) -> None:
-    files = artifact_files(given(folder, config_map("b"), config_map("a")), with_secrets=False)
+    files = artifact_files(given(folder, config_map("b"), config_map("a")))
     assert list(files) == ["manifests.yaml"]
     read_back = values(files["manifests.yaml"])
     assert read_back is not None
@@ -68,12 +68,10 @@ def test_same_objects_give_the_same_digest(folder: Path) -> None:
         '{"kind": "ConfigMap", "metadata": {"name": "a"}, "apiVersion": "v1"}]}'
     )
     inputs = [(a, b), (b, a), (f"# x\n{a}---\n{b}",), (as_list,)]
-    digests = {
-        pack(artifact_files(given(folder, *texts), with_secrets=False)).digest for texts in inputs
-    }
+    digests = {pack(artifact_files(given(folder, *texts))).digest for texts in inputs}
     assert len(digests) == 1
     other = given(folder, config_map("a"), config_map("c"))
-    assert pack(artifact_files(other, with_secrets=False)).digest not in digests
+    assert pack(artifact_files(other)).digest not in digests
 
 
 def test_values_stay_what_they_are(folder: Path) -> None:
@@ -83,7 +81,7 @@ def test_values_stay_what_they_are(folder: Path) -> None:
         "  time: '12:30:45'\n  empty: ''\n  'null': 'null'\n  uni: \"\\u2028\\U0001f600\"\n"
     )
     read_in = given(folder, text)
-    files = artifact_files(read_in, with_secrets=False)
+    files = artifact_files(read_in)
     assert values(files["manifests.yaml"]) == [read_in[0].body]
 
 
@@ -104,25 +102,23 @@ def test_values_stay_what_they_are(folder: Path) -> None:
 def test_secret_that_can_be_read_is_refused(folder: Path, text: str) -> None:
     read_in = given(folder, config_map("a"), text)
     with pytest.raises(InputError) as caught:
-        artifact_files(read_in, with_secrets=False)
+        artifact_files(read_in)
     assert str(caught.value).startswith("1.yaml:1")
     assert "Secret s is not encrypted" in str(caught.value)
-    assert "push it with --with-secrets" in str(caught.value)
     assert "hunter2" not in str(caught.value)
-    assert artifact_files(read_in, with_secrets=True)
 
 
 def test_kinds_that_look_like_secrets_are_pushed(folder: Path) -> None:
     text = "apiVersion: example.com/v1\nkind: Secret\nmetadata: {name: s}\n"
-    assert artifact_files(given(folder, text), with_secrets=False)
+    assert artifact_files(given(folder, text))
 
 
 def test_encrypted_secret_keeps_its_text(folder: Path) -> None:
     """SOPS computes its MAC over the values in their order."""
-    files = artifact_files(given(folder, ENCRYPTED, config_map("a")), with_secrets=False)
+    files = artifact_files(given(folder, ENCRYPTED, config_map("a")))
     assert sorted(files) == ["encrypted/1.yaml", "manifests.yaml"]
     assert text_of(files, "encrypted/1.yaml") == ENCRYPTED
-    alone = artifact_files(given(folder, ENCRYPTED), with_secrets=False)
+    alone = artifact_files(given(folder, ENCRYPTED))
     assert list(alone) == ["encrypted/1.yaml"]
 
 
@@ -131,7 +127,7 @@ def test_encrypted_documents_of_one_file_stay_together(folder: Path) -> None:
     second = ENCRYPTED.replace("name: s", "name: t")
     foreign = ENCRYPTED.replace("name: s", "name: u").replace("data:bWFj", "data:b3Ro")
     text = f"{ENCRYPTED}---\n{second}---\n{config_map('a')}"
-    files = artifact_files(given(folder, text, foreign), with_secrets=False)
+    files = artifact_files(given(folder, text, foreign))
     assert sorted(files) == ["encrypted/1.yaml", "encrypted/2.yaml", "manifests.yaml"]
     texts = {text_of(files, "encrypted/1.yaml"), text_of(files, "encrypted/2.yaml")}
     assert texts == {f"{ENCRYPTED}---\n{second}", foreign}
@@ -143,7 +139,7 @@ def test_object_that_is_there_twice_is_an_error(folder: Path) -> None:
     other = config_map("a", "data: {a: b}\n")
     read_in = given(folder, config_map("a"), other, job, job.replace("v1", "v1beta1"))
     with pytest.raises(InputErrors) as caught:
-        artifact_files(read_in, with_secrets=False)
+        artifact_files(read_in)
     assert str(caught.value).splitlines() == [
         "1.yaml:1: ConfigMap a is defined twice: it is also in 0.yaml:1",
         "  Remove the duplicate.",
@@ -154,12 +150,10 @@ def test_object_that_is_there_twice_is_an_error(folder: Path) -> None:
 
 def test_equal_duplicate_is_published_once(folder: Path) -> None:
     """As it is applied once."""
-    once = artifact_files(given(folder, config_map("a")), with_secrets=False)
-    assert (
-        artifact_files(given(folder, config_map("a"), config_map("a")), with_secrets=False) == once
-    )
+    once = artifact_files(given(folder, config_map("a")))
+    assert artifact_files(given(folder, config_map("a"), config_map("a"))) == once
 
 
 def test_empty_input_is_never_published(folder: Path) -> None:
     with pytest.raises(EmptyInput):
-        artifact_files(given(folder, "# nothing\n"), with_secrets=False)
+        artifact_files(given(folder, "# nothing\n"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,13 +65,13 @@ def test_schema_is_that_of_the_repository(tmp_path: Path) -> None:
 
 
 def test_init_says_what_is_next_and_that_there_is_no_input(tmp_path: Path) -> None:
-    """A file without input is no mistake, but easily made, also by --force."""
+    """A file without input is no mistake, but easily made."""
     ended = _init(tmp_path, "web", "-k", "prod")
     assert (ended.out.splitlines()[-1], ended.err) == ("Next: applyprune plan", "")
-    ended = _init(tmp_path, "web", "--force", "--config", "x.yaml")
+    ended = _init(tmp_path, "web", "--config", "x.yaml")
     assert ended.out.splitlines()[-1] == "Next: applyprune plan --config x.yaml"
     assert ended.err.startswith("warning: no input given\n  Add filename or kustomize to x.yaml")
-    assert _init(tmp_path, "web", "--force", "-q").err == ""
+    assert _init(tmp_path, "web", "--config", "y.yaml", "-q").err == ""
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_init_takes_paths_as_seen_from_here(tmp_path: Path) -> None:
     assert written["kustomize"] == ["prod"]
 
 
-def test_init_overwrites_nothing_without_force(tmp_path: Path) -> None:
+def test_init_overwrites_nothing(tmp_path: Path) -> None:
     """Neither file, and never one of two."""
     (tmp_path / SCHEMA_FILE).write_text("mine")
     assert _init(tmp_path, "--schema").code == 2
@@ -123,8 +124,6 @@ def test_init_overwrites_nothing_without_force(tmp_path: Path) -> None:
     (tmp_path / "applyprune.yaml").write_text("mine")
     assert _init(tmp_path, "web").code == 2
     assert (tmp_path / "applyprune.yaml").read_text() == "mine"
-    assert _init(tmp_path, "web", "--force").code == 0
-    assert 'name: "web"' in (tmp_path / "applyprune.yaml").read_text()
 
 
 @pytest.mark.parametrize(
@@ -133,7 +132,6 @@ def test_init_overwrites_nothing_without_force(tmp_path: Path) -> None:
         (),
         ("--schema", "-f", "m"),
         ("Web",),
-        ("web", "--use-context"),
         ("web", "-f", "-"),
         ("web", "-n", ""),
     ],
@@ -185,7 +183,9 @@ def test_context_of_the_file_is_a_condition_or_a_selection(
     refused = applyprune("apply", "-v", kubeconfig=path, cwd=tmp_path)
     assert refused.code == 2
     assert "GET" not in refused.err
-    assert _init(tmp_path, *arguments, "--use-context", "--force").code == 0
+    file = tmp_path / "applyprune.yaml"
+    selected = f"context: {json.dumps({'name': context['name'], 'use': True})}"
+    file.write_text(re.sub(r"^context: .*$", selected, file.read_text(), flags=re.MULTILINE))
     applied = applyprune("apply", kubeconfig=path, cwd=tmp_path)
     assert (applied.code, list(applied.lines)) == (0, ["configmap/a"]), applied
     given = applyprune("apply", "--context", "dev", kubeconfig=path, cwd=tmp_path)

@@ -16,6 +16,7 @@ from tests.support.remote_bundles import (
     registry_source,
     stays,
 )
+from tests.support.settings import settings
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def test_plan_in_a_request_is_that_of_the_bundle(
     for name, text in {**files, ".git/HEAD": ""}.items():
         (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "tree" / name).write_text(text)
-    options = ("--ignore-paths", ignore) if ignore else ()
+    options = settings(tmp_path, ignore_paths=ignore) if ignore else ()
     planned = applyprune(
         *("diff", "web", "-n", tenant.namespace, "-f", tmp_path / "tree/web", *options),
         kubeconfig=site.kubeconfig,

@@ -10,6 +10,7 @@ import pytest
 from tests.support.command import Ended, applyprune
 from tests.support.followed_sources import login
 from tests.support.registries import password_registry
+from tests.support.settings import settings
 from tests.support.source_text import config_map, write
 
 if TYPE_CHECKING:
@@ -106,18 +107,28 @@ def test_kustomization_is_pushed_as_it_is_built(
     assert built.out == push(name, "-f", "p.yaml", "--dry-run").out
 
 
-@pytest.mark.holds("pushed-secrets")
-def test_secret_is_pushed_only_if_it_is_said(
+def test_push_leaves_out_what_the_configuration_says(
     push: Push, registry: Registry, tmp_path: Path
 ) -> None:
+    """As an apply of the same folder does."""
+    name = f"oci://{registry.host}/web:1"
+    write(tmp_path, {"m/a.yaml": config_map("a")})
+    alone = push(name, "-f", "m", "--dry-run")
+    assert alone.code == 0, alone.err
+    write(tmp_path, {"m/b.yaml": config_map("b")})
+    _, file = settings(tmp_path, ignore_paths="b.yaml")
+    file.rename(tmp_path / "applyprune.yaml")
+    assert push(name, "-f", "m", "--dry-run").out == alone.out
+
+
+@pytest.mark.holds("pushed-secrets")
+def test_readable_secret_is_not_pushed(push: Push, registry: Registry, tmp_path: Path) -> None:
     write(tmp_path, {"m/a.yaml": config_map("a"), "m/s.yaml": SECRET})
     name = f"oci://{registry.host}/web:1"
     refused = push(name, "-f", "m")
     assert refused.code == 2
     assert refused.err.startswith("error: m/s.yaml:1: Secret s is not encrypted: ")
     assert writes(registry) == []
-    assert push(name, "-f", "m", "--with-secrets").code == 0
-    assert writes(registry) != []
 
 
 def test_other_digest_than_the_named_one_is_refused(

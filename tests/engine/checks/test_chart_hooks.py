@@ -17,6 +17,7 @@ from tests.support.api import Api, AuditTrail, writes
 from tests.support.command import applyprune
 from tests.support.input_files import write_input
 from tests.support.objects import config_map, of_kind
+from tests.support.settings import settings
 from tests.support.stage import Stage
 
 
@@ -82,9 +83,8 @@ def test_command_line_reports_all_hooks_with_file_and_line(
     assert f"{source}:2:" in ended.err
     assert "2 objects are install or upgrade hooks of a chart" in ended.err
     assert f"job.batch/seed (post-install) in {source}:3:{column} (document 3)" in ended.err
-    told = applyprune(
-        "explain", "web", "job/seed", *into, "--helm-hooks=skip", kubeconfig=plane.kubeconfig
-    )
+    skip = settings(tmp_path, helm_hooks="skip")
+    told = applyprune("explain", "web", "job/seed", *into, *skip, kubeconfig=plane.kubeconfig)
     assert "it is in the input as a chart hook (post-install): " in told.out
     assert "No run applies it: applyprune runs no hooks." in told.out
 

@@ -340,5 +340,5 @@ def test_rule_of_the_user_holds_for_apply_as_for_diff(stage: Stage, api: Api) ->
     assert api.get(path)["spec"]["replicas"] == 3
     assert stage.run(_deployment("web:2", replicas=5)).exit_code == 0
     assert api.get(path)["spec"]["replicas"] == 5
-    with pytest.raises(UsageError, match=r"invalid --ignore rule '\*:/metadata/name'"):
+    with pytest.raises(UsageError, match=r"invalid rule '\*:/metadata/name' in ignore"):
         stage.run(_deployment(), ignore=("*:/metadata/name",))

@@ -50,7 +50,7 @@ def test_errors_are_reported_together_and_no_object_is_read(
     lines = [line for line in LINES if any(f"set.yaml:{line}" in one for one in told)]
     wanted = LINES - {"4"} if options.get("mode") is Mode.PRUNE else LINES
     assert (caught.value.exit_code, set(lines)) == (2, wanted)
-    assert any("--ready-when" in one for one in told) is ("ready_when" in options)
+    assert any("ready-when" in one for one in told) is ("ready_when" in options)
     assert {type(event).__name__ for event in events} == {"Started"}
     sent = [one.path for one in proxy.exchanges[before:] if one.path not in {"/api", "/apis"}]
     # The unknown kind may be that of a CRD which the list of kinds does not have yet.

@@ -376,6 +376,6 @@ def test_values_are_compared_without_any_record(stage: Stage, api: Api) -> None:
     warnings = stage.status(drift=True, values=True).warnings
     assert len(warnings) == 1
     assert "1 object may not have the values that the set has applied: configmap/b" in warnings[0]
-    ended = diff("--values")
+    ended = diff("--reapply-all")
     assert ended.code == 1
     assert "theirs" in ended.out

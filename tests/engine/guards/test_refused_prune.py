@@ -45,11 +45,11 @@ def test_refused_prune_writes_nothing(
     assert _value(api, stage, "c-0") == "v"
     applied = "nothing was applied, and nothing was deleted" in _verdict(story)
     assert applied is (mode is Mode.APPLY)
-    assert ("--apply-anyway" in _verdict(story)) is (mode is Mode.APPLY)
+    assert ("--no-prune" in _verdict(story)) is (mode is Mode.APPLY)
 
 
 def test_refused_prune_applies_if_asked_to(stage: Stage, api: Api) -> None:
-    """It prunes nothing, keeps the entries, and still exits with 6."""
+    """As for a Bundle: it prunes nothing, keeps the entries, and still exits with 6."""
     stage.run(*MANY)
     bodies = (config_map("c-0", "new"), config_map("more"))
     story = stage.run(*bodies, apply_anyway=True)
@@ -91,7 +91,7 @@ def test_command_line_names_the_guards_and_the_ways_out(
     refused = applyprune(*call, kubeconfig=stage.kubeconfig)
     assert refused.code == 6
     assert "it would delete 7 objects: 7 deletions are more than half of the set's" in refused.err
-    assert "To apply without the prune: --apply-anyway." in refused.err
+    assert "To apply without the prune: --no-prune." in refused.err
     lifted = applyprune(*call, "--max-prune=7", "--dry-run", kubeconfig=stage.kubeconfig)
     assert lifted.code == 0
     assert "guard more-than-half lifted by --max-prune 7: 7 deletions" in lifted.err
@@ -99,9 +99,8 @@ def test_command_line_names_the_guards_and_the_ways_out(
         "explain", "web", "configmap/c-1", *call[2:], "-v", kubeconfig=stage.kubeconfig
     )
     assert "7 deletions are more than half of the set's 8 live objects" in told.out
-    applied = applyprune(*call, "--apply-anyway", kubeconfig=stage.kubeconfig)
-    assert (applied.code, applied.lines["configmap/c-0"]) == (6, "updated")
-    assert "objects not pruned (prune refused)\n  configmap/c-" in applied.out
+    applied = applyprune(*call, "--no-prune", kubeconfig=stage.kubeconfig)
+    assert (applied.code, applied.lines["configmap/c-0"]) == (0, "updated")
     assert _value(api, stage, "c-0") == "new"
 
 

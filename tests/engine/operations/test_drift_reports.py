@@ -85,9 +85,9 @@ def test_refused_apply_hides_no_drift(row: str, stage: Stage, kubectl: Kubectl, 
     found = []
     for _ in (BEFORE, AFTER):
         reports = {
-            "`status --fail-on-drift`": _status(stage),
+            "`status --exit-code`": _status(stage),
             "`diff`": _diff(stage, fails=False),
-            "`diff --fail-on-drift`": _diff(stage, fails=True),
+            "`diff --drift`": _diff(stage, fails=True),
             "`apply`": _apply(stage),
         }
         found.append(reports)

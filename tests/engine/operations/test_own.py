@@ -1,4 +1,4 @@
-"""Adopted objects that become owned: by ``inventory repair``, and by ``--adopt-as owned``."""
+"""Adopted objects that become owned: by ``inventory repair``, and by ``--record-as owned``."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_object_that_kubectl_has_applied_is_adopted_as_owned(
 
 
 @pytest.mark.parametrize(
-    "way", [pytest.param("own", marks=pytest.mark.holds("told-as-owned")), "adopt-as"]
+    "way", [pytest.param("own", marks=pytest.mark.holds("told-as-owned")), "record-as"]
 )
 def test_object_that_is_kept_as_owned_is_called_so(
     stage: Stage, kubectl: Kubectl, way: str
@@ -199,7 +199,7 @@ def test_object_that_is_kept_as_owned_is_called_so(
     told = {one.ref.name: one.reason for one in story.of(ObjectDone)}
     assert told["theirs"].endswith("orphans it: marked applyprune.dev/prune: disabled")
     whole = "as owned; only a delete of the whole set deletes it: it contains this set's inventory"
-    # What --adopt-as owned says of all objects, it does not say of this one.
+    # What --record-as owned says of all objects, it does not say of this one.
     adopted = "adopted: it existed and belonged to no set"
     assert told[stage.namespace] == (whole if way == "own" else adopted)
     story = stage.run(*map(config_map, "ab"), allow_kinds=frozenset({"namespace"}))
@@ -222,7 +222,7 @@ def test_killed_adoption_as_owned_is_harmless(
         "web",
         "-f",
         folder,
-        "--adopt-as",
+        "--record-as",
         "owned",
         "--conflicts=force",
         "--yes",

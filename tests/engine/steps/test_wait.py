@@ -250,7 +250,7 @@ def test_invalid_ready_rule_ends_the_run_before_any_write(stage: Stage, audit: A
     for marks, options, place in (
         ({READY_WHEN: "self.status.("}, {}, "set.yaml:2"),
         ({WAIT: "sometimes"}, {}, "set.yaml:2"),
-        ({}, option, "--ready-when configmap"),
+        ({}, option, "ready-when configmap"),
     ):
         with pytest.raises(InputError) as caught:
             stage.run(config_map("a"), config_map("b", annotations=marks), wait=True, **options)

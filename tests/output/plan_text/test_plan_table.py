@@ -155,7 +155,7 @@ def adopted(name: str, *, owned: bool = False) -> ApplyStep:
 
 def test_adoption_says_what_it_means_once() -> None:
     """What becomes owned is deleted like any other object; the option is named if it helps."""
-    told = "leave the set; --adopt-as owned changes that"
+    told = "leave the set; --record-as owned changes that"
     text = " ".join(" ".join(lines(Plan((adopted("a"), adopted("b")), ()))).split())
     assert text.endswith(f"configmap/a, configmap/b stay in the cluster when they {told}")
     mixed = " ".join(lines(Plan((adopted("a"), adopted("b", owned=True)), ())))

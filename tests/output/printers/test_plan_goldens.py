@@ -64,7 +64,7 @@ def _shown(form: str, stream: str) -> str:
         live=True,
         width=WIDTH,
         redraw=lambda _: None,
-        show_unchanged=form == "diff",
+        verbose=form == "diff",
     )
     one = printer(form, out)
     for event in EVERY[stream]:

@@ -32,10 +32,10 @@ NEW = ObjectDone(Ref("", "ConfigMap", "shop", "new"), Outcome.CREATED)
 END = Finished({Outcome.CREATED: 1, Outcome.UNCHANGED: 1}, 0, 0.1)
 
 
-def lines(*, show_unchanged: bool, text: str = "text") -> list[str]:
+def lines(*, verbose: bool, text: str = "text") -> list[str]:
     """Return what a run writes to standard output."""
     out: list[str] = []
-    one = printer(text, OutputTarget(out.append, out.append, show_unchanged=show_unchanged))
+    one = printer(text, OutputTarget(out.append, out.append, verbose=verbose))
     for event in (Started("r", Mode.APPLY, "web", "shop", DryRun.OFF), SAME, NEW, END):
         one.show(event)
     one.close()
@@ -61,8 +61,8 @@ def test_unchanged_object_has_a_line_only_if_requested(
     text: str, same: str, changes: list[str]
 ) -> None:
     """The summary always counts it."""
-    assert lines(show_unchanged=False, text=text) == changes
-    assert lines(show_unchanged=True, text=text) == [same, *changes]
+    assert lines(verbose=False, text=text) == changes
+    assert lines(verbose=True, text=text) == [same, *changes]
 
 
 def test_unchanged_object_is_reported_ready_only_after_a_wait() -> None:

@@ -130,7 +130,7 @@ def test_approval_binds_where_no_guard_refuses() -> None:
 
 
 def test_unapproved_recreation_is_no_way_around() -> None:
-    """With --apply-anyway the apply goes on; without it, the plan shows what it would do."""
+    """With ``apply_anyway`` the apply goes on; without it, the plan shows what it would do."""
     plan = recreating(FEW)
     shown = judged(plan, OTHER)
     assert {step.fate for step in shown.applies} == {Fate.RECREATE}

@@ -310,7 +310,7 @@ def test_override_that_merges_two_objects_is_an_error() -> None:
     text = str(error)
     assert "set.yaml:2: configmap/a in namespace there is defined twice" in text
     assert "it is also in set.yaml:1" in text
-    assert "--namespace-override gives both the same namespace" in text
+    assert "namespace-override gives both the same namespace" in text
 
 
 ADVICE: dict[str, tuple[str, str, str]] = {

@@ -82,7 +82,7 @@ def test_install_and_upgrade_hooks_need_a_decision(event: str) -> None:
         "set.yaml:1: configmap/a is an install or upgrade hook of a chart: Helm would create it at "
         f"{event}\n"
     )
-    for hint in ("helm template --no-hooks", "--helm-hooks=skip", "--helm-hooks=apply"):
+    for hint in ("helm template --no-hooks", "helm-hooks: skip", "helm-hooks: apply"):
         assert hint in text
     assert _names(_resolved(_hook(event), helm_hooks=APPLY)) == ["configmap/a"]
     skipped = _resolved(_hook(event), helm_hooks=SKIP)

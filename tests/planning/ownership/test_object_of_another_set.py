@@ -29,7 +29,7 @@ def problem_of(other: ApplySetIdentity, manager: str = "") -> Problem:
         (
             ApplySetIdentity("web", "default"),
             "Did you mean -n default?",
-            f"web web {ONE.ref.short} -n default --to-namespace home",
+            f"web web.home {ONE.ref.short} -n default",
         ),
         (
             ApplySetIdentity("shop", "home"),
@@ -39,7 +39,7 @@ def problem_of(other: ApplySetIdentity, manager: str = "") -> Problem:
         (
             ApplySetIdentity("shop", "default"),
             "Did you mean the set shop with -n default?",
-            f"shop web {ONE.ref.short} -n default --to-namespace home",
+            f"shop web.home {ONE.ref.short} -n default",
         ),
     ],
 )
