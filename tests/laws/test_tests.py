@@ -66,8 +66,8 @@ def test_files_of_targets_exist() -> None:
 
 
 NO_KINDS = re.compile(
-    "[A-Z]+|Accept|Cluster|ConfigMapp|Delete|Forbidden|Lease|Never|NodePort|None|ReadWriteOnce"
-    "|Recreate"
+    "[A-Z]+|Accept|Cluster|ConfigMapp|Delete|Forbidden|Ignore|Lease|Never|NodePort|None"
+    "|ReadWriteOnce|Recreate|True|Webhook"
 )
 """Other words that are written like the kind of a CRD."""
 

@@ -157,7 +157,8 @@ def _volume(stage: Stage, policy: str) -> Body:
 
 
 def _is_bound(api: Api, path: str) -> bool:
-    return bool(api.get(path).get("status", {}).get("phase") == "Bound")
+    phase: str = api.get(path).get("status", {}).get("phase", "")
+    return phase.lower() == "bound"
 
 
 @pytest.fixture
