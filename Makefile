@@ -24,7 +24,7 @@ demo: $(INSTALLED)
 	$(BIN)/applyprune demo
 
 demo-controller: $(INSTALLED)
-	$(BIN)/applyprune demo --controller
+	$(BIN)/applyprune demo bundles
 
 # With the Git server of the tests, so not from the package. It needs git.
 demo-gitops: $(INSTALLED)

@@ -89,37 +89,11 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
         help="Memory that one reconcile may use, beyond that of an idle worker.",
     ),
     Option(
-        "--reconcile-cpu",
-        time="2m",
-        help="CPU time that one reconcile may use.",
-    ),
-    Option(
-        "--reconcile-timeout",
-        time="3m",
-        help="How long one reconcile may take. A wait for objects does not count.",
-    ),
-    Option(
-        "--lease/--no-lease",
-        default=True,
-        show_default=True,
-        help="Whether to serve the Bundles only while this replica holds the controller's Lease.",
-    ),
-    Option(
-        "--lease-duration",
-        time="15s",
-        help="Time without a renewal after which another replica takes the Lease over.",
-    ),
-    Option(
         "--listen",
         default=":8080",
         show_default=True,
         metavar="[ADDRESS]:PORT",
         help="Address of /livez, /healthz, /readyz and /metrics; port 0 picks a free port.",
-    ),
-    Option(
-        "--grace",
-        time="25s",
-        help="How long shutting down may take.",
     ),
     Option(
         "--allow-network",
@@ -129,19 +103,6 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
         callback=_networks,
         help="A network that other clusters may be in, although its addresses are otherwise "
         "refused.",
-    ),
-    Option(
-        "--fetch-workers",
-        type=click.IntRange(1, 64),
-        default=3,
-        show_default=True,
-        metavar="N",
-        help="How many worker processes fetch sources on other hosts, one at a time each.",
-    ),
-    Option(
-        "--source-timeout-max",
-        time="10m",
-        help="How long one fetch of a source may take, whatever a Bundle says.",
     ),
     Option(
         "--source-cache",
@@ -168,32 +129,19 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
         callback=_networks,
         help="A network that no host of a source may be in, such as the cluster's Pod network.",
     ),
-    Option(
-        "--log-level",
-        type=click.Choice(["debug", "info", "warning", "error"]),
-        default="info",
-        show_default=True,
-        help="The lowest level to log.",
-    ),
+    Option("-v", "--verbose", is_flag=True, help="Log debug messages, too."),
 )
 def controller(
     cluster_target: ClusterTarget,
     watch_namespaces: tuple[str, ...],
     workers: int,
     reconcile_memory: int,
-    reconcile_cpu: float,
-    reconcile_timeout: float,
-    lease: bool,
-    lease_duration: float,
     listen: str,
-    grace: float,
     networks: tuple[IPNetwork, ...],
-    fetch_workers: int,
-    source_timeout_max: float,
     source_cache: int,
     allowed_sources: tuple[IPNetwork, ...],
     denied_sources: tuple[IPNetwork, ...],
-    log_level: str,
+    verbose: bool,
 ) -> int:
     """Run the Bundle controller: apply and prune Bundles continuously.
 
@@ -203,7 +151,7 @@ def controller(
     \b
     Examples:
       applyprune controller --kubeconfig admin.conf
-      applyprune controller --watch-namespaces shop,blog --no-lease
+      applyprune controller --watch-namespaces shop,blog -n shop
     """
     missing = next((name for name in _PACKAGES if find_spec(name) is None), "")
     if missing:
@@ -219,6 +167,7 @@ def controller(
     from applyprune.controller.reasons import log_to_stderr
     from applyprune.controller.worker import WorkerLimits
 
+    log_level = "debug" if verbose else "info"
     log_to_stderr(log_level)
     access = cluster_access(
         kubeconfig=cluster_target.kubeconfig, context=cluster_target.context, environ=os.environ
@@ -229,15 +178,11 @@ def controller(
         lease_namespace=cluster_target.namespace or access.namespace,
         namespaces=watch_namespaces,
         workers=workers,
-        limits=WorkerLimits(memory=reconcile_memory, cpu=reconcile_cpu, time=reconcile_timeout),
-        lease=lease_duration if lease else 0.0,
-        grace=grace,
+        limits=WorkerLimits(memory=reconcile_memory),
         log_level=log_level,
         addresses=AddressRules(networks),
         source_addresses=AddressRules(allowed_sources, denied_sources),
         source_cache=source_cache,
-        fetch_workers=fetch_workers,
-        source_timeout=source_timeout_max,
     )
     with cancel_on_signals(cluster_target) as stop:
         return serve(settings, stop)
@@ -308,8 +253,8 @@ def _without_yaml(
         "[default: all]"
     ),
     WAIT.but(
-        help="--wait waits until the controller runs. --no-wait prunes without waiting.  [default: "
-        "wait only for what may still need an object that is pruned]",
+        help="Wait until the controller runs. --no-wait prunes without waiting. By default, only "
+        "what may still need an object that is pruned is waited for.",
     ),
     # What kubectl has installed before goes with the rest.
     context_settings={"default_map": {"record_as": "owned", "create_namespace": True}},
@@ -423,7 +368,7 @@ def _files(folder: Path) -> list[str]:
     return list(content.value["resources"]) if isinstance(content, Document) else []
 
 
-_GRACE = pattern(r"^( +- )--grace=.*$", re.MULTILINE)
+_ARGUMENT = pattern(r"^( +- )controller$", re.MULTILINE)
 _BINDING = "kind: ClusterRoleBinding\nmetadata:\n  name: applyprune-controller\n"
 _EVERYWHERE = "kind: ClusterRole\nmetadata:\n  name: applyprune-controller-crd\n"
 """The role whose binding stays one for the whole cluster."""
@@ -443,7 +388,7 @@ def _limited_to(document: str, watched_namespaces: Sequence[str]) -> Iterator[st
         return
     if _BINDING not in document:
         argument = f"--watch-namespaces={','.join(watched_namespaces)}"
-        yield _GRACE.sub(rf"\g<0>\n\g<1>{argument}", document)
+        yield _ARGUMENT.sub(rf"\g<0>\n\g<1>{argument}", document)
         return
     for namespace in watched_namespaces:
         binding = _BINDING.replace("ClusterRole", "Role") + f"  namespace: {namespace}\n"

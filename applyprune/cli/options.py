@@ -431,8 +431,8 @@ CONFIG = Option(
     is_eager=True,
     expose_value=False,
     callback=_note,
-    help="A file with the set's name and its options.  [default: applyprune.yaml, here, in the "
-    "folders of the input, and above them in the same Git work tree]",
+    help="A file with the set's name, its options and more keys.  [default: applyprune.yaml, here, "
+    "in the folders of the input, and above them in the same Git work tree]",
 )
 NAME = (SetName("name", needed=True), CONFIG)
 OPTIONAL_NAME = (SetName("name"), CONFIG)
@@ -458,10 +458,10 @@ INPUT = (
         type=FILE_PATH,
         multiple=True,
         metavar="PATH",
-        help="A file, a folder, a pattern, an address, or - for standard input; repeatable. A "
-        "folder is read with everything below it, or built if it is a kustomization. A pattern is "
-        "quoted, and has *, ? or **. An address is an https:// URL of a document, "
-        "or oci://HOST/NAME:TAG.",
+        help="A file, a folder, a pattern, an address, or -. A folder is read with everything "
+        "below it, or built if it is a kustomization. A pattern is quoted, and has *, ? or **. An "
+        "address is an https:// URL of a document, or oci://HOST/NAME:TAG. The dash is standard "
+        "input. Repeatable.",
     ),
     Option(
         "-k",
@@ -472,7 +472,7 @@ INPUT = (
         type=FILE_PATH,
         multiple=True,
         metavar="DIR",
-        help="A kustomization, built with kustomize or kubectl, or the address of one. Repeatable.",
+        help="A kustomization, or its address. It is built with kustomize or kubectl. Repeatable.",
     ),
     Setting(
         "ignore-paths",
@@ -556,8 +556,7 @@ APPLY = (
         sets="options.prune.enabled",
         default=True,
         show_default=True,
-        help="Whether to delete objects that are no longer in the input. If not, they stay in the "
-        "inventory.",
+        help="Delete what has left the input. If not, it stays in the inventory.",
     ),
     Option(
         "--adopt",
@@ -567,11 +566,10 @@ APPLY = (
         sets="options.apply.adopt",
         type=_Adoption(),
         default=str(Adopt.UNOWNED),
-        show_default=True,
         metavar="WHICH",
         callback=_adopt,
-        help="Which existing objects the set may adopt: none, unowned, all, or set/NAME[.NS] for "
-        "those of that set too, owned as they are there.",
+        help="Which existing objects to adopt. It is none, unowned, all, or set/NAME[.NS] for "
+        "those of that set too, owned as they are there. The default is unowned.",
     ),
     Option(
         "--record-as",
@@ -605,9 +603,10 @@ APPLY = (
         sets="options.apply.conflicts",
         one_of=Conflicts,
         default=Conflicts.FAIL,
-        help="What to do with fields that others have changed: report a conflict, revert drift, "
-        "or take all. Drift is in fields of the set that others have changed by an update since "
-        "its last apply. Fields that others apply, or had before, are taken with `force` only.",
+        help="What to do with fields that others have changed. They are a conflict, or drift is "
+        "reverted, or all are taken. Drift is in fields of the set that others have changed by an "
+        "update since its last apply. Fields that others apply, or had before, are taken with "
+        "`force` only.",
     ),
     Option(
         "--recreate",
@@ -759,8 +758,8 @@ GUARDS = (
         default="",
         metavar="DIGEST",
         callback=digest_value,
-        help="Allow exactly the deletions with this digest, and no others. A refused prune and "
-        "`plan -v` print it.  [env: APPLYPRUNE_APPROVE]",
+        help="Allow the deletions with this digest only. A refused prune and `plan -v` print it; "
+        "the variable APPLYPRUNE_APPROVE may have it.",
     ),
 )
 """What disables the guards of a prune."""
@@ -831,8 +830,8 @@ WAIT = Option(
     sets="options.wait.mode",
     into=WaitMode.asked,
     default=None,
-    help="--wait waits until everything is ready. --no-wait prunes without waiting.  [default: "
-    "wait only for what may still need an object that is pruned]",
+    help="Wait until everything is ready. --no-wait prunes without waiting. By default, only what "
+    "may still need an object that is pruned is waited for.",
 )
 FAIL_FAST = Option(
     "--fail-fast",
@@ -877,7 +876,7 @@ CLUSTER = (
         type=CONTEXT_NAME,
         metavar="NAME",
         callback=not_empty,
-        help="The kubeconfig context to use.  [env: APPLYPRUNE_CONTEXT]",
+        help="The context to use.  [env: APPLYPRUNE_CONTEXT]",
     ),
     Option(
         "-n",
@@ -889,8 +888,8 @@ CLUSTER = (
         type=NAMESPACE_NAME,
         metavar="NS",
         callback=namespace_name,
-        help="Namespace of the inventory, and of manifests without one.  [env: "
-        "APPLYPRUNE_NAMESPACE; default: the context's]",
+        help="Namespace of the set. Its inventory is there, and manifests without one go there. "
+        "The default is the context's.  [env: APPLYPRUNE_NAMESPACE]",
     ),
 )
 """Which cluster, and which namespace of it."""
@@ -903,7 +902,7 @@ OUTPUT = (
         type=FORMAT_NAME,
         multiple=True,
         metavar="FORMAT[=FILE]",
-        help=f"Output format: {', '.join(FORMATS)}; repeatable.  [default: text]",
+        help=f"Output format: {', '.join(FORMATS)}. Repeatable.  [default: text]",
     ),
     Option(
         "-q",

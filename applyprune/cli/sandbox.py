@@ -33,17 +33,18 @@ if TYPE_CHECKING:
     from applyprune.localplane.planes import PlaneStatus
 
 
-@command(Option("--controller", is_flag=True, help="Demonstrate Bundles instead."))
-def demo(controller: bool) -> int:
+@command(click.Argument(("what",), type=click.Choice(["sets", "bundles"]), default="sets"))
+def demo(what: str) -> int:
     """Demonstrate a diff, a prune, a refused prune and a conflict on a throw-away control plane.
 
-    Starts the embedded control plane, which is built if nothing has it, runs the commands that it
-    prints, answers their questions, checks what each one did, and leaves nothing behind.
+    With `bundles`, it demonstrates the controller. Starts the embedded control plane, which is
+    built if nothing has it, runs the commands that it prints, answers their questions, checks what
+    each one did, and leaves nothing behind.
 
     \b
     Examples:
       applyprune demo
-      applyprune demo --controller
+      applyprune demo bundles
     """
     from applyprune.cli.controller import packaged_folder
     from applyprune.localplane import PlaneSpec, ensure_built, progress_on, start
@@ -54,7 +55,7 @@ def demo(controller: bool) -> int:
     # The plane removes this folder, even if this process is killed.
     folder = Path(tempfile.mkdtemp(prefix="applyprune-demo-"))
     with start(binaries, PlaneSpec(), folder, name="demo", progress=progress) as plane:
-        if controller:
+        if what == "bundles":
             demonstrate_bundles(Shell(plane, manifests / "controller"))
         else:
             demonstrate_apply(Shell(plane, manifests))
@@ -110,7 +111,7 @@ def demonstrate_bundles(shell: Shell) -> None:
 
     shell.comment("Pods run nothing on this plane: the controller runs here, with its own rights.")
     log = shell.plane.folder / "controller.log"
-    controller = "applyprune controller --listen 127.0.0.1:0 --lease-duration 5s"
+    controller = "applyprune controller --listen 127.0.0.1:0"
     user = f"{CONTROLLER_NAMESPACE}/applyprune-controller"
     with shell.in_the_background(controller, user=user, log=log):
         _bundle_life(shell)
@@ -409,25 +410,12 @@ def local() -> None:
     """Run a real Kubernetes control plane on this machine: API server, controllers, fake nodes."""
 
 
-_NAME = Option(
-    "--name", default="default", show_default=True, metavar="NAME", help="Name of the plane."
-)
+_NAME = click.Argument(("name",), default="default")
 
 
-@command(
-    _NAME,
-    Option(
-        "--nodes",
-        type=click.IntRange(0, 1000),
-        default=1,
-        show_default=True,
-        metavar="N",
-        help="How many nodes to simulate.",
-    ),
-    of=local,
-)
-def up(name: str, nodes: int) -> None:
-    """Start a plane and leave it running.
+@command(_NAME, of=local)
+def up(name: str) -> None:
+    """Start the plane NAME, `default` without one, and leave it running.
 
     Its programs come from the cache, else the package applyprune-plane, else they are built from
     source, which takes minutes.
@@ -437,25 +425,24 @@ def up(name: str, nodes: int) -> None:
     \b
     Examples:
       eval "$(applyprune local up)"
-      applyprune local up --name big --nodes 100
+      eval "$(applyprune local up trial)"
     """
     from applyprune.localplane import PlaneSpec, progress_on
     from applyprune.localplane.planes import bring_up
 
-    spec = PlaneSpec(kwok=nodes > 0, nodes=nodes)
-    plane, started = bring_up(name, spec, progress_on(sys.stderr))
+    plane, started = bring_up(name, PlaneSpec(), progress_on(sys.stderr))
     if not started:
         click.echo(f"the plane {name} is already running", err=True)
-    option = "" if name == "default" else f" --name {name}"
+    named = "" if name == "default" else f" {name}"
     click.echo(f"its API server is {plane.server}; in this shell, use it by:", err=True)
     click.echo(f"export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}")
-    click.echo(f"To look at it: applyprune local kubectl{option} get nodes", err=True)
-    click.echo(f"To remove it: applyprune local down{option}", err=True)
+    click.echo("To look at it: applyprune local kubectl get nodes", err=True)
+    click.echo(f"To remove it: applyprune local down{named}", err=True)
 
 
 @command(_NAME, Option("--all", "every", is_flag=True, help="All planes."), of=local)
 def down(name: str, *, every: bool) -> None:
-    """Stop a plane and remove its data. Succeeds if there is no such plane.
+    """Stop the plane NAME and remove its data. Succeeds if there is no such plane.
 
     \b
     Examples:
@@ -472,12 +459,12 @@ def down(name: str, *, every: bool) -> None:
 
 def _planes(names: Sequence[str]) -> str:
     """Return which planes there are, to follow that one does not exist."""
-    return f"; the planes are: {', '.join(names)} (--name NAME)" if names else ""
+    return f"; the planes are: {', '.join(names)} " if names else ""
 
 
-@command(_NAME.but(default=None, show_default=False, help="Only this plane."), of=local)
+@command(click.Argument(("name",), required=False), of=local)
 def status(name: str | None) -> None:
-    """List the planes: name, phase, and the kubeconfig or the reason why it is not running.
+    """List the planes, or only NAME: phase, and kubeconfig or the reason why it does not run.
 
     \b
     Examples:
@@ -505,17 +492,19 @@ def _row(status: PlaneStatus) -> tuple[str, str, str, str]:
 
 
 @command(
-    _NAME,
     click.Argument(("arguments",), nargs=-1, type=click.UNPROCESSED),
     of=local,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     add_help_option=False,
 )
-def kubectl(name: str, arguments: tuple[str, ...]) -> None:
-    """Run kubectl against a plane. All arguments go to kubectl."""
-    from applyprune.localplane.planes import running_plane
+def kubectl(arguments: tuple[str, ...]) -> None:
+    """Run kubectl against the plane of KUBECONFIG, or else the default one.
 
-    plane = running_plane(name)
+    All arguments go to kubectl.
+    """
+    from applyprune.localplane.planes import name_of, running_plane
+
+    plane = running_plane(name_of(os.environ.get("KUBECONFIG", "")))
     environment = os.environ | {"KUBECONFIG": str(plane.kubeconfig)}
     # This process becomes kubectl, with kubectl's exit code, terminal and signals.
     try:

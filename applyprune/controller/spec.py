@@ -609,7 +609,7 @@ class GitSpec:
     interval: Seconds = 60.0
     """How often to look for a new commit."""
     timeout: Seconds = 60.0
-    """How long one fetch may take; at most --source-timeout-max of the controller."""
+    """How long one fetch may take; at most ten minutes."""
     secret_ref: SecretRef | None = None
     """The Secret of the Bundle's namespace with the credentials: username and password, or
     bearerToken, or identity and known_hosts; ca.crt for the CA of the server."""
@@ -656,7 +656,7 @@ class OciSpec:
     interval: Seconds = 60.0
     """How often to look for another digest."""
     timeout: Seconds = 60.0
-    """How long one fetch may take; at most --source-timeout-max of the controller."""
+    """How long one fetch may take; at most ten minutes."""
     secret_ref: SecretRef | None = None
     """The Secret of the Bundle's namespace with the credentials, of the type
     kubernetes.io/dockerconfigjson."""

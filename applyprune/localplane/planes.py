@@ -114,15 +114,21 @@ def _ended(name: str, folder: Path, state: PlaneState | None) -> PlaneStatus:
     return PlaneStatus(name, state.phase, folder, reason=state.reason)
 
 
+def name_of(kubeconfig: str) -> str:
+    """Return which plane has this kubeconfig, ``default`` if none has it."""
+    of = {str(Layout(_folder(name)).kubeconfig): name for name in plane_names()}
+    return of.get(kubeconfig, "default")
+
+
 def running_plane(name: str) -> Plane:
     """Return the ready plane with this name; raises AccessError if it is not ready."""
     status = plane_status(name)
     if status.plane is None:
-        option = "" if name == "default" else f" --name {name}"
+        named = "" if name == "default" else f" {name}"
         raise AccessError(
             f"the plane {name} is not running",
             reason=f"it is {status.phase}{f': {status.reason}' if status.reason else ''}",
-            hint=f"Start it with `applyprune local up{option}`.",
+            hint=f"Start it with `applyprune local up{named}`.",
         )
     return status.plane
 
@@ -133,7 +139,7 @@ def _folder(name: str) -> Path:
         raise UsageError(
             f"invalid plane name {name!r}",
             reason="a name has lower-case letters, digits and dashes, at most 63 characters",
-            hint="For example: --name trial-2",
+            hint="For example: trial-2",
         )
     return planes_folder() / name
 

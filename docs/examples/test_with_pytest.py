@@ -27,13 +27,13 @@ def cluster() -> Iterator[ClusterConnection]:
     """The cluster of all tests."""
     kubeconfig, started = os.environ.get("KUBECONFIG", ""), False
     if not kubeconfig:
-        up = ["applyprune", "local", "up", "--name", "pytest"]
+        up = ["applyprune", "local", "up", "pytest"]
         line = subprocess.run(up, check=True, stdout=subprocess.PIPE, text=True).stdout
         kubeconfig, started = line.strip().partition("=")[2], True
     with connect(kubeconfig=kubeconfig, namespace="default") as connection:
         yield connection
     if started:
-        subprocess.run(["applyprune", "local", "down", "--name", "pytest"], check=True)
+        subprocess.run(["applyprune", "local", "down", "pytest"], check=True)
 
 
 @pytest.fixture

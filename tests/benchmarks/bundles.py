@@ -39,7 +39,6 @@ NAMESPACES = 50
 INTERVAL = 150.0
 """Seconds between two looks at a Bundle."""
 LEASE = 15.0
-_USUAL = ("--log-level", "info")
 _QUIET = 10.0
 """Seconds after which everything that was caused is over."""
 _LOOK = 5
@@ -91,10 +90,10 @@ def measure(rows: Sequence[Row], rounds: int, programs: Programs) -> Results:
 
     if wanted - {"commit"}:
         with _site(programs, "bundles") as (plane, api), ExitStack() as running:
-            lease = ("--lease-duration", f"{LEASE:.0f}s")
+            lease = f"lease={LEASE:.0f}"
             log = programs.folder / "bundles"
             leader = running.enter_context(
-                controller(plane.kubeconfig, log / "leader", *lease, *_USUAL)
+                controller(plane.kubeconfig, log / "leader", lease, verbose=False)
             )
             audit = AuditTrail(plane, api)
             teams = _teams(api, running)
@@ -106,7 +105,7 @@ def measure(rows: Sequence[Row], rounds: int, programs: Programs) -> Results:
                 keep("bundles-drift", *_drift(made))
             if "bundles-takeover" in wanted:
                 # It logs each look, also where nothing has changed.
-                other = running.enter_context(controller(plane.kubeconfig, log / "other", *lease))
+                other = running.enter_context(controller(plane.kubeconfig, log / "other", lease))
                 keep("bundles-takeover", _takeover(leader, other, number))
     if "commit" in wanted:
         with _site(programs, "git") as (plane, api):
@@ -192,7 +191,7 @@ def _follow(plane: Plane, api: Api, folder: Path, number: int) -> Iterator[Figur
     """Let each Bundle follow a folder of one repository; measure commits to one, and then none."""
     with (
         git_site(folder, login="me:password") as git,
-        controller(plane.kubeconfig, folder / "log", *_USUAL, *LOOPBACK) as running,
+        controller(plane.kubeconfig, folder / "log", *LOOPBACK, verbose=False) as running,
         ExitStack() as stack,
     ):
         repository = git.repository("apps")

@@ -67,7 +67,7 @@ def test_requests_of_many_bundles(
     teams = [new_tenant() for _ in range(TEAMS)]
     audit = site_audit
     audit.restart()
-    options = ("--no-lease", "--workers", str(WORKERS))
+    options = ("lease=0", "--workers", str(WORKERS))
     with controller(site.kubeconfig, tmp_path / "log", *options):
         made = make_bundles(teams, BUNDLES, "10m")
         for team, name in made:

@@ -56,7 +56,7 @@ def test_hundreds_of_large_bundles_take_nothing_from_others(
     """300 of them, each suspended and of almost a megabyte, at the start and while it works."""
     attacker, other = new_tenant(), new_tenant()
     namespaces = f"{attacker.namespace},{other.namespace}"
-    arguments = ("--no-lease", "--watch-namespaces", namespaces)
+    arguments = ("lease=0", "--watch-namespaces", namespaces)
     with controller(site.kubeconfig, tmp_path / "first", *arguments, within=SMALL) as running:
         other.bundle("first", config_map("first"))
         other.ready("first")
@@ -107,7 +107,7 @@ def test_no_tenants_input_takes_down_the_controller(
     attacker, other = new_tenant(), new_tenant()
     suspended(attacker, BUNDLES)
     namespaces = f"{attacker.namespace},{other.namespace}"
-    arguments = ("--no-lease", "--watch-namespaces", namespaces)
+    arguments = ("lease=0", "--watch-namespaces", namespaces)
     with controller(site.kubeconfig, tmp_path / "log", *arguments, within=SMALL) as running:
         eventually(lambda: running.metric(SUSPENDED) >= BUNDLES, lambda: "their first turns")
         served(other, running, "suspended")

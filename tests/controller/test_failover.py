@@ -94,7 +94,7 @@ def test_replica_in_another_pod_finishes_the_work_of_a_killed_one(
     """A Bundle becomes ready, another one is deleted, and the command line may work."""
     within, tenant, another = pod(proof=proof), new_tenant(), new_tenant()
     arguments = (
-        *("--lease-duration", "4s", "-n", tenant.namespace),
+        *("lease=4", "-n", tenant.namespace),
         *("--watch-namespaces", f"{tenant.namespace},{another.namespace}"),
     )
     with ExitStack() as ends:

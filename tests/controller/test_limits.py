@@ -35,7 +35,7 @@ def limited(
 ) -> Iterator[Controller]:
     """Run a controller with three workers and small limits for some tenants."""
     namespaces = ",".join(one.namespace for one in tenants)
-    arguments = ("--no-lease", "--workers", "3", "--watch-namespaces", namespaces)
+    arguments = ("lease=0", "--workers", "3", "--watch-namespaces", namespaces)
     with controller(site.kubeconfig, folder / "log", *arguments, *limits) as running:
         tenants[-1].bundle("first", config_map("first"))
         tenants[-1].ready("first")
@@ -81,7 +81,7 @@ def test_memory_and_time_of_one_bundle_are_limited(
 ) -> None:
     """The kernel ends it: the condition, an Event and a metric name the limit."""
     greedy, other = new_tenant(), new_tenant()
-    limits = ("--reconcile-memory", "160Mi", "--reconcile-cpu", "3s")
+    limits = ("--reconcile-memory", "160Mi", "cpu=3")
     with limited(site, tmp_path, (greedy, other), *limits) as running:
         greedy.bundle("large", source={"inline": "#" * MEGABYTE})
         greedy.failed("large", "InvalidSource")
@@ -105,7 +105,7 @@ def test_reconcile_that_hangs_is_ended(
 ) -> None:
     """At its deadline."""
     slow, other = new_tenant(), new_tenant()
-    limits = ("--reconcile-timeout", "4s")
+    limits = ("time=4",)
     with (
         limited(site, tmp_path, (slow, other), *limits) as running,
         hanging(site, site_api, slow),

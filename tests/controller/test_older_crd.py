@@ -47,7 +47,7 @@ def test_field_that_an_older_crd_lacks_is_named(fresh_plane: FreshPlane, tmp_pat
     log = tmp_path / "log"
     with (
         git_site(tmp_path / "git", login="me:hunter2") as git,
-        controller(plane.kubeconfig, log, "--no-lease", "--workers", "1", *LOOPBACK) as running,
+        controller(plane.kubeconfig, log, "lease=0", "--workers", "1", *LOOPBACK) as running,
     ):
         git_credentials(tenant, git)
         git.repository().commit({"a/a.yaml": file_of("a"), "b/b.yaml": file_of("b")})

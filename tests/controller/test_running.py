@@ -37,7 +37,7 @@ def test_bundle_write_is_not_followed_by_a_read(
     """
     tenant, other = new_tenant(), new_tenant()
     other.bundle("web", config_map("a"))
-    alone = ("--no-lease", "--watch-namespaces", tenant.namespace)
+    alone = ("lease=0", "--watch-namespaces", tenant.namespace)
 
     def since_restart() -> Counter[str]:
         counts = Counter(
@@ -79,7 +79,7 @@ def test_thousand_idle_reconciles_write_nothing(
 ) -> None:
     """By the audit log of the API server; a few passes of each Bundle are in test_cost.py."""
     tenant, names = new_tenant(), [f"idle-{number}" for number in range(40)]
-    alone = ("--no-lease", "--watch-namespaces", tenant.namespace)
+    alone = ("lease=0", "--watch-namespaces", tenant.namespace)
     with controller(site.kubeconfig, tmp_path / "log", *alone) as running:
         for name in names:
             tenant.bundle(name, config_map(name), interval="1s")
@@ -110,7 +110,7 @@ def test_stop_finishes_the_reconcile_in_progress(
 ) -> None:
     """The running work ends, the Lease is given up, and the next replica serves at once."""
     tenant = new_tenant()
-    lease = ("--lease-duration", "1h")
+    lease = ("lease=3600",)
     with controller(site.kubeconfig, tmp_path / "one", *lease, "-n", tenant.namespace) as one:
         has_metrics_from_the_start(one)
         # No node exists: it never becomes ready, and the reconcile waits for it.
@@ -138,7 +138,7 @@ def test_bundles_are_watched_by_their_metadata(
 ) -> None:
     """A Bundle may be a megabyte: whole ones are read one at a time, when they are due."""
     tenant = new_tenant()
-    alone = ("--no-lease", "--watch-namespaces", tenant.namespace)
+    alone = ("lease=0", "--watch-namespaces", tenant.namespace)
     with (
         FaultProxy(site) as proxy,
         controller(proxy.kubeconfig(tmp_path), tmp_path / "log", *alone),
@@ -154,9 +154,8 @@ def test_bundles_are_watched_by_their_metadata(
 
 def test_taken_address_is_named(site: Plane) -> None:
     """An error, and no traceback."""
-    alone = ("controller", "--no-lease", "--listen")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        refused = applyprune(*alone, address, kubeconfig=site.kubeconfig)
+        refused = applyprune("controller", "--listen", address, kubeconfig=site.kubeconfig)
     assert (refused.code, address in refused.err) == (2, True)
     assert "cannot listen" in refused.err

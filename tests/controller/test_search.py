@@ -40,7 +40,7 @@ def of_module(site: Plane) -> Iterator[FaultProxy]:
 def behind(of_module: FaultProxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
     """A controller behind the proxy."""
     folder = tmp_path_factory.mktemp("controller")
-    with controller(of_module.kubeconfig(folder), folder / "log", "--no-lease") as one:
+    with controller(of_module.kubeconfig(folder), folder / "log", "lease=0") as one:
         yield one
 
 

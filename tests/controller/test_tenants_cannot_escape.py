@@ -80,7 +80,7 @@ def test_no_tenant_escapes_from_its_namespace(site: Plane, admin: Api, tmp_path:
     scene = populate(admin, site)
     scene.uids = uids(admin)
     tenant, victim = scene.tenant, scene.victim
-    arguments = ("--lease-duration", "4s", "-n", SYSTEM_NAMESPACE)
+    arguments = ("lease=4", "-n", SYSTEM_NAMESPACE)
     with controller(site.kubeconfig, tmp_path / "log", *arguments) as running:
         victim.bundle("web", config_map("web"), serviceAccountName=DEPLOYER)
         victim.bundle("vault", source={"secretRefs": [{"name": "manifests"}]})

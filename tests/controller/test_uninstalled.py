@@ -34,7 +34,7 @@ def test_deleting_the_crd_deletes_no_object(fresh_plane: FreshPlane, tmp_path: P
     )
     tenant = Tenant(api, "default")
     tenant.account("default")
-    with controller(plane.kubeconfig, tmp_path / "log", "--no-lease"):
+    with controller(plane.kubeconfig, tmp_path / "log", "lease=0"):
         for name in ("a", "b"):
             tenant.bundle(name, config_map(f"of-{name}"))
             tenant.ready(name)

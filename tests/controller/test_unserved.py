@@ -83,7 +83,7 @@ def test_controller_that_serves_nobody_for_a_minute_says_it(
     with ExitStack() as ends:
 
         def run(
-            *those: Tenant, through: FaultProxy | None = None, more: Sequence[str] = ("--no-lease",)
+            *those: Tenant, through: FaultProxy | None = None, more: Sequence[str] = ("lease=0",)
         ) -> Controller:
             folder = tmp_path / those[0].namespace
             folder.mkdir()
@@ -93,12 +93,12 @@ def test_controller_that_serves_nobody_for_a_minute_says_it(
             return ends.enter_context(one)
 
         proxies = [ends.enter_context(FaultProxy(site)) for _ in range(2)]
-        lease = ("--lease-duration", "4s", "-n", idle.namespace)
+        lease = ("lease=4", "-n", idle.namespace)
         cut = [
             Cut(proxies[0], run(blind, through=proxies[0]), "bundles"),
             Cut(proxies[1], run(idle, through=proxies[1], more=lease), "leases"),
         ]
-        stopped = run(busy, beside, more=("--no-lease", "--workers", "2"))
+        stopped = run(busy, beside, more=("lease=0", "--workers", "2"))
         other = run(well)
         running = [*(one.running for one in cut), stopped, other]
         for tenant in tenants:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 _SYSTEM, _ACCOUNT = "applyprune-system", "applyprune-controller"
 _CONTROLLER = (
-    "applyprune controller --listen 127.0.0.1:0 --lease-duration 5s "
+    "applyprune controller --listen 127.0.0.1:0 "
     "--allow-source-cidr 127.0.0.0/8 --allow-source-cidr ::1/128"
 )
 _BUNDLE = """\

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def test_demo_shows_the_life_of_a_bundle(binaries: Binaries) -> None:
     """On a control plane of its own, from the installation to the end of it."""
     assert binaries.program.exists()
-    told = applyprune("demo", "--controller", kubeconfig="/nowhere")
+    told = applyprune("demo", "bundles", kubeconfig="/nowhere")
     assert told.code == 0, told
     assert "Demo finished." in told.out
     stops = ("reverts it", "gives way", "Change it", "refused", "approve", "Delete the Bundle")

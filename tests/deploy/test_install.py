@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
+from msgspec.structs import fields
 
 from applyprune import __version__
 from applyprune.cli.controller import installation
 from applyprune.cli.main import cli
+from applyprune.controller.process import ControllerSettings
 from applyprune.controller.worker import MIB, WorkerLimits
 from applyprune.errors import UsageError
 from applyprune.planning.marks import FINALIZER
@@ -439,7 +441,8 @@ def test_memory_limit_covers_all_processes() -> None:
     memory = given["reconcile_memory"]
     assert memory == WorkerLimits().memory
     checks, idle, programs = 1, 256 * MIB, 256 * MIB
-    processes = given["workers"] + given["fetch_workers"] + checks
+    settings = {one.name: one.default for one in fields(ControllerSettings)}
+    processes = given["workers"] + settings["fetch_workers"] + checks
     limit = container(chosen())["resources"]["limits"]["memory"]
     assert limit == f"{(processes * memory + idle + programs) // MIB}Mi"
     guide = (DEPLOY.parent / "docs/guides/controller.md").read_text(encoding="utf-8")
@@ -530,7 +533,7 @@ def test_controller_can_be_limited_to_namespaces(
             tenant.gone(name)
         assert tenant.exists("a") == [False]
         assert f"{SYSTEM_NAMESPACE}:{CONTROLLER}" not in running.log.read_text()
-    elsewhere = ("--no-lease", "--watch-namespaces", other.namespace)
+    elsewhere = ("lease=0", "--watch-namespaces", other.namespace)
     with controller(as_itself, tmp_path / "other", *elsewhere) as running:
         assert running.process.wait(HANG) == 7
     assert 'cannot list resource "bundles"' in (tmp_path / "other").read_text()

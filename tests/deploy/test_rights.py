@@ -297,7 +297,7 @@ def tenant(new_tenant: Callable[[], Tenant]) -> Tenant:
 
 def running_alone(as_itself: Path, tenant: Tenant, log: Path) -> Any:
     """Return a controller that serves all Bundles, without a Lease."""
-    return controller(as_itself, log, "--no-lease", "--watch-namespaces", tenant.namespace)
+    return controller(as_itself, log, "lease=0", "--watch-namespaces", tenant.namespace)
 
 
 def test_missing_permission_is_named_while_running(
@@ -358,7 +358,7 @@ def test_missing_permission_is_named_while_it_serves_nothing(
 ) -> None:
     """It says why, also when it is asked whether it is ready, and serves as soon as it may."""
     (right,) = named([name])
-    log, arguments = tmp_path / "log", ("--lease-duration", "2s", "-n", SYSTEM_NAMESPACE)
+    log, arguments = tmp_path / "log", ("lease=2", "-n", SYSTEM_NAMESPACE)
     assert tenant.api("DELETE", LEASE)[0] in {200, 404}  # one before has left it
     with ExitStack() as ends:
         with without(tenant.api, right):

@@ -43,11 +43,11 @@ def test_plane_that_does_not_exist_is_answered_with_those_that_do(empty_home: Ho
     none = empty_home.run("local", "down")
     assert (none.returncode, none.stderr) == (0, "the plane default does not exist\n")
     (empty_home.planes / "reader").mkdir(parents=True)
-    others = "does not exist; the planes are: reader (--name NAME)\n"
+    others = "does not exist; the planes are: reader\n"
     assert empty_home.run("local", "down").stderr == f"the plane default {others}"
-    wrong = empty_home.run("local", "status", "--name", "writer")
+    wrong = empty_home.run("local", "status", "writer")
     assert (wrong.returncode, wrong.stderr) == (2, f"error: the plane writer {others}")
-    one = empty_home.run("local", "status", "--name", "reader").stdout.splitlines()
+    one = empty_home.run("local", "status", "reader").stdout.splitlines()
     assert [line.split()[0] for line in one] == ["NAME", "reader"]
 
 
@@ -56,14 +56,14 @@ def test_two_planes_start_and_stop(home: Home) -> None:
     with (
         home.begin("local", "up") as first,
         home.begin("local", "up") as same,
-        home.begin("local", "up", "--name", "two") as second,
+        home.begin("local", "up", "two") as second,
     ):
         results = [process.communicate(timeout=HANG) for process in (first, same, second)]
     assert [process.returncode for process in (first, same, second)] == [0, 0, 0], results
     kubeconfig = home.planes / "default" / "kubeconfig"
     assert results[0][0] == results[1][0] == f"export KUBECONFIG={kubeconfig}\n"
     assert sorted("already running" in errors for _, errors in results) == [False, False, True]
-    assert "applyprune local kubectl --name two get nodes" in results[2][1]
+    assert "applyprune local down two" in results[2][1]
 
     rows = [line.split() for line in home.run("local", "status").stdout.splitlines()]
     assert [row[:2] for row in rows] == [["NAME", "PHASE"], ["default", "ready"], ["two", "ready"]]
@@ -79,7 +79,8 @@ def test_two_planes_start_and_stop(home: Home) -> None:
     nodes = home.run("local", "kubectl", "-n", "default", "get", "nodes", "-o", "name")
     assert (nodes.returncode, nodes.stdout) == (0, "node/node-0\n")
     assert "kubectl controls" in home.run("local", "kubectl", "--help").stdout
-    missing = home.run("local", "kubectl", "--name=two", "get", "configmap", "missing")
+    of_two = {"KUBECONFIG": str(home.planes / "two/kubeconfig")}
+    missing = home.run("local", "kubectl", "get", "configmap", "missing", **of_two)
     assert missing.returncode == 1
     assert "NotFound" in missing.stderr
 
@@ -88,7 +89,7 @@ def test_two_planes_start_and_stop(home: Home) -> None:
     os.kill(component(home, "two", "supervisor"), signal.SIGKILL)
     eventually(lambda: processes_with(home.planes / "two") == {})
     eventually(lambda: "supervisor was killed" in home.run("local", "status").stdout)
-    assert home.run("local", "down", "--name", "two").returncode == 0
+    assert home.run("local", "down", "two").returncode == 0
     assert not home.planes.joinpath("two").exists()
     assert component(home, "default", "etcd")
 
@@ -163,10 +164,10 @@ def test_folder_with_other_content_is_not_touched(binaries: Binaries, tmp_path: 
 
 
 def test_missing_plane_is_reported(empty_home: Home) -> None:
-    refused = empty_home.run("local", "kubectl", "--name", "none", "get", "nodes")
+    refused = empty_home.run("local", "kubectl", "get", "nodes")
     assert refused.returncode == 7
-    assert "applyprune local up --name none" in refused.stderr
+    assert "applyprune local up`" in refused.stderr
     assert empty_home.run("local", "down").returncode == 0
-    bad = empty_home.run("local", "up", "--name", "../x")
+    bad = empty_home.run("local", "up", "../x")
     assert bad.returncode == 2
     assert "lower-case letters" in bad.stderr

@@ -56,15 +56,16 @@ def start(
     cwd: Path | None = None,
     stderr: IO[str] | int = subprocess.PIPE,
     within: Sequence[str] = (),
+    program: Sequence[str] = ("-m", "applyprune"),
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.Popen[str]:
     """Start ``applyprune ARGUMENTS``, by default with pipes for its output.
 
-    ``within`` is the beginning of the command that runs it, and ``more`` is added to its
-    environment.
+    ``within`` is the beginning of the command that runs it, ``program`` what Python runs instead,
+    and ``more`` is added to its environment.
     """
     process = subprocess.Popen(
-        [*within, sys.executable, "-m", "applyprune", *map(str, arguments)],
+        [*within, sys.executable, *program, *map(str, arguments)],
         env={**_environment(kubeconfig), **more},
         cwd=cwd,
         stdin=subprocess.PIPE,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import urllib3
 
 from tests.support.command import start
+from tests.support.controller_program import program_for
 from tests.support.namespaces import kill_inside, terminate_inside
 from tests.support.objects import config_map, text
 from tests.support.processes import children, suspend
@@ -117,15 +118,23 @@ def _parsed(lines: list[str]) -> list[dict[str, Any]]:
 
 @contextmanager
 def controller(
-    kubeconfig: Path, log: Path, *arguments: str, within: Sequence[str] = ()
+    kubeconfig: Path,
+    log: Path,
+    *arguments: str,
+    within: Sequence[str] = (),
+    verbose: bool = True,
 ) -> Iterator[Controller]:
     """Run ``applyprune controller`` as its own process; kill it at the end.
 
-    ``within`` is the beginning of the command that runs it.
+    ``arguments`` may have words of ``controller_program``, and ``within`` is the beginning of the
+    command that runs it.
     """
-    options = ("--listen", "127.0.0.1:0", "--log-level", "debug", *arguments)
+    options = ("--listen", "127.0.0.1:0", *(["-v"] if verbose else []), *arguments)
+    program = program_for(options)
     with log.open("w") as file:
-        process = start("controller", *options, kubeconfig=kubeconfig, stderr=file, within=within)
+        process = start(
+            *options, kubeconfig=kubeconfig, stderr=file, within=within, program=program
+        )
     with process:
         running = Controller(process, log)
         try:

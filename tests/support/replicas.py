@@ -48,7 +48,7 @@ class Fleet:
         """Start a replica."""
         log = self.folder / f"replica-{next(self._numbers)}"
         arguments = (
-            *("--lease-duration", f"{self.duration}s", "-n", self.tenant.namespace, *more),
+            *(f"lease={self.duration}", "-n", self.tenant.namespace, *more),
             *(() if "--watch-namespaces" in more else self._watched),
         )
         ends = ExitStack()

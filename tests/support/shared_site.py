@@ -91,7 +91,7 @@ class SharedSite:
         if dead or options != self._options:
             self.stop_controller()
             kubeconfig, log = self.plane().kubeconfig, self._new_folder() / "log"
-            one = controller(kubeconfig, log, "--no-lease", *options)
+            one = controller(kubeconfig, log, "lease=0", *options)
             self._controller = self._controllers.enter_context(one)
             self._options = options
         assert self._controller is not None

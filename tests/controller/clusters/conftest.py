@@ -25,7 +25,7 @@ OTHER = "--etcd-prefix=/other"
 def running(site: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
     """A controller that may connect to this machine."""
     log = tmp_path_factory.mktemp("controller") / "log"
-    with controller(site.kubeconfig, log, "--lease-duration", "4s", *HERE) as one:
+    with controller(site.kubeconfig, log, "lease=4", *HERE) as one:
         yield one
 
 

@@ -48,7 +48,7 @@ def test_drift_is_set_back_although_watches_are_cut(
 ) -> None:
     """Each second; one watch at a time goes on where the last one was, so nothing is missed."""
     tenant, cuts = new_tenant(), list[Wire]()
-    alone = ("--no-lease", "--watch-namespaces", tenant.namespace)
+    alone = ("lease=0", "--watch-namespaces", tenant.namespace)
     with FaultProxy(site) as proxy:
         proxy.rule = always(faults.cut_watch(1.0, cuts.append), where=of_objects)
         with controller(proxy.kubeconfig(tmp_path), tmp_path / "log", *alone) as running:
@@ -84,7 +84,7 @@ def test_watch_that_always_expires_leaves_drift_to_the_interval(
 ) -> None:
     """It is tried again, less often than the interval; another Bundle is served meanwhile."""
     tenant = new_tenant()
-    alone = ("--no-lease", "--watch-namespaces", tenant.namespace)
+    alone = ("lease=0", "--watch-namespaces", tenant.namespace)
     with FaultProxy(site) as proxy:
         proxy.rule = always(EXPIRED[where], where=of_objects)
         with controller(proxy.kubeconfig(tmp_path), tmp_path / "log", *alone) as running:
@@ -113,7 +113,7 @@ def test_deletion_that_no_watch_has_shown_is_found(
 ) -> None:
     """A watch that begins again shows what exists; what is missing is looked for."""
     tenant = new_tenant()
-    alone = ("--no-lease", "--watch-namespaces", tenant.namespace)
+    alone = ("lease=0", "--watch-namespaces", tenant.namespace)
     with FaultProxy(site) as proxy:
         proxy.rule = always(faults.cut_watch(2.0), where=of_objects)
         with controller(proxy.kubeconfig(tmp_path), tmp_path / "log", *alone):

@@ -30,7 +30,7 @@ def test_counts_survive_a_killed_replica(
     """Two reverts by one process, then none by the next."""
     tenant = new_tenant()
     tenant.bundle("web", config_map("a", "ours"), drift=DRIFT, interval="1h")
-    lease, within = ("--lease-duration", "4s"), pod(proof=False)
+    lease, within = ("lease=4",), pod(proof=False)
     with controller(site.kubeconfig, tmp_path / "one", *lease, within=within) as one:
         tenant.ready("web")
         for number in range(2):

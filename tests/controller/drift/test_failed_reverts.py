@@ -39,7 +39,7 @@ def running(
 ) -> Iterator[Controller]:
     """A controller behind the proxy."""
     folder: Path = tmp_path_factory.mktemp("controller")
-    with controller(proxy.kubeconfig(folder), folder / "log", "--no-lease") as one:
+    with controller(proxy.kubeconfig(folder), folder / "log", "lease=0") as one:
         yield one
 
 

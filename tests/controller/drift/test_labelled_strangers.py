@@ -45,7 +45,7 @@ def flooded(site: Plane, tenant: Tenant, other: Tenant, log: Path, count: int, m
     """Create so many before and after a controller starts; it may grow by ``most`` bytes."""
     tenant.bundle("web", config_map("a", "ours"), interval="1h", suspend=True)
     names = f"{tenant.namespace},{other.namespace}"
-    alone = ("--no-lease", "--watch-namespaces", names)
+    alone = ("lease=0", "--watch-namespaces", names)
     with controller(site.kubeconfig, log, *alone) as running:
         tenant.patch("web", suspend=False)
         tenant.ready("web")

@@ -33,7 +33,7 @@ def running(
     """A controller that finds sops, as in its image."""
     log = tmp_path_factory.mktemp("controller") / "log"
     path = f"PATH={components.sops.parent}:{os.environ['PATH']}"
-    arguments = ("--no-lease", *LOOPBACK)
+    arguments = ("lease=0", *LOOPBACK)
     with controller(site.kubeconfig, log, *arguments, within=("env", path)) as one:
         yield one
 

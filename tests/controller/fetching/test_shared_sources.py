@@ -38,7 +38,7 @@ def test_restart_of_the_controller_changes_no_status(
     git_credentials(tenant, git)
     seen = []
     for log in ("first", "second"):
-        with controller(site.kubeconfig, tmp_path / log, "--no-lease", *LOOPBACK):
+        with controller(site.kubeconfig, tmp_path / log, "lease=0", *LOOPBACK):
             if log == "first":
                 tenant.bundle("web", source=git_source(git, path="web"), interval="1h")
                 tenant.ready("web")

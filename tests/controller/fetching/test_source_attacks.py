@@ -130,7 +130,7 @@ def test_no_source_lets_a_tenant_escape(
     secret(owner, "cas", {"ca.crt": servers.ca})
     secret(owner, "login", {"username": MALLORY, "password": TOKEN, "ca.crt": servers.ca})
     secret(victim, "vault", {"username": "me", "password": TOKEN, "ca.crt": servers.ca})
-    arguments = ("--lease-duration", "4s", "-n", SYSTEM_NAMESPACE)
+    arguments = ("lease=4", "-n", SYSTEM_NAMESPACE)
     allowed = [f"--allow-source-cidr={address}/32" for address in (OWN, DENIED)]
     rules = (*allowed, f"--deny-source-cidr={DENIED}/32")
     log = tmp_path / "log"

@@ -47,7 +47,7 @@ def running(
     """A controller that finds sops, as in its image."""
     log = tmp_path_factory.mktemp("controller") / "log"
     path = f"PATH={components.sops.parent}:{os.environ['PATH']}"
-    with controller(site.kubeconfig, log, "--no-lease", *LOOPBACK, within=("env", path)) as one:
+    with controller(site.kubeconfig, log, "lease=0", *LOOPBACK, within=("env", path)) as one:
         yield one
 
 

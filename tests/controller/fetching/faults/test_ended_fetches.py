@@ -41,7 +41,7 @@ def running(site: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
     """A controller whose workers have little memory."""
     log = tmp_path_factory.mktemp("controller") / "log"
     limits = ("--reconcile-memory", "112Mi")
-    with controller(site.kubeconfig, log, "--no-lease", *LOOPBACK, *limits) as one:
+    with controller(site.kubeconfig, log, "lease=0", *LOOPBACK, *limits) as one:
         yield one
 
 

@@ -64,7 +64,7 @@ def test_killed_controller_leaves_nothing_of_its_fetches(
 ) -> None:
     """Killed alone, or with all that it has started; the next one applies every Bundle."""
     tenant = new_tenant()
-    arguments = ("--no-lease", *LOOPBACK, "--fetch-workers", str(FETCH_WORKERS))
+    arguments = ("lease=0", *LOOPBACK, f"fetch_workers={FETCH_WORKERS}")
     with (
         git_site(tmp_path / "git", login="me:hunter2") as git,
         HangingFetches(tmp_path, components, tenant) as fetches,

@@ -42,7 +42,7 @@ def test_killed_controller_loses_no_object_that_moves(
     before: dict[str, str] = {}
     for number, (giver, taker) in enumerate((("a", "b"), ("b", "a")) * 2):
         log = tmp_path / f"log-{number}"
-        with controller(site.kubeconfig, log, "--no-lease", *LOOPBACK) as one:
+        with controller(site.kubeconfig, log, "lease=0", *LOOPBACK) as one:
             before = before or follow(tenant, git, "a", "b")
             for name in ("a", "b"):
                 tenant.ready(name)
@@ -51,7 +51,7 @@ def test_killed_controller_loses_no_object_that_moves(
                 moved_or_offered(Stage(site.kubeconfig, tenant.namespace, name=giver))
             one.kill()
         assert uids(tenant) == before
-    with controller(site.kubeconfig, tmp_path / "last", "--no-lease", *LOOPBACK):
+    with controller(site.kubeconfig, tmp_path / "last", "lease=0", *LOOPBACK):
         commit(tenant, repository, {"b/own.yaml": file_of(*own("b"), value="2")}, "b")
         has_left(site.kubeconfig, tenant, giver)
         assert uids(tenant) == before
@@ -67,14 +67,14 @@ def test_controller_that_is_killed_at_each_write_loses_no_object(
     git_credentials(tenant, git)
     repository = git.repository()
     begin(repository)
-    with controller(site.kubeconfig, tmp_path / "first", "--no-lease", *LOOPBACK):
+    with controller(site.kubeconfig, tmp_path / "first", "lease=0", *LOOPBACK):
         before = follow(tenant, git, "a", "b")
     giver, taker = "a", "b"
     for number in count(1):
         with FaultProxy(site) as proxy:
             kubeconfig = proxy.kubeconfig(tmp_path, namespace=tenant.namespace)
             log = tmp_path / f"killed-{number}"
-            with controller(kubeconfig, log, "--no-lease", *LOOPBACK) as one:
+            with controller(kubeconfig, log, "lease=0", *LOOPBACK) as one:
                 killed = Killed(proxy, tenant, number, moment, one)
                 revision = f"main@sha1:{repository.commit(layout(taker))}"
                 eventually(
@@ -86,7 +86,7 @@ def test_controller_that_is_killed_at_each_write_loses_no_object(
         given, taken = (lists(site.kubeconfig, tenant, one) for one in (giver, taker))
         assert given.keys() | taken.keys() == {*NAMES}, killed.at
         assert all(given[name] for name in given.keys() & taken.keys()), killed.at
-        with controller(site.kubeconfig, tmp_path / f"next-{number}", "--no-lease", *LOOPBACK):
+        with controller(site.kubeconfig, tmp_path / f"next-{number}", "lease=0", *LOOPBACK):
             for name in ("a", "b"):
                 tenant.applied(name, revision)
             has_left(site.kubeconfig, tenant, giver)

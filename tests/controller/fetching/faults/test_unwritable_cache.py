@@ -101,7 +101,7 @@ def test_file_in_place_of_the_cache_is_an_error_of_the_bundle(
     git.repository()
     publish(git, web, "1")
     within = ("env", f"TMPDIR={private}")
-    arguments = ("--no-lease", *LOOPBACK)
+    arguments = ("lease=0", *LOOPBACK)
     with controller(site.kubeconfig, tmp_path / "log", *arguments, within=within) as running:
         follow(tenant, git, web)
         applied(tenant, "1", *names)
@@ -167,7 +167,7 @@ def test_full_or_read_only_disk_is_an_error_of_the_bundle(
 
     git.repository()
     change("1")
-    arguments = ("--no-lease", *LOOPBACK)
+    arguments = ("lease=0", *LOOPBACK)
     path = f"PATH={components.sops.parent}:{os.environ['PATH']}"
     within = (*disk.within, path)
     with controller(site.kubeconfig, tmp_path / "first", *arguments, within=within) as first:
