@@ -87,6 +87,7 @@ CALLS: Mapping[str, Mapping[str, Call]] = {
         "diff": Call("diff {manifests}", (1,), _DIFFERS),
     },
     BARE: {"apply": Call("-m tests.benchmarks.bare_client {requests}")},
+    CLICK: {"apply": Call("")},
 }
 """By program and step; what has no call of its own for a prune applies again."""
 
