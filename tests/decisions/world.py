@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from applyprune.cluster.requests import object_path
@@ -253,7 +253,7 @@ def other_set(*bodies: Body) -> Change:
             world.add(body, OTHER)
 
     def there(site: Site) -> object:
-        stage = replace(site.stage, name=OTHER.name)
+        stage = changed_value(site.stage, name=OTHER.name)
         return stage.run(*map(site.body, bodies))
 
     return Change(short(bodies[0]), here, there)
