@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Adopt, Conflicts, Mode
+from applyprune.model.options import Adopt, AdoptFrom, Conflicts, Mode
 from applyprune.values import replace
 from tests.support.api import Api
 from tests.support.objects import config_map, of_kind
@@ -45,10 +45,12 @@ def other_set(stage: Stage) -> Stage:
     return replace(stage, name="other")
 
 
-def _cron_job(volume: dict[str, Any]) -> dict[str, Any]:
-    """Return an object with a volume; no controller writes one that is suspended."""
-    container = {"name": "c", "image": "web:1"}
-    pod = {"containers": [container], "restartPolicy": "Never", "volumes": [volume]}
+def _cron_job(volume: dict[str, Any] | None = None, names: str = "c") -> dict[str, Any]:
+    """Return an object with a volume or several containers; suspended, so nobody writes it."""
+    containers = [{"name": name, "image": "web:1"} for name in names]
+    pod = {"containers": containers, "restartPolicy": "Never"}
+    if volume is not None:
+        pod["volumes"] = [volume]
     return of_kind(
         "CronJob",
         "a",
@@ -58,6 +60,16 @@ def _cron_job(volume: dict[str, Any]) -> dict[str, Any]:
             "jobTemplate": {"spec": {"template": {"spec": pod}}},
         },
     )
+
+
+def _limit_second(stage: Stage, api: Api) -> None:
+    """Let another manager apply a field in the second container."""
+    limited = {"name": "d", "resources": {"limits": {"cpu": "1"}}}
+    pod = {"spec": {"containers": [limited]}}
+    body = of_kind("CronJob", "a", spec={"jobTemplate": {"spec": {"template": pod}}})
+    path = stage.path("a", "cronjobs", "/apis/batch/v1")
+    kind = "application/apply-patch+yaml"
+    assert api("PATCH", f"{path}?fieldManager=theirs", body, content_type=kind)[0] == 200
 
 
 A, B, NEW = config_map("a"), config_map("b"), config_map("a", "new")
@@ -76,6 +88,15 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
     "adopt-from-another-set": (
         lambda stage, _: other_set(stage).run(A),
         apply(NEW, adopt=Adopt.ALL, **FORCE),
+    ),
+    "adopt-what-another-set-gives": (
+        lambda stage, _: other_set(stage).run(A),
+        apply(NEW, adopt=AdoptFrom("other")),
+    ),
+    "release-an-item": (
+        apply(_cron_job(names="cd")),
+        _limit_second,
+        apply(_cron_job(), **FORCE),
     ),
     "force": (apply(A), edit({"data": {"key": "x"}}), apply(NEW, **FORCE)),
     "revert": (apply(A), edit({"data": {"key": "x"}}), apply(A, conflicts=Conflicts.REVERT)),
