@@ -19,7 +19,14 @@ from applyprune.model.options import Adopt, AdoptFrom, Options
 from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Desired, Migration, Why
 from applyprune.model.problem import Problem
 from applyprune.model.text import time_of
-from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
+from applyprune.planning.applyset import (
+    OWNED_BY,
+    PART_OF,
+    SET_ID,
+    SHARD_OF,
+    TOOL,
+    ApplySetIdentity,
+)
 from applyprune.planning.conflicts import (
     DELETED,
     filled_by_others,
@@ -30,6 +37,7 @@ from applyprune.planning.conflicts import (
 )
 from applyprune.planning.leave import kept_as_owned
 from applyprune.planning.managed_fields import (
+    WITNESS,
     loses_replicas,
     manager_by_label,
     migration_of,
@@ -674,14 +682,16 @@ def _goes_on_to_own(
 ) -> bool:
     """Return whether a run that was to own an adopted object has ended before it was recorded.
 
-    The object has its annotation already, but not in the set's Apply entry.
+    The object has its annotation already, by a patch of applyprune, but not in the set's Apply
+    entry. Controllers, too, copy annotations: what another manager has written does not count.
     """
+    if entry is None or entry.uid or entry.ownership is not Ownership.OWNED:
+        return False
+    writers = (one.manager for one in live.writers if one.fields.names(WITNESS))
     return (
-        entry is not None
-        and entry.ownership is Ownership.OWNED
-        and not entry.uid
-        and entry.uid_before_apply == live.uid
+        entry.uid_before_apply == live.uid
         and live.annotations.get(OWNED_BY) == applyset.id  # guard: goes-on-to-own -> False
+        and TOOL in writers  # guard: given-by-applyprune -> True
     )
 
 
