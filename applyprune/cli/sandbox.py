@@ -459,7 +459,7 @@ def down(name: str, *, every: bool) -> None:
 
 def _planes(names: Sequence[str]) -> str:
     """Return which planes there are, to follow that one does not exist."""
-    return f"; the planes are: {', '.join(names)} " if names else ""
+    return f"; the planes are: {', '.join(names)}" if names else ""
 
 
 @command(click.Argument(("name",), required=False), of=local)
