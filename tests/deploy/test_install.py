@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
-from msgspec.structs import fields
 
 from applyprune import __version__
 from applyprune.cli.controller import installation
@@ -226,16 +225,7 @@ def test_installation_can_do_what_its_messages_say(
 ) -> None:
     """Such as --take-over: whatever option the message of an apply may name, it has."""
     of_input = {"filename", "kustomize", "config", "selector", "only"}
-    of_input |= {"namespace-override", "helm-hooks", "ignore-paths"}
-    of_apply = {
-        "plan",
-        "check",
-        "no-check",
-        "yes",
-        "ask",
-        "fail-fast",
-        "ready-when",
-    }
+    of_apply = {"plan", "check", "no-check", "yes", "fail-fast"}
     assert options("apply") - options("install") == of_input | of_apply
     install(ground)
     kubectl(
@@ -441,7 +431,8 @@ def test_memory_limit_covers_all_processes() -> None:
     memory = given["reconcile_memory"]
     assert memory == WorkerLimits().memory
     checks, idle, programs = 1, 256 * MIB, 256 * MIB
-    settings = {one.name: one.default for one in fields(ControllerSettings)}
+    names, values = ControllerSettings.__struct_fields__, ControllerSettings.__struct_defaults__
+    settings = dict(zip(reversed(names), reversed(values), strict=False))
     processes = given["workers"] + settings["fetch_workers"] + checks
     limit = container(chosen())["resources"]["limits"]["memory"]
     assert limit == f"{(processes * memory + idle + programs) // MIB}Mi"
