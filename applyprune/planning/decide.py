@@ -19,14 +19,7 @@ from applyprune.model.options import Adopt, AdoptFrom, Options
 from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Desired, Migration, Why
 from applyprune.model.problem import Problem
 from applyprune.model.text import time_of
-from applyprune.planning.applyset import (
-    OWNED_BY,
-    PART_OF,
-    SET_ID,
-    SHARD_OF,
-    TOOL,
-    ApplySetIdentity,
-)
+from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.conflicts import (
     DELETED,
     filled_by_others,
@@ -37,7 +30,6 @@ from applyprune.planning.conflicts import (
 )
 from applyprune.planning.leave import kept_as_owned
 from applyprune.planning.managed_fields import (
-    WITNESS,
     loses_replicas,
     manager_by_label,
     migration_of,
@@ -63,7 +55,6 @@ from applyprune.planning.ownership import (
     owned_by_tool,
     owner_of,
     owner_to_apply,
-    ownership_of,
     place_of_set,
     taken_from,
     unchanged,
@@ -123,16 +114,10 @@ def existing_step(
     drifted = _step_of_drifted(desired, entry, live, world, schema_changes=changing)
     if drifted is not None:
         return drifted
-    if known:
-        owns = _goes_on_to_own(entry, live, applyset)
-    else:
-        owns = _may_own(live, owner, migration, world)
-    if owns and (known or _is_owned_by(live, giver_of(live, world))):
-        # What another set has owned is never nobody's. The object itself must say so, too.
-        union = replace(union, ownership=Ownership.OWNED)  # guard: owned-is-recorded-first
+    owns = not known and _may_own(live, owner, migration, world)
     tool = _tool_of_free(live, judged, applyset)
     adopted = f"adopted: it existed and belonged to {tool or _owner_words(owner)}"
-    if owns and not known:
+    if owns:
         kept = kept_as_owned(desired.orphan_reason, live, applyset)
         adopted = "adopted, as owned: a later prune deletes it"
         if kept:
@@ -673,26 +658,8 @@ def _ownership(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdenti
         return Ownership.ADOPTED
     # An entry with a UID from before the apply, and no confirmed UID, was an adoption.
     if not entry.uid and entry.uid_before_apply is not None:
-        return ownership_of(entry, live, applyset)
+        return Ownership.ADOPTED
     return entry.ownership
-
-
-def _goes_on_to_own(
-    entry: InventoryEntry | None, live: LiveObject, applyset: ApplySetIdentity
-) -> bool:
-    """Return whether a run that was to own an adopted object has ended before it was recorded.
-
-    The object has its annotation already, by a patch of applyprune, but not in the set's Apply
-    entry. Controllers, too, copy annotations: what another manager has written does not count.
-    """
-    if entry is None or entry.uid or entry.ownership is not Ownership.OWNED:
-        return False
-    writers = (one.manager for one in live.writers if one.fields.names(WITNESS))
-    return (
-        entry.uid_before_apply == live.uid
-        and live.annotations.get(OWNED_BY) == applyset.id  # guard: goes-on-to-own -> False
-        and TOOL in writers  # guard: given-by-applyprune -> True
-    )
 
 
 def entry_of_untouched(recorded: InventoryEntry, before: InventoryEntry) -> InventoryEntry:

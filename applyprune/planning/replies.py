@@ -296,8 +296,8 @@ def confirmed(
     ownership = step.entry.ownership
     if lost:
         ownership = Ownership.ADOPTED  # guard: witness-taken-off
-    elif step.becomes_owned:
-        ownership = Ownership.OWNED if is_owned else Ownership.ADOPTED
+    elif step.becomes_owned and is_owned:
+        ownership = Ownership.OWNED
     entry = replace(
         step.entry,
         uid=after.uid,

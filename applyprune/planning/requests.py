@@ -181,8 +181,7 @@ def _before(
         return version_request(resource, live, dead)
     if _has_other_label(live, applyset):
         if old := manager_by_label(live):
-            owned = step.becomes_owned  # guard: given-as-owned -> False
-            return transfer_request(resource, live, old=old, applyset=applyset, owned=owned)
+            return transfer_request(resource, live, old=old, applyset=applyset, owned=False)
         return unlabel_request(resource, live)
     if has_migration(live, migration, desired.packed, manager):
         return migrate_request(resource, live, migration, desired.packed, manager)

@@ -9,18 +9,15 @@ import pytest
 
 from applyprune.errors import InputError
 from applyprune.model.fate import Fate
-from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, Mode, PruneAlso
-from applyprune.planning.applyset import OWNED_BY, TOOL
+from applyprune.planning.applyset import OWNED_BY
 from applyprune.planning.leave import NO_WITNESS
 from applyprune.planning.marks import OWNER_MARKS
-from applyprune.values import replace
-from tests.decisions.rows import Row, decide, rows
+from tests.decisions.rows import Row, rows
 from tests.decisions.world import (
     SET,
     Change,
-    Cluster,
     annotated,
     applied_by,
     changed,
@@ -203,28 +200,6 @@ WITNESS = {
 def test_object_without_its_second_witness_counts_as_adopted(row: Row) -> None:
     """Whoever may edit the inventory's ConfigMap cannot make the set own an object."""
     row.holds()
-
-
-def _interrupted(world: Cluster, ref: Ref) -> None:
-    """Record what a run records that is about to own an object, and that ends there."""
-    entry = world.entries[ref]
-    world.entries[ref] = replace(
-        entry, ownership=Ownership.OWNED, uid="", uid_before_apply=entry.uid
-    )
-
-
-@pytest.mark.holds("given-by-applyprune", row="a controller")
-@pytest.mark.parametrize(
-    ("by", "owned"), [("a-controller", False), (TOOL, True)], ids=["a controller", "applyprune"]
-)
-def test_copied_annotation_makes_no_object_owned(by: str, owned: bool) -> None:
-    """A run that another set gives an object has written it itself, before it ended."""
-    marked = changed("configmap/b", {"metadata": {"annotations": {OWNED_BY: SET.id}}}, by=by)
-    forged = Change("configmap/b", _interrupted)
-    plan, _ = decide(Row([A, B], [marked, forged], before=[B]))
-    (step,) = (one for one in plan.applies if one.desired.ref.name == "b")
-    assert step.becomes_owned is owned
-    assert (step.entry.ownership is Ownership.OWNED) is owned
 
 
 # Annotations that keep an object.

@@ -12,7 +12,6 @@ from tests.support.waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from applyprune.model.inventory import Ownership
     from tests.support.controller import Tenant
     from tests.support.git_servers import HttpsSite, Repository
 
@@ -41,12 +40,6 @@ def lists(kubeconfig: Path, tenant: Tenant, name: str) -> dict[str, bool]:
     entries = Stage(kubeconfig, tenant.namespace, name=name).inventory().entries
     mine = {*own(name)}
     return {ref.name: bool(entry.offered) for ref, entry in entries.items() if ref.name not in mine}
-
-
-def ownership(kubeconfig: Path, tenant: Tenant, name: str) -> list[Ownership]:
-    """Return the ownership of each entry of a set."""
-    entries = Stage(kubeconfig, tenant.namespace, name=name).inventory().entries
-    return [entry.ownership for entry in entries.values()]
 
 
 def has_left(kubeconfig: Path, tenant: Tenant, name: str) -> None:
