@@ -411,7 +411,7 @@ def holds_on(row: Row, api: Api, stage: Stage) -> None:
         _holds_on(row, api, stage)
     finally:
         # What has no namespace does not go with the one of the test.
-        for body in (*row.applied, *row.before, *row.input):
+        for body in (*row.applied, *row.before):
             path = place_on(stage, short(body), row.served)
             if body["metadata"].get("finalizers"):
                 api("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
