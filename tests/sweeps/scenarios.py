@@ -176,7 +176,7 @@ SCENARIOS = (
         requests=19,
         writes=7,
     ),
-    # Two inventories, discovery 2, two lists, two unions, for each of three objects the transfer
+    # Two inventories, discovery, two lists, two unions, for each of three objects the transfer
     # and its second patch, two shrunk.
     Scenario(
         "move",
@@ -193,7 +193,7 @@ SCENARIOS = (
             # Or the two inputs are those that fit a completed move.
             "smaller": Recovery((_TAKE, _apply(_A)), left=(_A,), in_other_set=(*_MOVED, _D)),
         },
-        requests=18,
+        requests=16,
         writes=10,
         turns=("same", "kept", "smaller"),
         lasting=(*_FIVE[:4], SERVICE),
