@@ -27,7 +27,7 @@ RULES: Mapping[str, Sequence[str]] = {
         "planning/bundle_set.py",
         "planning/cascade.py",
         "planning/guards.py",
-        "planning/leave.py",
+        "planning/removals.py",
         "planning/own_namespace.py",
         "planning/prune_waits.py",
         "planning/references.py",

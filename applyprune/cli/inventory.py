@@ -339,13 +339,13 @@ def move(
 
     def events() -> Iterator[Event]:
         with open_session(cluster_target) as session:
-            leaving, joining = session.applyset(source), session.applyset(name, to_namespace)
+            source_set, target_set = session.applyset(source), session.applyset(name, to_namespace)
             moved = move_objects(
-                RunRequest(leaving.identity, options=options),
+                RunRequest(source_set.identity, options=options),
                 session.cluster.client,
-                leaving.store(),
+                source_set.store(),
                 session.stop,
-                Side(joining.identity, joining.store()),
+                Side(target_set.identity, target_set.store()),
                 if_exists=if_exists,
             )
             yield from session.reported(moved)

@@ -750,7 +750,7 @@ def with_exclusion_removed(
     reverted. None if neither is so, or if this error is about something else.
     """
     options, applyset, manager = context.options, context.applyset, context.applyset.manager
-    if step.desired.excluding or step.desired.leaving:
+    if step.desired.excluding or step.desired.releasing:
         return None
     if not (isinstance(error, Invalid) and is_worth_a_trial(error)):
         return None

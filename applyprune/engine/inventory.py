@@ -41,7 +41,6 @@ from applyprune.model.live import LiveObject, Resource
 from applyprune.model.options import DryRun
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity
-from applyprune.planning.leave import kept_as_owned
 from applyprune.planning.managed_fields import is_applied
 from applyprune.planning.names import entries_named
 from applyprune.planning.ownership import has_witness, is_marked
@@ -58,6 +57,7 @@ from applyprune.planning.recovery import (
     unsearched_problem,
 )
 from applyprune.planning.refusals import no_such_set, refuse_copied, refuse_owned, refuse_unlisted
+from applyprune.planning.removals import kept_as_owned
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.requests import mark_request, transfer_request
 from applyprune.planning.world import World
@@ -405,7 +405,7 @@ class _Move(Struct):
         kept = {step.entry.ref: step.entry for step in steps if step.outcome is Outcome.MOVED}
         entries = {**new.entries, **kept}
         for lock in self._in_order():
-            listed = entries if lock is self.destination_lock else _with_leaving_marked(old, steps)
+            listed = entries if lock is self.destination_lock else _with_moved_marked(old, steps)
             yield lock.take(replace(lock.inventory, entries=listed))
         moved: set[Ref] = set()
         try:
@@ -510,7 +510,7 @@ class _Move(Struct):
         return _done(step, f"to the set {self.destination.name}")
 
 
-def _with_leaving_marked(
+def _with_moved_marked(
     inventory: Inventory, steps: Sequence[ObjectStep]
 ) -> Mapping[Ref, InventoryEntry]:
     """Return the source's entries during the move, marked so that its prune deletes none."""

@@ -66,7 +66,6 @@ from applyprune.planning.desired import (
     resolve,
 )
 from applyprune.planning.explain import ExplainInput, explanation_of
-from applyprune.planning.leave import ignored_objects, objects_to_prune
 from applyprune.planning.names import (
     NamedObject,
     Resolver,
@@ -114,6 +113,7 @@ from applyprune.planning.refusals import (
     refuse_unlisted,
     refuse_without_inventory,
 )
+from applyprune.planning.removals import ignored_objects, objects_to_prune
 from applyprune.planning.rights import Member, RoleText, roles, with_rights
 from applyprune.planning.served_kinds import has_all_kinds, lacking_groups
 from applyprune.planning.server_errors import known_secrets
@@ -380,8 +380,8 @@ def _read(
         kinds=kinds,
     )
     if options.prune.enabled and not options.applies_part and options.mode is not Mode.ORPHAN:
-        leaving = world.inventory.entries.keys() - {member.ref for member in world.desired}
-        world = replace(world, occupied=reader.occupied(leaving))
+        removed = world.inventory.entries.keys() - {member.ref for member in world.desired}
+        world = replace(world, occupied=reader.occupied(removed))
     if options.mode is Mode.APPLY:
         refuse_leaving(world.states.get(own), world.applyset)
         world = with_autoscalers(world, context, reader)
@@ -507,8 +507,8 @@ def _diffs(
 ) -> Iterator[ObjectDiff]:
     for comparison in dry_run.comparisons.values():
         yield diff_of(comparison, dry_run.rules, recorded, context.applyset.manager)
-    leaving = () if plan.no_prune else plan.removals
-    pruned = [step for step in leaving if step.fate is Fate.PRUNE]
+    removals = () if plan.no_prune else plan.removals
+    pruned = [step for step in removals if step.fate is Fate.PRUNE]
     for step, live, not_checked in context.workers.each(partial(_before, context), pruned):
         if live is not None:
             yield removal_diff(step, live, not_checked=not_checked)

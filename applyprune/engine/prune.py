@@ -47,7 +47,6 @@ from applyprune.model.plan import ApplyStep, DeleteRequest, PatchRequest, Remove
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.cascade import cascade_of, diagnose, has_foreign_finalizer
-from applyprune.planning.leave import Blocker, Remaining, objects_going, pruned_objects
 from applyprune.planning.order import is_built_in
 from applyprune.planning.own_namespace import (
     OwnRecords,
@@ -59,6 +58,7 @@ from applyprune.planning.plan import removed_again
 from applyprune.planning.prune_waits import is_named_by_pods, keeps_used, unless_used
 from applyprune.planning.recovery import GONE
 from applyprune.planning.references import has_references
+from applyprune.planning.removals import Blocker, Remaining, objects_going, pruned_objects
 from applyprune.planning.replies import not_deleted, refuse_false_absence
 from applyprune.planning.served_kinds import still_registered
 from applyprune.planning.uids import is_among, uid_in, uids_of

@@ -74,7 +74,6 @@ from applyprune.planning.cascade import (
     owner_references,
 )
 from applyprune.planning.guards import controller_parts
-from applyprune.planning.leave import objects_to_prune
 from applyprune.planning.managed_fields import is_applied
 from applyprune.planning.marks import FINALIZER
 from applyprune.planning.order import is_built_in
@@ -89,6 +88,7 @@ from applyprune.planning.ownership import (
 )
 from applyprune.planning.prune_waits import NO_PODS, PodUse, pod_use
 from applyprune.planning.recovery import is_restored
+from applyprune.planning.removals import objects_to_prune
 from applyprune.planning.requests import needs_body
 from applyprune.planning.served_kinds import (
     MissingKinds,
@@ -428,7 +428,7 @@ class SnapshotReader(Struct, frozen=True):
             names[live.ref.name]: live.generation for live in definitions if live.ref.name in names
         }
 
-    def occupied(self, leaving: Iterable[Ref]) -> Mapping[str, Problem | None]:
+    def occupied(self, removed: Iterable[Ref]) -> Mapping[str, Problem | None]:
         """Return which Namespaces that have left the set contain an inventory but its own.
 
         One that cannot be read may contain one: it comes with the problem, the others with None.
@@ -443,7 +443,7 @@ class SnapshotReader(Struct, frozen=True):
             # guard: own-namespace-of-others -> False, None
             return any(live.ref != own for live in roots), None
 
-        names = [ref.name for ref in leaving if ref.group_kind == NAMESPACE]
+        names = [ref.name for ref in removed if ref.group_kind == NAMESPACE]
         found = zip(names, self.workers.each(holds, names), strict=True)
         return {name: unread for name, (may_hold, unread) in found if may_hold}
 
@@ -703,15 +703,15 @@ class KindProofs(Struct):
         return self.known if isinstance(self.known, Registrations) else None
 
     def of(
-        self, groups: Collection[str] | None = None, *, leaving: Collection[str] = ()
+        self, groups: Collection[str] | None = None, *, removed: Collection[str] = ()
     ) -> CompleteResourceMap | MissingKinds:
         """Return the proof for some groups, or for all; or what is missing.
 
-        ``leaving`` are APIServices that need not answer.
+        ``removed`` are APIServices that need not answer.
         """
 
         def proof(registered: Registrations) -> CompleteResourceMap | MissingKinds:
-            return prove(self.resource_map, registered, groups=groups, leaving=leaving)
+            return prove(self.resource_map, registered, groups=groups, removed=removed)
 
         with self._lock:
             return self._retried(proof)
@@ -1027,7 +1027,7 @@ class ContentCounter(Struct, frozen=True):
         services = {
             gone.name for gone in self.deleted if gone.group_kind == API_SERVICES.group_kind
         }
-        proof = self.proofs.of(leaving=services)
+        proof = self.proofs.of(removed=services)
         kinds = [kind for kind in self.proofs.resource_map.preferred.values() if kind.namespaced]
         counted = self._counted(proof, kinds, ref.name)
         if self.records is None:

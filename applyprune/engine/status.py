@@ -155,7 +155,7 @@ class _StatusReader:
         self.states: dict[Ref, State] = {}
         self.statuses: dict[Ref, ObjectStatus] = {}
         # The namespaces that are being deleted.
-        self.leaving: frozenset[str] = frozenset()
+        self.terminating: frozenset[str] = frozenset()
         # The objects in the versions in which the set has applied them, as last read.
         self.applied: Mapping[Ref, LiveObject] = {}
 
@@ -201,7 +201,7 @@ class _StatusReader:
         self.cancellation.check()
         listed = inventory.entries
         homes = {ref.namespace for ref in listed}
-        self.leaving = leaving_namespaces(homes, self.cluster, self.workers)
+        self.terminating = leaving_namespaces(homes, self.cluster, self.workers)
         self.states = {ref: self.world.states[ref] for ref in listed}
         self.statuses = {ref: status for ref, status in self.statuses.items() if ref in listed}
 
@@ -247,7 +247,7 @@ class _StatusReader:
                 name=self.applyset.name,
                 namespace=self.applyset.namespace,
             )
-            if live and ref.namespace in self.leaving:
+            if live and ref.namespace in self.terminating:
                 gone = Readiness(Status.TERMINATING, "its namespace is being deleted")
                 fresh = replace(fresh, readiness=gone)
             elif live and fresh.readiness.status is not Status.CURRENT:

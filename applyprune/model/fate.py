@@ -83,7 +83,7 @@ class Fate(StrEnum):
 
     applied: Outcome | None
     """The outcome for an object of the input."""
-    left: Outcome | None
+    removed: Outcome | None
     """The outcome for an object that has left the set."""
     action: str
     """What it does to the object, in words: ``create it``."""
@@ -92,13 +92,13 @@ class Fate(StrEnum):
         cls,
         value: str,
         applied: Outcome | None = None,
-        left: Outcome | None = None,
+        removed: Outcome | None = None,
         action: str = "",
     ) -> Self:
         """Make a member from its row."""
         fate = str.__new__(cls, value)
         fate._value_ = value
-        fate.applied, fate.left, fate.action = applied, left, action
+        fate.applied, fate.removed, fate.action = applied, removed, action
         return fate
 
     @property
@@ -106,7 +106,7 @@ class Fate(StrEnum):
         """Return the words for what would happen: ``would be created``."""
         if self is Fate.ADOPT:
             return "would be adopted"
-        outcome = self.applied or self.left
+        outcome = self.applied or self.removed
         return outcome.forecast if outcome is not None else ""
 
     @property

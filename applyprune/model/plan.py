@@ -456,7 +456,7 @@ class Desired(Struct, frozen=True):
     """What the default rules leave to others, in words."""
     excluding: tuple[str, ...] = ()
     """The JSON pointers of others' fields that drift has set, and that exclude the manifest's."""
-    leaving: tuple[str, ...] = ()
+    releasing: tuple[str, ...] = ()
     """The JSON pointers of parts that it gives up, and that are released with others' fields."""
     loses_replicas: bool = False
     """Whether the set owns its live replicas, and its manifest sets none: they would be reset."""

@@ -13,8 +13,8 @@ from applyprune.model.fate import Fate
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import BUNDLES, LiveObject, field, mapping, text
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity, applyset_identity
-from applyprune.planning.leave import remove_step
 from applyprune.planning.marks import FINALIZER, ORPHAN
+from applyprune.planning.removals import remove_step
 from applyprune.planning.world import World
 
 ELSEWHERE = "its objects are in another cluster"

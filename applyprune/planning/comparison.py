@@ -230,7 +230,7 @@ def removed_fields(
     others = migrated_first(step.live, migration, applyset) - migration.managers
     others -= {applyset.yielded}
     wanted = body_to_send(step.desired)
-    leaving: list[FieldSet] = []
+    going: list[FieldSet] = []
     staying: list[FieldSet] = []
     ours = own_writer(after, applyset.manager)
     is_untracked = step.live is not None and not step.live.writers
@@ -241,19 +241,19 @@ def removed_fields(
             continue  # the server has just invented it; the real apply finds an entry of ours
         is_others = one.manager in others and not one.subresource
         part = one.fields if is_others else taken(one, migration, step.desired.packed)
-        leaving.append(as_stored(part, step.desired.ref.group_kind))
+        going.append(as_stored(part, step.desired.ref.group_kind))
         staying.append(as_stored(one.fields - part, step.desired.ref.group_kind))
     if migration.restores:
-        leaving.append(recorded_fields(migration))
+        going.append(recorded_fields(migration))
     gone = [
         path
-        for fields in leaving
+        for fields in going
         for path in fields.leaves()
         if not any(path in other for other in staying)
     ]
     # A list item goes with its last owner, whoever owns something in it.
     kept = {path for fields in staying for path in fields.items()}
-    items = [path for fields in leaving for path in fields.items() if path not in kept]
+    items = [path for fields in going for path in fields.items() if path not in kept]
     return tuple(
         path
         for path in (*gone, *items)

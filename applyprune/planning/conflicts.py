@@ -283,7 +283,7 @@ def explain_conflict(
         error.kind,
         f"{desired.ref} was not applied",
         location=str(desired.origin),
-        reason=_reason(fields, of_what_leaves=contest.holds, said=said),
+        reason=_reason(fields, of_removed_fields=contest.holds, said=said),
         hint=contest.ways,
         exit_code=error.exit_code,
         origin=desired.origin,
@@ -307,10 +307,10 @@ _Fields: TypeAlias = "Mapping[ContestedField, Sequence[ManagerConflict]]"
 """The fields in conflict, each with its other owners."""
 
 
-def _reason(fields: _Fields, *, of_what_leaves: bool, said: str) -> str:
+def _reason(fields: _Fields, *, of_removed_fields: bool, said: str) -> str:
     """Return the fields, one on each line.
 
-    ``of_what_leaves`` says that they hold what has left the manifest, and ``said`` is what the
+    ``of_removed_fields`` says that they hold what has left the manifest, and ``said`` is what the
     server has said of the rest.
     """
     lines = []
@@ -321,7 +321,7 @@ def _reason(fields: _Fields, *, of_what_leaves: bool, said: str) -> str:
         values = [" → ".join(sides)] if sides else []
         who = " and ".join(map(_who, owners))
         lines.append(f"{field.field}: {', '.join([*values, f'owned by {who}'])}")
-    whose = "the fields of what has left its manifest" if of_what_leaves else "its fields"
+    whose = "the fields of what has left its manifest" if of_removed_fields else "its fields"
     if len(fields) == 1:
         count = f"another field manager owns one of {whose}"
     else:
@@ -808,17 +808,17 @@ def filled_by_others(
     body: Packed,
     live: LiveObject,
     manager: str,
-    leaving: Collection[str] = (),
+    losers: Collection[str] = (),
     *,
     owned: FieldSet,
 ) -> tuple[tuple[str, str], ...]:
     """Return the JSON pointers of empty values that others have filled, each with who has.
 
     ``live`` may be metadata only: managedFields show who has put something there. What the set owns
-    itself, or something in it, is not left to others. The managers ``leaving`` lose their fields.
-    ``owned`` are the fields of the set's last apply.
+    itself, or something in it, is not left to others. ``losers`` lose their fields,
+    and ``owned`` are the fields of the set's last apply.
     """
-    others = [one for one in other_writers(live, manager) if one.manager not in leaving]
+    others = [one for one in other_writers(live, manager) if one.manager not in losers]
     if not others:
         return ()
     own = own_fields(live, manager)

@@ -28,7 +28,6 @@ from applyprune.planning.conflicts import (
     repeats_last_apply,
     step_drift,
 )
-from applyprune.planning.leave import kept_as_owned
 from applyprune.planning.managed_fields import (
     loses_replicas,
     manager_by_label,
@@ -62,6 +61,7 @@ from applyprune.planning.ownership import (
 )
 from applyprune.planning.readiness import has_completed
 from applyprune.planning.recovery import CHANGING
+from applyprune.planning.removals import kept_as_owned
 from applyprune.planning.requests import apply_request, takes_over
 from applyprune.planning.uids import is_among, known_as
 from applyprune.planning.world import World
@@ -326,9 +326,9 @@ def _without_filled(
     """Return a manifest whose empty values are left to others that have filled them, and say so."""
     if not desired.packed.may_contain("{}", "[]", "null"):
         return desired
-    leaving = {*migration.managers, manager_by_label(live)}
+    losers = {*migration.managers, manager_by_label(live)}
     filled = filled_by_others(
-        desired.packed, live, applyset.manager, leaving, owned=last_owned(entry)
+        desired.packed, live, applyset.manager, losers, owned=last_owned(entry)
     )
     if not filled:
         return desired

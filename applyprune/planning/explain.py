@@ -320,7 +320,7 @@ def _of_apply(step: ApplyStep, case: ExplainInput) -> str:
         case Fate.CREATE:
             return "It would be created."
         case Fate.LEAVE:
-            return _of_left(step)
+            return _of_leave(step)
         case Fate.RECREATE:
             return f"It would be deleted and recreated: {step.reason}."
         case Fate.CHANGE | Fate.ADOPT:
@@ -340,7 +340,7 @@ def _has_changed(step: ApplyStep, case: ExplainInput) -> bool:
     return repeats_last_apply(step.desired, entry, live, case.applyset.manager) is False
 
 
-def _of_left(step: ApplyStep) -> str:
+def _of_leave(step: ApplyStep) -> str:
     if step.request is not None:
         return "It would be applied, and nothing would change."
     if step.why is Why.CONFLICT_SKIPPED:

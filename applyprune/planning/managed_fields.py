@@ -365,7 +365,7 @@ def removals(
             members += excluded
     of_others: list[Path] = []
     # Drift has set it, so it goes like the drift; or it is held by fields that are released.
-    for path in map(from_pointer, (*desired.excluding, *desired.leaving)):
+    for path in map(from_pointer, (*desired.excluding, *desired.releasing)):
         value = value_at(live.body, path)
         is_alone = _owns_all(own, path, value) and not any(path in fields for fields in others)
         if value is not MISSING and not is_alone:
@@ -454,7 +454,7 @@ def _parts(value: Any, fields: FieldSet) -> Iterator[Step]:
 
 def may_remove(desired: Desired) -> bool:
     """Return whether only the values of the live object show what is removed from it."""
-    return bool(desired.excluding or desired.leaving) or any(_exclusions(desired))
+    return bool(desired.excluding or desired.releasing) or any(_exclusions(desired))
 
 
 def _exclusions(desired: Desired) -> Iterator[tuple[Path, tuple[Path, ...]]]:

@@ -67,12 +67,6 @@ from applyprune.planning.decide import (
     with_controllers_objects,
 )
 from applyprune.planning.kept_fields import fields_in
-from applyprune.planning.leave import (
-    left_entries,
-    remove_step,
-    remove_steps,
-    without_other_uid,
-)
 from applyprune.planning.managed_fields import dead_versions
 from applyprune.planning.normalize import body_to_send, with_autoscaler
 from applyprune.planning.order import pruned_references
@@ -84,6 +78,12 @@ from applyprune.planning.recovery import (
     is_restored,
     recovered_entries,
     restored_problem,
+)
+from applyprune.planning.removals import (
+    entries_to_remove,
+    remove_step,
+    remove_steps,
+    without_other_uid,
 )
 from applyprune.planning.requests import apply_request
 from applyprune.planning.served_kinds import defined_kinds
@@ -102,15 +102,15 @@ def make_plan(world: World) -> Plan:
     inventory, options = world.inventory, world.options
     restored = is_restored(world)
     entries = current_entries(world, restored=restored)
-    leaving = left_entries(world)
-    released = {entry.ref for entry in leaving}
+    removed_entries = entries_to_remove(world)
+    released = {entry.ref for entry in removed_entries}
     members = [member for member in world.desired if member.ref not in released]
     applies = with_controllers_objects(_apply_steps(members, entries, world), world)
     # What is left alone and gets no entry of its own must not be lost either.
     unlisted = {step.desired.ref for step in applies if step.is_unlisted}
     # guard: left-alone-recovered -> {member.ref for member in world.desired}
     listed = {member.ref for member in world.desired} - unlisted
-    removed, if_approved = remove_steps(leaving, world)
+    removed, if_approved = remove_steps(removed_entries, world)
     removals, guards, refusal = removed.steps, removed.guards, removed.refusal
     prunes = options.prune.enabled and options.mode is not Mode.ORPHAN
     if removals and restored and prunes:
@@ -351,8 +351,8 @@ def with_new_request(
     excluding = (pair for pair in step.reverts if pair[0] in step.desired.excluding)
     reverts = tuple(sorted({*reverts, *excluding}))
     released: tuple[tuple[str, str], ...] = ()
-    if live is not None and step.desired.leaving:
-        released = fields_in(live, step.desired.leaving, applyset.manager)
+    if live is not None and step.desired.releasing:
+        released = fields_in(live, step.desired.releasing, applyset.manager)
     return replace(
         fresh, request=request, reverts=reverts, released=released, claimed_from=claimed_from
     )
@@ -485,7 +485,7 @@ def with_released(
 ) -> ApplyStep:
     """Return the step that also releases the fields of others which hold what leaves with it."""
     parts = excluding_parts(body_to_send(step.desired), held)
-    desired = replace(step.desired, leaving=tuple(pointer for pointer, _ in parts))
+    desired = replace(step.desired, releasing=tuple(pointer for pointer, _ in parts))
     releasing = with_new_request(replace(step, desired=desired), live, applyset, options)
     losers = {manager for _, manager in releasing.released}
     return replace(releasing, taken_from=tuple(sorted({*step.taken_from, *losers})))
@@ -524,7 +524,7 @@ def apply_forecast(step: ApplyStep) -> ObjectDone:
 
 def removal_forecast(step: RemoveStep, options: Options) -> ObjectDone:
     """Return how a run would end for an entry that has left the set."""
-    outcome = step.fate.left or Outcome.FAILED
+    outcome = step.fate.removed or Outcome.FAILED
     reason = step.reason
     if step.fate is Fate.PRUNE:
         outcome = Outcome.DELETED if options.mode is Mode.DELETE else Outcome.PRUNED

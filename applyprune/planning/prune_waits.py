@@ -129,12 +129,12 @@ NO_PODS = PodUse()
 def pod_use(
     pods: Iterable[LiveObject],
     replica_sets: Sequence[LiveObject],
-    leaving: Collection[str],
+    removed: Collection[str],
     earlier: PodUse = NO_PODS,
 ) -> PodUse:
     """Return the Pods that have not ended, and the ReplicaSets that want some; all in full.
 
-    ``leaving`` has the names of what leaves the set. What ``earlier`` knows of a ReplicaSet counts:
+    ``removed`` has the names of what leaves the set. What ``earlier`` knows of a ReplicaSet counts:
     when a workload is deleted, its ReplicaSets go before their Pods.
     """
     now = {uid_of(live): _controller(live) for live in replica_sets}
@@ -158,7 +158,7 @@ def pod_use(
         template = body if live.ref.group_kind == POD else pod_template(live.ref.group_kind, body)
         labels = mapping(field(template, "metadata", "labels"))
         names = frozenset(one.ref for one in references(live.ref, body))
-        words = _words_in(template.get("spec")) & frozenset(leaving)
+        words = _words_in(template.get("spec")) & frozenset(removed)
         users.append(PodUser(live.ref, frozenset(uids), root, names, words, labels))
     return PodUse(tuple(users), controllers=controllers)
 

@@ -47,11 +47,11 @@ def prove(
     *,
     groups: Collection[str] | None = None,
     but: Collection[str] = (),
-    leaving: Collection[str] = (),
+    removed: Collection[str] = (),
 ) -> CompleteResourceMap | MissingKinds:
     """Return the proof that no kind is missing in ``groups``, or what is missing.
 
-    ``groups`` None stands for all groups, except ``but``. ``leaving`` are APIServices that need not
+    ``groups`` None stands for all groups, except ``but``. ``removed`` are APIServices that need not
     answer. One that is not available, and an aggregated API in the place of a CRD, block their own
     group only.
     """
@@ -60,8 +60,8 @@ def prove(
         return (groups is None or group in groups) and group not in but
 
     listed = [_Service.of(live) for live in registered.services]
-    services = [one for one in listed if one.name not in leaving]
-    going = {one.group for one in listed if one.name in leaving}
+    services = [one for one in listed if one.name not in removed]
+    going = {one.group for one in listed if one.name in removed}
     taken = {(one.group, one.version) for one in services if one.is_aggregated}
     silent = {one.group for one in services if not one.is_available} | (resource_map.stale - going)
     definitions = []

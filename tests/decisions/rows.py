@@ -45,7 +45,6 @@ from applyprune.planning.full_reads import (
     may_be_drift,
     may_conflict,
 )
-from applyprune.planning.leave import objects_to_prune
 from applyprune.planning.names import kind_names, known_names, with_names_resolved
 from applyprune.planning.normalize import autoscalers_in
 from applyprune.planning.ownership import needs_values
@@ -53,6 +52,7 @@ from applyprune.planning.plan import make_plan
 from applyprune.planning.prune_waits import kinds_to_judge
 from applyprune.planning.recovery import find_mismatches, own_step
 from applyprune.planning.refusals import refuse_run, refuse_without_inventory
+from applyprune.planning.removals import objects_to_prune
 from applyprune.planning.requests import needs_body
 from applyprune.planning.world import CascadeContents, World
 from applyprune.sources import read_objects

@@ -12,8 +12,8 @@ from applyprune.model.fate import Fate
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, Mode, PruneAlso
 from applyprune.planning.applyset import OWNED_BY
-from applyprune.planning.leave import NO_WITNESS
 from applyprune.planning.marks import OWNER_MARKS
+from applyprune.planning.removals import NO_WITNESS
 from tests.decisions.rows import Row, rows
 from tests.decisions.world import (
     SET,

@@ -15,7 +15,6 @@ from applyprune.model.options import Mode, Options, PruneAlso, PruneOptions
 from applyprune.model.plan import ApplyRule, DeleteRequest, Plan, Precondition, RemoveStep
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF
 from applyprune.planning.desired import Resolved
-from applyprune.planning.leave import remove_step
 from applyprune.planning.own_namespace import (
     HOLDS_INVENTORY,
     OwnRecords,
@@ -28,6 +27,7 @@ from applyprune.planning.own_namespace import (
 )
 from applyprune.planning.ownership import Owner, owner_of
 from applyprune.planning.plan import make_plan
+from applyprune.planning.removals import remove_step
 from applyprune.values import replace
 from tests.support.options import options_of
 from tests.support.planning import (

@@ -126,7 +126,7 @@ CASES: dict[str, tuple[str, str]] = {
         _found(
             _served(stale=[X]),
             services=[_service(X, backend=True, available="False")],
-            leaving={f"v1.{X}"},
+            removed={f"v1.{X}"},
         ),
         "",
     ),
@@ -135,19 +135,19 @@ CASES: dict[str, tuple[str, str]] = {
             _served(stale=[X]),
             [_definition(crd())],
             [_service(X, backend=True, available="False")],
-            leaving={f"v1.{X}"},
+            removed={f"v1.{X}"},
         ),
         MISSING,
     ),
     "a silent group without an APIService that goes": (
-        _found(_served(stale=[X]), leaving={f"v1.{X}"}),
+        _found(_served(stale=[X]), removed={f"v1.{X}"}),
         SILENT,
     ),
     "the other APIService of such a group": (
         _found(
             _served(),
             services=[_service(X, backend=True), _service(X, "v2", backend=True)],
-            leaving={f"v1.{X}"},
+            removed={f"v1.{X}"},
         ),
         f"not served: v2.{X}",
     ),

@@ -18,7 +18,7 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.plan_text import plan_table
 from applyprune.output.terminal import rendered
 from applyprune.planning.applyset import applyset_identity
-from applyprune.planning.leave import ADOPTED
+from applyprune.planning.removals import ADOPTED
 from applyprune.values import replace
 from tests.support.planning import DEPLOYMENTS, NAMESPACES, body, desired, live, recorded
 

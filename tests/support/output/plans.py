@@ -33,10 +33,10 @@ from applyprune.planning.approval import with_approval
 from applyprune.planning.cascade import Cascade, Cascades
 from applyprune.planning.conflicts import explain_conflict
 from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refusal_of
-from applyprune.planning.leave import ADOPTED, remove_step
 from applyprune.planning.plan import make_plan, settled
 from applyprune.planning.prune_waits import no_wait_warning, with_waits
 from applyprune.planning.recovery import restored_problem
+from applyprune.planning.removals import ADOPTED, remove_step
 from applyprune.planning.schemas import UNKNOWN, FieldFault, fields_problem
 from applyprune.planning.server_errors import cannot_be_dry_run
 from applyprune.planning.world import ControllerUse, World

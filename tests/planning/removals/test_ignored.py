@@ -6,8 +6,8 @@ import pytest
 
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.problem import IgnoredManifest
-from applyprune.planning.leave import ignored_objects
 from applyprune.planning.plan import make_plan
+from applyprune.planning.removals import ignored_objects
 from tests.support.options import options_of
 from tests.support.planning import cluster, desired, inventory, live, recorded, world
 

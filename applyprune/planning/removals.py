@@ -278,7 +278,7 @@ def _with_cascade(step: RemoveStep, cascades: Cascades, allowed: Collection[str]
     return replace(step, reason=cascades.described(step.entry.ref))
 
 
-def left_entries(world: World) -> list[InventoryEntry]:
+def entries_to_remove(world: World) -> list[InventoryEntry]:
     """Return the entries that have left the set: none if the input is only a part of the set.
 
     An object that must exist, but does not belong to the set, leaves it too: it is orphaned.
@@ -301,7 +301,7 @@ def objects_to_prune(world: World) -> Sequence[LiveObject]:
     """Return the objects that a prune would delete, before any guard; none if it may not run."""
     if not world.options.prune.enabled:
         return ()
-    entries = left_entries(world)
+    entries = entries_to_remove(world)
     wanted = _desired_uids(world.desired, world) if entries else frozenset()
     return pruned_objects(_decided(entries, world, wanted))
 
