@@ -385,10 +385,10 @@ class Applier(Struct):
     def _adopt_found(self, step: ApplyStep, found: ApplyStep) -> ObjectDone:
         """Adopt an object that the plan was to create, if it may be adopted; record that first."""
         context, desired = self.context, step.desired
-        if found.problem is not None or found.why is Why.LEFT_ALONE:
+        if found.problem is not None or found.why is Why.LEAVE_MARK:
             self.skipped.add(desired.ref)  # it is not ours: it needs no entry
             outcome = Outcome.FAILED if found.problem is not None else Outcome.SKIPPED
-            reason = found.reason if found.why is Why.LEFT_ALONE else ""
+            reason = found.reason if found.why is Why.LEAVE_MARK else ""
             return self._done(step, outcome, reason=reason, problem=found.problem)
         context.lock.record_entry(found.entry)  # guard: found-recorded
         return self._send(found)

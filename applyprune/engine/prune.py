@@ -234,7 +234,7 @@ class Pruner(Struct):
         wanted = (
             RemoveStep(step.entry, step.desired.resource, Fate.LEAVE, step.live)
             for step in self.applies
-            if (step.why is Why.LEFT_ALONE and not step.is_unlisted) or step.keeps_drift
+            if (step.why is Why.LEAVE_MARK and not step.is_unlisted) or step.keeps_drift
         )
         left = [*wanted, *(step for step in steps if step.fate in {Fate.LEAVE, Fate.REFUSE})]
         # guard: left-alone-needs -> []

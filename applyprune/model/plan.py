@@ -122,7 +122,7 @@ class Why(StrEnum):
     ORDINARY = auto()
     UNREAD = auto()
     """Its state could not be read: only this object fails."""
-    LEFT_ALONE = auto()
+    LEAVE_MARK = auto()
     """An annotation of its manifest or of the object says so."""
     CONFLICT_SKIPPED = auto()
     """Other managers own its fields, and its manifest says to skip it then."""
@@ -149,7 +149,7 @@ class Why(StrEnum):
 
 
 _DRIFT_STAYS = {Why.DRIFT_KEPT, Why.CONTENDED}
-_SKIPPED = {Why.LEFT_ALONE, Why.CONFLICT_SKIPPED, Why.NOT_APPROVED}
+_SKIPPED = {Why.LEAVE_MARK, Why.CONFLICT_SKIPPED, Why.NOT_APPROVED}
 
 
 class Migration(Struct, frozen=True):

@@ -54,7 +54,7 @@ from applyprune.planning.managed_fields import (
     recorded_fields,
     taken,
 )
-from applyprune.planning.marks import RECREATE, left_alone, orphan_mark, unknown_mark
+from applyprune.planning.marks import RECREATE, leave_mark, orphan_mark, unknown_mark
 from applyprune.planning.normalize import (
     IgnoreRule,
     body_to_send,
@@ -656,7 +656,7 @@ def recreation_obstacle(
     if kind in _NEVER_RECREATED:
         return f"a {kind.kind} is never recreated"
     rule = orphan_mark(live.metadata) or desired.orphan_reason
-    if rule := rule or left_alone(live.metadata):  # guard: left-alone-recreate never
+    if rule := rule or leave_mark(live.metadata):  # guard: left-alone-recreate never
         return f"it is marked {rule}"
     unknown = unknown_mark(live.metadata, kind)  # guard: mark-before-recreation -> ""
     if unknown:

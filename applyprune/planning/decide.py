@@ -36,7 +36,7 @@ from applyprune.planning.managed_fields import (
     sets_replicas,
     split_problem,
 )
-from applyprune.planning.marks import APPLY, left_alone
+from applyprune.planning.marks import APPLY, leave_mark
 from applyprune.planning.normalize import with_autoscaler, with_unknown_autoscaler
 from applyprune.planning.ownership import (
     UNREAD,
@@ -374,7 +374,7 @@ def step_of_unapplied(
     """
     live = state if isinstance(state, LiveObject) else None
     if desired.apply is ApplyRule.DISABLED:  # guard: disabled-manifest never
-        return _left_alone(desired, entry, live, f"its manifest is marked {desired.apply_mark}")
+        return _step_of_marked(desired, entry, live, f"its manifest is marked {desired.apply_mark}")
     if desired.apply is ApplyRule.EXISTS and not isinstance(state, Unknown):
         return _must_exist(desired, live)
     if live is None:
@@ -382,8 +382,8 @@ def step_of_unapplied(
     if desired.apply is ApplyRule.ONCE and not live.terminating:
         return _created_once(desired, entry, live, applyset)
     # guard: left-alone never
-    if mark := left_alone(live.metadata, own_fields(live, applyset.manager)):
-        return _left_alone(desired, entry, live, f"it is marked {mark} in the cluster")
+    if mark := leave_mark(live.metadata, own_fields(live, applyset.manager)):
+        return _step_of_marked(desired, entry, live, f"it is marked {mark} in the cluster")
     return None
 
 
@@ -406,18 +406,18 @@ def _created_once(
     """Leave an existing object as it is; it is the set's own only if the set has created it."""
     reason = f"it exists, and its manifest is marked {desired.apply_mark}"
     if entry is None or owner_of(live, entry, applyset) is not Owner.RECORDED:
-        return _left_alone(desired, entry, live, reason)
+        return _step_of_marked(desired, entry, live, reason)
     # The reply to the create may have been lost.
     uid = entry.uid or (live.uid if is_marked(live, applyset) else "")
     step = ApplyStep(desired, Fate.LEAVE, entry, live, reason)
     return _listed(step, replace(entry, uid=uid))
 
 
-def _left_alone(
+def _step_of_marked(
     desired: Desired, entry: InventoryEntry | None, live: LiveObject | None, reason: str
 ) -> ApplyStep:
     step = ApplyStep(
-        desired, Fate.LEAVE, entry or new_entry(desired, live), live, reason, Why.LEFT_ALONE
+        desired, Fate.LEAVE, entry or new_entry(desired, live), live, reason, Why.LEAVE_MARK
     )
     return replace(step, is_unlisted=True) if entry is None else _listed(step, entry)
 

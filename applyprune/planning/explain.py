@@ -345,7 +345,7 @@ def _of_leave(step: ApplyStep) -> str:
         return "It would be applied, and nothing would change."
     if step.why is Why.CONFLICT_SKIPPED:
         return f"It would be skipped: {step.reason}."
-    if step.why is Why.LEFT_ALONE:
+    if step.why is Why.LEAVE_MARK:
         return f"It would be left alone: {step.reason}."
     if step.desired.apply is not ApplyRule.ALWAYS:
         return f"Nothing would be sent: {step.reason}."

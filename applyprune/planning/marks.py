@@ -99,7 +99,7 @@ def orphan_mark(metadata: Mapping[str, object]) -> str:
         value = texts_of(metadata, part).get(PRUNE)
         if value is not None and _PRUNE.has(str(value)):
             return f"{PRUNE}: {DISABLED}"
-    return next((found.text for found in found_marks(metadata, Meaning.KEEP)), "")
+    return next((found.text for found in found_marks(metadata, Meaning.ORPHAN)), "")
 
 
 def _is_duration(value: str) -> bool:
@@ -245,10 +245,10 @@ _FALSE = ("false", "0", "f", "")
 class Meaning(StrEnum):
     """What a mark of another tool means."""
 
-    KEEP = "keep"
-    """The object is not deleted."""
-    LEAVE_OUT = "leave-out"
-    """The manifest is not applied, and the object is left alone."""
+    ORPHAN = "orphan"
+    """The object is orphaned, not deleted."""
+    LEAVE = "leave"
+    """The manifest is not applied, and the object stays as it is."""
     CREATE_ONLY = "create-only"
     """The object is created if it does not exist, and never changed."""
     EXISTS = "exists"
@@ -474,29 +474,29 @@ _WHOLE = (
 )
 _NO_WAIT = f"Use {WAIT}: skip instead."
 PEER_MARKS: tuple[PeerMark, ...] = (
-    PeerMark("Helm", "helm.sh/resource-policy", Meaning.KEEP, _any, ("keep",)),
-    PeerMark("cli-utils", f"{_CLI_UTILS}/deletion", Meaning.KEEP, _word, ("detach",)),
-    PeerMark("cli-utils", "cli-utils.sigs.k8s.io/on-remove", Meaning.KEEP, _word, ("keep",)),
-    PeerMark("Flux", f"{_FLUX}/prune", Meaning.KEEP, _word, ("disabled",)),
-    PeerMark("Flux", f"{_FLUX}/reconcile", Meaning.KEEP, _word, ("disabled",)),
-    PeerMark("kapp", "kapp.k14s.io/delete-strategy", Meaning.KEEP, _any_but_empty, ("orphan",)),
-    PeerMark("kluctl", "kluctl.io/skip-delete", Meaning.KEEP, _true, _TRUE),
+    PeerMark("Helm", "helm.sh/resource-policy", Meaning.ORPHAN, _any, ("keep",)),
+    PeerMark("cli-utils", f"{_CLI_UTILS}/deletion", Meaning.ORPHAN, _word, ("detach",)),
+    PeerMark("cli-utils", "cli-utils.sigs.k8s.io/on-remove", Meaning.ORPHAN, _word, ("keep",)),
+    PeerMark("Flux", f"{_FLUX}/prune", Meaning.ORPHAN, _word, ("disabled",)),
+    PeerMark("Flux", f"{_FLUX}/reconcile", Meaning.ORPHAN, _word, ("disabled",)),
+    PeerMark("kapp", "kapp.k14s.io/delete-strategy", Meaning.ORPHAN, _any_but_empty, ("orphan",)),
+    PeerMark("kluctl", "kluctl.io/skip-delete", Meaning.ORPHAN, _true, _TRUE),
     PeerMark(
-        "Argo CD", f"{_ARGO}/sync-options", Meaning.KEEP, _option,
+        "Argo CD", f"{_ARGO}/sync-options", Meaning.ORPHAN, _option,
         ("Delete=confirm", "Delete=false", "Prune=confirm", "Prune=false"),
     ),
-    PeerMark("kapp", "kapp.k14s.io/noop", Meaning.LEAVE_OUT, _word, ("",), ()),
-    PeerMark("kluctl", "kluctl.io/ignore", Meaning.LEAVE_OUT, _true, _TRUE, _FALSE),
+    PeerMark("kapp", "kapp.k14s.io/noop", Meaning.LEAVE, _word, ("",), ()),
+    PeerMark("kluctl", "kluctl.io/ignore", Meaning.LEAVE, _true, _TRUE, _FALSE),
     PeerMark(
-        "Flux", f"{_FLUX}/ssa", Meaning.LEAVE_OUT, _word, ("Ignore",), ("Merge", "Override", "")
+        "Flux", f"{_FLUX}/ssa", Meaning.LEAVE, _word, ("Ignore",), ("Merge", "Override", "")
     ),
-    PeerMark("Flux", f"{_FLUX}/reconcile", Meaning.LEAVE_OUT, _word, ("disabled",)),
+    PeerMark("Flux", f"{_FLUX}/reconcile", Meaning.LEAVE, _word, ("disabled",)),
     PeerMark(
-        "Argo CD", f"{_ARGO}/hook", Meaning.LEAVE_OUT, _only,
+        "Argo CD", f"{_ARGO}/hook", Meaning.LEAVE, _only,
         ("PostDelete", "PreDelete", "Skip", "SyncFail"),
     ),
     PeerMark(
-        "kpt", "config.kubernetes.io/local-config", Meaning.LEAVE_OUT, _word, _TRUE, ("false",)
+        "kpt", "config.kubernetes.io/local-config", Meaning.LEAVE, _word, _TRUE, ("false",)
     ),
     PeerMark("kapp", "kapp.k14s.io/exists", Meaning.EXISTS, _word, ("",), ()),
     PeerMark("Flux", f"{_FLUX}/ssa", Meaning.CREATE_ONLY, _word, ("IfNotPresent",), ()),
@@ -545,14 +545,14 @@ _PEER_KEYS = frozenset(mark.key for mark in PEER_MARKS)
 # Whether a manifest is applied in each run, by its own annotation or another tool's.
 
 
-_LEAVE_OUT_KEYS = frozenset({APPLY}).union(
-    mark.key for mark in PEER_MARKS if mark.meaning is Meaning.LEAVE_OUT
+_LEAVE_KEYS = frozenset({APPLY}).union(
+    mark.key for mark in PEER_MARKS if mark.meaning is Meaning.LEAVE
 )
 _NOT_READ = frozenset(mark.meaning for mark in PEER_MARKS if mark.instead)
 _SHOWN = 3
 _OWN_RULES = frozenset({ApplyRule.DISABLED, ApplyRule.EXISTS, ApplyRule.ONCE})
 _APPLY_RULES = {
-    Meaning.LEAVE_OUT: ApplyRule.DISABLED,
+    Meaning.LEAVE: ApplyRule.DISABLED,
     Meaning.EXISTS: ApplyRule.EXISTS,
     Meaning.CREATE_ONLY: ApplyRule.ONCE,
 }
@@ -594,14 +594,14 @@ def is_created_once(live: Mapping[str, object], ours: FieldSet) -> bool:
     return apply_rule(own)[0] is ApplyRule.ONCE
 
 
-def left_alone(live: Mapping[str, object], ours: FieldSet = NO_FIELDS) -> str:
-    """Return which annotation of a live object says to leave it alone; empty if none does.
+def leave_mark(live: Mapping[str, object], ours: FieldSet = NO_FIELDS) -> str:
+    """Return which annotation of a live object says to leave it as it is; empty if none does.
 
     A value that is not understood says so too. ``ours`` are the fields of our own Apply entry:
     what our last apply wrote counts for nothing, because the manifest decides about that.
     """
     for part in PARTS:
-        if _LEAVE_OUT_KEYS.isdisjoint(mapping(live.get(part))):
+        if _LEAVE_KEYS.isdisjoint(mapping(live.get(part))):
             continue
         own = _own_keys(ours, part)
         there = {key: value for key, value in mapping(live.get(part)).items() if key not in own}
@@ -609,9 +609,9 @@ def left_alone(live: Mapping[str, object], ours: FieldSet = NO_FIELDS) -> str:
             value = plain(str(there[APPLY]))
             if value not in {ApplyRule.ONCE, ApplyRule.EXISTS}:
                 return f"{APPLY}: {value}" if value == ApplyRule.DISABLED else APPLY
-        for found in found_marks({part: there}, Meaning.LEAVE_OUT):
+        for found in found_marks({part: there}, Meaning.LEAVE):
             return found.text
-        for _, key, _ in unknown_values({part: there}, Meaning.LEAVE_OUT):
+        for _, key, _ in unknown_values({part: there}, Meaning.LEAVE):
             return key
     return ""
 

@@ -34,7 +34,7 @@ from applyprune.planning.cel import Rule, compile_rule
 from applyprune.planning.conflicts import drifted_from_record, drifted_from_values, recorded_drift
 from applyprune.planning.decide import UNKNOWN_RESULT, was_deleted
 from applyprune.planning.managed_fields import own_fields, own_writer
-from applyprune.planning.marks import READY_WHEN, WAIT, is_created_once, left_alone
+from applyprune.planning.marks import READY_WHEN, WAIT, is_created_once, leave_mark
 from applyprune.planning.ownership import (
     Owner,
     is_label_unproven,
@@ -176,7 +176,7 @@ def is_waited_for(state: State) -> bool:
     """Return whether an object counts for the set's readiness; its annotations may exclude it."""
     if not isinstance(state, LiveObject):
         return True
-    return state.annotations.get(WAIT) != Wait.SKIP and not left_alone(state.metadata)
+    return state.annotations.get(WAIT) != Wait.SKIP and not leave_mark(state.metadata)
 
 
 def status_error(counted: Collection[ObjectStatus]) -> ApplypruneError | None:

@@ -430,7 +430,7 @@ def unready_problem(
         step.desired.ref.short
         for step in plan.applies
         if not (step.fate.is_applied or step.desired.is_outside)
-        and step.why is not Why.LEFT_ALONE
+        and step.why is not Why.LEAVE_MARK
         and step.desired.ref not in plan.waits_for
         and (state := state_of(step)) is not None
         and state.status is not Status.CURRENT

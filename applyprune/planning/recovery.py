@@ -53,7 +53,7 @@ from applyprune.planning.applyset import (
     ApplySetIdentity,
 )
 from applyprune.planning.managed_fields import is_applied
-from applyprune.planning.marks import left_alone, orphan_mark
+from applyprune.planning.marks import leave_mark, orphan_mark
 from applyprune.planning.order import wave_of
 from applyprune.planning.own_namespace import HOLDS_INVENTORY
 from applyprune.planning.ownership import (
@@ -515,7 +515,7 @@ def _ownership_problem(entry: InventoryEntry, live: LiveObject, world: World) ->
         return _refused(entry, "it is being deleted")
     if (entry.ref.group_kind, entry.ref.name) in IN_EACH_NAMESPACE:  # guard: own-no-defaults never
         return _refused(entry, "a controller creates it in each Namespace")
-    if mark := left_alone(live.metadata):  # guard: own-nothing-left-alone never
+    if mark := leave_mark(live.metadata):  # guard: own-nothing-left-alone never
         return _refused(entry, f"it is marked {mark}")
     if (problem := label_problem(entry, live, world.others, applyset)) is not None:
         return problem

@@ -47,7 +47,7 @@ from applyprune.planning.cascade import (
 )
 from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refusal_of
 from applyprune.planning.managed_fields import is_applied
-from applyprune.planning.marks import DISABLED, PRUNE, left_alone, orphan_mark, unknown_mark
+from applyprune.planning.marks import DISABLED, PRUNE, leave_mark, orphan_mark, unknown_mark
 from applyprune.planning.names import selected
 from applyprune.planning.order import is_built_in
 from applyprune.planning.own_namespace import HOLDS_INVENTORY
@@ -512,7 +512,7 @@ def _step_of_existing(
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
     if not labelled:
         return _unlabelled(entry, resource, live, world)
-    if (alone := _left_alone(entry, resource, live, applyset, options)) is not None:
+    if (alone := _step_of_marked(entry, resource, live, applyset, options)) is not None:
         return alone
     orphan = _why_orphaned(entry, live, world)
     asked = applied and entry.ref.is_among(options.prune.orphan)
@@ -572,7 +572,7 @@ def _unlabelled(
     return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem)
 
 
-def _left_alone(
+def _step_of_marked(
     entry: InventoryEntry,
     resource: Resource | None,
     live: LiveObject,
@@ -584,7 +584,7 @@ def _left_alone(
     If the whole set is deleted, it is orphaned: no inventory would list it. So is an object that
     another mark, or the user, keeps.
     """
-    mark = left_alone(live.metadata)  # guard: left-alone-at-prune -> ""
+    mark = leave_mark(live.metadata)  # guard: left-alone-at-prune -> ""
     keeps = entry.orphan_reason or orphan_mark(live.metadata)
     if not mark or live.terminating or keeps or entry.ref.is_among(options.prune.orphan):
         return None
@@ -592,7 +592,7 @@ def _left_alone(
         return _orphaned(
             entry, resource, live, _OrphanReason(f"marked {mark}", Why.MARKED), applyset
         )
-    return RemoveStep(entry, resource, Fate.LEAVE, live, f"marked {mark}", Why.LEFT_ALONE)
+    return RemoveStep(entry, resource, Fate.LEAVE, live, f"marked {mark}", Why.LEAVE_MARK)
 
 
 def _why_orphaned(entry: InventoryEntry, live: LiveObject, world: World) -> _OrphanReason | None:

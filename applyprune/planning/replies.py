@@ -571,7 +571,7 @@ def found_at_create(
     options = replace(world.options.apply, adopt_as=Ownership.ADOPTED)
     adopts_only = replace(world, options=replace(world.options, apply=options))
     found = existing_step(step.desired, None, live, adopts_only)
-    if found.problem is not None or found.why is Why.LEFT_ALONE:
+    if found.problem is not None or found.why is Why.LEAVE_MARK:
         return found
     # guard: found-from-controller never
     if foreign_label(live, world.applyset) or _is_somebodys(live):

@@ -129,7 +129,7 @@ def test_keep_annotations_are_listed() -> None:
     """The table of annotations is the one that the planner reads."""
     kept = ANNOTATIONS.section("Keeping an object")
     said = set(re.findall(r"`([a-z0-9./-]+: [a-z]+)`", kept))
-    keeping = [mark for mark in PEER_MARKS if mark.meaning is Meaning.KEEP]
+    keeping = [mark for mark in PEER_MARKS if mark.meaning is Meaning.ORPHAN]
     assert {f"{marks.PRUNE}: {marks.DISABLED}"} | {
         f"{mark.key}: {mark.documented[0]}" for mark in keeping if mark.tool != "Argo CD"
     } == said
@@ -144,7 +144,7 @@ def test_marks_of_other_tools_are_listed() -> None:
         for handled in ("honoured", "refused", "not read")
     )
     for mark in PEER_MARKS:
-        if mark.meaning is not Meaning.KEEP:
+        if mark.meaning is not Meaning.ORPHAN:
             there = not_read if mark.instead else honoured
             assert f"`{mark.key}" in there, mark
             assert all(value in there for value in mark.documented), mark

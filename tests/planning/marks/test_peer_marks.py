@@ -16,7 +16,7 @@ from applyprune.planning.marks import (
     apply_rule,
     found_marks,
     is_created_once,
-    left_alone,
+    leave_mark,
     owner_named,
     unknown_values,
     unread_marks,
@@ -81,7 +81,7 @@ def test_mark_on_a_live_object(
     live: dict[str, object], ours: dict[str, object], expected: str
 ) -> None:
     """It counts if it makes a run do less, and no text of the object is shown."""
-    assert left_alone(live, FieldSet(ours)) == expected
+    assert leave_mark(live, FieldSet(ours)) == expected
 
 
 def test_created_once_counts_only_by_our_own_apply() -> None:

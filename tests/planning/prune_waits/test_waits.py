@@ -454,7 +454,7 @@ def test_plan_names_what_is_not_ready_and_not_waited_for() -> None:
 
 SILENT: dict[str, tuple[tuple[ApplyStep, ...], dict[str, Any]]] = {
     "what the run changes": ((_broken(fate=Fate.CHANGE),), {}),
-    "what is left alone": ((_broken(why=Why.LEFT_ALONE),), {}),
+    "what is left alone": ((_broken(why=Why.LEAVE_MARK),), {}),
     "what was not read in full": ((_step(_workload(), Fate.LEAVE),), {}),
     "what belongs to somebody else": (
         (replace(_broken(), desired=replace(_workload(), apply=ApplyRule.EXISTS)),), {},
