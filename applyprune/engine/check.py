@@ -43,7 +43,7 @@ from applyprune.model.problem import MOST_ERRORS, Problem
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.consequences import changes_of, consequences
-from applyprune.planning.decide import left_to_autoscaler, with_lost_replicas
+from applyprune.planning.decide import ignoring_autoscaled_replicas, with_lost_replicas
 from applyprune.planning.full_reads import conflict_of, drift_of, may_be_drift, may_conflict
 from applyprune.planning.normalize import (
     autoscalers_in,
@@ -506,9 +506,9 @@ def with_autoscalers(world: World, context: RunContext, reader: SnapshotReader) 
         return world
     states: dict[Ref, State] = {}
     for member in desired:
-        scaled, live = left_to_autoscaler(member, world), world.live(member.ref)
-        is_left = scaled.ignored != member.ignored
-        if not is_left or live is None or live.body is not None:
+        scaled, live = ignoring_autoscaled_replicas(member, world), world.live(member.ref)
+        is_ignored = scaled.ignored != member.ignored
+        if not is_ignored or live is None or live.body is not None:
             continue
         if needs_body(scaled, live, world.applyset):
             states[member.ref] = reader.read_object(member.resource, member.ref, full=True)

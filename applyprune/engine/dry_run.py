@@ -68,7 +68,7 @@ from applyprune.planning.kept_fields import held_fields, releasable
 from applyprune.planning.managed_fields import (
     after_removal,
     dead_versions,
-    fields_left_to_others,
+    ignored_paths_of,
     own_fields,
     unowned_items,
     unowned_keys,
@@ -401,7 +401,7 @@ class ServerDryRun(Struct):
         if not any(found()) or (created := self._created(desired)) is None:
             return
         others = [
-            *fields_left_to_others(desired),
+            *ignored_paths_of(desired),
             *ignored_paths(self.rules, desired.ref),
         ]
         for path in found(created):

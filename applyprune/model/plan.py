@@ -452,8 +452,8 @@ class Desired(Struct, frozen=True):
     """What to do on a field conflict."""
     ignored: tuple[str, ...] = ()
     """The JSON pointers of fields that are only sent at creation."""
-    left: tuple[str, ...] = ()
-    """What the default rules leave to others, in words."""
+    ignore_reasons: tuple[str, ...] = ()
+    """Which fields are left to others though the manifest has them, and why, in words."""
     excluding: tuple[str, ...] = ()
     """The JSON pointers of others' fields that drift has set, and that exclude the manifest's."""
     releasing: tuple[str, ...] = ()

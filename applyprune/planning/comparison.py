@@ -48,7 +48,7 @@ from applyprune.planning.kept_fields import holding_fields
 from applyprune.planning.managed_fields import (
     BEFORE_FIRST_APPLY,
     as_stored,
-    fields_left_to_others,
+    ignored_paths_of,
     own_fields,
     own_writer,
     recorded_fields,
@@ -226,7 +226,7 @@ def removed_fields(
     ``after`` is the response of a dry run, which cannot migrate the fields first. What the second
     manager of the set has stays, and so does what becomes ours and is left to others.
     """
-    migration, left = step.migration, fields_left_to_others(step.desired)
+    migration, ignored = step.migration, ignored_paths_of(step.desired)
     others = migrated_first(step.live, migration, applyset) - migration.managers
     others -= {applyset.yielded}
     wanted = body_to_send(step.desired)
@@ -257,7 +257,7 @@ def removed_fields(
     return tuple(
         path
         for path in (*gone, *items)
-        if value_at(wanted, path) is MISSING and not any(is_under(path, one) for one in left)
+        if value_at(wanted, path) is MISSING and not any(is_under(path, one) for one in ignored)
     )
 
 

@@ -78,7 +78,7 @@ def existing_step(
     judged, owner, migration = _owners_and_migration(entry, live, world)
     known = owner is Owner.RECORDED and entry is not None
     desired = with_lost_replicas(desired, entry, live, world)
-    desired = left_to_autoscaler(desired, world)
+    desired = ignoring_autoscaled_replicas(desired, world)
     fence = known and entry is not None and entry.deleting
     union = entry_before_apply(desired, live, entry if known else None, applyset)
     if (problem := _obstacle(desired, entry, live, judged, world)) is not None:
@@ -122,7 +122,7 @@ def existing_step(
         adopted = "adopted, as owned: a later prune deletes it"
         if kept:
             adopted = f"adopted, as owned; a later prune orphans it: {kept}"
-    reasons = (*(() if known else (adopted,)), *desired.left)
+    reasons = (*(() if known else (adopted,)), *desired.ignore_reasons)
     step = ApplyStep(
         desired,
         Fate.CHANGE if known else Fate.ADOPT,
@@ -307,7 +307,7 @@ def with_lost_replicas(
     return replace(desired, loses_replicas=True) if loses else desired
 
 
-def left_to_autoscaler(desired: Desired, world: World) -> Desired:
+def ignoring_autoscaled_replicas(desired: Desired, world: World) -> Desired:
     """Return an object of the input whose replicas an autoscaler sets, or may set."""
     off = world.options.apply.no_default_ignore
     desired = with_autoscaler(desired, world.autoscalers, off)
@@ -335,7 +335,10 @@ def _without_filled(
     return replace(
         desired,
         ignored=(*desired.ignored, *(pointer for pointer, _ in filled)),
-        left=(*desired.left, *(f"{pointer} is left to {who}" for pointer, who in filled)),
+        ignore_reasons=(
+            *desired.ignore_reasons,
+            *(f"{pointer} is left to {who}" for pointer, who in filled),
+        ),
     )
 
 

@@ -403,7 +403,7 @@ def _desired_of(
 ) -> Desired:
     own_namespace = namespace if resource.namespaced else ""
     ref = Ref(resource.group, resource.kind, own_namespace, manifest.name)
-    given, left = without_defaults(manifest.body, ref.group_kind, rules.off)
+    given, reasons = without_defaults(manifest.body, ref.group_kind, rules.off)
     if manifest.packed.may_contain("null"):
         given = without_nulls(given, custom=not is_built_in(resource.group))
     body = normalize(
@@ -428,7 +428,7 @@ def _desired_of(
         timeout=timeout_of(metadata, manifest.origin),
         conflicts=conflict_rule(body),
         ignored=(*ignored_fields(body, manifest.origin), *ruled),
-        left=left,
+        ignore_reasons=reasons,
         versions=frozenset()
         if is_built_in(resource.group)
         else versions.get(resource.group_kind, frozenset()),

@@ -109,7 +109,7 @@ class Contest(Struct, frozen=True):
         return f"Ways out: {'; '.join(self._fields_of_a_bundle())}"
 
     def _ways(self) -> Iterator[str]:
-        if self._can_be_left:
+        if self._can_be_ignored:
             yielding = f", or annotate the object:{_BELOW}{IGNORE_FIELDS}: {','.join(self.fields)}"
             out = "To leave it to its owner, remove it from the manifest"
             yield out + (yielding if self.fields else ".")
@@ -127,7 +127,7 @@ class Contest(Struct, frozen=True):
             yield "If the set was restored from a backup: applyprune inventory repair"
 
     def _fields_of_a_bundle(self) -> Iterator[str]:
-        if self._can_be_left:
+        if self._can_be_ignored:
             yield IGNORE_FIELDS
         yield f"{CONFLICTS}: skip"
         if self.reverts:
@@ -137,7 +137,7 @@ class Contest(Struct, frozen=True):
             yield "applyprune inventory repair, if the set was restored from a backup"
 
     @property
-    def _can_be_left(self) -> bool:
+    def _can_be_ignored(self) -> bool:
         return not (self.must_own or self.holds or self.is_unrecorded)
 
     def _force(self, adopt: str, option: str) -> str:

@@ -35,13 +35,13 @@ from applyprune.planning.managed_fields import (
     BEFORE_FIRST_APPLY,
     FORMER,
     as_stored,
-    fields_left_to_others,
+    ignored_paths_of,
     manager_by_label,
     other_writers,
     own_fields,
     taken,
 )
-from applyprune.planning.normalize import body_to_send, is_left_by_default
+from applyprune.planning.normalize import body_to_send, is_ignored_by_default
 
 # The fields that hold a part which the manifest gives up. They are released only where the server
 # refuses what they leave of it: then the part goes with them, or nothing does.
@@ -99,7 +99,7 @@ def releasable(
 
     def stays(path: Path, part: Path) -> bool:
         # guard: released-by-default -> False
-        return part not in recorded or not is_left_by_default(path, body, off)
+        return part not in recorded or not is_ignored_by_default(path, body, off)
 
     parts = [absent_part(body, path) for path, _ in held]
     staying = {part for part, (path, _) in zip(parts, held, strict=True) if stays(path, part)}
@@ -175,7 +175,7 @@ def kept_fields(
         return
     desired, kind = step.desired, step.desired.ref.group_kind
     wanted, ours = body_to_send(desired), own_fields(after, applyset.manager)
-    left = fields_left_to_others(desired)
+    ignored = ignored_paths_of(desired)
     owners: defaultdict[Path, dict[str, None]] = defaultdict(dict)
     for one in _staying(step, after, applyset):
         fields = one.fields - taken(one, step.migration, desired.packed)
@@ -195,9 +195,9 @@ def kept_fields(
             continue
         if step.fate is Fate.ADOPT and path[:2] in _NEVER_TAKEN:
             continue  # no adoption takes these
-        if any(is_under(path, one) for one in left) or value_at(state, path) is MISSING:
+        if any(is_under(path, one) for one in ignored) or value_at(state, path) is MISSING:
             continue
-        if not is_left_by_default(path, wanted, step.migration.rules_off):
+        if not is_ignored_by_default(path, wanted, step.migration.rules_off):
             yield path, tuple(sorted(owners[path]))
 
 

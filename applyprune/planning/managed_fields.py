@@ -46,7 +46,7 @@ from applyprune.planning.normalize import (
     REPLICAS,
     IgnoreRule,
     digest,
-    is_left_by_default,
+    is_ignored_by_default,
     split_pointers,
 )
 from applyprune.planning.references import template_path
@@ -268,7 +268,7 @@ def taken(writer: Writer, migration: Migration, body: Packed) -> FieldSet:
     if writer.subresource:
         return NO_FIELDS
     if name in migration.named:
-        return _takeable(writer.fields).without(*_left_by_rules(writer, migration, body))
+        return _takeable(writer.fields).without(*_ignored_by_rules(writer, migration, body))
     if name in migration.whole:
         return _takeable(writer.fields)
     if writer.manager in migration.proven:
@@ -277,12 +277,12 @@ def taken(writer: Writer, migration: Migration, body: Packed) -> FieldSet:
     return NO_FIELDS
 
 
-def _left_by_rules(writer: Writer, migration: Migration, body: Packed) -> Iterator[Path]:
+def _ignored_by_rules(writer: Writer, migration: Migration, body: Packed) -> Iterator[Path]:
     """Yield what the default rules leave to a manager, of what the manifest lacks."""
     manifest = body.value
     for path in writer.fields.leaves():
-        is_left = is_left_by_default(path, manifest, migration.rules_off)
-        if is_left and value_at(manifest, path) is MISSING:  # guard: left-at-a-takeover never
+        is_ignored = is_ignored_by_default(path, manifest, migration.rules_off)
+        if is_ignored and value_at(manifest, path) is MISSING:  # guard: left-at-a-takeover never
             yield path
 
 
@@ -577,23 +577,23 @@ class YieldSteps(Struct, frozen=True):
 
 def yield_steps(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> YieldSteps:
     """Return the steps before the apply; ``live`` may be metadata only."""
-    paths = fields_left_to_others(desired)
+    paths = ignored_paths_of(desired)
     second = [one.fields for one in live.writers if one.manager == applyset.yielded]
     if not (paths or second):
         return YieldSteps(release=False, fields=())
     others = [one.fields for one in other_writers(live, applyset.manager)]
 
-    def is_left(leaf: Path) -> bool:
+    def is_ignored(leaf: Path) -> bool:
         return any(is_under(leaf, path) for path in paths)
 
-    def is_left_to_us(leaf: Path) -> bool:
+    def is_only_ours(leaf: Path) -> bool:
         # Who owns a map as such, empty or not, keeps nothing in it.
-        return is_left(leaf) and not any(fields.names(leaf) for fields in others)
+        return is_ignored(leaf) and not any(fields.names(leaf) for fields in others)
 
-    given = tuple(filter(is_left, own_fields(live, applyset.manager).leaves()))
-    wanted = tuple(filter(is_left_to_us, given))
+    given = tuple(filter(is_ignored, own_fields(live, applyset.manager).leaves()))
+    wanted = tuple(filter(is_only_ours, given))
     held = all(any(leaf in fields for fields in second) for leaf in wanted)
-    stale = not all(is_left_to_us(leaf) for fields in second for leaf in fields.leaves())
+    stale = not all(is_only_ours(leaf) for fields in second for leaf in fields.leaves())
     release = bool(second) and (stale or not held)
     relies = len(given) > len(wanted)
     return YieldSteps(release, wanted if release or not held else (), relies_on_others=relies)
@@ -631,14 +631,14 @@ def split_fields(desired: Desired, live: LiveObject) -> tuple[tuple[str, Path], 
     which.
     """
     found = []
-    for pointer, path in zip(desired.ignored, fields_left_to_others(desired), strict=True):
+    for pointer, path in zip(desired.ignored, ignored_paths_of(desired), strict=True):
         wholes = [whole for one in live.writers if (whole := one.fields.whole_above(path))]
         if wholes and not any(one.fields.is_split(wholes[0]) for one in live.writers):
             found.append((pointer, wholes[0]))
     return tuple(found)
 
 
-def fields_left_to_others(desired: Desired) -> list[Path]:
+def ignored_paths_of(desired: Desired) -> list[Path]:
     """Return the paths that the annotation ignore-fields of a manifest names."""
     return [from_pointer(pointer) for pointer in desired.ignored]
 

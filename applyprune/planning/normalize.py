@@ -294,17 +294,19 @@ def without_defaults(
 
     ``off`` are the rules that are switched off.
     """
-    left: list[str] = []
+    reasons: list[str] = []
     is_aggregated = kind == CLUSTER_ROLE and bool(mapping(body.get("aggregationRule")))
     if DefaultRule.AGGREGATED_RULES not in off and is_aggregated and "rules" in body:
         body = {key: value for key, value in body.items() if key != "rules"}
-        left.append(_left_to("/rules", "the aggregation controller", DefaultRule.AGGREGATED_RULES))
+        reasons.append(
+            _ignored_for("/rules", "the aggregation controller", DefaultRule.AGGREGATED_RULES)
+        )
     if DefaultRule.CA_BUNDLE not in off:
         filled = _without_bundles(body, kind)
         if filled is not body:
             body = filled
-            left.append(_left_to("an empty caBundle", "its injector", DefaultRule.CA_BUNDLE))
-    return body, tuple(left)
+            reasons.append(_ignored_for("an empty caBundle", "its injector", DefaultRule.CA_BUNDLE))
+    return body, tuple(reasons)
 
 
 _WEBHOOKS = frozenset({MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS})
@@ -340,7 +342,7 @@ def _is_no_certificate(bundle: object) -> bool:
         return False
 
 
-def is_left_by_default(path: Path, body: Mapping[str, Any], off: Collection[str]) -> bool:
+def is_ignored_by_default(path: Path, body: Mapping[str, Any], off: Collection[str]) -> bool:
     """Return whether a field is one that these rules leave to a controller, by its path alone.
 
     ``body`` is that of the manifest; ``off`` are the rules that are switched off.
@@ -389,7 +391,7 @@ def with_autoscaler(
         place = text(scaler, "metadata", "namespace")
         is_target = place == desired.ref.namespace and targets(scaler, desired.ref)
         if is_target and may_be_autoscaled(desired, off):
-            return _leaving_replicas(desired, f"{text(scaler, 'kind', default=_SCALER)} {name}")
+            return _ignoring_replicas(desired, f"{text(scaler, 'kind', default=_SCALER)} {name}")
     return desired
 
 
@@ -400,22 +402,25 @@ def with_unknown_autoscaler(desired: Desired, off: Collection[str]) -> Desired:
     """
     desired = replace(desired, is_scaling_unknown=may_be_autoscaled(desired, off))
     if desired.is_scaling_unknown and desired.loses_replicas:  # guard: replicas-stay-unread never
-        return _leaving_replicas(desired, "an autoscaler, as none could be read")
+        return _ignoring_replicas(desired, "an autoscaler, as none could be read")
     return desired
 
 
-def _leaving_replicas(desired: Desired, who: str) -> Desired:
+def _ignoring_replicas(desired: Desired, who: str) -> Desired:
     # Of a manifest without replicas, only the step that gives them away differs.
     digest = desired.digest if desired.loses_replicas else ruled_digest(desired.digest, (REPLICAS,))
     return replace(
         desired,
         ignored=(*desired.ignored, REPLICAS),
-        left=(*desired.left, _left_to(REPLICAS, who, DefaultRule.AUTOSCALED_REPLICAS)),
+        ignore_reasons=(
+            *desired.ignore_reasons,
+            _ignored_for(REPLICAS, who, DefaultRule.AUTOSCALED_REPLICAS),
+        ),
         digest=digest,
     )
 
 
-def _left_to(what: str, whom: str, rule: DefaultRule) -> str:
+def _ignored_for(what: str, whom: str, rule: DefaultRule) -> str:
     return f"{what} is left to {whom} (default rule {rule})"
 
 

@@ -425,19 +425,19 @@ def _substance(writer: Writer, own: FieldSet, live: LiveObject) -> set[Path]:
     The rules of a ClusterRole that the set lets a controller collect declare nothing, nor does a
     ``caBundle``, or what the set's manifest ignores.
     """
-    left: list[Path] = []
+    ignored: list[Path] = []
     if "aggregationRule" in own.below:
-        left.append(("rules",))
+        ignored.append(("rules",))
     if ("metadata", "annotations", IGNORE_FIELDS) in own:
         for pointer in split_pointers(live.annotations.get(IGNORE_FIELDS, "")):
             with suppress(ValueError):  # anybody may have written it
-                left.append(from_pointer(pointer))
+                ignored.append(from_pointer(pointer))
     return {
         path
         for path in writer.fields.leaves()
         if path[0] not in {"metadata", "status"}
         and path[-1] != CA_BUNDLE
-        and not any(is_under(path, above) for above in left)
+        and not any(is_under(path, above) for above in ignored)
     }
 
 

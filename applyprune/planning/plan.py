@@ -300,8 +300,8 @@ def _apply_step(desired: Desired, entry: InventoryEntry | None, world: World) ->
         may_be_done = entry is not None and is_gone and _may_have_finished(desired, entry)
         deleted = entry is not None and may_be_done and was_deleted(entry.job, world.now)
         if entry is None or again or deleted or not may_be_done:
-            left = "; ".join([*desired.left, *[JOB_DELETED] * deleted])
-            created = ApplyStep(desired, Fate.CREATE, new_entry(desired, None), reason=left)
+            reason = "; ".join([*desired.ignore_reasons, *[JOB_DELETED] * deleted])
+            created = ApplyStep(desired, Fate.CREATE, new_entry(desired, None), reason=reason)
             created = replace(created, request=apply_request(created, applyset, options))
             return step_of_deleted(created, entry, state, options)
         return ApplyStep(

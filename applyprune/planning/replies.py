@@ -339,7 +339,12 @@ def _reason(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> s
     if not (step.is_checked and step.fate is Fate.ADOPT):  # else the check has said it
         kept = kept_words(step, step.live, after, after.body, applyset)
     if step.reverts:
-        notes = [f"reverted {drifted_fields(step.reverts)}", taken, *step.desired.left, *kept]
+        notes = [
+            f"reverted {drifted_fields(step.reverts)}",
+            taken,
+            *step.desired.ignore_reasons,
+            *kept,
+        ]
         return "; ".join(filter(None, notes))
     return "; ".join(filter(None, (taken, _with_kept(step.reason, kept))))
 

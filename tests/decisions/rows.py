@@ -36,7 +36,7 @@ from applyprune.model.plan import (
     Why,
 )
 from applyprune.planning.approval import with_approval, without_unapproved
-from applyprune.planning.decide import left_to_autoscaler, with_lost_replicas
+from applyprune.planning.decide import ignoring_autoscaled_replicas, with_lost_replicas
 from applyprune.planning.desired import resolve
 from applyprune.planning.full_reads import (
     conflict_of,
@@ -310,7 +310,7 @@ def _values(world: World, cluster: Cluster) -> Mapping[Ref, State]:
         for one in world.desired
         if (live := world.live(one.ref)) is not None
         and (
-            needs_body(left_to_autoscaler(one, world), live, SET, entries.get(one.ref))
+            needs_body(ignoring_autoscaled_replicas(one, world), live, SET, entries.get(one.ref))
             or (one.ref in entries and needs_values(one, entries[one.ref], live))
         )
     }

@@ -18,7 +18,7 @@ from applyprune.model.plan import ApplyStep, Migration
 from applyprune.planning.conflicts import HOLDS, exclusion, explain_conflict
 from applyprune.planning.kept_fields import held_fields, releasable
 from applyprune.planning.managed_fields import as_stored, taken
-from applyprune.planning.normalize import is_left_by_default
+from applyprune.planning.normalize import is_ignored_by_default
 from tests.support.options import options_of
 from tests.support.planning import TARGET, desired, live, managed, recorded
 
@@ -157,5 +157,5 @@ def test_default_rules_name_fields_of_their_kinds(
 ) -> None:
     version, name = kind.split()
     body = {"apiVersion": version, "kind": name, "aggregationRule": {"clusterRoleSelectors": [{}]}}
-    assert is_left_by_default(path, body, frozenset()) is left
-    assert not is_left_by_default(path, body, frozenset({"ca-bundle", "aggregated-rules"}))
+    assert is_ignored_by_default(path, body, frozenset()) is left
+    assert not is_ignored_by_default(path, body, frozenset({"ca-bundle", "aggregated-rules"}))
