@@ -21,7 +21,7 @@ from applyprune.engine.waiting import (
     ReadinessWaiter,
     await_crds,
     await_existing,
-    leaving_namespaces,
+    terminating_namespaces,
 )
 from applyprune.errors import (
     ApiError,
@@ -241,13 +241,13 @@ class Applier(Struct):
             }
         yield from self.await_ready((step.desired for step in steps), ready=ready)
         if self.context.options.wait.mode is WaitMode.ALL and self.awaited and not self.unready:
-            yield from self._refuse_leaving(step.desired.ref.namespace for step in steps)
+            yield from self._refuse_terminating(step.desired.ref.namespace for step in steps)
 
-    def _refuse_leaving(self, namespaces: Iterable[str]) -> Iterator[Event]:
+    def _refuse_terminating(self, namespaces: Iterable[str]) -> Iterator[Event]:
         """Report each namespace that is being deleted: nothing in it is ready for long."""
         context = self.context
-        leaving = leaving_namespaces(namespaces, context.cluster, context.workers)
-        for name in sorted(leaving):  # guard: leaving-namespace -> sorted(())
+        terminating = terminating_namespaces(namespaces, context.cluster, context.workers)
+        for name in sorted(terminating):  # guard: leaving-namespace -> sorted(())
             ref, reason = namespace_ref(name), "it is being deleted, with everything in it"
             error = NotReady(
                 f"{ref} will not become ready", reason=reason, hint="Run again when it is gone."

@@ -83,7 +83,7 @@ from applyprune.planning.names import (
 from applyprune.planning.object_status import explained_readiness, unready_objects
 from applyprune.planning.own_namespace import (
     makes_namespace,
-    refuse_leaving,
+    refuse_terminating,
     why_own_namespace_stays,
     with_own_namespace,
 )
@@ -383,7 +383,7 @@ def _read(
         removed = world.inventory.entries.keys() - {member.ref for member in world.desired}
         world = replace(world, occupied=reader.occupied(removed))
     if options.mode is Mode.APPLY:
-        refuse_leaving(world.states.get(own), world.applyset)
+        refuse_terminating(world.states.get(own), world.applyset)
         world = with_autoscalers(world, context, reader)
     context.cancellation.check()
     return world

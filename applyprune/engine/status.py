@@ -19,8 +19,8 @@ from applyprune.engine.waiting import (
     WatchChange,
     WatchFailed,
     WatchScope,
-    leaving_namespaces,
     refs_in,
+    terminating_namespaces,
 )
 from applyprune.errors import ApplypruneError, Forbidden, NotReady, RunFailed
 from applyprune.model.events import (
@@ -201,7 +201,7 @@ class _StatusReader:
         self.cancellation.check()
         listed = inventory.entries
         homes = {ref.namespace for ref in listed}
-        self.terminating = leaving_namespaces(homes, self.cluster, self.workers)
+        self.terminating = terminating_namespaces(homes, self.cluster, self.workers)
         self.states = {ref: self.world.states[ref] for ref in listed}
         self.statuses = {ref: status for ref, status in self.statuses.items() if ref in listed}
 

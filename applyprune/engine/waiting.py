@@ -916,19 +916,19 @@ def refs_in(source: WatchScope, refs: Iterable[Ref]) -> tuple[Ref, ...]:
     )
 
 
-def leaving_namespaces(
+def terminating_namespaces(
     names: Iterable[str], cluster: Cluster, workers: WorkerPool
 ) -> frozenset[str]:
     """Return those of some namespaces that are being deleted, as far as they may be read."""
 
-    def is_leaving(name: str) -> tuple[str, bool]:
+    def is_terminating(name: str) -> tuple[str, bool]:
         try:
             return name, cluster.get(NAMESPACES, namespace_ref(name)).terminating
         except ApplypruneError:
             return name, False
 
-    found = workers.each(is_leaving, sorted(set(names) - {""}))
-    return frozenset(name for name, leaves in found if leaves)
+    found = workers.each(is_terminating, sorted(set(names) - {""}))
+    return frozenset(name for name, goes in found if goes)
 
 
 # Until the kinds of CRDs are served.

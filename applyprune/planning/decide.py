@@ -682,7 +682,7 @@ def entry_of_untouched(recorded: InventoryEntry, before: InventoryEntry) -> Inve
 
 
 FINISHED = "finished, and removed by its TTL"
-LEAVING = "being removed, and not created again: it has a TTL"
+TERMINATING = "being removed, and not created again: it has a TTL"
 UNKNOWN_RESULT = "it is gone, and no run has recorded that it completed: its result is unknown"
 JOB_DELETED = "somebody deleted it: its TTL cannot have removed it yet"
 _TTL = ("spec", "ttlSecondsAfterFinished")

@@ -44,7 +44,7 @@ def makes_namespace(
     read it. Raises UsageError if it does not exist and may not be created, NotReady if it is being
     deleted.
     """
-    refuse_leaving(own, applyset)
+    refuse_terminating(own, applyset)
     if not isinstance(own, Absent) or _is_created(resolved, applyset):
         return False
     if not options.apply.create_namespace:
@@ -57,7 +57,7 @@ def makes_namespace(
     return True
 
 
-def refuse_leaving(own: State | None, applyset: ApplySetIdentity) -> None:
+def refuse_terminating(own: State | None, applyset: ApplySetIdentity) -> None:
     """Refuse an apply whose inventory is about to be deleted with its Namespace."""
     if isinstance(own, LiveObject) and own.terminating:  # guard: leaving-own-namespace never
         raise NotReady(

@@ -55,7 +55,7 @@ from applyprune.planning.conflicts import (
 from applyprune.planning.decide import (
     FINISHED,
     JOB_DELETED,
-    LEAVING,
+    TERMINATING,
     UNKNOWN_RESULT,
     existing_step,
     job_record,
@@ -314,7 +314,7 @@ def _apply_step(desired: Desired, entry: InventoryEntry | None, world: World) ->
         and _may_have_finished(desired, entry)
         and not was_deleted(job_record(desired, state, entry), deleted_at(state))
     ):
-        return ApplyStep(desired, Fate.LEAVE, entry, state, LEAVING)
+        return ApplyStep(desired, Fate.LEAVE, entry, state, TERMINATING)
     return existing_step(desired, entry, state, world)
 
 
