@@ -96,8 +96,10 @@ class OtherClusters(Struct):
         known = recorded_cluster(status_of(live))
         ref = kubeconfig_ref(bundle)
         if ref is None:
-            left = left_cluster(live, home := self._own_uid(), home) if known is not None else ""
-            yield Target(account_client, left=left)
+            before = (
+                previous_cluster(live, home := self._own_uid(), home) if known is not None else ""
+            )
+            yield Target(account_client, previous=before)
             return
         access = self_contained(kubeconfig, ref.short, self.addresses)
         place = urlsplit(access.server).netloc
@@ -107,8 +109,8 @@ class OtherClusters(Struct):
             # No cache of discovery: whoever has written the kubeconfig could write into it.
             client = ServiceAccountClient(KubernetesClient(transport, access.shown))
             identity = identify(client.cluster, bundle.namespace, known)
-            left = left_cluster(live, identity.uid, self._own_uid())
-            yield Target(client, identity, left)
+            before = previous_cluster(live, identity.uid, self._own_uid())
+            yield Target(client, identity, before)
 
     def _own_uid(self) -> str:
         if not self._home:
@@ -125,7 +127,7 @@ class Target(Struct, frozen=True):
     client: ServiceAccountClient
     identity: ClusterIdentity | None = None
     """None for this cluster."""
-    left: str = ""
+    previous: str = ""
     """The UID of the cluster that had them before, if somebody has accepted that it is left."""
 
     def needs_namespace(self, bundle: BundleSpec) -> None:
@@ -201,7 +203,7 @@ def recorded_cluster(status: Mapping[str, Any]) -> ClusterIdentity | None:
     return ClusterIdentity(uid, text(status, "cluster", "namespace")) if uid else None
 
 
-def left_cluster(live: LiveObject, now: str, home: str) -> str:
+def previous_cluster(live: LiveObject, now: str, home: str) -> str:
     """Return the UID of the cluster that a Bundle leaves for ``now``; empty if it stays.
 
     Raises ClusterChanged unless somebody has accepted ``now``. ``home`` is the controller's own

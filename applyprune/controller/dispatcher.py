@@ -110,7 +110,7 @@ class Dispatcher:
             else:
                 self.queue.forget(key)
                 self.cut_off(key, None)
-                self._leave(key)
+                self._drop(key)
         told = "this replica leads" if leads else "this replica stands by"
         LOG.info(told, extra=fields(bundles=len(keys)))
 
@@ -144,7 +144,7 @@ class Dispatcher:
                 del self._serving[key], self.busy_since[thread]
                 self.queue.done(key)
             if not self.leadership.leads:
-                self._leave(key)
+                self._drop(key)
                 continue
             if delay is not None:
                 self.queue.add(key, delay)
@@ -229,7 +229,7 @@ class Dispatcher:
         self.queue.set_cluster(key, _cluster(answer))
         if answer.gone:
             self._histories.pop(key, None)
-            self.sources.leave(key)
+            self.sources.drop(key)
             self.watches.forget(key)
             self.metrics.forget(key)
             self._look_again(self.siblings.forget(key))
@@ -249,15 +249,15 @@ class Dispatcher:
         if answer.waits_for is not None:
             self.watches.wait_for(key, answer.waits_for)
 
-    def _leave(self, key: Key) -> None:
+    def _drop(self, key: Key) -> None:
         """Drop what is known of a Bundle that another replica serves.
 
         This one may lead again already, so the Bundle stays in the queue.
         """
         self.queue.set_cluster(key, "")
         self._histories.pop(key, None)
-        self.sources.leave(key)
-        self.watches.leave(key)
+        self.sources.drop(key)
+        self.watches.drop(key)
         self.metrics.forget(key)
         self.siblings.forget(key)
 
@@ -380,10 +380,10 @@ class SourceDispatcher:
             # The turns of the other namespaces are due as they were.
             self._add((key[0], request.check), due, news=True)
 
-    def leave(self, key: Key) -> None:
+    def drop(self, key: Key) -> None:
         """Let a Bundle follow nothing."""
         before = self.followed.check_of(key)
-        self.followed.leave(key)
+        self.followed.drop(key)
         self._end_unfollowed(before)
 
     def _end_unfollowed(self, check: str) -> None:

@@ -57,7 +57,7 @@ class FollowedSources(Struct):
         with self._lock:
             before = self._requests.get(key)
             if before is not None and (request is None or request.check != before.check):
-                self._leave(key)
+                self._drop(key)
                 before = None
             if request is None:
                 return NOTHING_DUE
@@ -79,10 +79,10 @@ class FollowedSources(Struct):
             if request is not None:
                 self._followed[request.check].paused.add(key)
 
-    def leave(self, key: Key) -> None:
+    def drop(self, key: Key) -> None:
         """Let a Bundle follow nothing."""
         with self._lock:
-            self._leave(key)
+            self._drop(key)
 
     def state(self, key: Key) -> SourceState | None:
         """Return what is known of a Bundle's source; None if nothing is yet."""
@@ -298,7 +298,7 @@ class FollowedSources(Struct):
     def _woken(self, found: _Followed, before: Mapping[Key, tuple[object, ...]]) -> set[Key]:
         return {user for user, news in self._news(found).items() if news != before.get(user)}
 
-    def _leave(self, key: Key) -> None:
+    def _drop(self, key: Key) -> None:
         request = self._requests.pop(key, None)
         if request is None:
             return

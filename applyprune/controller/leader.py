@@ -137,7 +137,7 @@ class Election(Struct):
             self.leadership.leads = leads
             self.changed()
 
-    def leave(self) -> None:
+    def resign(self) -> None:
         """Give the Lease up, so that another replica takes it at its next look."""
         try:
             for _ in range(_TRIES):

@@ -260,7 +260,7 @@ class _Process:
         else:
             self.election.keep(self.cancellation)
         if self._end() and self.election is not None:
-            self.election.leave()
+            self.election.resign()
         LOG.info("controller stopped")
         return 0
 

@@ -284,8 +284,8 @@ class OneReconcile(Struct):
             told = sibling_facts(bundle, self.run_result, self.loaded)
             told = replace(told, gives=told.gives or self.gives)
             self.answer = replace(self.answer, sibling=told)
-        left = leaves_drift(result, is_for_drift=bool(self.drifted or self.history.unreverted))
-        seconds, history = next_reconcile(self.history, bundle, result, leaves_drift=left)
+        fails = fails_to_revert(result, is_for_drift=bool(self.drifted or self.history.unreverted))
+        seconds, history = next_reconcile(self.history, bundle, result, fails_to_revert=fails)
         delay: float | None = delay_with_contention(seconds, result)
         if result.reason in _UNTIL_CHANGE:
             delay = _fallback(bundle)
@@ -464,8 +464,8 @@ class OneReconcile(Struct):
         stored = self.bundles.write_status(live, status)
         if stored is None or stored.generation != live.generation:
             raise Interrupted(0)
-        if target.left:
-            self.reporter.left_cluster(stored, target.left)
+        if target.previous:
+            self.reporter.changed_cluster(stored, target.previous)
         return stored
 
     def _hold(self, live: LiveObject, store: ConfigMapStore) -> LiveObject:
@@ -957,7 +957,7 @@ def delay_after(delay: float | None, result: ReconcileResult) -> float | None:
     return 0.0
 
 
-def leaves_drift(result: ReconcileResult, *, is_for_drift: bool) -> bool:
+def fails_to_revert(result: ReconcileResult, *, is_for_drift: bool) -> bool:
     """Return whether a reconcile has failed to revert drift for a reason that may pass.
 
     ``is_for_drift`` says that drift was the reason for it; else only its plan shows drift.

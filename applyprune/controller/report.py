@@ -180,7 +180,7 @@ class Reporter(Struct, frozen=True):
         self._log(key, result, seconds)
         return measured(result, seconds, {})
 
-    def left_cluster(self, live: LiveObject, uid: str) -> None:
+    def changed_cluster(self, live: LiveObject, uid: str) -> None:
         """Report that a Bundle goes on elsewhere, and leaves its objects in a cluster."""
         message = (
             f"it continues in another cluster; what it applied in the cluster {uid} is kept "

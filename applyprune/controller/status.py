@@ -361,16 +361,16 @@ def next_reconcile(
     result: ReconcileResult,
     *,
     removes: bool = False,
-    leaves_drift: bool = False,
+    fails_to_revert: bool = False,
     clock: Clock = BOOT_CLOCK,
 ) -> tuple[float, ReconcileHistory]:
     """Return the seconds until the next reconcile, and what it will know of this one.
 
-    ``removes`` says that the Bundle is being deleted, and ``leaves_drift`` that this reconcile has
-    failed to revert drift, for a reason that may pass.
+    ``removes`` says that the Bundle is being deleted, and ``fails_to_revert`` that this reconcile
+    has failed to revert drift, for a reason that may pass.
     """
     spec, reason, observation = bundle.spec, result.reason, result.observation
-    unreverted = history.unreverted + 1 if leaves_drift else 0
+    unreverted = history.unreverted + 1 if fails_to_revert else 0
     history = replace(history, observation=observation, unreverted=unreverted)
     if observation is not None:
         # Then it has renewed its lock, or has crashed. Neither is a failure of this Bundle.
@@ -387,7 +387,7 @@ def next_reconcile(
     # A run that was overtaken by another one may soon see what that one has left.
     first = _SOON if reason is Reason.INVENTORY_LOCKED else spec.retry_interval
     delay = retry_delay(history.failures, first=first, longest=longest)
-    if leaves_drift:  # guard: reverts-again-soon never
+    if fails_to_revert:  # guard: reverts-again-soon never
         delay = min(delay, retry_delay(history.unreverted, first=_SOON, longest=longest))
     return with_jitter(delay), history
 

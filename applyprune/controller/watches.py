@@ -253,7 +253,7 @@ class Watches:
     def follow_source(self, key: Key, source: SourceObjects) -> None:
         """Watch, as its ServiceAccount, the objects of a Bundle's source."""
         with self._lock:
-            self._leave_source(key)
+            self._drop_source(key)
             self._sources[key] = source
             for ref in source.resources:
                 self._users.setdefault(ref, set()).add(key)
@@ -316,20 +316,20 @@ class Watches:
                 self._bundles.open(WatchScope(DEFINITIONS, full=False))
 
     def forget(self, key: Key) -> None:
-        self.leave(key)
+        self.drop(key)
         with self._lock:
             self._marks.pop(key, None)
 
-    def leave(self, key: Key) -> None:
+    def drop(self, key: Key) -> None:
         """Watch nothing for a Bundle but the Bundle itself."""
         self.wait_for_kinds(key, waits=False)
         with self._lock:
-            self._leave_source(key)
+            self._drop_source(key)
             self._hints.forget(key)
             self._waiting.wait(key, frozenset())
         self.shared.want(key, ())
 
-    def _leave_source(self, key: Key) -> None:
+    def _drop_source(self, key: Key) -> None:
         old = self._sources.pop(key, None)
         for ref in old.resources if old is not None else ():
             users = self._users.get(ref, set())
@@ -492,7 +492,7 @@ class SharedWatches(Struct):
             else:
                 del self._wanted[key]
             for one in old - new:
-                self._leave(key, one)
+                self._drop(key, one)
             joins = any(one in self._users for one in new - old)
             for one in ordered:
                 if one not in old:
@@ -512,7 +512,7 @@ class SharedWatches(Struct):
         self._waiting.setdefault(key[0], {}).setdefault(watched, set()).add(key)
         self._open_waiting()
 
-    def _leave(self, key: Key, watched: WatchTarget) -> None:
+    def _drop(self, key: Key, watched: WatchTarget) -> None:
         waits = self._waiting.get(key[0], {})
         users = waits[watched] if watched in waits else self._users[watched]
         users.discard(key)

@@ -256,7 +256,7 @@ class InventoryLock:
         if held_by:
             yield WarningRaised(held_inventory(self.inventory, held_by))
 
-    def leave(self, *, is_gone: bool) -> Iterator[InventoryWritten]:
+    def end(self, *, is_gone: bool) -> Iterator[InventoryWritten]:
         """Write nothing more: the inventory is deleted with its Namespace, now or soon."""
         self.pause()
         with self._lock:

@@ -109,7 +109,7 @@ class _Run:
         # The Namespace that was created before the inventory, as the set's own; usually none.
         self.made: Mapping[Ref, LiveObject] = {}
         # Whether the inventory is deleted with its Namespace, so that nothing more is written.
-        self.leaves_inventory = False
+        self.inventory_goes = False
         # A failure for each object for which the plan does more than its file shows.
         self.misfits: Sequence[ObjectDone] = ()
         # Whether everything was applied; ready or not.
@@ -475,7 +475,7 @@ class _Run:
             # What was kept after all is as before: no DELETE of it can be on its way.
             entries.update({ref: before[ref] for ref in before.keys() - pruner.asked})
         finally:
-            self.leaves_inventory = pruner.is_own_namespace_going
+            self.inventory_goes = pruner.is_own_namespace_going
             for ref in pruner.gone:  # guard: delete-confirmed -> [*entries]
                 entries.pop(ref, None)
 
@@ -496,8 +496,8 @@ class _Run:
         lock = self.context.lock
         if not lock.taken:
             return
-        if self.leaves_inventory:
-            yield from lock.leave(is_gone=not entries)
+        if self.inventory_goes:
+            yield from lock.end(is_gone=not entries)
         elif not entries and self.context.options.removes_set:
             yield from lock.remove()
         else:

@@ -177,7 +177,7 @@ def test_followers_that_come_and_go_leave_nothing_behind(
             bundles = follow_silent(sources, silent.port, CHECKS)
             eventually(lambda: silent.held >= OF_ONE_NAMESPACE, lambda: f"{silent.held} held")
             for key in bundles:
-                sources.leave(key)
+                sources.drop(key)
             eventually(lambda: is_idle(checker), lambda: "the end of the checks")
             # The host hears of it a little later.
             eventually(lambda: silent.held == 0, lambda: f"{silent.held} connections")
@@ -196,6 +196,6 @@ def test_silent_sources_of_deleted_bundles_hold_no_place(
         assert sources.checks.busy == OF_ONE_NAMESPACE
         assert git.requests == []
         for key in bundles:
-            sources.leave(key)
+            sources.drop(key)
         eventually(lambda: sources.fetches.waiting, lambda: "what the check of web has found")
         eventually(lambda: silent.held == 0, lambda: f"{silent.held} connections")

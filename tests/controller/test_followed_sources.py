@@ -374,7 +374,7 @@ def test_check_that_another_replica_has_overtaken_is_made_again(
 
 def test_paths_of_dependencies_are_known_beside(sources: FollowedSources) -> None:
     """They are read with the same commit, and a change of them is news."""
-    sources.leave(API)
+    sources.drop(API)
     sources.follow(WEB, replace(request("web"), beside=frozenset({"db", "api"})))
     assert look(sources, b"tip 1", {**FIRST, "db": MISSING}) == {WEB}
     assert state(sources).beside == {"api": "tree 2", "db": ""}
@@ -395,7 +395,7 @@ def test_lost_artifact_is_fetched_again(sources: FollowedSources) -> None:
 def test_nothing_is_checked_for_nobody(sources: FollowedSources) -> None:
     """The last Bundle has left: the check ends, and what is known is forgotten."""
     task = checking(sources)
-    sources.leave(WEB)
+    sources.drop(WEB)
     sources.follow(API, None)
     assert sources.check_task(CHECK) == NextWork(None)
     assert sources.checked(CHECK, task, CheckResult(b"tip 1", is_new=True)) == (
@@ -412,7 +412,7 @@ def test_nothing_is_kept_of_what_began_for_others(sources: FollowedSources) -> N
     old = checking(sources)
     assert sources.awaits(CHECK, old)
     for key in (WEB, API):
-        sources.leave(key)
+        sources.drop(key)
     assert not sources.awaits(CHECK, old)
     sources.follow(WEB, request("web"))
     new = checking(sources)
@@ -421,7 +421,7 @@ def test_nothing_is_kept_of_what_began_for_others(sources: FollowedSources) -> N
     assert sources.awaits(CHECK, new)
     sources.checked(CHECK, new, CheckResult(b"tip 1", is_new=True))
     begun = fetching(sources)
-    sources.leave(WEB)
+    sources.drop(WEB)
     sources.follow(WEB, request("web"))
     check(sources, b"tip 1")
     own = fetching(sources)
@@ -504,7 +504,7 @@ def test_bundle_with_a_shorter_interval_is_checked_for_sooner() -> None:
 def test_longest_timeout_counts(sources: FollowedSources) -> None:
     """Otherwise a tenant with a short one would end the fetches of all others."""
     sources.follow(("evil", "web"), replace(request("web"), timeout=1.0))
-    sources.leave(WEB)
+    sources.drop(WEB)
     task = checking(sources)
     assert task.timeout == LONGEST_CHECK
     sources.checked(CHECK, task, CheckResult(b"tip 1", is_new=True))

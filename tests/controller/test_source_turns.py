@@ -219,7 +219,7 @@ def test_first_follower_that_leaves_takes_nothing_with_it(sources: SourceDispatc
     """The check goes on with the namespace of another one."""
     sources.follow(("evil", "web"), request("good"))
     sources.follow(("shop", "web"), request("good"))
-    sources.followed.leave(("evil", "web"))
+    sources.followed.drop(("evil", "web"))
     keys = taken(sources.checks)
     assert ("shop", "good-0") in keys
     assert sources.followed.namespaces("good-0") == ("shop",)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.controller.clusters import left_cluster
+from applyprune.controller.clusters import previous_cluster
 from applyprune.controller.result import ClusterChanged
 from applyprune.model.identity import Ref
 from applyprune.model.live import BUNDLES, LiveObject
@@ -59,10 +59,10 @@ def test_bundle_stays_in_its_cluster(
     """Unless somebody has named the new one."""
     live = bundle(recorded, applied=applied, accepted=accepted)
     if left is not None:
-        assert left_cluster(live, now, HOME) == left
+        assert previous_cluster(live, now, HOME) == left
         return
     with pytest.raises(ClusterChanged) as caught:
-        left_cluster(live, now, HOME)
+        previous_cluster(live, now, HOME)
     assert caught.value.message == (
         f"another cluster answers ({now}) than has its objects ({recorded or HOME}): nothing is "
         "applied or deleted"

@@ -89,7 +89,7 @@ def test_namespace_that_comes_late_is_watched(
         assert (watches.shared.count, watches.shared.waiting) == (2, 2)
         assert queue.waiting == 0
         # The other's end gives it all of them.
-        watches.leave(first)
+        watches.drop(first)
         assert queue.get() == second
         assert watches.shared.unwatched(second) == ""
     finally:

@@ -90,9 +90,9 @@ def test_leader_stops_before_another_one_takes_over(
     assert (leaders(one, other), said(tenant)) == (["other"], ("other", 1))
     assert stored(tenant)["acquireTime"] == acquired
     # One that is asked to end gives it up: nobody need wait.
-    other.leave()
+    other.resign()
     assert said(tenant) == ("", 1)
-    other.leave()
+    other.resign()
     one.sync()
     assert (leaders(one), said(tenant)) == (["one"], ("one", 2))
     assert stored(tenant)["acquireTime"] > acquired
@@ -114,7 +114,7 @@ def test_leader_stops_when_the_lease_has_another_holder(
     one.sync()
     assert (leaders(one, new), said(tenant)) == (["new"], ("new", 0))
     # What one that has lost it gives up is nothing.
-    one.leave()
+    one.resign()
     assert said(tenant) == ("new", 0)
 
 
@@ -137,7 +137,7 @@ def test_leader_that_cannot_renew_its_lease_stops_in_time(
         assert (leaders(one), turns) == ([], [True, False])
         assert one.unreached(400.0).startswith("its Lease could not be renewed for 400 s: ")
         assert one.unreached(401.0) == ""
-        one.leave()  # its Lease stays
+        one.resign()  # its Lease stays
     one.lease.client = client
     one.sync()
     assert (leaders(one), one.unreached(), turns) == (["one"], "", [True, False, True])
@@ -155,7 +155,7 @@ def test_replica_that_cannot_see_the_lease_says_so(tmp_path: Path) -> None:
         one.sync()
     assert leaders(one) == []
     assert one.unreached(60.0).startswith("its Lease could not be renewed for 60 s: ")
-    one.leave()
+    one.resign()
 
 
 def test_leader_that_cannot_serve_lets_its_lease_end(

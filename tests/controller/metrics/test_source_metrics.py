@@ -168,7 +168,7 @@ def test_work_that_is_cut_off_does_not_count(end: str, what: str) -> None:
             sources.end()
         else:
             for key in BUNDLES:
-                sources.leave(key)
+                sources.drop(key)
         raise WorkerUnavailable("ended")
 
     if what == "fetches":
