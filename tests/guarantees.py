@@ -39,7 +39,7 @@ RULES: Mapping[str, Sequence[str]] = {
         "planning/decide.py",
         "planning/desired.py",
         "planning/full_reads.py",
-        "planning/kept_fields.py",
+        "planning/staying_fields.py",
         "planning/managed_fields.py",
         "planning/marks.py",
         "planning/ownership.py",

@@ -408,15 +408,15 @@ class KubernetesClient:
         selector: str = "",
         name: str = "",
         full: bool = False,
-        keep: Callable[[LiveObject], LiveObject] | None = None,
+        slim: Callable[[LiveObject], LiveObject] | None = None,
     ) -> tuple[Sequence[LiveObject], str]:
         """Return what ``list`` returns, and the resourceVersion from which to watch.
 
         That is the first page's; an aggregated API may give none, then it is empty. With a
-        ``name``, only that object is listed. ``keep`` reduces each object to what is needed.
+        ``name``, only that object is listed. ``slim`` reduces each object to what is needed.
         """
         wanted = Selection(namespace, selector, name, full)
-        return _paged_list(self._transport, resource, wanted, keep=keep)
+        return _paged_list(self._transport, resource, wanted, slim=slim)
 
     def watch(
         self,
@@ -729,19 +729,19 @@ def _paged_list(
     resource: Resource,
     wanted: Selection,
     page: int | None = None,
-    keep: Callable[[LiveObject], LiveObject] | None = None,
+    slim: Callable[[LiveObject], LiveObject] | None = None,
     *,
     timeout: float | None = None,
 ) -> tuple[Sequence[LiveObject], str]:
     """Return all objects of a selection, never an incomplete list, and where to watch from.
 
-    It is read in pages of at most ``page`` objects. ``keep`` reduces each object to what is needed,
+    It is read in pages of at most ``page`` objects. ``slim`` reduces each object to what is needed,
     page by page. Each page must arrive within ``timeout`` seconds.
     """
     for _ in range(_RESTARTS):
         try:
             pages = [
-                ([keep(live) for live in lives] if keep else lives, version)
+                ([slim(live) for live in lives] if slim else lives, version)
                 for lives, version in _pages(transport, resource, wanted, page or _PAGE, timeout)
             ]
             return [live for lives, _ in pages for live in lives], pages[0][1]

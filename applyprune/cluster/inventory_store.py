@@ -496,7 +496,7 @@ class Shards(Struct, frozen=True):
         """Return the shards that a list finds; none if it fails."""
         wanted = {self._ref(shard).name for shard in shards}
 
-        def keep(live: LiveObject) -> LiveObject:
+        def slim(live: LiveObject) -> LiveObject:
             # Anybody may add ConfigMaps with the label, and they may be large.
             return live if live.ref.name in wanted else replace(live, packed_body=None)
 
@@ -506,7 +506,7 @@ class Shards(Struct, frozen=True):
                 namespace=self.applyset.namespace,
                 selector=self._selector,
                 full=True,
-                keep=keep,
+                slim=slim,
             )
         except Unreachable:
             raise

@@ -145,7 +145,7 @@ class Watches:
     def open(self) -> None:
         self._opened = self.queue.clock.now()
         self._hub.start()
-        self._bundles = Informer(self.cluster, self._news, keep=_slim)
+        self._bundles = Informer(self.cluster, self._news, slim=_slim)
         for namespace in self.namespaces or ("",):
             # A Bundle may be as large as a megabyte; a reconcile reads it itself.
             # guard: bundle-metadata -> WatchScope(BUNDLES, namespace, full=True)

@@ -64,7 +64,6 @@ from applyprune.planning.conflicts import (
     unrecorded_conflict,
     without_label,
 )
-from applyprune.planning.kept_fields import held_fields, releasable
 from applyprune.planning.managed_fields import (
     after_removal,
     dead_versions,
@@ -90,7 +89,7 @@ from applyprune.planning.replies import (
     dry_run_reply,
     refused_guard,
     refused_recreation,
-    with_kept_fields,
+    with_staying_fields,
 )
 from applyprune.planning.requests import (
     delete_request,
@@ -114,6 +113,7 @@ from applyprune.planning.server_errors import (
     stored_error,
     without_namespace,
 )
+from applyprune.planning.staying_fields import held_fields, releasable
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -369,7 +369,7 @@ class ServerDryRun(Struct):
         if step.takes_over or removed:
             body, not_checked = self._after_transfer(step, after, removed)
         created = partial(self._created, desired)
-        step = with_kept_fields(step, before, after, body, self.context.applyset, created)
+        step = with_staying_fields(step, before, after, body, self.context.applyset, created)
         comparison = Comparison(step, before, body, after, not_checked)
         manager = self.context.applyset.manager
         if self.context.options.apply.reapply_all or self.context.options.diff.enabled:

@@ -57,7 +57,7 @@ from applyprune.planning.recovery import (
     unsearched_problem,
 )
 from applyprune.planning.refusals import no_such_set, refuse_copied, refuse_owned, refuse_unlisted
-from applyprune.planning.removals import kept_as_owned
+from applyprune.planning.removals import stays_as_owned
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.requests import mark_request, transfer_request
 from applyprune.planning.world import World
@@ -290,7 +290,7 @@ class _Own(Struct):
             yield summary.finished()
             return
         with summary.paused():
-            self.agree({step.entry.ref: self._kept(step) for step in due})
+            self.agree({step.entry.ref: self._stays(step) for step in due})
         # The entries change only after the annotation is on the object.
         entries = dict(inventory.entries)
         yield lock.take(inventory)
@@ -317,14 +317,14 @@ class _Own(Struct):
             return replace(step, entry=owned_entry(step.entry, live, after, applyset))
         return None
 
-    def _kept(self, step: ObjectStep) -> str:
+    def _stays(self, step: ObjectStep) -> str:
         """Return what keeps an object from deletion once it is owned; empty if nothing does."""
         if step.live is None:
             return ""
-        return kept_as_owned(step.entry.orphan_reason, step.live, self.context.applyset)
+        return stays_as_owned(step.entry.orphan_reason, step.live, self.context.applyset)
 
     def _done(self, step: ObjectStep) -> ObjectDone:
-        return _done(step, owned_text(self._kept(step)))
+        return _done(step, owned_text(self._stays(step)))
 
 
 # Move objects from one set to another without deleting or re-creating any (safety rule 12).

@@ -166,7 +166,7 @@ class PlanStage(Struct, frozen=True):
     """What comes after these objects, and why it is not applied."""
     makes_namespace: bool = False
     """Whether the namespace of the inventory must be created first."""
-    keeps: str = ""
+    stays: str = ""
     """Why nothing is pruned in any case; empty if the run may prune."""
 
     def state_of(self, step: ApplyStep) -> Readiness | None:
@@ -259,7 +259,7 @@ def _plan_with(
         empty_inputs=request.empty_inputs,
         new_namespace=applyset.namespace if makes_namespace_of_inventory else "",
         resource_map=resource_map,
-        keeps_own_namespace=why_own_namespace_stays(options, request.owner),
+        own_namespace_stays=why_own_namespace_stays(options, request.owner),
         siblings=request.siblings,
     )
     world = _read(world, resolved.kinds, reader, context)
@@ -287,7 +287,7 @@ def _plan_with(
     missing = reference_warnings(plan, world, reader)
     plan = replace(plan, warnings=(*plan.warnings, *unread_warning(world), *missing))
     # guard: prune-after-unknown -> ""
-    keeps = NOT_APPLIED if resolved.unknown and options.prune.enabled else ""
+    stays = NOT_APPLIED if resolved.unknown and options.prune.enabled else ""
     return PlanStage(
         plan,
         world,
@@ -297,7 +297,7 @@ def _plan_with(
         resolved.unknown,
         resolved.blocked,
         makes_namespace_of_inventory,
-        keeps,
+        stays,
     )
 
 
@@ -444,7 +444,7 @@ def check_plan(
         applyset,
         options,
         deletions=reviewed.deletions if reviewed is not None else "",
-        keeps=stage.keeps,
+        stays=stage.stays,
         continues=is_rest(plan, stage.inventory.approved, applyset, options),
     )
     if options.dry_run is DryRun.CLIENT and options.diff.enabled:

@@ -91,11 +91,11 @@ class Cluster(Protocol):
         selector: str = "",
         name: str = "",
         full: bool = False,
-        keep: Callable[[LiveObject], LiveObject] | None = None,
+        slim: Callable[[LiveObject], LiveObject] | None = None,
     ) -> tuple[Sequence[LiveObject], str]:
         """Return what ``list`` returns, and the resourceVersion to watch from.
 
-        ``keep`` reduces each object to what is needed, before the next ones are read.
+        ``slim`` reduces each object to what is needed, before the next ones are read.
         """
 
     def watch(

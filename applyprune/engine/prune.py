@@ -55,7 +55,7 @@ from applyprune.planning.own_namespace import (
     refused_before_own_namespace,
 )
 from applyprune.planning.plan import removed_again
-from applyprune.planning.prune_waits import is_named_by_pods, keeps_used, unless_used
+from applyprune.planning.prune_waits import is_named_by_pods, unless_used, used_stays
 from applyprune.planning.recovery import GONE
 from applyprune.planning.references import has_references
 from applyprune.planning.removals import Blocker, Remaining, objects_going, pruned_objects
@@ -102,7 +102,7 @@ class Pruner(Struct):
     """Whether the Namespace of the inventory is being deleted, or is gone."""
     asked: set[Ref] = field(default_factory=set)
     """The objects for which a DELETE was sent, or may have been."""
-    kept_back: set[Ref] = field(default_factory=set)
+    held_back: set[Ref] = field(default_factory=set)
     """The objects that were to be deleted, and stay: somebody has changed them since the plan."""
 
     def run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
@@ -123,7 +123,7 @@ class Pruner(Struct):
         staying = {step.entry.ref: step for step in self._staying(steps)}
         each = self.context.workers.each
         for step, body, unread in each(self._fields, staying.values(), in_order=True):
-            remaining.keep(step, body, unread, step.problem)
+            remaining.add(step, body, unread, step.problem)
         orders = _deletion_orders(steps)
         for order in sorted(set(orders.values()), reverse=True):
             batch = {step.entry.ref: step for step in steps if orders[step.entry.ref] == order}
@@ -137,15 +137,15 @@ class Pruner(Struct):
                     failures[event.ref] = event.problem
                 yield event
             self.context.cancellation.check()
-            for ref in batch.keys() & self.kept_back - failures.keys():
+            for ref in batch.keys() & self.held_back - failures.keys():
                 # Its deletion was announced, and nobody has taken that back.
                 changed = RunFailed(f"{ref} has changed since the plan")
                 failures[ref] = changed.problem  # guard: kept-since-the-plan
             if not remaining.waits(order[0]):
                 left = sorted({*blocked, *used, *failures} - staying.keys())
-                kept = [batch[ref] for ref in left]
-                for step, body, unread in each(self._fields, kept, in_order=True):
-                    remaining.keep(step, body, unread, failures.get(step.entry.ref))
+                rest = [batch[ref] for ref in left]
+                for step, body, unread in each(self._fields, rest, in_order=True):
+                    remaining.add(step, body, unread, failures.get(step.entry.ref))
             self.context.cancellation.check()
 
     def _prune(
@@ -188,7 +188,7 @@ class Pruner(Struct):
         A rollout that the plan waited for is over; what else has begun to use it, nobody knew.
         """
         context = self.context
-        if not keeps_used(context.options):
+        if not used_stays(context.options):
             return {}
         asked = [
             step
@@ -217,8 +217,8 @@ class Pruner(Struct):
                 if step.why is not Why.IN_USE:
                     names = and_more([root.short for root in step.rollouts], _SHOWN)
                     reason = f"old Pods of {names} still use it"
-                kept = replace(step, fate=Fate.LEAVE, reason=reason, why=Why.IN_USE)
-                found[ref] = replace(kept, request=None)
+                stays = replace(step, fate=Fate.LEAVE, reason=reason, why=Why.IN_USE)
+                found[ref] = replace(stays, request=None)
         return found
 
     def _staying(self, steps: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
@@ -485,7 +485,7 @@ class Pruner(Struct):
         again = removed_again(step, world)
         uid = step.live.uid if step.live is not None and step.fate is Fate.PRUNE else ""
         if again.live is not None and again.live.uid == uid and again.fate is not Fate.PRUNE:
-            self.kept_back.add(step.entry.ref)
+            self.held_back.add(step.entry.ref)
         return again
 
     def _await_gone(self, deleted: Sequence[DeletedObject]) -> Iterator[Event]:

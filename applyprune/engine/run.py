@@ -253,7 +253,7 @@ class _Run:
         shown = options.check or options.dry_run is not DryRun.OFF
         world = replace(stage.world, dependants=stage.dependants.found)
         missing = missing_approval(plan, options, takes_set=self._takes_set())
-        plan = with_offers(plan, stage.world, missing=missing, keeps=stage.keeps)
+        plan = with_offers(plan, stage.world, missing=missing, stays=stage.stays)
         caused = consequences_of(plan, world, states, self.context, reads=shown)
         plan = replace(plan, consequences=caused)
         self.plan = without_unapproved(plan, options, takes_set=self._takes_set())

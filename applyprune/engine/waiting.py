@@ -694,12 +694,12 @@ _FEW_NAMESPACES = 3
 class Informer(Struct):
     """Watches any number of sources and queues their changes; ``close`` ends the threads.
 
-    ``keep`` reduces each object to what is needed: the queue, and who reads it, hold no more.
+    ``slim`` reduces each object to what is needed: the queue, and who reads it, hold no more.
     """
 
     cluster: Cluster
     queue: SimpleQueue[WatchChange] = field(default_factory=SimpleQueue)
-    keep: Callable[[LiveObject], LiveObject] | None = None
+    slim: Callable[[LiveObject], LiveObject] | None = None
     clock: Clock = CLOCK
     """The clock of its waits."""
     _ahead: list[WatchChange] = field(default_factory=list)
@@ -794,7 +794,7 @@ class Informer(Struct):
                 selector=source.selector,
                 name=source.name,
                 full=source.full,
-                keep=self.keep,
+                slim=self.slim,
             )
         except Forbidden:
             if not source.is_everywhere:  # then its namespaces are listed
@@ -859,7 +859,7 @@ class Informer(Struct):
         return self._upserted(source, live)
 
     def _upserted(self, source: WatchScope, live: LiveObject) -> Upserted:
-        return Upserted(source, live.ref, self.keep(live) if self.keep is not None else live)
+        return Upserted(source, live.ref, self.slim(live) if self.slim is not None else live)
 
 
 class WatchScope(Struct, frozen=True):

@@ -139,13 +139,13 @@ def with_approval(
     options: Options,
     *,
     deletions: str = "",
-    keeps: str = "",
+    stays: str = "",
     continues: bool = False,
 ) -> Plan:
     """Return a plan after all checks of its steps: with its digests, and with what follows.
 
     A refused prune is lifted if exactly its deletions are approved. ``deletions`` replaces their
-    digest if the plan is the rest of an earlier one, which was interrupted. ``keeps`` says why
+    digest if the plan is the rest of an earlier one, which was interrupted. ``stays`` says why
     nothing is pruned in any case; empty if it may be. A plan that ``continues`` is the rest of what
     was approved, so it has that digest.
     """
@@ -174,7 +174,7 @@ def with_approval(
     if options.dry_run is DryRun.CLIENT:
         applies = tuple(unchecked(step, options.mode) for step in applies)
         removals = tuple(unchecked(step, options.mode) for step in removals)
-    no_prune, applies, removals = settled(applies, removals, refusal, options, keeps)
+    no_prune, applies, removals = settled(applies, removals, refusal, options, stays)
     plan = replace(
         plan,
         applies=applies,

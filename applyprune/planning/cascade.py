@@ -105,7 +105,7 @@ class Cascades(Struct, frozen=True):
     """All refs in the set's inventory."""
     desired: Mapping[Ref, frozenset[Ref]] = field(default_factory=dict)
     """The desired objects in each such Namespace, of each such CRD, or of each such owner."""
-    kept: Mapping[Ref, str] = field(default_factory=dict)
+    stays: Mapping[Ref, str] = field(default_factory=dict)
     """Why this prune does not delete an object that is listed."""
 
     def of(self, ref: Ref) -> Cascade:
@@ -185,7 +185,7 @@ class Cascades(Struct, frozen=True):
         # What others of them own says nothing new.
         refs = sorted(cascade.foreign, key=lambda other: (other not in roots, other))
         why = {
-            other: self.kept.get(other)
+            other: self.stays.get(other)
             or ("it stays in this set" if other in self.listed else "it is not in this set")
             for other in refs
         }

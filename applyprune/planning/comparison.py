@@ -44,7 +44,6 @@ from applyprune.planning.conflicts import (
     overlap,
     steps_of,
 )
-from applyprune.planning.kept_fields import holding_fields
 from applyprune.planning.managed_fields import (
     BEFORE_FIRST_APPLY,
     as_stored,
@@ -78,6 +77,7 @@ from applyprune.planning.server_errors import (
     error_fields,
     stored_fields,
 )
+from applyprune.planning.staying_fields import holding_fields
 from applyprune.values import hiding, pattern, replace
 
 
@@ -252,8 +252,8 @@ def removed_fields(
         if not any(path in other for other in staying)
     ]
     # A list item goes with its last owner, whoever owns something in it.
-    kept = {path for fields in staying for path in fields.items()}
-    items = [path for fields in going for path in fields.items() if path not in kept]
+    stay = {path for fields in staying for path in fields.items()}
+    items = [path for fields in going for path in fields.items() if path not in stay]
     return tuple(
         path
         for path in (*gone, *items)

@@ -61,7 +61,7 @@ from applyprune.planning.ownership import (
 )
 from applyprune.planning.readiness import has_completed
 from applyprune.planning.recovery import CHANGING
-from applyprune.planning.removals import kept_as_owned
+from applyprune.planning.removals import stays_as_owned
 from applyprune.planning.requests import apply_request, takes_over
 from applyprune.planning.uids import is_among, known_as
 from applyprune.planning.world import World
@@ -118,10 +118,10 @@ def existing_step(
     tool = _tool_of_free(live, judged, applyset)
     adopted = f"adopted: it existed and belonged to {tool or _owner_words(owner)}"
     if owns:
-        kept = kept_as_owned(desired.orphan_reason, live, applyset)
+        stays = stays_as_owned(desired.orphan_reason, live, applyset)
         adopted = "adopted, as owned: a later prune deletes it"
-        if kept:
-            adopted = f"adopted, as owned; a later prune orphans it: {kept}"
+        if stays:
+            adopted = f"adopted, as owned; a later prune orphans it: {stays}"
     reasons = (*(() if known else (adopted,)), *desired.ignore_reasons)
     step = ApplyStep(
         desired,
@@ -499,9 +499,9 @@ def _listed(step: ApplyStep, entry: InventoryEntry) -> ApplyStep:
     Nothing is sent, so nothing else would record that mark.
     """
     desired = step.desired
-    kept = desired.orphan_reason or entry.orphan_reason
-    listed = replace(entry, wave=desired.wave, depends_on=desired.depends_on, orphan_reason=kept)
-    return replace(step, entry=listed, is_recorded=kept != entry.orphan_reason)
+    reason = desired.orphan_reason or entry.orphan_reason
+    listed = replace(entry, wave=desired.wave, depends_on=desired.depends_on, orphan_reason=reason)
+    return replace(step, entry=listed, is_recorded=reason != entry.orphan_reason)
 
 
 def was_applied(desired: Desired, entry: InventoryEntry | None) -> bool:

@@ -66,7 +66,6 @@ from applyprune.planning.decide import (
     was_deleted,
     with_controllers_objects,
 )
-from applyprune.planning.kept_fields import fields_in
 from applyprune.planning.managed_fields import dead_versions
 from applyprune.planning.normalize import body_to_send, with_autoscaler
 from applyprune.planning.order import pruned_references
@@ -88,6 +87,7 @@ from applyprune.planning.removals import (
 from applyprune.planning.requests import apply_request
 from applyprune.planning.served_kinds import defined_kinds
 from applyprune.planning.server_errors import undeclared_elsewhere
+from applyprune.planning.staying_fields import fields_in
 from applyprune.planning.world import World
 from applyprune.values import replace
 
@@ -159,15 +159,15 @@ def settled(
     removals: Sequence[RemoveStep],
     refusal: Problem | None,
     options: Options,
-    keeps: str = "",
+    stays: str = "",
 ) -> tuple[str, tuple[ApplyStep, ...], tuple[RemoveStep, ...]]:
     """Return why nothing is pruned, if so, and the steps with what follows from all of them.
 
-    ``keeps`` says why nothing is pruned in any case; empty if it may be.
+    ``stays`` says why nothing is pruned in any case; empty if it may be.
     """
     refused = f"{options.mode.removal} refused" if refusal is not None else ""
-    kept = (refused or keeps) if removals and keeps else ""
-    no_prune = kept or _no_prune(applies, removals, refusal, options)
+    always = (refused or stays) if removals and stays else ""
+    no_prune = always or _no_prune(applies, removals, refusal, options)
     waits = options.wait.mode is not WaitMode.NONE and not no_prune
     removals = with_waits(removals, applies if waits else ())
     return (
@@ -177,19 +177,19 @@ def settled(
     )
 
 
-def with_offers(plan: Plan, world: World, *, missing: str, keeps: str) -> Plan:
+def with_offers(plan: Plan, world: World, *, missing: str, stays: str) -> Plan:
     """Return a plan that offers what it would prune, as long as other sets may still take it.
 
     An offer deletes nothing, so a guard matters only for what nobody takes. But an approval comes
     first: none may be ``missing``. A fault in the input does not matter if it is only that other
-    sets have its objects: two sets may want something from each other. ``keeps`` says why nothing
+    sets have its objects: two sets may want something from each other. ``stays`` says why nothing
     is pruned in any case: then nothing is offered either.
     """
     siblings, options = world.siblings, world.options
     if siblings is None or not siblings.undecided or plan.restored:
         return plan
     # guard: offer-of-whole-input -> plan.lacks_rights
-    if keeps or plan.lacks_rights:
+    if stays or plan.lacks_rights:
         return plan
     # Of a plan with a fault, nobody asks for an approval.
     is_open = bool(missing) or bool(plan.faults) or plan.refusal is not None

@@ -187,7 +187,7 @@ def heeds_pods(options: Options) -> bool:
     return options.mode in {Mode.APPLY, Mode.PRUNE}
 
 
-def keeps_used(options: Options) -> bool:
+def used_stays(options: Options) -> bool:
     """Return whether what live Pods use is kept; with ``--no-wait`` there is only a warning."""
     return heeds_pods(options) and options.wait.mode is not WaitMode.NONE
 
@@ -210,7 +210,7 @@ def unless_used(
     )
     rolls = options.mode is Mode.APPLY
     members = {member.ref: member for member in desired} if rolls else {}
-    return [_unless_used(one, use, members, going, keeps=keeps_used(options)) for one in steps]
+    return [_unless_used(one, use, members, going, stays=used_stays(options)) for one in steps]
 
 
 def _unless_used(
@@ -219,7 +219,7 @@ def _unless_used(
     members: Mapping[Ref, Desired],
     going: Collection[str],
     *,
-    keeps: bool,
+    stays: bool,
 ) -> RemoveStep:
     ref = step.entry.ref
     if step.fate is not Fate.PRUNE or step.is_going or not needs_pods(ref):
@@ -235,8 +235,8 @@ def _unless_used(
     for user in users:
         member = members.get(user.root)
         ends = member is not None and _rolls_out(member) and ref not in _names_of(member, ref)
-        if keeps and not ends:  # guard: used-by-a-live-pod never
-            return _kept_in_use(step, users)
+        if stays and not ends:  # guard: used-by-a-live-pod never
+            return _stays_in_use(step, users)
         rollouts[user.root] = None
     for user in use.users:
         # It may read the object by the API. A name may be there by chance, but then it stays there.
@@ -245,13 +245,13 @@ def _unless_used(
             continue
         if not user.uids.isdisjoint(going) or ref.name in _words_in(member.body):
             continue
-        if keeps and not _rolls_out(member):
-            return _kept_in_use(step, [user])
+        if stays and not _rolls_out(member):
+            return _stays_in_use(step, [user])
         rollouts[user.root] = None  # guard: named-in-a-text
     return replace(step, rollouts=tuple(rollouts))
 
 
-def _kept_in_use(step: RemoveStep, users: Sequence[PodUser]) -> RemoveStep:
+def _stays_in_use(step: RemoveStep, users: Sequence[PodUser]) -> RemoveStep:
     """Return the step of an object that is not deleted, because live Pods use it."""
     pods = [user for user in users if user.ref.group_kind == POD] or users
     verb = "uses" if len(pods) == 1 else "use"

@@ -420,8 +420,8 @@ def _of_live(
         message = f"it was recreated with the set's label; it will be recorded as {ownership}"
         yield Mismatch(MismatchType.OTHER_UID, Repair.LIST, message, ref, fresh)
     elif entry.uid:
-        kept = "label" if applied else "label and field manager"
-        message = f"somebody else has recreated it, without the set's {kept}"
+        marks = "label" if applied else "label and field manager"
+        message = f"somebody else has recreated it, without the set's {marks}"
         repair = Repair.NONE if applied else Repair.UNLIST
         yield Mismatch(MismatchType.OTHER_UID, repair, message, ref)
 
@@ -554,15 +554,15 @@ def owning_command(applyset: ApplySetIdentity, refs: Sequence[Ref]) -> str:
     return f"applyprune inventory repair {applyset.arguments} --record-as owned {named}"
 
 
-def owned_text(kept: str) -> str:
+def owned_text(stays: str) -> str:
     """Return what the run says of an object that becomes owned.
 
-    ``kept`` says what keeps it all the same; empty if a later prune deletes it.
+    ``stays`` says why it stays all the same; empty if a later prune deletes it.
     """
-    if kept == HOLDS_INVENTORY:
-        return f"as owned; only a delete of the whole set deletes it: {kept}"
-    if kept:
-        return f"as owned; a later prune or delete orphans it: {kept}"
+    if stays == HOLDS_INVENTORY:
+        return f"as owned; only a delete of the whole set deletes it: {stays}"
+    if stays:
+        return f"as owned; a later prune or delete orphans it: {stays}"
     return "as owned: a later prune or delete deletes it"
 
 

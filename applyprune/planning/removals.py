@@ -87,14 +87,14 @@ def remove_steps(
     entries = list(entries)
     # Where nothing has left, as in most runs, nothing asks for the objects of the input.
     wanted = _desired_uids(desired, world) if entries else frozenset()
-    kept = _unless_owner_stays(
+    steps = _unless_owner_stays(
         unless_used(_decided(entries, world, wanted), world.pod_use, desired, options), world
     )
-    deleting = uids_of(pruned_objects(kept))
-    going = uids_of(step.live for step in kept if step.live is not None and step.is_going)
+    deleting = uids_of(pruned_objects(steps))
+    going = uids_of(step.live for step in steps if step.live is not None and step.is_going)
     found = _cascades(world, deleting, wanted)
-    stays = {step.entry.ref: step.reason for step in kept if step.fate is not Fate.PRUNE}
-    cascades = Cascades(found, listed, _desired_within(kept, world, wanted), stays)
+    stays = {step.entry.ref: step.reason for step in steps if step.fate is not Fate.PRUNE}
+    cascades = Cascades(found, listed, _desired_within(steps, world, wanted), stays)
     steps = [
         replace(
             step,
@@ -102,7 +102,7 @@ def remove_steps(
             unlisted=cascades.of(step.entry.ref).unlisted,
             ignored=world.ignored.get(step.entry.ref, ""),
         )
-        for step in kept
+        for step in steps
     ]
     steps.sort(key=lambda step: step.entry.wave, reverse=True)
     # Nothing has left a set of which only a part is applied, whatever that part is.
@@ -585,8 +585,8 @@ def _step_of_marked(
     another mark, or the user, keeps.
     """
     mark = leave_mark(live.metadata)  # guard: left-alone-at-prune -> ""
-    keeps = entry.orphan_reason or orphan_mark(live.metadata)
-    if not mark or live.terminating or keeps or entry.ref.is_among(options.prune.orphan):
+    orphans = entry.orphan_reason or orphan_mark(live.metadata)
+    if not mark or live.terminating or orphans or entry.ref.is_among(options.prune.orphan):
         return None
     if options.removes_set:  # guard: left-alone-in-part always
         return _orphaned(
@@ -614,7 +614,7 @@ def _why_orphaned(entry: InventoryEntry, live: LiveObject, world: World) -> _Orp
         return _OrphanReason(f"it belongs to {owner} now, by its ownerReferences", Why.OWNED)
     if not shared and (other := other_owner(entry, live, applyset)):
         return _OrphanReason(other, Why.SHARED)  # guard: other-owner -> None
-    protected = _why_protected(entry.ref, applyset, world.keeps_own_namespace, world.occupied)
+    protected = _why_protected(entry.ref, applyset, world.own_namespace_stays, world.occupied)
     return _OrphanReason(protected) if protected else None
 
 
@@ -625,7 +625,7 @@ def _protected_in_part(ref: Ref, world: World) -> Problem | None:
     """
     applyset, options, protected = world.applyset, world.options, ""
     if options.is_part:
-        protected = _why_protected(ref, applyset, world.keeps_own_namespace, world.occupied)
+        protected = _why_protected(ref, applyset, world.own_namespace_stays, world.occupied)
     if not protected or ref.is_among(options.prune.orphan):  # guard: protected-in-part always
         return None
     return RunFailed(
@@ -712,7 +712,7 @@ def _arguments(ref: Ref) -> str:
     return f"{ref.short} -n {ref.namespace}" if ref.namespace else ref.short
 
 
-def kept_as_owned(rule: str, live: LiveObject, applyset: ApplySetIdentity) -> str:
+def stays_as_owned(rule: str, live: LiveObject, applyset: ApplySetIdentity) -> str:
     """Return why an object is orphaned even if the set owns it; empty if it may be deleted.
 
     ``rule`` is the annotation that its entry or its manifest has.
@@ -725,20 +725,20 @@ def kept_as_owned(rule: str, live: LiveObject, applyset: ApplySetIdentity) -> st
 def _why_protected(
     ref: Ref,
     applyset: ApplySetIdentity,
-    keeps_own_namespace: str = HOLDS_INVENTORY,
+    own_namespace_stays: str = HOLDS_INVENTORY,
     occupied: Mapping[str, Problem | None] = MappingProxyType({}),
 ) -> str:
     """Return why a Namespace is not deleted; empty if it may be, and for any other kind.
 
-    ``keeps_own_namespace`` says why that of the set's own inventory is not; empty if it may be.
+    ``own_namespace_stays`` says why that of the set's own inventory is not; empty if it may be.
     """
     name = ref.name
     if ref.group_kind != NAMESPACE:
         return ""
     if name in _SYSTEM_NAMESPACES:
         return "a system namespace is never deleted"
-    if ref == applyset.own_namespace and keeps_own_namespace:  # guard: own-namespace-stays never
-        return keeps_own_namespace
+    if ref == applyset.own_namespace and own_namespace_stays:  # guard: own-namespace-stays never
+        return own_namespace_stays
     is_held = name in occupied and occupied[name] is None
     return "it contains another set's inventory" if is_held else ""
 
@@ -807,7 +807,7 @@ class Remaining(Struct):
     _turn: tuple[Wave, Blocker] | None = None
     """The first turn of which something remains."""
 
-    def keep(
+    def add(
         self,
         step: RemoveStep,
         body: Mapping[str, Any] | None,

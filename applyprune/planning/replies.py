@@ -34,7 +34,6 @@ from applyprune.planning.comparison import (
 from applyprune.planning.conflicts import drifted_fields, rewritten_fields
 from applyprune.planning.decide import existing_step, job_record, new_entry
 from applyprune.planning.field_writers import is_by_hand
-from applyprune.planning.kept_fields import kept_fields, kept_words
 from applyprune.planning.managed_fields import BEFORE_FIRST_APPLY, own_fields, own_writer
 from applyprune.planning.normalize import body_to_send, may_be_secret
 from applyprune.planning.ownership import (
@@ -54,6 +53,7 @@ from applyprune.planning.ownership import (
 from applyprune.planning.prune_waits import takes_time
 from applyprune.planning.requests import apply_request
 from applyprune.planning.server_errors import is_about_stored
+from applyprune.planning.staying_fields import staying_fields, staying_words
 from applyprune.planning.world import World
 from applyprune.values import replace
 
@@ -335,26 +335,26 @@ def _reason(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> s
     if before is not None and step.taken_from and step.fate is not Fate.ADOPT:
         losers = confirmed_takings(step, before, after, applyset)
         taken = f"took fields from {', '.join(losers)}" if losers else ""
-    kept: Iterable[str] = ()
+    staying: Iterable[str] = ()
     if not (step.is_checked and step.fate is Fate.ADOPT):  # else the check has said it
-        kept = kept_words(step, step.live, after, after.body, applyset)
+        staying = staying_words(step, step.live, after, after.body, applyset)
     if step.reverts:
         notes = [
             f"reverted {drifted_fields(step.reverts)}",
             taken,
             *step.desired.ignore_reasons,
-            *kept,
+            *staying,
         ]
         return "; ".join(filter(None, notes))
-    return "; ".join(filter(None, (taken, _with_kept(step.reason, kept))))
+    return "; ".join(filter(None, (taken, _with_notes(step.reason, staying))))
 
 
-def _with_kept(reason: str, kept: Iterable[str]) -> str:
+def _with_notes(reason: str, notes: Iterable[str]) -> str:
     """Return the reason of a step with what stays; the check may have said that."""
-    return "; ".join(filter(None, (reason, *(one for one in kept if one not in reason))))
+    return "; ".join(filter(None, (reason, *(one for one in notes if one not in reason))))
 
 
-def with_kept_fields(
+def with_staying_fields(
     step: ApplyStep,
     before: LiveObject,
     after: LiveObject,
@@ -369,12 +369,12 @@ def with_kept_fields(
     """
     asks = False
     if step.fate is Fate.ADOPT:
-        each = [*kept_fields(step, before, after, state, applyset, created={})]
-        applied = [*kept_fields(step, before, after, state, applyset)]
+        each = [*staying_fields(step, before, after, state, applyset, created={})]
+        applied = [*staying_fields(step, before, after, state, applyset)]
         asks = len(each) > len(applied)  # some may be defaults
     made = created() if asks else None
-    kept = kept_words(step, before, after, state, applyset, made)
-    return replace(step, reason=_with_kept(step.reason, kept))
+    notes = staying_words(step, before, after, state, applyset, made)
+    return replace(step, reason=_with_notes(step.reason, notes))
 
 
 def _defaulted(desired: Desired, after: LiveObject, applyset: ApplySetIdentity) -> str:

@@ -107,7 +107,7 @@ class World(Struct, frozen=True):
     """The endpoint of each recorded kind that is still served."""
     occupied: Mapping[str, Problem | None] = field(default_factory=dict)
     """The namespaces that contain another set's inventory, or may: then why it is unknown."""
-    keeps_own_namespace: str = HOLDS_INVENTORY
+    own_namespace_stays: str = HOLDS_INVENTORY
     """Why this run never deletes the Namespace of the set's inventory; empty if it may."""
     contents: Mapping[Ref, CascadeContents] = field(default_factory=dict)
     """The contents of each Namespace, CRD and Bundle that has left the set."""

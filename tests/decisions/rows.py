@@ -255,7 +255,7 @@ def _read(row: Row, cluster: Cluster) -> tuple[World, Sequence[str]]:
         resources={kind: found for kind in recorded if (found := served.find_kind(kind))},
         schemas={one.group_kind: None for one in row.served},
         others=cluster.others(),
-        keeps_own_namespace="it holds the inventory",
+        own_namespace_stays="it holds the inventory",
     )
     if not listed.exists:
         refuse_without_inventory(world)

@@ -219,7 +219,7 @@ class _Maker:
                 others=self.others(),
                 withheld=self.random.choice((None, None, {}, {OTHER.id: ""}, {OTHER.id: "no"})),
                 autoscalers=self.autoscalers(),
-                keeps_own_namespace=self.random.choice(("", "it holds the inventory")),
+                own_namespace_stays=self.random.choice(("", "it holds the inventory")),
             ),
         )
 

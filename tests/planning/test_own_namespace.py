@@ -170,7 +170,7 @@ EVERYTHING = PruneOptions(also=frozenset(PruneAlso))
 
 
 @pytest.mark.parametrize(
-    ("entry", "state", "keeps", "fate"),
+    ("entry", "state", "stays", "fate"),
     [
         ({}, {}, "", Fate.PRUNE),
         ({}, {}, HOLDS_INVENTORY, Fate.ORPHAN),
@@ -193,11 +193,11 @@ EVERYTHING = PruneOptions(also=frozenset(PruneAlso))
     ],
 )
 def test_only_an_owned_namespace_is_deleted(
-    entry: dict[str, Any], state: dict[str, Any], keeps: str, fate: Fate
+    entry: dict[str, Any], state: dict[str, Any], stays: str, fate: Fate
 ) -> None:
     """Whatever --prune-also says of other objects."""
     listed = recorded(OWN, live(HOME), **entry)
-    snapshot = cluster({HOME: live(HOME, **state)}, keeps_own_namespace=keeps)
+    snapshot = cluster({HOME: live(HOME, **state)}, own_namespace_stays=stays)
     step = remove_step(
         listed, world((), inventory(listed), snapshot, replace(WHOLE, prune=EVERYTHING))
     )

@@ -282,7 +282,7 @@ def test_owner_of_what_remains(named: Ref) -> None:
     remaining = Remaining({MAP, OTHER})
     failed = Problem(ProblemKind.FORBIDDEN, "not allowed")
     entry = recorded(desired(), child, ref=OTHER)
-    remaining.keep(RemoveStep(entry, CONFIG_MAPS, Fate.PRUNE, child), {}, failure=failed)
+    remaining.add(RemoveStep(entry, CONFIG_MAPS, Fate.PRUNE, child), {}, failure=failed)
     state = live(MAP, uid=U)
     step = RemoveStep(recorded(desired(), state, ref=MAP), CONFIG_MAPS, Fate.PRUNE, state)
     assert (remaining.blocker(step) is not None) == (named == MAP)

@@ -43,13 +43,13 @@ def test_large_page_is_asked_for_again_in_parts(
 ) -> None:
     """The rest of the list stays in small pages; a whole object is not kept if it is not needed."""
 
-    def keep(live: LiveObject) -> LiveObject:
+    def slim(live: LiveObject) -> LiveObject:
         kept.append(len(live.annotations.get("large", "")))
         return live
 
     kept: list[int] = []
     client = KubernetesClient(open_transport(), "test")
-    found, version = client.list_at(CONFIG_MAPS, namespace=namespace, keep=keep)
+    found, version = client.list_at(CONFIG_MAPS, namespace=namespace, slim=slim)
     assert {live.ref.name for live in found} >= large
     assert version
     assert _limits(proxy) == ["500", "62", *["7"] * 7]

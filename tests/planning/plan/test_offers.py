@@ -34,7 +34,7 @@ def planned(undecided: tuple[str, ...] = ("b",), **options: Any) -> tuple[Plan, 
 def test_prune_becomes_an_offer(options: dict[str, Any]) -> None:
     """A guard has nothing to refuse then."""
     plan, made = planned(**options)
-    after = with_offers(plan, made, missing="", keeps="")
+    after = with_offers(plan, made, missing="", stays="")
     (step,) = after.removals
     assert (step.fate, step.why, step.entry.offered) == (Fate.LEAVE, Why.OFFERED, "key")
     assert (after.refusal, after.no_prune) == (None, "")
@@ -42,7 +42,7 @@ def test_prune_becomes_an_offer(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("options", [{}, REFUSED], ids=["allowed", "refused"])
 @pytest.mark.parametrize(
-    ("changes", "keeps"),
+    ("changes", "stays"),
     [
         pytest.param({}, "some objects", marks=pytest.mark.holds("offer-of-whole-input")),
         ({"lacks_rights": True}, ""),
@@ -51,12 +51,12 @@ def test_prune_becomes_an_offer(options: dict[str, Any]) -> None:
     ids=["unknown kinds", "no rights", "restored"],
 )
 def test_plan_that_prunes_nothing_anyway_offers_nothing(
-    options: dict[str, Any], changes: dict[str, Any], keeps: str
+    options: dict[str, Any], changes: dict[str, Any], stays: str
 ) -> None:
     """Its input may be half of what was meant; and what else has left must not go then."""
     plan, made = planned(**options)
     plan = replace(plan, **changes)
-    assert with_offers(plan, made, missing="", keeps=keeps) == plan
+    assert with_offers(plan, made, missing="", stays=stays) == plan
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_plan_without_a_reason_to_offer_stays(
     undecided: tuple[str, ...], options: dict[str, Any]
 ) -> None:
     plan, made = planned(undecided, **options)
-    assert with_offers(plan, made, missing="", keeps="") == plan
+    assert with_offers(plan, made, missing="", stays="") == plan
 
 
 def test_missing_approval_comes_before_an_offer() -> None:
     plan, made = planned(approval=Approval.PRUNE)
-    assert with_offers(plan, made, missing="sha256:1", keeps="") == plan
+    assert with_offers(plan, made, missing="sha256:1", stays="") == plan

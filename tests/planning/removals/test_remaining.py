@@ -135,7 +135,7 @@ def test_only_what_it_needs_stays(name: str, failure: Problem | None) -> None:
         (kept, step), body = CONTROLLERS[name], None
         reason = "its controller may need it" if failure is not None else ""
     remaining = Remaining({kept.entry.ref, step.entry.ref, DEPLOYMENT, ACCOUNT})
-    remaining.keep(kept, body, failure=failure)
+    remaining.add(kept, body, failure=failure)
     blocker = remaining.blocker(step)
     assert (blocker is None) == (not reason)
     if blocker is not None:
@@ -146,7 +146,7 @@ def test_only_what_it_needs_stays(name: str, failure: Problem | None) -> None:
 def test_prune_without_a_workload_deletes_no_controller() -> None:
     """Then a Service has nothing to do with the custom resource."""
     remaining = Remaining({CUSTOM, SERVICE})
-    remaining.keep(_step(CUSTOM), None, failure=LATE)
+    remaining.add(_step(CUSTOM), None, failure=LATE)
     assert remaining.blocker(_step(SERVICE)) is None
 
 
@@ -157,7 +157,7 @@ def test_everything_stays_if_what_is_needed_is_unknown(unread: str) -> None:
     """Or the server is gone. Only deletions wait, not what is only taken out of the inventory."""
     remaining = Remaining()
     gone = None if unread else Problem(ProblemKind.UNREACHABLE, "connection refused")
-    remaining.keep(_step(BINDING), None, unread, gone)
+    remaining.add(_step(BINDING), None, unread, gone)
     blocker = remaining.blocker(_step(OTHER))
     assert blocker is not None
     assert blocker.reason.endswith(
@@ -173,9 +173,9 @@ def test_everything_stays_if_what_is_needed_is_unknown(unread: str) -> None:
 def test_later_turns_wait_for_what_is_not_gone(is_late: bool) -> None:
     """A timeout gives a timeout; its own turn does not wait, nor any for what stays on purpose."""
     remaining = Remaining()
-    remaining.keep(_step(SECRET, wave=1), None)
+    remaining.add(_step(SECRET, wave=1), None)
     assert remaining.blocker(_step(OTHER)) is None
-    remaining.keep(_step(CONFIG_MAP, wave=1), None, failure=LATE if is_late else FAILED)
+    remaining.add(_step(CONFIG_MAP, wave=1), None, failure=LATE if is_late else FAILED)
     assert remaining.blocker(_step(OTHER, wave=1)) is None
     blocker = remaining.blocker(_step(OTHER))
     assert blocker is not None

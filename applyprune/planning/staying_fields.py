@@ -131,7 +131,7 @@ _NEVER_SHOWN = frozenset({LAST_APPLIED, OWNED_BY, PART_OF, WANTED})
 _NEVER_TAKEN = frozenset({("metadata", "finalizers"), ("metadata", "ownerReferences")})
 
 
-def kept_words(
+def staying_words(
     step: ApplyStep,
     before: LiveObject | None,
     after: LiveObject,
@@ -142,10 +142,10 @@ def kept_words(
     """Return which fields stay because others own them, a text for each group of owners.
 
     ``before`` is the object before the apply, ``after`` the reply to it or to its dry run, and
-    ``state`` what the object has afterwards. See ``kept_fields`` for ``created``.
+    ``state`` what the object has afterwards. See ``staying_fields`` for ``created``.
     """
     named: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-    for path, owners in kept_fields(step, before, after, state, applyset, created):
+    for path, owners in staying_fields(step, before, after, state, applyset, created):
         named[owners].append(to_server(path).removeprefix("."))
     too = "" if step.fate is Fate.ADOPT else " too"
     found = []
@@ -157,7 +157,7 @@ def kept_words(
     return tuple(found)
 
 
-def kept_fields(
+def staying_fields(
     step: ApplyStep,
     before: LiveObject | None,
     after: LiveObject,
@@ -165,7 +165,7 @@ def kept_fields(
     applyset: ApplySetIdentity,
     created: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """Yield each field that stays because others own it, with its owners; see ``kept_words``.
+    """Yield each field that stays because others own it, with its owners; see ``staying_words``.
 
     Of an adopted object, who has updated it may own defaults of the server. They are known by
     ``created``, the object as the server would create it; without it, only what others apply is

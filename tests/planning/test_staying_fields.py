@@ -16,9 +16,9 @@ from applyprune.model.live import Resource
 from applyprune.model.options import Conflicts, Options
 from applyprune.model.plan import ApplyStep, Migration
 from applyprune.planning.conflicts import HOLDS, exclusion, explain_conflict
-from applyprune.planning.kept_fields import held_fields, releasable
 from applyprune.planning.managed_fields import as_stored, taken
 from applyprune.planning.normalize import is_ignored_by_default
+from applyprune.planning.staying_fields import held_fields, releasable
 from tests.support.options import options_of
 from tests.support.planning import TARGET, desired, live, managed, recorded
 
