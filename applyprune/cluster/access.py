@@ -203,19 +203,19 @@ def _server(cluster: KubeconfigEntry, trust: Trust, where: str) -> str:
     server = cluster.text("server")
     if server and "://" not in server:
         server = f"{'https' if trust != Trust() else 'http'}://{server}"
-    why = "server is empty"
+    reason = "server is empty"
     if server:
         # The part before an @ is a password.
-        why = f"server is {server.rpartition('@')[2]!r}"
+        reason = f"server is {server.rpartition('@')[2]!r}"
         if fault := _server_fault(server):
-            why = f"{why}: {fault}"
+            reason = f"{reason}: {fault}"
         else:
             scheme, _, rest = server.partition("://")
             return f"{scheme.lower()}://{rest}".rstrip("/")
     raise AccessError(
         f"cluster {cluster.name!r} has no usable server",
         location=where,
-        reason=why,
+        reason=reason,
         hint="It must be a URL such as https://host:6443 or https://[fd00::1]:6443.",
     )
 

@@ -320,11 +320,11 @@ class ExecPlugin:
             raise self._failure("printed an invalid expiration time")
         return (until - datetime.now(UTC) - EXPIRY_SKEW).total_seconds()
 
-    def _failure(self, happened: str, why: str = "", hint: str = "") -> AccessError:
+    def _failure(self, happened: str, reason: str = "", hint: str = "") -> AccessError:
         command = self._plugin.text("command")
         return AccessError(
             f"the credential plugin {command!r} of user {self._plugin.name!r} {happened}",
-            reason=why,
+            reason=reason,
             hint=safe_text(hint)
             or f"Run {command} yourself to see what it needs, such as a login.",
         )
@@ -417,10 +417,10 @@ class AuthProvider:
         identity = Identity(token=checked_token(token, f"auth-provider {self._name!r}"))
         return Issued(identity, FILE_MAX_AGE)
 
-    def _failure(self, why: str) -> AccessError:
+    def _failure(self, reason: str) -> AccessError:
         return AccessError(
             f"the auth-provider {self._name!r} of user {self._user!r} failed",
-            reason=why,
+            reason=reason,
             hint="Log in again; the kubeconfig's refresh token may have expired.",
         )
 

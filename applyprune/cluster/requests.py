@@ -366,6 +366,6 @@ def live_object(resource: Resource, item: object, *, full: bool) -> LiveObject |
     )
 
 
-def invalid_response(what: str, why: str) -> Unavailable:
+def invalid_response(what: str, reason: str) -> Unavailable:
     """Return the error for a success whose body is not what was asked for."""
-    return Unavailable(f"{what}: invalid response from the server", code=200, reason=why)
+    return Unavailable(f"{what}: invalid response from the server", code=200, reason=reason)

@@ -20,7 +20,7 @@ from applyprune.controller.task import NO_DRIFT_THEN
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import ObjectWriter
 from applyprune.model.identity import kubectl_name
-from applyprune.model.plan import Why
+from applyprune.model.plan import Cause
 from applyprune.model.text import and_more, time_of
 from applyprune.planning.conflicts import drifted_fields
 from applyprune.planning.marks import CONFLICTS
@@ -135,7 +135,7 @@ class _DriftedField(Struct, frozen=True):
     @property
     def is_contended(self) -> bool:
         """Return whether it was left because its manager has won."""
-        return self.step.why is Why.CONTENDED
+        return self.step.cause is Cause.CONTENDED
 
     @property
     def is_conflict(self) -> bool:

@@ -17,7 +17,7 @@ from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.fate import Fate
 from applyprune.model.live import BUNDLES, mapping, text
 from applyprune.model.options import Approval
-from applyprune.model.plan import ApplyStep, RemoveStep, Why
+from applyprune.model.plan import ApplyStep, Cause, RemoveStep
 from applyprune.model.problem import ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import applyset_identity
@@ -156,7 +156,7 @@ class Scope(StrEnum):
 def _fates(plan: Plan) -> Iterator[tuple[Fate, ApplyStep | RemoveStep]]:
     """Yield each step with the fate that it would have if it were approved."""
     for step in plan.applies:
-        yield Fate.RECREATE if step.why is Why.NOT_APPROVED else step.fate, step
+        yield Fate.RECREATE if step.cause is Cause.NOT_APPROVED else step.fate, step
     for removal in plan.removals:
         yield Fate.PRUNE if removal.is_doomed else removal.fate, removal
 

@@ -61,7 +61,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import LONGEST_LEASE
 from applyprune.model.live import BUNDLES, LiveObject, deleted_at, mapping, text, whole_number
 from applyprune.model.options import Mode
-from applyprune.model.plan import Guard, GuardVerdict, Why
+from applyprune.model.plan import Cause, Guard, GuardVerdict
 from applyprune.model.problem import ProblemKind
 from applyprune.model.text import counted, is_dns_subdomain
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity, set_name
@@ -460,7 +460,8 @@ def _lacks_rights(plan: Plan | None) -> bool:
         return False
     guards = {one.guard for one in plan.guards if one.verdict is GuardVerdict.REFUSED}
     refused = [step for step in plan.removals if step.is_doomed and step.fate is Fate.REFUSE]
-    return guards == {Guard.CASCADE} and all(step.why is Why.NO_RIGHT_TO_COUNT for step in refused)
+    uncounted = all(step.cause is Cause.NO_RIGHT_TO_COUNT for step in refused)
+    return guards == {Guard.CASCADE} and uncounted
 
 
 def removed_by(history: ReconcileHistory, run_result: RunResult | None) -> Mapping[Outcome, int]:

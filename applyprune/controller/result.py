@@ -40,7 +40,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApplyFingerprint, HolderObservation
 from applyprune.model.live import namespace_ref
-from applyprune.model.plan import Plan, RemoveStep, Why
+from applyprune.model.plan import Cause, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.desired import KindNotServed
@@ -130,7 +130,7 @@ class RunResult(Struct):
     def offered(self) -> Sequence[RemoveStep]:
         """Return the steps of what siblings may still take; each reason says who they are."""
         steps = self.plan.removals if self.plan is not None else ()
-        return [step for step in steps if step.why is Why.OFFERED]
+        return [step for step in steps if step.cause is Cause.OFFERED]
 
     @property
     def elsewhere(self) -> int | None:

@@ -48,7 +48,7 @@ from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.kinds import CRD, HOLDERS
 from applyprune.model.live import LiveObject, State, namespace_ref
 from applyprune.model.options import Approval, WaitMode
-from applyprune.model.plan import IN_PLACE, OUTSIDE, ApplyStep, Desired, OnConflict, Why
+from applyprune.model.plan import IN_PLACE, OUTSIDE, ApplyStep, Cause, Desired, OnConflict
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.conflicts import is_unrecorded, rewritten_problem, skip_reason
 from applyprune.planning.order import SetNeeds
@@ -326,7 +326,7 @@ class Applier(Struct):
         checked = self.dry_run.check_apply(step)
         # guard: dry-run-before-removal -> False
         is_refused = (removes or unrecorded) and checked.problem is not None
-        return checked if checked.why is Why.CONFLICT_SKIPPED or is_refused else None
+        return checked if checked.cause is Cause.CONFLICT_SKIPPED or is_refused else None
 
     def _apply(self, step: ApplyStep) -> tuple[LiveObject, bool]:
         """Send the request of a step; wait a moment for what this run itself has just written."""
@@ -385,10 +385,10 @@ class Applier(Struct):
     def _adopt_found(self, step: ApplyStep, found: ApplyStep) -> ObjectDone:
         """Adopt an object that the plan was to create, if it may be adopted; record that first."""
         context, desired = self.context, step.desired
-        if found.problem is not None or found.why is Why.LEAVE_MARK:
+        if found.problem is not None or found.cause is Cause.LEAVE_MARK:
             self.skipped.add(desired.ref)  # it is not ours: it needs no entry
             outcome = Outcome.FAILED if found.problem is not None else Outcome.SKIPPED
-            reason = found.reason if found.why is Why.LEAVE_MARK else ""
+            reason = found.reason if found.cause is Cause.LEAVE_MARK else ""
             return self._done(step, outcome, reason=reason, problem=found.problem)
         context.lock.record_entry(found.entry)  # guard: found-recorded
         return self._send(found)

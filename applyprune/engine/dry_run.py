@@ -34,7 +34,7 @@ from applyprune.model.fieldset import is_under, to_server, without_fields
 from applyprune.model.identity import GVK, Ref, kubectl_name
 from applyprune.model.kinds import CRD, NAMESPACE
 from applyprune.model.live import DEFINITIONS, NAMESPACES, LiveObject, Resource, namespace_ref
-from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest, Why
+from applyprune.model.plan import IN_PLACE, ApplyStep, Cause, DeleteRequest
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.comparison import (
     STORED,
@@ -252,7 +252,7 @@ class ServerDryRun(Struct):
                     request=None,
                     reason=reason,
                     is_checked=True,
-                    why=Why.CONFLICT_SKIPPED,
+                    cause=Cause.CONFLICT_SKIPPED,
                 )
             if reason := cannot_be_dry_run(error):
                 return replace(step, not_checked=reason)

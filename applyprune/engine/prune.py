@@ -43,7 +43,7 @@ from applyprune.model.live import (
     Unknown,
 )
 from applyprune.model.options import Mode
-from applyprune.model.plan import ApplyStep, DeleteRequest, PatchRequest, RemoveStep, Why
+from applyprune.model.plan import ApplyStep, Cause, DeleteRequest, PatchRequest, RemoveStep
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.cascade import cascade_of, diagnose, has_foreign_finalizer
@@ -212,12 +212,12 @@ class Pruner(Struct):
                     hint="Run again.",
                 )
                 found[ref] = replace(step, fate=Fate.REFUSE, problem=unknown.problem)
-            elif step.why is Why.IN_USE or step.rollouts:  # guard: used-when-deleted never
+            elif step.cause is Cause.IN_USE or step.rollouts:  # guard: used-when-deleted never
                 reason = step.reason
-                if step.why is not Why.IN_USE:
+                if step.cause is not Cause.IN_USE:
                     names = and_more([root.short for root in step.rollouts], _SHOWN)
                     reason = f"old Pods of {names} still use it"
-                stays = replace(step, fate=Fate.LEAVE, reason=reason, why=Why.IN_USE)
+                stays = replace(step, fate=Fate.LEAVE, reason=reason, cause=Cause.IN_USE)
                 found[ref] = replace(stays, request=None)
         return found
 
@@ -234,7 +234,7 @@ class Pruner(Struct):
         wanted = (
             RemoveStep(step.entry, step.desired.resource, Fate.LEAVE, step.live)
             for step in self.applies
-            if (step.why is Why.LEAVE_MARK and not step.is_unlisted) or step.keeps_drift
+            if (step.cause is Cause.LEAVE_MARK and not step.is_unlisted) or step.keeps_drift
         )
         left = [*wanted, *(step for step in steps if step.fate in {Fate.LEAVE, Fate.REFUSE})]
         # guard: left-alone-needs -> []
@@ -539,7 +539,7 @@ def _left(step: RemoveStep) -> ObjectDone:
     """Return the outcome of an object that stays in the set; if Pods use it, with what to do."""
     if step.problem is not None:
         return ObjectDone(step.entry.ref, Outcome.FAILED, problem=step.problem)
-    reason = f"{step.reason}; {AGAIN_WHEN_UNUSED}" if step.why is Why.IN_USE else step.reason
+    reason = f"{step.reason}; {AGAIN_WHEN_UNUSED}" if step.cause is Cause.IN_USE else step.reason
     return ObjectDone(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)
 
 

@@ -928,8 +928,8 @@ class ContentCounter(Struct, frozen=True):
                 return CascadeContents(())
             found = self._listed_by(bundle)
         except ApplypruneError as error:
-            why = error.message if not error.reason else f"{error.message}: {error.reason}"
-            return CascadeContents((), f"{ref.short}: {why}", isinstance(error, Forbidden))
+            reason = error.message if not error.reason else f"{error.message}: {error.reason}"
+            return CascadeContents((), f"{ref.short}: {reason}", isinstance(error, Forbidden))
         if isinstance(found, str):
             return CascadeContents((), f"{ref.short}: {found}")
         return CascadeContents(() if found is None else self._taken(found))

@@ -71,7 +71,7 @@ class Plan(Struct, frozen=True):
     @property
     def offered(self) -> Mapping[Ref, InventoryEntry]:
         """Return the entries of what other sets may still take, as an offer has them."""
-        steps = (step for step in self.removals if step.why is Why.OFFERED)
+        steps = (step for step in self.removals if step.cause is Cause.OFFERED)
         return {step.entry.ref: step.entry for step in steps}
 
     @property
@@ -91,7 +91,9 @@ class Plan(Struct, frozen=True):
         An object that could not be read is none of them: it fails alone.
         """
         return tuple(
-            step for step in self.applies if step.fate is Fate.REFUSE and step.why is not Why.UNREAD
+            step
+            for step in self.applies
+            if step.fate is Fate.REFUSE and step.cause is not Cause.UNREAD
         )
 
     @property
@@ -116,7 +118,7 @@ class Plan(Struct, frozen=True):
 # The steps of a plan.
 
 
-class Why(StrEnum):
+class Cause(StrEnum):
     """What has led to a fate, where something else depends on it; the reason has the words."""
 
     ORDINARY = auto()
@@ -148,8 +150,8 @@ class Why(StrEnum):
     """Another set may still take it."""
 
 
-_DRIFT_STAYS = {Why.DRIFT_KEPT, Why.CONTENDED}
-_SKIPPED = {Why.LEAVE_MARK, Why.CONFLICT_SKIPPED, Why.NOT_APPROVED}
+_DRIFT_STAYS = {Cause.DRIFT_KEPT, Cause.CONTENDED}
+_SKIPPED = {Cause.LEAVE_MARK, Cause.CONFLICT_SKIPPED, Cause.NOT_APPROVED}
 
 
 class Migration(Struct, frozen=True):
@@ -200,7 +202,7 @@ class ApplyStep(Struct, frozen=True):
     """The live object; None if it does not exist or could not be read."""
     reason: str = ""
     """Why this is its fate, in words; may be empty."""
-    why: Why = Why.ORDINARY
+    cause: Cause = Cause.ORDINARY
     problem: Problem | None = None
     """Why the object is refused."""
     fence: bool = False
@@ -273,12 +275,12 @@ class ApplyStep(Struct, frozen=True):
     @property
     def is_skipped(self) -> bool:
         """Return whether it is left although it differs from its manifest."""
-        return self.keeps_drift or self.why in _SKIPPED
+        return self.keeps_drift or self.cause in _SKIPPED
 
     @property
     def keeps_drift(self) -> bool:
         """Return whether it is left although it may have drifted."""
-        return self.why in _DRIFT_STAYS
+        return self.cause in _DRIFT_STAYS
 
 
 IN_PLACE = "it cannot be changed in place"
@@ -301,7 +303,7 @@ class RemoveStep(Struct, frozen=True):
     """The live object; None if it does not exist or could not be read."""
     reason: str = ""
     """Why this is its fate, in words; may be empty."""
-    why: Why = Why.ORDINARY
+    cause: Cause = Cause.ORDINARY
     problem: Problem | None = None
     """Why the object is refused."""
     request: DeleteRequest | PatchRequest | None = None

@@ -14,7 +14,7 @@ from msgspec import Struct
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.options import Mode
-from applyprune.model.plan import ApplyStep, GuardVerdict, Plan, RemoveStep, Why, waits_in_words
+from applyprune.model.plan import ApplyStep, Cause, GuardVerdict, Plan, RemoveStep, waits_in_words
 from applyprune.model.text import and_more, counted
 from applyprune.output.problem_text import some_names
 from applyprune.output.terminal import Colour, fitted, one_line, styled, table, wrapped
@@ -97,10 +97,10 @@ def plan_table(
 
 
 _KEPT = {
-    Why.ADOPTED: ("was adopted and stays", "were adopted and stay"),
-    Why.MARKED: ("is marked and stays", "are marked and stay"),
-    Why.SHARED: ("is managed by another tool and stays", "are managed by another tool and stay"),
-    Why.OWNED: ("has another owner and stays", "have other owners and stay"),
+    Cause.ADOPTED: ("was adopted and stays", "were adopted and stay"),
+    Cause.MARKED: ("is marked and stays", "are marked and stay"),
+    Cause.SHARED: ("is managed by another tool and stays", "are managed by another tool and stay"),
+    Cause.OWNED: ("has another owner and stays", "have other owners and stay"),
 }
 
 
@@ -110,7 +110,7 @@ def deletion_summary(plan: Plan, applyset: ApplySetIdentity, width: int | None) 
     Also say how to delete those that stay. ``width`` are the columns of the terminal.
     """
     steps = plan.removals
-    kept = Counter(step.why for step in steps if step.why in _KEPT)
+    kept = Counter(step.cause for step in steps if step.cause in _KEPT)
     counts = Counter(step.fate for step in steps)
     parts = [f"{counts[Fate.PRUNE]} would be deleted"]
     for fate, words in (
@@ -121,8 +121,8 @@ def deletion_summary(plan: Plan, applyset: ApplySetIdentity, width: int | None) 
         parts += [f"{counts[fate]} {words}"] if counts[fate] else []
     if others := counts[Fate.ORPHAN] - kept.total():
         parts.append(f"{others} would be orphaned")
-    for why, (one, several) in _KEPT.items():
-        if count := kept[why]:
+    for cause, (one, several) in _KEPT.items():
+        if count := kept[cause]:
             parts.append(f"{count} {one if count == 1 else several}")
     summary = fitted(f"{counted(len(steps), 'object')}: {', '.join(parts)}", width)
     return [*summary, *_how_to_delete(steps, applyset)]
@@ -130,16 +130,16 @@ def deletion_summary(plan: Plan, applyset: ApplySetIdentity, width: int | None) 
 
 def _how_to_delete(steps: Sequence[RemoveStep], applyset: ApplySetIdentity) -> Iterator[str]:
     """Yield how to delete the objects that stay; a command is never wrapped."""
-    kept = {step.why for step in steps}
-    if Why.ADOPTED in kept:
-        refs = [step.entry.ref for step in steps if step.why is Why.ADOPTED]
+    kept = {step.cause for step in steps}
+    if Cause.ADOPTED in kept:
+        refs = [step.entry.ref for step in steps if step.cause is Cause.ADOPTED]
         yield "To delete what was adopted: --prune-also adopted, or make it owned first:"
         yield f"  {owning_command(applyset, refs)}"
-    if Why.MARKED in kept:
+    if Cause.MARKED in kept:
         yield "To delete what is marked: remove the annotation or label first."
-    if Why.OWNED in kept:
+    if Cause.OWNED in kept:
         yield "To delete what has another owner: --prune-also shared"
-    if Why.SHARED in kept:
+    if Cause.SHARED in kept:
         yield "To delete what another tool manages: --prune-also shared"
 
 
@@ -169,7 +169,7 @@ def _rows(
     ``unchanged`` what has none.
     """
     for removal in () if plan.no_prune else plan.removals:
-        stays = removal.fate in {Fate.LEAVE, Fate.REFUSE} and removal.why is not Why.IN_USE
+        stays = removal.fate in {Fate.LEAVE, Fate.REFUSE} and removal.cause is not Cause.IN_USE
         tells = full and removal.fate is Fate.LEAVE
         if mode is Mode.DELETE or tells or not stays:
             yield plan_row(removal, consequences, notes)
@@ -186,7 +186,7 @@ def plan_row(
     ref, words = step.entry.ref, ""
     if isinstance(step, ApplyStep):
         words = Outcome.SKIPPED.forecast if step.is_skipped else ""
-    elif step.why is Why.IN_USE or step.fate is Fate.LEAVE:
+    elif step.cause is Cause.IN_USE or step.fate is Fate.LEAVE:
         words = Outcome.NOT_PRUNED.forecast
     return Row(step.fate, ref, (*step_details(step, but=notes), *consequences.pop(ref)), words)
 

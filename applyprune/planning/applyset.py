@@ -243,11 +243,11 @@ def foreign_parent(
     return None
 
 
-def without_label(applyset: ApplySetIdentity, why: str) -> ForeignParent:
+def without_label(applyset: ApplySetIdentity, reason: str) -> ForeignParent:
     """Return the error for a ConfigMap without the label that nothing proves to be the set's."""
     return ForeignParent(
         f"{applyset.inventory} is not this set's inventory",
-        reason=f"it has no label {SET_ID}, and {why}",
+        reason=f"it has no label {SET_ID}, and {reason}",
         hint=f"{_OTHER_NAME}. If it is this set's inventory, restore the ConfigMap from a backup.",
     )
 

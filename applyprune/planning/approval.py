@@ -27,6 +27,7 @@ from applyprune.model.plan import (
     IN_PLACE,
     ApplyStep,
     Cascaded,
+    Cause,
     ConsequenceKind,
     Guard,
     GuardResult,
@@ -34,7 +35,6 @@ from applyprune.model.plan import (
     OnConflict,
     Plan,
     RemoveStep,
-    Why,
 )
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.model.text import and_more
@@ -89,7 +89,7 @@ def _not_recreated(step: ApplyStep) -> ApplyStep:
         reason="it must be recreated, and that is not approved",
         request=None,
         deletion=None,
-        why=Why.NOT_APPROVED,
+        cause=Cause.NOT_APPROVED,
     )
 
 

@@ -16,7 +16,7 @@ from applyprune.model.inventory import InventoryEntry, JobRecord, Ownership
 from applyprune.model.kinds import IN_EACH_NAMESPACE, NAMESPACE
 from applyprune.model.live import LiveObject, Missing, NotListed, State, Unknown, text, whole_number
 from applyprune.model.options import Adopt, AdoptFrom, Options
-from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Desired, Migration, Why
+from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Cause, Desired, Migration
 from applyprune.model.problem import Problem
 from applyprune.model.text import time_of
 from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
@@ -420,7 +420,7 @@ def _step_of_marked(
     desired: Desired, entry: InventoryEntry | None, live: LiveObject | None, reason: str
 ) -> ApplyStep:
     step = ApplyStep(
-        desired, Fate.LEAVE, entry or new_entry(desired, live), live, reason, Why.LEAVE_MARK
+        desired, Fate.LEAVE, entry or new_entry(desired, live), live, reason, Cause.LEAVE_MARK
     )
     return replace(step, is_unlisted=True) if entry is None else _listed(step, entry)
 
@@ -447,7 +447,7 @@ def _step_of_drifted(
     if not _is_reapplied(desired, entry, live, world.manager):
         return None
     return _kept_with_drift(
-        ApplyStep(desired, Fate.LEAVE, entry, live, is_reapplied=True), entry, Why.DRIFT_KEPT
+        ApplyStep(desired, Fate.LEAVE, entry, live, is_reapplied=True), entry, Cause.DRIFT_KEPT
     )
 
 
@@ -464,7 +464,7 @@ def step_of_deleted(
         return step
     step = replace(step, drift=(DELETED,), is_reapplied=True)
     if options.apply.keep_drift and not options.apply.reapply_all:  # guard: kept-deletion never
-        return _kept_with_drift(step, entry, Why.DRIFT_KEPT)
+        return _kept_with_drift(step, entry, Cause.DRIFT_KEPT)
     return without_contended(step, entry, options)
 
 
@@ -484,12 +484,12 @@ def without_contended(step: ApplyStep, entry: InventoryEntry, options: Options) 
     writers = {ObjectWriter.of(step.desired.ref, drift.manager) for drift in step.drift}
     if not writers & options.contended:  # guard: contended-object always
         return step
-    return _kept_with_drift(step, entry, Why.CONTENDED)
+    return _kept_with_drift(step, entry, Cause.CONTENDED)
 
 
-def _kept_with_drift(step: ApplyStep, entry: InventoryEntry, why: Why) -> ApplyStep:
-    reason = _CONTENDED if why is Why.CONTENDED else _DRIFTED
-    left = replace(step, fate=Fate.LEAVE, reason=reason, why=why, request=None, reverts=())
+def _kept_with_drift(step: ApplyStep, entry: InventoryEntry, cause: Cause) -> ApplyStep:
+    reason = _CONTENDED if cause is Cause.CONTENDED else _DRIFTED
+    left = replace(step, fate=Fate.LEAVE, reason=reason, cause=cause, request=None, reverts=())
     return _listed(left, entry)
 
 

@@ -14,12 +14,12 @@ from applyprune.model.live import LiveObject, Missing, NotListed, State, Unknown
 from applyprune.model.plan import (
     ApplyRule,
     ApplyStep,
+    Cause,
     Desired,
     Guard,
     GuardVerdict,
     Plan,
     RemoveStep,
-    Why,
 )
 from applyprune.model.problem import Problem
 from applyprune.model.text import and_more
@@ -343,9 +343,9 @@ def _has_changed(step: ApplyStep, case: ExplainInput) -> bool:
 def _of_leave(step: ApplyStep) -> str:
     if step.request is not None:
         return "It would be applied, and nothing would change."
-    if step.why is Why.CONFLICT_SKIPPED:
+    if step.cause is Cause.CONFLICT_SKIPPED:
         return f"It would be skipped: {step.reason}."
-    if step.why is Why.LEAVE_MARK:
+    if step.cause is Cause.LEAVE_MARK:
         return f"It would be left alone: {step.reason}."
     if step.desired.apply is not ApplyRule.ALWAYS:
         return f"Nothing would be sent: {step.reason}."
@@ -360,7 +360,7 @@ def _of_removal(step: RemoveStep, plan: Plan) -> str:
         case Fate.PRUNE:
             orphan = f"--orphan {step.entry.ref.short}, or the annotation {ORPHAN_MARK}"
             return f"It would be deleted. To orphan it instead: {orphan}."
-        case Fate.ORPHAN if step.why is Why.ADOPTED:
+        case Fate.ORPHAN if step.cause is Cause.ADOPTED:
             return f"It would be orphaned: {step.reason}. --prune-also adopted would delete it."
         case Fate.ORPHAN:
             return f"It would be orphaned: {step.reason}."

@@ -29,6 +29,7 @@ from applyprune.model.live import Absent, LiveObject, Missing, Unknown, deleted_
 from applyprune.model.options import Approval, Mode, Options, WaitMode
 from applyprune.model.plan import (
     ApplyStep,
+    Cause,
     Desired,
     Guard,
     GuardResult,
@@ -36,7 +37,6 @@ from applyprune.model.plan import (
     PatchRequest,
     Plan,
     RemoveStep,
-    Why,
     wait_reason,
 )
 from applyprune.model.problem import Problem, ProblemKind
@@ -203,7 +203,7 @@ def with_offers(plan: Plan, world: World, *, missing: str, stays: str) -> Plan:
         replace(
             step,
             fate=Fate.LEAVE,
-            why=Why.OFFERED,
+            cause=Cause.OFFERED,
             reason=reason,
             entry=replace(step.entry, offered=siblings.key),
             problem=None,
@@ -285,7 +285,7 @@ def _apply_step(desired: Desired, entry: InventoryEntry | None, world: World) ->
     if isinstance(state, Unknown):
         unread = entry or new_entry(desired, None)
         refused = refused_step(desired, unread, state.problem, None)
-        return replace(refused, why=Why.UNREAD)
+        return replace(refused, cause=Cause.UNREAD)
     if isinstance(state, Missing):
         # The replicas are sent, but the same manifest has the same digest in the next run.
         off = options.apply.no_default_ignore

@@ -30,7 +30,7 @@ from applyprune.model.kinds import (
 )
 from applyprune.model.live import field, mapping, text
 from applyprune.model.options import Mode, Options, WaitMode
-from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Plan, PruneWait, RemoveStep, Why
+from applyprune.model.plan import ApplyRule, ApplyStep, Cause, Desired, Plan, PruneWait, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted
 from applyprune.planning.order import is_built_in
@@ -256,7 +256,7 @@ def _stays_in_use(step: RemoveStep, users: Sequence[PodUser]) -> RemoveStep:
     pods = [user for user in users if user.ref.group_kind == POD] or users
     verb = "uses" if len(pods) == 1 else "use"
     reason = f"{and_more([user.ref.short for user in pods], _SHOWN)} still {verb} it"
-    return replace(step, fate=Fate.LEAVE, reason=reason, why=Why.IN_USE, request=None)
+    return replace(step, fate=Fate.LEAVE, reason=reason, cause=Cause.IN_USE, request=None)
 
 
 def _rolls_out(member: Desired) -> bool:
@@ -430,7 +430,7 @@ def unready_problem(
         step.desired.ref.short
         for step in plan.applies
         if not (step.fate.is_applied or step.desired.is_outside)
-        and step.why is not Why.LEAVE_MARK
+        and step.cause is not Cause.LEAVE_MARK
         and step.desired.ref not in plan.waits_for
         and (state := state_of(step)) is not None
         and state.status is not Status.CURRENT

@@ -35,7 +35,7 @@ from applyprune.model.live import (
     Unknown,
 )
 from applyprune.model.options import Approval, Mode, Options, PruneAlso
-from applyprune.model.plan import Desired, Removals, RemoveStep, Why
+from applyprune.model.plan import Cause, Desired, Removals, RemoveStep
 from applyprune.model.problem import IgnoredManifest, Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.cascade import (
@@ -273,8 +273,8 @@ def _with_cascade(step: RemoveStep, cascades: Cascades, allowed: Collection[str]
         return step
     if problem := cascades.refusal(step.entry.ref, allowed):
         lacks_rights = cascades.lacks_rights(step.entry.ref)
-        why = Why.NO_RIGHT_TO_COUNT if lacks_rights else step.why
-        return replace(step, fate=Fate.REFUSE, why=why, problem=problem, request=None)
+        cause = Cause.NO_RIGHT_TO_COUNT if lacks_rights else step.cause
+        return replace(step, fate=Fate.REFUSE, cause=cause, problem=problem, request=None)
     return replace(step, reason=cascades.described(step.entry.ref))
 
 
@@ -330,7 +330,7 @@ def _decided(
     while entries:
         steps = _decided_once(entries, world, wanted)
         going = objects_going(steps)
-        owned = [step.live for step in steps if step.why is Why.OWNED and step.live is not None]
+        owned = [step.live for step in steps if step.cause is Cause.OWNED and step.live is not None]
         if not any(owners_among(live, world.manager, going - world.going) for live in owned):
             return steps
         world = replace(world, going=going)
@@ -348,19 +348,19 @@ def _unless_owner_stays(steps: Sequence[RemoveStep], world: World) -> Sequence[R
     That one is to be deleted, but Pods use it, or it is refused: a later run deletes both.
     """
     found = list(steps)
-    late = [one for one in steps if one.fate is Fate.REFUSE or one.why is Why.IN_USE]
+    late = [one for one in steps if one.fate is Fate.REFUSE or one.cause is Cause.IN_USE]
     while late:
         owners = frozenset((one.live.ref, one.live.uid) for one in late if one.live is not None)
         late = []
         for at, step in enumerate(found):
-            belongs = bool(step.owners) or (step.fate is Fate.ORPHAN and step.why is Why.OWNED)
+            belongs = bool(step.owners) or (step.fate is Fate.ORPHAN and step.cause is Cause.OWNED)
             if step.live is None or not belongs:
                 continue
             above = owners_among(step.live, world.manager, owners)
             if above:  # guard: owner-is-late never
                 reason = f"it belongs to {above[0].short}, which is to be deleted and stays for now"
                 late.append(replace(step, fate=Fate.LEAVE, reason=reason, request=None, owners=()))
-                found[at] = replace(late[-1], why=Why.ORDINARY)
+                found[at] = replace(late[-1], cause=Cause.ORDINARY)
     return found
 
 
@@ -475,7 +475,7 @@ class _OrphanReason(NamedTuple):
     """Why an object is orphaned."""
 
     reason: str
-    why: Why = Why.ORDINARY
+    cause: Cause = Cause.ORDINARY
 
 
 def _orphan(
@@ -519,7 +519,7 @@ def _step_of_existing(
     if orphan is None and asked:
         orphan = _OrphanReason("--orphan")
     refused = _protected_in_part(entry.ref, world)
-    if refused is None and orphan is not None and orphan.why is Why.SHARED and not asked:
+    if refused is None and orphan is not None and orphan.cause is Cause.SHARED and not asked:
         refused = _applied_by_others(entry.ref, live, applyset)
     if refused is None and orphan is not None:
         return _orphaned(entry, resource, live, orphan, applyset)
@@ -590,9 +590,9 @@ def _step_of_marked(
         return None
     if options.removes_set:  # guard: left-alone-in-part always
         return _orphaned(
-            entry, resource, live, _OrphanReason(f"marked {mark}", Why.MARKED), applyset
+            entry, resource, live, _OrphanReason(f"marked {mark}", Cause.MARKED), applyset
         )
-    return RemoveStep(entry, resource, Fate.LEAVE, live, f"marked {mark}", Why.LEAVE_MARK)
+    return RemoveStep(entry, resource, Fate.LEAVE, live, f"marked {mark}", Cause.LEAVE_MARK)
 
 
 def _why_orphaned(entry: InventoryEntry, live: LiveObject, world: World) -> _OrphanReason | None:
@@ -601,19 +601,19 @@ def _why_orphaned(entry: InventoryEntry, live: LiveObject, world: World) -> _Orp
         # No option widens what is deleted with the inventory and everything around it.
         also = frozenset()  # guard: own-namespace-owned -> also
     if rule := entry.orphan_reason or orphan_mark(live.metadata):
-        return _OrphanReason(f"marked {rule}", Why.MARKED)
+        return _OrphanReason(f"marked {rule}", Cause.MARKED)
     if entry.ownership is Ownership.ADOPTED and PruneAlso.ADOPTED not in also:
-        return _OrphanReason(ADOPTED, Why.ADOPTED)
+        return _OrphanReason(ADOPTED, Cause.ADOPTED)
     applied = is_applied(live, applyset.manager)
     if applied and not (has_witness(live, applyset) or PruneAlso.ADOPTED in also):
-        return _OrphanReason(NO_WITNESS, Why.ADOPTED)  # guard: witness -> None
+        return _OrphanReason(NO_WITNESS, Cause.ADOPTED)  # guard: witness -> None
     if SET_ID in live.labels or SHARD_OF in live.labels:
         return _OrphanReason("it is the inventory of a set")
     shared = PruneAlso.SHARED in also
     if not shared and (owner := foreign_owner(live, applyset.manager, world.going)):
-        return _OrphanReason(f"it belongs to {owner} now, by its ownerReferences", Why.OWNED)
+        return _OrphanReason(f"it belongs to {owner} now, by its ownerReferences", Cause.OWNED)
     if not shared and (other := other_owner(entry, live, applyset)):
-        return _OrphanReason(other, Why.SHARED)  # guard: other-owner -> None
+        return _OrphanReason(other, Cause.SHARED)  # guard: other-owner -> None
     protected = _why_protected(entry.ref, applyset, world.own_namespace_stays, world.occupied)
     return _OrphanReason(protected) if protected else None
 
@@ -662,8 +662,8 @@ def _orphaned(
     applyset: ApplySetIdentity,
 ) -> RemoveStep:
     request = None if resource is None else orphan_request(resource, live, applyset)
-    reason, why = orphan
-    return RemoveStep(entry, resource, Fate.ORPHAN, live, reason, why, request=request)
+    reason, cause = orphan
+    return RemoveStep(entry, resource, Fate.ORPHAN, live, reason, cause, request=request)
 
 
 def _why_refused(

@@ -17,7 +17,7 @@ from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown, is_after
-from applyprune.model.plan import CREATE_ONLY, ApplyRequest, ApplyStep, PatchRequest, Why
+from applyprune.model.plan import CREATE_ONLY, ApplyRequest, ApplyStep, Cause, PatchRequest
 from applyprune.planning.applyset import OWNED_BY
 from applyprune.planning.comparison import (
     NOT_ALLOWED,
@@ -576,7 +576,7 @@ def found_at_create(
     options = replace(world.options.apply, adopt_as=Ownership.ADOPTED)
     adopts_only = replace(world, options=replace(world.options, apply=options))
     found = existing_step(step.desired, None, live, adopts_only)
-    if found.problem is not None or found.why is Why.LEAVE_MARK:
+    if found.problem is not None or found.cause is Cause.LEAVE_MARK:
         return found
     # guard: found-from-controller never
     if foreign_label(live, world.applyset) or _is_somebodys(live):

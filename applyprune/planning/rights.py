@@ -32,10 +32,10 @@ from applyprune.model.live import (
 from applyprune.model.plan import (
     Access,
     ApplyStep,
+    Cause,
     DeleteRequest,
     Plan,
     RemoveStep,
-    Why,
 )
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.normalize import may_be_autoscaled
@@ -153,7 +153,7 @@ def _may_not_be_read(step: ApplyStep) -> bool:
     """Return whether an object is refused already because the account may not even read it."""
     problem = step.problem
     is_forbidden = problem is not None and problem.kind is ProblemKind.FORBIDDEN
-    return step.why is Why.UNREAD and is_forbidden
+    return step.cause is Cause.UNREAD and is_forbidden
 
 
 def _problem(ref: Ref, lacks: Sequence[Access], applyset: ApplySetIdentity) -> Problem:

@@ -27,13 +27,13 @@ from applyprune.model.plan import (
     ApplyRequest,
     ApplyRule,
     ApplyStep,
+    Cause,
     DeleteRequest,
     Guard,
     GuardVerdict,
     PatchRequest,
     Plan,
     RemoveStep,
-    Why,
 )
 from applyprune.planning.approval import with_approval, without_unapproved
 from applyprune.planning.decide import ignoring_autoscaled_replicas, with_lost_replicas
@@ -186,7 +186,7 @@ class Row:
         if (self.refused or self.waits) and isinstance(step, RemoveStep):
             return step.fate in {Fate.PRUNE, Fate.REFUSE, Fate.LEAVE}
         is_input = isinstance(step, ApplyStep)
-        return is_input and step.fate is Fate.LEAVE and step.why is Why.ORDINARY
+        return is_input and step.fate is Fate.LEAVE and step.cause is Cause.ORDINARY
 
 
 def rows(table: Mapping[str, Row]) -> pytest.MarkDecorator:

@@ -17,7 +17,7 @@ from applyprune.controller.task import Unwatched
 from applyprune.model.fate import Fate
 from applyprune.model.fieldset import Drift, ObjectWriter
 from applyprune.model.live import LiveObject
-from applyprune.model.plan import ApplyStep, Plan, Why
+from applyprune.model.plan import ApplyStep, Cause, Plan
 from applyprune.values import replace
 from tests.support.planning import body, desired, live, recorded
 
@@ -44,13 +44,13 @@ def drift(
     return Drift(path, '"canary-ours"', found, manager, "Update", TIME if manager else "")
 
 
-def step(name: str, *found: Drift, why: Why = Why.ORDINARY) -> ApplyStep:
+def step(name: str, *found: Drift, cause: Cause = Cause.ORDINARY) -> ApplyStep:
     """Return a step with drift; one that is left, if something keeps it."""
     one = desired(body(name=name))
     made = ApplyStep(one, Fate.CHANGE, recorded(one, live(one.ref)), drift=found)
-    if why is Why.ORDINARY:
+    if cause is Cause.ORDINARY:
         return made
-    return replace(made, fate=Fate.LEAVE, why=why)
+    return replace(made, fate=Fate.LEAVE, cause=cause)
 
 
 def run(*steps: ApplyStep, written: Sequence[ApplyStep] = ()) -> RunResult:
@@ -70,10 +70,12 @@ def condition(
 
 def test_first_ten_fields_are_named_with_who_and_when() -> None:
     """What was deleted or removed has nobody."""
-    gone = step("z", Drift("", "", "none"), why=Why.DRIFT_KEPT)
+    gone = step("z", Drift("", "", "none"), cause=Cause.DRIFT_KEPT)
     fields = [drift(f"/data/k{number}") for number in range(9)]
     removed = drift("/data/x", found="none", manager="")
-    status, reason, message = condition(run(gone, step("a", *fields, removed, why=Why.DRIFT_KEPT)))
+    status, reason, message = condition(
+        run(gone, step("a", *fields, removed, cause=Cause.DRIFT_KEPT))
+    )
     assert (status, reason) == ("True", "DriftDetected")
     parts = message.split("; ")
     assert parts[0] == "configmap/z was deleted"
@@ -105,7 +107,7 @@ def test_conflict_is_no_drift_that_could_be_set_back() -> None:
     """Where nothing is reverted, nothing else would name it."""
     applied = replace(drift(), operation="Apply")
     assert condition(run(step("a", applied)))[:2] == ("False", "NoDrift")
-    assert condition(run(step("a", applied, why=Why.DRIFT_KEPT)), bundle("Report"))[0] == "True"
+    assert condition(run(step("a", applied, cause=Cause.DRIFT_KEPT)), bundle("Report"))[0] == "True"
 
 
 @pytest.mark.holds(
@@ -117,8 +119,8 @@ def test_nothing_that_has_drifted_is_unknown_where_nobody_watches(why: Unwatched
     """What a run has found is known; and the status keeps the reason across a restart."""
     for steps, expected in (
         ([step("a")], "Unknown"),
-        ([step("a", drift(), why=Why.DRIFT_KEPT)], "True"),
-        ([step("a", drift(), why=Why.CONTENDED)], "True"),
+        ([step("a", drift(), cause=Cause.DRIFT_KEPT)], "True"),
+        ([step("a", drift(), cause=Cause.CONTENDED)], "True"),
     ):
         report = drift_report(bundle(), (), {}, run(*steps), NOW, unwatched=why)
         assert report.condition is not None
@@ -130,13 +132,13 @@ def test_nothing_that_has_drifted_is_unknown_where_nobody_watches(why: Unwatched
 
 def test_ignored_drift_is_unknown() -> None:
     """Whatever the run has seen."""
-    found = condition(run(step("a", drift(), why=Why.DRIFT_KEPT)), bundle("Ignore"))
+    found = condition(run(step("a", drift(), cause=Cause.DRIFT_KEPT)), bundle("Ignore"))
     assert found[:2] == ("Unknown", "DriftIgnored")
 
 
 def test_contended_field_comes_with_values_and_what_resolves_it() -> None:
     """It is counted, and holds up the Bundle until its manager is quiet."""
-    left = step("a", drift(), why=Why.CONTENDED)
+    left = step("a", drift(), cause=Cause.CONTENDED)
     report = drift_report(bundle(), (), {}, run(left), NOW)
     assert report.condition is not None
     message = report.condition[2]
@@ -162,8 +164,8 @@ def test_contended_field_comes_with_values_and_what_resolves_it() -> None:
 def test_nothing_of_a_secret_source_is_shown_but_names() -> None:
     """Neither a value nor the key of a map or of a list's item."""
     about = bundle(source=SECRET)
-    for why in (Why.CONTENDED, Why.DRIFT_KEPT):
-        found = run(step("a", drift(KEYED), why=why))
+    for cause in (Cause.CONTENDED, Cause.DRIFT_KEPT):
+        found = run(step("a", drift(KEYED), cause=cause))
         fields = ('.spec.containers[name="canary"].image', ".data.canary")
         found.rewritten = {step("a").desired.ref: fields}
         report = drift_report(about, (), {}, found, NOW)
@@ -267,7 +269,7 @@ def test_value_that_admission_rewrites_again_does_not_count_as_drift() -> None:
 def test_field_that_another_applier_wins_is_contended_in_a_part_too() -> None:
     """Else the Bundle would not be ready because of what its condition does not say."""
     one = step("a", replace(drift(manager="applyprune/home/other"), operation="Apply"))
-    left = replace(one, fate=Fate.LEAVE, why=Why.CONTENDED)
+    left = replace(one, fate=Fate.LEAVE, cause=Cause.CONTENDED)
     report = drift_report(bundle(), (), {}, run(left), NOW, is_part=True)
     assert report.condition is not None
     assert report.condition[:2] == ("True", "Contended")

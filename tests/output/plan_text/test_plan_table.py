@@ -8,11 +8,11 @@ from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
 from applyprune.model.plan import (
     ApplyStep,
+    Cause,
     Consequence,
     ConsequenceKind,
     Plan,
     RemoveStep,
-    Why,
 )
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.plan_text import plan_table
@@ -45,8 +45,8 @@ def removed(
     one = desired(body(kind, name), **resource)
     entry = recorded(one, live(one.ref), ownership=Ownership.OWNED)
     refused = Problem(ProblemKind.RUN_FAILED, problem) if problem else None
-    why = Why.ADOPTED if reason == ADOPTED else Why.ORDINARY
-    return RemoveStep(entry, None, fate, live(one.ref), reason, why, refused)
+    cause = Cause.ADOPTED if reason == ADOPTED else Cause.ORDINARY
+    return RemoveStep(entry, None, fate, live(one.ref), reason, cause, refused)
 
 
 def lines(
@@ -133,8 +133,8 @@ def test_deletion_of_a_set_lists_the_fate_of_each_object() -> None:
     ]
     mixed = (
         removed(Fate.PRUNE, "ours"),
-        replace(removed(Fate.ORPHAN, "marked", "marked keep"), why=Why.MARKED),
-        replace(removed(Fate.ORPHAN, "flux", "Flux has written it"), why=Why.SHARED),
+        replace(removed(Fate.ORPHAN, "marked", "marked keep"), cause=Cause.MARKED),
+        replace(removed(Fate.ORPHAN, "flux", "Flux has written it"), cause=Cause.SHARED),
         removed(Fate.ORPHAN, "theirs", "it belongs to Foo/x"),
     )
     assert lines(Plan((), mixed), Mode.DELETE)[-4:] == [

@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.model.fate import Fate
 from applyprune.model.options import Approval, PruneLimit
-from applyprune.model.plan import Plan, Why
+from applyprune.model.plan import Cause, Plan
 from applyprune.planning.plan import make_plan, with_offers
 from applyprune.planning.world import Siblings, World
 from applyprune.values import replace
@@ -36,7 +36,7 @@ def test_prune_becomes_an_offer(options: dict[str, Any]) -> None:
     plan, made = planned(**options)
     after = with_offers(plan, made, missing="", stays="")
     (step,) = after.removals
-    assert (step.fate, step.why, step.entry.offered) == (Fate.LEAVE, Why.OFFERED, "key")
+    assert (step.fate, step.cause, step.entry.offered) == (Fate.LEAVE, Cause.OFFERED, "key")
     assert (after.refusal, after.no_prune) == (None, "")
 
 

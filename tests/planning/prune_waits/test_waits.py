@@ -15,11 +15,11 @@ from applyprune.model.options import Mode, Options, WaitMode, WaitOptions
 from applyprune.model.plan import (
     ApplyRule,
     ApplyStep,
+    Cause,
     Desired,
     Plan,
     PruneWait,
     RemoveStep,
-    Why,
     wait_reason,
 )
 from applyprune.model.problem import ProblemKind
@@ -207,7 +207,7 @@ def test_object_is_kept_while_a_live_pod_uses_it(name: str) -> None:
     if expected.startswith("waits: "):
         assert (step.fate, [ref.name for ref in step.rollouts]) == (Fate.PRUNE, [expected[7:]])
     elif expected:
-        assert (step.fate, step.reason, step.why) == (Fate.LEAVE, expected, Why.IN_USE)
+        assert (step.fate, step.reason, step.cause) == (Fate.LEAVE, expected, Cause.IN_USE)
         assert step.request is None
     else:
         assert (step.fate, step.rollouts) == (Fate.PRUNE, ())
@@ -233,7 +233,7 @@ def test_pods_of_a_deleted_workload_are_known_by_the_replica_set_of_the_plan(
     use = pod_use((_pod("old", owner=IN_SET),), sets, {"old"}, planned)
     also = _removal(WEB)
     step, _ = unless_used((_removal(), also), use, (), Options())
-    assert (step.fate, step.why is Why.IN_USE) == (fate, fate is Fate.LEAVE)
+    assert (step.fate, step.cause is Cause.IN_USE) == (fate, fate is Fate.LEAVE)
 
 
 def test_run_without_waits_names_who_uses_an_object() -> None:
@@ -454,7 +454,7 @@ def test_plan_names_what_is_not_ready_and_not_waited_for() -> None:
 
 SILENT: dict[str, tuple[tuple[ApplyStep, ...], dict[str, Any]]] = {
     "what the run changes": ((_broken(fate=Fate.CHANGE),), {}),
-    "what is left alone": ((_broken(why=Why.LEAVE_MARK),), {}),
+    "what is left alone": ((_broken(cause=Cause.LEAVE_MARK),), {}),
     "what was not read in full": ((_step(_workload(), Fate.LEAVE),), {}),
     "what belongs to somebody else": (
         (replace(_broken(), desired=replace(_workload(), apply=ApplyRule.EXISTS)),), {},

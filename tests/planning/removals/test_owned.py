@@ -10,7 +10,7 @@ from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.options import Mode, Options, PruneAlso, PruneOptions
-from applyprune.model.plan import RemoveStep, Why
+from applyprune.model.plan import Cause, RemoveStep
 from applyprune.planning.applyset import OWNED_BY
 from applyprune.planning.plan import make_plan
 from tests.support.planning import TARGET, body, cluster, desired, inventory, live, world
@@ -104,8 +104,8 @@ def test_object_goes_with_its_owners_in_the_set(name: str) -> None:
     owners, kept, prune, expected = CASES[name]
     steps = _steps(owners, kept, prune)
     assert {one for one, step in steps.items() if step.fate is Fate.PRUNE} == expected
-    rest = {step.why for step in steps.values() if step.fate is not Fate.PRUNE}
-    assert rest <= {Why.OWNED}
+    rest = {step.cause for step in steps.values() if step.fate is not Fate.PRUNE}
+    assert rest <= {Cause.OWNED}
     assert {step.fate for step in steps.values()} <= {Fate.PRUNE, Fate.ORPHAN}
 
 

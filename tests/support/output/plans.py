@@ -18,6 +18,7 @@ from applyprune.model.options import Mode, Options, PruneLimit
 from applyprune.model.plan import (
     IN_PLACE,
     ApplyStep,
+    Cause,
     Consequence,
     ConsequenceKind,
     Guard,
@@ -25,7 +26,6 @@ from applyprune.model.plan import (
     GuardVerdict,
     Plan,
     RemoveStep,
-    Why,
     wait_reason,
 )
 from applyprune.model.problem import Origin, Problem, ProblemKind
@@ -122,7 +122,7 @@ APPLIES = (
         Fate.LEAVE,
         "left",
         reason="applyprune.dev/conflicts: skip, and .data.k is owned by kubectl",
-        why=Why.CONFLICT_SKIPPED,
+        cause=Cause.CONFLICT_SKIPPED,
     ),
     applied(Fate.LEAVE, "once", "Job", reason="finished, and removed by its TTL"),
     applied(Fate.RECREATE, "fixed", "Deployment", reason=IN_PLACE),
@@ -137,7 +137,7 @@ REMOVALS = (
     removed(Fate.PRUNE, "back", "Service", not_checked=_NOT_DELETED),
     _CLAIM,
     _OTHER_CLAIM,
-    removed(Fate.ORPHAN, "theirs", reason=ADOPTED, why=Why.ADOPTED),
+    removed(Fate.ORPHAN, "theirs", reason=ADOPTED, cause=Cause.ADOPTED),
     removed(Fate.ORPHAN, "kept", reason="applyprune.dev/prune: disabled"),
     removed(Fate.REMOVE_FROM_INVENTORY, "gone", reason="it is gone"),
     removed(Fate.LEAVE, "migrate", "Job", reason="a chart hook, left out"),
@@ -147,7 +147,7 @@ REMOVALS = (
     ),
 )
 
-_USED = removed(Fate.LEAVE, "used", reason="pod/web-1 still uses it", why=Why.IN_USE)
+_USED = removed(Fate.LEAVE, "used", reason="pod/web-1 still uses it", cause=Cause.IN_USE)
 
 
 def _caused(
