@@ -27,10 +27,11 @@ RULES: Mapping[str, Sequence[str]] = {
         "planning/bundle_set.py",
         "planning/cascade.py",
         "planning/guards.py",
-        "planning/removals.py",
         "planning/own_namespace.py",
         "planning/prune_waits.py",
         "planning/references.py",
+        "planning/remaining.py",
+        "planning/removals.py",
         "planning/uids.py",
     ),
     "Nothing is taken from others": (

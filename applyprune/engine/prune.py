@@ -58,7 +58,8 @@ from applyprune.planning.plan import removed_again
 from applyprune.planning.prune_waits import is_named_by_pods, unless_used, used_stays
 from applyprune.planning.recovery import GONE
 from applyprune.planning.references import has_references
-from applyprune.planning.removals import Blocker, Remaining, objects_going, pruned_objects
+from applyprune.planning.remaining import Blocker, Remaining
+from applyprune.planning.removals import objects_going, pruned_objects
 from applyprune.planning.replies import not_deleted, refuse_false_absence
 from applyprune.planning.served_kinds import still_registered
 from applyprune.planning.uids import is_among, uid_in, uids_of

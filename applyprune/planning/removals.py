@@ -1,49 +1,44 @@
-"""Decide about what has left the set: prune or orphan it, remove it from the inventory, or keep it.
+"""Decide about what has left the set: prune, orphan or leave it, or only remove its entry.
 
-The fate LEAVE, of an object of the input, is another subject: ``decide.py`` has it.
+Whether an object of the input is left as it is, is another subject: ``decide.py`` has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from applyprune.errors import NotReady, RunFailed
+from applyprune.errors import RunFailed
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import InventoryEntry, Ownership, Wave
+from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.kinds import (
     BUNDLE,
     CRD,
     GUARDED_KINDS,
     NAMESPACE,
-    SERVICE,
-    SERVICE_ACCOUNT,
     Trait,
     kinds_with,
 )
 from applyprune.model.live import (
-    API_SERVICES,
     Absent,
     KindDeleted,
     LiveObject,
-    Missing,
     Resource,
     Unknown,
 )
-from applyprune.model.options import Approval, Mode, Options, PruneAlso
+from applyprune.model.options import Approval, Mode, PruneAlso
 from applyprune.model.plan import Cause, Desired, Removals, RemoveStep
-from applyprune.model.problem import IgnoredManifest, Problem, ProblemKind
+from applyprune.model.problem import IgnoredManifest, Problem
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.cascade import (
     NOTHING,
     Cascade,
     Cascades,
     cascade_of,
-    has_foreign_finalizer,
 )
 from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refusal_of
 from applyprune.planning.managed_fields import is_applied
@@ -64,12 +59,10 @@ from applyprune.planning.ownership import (
     owner_of,
     owners_among,
 )
-from applyprune.planning.prune_waits import is_workload, unless_used
+from applyprune.planning.prune_waits import unless_used
 from applyprune.planning.recovery import why_gone
-from applyprune.planning.references import names_in, references
 from applyprune.planning.requests import delete_request, orphan_request
-from applyprune.planning.served_kinds import service_of
-from applyprune.planning.uids import is_among, known_as, owners_of, uid_of, uids_of
+from applyprune.planning.uids import is_among, known_as, uid_of, uids_of
 from applyprune.planning.world import World
 from applyprune.values import replace
 
@@ -387,9 +380,7 @@ def _unless_hook(step: RemoveStep, left_out: Collection[Ref]) -> RemoveStep:
     # guard: kept-hook always
     if step.entry.ref not in left_out or step.fate is Fate.REMOVE_FROM_INVENTORY:
         return step
-    return replace(
-        step, fate=Fate.LEAVE, reason="a chart hook, left out", problem=None, request=None
-    )
+    return _instead(step, Fate.LEAVE, "a chart hook, left out")
 
 
 def _served_twice(world: World) -> Mapping[tuple[str, ...], Ref]:
@@ -408,16 +399,14 @@ def _unless_wanted(
     if step.live is None:
         return step
     if is_among(step.live, wanted):
-        reason = "it is in the set under another API group"
-        return replace(step, fate=fate, reason=reason, problem=None, request=None)
+        return _instead(step, fate, "it is in the set under another API group")
     # An aggregated API may say so. If it is true, the input still has the object; if it is not,
     # the inventory must still list it.
     twin = twins.get(_names_of(step.entry.ref, step.live.uid))
     # guard: served-twice-stays always
     if twin is None or step.fate not in {Fate.PRUNE, Fate.ORPHAN}:
         return step
-    reason = f"its UID is that of {twin.short}, which is in the input"
-    return replace(step, fate=Fate.LEAVE, reason=reason, request=None)
+    return _instead(step, Fate.LEAVE, f"its UID is that of {twin.short}, which is in the input")
 
 
 def _each_once(steps: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
@@ -432,8 +421,11 @@ def _unless_twin(step: RemoveStep, first: Mapping[str, Ref]) -> RemoveStep:
     same = step.entry.ref if step.live is None else first[known_as(step.live, first)]
     if same == step.entry.ref:
         return step
-    reason = f"it is the same object as {same.short}"
-    return replace(step, fate=Fate.REMOVE_FROM_INVENTORY, reason=reason, request=None)
+    return _instead(step, Fate.REMOVE_FROM_INVENTORY, f"it is the same object as {same.short}")
+
+
+def _instead(step: RemoveStep, fate: Fate, reason: str) -> RemoveStep:
+    return replace(step, fate=fate, reason=reason, problem=None, request=None)
 
 
 # One entry whose object has left the set.
@@ -442,33 +434,26 @@ def _unless_twin(step: RemoveStep, first: Mapping[str, Ref]) -> RemoveStep:
 ADOPTED = "it was adopted, not created, by this set"
 NO_WITNESS = f"it has lost the annotation {OWNED_BY}, so it counts as adopted"
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+_NEEDS_BACKEND = kinds_with(Trait.BLOCKS)
+"""The kinds whose object, without its backend, can block a cluster."""
 
 
 def remove_step(entry: InventoryEntry, world: World) -> RemoveStep:
     """Decide about one entry, independent of the other entries."""
-    state = world.states[entry.ref]
-    resource = world.resources.get(entry.ref.group_kind)
+    state, resource = world.states[entry.ref], world.resources.get(entry.ref.group_kind)
+    if isinstance(state, LiveObject):
+        return _Removal(entry, resource, state, world).step()
     if isinstance(state, Unknown):
         return RemoveStep(entry, resource, Fate.REFUSE, problem=state.problem)
-    if isinstance(state, Absent):
-        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, reason=why_gone(entry))
-    if isinstance(state, KindDeleted):
-        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, reason=state.reason)
-    if isinstance(state, Missing):
-        doubt = RunFailed(
-            f"it is unknown whether {entry.ref} exists",
-            reason="the server has not confirmed that it is gone",
-            hint="Run again.",
-        )
-        return RemoveStep(entry, resource, Fate.REFUSE, problem=doubt.problem)
-    selector = world.options.select_labels
-    if selector is not None and not selector.matches(state.labels):  # guard: selected-labels never
-        return RemoveStep(entry, resource, Fate.LEAVE, state, "it has lost the selected labels")
-    if (step := _step_of_foreign(entry, resource, state, world)) is not None:
-        return step
-    if world.options.mode is Mode.ORPHAN:
-        return _orphan(entry, resource, state, world.applyset)
-    return _step_of_existing(entry, resource, state, world)
+    if isinstance(state, Absent | KindDeleted):
+        reason = why_gone(entry) if isinstance(state, Absent) else state.reason
+        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, reason=reason)
+    doubt = RunFailed(
+        f"it is unknown whether {entry.ref} exists",
+        reason="the server has not confirmed that it is gone",
+        hint="Run again.",
+    )
+    return RemoveStep(entry, resource, Fate.REFUSE, problem=doubt.problem)
 
 
 class _OrphanReason(NamedTuple):
@@ -478,233 +463,231 @@ class _OrphanReason(NamedTuple):
     cause: Cause = Cause.ORDINARY
 
 
-def _orphan(
-    entry: InventoryEntry,
-    resource: Resource | None,
-    live: LiveObject,
-    applyset: ApplySetIdentity,
-) -> RemoveStep:
-    """Orphan an object with our label or field manager; else only remove it from the inventory."""
-    if not (live.labels.get(PART_OF) == applyset.id or is_applied(live, applyset.manager)):
-        reason = "it has neither this set's label nor its field manager"
-        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
-    return _orphaned(entry, resource, live, _OrphanReason(""), applyset)
+class _Removal(Struct, frozen=True):
+    """An object that has left the set, with all that decides about it."""
 
+    entry: InventoryEntry
+    resource: Resource | None
+    live: LiveObject
+    world: World
 
-def _step_of_existing(
-    entry: InventoryEntry, resource: Resource | None, live: LiveObject, world: World
-) -> RemoveStep:
-    applyset, options = world.applyset, world.options
-    recorded = owner_of(live, entry, applyset) is Owner.RECORDED
-    labelled = live.labels.get(PART_OF) == applyset.id
-    applied = is_applied(live, applyset.manager)
-    # Without an Apply entry too: a restored object has none. Controllers copy labels.
-    # guard: restored-stays-listed never
-    if labelled and not recorded and (applied or entry.uid):
-        problem = RunFailed(
-            f"{entry.ref} was recreated with this set's label",
-            reason="its UID differs from the UID in the inventory",
-            hint=f"To record the current object: applyprune inventory repair {applyset.arguments}",
+    def step(self) -> RemoveStep:
+        options, live, others = self.world.options, self.live, self.world.others
+        selector = options.select_labels
+        # guard: selected-labels never
+        if selector is not None and not selector.matches(live.labels):
+            return self._step(Fate.LEAVE, "it has lost the selected labels")
+        if foreign_label(live, self.world.applyset):
+            if is_listed_elsewhere(live, others):
+                other = others[live.labels[PART_OF]].named
+                return self._unlist(f"it belongs to the set {other} now")
+            if problem := label_problem(self.entry, live, others, self.world.applyset):
+                return self._refuse(problem)
+        if options.mode is not Mode.ORPHAN:
+            return self._step_of_existing()
+        if self._is_labelled or self._is_applied:
+            return self._orphan()
+        return self._unlist("it has neither this set's label nor its field manager")
+
+    def _step_of_existing(self) -> RemoveStep:
+        entry, labelled = self.entry, self._is_labelled
+        recorded, applied = self._is_recorded, self._is_applied
+        # Without an Apply entry too: a restored object has none. Controllers copy labels.
+        # guard: restored-stays-listed never
+        if labelled and not recorded and (applied or entry.uid):
+            repair = f"applyprune inventory repair {self.world.applyset.arguments}"
+            problem = self._problem(
+                "was recreated with this set's label",
+                "its UID differs from the UID in the inventory",
+                f"To record the current object: {repair}",
+            )
+            return self._refuse(problem)
+        if not recorded and not applied:  # guard: applied-stays-listed -> not recorded
+            other = "somebody else has recreated it" if entry.uid else "this set did not create it"
+            return self._unlist(other)
+        return self._step_of_labelled() if labelled else self._step_of_unlabelled()
+
+    def _step_of_labelled(self) -> RemoveStep:
+        ref, live, options = self.entry.ref, self.live, self.world.options
+        named = ref.is_among(options.prune.orphan)
+        # A mark against deletion, and the user, orphan an object that is to be left as it is.
+        mark = leave_mark(live.metadata)  # guard: left-alone-at-prune -> ""
+        if mark and not (live.terminating or self._orphan_mark or named):
+            if options.removes_set:  # guard: left-alone-in-part always
+                return self._orphan(f"marked {mark}", Cause.MARKED)  # no inventory would list it
+            return self._step(Fate.LEAVE, f"marked {mark}", Cause.LEAVE_MARK)
+        asked = named and self._is_applied
+        orphan = self._why_orphaned() or (_OrphanReason("--orphan") if asked else None)
+        problem = self._why_not_orphaned_in_part(named=named)
+        if problem is None and orphan is not None and orphan.cause is Cause.SHARED and not asked:
+            problem = self._why_it_needs_its_backend()
+        if problem is None and orphan is not None:
+            return self._orphan(*orphan)
+        if problem := problem or self._why_not_deleted():
+            return self._refuse(problem)
+        # What is being deleted already needs no request, only a wait.
+        request = None
+        if not live.terminating and self.resource is not None:
+            request = delete_request(self.resource, live, options.prune.propagation)
+        applyset = self.world.applyset
+        shared = PruneAlso.SHARED in options.prune.also and ref != applyset.own_namespace
+        owners = () if shared else owners_among(live, applyset.manager, self.world.going)
+        return self._step(Fate.PRUNE, request=request, owners=owners)
+
+    def _step_of_unlabelled(self) -> RemoveStep:
+        entry, applyset = self.entry, self.world.applyset
+        adopted = entry.ownership is Ownership.ADOPTED
+        # An interrupted run may have orphaned it without recording that: that removes both marks.
+        was_left = adopted or not entry.uid or entry.orphan_reason or entry.orphaning
+        # guard: orphaned-without-record -> was_left
+        if was_left and not self._is_applied:
+            return self._unlist("it has lost the set's label")
+        orphan = self._why_orphaned()
+        stays = adopted and PruneAlso.ADOPTED not in self.world.options.prune.also
+        if self._is_recorded and (stays or entry.orphan_reason):
+            return self._orphan(*(orphan or ()))
+        # A forged entry can name any object: nobody must be told to label that.
+        problem = self._why_not_applied()  # guard: label-hint -> None
+        if problem is not None:
+            return self._refuse(problem)
+        label = f"kubectl label {_arguments(entry.ref)} {PART_OF}={applyset.id}"
+        problem = self._problem(
+            "has lost the set's label",
+            "without the label, only the inventory shows that this set owns it",
+            self._to_orphan if orphan else f"To let the next run delete it: {label}",
         )
-        return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem.problem)
-    if not recorded and not applied:  # guard: applied-stays-listed -> not recorded
-        reason = "somebody else has recreated it" if entry.uid else "this set did not create it"
-        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
-    if not labelled:
-        return _unlabelled(entry, resource, live, world)
-    if (alone := _step_of_marked(entry, resource, live, applyset, options)) is not None:
-        return alone
-    orphan = _why_orphaned(entry, live, world)
-    asked = applied and entry.ref.is_among(options.prune.orphan)
-    if orphan is None and asked:
-        orphan = _OrphanReason("--orphan")
-    refused = _protected_in_part(entry.ref, world)
-    if refused is None and orphan is not None and orphan.cause is Cause.SHARED and not asked:
-        refused = _applied_by_others(entry.ref, live, applyset)
-    if refused is None and orphan is not None:
-        return _orphaned(entry, resource, live, orphan, applyset)
-    refused = refused or _why_refused(entry, live, applyset)
-    if refused is None and not live.terminating:
-        refused = _unread_namespace(entry.ref, world.occupied)
-    if refused is not None:
-        return RemoveStep(entry, resource, Fate.REFUSE, live, problem=refused)
-    # What is being deleted already needs no request, only a wait.
-    request = (
-        None
-        if live.terminating or resource is None
-        else delete_request(resource, live, options.prune.propagation)
-    )
-    shared = PruneAlso.SHARED in options.prune.also and entry.ref != applyset.own_namespace
-    owners = () if shared else owners_among(live, applyset.manager, world.going)
-    return RemoveStep(entry, resource, Fate.PRUNE, live, request=request, owners=owners)
+        return self._refuse(problem)
 
+    def _why_orphaned(self) -> _OrphanReason | None:
+        entry, live, world = self.entry, self.live, self.world
+        applyset, also = world.applyset, world.options.prune.also
+        if entry.ref == applyset.own_namespace:
+            # No option widens what is deleted with the inventory and everything around it.
+            also = frozenset()  # guard: own-namespace-owned -> also
+        if rule := self._orphan_mark:
+            return _OrphanReason(f"marked {rule}", Cause.MARKED)
+        if entry.ownership is Ownership.ADOPTED and PruneAlso.ADOPTED not in also:
+            return _OrphanReason(ADOPTED, Cause.ADOPTED)
+        if self._is_applied and not (has_witness(live, applyset) or PruneAlso.ADOPTED in also):
+            return _OrphanReason(NO_WITNESS, Cause.ADOPTED)  # guard: witness -> None
+        if SET_ID in live.labels or SHARD_OF in live.labels:
+            return _OrphanReason("it is the inventory of a set")
+        shared = PruneAlso.SHARED in also
+        if not shared and (owner := foreign_owner(live, applyset.manager, world.going)):
+            return _OrphanReason(f"it belongs to {owner} now, by its ownerReferences", Cause.OWNED)
+        if not shared and (other := other_owner(entry, live, applyset)):
+            return _OrphanReason(other, Cause.SHARED)  # guard: other-owner -> None
+        return _OrphanReason(self._why_protected) if self._why_protected else None
 
-def _unlabelled(
-    entry: InventoryEntry, resource: Resource | None, live: LiveObject, world: World
-) -> RemoveStep:
-    applyset, options = world.applyset, world.options
-    applied = is_applied(live, applyset.manager)
-    adopted = entry.ownership is Ownership.ADOPTED
-    # An interrupted run may have orphaned it without recording that: that removes both marks.
-    was_left = adopted or not entry.uid or entry.orphan_reason or entry.orphaning
-    if was_left and not applied:  # guard: orphaned-without-record -> was_left
-        return RemoveStep(
-            entry, resource, Fate.REMOVE_FROM_INVENTORY, live, "it has lost the set's label"
+    def _why_not_orphaned_in_part(self, *, named: bool) -> Problem | None:
+        """Return why a Namespace stays listed though a part of the set is deleted, and names it.
+
+        Only a delete of the whole set orphans it by itself.
+        """
+        protected = self._why_protected if self.world.options.is_part else ""
+        if not protected or named:  # guard: protected-in-part always
+            return None
+        return self._problem("was not deleted", protected, f"To orphan it: {self._orphan_command}")
+
+    def _why_it_needs_its_backend(self) -> Problem | None:
+        """Return why an object that another manager applies is neither deleted nor orphaned.
+
+        Its backend may leave with the set, so a person decides.
+        """
+        ref, applyset = self.entry.ref, self.world.applyset
+        other = other_applier(self.live, applyset) if ref.group_kind in _NEEDS_BACKEND else ""
+        if not other or self.live.terminating:  # guard: applier-needs-backend always
+            return None
+        return self._problem(
+            "was not deleted",
+            f"{other}; if it stays without what it calls, it can block the cluster",
+            f"To delete it: --prune-also shared. To orphan it: --orphan {ref.short}.",
         )
-    recorded = owner_of(live, entry, applyset) is Owner.RECORDED
-    if recorded and (
-        (adopted and PruneAlso.ADOPTED not in options.prune.also) or entry.orphan_reason
-    ):
-        orphan = _why_orphaned(entry, live, world) or _OrphanReason("")
-        return _orphaned(entry, resource, live, orphan, applyset)
-    # A forged entry can name any object: nobody must be told to label that.
-    problem = _not_applied(entry, live, applyset)  # guard: label-hint -> None
-    if problem is None:
-        hint = f"To let the next run delete it: kubectl label {_arguments(entry.ref)} "
-        lost = RunFailed(
-            f"{entry.ref} has lost the set's label",
-            reason="without the label, only the inventory shows that this set owns it",
-            hint=_to_orphan(entry.ref, applyset)
-            if _why_orphaned(entry, live, world)
-            else f"{hint}{PART_OF}={applyset.id}",
+
+    def _why_not_deleted(self) -> Problem | None:
+        """Return why an object with the set's label may not be deleted; None if it may."""
+        ref, live = self.entry.ref, self.live
+        problem = self._why_not_applied()
+        if problem is not None or live.terminating:
+            return problem
+        # It may mean that the object must stay.
+        unknown = unknown_mark(live.metadata, ref.group_kind)  # guard: mark-before-delete -> ""
+        if unknown:
+            kind, _, key = unknown.rpartition(" ")
+            verb = "label" if kind.endswith("label") else "annotate"
+            return self._problem(
+                "was not deleted",
+                f"{unknown} is not understood",
+                f"To let the next run delete it: kubectl {verb} {_arguments(ref)} {key}-. "
+                f"To orphan it: --orphan {ref.short}, or the annotation {PRUNE}: {DISABLED}.",
+            )
+        # It is not orphaned either: then no set would list it any more.
+        unread = self.world.occupied.get(ref.name) if ref.group_kind == NAMESPACE else None
+        if unread is None:  # guard: unread-namespace always
+            return None
+        unknown = f"it is unknown whether it contains another set's inventory: {unread.message}"
+        return self._problem("was not deleted", unknown, "Run again.")
+
+    def _why_not_applied(self) -> Problem | None:
+        """Return the problem of an object that the set's field manager has not applied.
+
+        An edited inventory, and a label that anybody may set, prove nothing.
+        """
+        if self._is_applied:
+            return None
+        reason = f"{self.world.applyset.manager} is not among its field managers"
+        return self._problem("was not applied by this set", reason, self._to_orphan)
+
+    @property
+    def _is_recorded(self) -> bool:
+        return owner_of(self.live, self.entry, self.world.applyset) is Owner.RECORDED
+
+    @property
+    def _is_labelled(self) -> bool:
+        return self.live.labels.get(PART_OF) == self.world.applyset.id
+
+    @property
+    def _is_applied(self) -> bool:
+        return is_applied(self.live, self.world.applyset.manager)
+
+    @property
+    def _orphan_mark(self) -> str:
+        """Return the annotation that forbids its deletion; empty if none does."""
+        return self.entry.orphan_reason or orphan_mark(self.live.metadata)
+
+    @property
+    def _why_protected(self) -> str:
+        world = self.world
+        return _why_protected(
+            self.entry.ref, world.applyset, world.own_namespace_stays, world.occupied
         )
-        problem = lost.problem
-    return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem)
 
+    @property
+    def _orphan_command(self) -> str:
+        return f"applyprune inventory orphan {self.world.applyset.arguments} {self.entry.ref.short}"
 
-def _step_of_marked(
-    entry: InventoryEntry,
-    resource: Resource | None,
-    live: LiveObject,
-    applyset: ApplySetIdentity,
-    options: Options,
-) -> RemoveStep | None:
-    """Leave an object that is marked so, and keep its entry; None if it is not marked.
+    @property
+    def _to_orphan(self) -> str:
+        return f"Add it to the input again, or orphan it: {self._orphan_command}"
 
-    If the whole set is deleted, it is orphaned: no inventory would list it. So is an object that
-    another mark, or the user, keeps.
-    """
-    mark = leave_mark(live.metadata)  # guard: left-alone-at-prune -> ""
-    orphans = entry.orphan_reason or orphan_mark(live.metadata)
-    if not mark or live.terminating or orphans or entry.ref.is_among(options.prune.orphan):
-        return None
-    if options.removes_set:  # guard: left-alone-in-part always
-        return _orphaned(
-            entry, resource, live, _OrphanReason(f"marked {mark}", Cause.MARKED), applyset
-        )
-    return RemoveStep(entry, resource, Fate.LEAVE, live, f"marked {mark}", Cause.LEAVE_MARK)
+    def _problem(self, what: str, reason: str, hint: str) -> Problem:
+        return RunFailed(f"{self.entry.ref} {what}", reason=reason, hint=hint).problem
 
+    def _step(
+        self, fate: Fate, reason: str = "", cause: Cause = Cause.ORDINARY, **more: Any
+    ) -> RemoveStep:
+        return RemoveStep(self.entry, self.resource, fate, self.live, reason, cause, **more)
 
-def _why_orphaned(entry: InventoryEntry, live: LiveObject, world: World) -> _OrphanReason | None:
-    applyset, also = world.applyset, world.options.prune.also
-    if entry.ref == applyset.own_namespace:
-        # No option widens what is deleted with the inventory and everything around it.
-        also = frozenset()  # guard: own-namespace-owned -> also
-    if rule := entry.orphan_reason or orphan_mark(live.metadata):
-        return _OrphanReason(f"marked {rule}", Cause.MARKED)
-    if entry.ownership is Ownership.ADOPTED and PruneAlso.ADOPTED not in also:
-        return _OrphanReason(ADOPTED, Cause.ADOPTED)
-    applied = is_applied(live, applyset.manager)
-    if applied and not (has_witness(live, applyset) or PruneAlso.ADOPTED in also):
-        return _OrphanReason(NO_WITNESS, Cause.ADOPTED)  # guard: witness -> None
-    if SET_ID in live.labels or SHARD_OF in live.labels:
-        return _OrphanReason("it is the inventory of a set")
-    shared = PruneAlso.SHARED in also
-    if not shared and (owner := foreign_owner(live, applyset.manager, world.going)):
-        return _OrphanReason(f"it belongs to {owner} now, by its ownerReferences", Cause.OWNED)
-    if not shared and (other := other_owner(entry, live, applyset)):
-        return _OrphanReason(other, Cause.SHARED)  # guard: other-owner -> None
-    protected = _why_protected(entry.ref, applyset, world.own_namespace_stays, world.occupied)
-    return _OrphanReason(protected) if protected else None
+    def _unlist(self, reason: str) -> RemoveStep:
+        return self._step(Fate.REMOVE_FROM_INVENTORY, reason)
 
+    def _refuse(self, problem: Problem) -> RemoveStep:
+        return self._step(Fate.REFUSE, problem=problem)
 
-def _protected_in_part(ref: Ref, world: World) -> Problem | None:
-    """Return why a Namespace stays listed though a part of the set is deleted, and names it.
-
-    Only a delete of the whole set orphans it by itself.
-    """
-    applyset, options, protected = world.applyset, world.options, ""
-    if options.is_part:
-        protected = _why_protected(ref, applyset, world.own_namespace_stays, world.occupied)
-    if not protected or ref.is_among(options.prune.orphan):  # guard: protected-in-part always
-        return None
-    return RunFailed(
-        f"{ref} was not deleted",
-        reason=protected,
-        hint=f"To orphan it: applyprune inventory orphan {applyset.arguments} {ref.short}",
-    ).problem
-
-
-_NEEDS_BACKEND = kinds_with(Trait.BLOCKS)
-"""The kinds whose object, without its backend, can block a cluster."""
-
-
-def _applied_by_others(ref: Ref, live: LiveObject, applyset: ApplySetIdentity) -> Problem | None:
-    """Return why an object that another manager applies is neither deleted nor orphaned.
-
-    Its backend may leave with the set, so a person decides.
-    """
-    other = other_applier(live, applyset) if ref.group_kind in _NEEDS_BACKEND else ""
-    if not other or live.terminating:  # guard: applier-needs-backend always
-        return None
-    return RunFailed(
-        f"{ref} was not deleted",
-        reason=f"{other}; if it stays without what it calls, it can block the cluster",
-        hint=f"To delete it: --prune-also shared. To orphan it: --orphan {ref.short}.",
-    ).problem
-
-
-def _orphaned(
-    entry: InventoryEntry,
-    resource: Resource | None,
-    live: LiveObject,
-    orphan: _OrphanReason,
-    applyset: ApplySetIdentity,
-) -> RemoveStep:
-    request = None if resource is None else orphan_request(resource, live, applyset)
-    reason, cause = orphan
-    return RemoveStep(entry, resource, Fate.ORPHAN, live, reason, cause, request=request)
-
-
-def _why_refused(
-    entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity
-) -> Problem | None:
-    """Return why an object with the set's label may not be deleted; None if it may."""
-    if (problem := _not_applied(entry, live, applyset)) is not None:
-        return problem
-    unknown = unknown_mark(live.metadata, live.ref.group_kind)  # guard: mark-before-delete -> ""
-    if not unknown or live.terminating:
-        return None
-    # It may mean that the object must stay.
-    kind, _, key = unknown.rpartition(" ")
-    verb = "label" if kind.endswith("label") else "annotate"
-    return RunFailed(
-        f"{entry.ref} was not deleted",
-        reason=f"{unknown} is not understood",
-        hint=f"To let the next run delete it: kubectl {verb} {_arguments(entry.ref)} {key}-. "
-        f"To orphan it: --orphan {entry.ref.short}, or the annotation {PRUNE}: {DISABLED}.",
-    ).problem
-
-
-def _not_applied(
-    entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity
-) -> Problem | None:
-    """Return the problem of an object that the set's field manager has not applied.
-
-    An edited inventory, and a label that anybody may set, prove nothing.
-    """
-    if is_applied(live, applyset.manager):
-        return None
-    return RunFailed(
-        f"{entry.ref} was not applied by this set",
-        reason=f"{applyset.manager} is not among its field managers",
-        hint=_to_orphan(entry.ref, applyset),
-    ).problem
-
-
-def _to_orphan(ref: Ref, applyset: ApplySetIdentity) -> str:
-    command = f"applyprune inventory orphan {applyset.arguments} {ref.short}"
-    return f"Add it to the input again, or orphan it: {command}"
+    def _orphan(self, reason: str = "", cause: Cause = Cause.ORDINARY) -> RemoveStep:
+        resource, applyset = self.resource, self.world.applyset
+        request = None if resource is None else orphan_request(resource, self.live, applyset)
+        return self._step(Fate.ORPHAN, reason, cause, request=request)
 
 
 def _arguments(ref: Ref) -> str:
@@ -741,168 +724,3 @@ def _why_protected(
         return own_namespace_stays
     is_held = name in occupied and occupied[name] is None
     return "it contains another set's inventory" if is_held else ""
-
-
-def _unread_namespace(ref: Ref, occupied: Mapping[str, Problem | None]) -> Problem | None:
-    """Return why a Namespace is not deleted: nobody knows what it contains.
-
-    It is not orphaned either: then no set would list it any more.
-    """
-    unread = occupied.get(ref.name) if ref.group_kind == NAMESPACE else None
-    if unread is None:  # guard: unread-namespace always
-        return None
-    return RunFailed(
-        f"{ref} was not deleted",
-        reason=f"it is unknown whether it contains another set's inventory: {unread.message}",
-        hint="Run again.",
-    ).problem
-
-
-# Another set's label.
-
-
-def _step_of_foreign(
-    entry: InventoryEntry, resource: Resource | None, live: LiveObject, world: World
-) -> RemoveStep | None:
-    """Decide about an object of ours with another set's label; None for any other object."""
-    applyset, others = world.applyset, world.others
-    if not foreign_label(live, applyset):
-        return None
-    if is_listed_elsewhere(live, others):
-        other = world.others[live.labels[PART_OF]].named
-        reason = f"it belongs to the set {other} now"
-        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
-    problem = label_problem(entry, live, others, applyset)
-    if problem is None:
-        return None
-    return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem)
-
-
-# What must stay because something else does.
-
-
-_RIGHTS = kinds_with(Trait.ROLE, Trait.BINDING) | {SERVICE_ACCOUNT}
-"""What gives a controller its rights: that of the set, or one elsewhere that works for it."""
-
-
-class Remaining(Struct):
-    """What one prune has not deleted so far.
-
-    If something of a turn remains, all later turns wait; a turn is what was applied together.
-    Within a turn, what the object needs waits: its Namespace, its CRD or APIService, its
-    dependencies, its owners and what its fields name. If it may have a controller, the set's
-    accounts and roles wait too, and its workloads, which may run that controller.
-
-    What stays on purpose holds what it needs as well, without a failure.
-    """
-
-    deleting: Collection[Ref] = ()
-    """All objects that the prune deletes."""
-    _all: Blocker | None = None
-    _needed: dict[Ref, Blocker] = field(default_factory=dict)
-    _owners: dict[str, Blocker] = field(default_factory=dict)
-    _not_gone: dict[Ref, Blocker] = field(default_factory=dict)
-    _workloads: Blocker | None = None
-    _rights: Blocker | None = None
-    _turn: tuple[Wave, Blocker] | None = None
-    """The first turn of which something remains."""
-
-    def add(
-        self,
-        step: RemoveStep,
-        body: Mapping[str, Any] | None,
-        unread: str = "",
-        failure: Problem | None = None,
-    ) -> None:
-        """Hold what an object needs; ``unread`` says why its fields are unknown.
-
-        ``failure`` says why it is not gone; None if it stays on purpose.
-        """
-        entry, ref = step.entry, step.entry.ref
-        stays = "stays" if failure is None else "is not gone"
-        is_late = failure is not None and failure.kind is ProblemKind.NOT_READY
-
-        def because(reason: str) -> Blocker:
-            return Blocker(f"{ref.short} {reason}", is_late, is_failure=failure is not None)
-
-        if failure is not None:
-            self._fail(step, because)
-            unread = failure.message if failure.kind is ProblemKind.UNREACHABLE else unread
-        if unread:
-            unknown = because(f"{stays}, and what it needs could not be read: {unread}")
-            self._all = self._all or unknown  # guard: unread-remains -> _ = unknown
-        needs = because(f"needs it, and {stays}")
-        self._not_gone[ref] = because(f"owns it, and {stays}")
-        named = [] if body is None else [found.ref for found in references(ref, body)]
-        if is_custom := not is_built_in(ref.group):
-            named += names_in(ref, body or {}, self.deleting)  # guard: custom-remains
-            of_its_kind = because(f"is of its kind, and {stays}")
-            crd = Ref(CRD.group, CRD.kind, "", entry.crd or f"{entry.plural}.{ref.group}")
-            self._needed.setdefault(crd, of_its_kind)  # guard: crd-remains
-            self._needed.setdefault(service_of(entry), of_its_kind)  # guard: api-service-remains
-        for target in (*entry.depends_on, *named):
-            self._needed.setdefault(target, needs)
-        if any(one.group_kind == SERVICE_ACCOUNT for one in named) and (
-            is_custom or is_workload(ref.group_kind)
-        ):
-            self._rights = self._rights or needs  # guard: account-remains
-        if ref.group_kind == API_SERVICES.group_kind and named:
-            self._workloads = self._workloads or needs  # guard: backend-remains
-            self._rights = self._rights or needs
-        if step.live is not None:
-            for uid in owners_of(step.live):
-                self._owners.setdefault(uid, needs)
-        if ref.namespace:
-            home = Ref(NAMESPACE.group, NAMESPACE.kind, "", ref.namespace)
-            inside = because("is still in it")
-            self._needed.setdefault(home, inside)  # guard: namespace-remains
-
-    def _fail(self, step: RemoveStep, because: Callable[[str], Blocker]) -> None:
-        """Hold all later turns, and what may be the controller of an object that is not gone."""
-        if self._turn is None or self._turn[0] < step.entry.wave:
-            self._turn = step.entry.wave, because("is deleted first, and is not gone")
-        # guard: foreign-finalizer -> False
-        foreign = step.live is not None and has_foreign_finalizer(step.live)
-        if foreign or not is_built_in(step.entry.ref.group):
-            needed = because("is not gone, and its controller may need it")
-            self._workloads = self._workloads or needed
-            self._rights = self._rights or needed
-
-    def waits(self, wave: Wave) -> bool:
-        """Return whether a turn waits for an earlier one."""
-        return self._turn is not None and wave < self._turn[0]  # guard: later-turns-wait -> False
-
-    def blocker(self, step: RemoveStep) -> Blocker | None:
-        """Return why an object must not be deleted now; None if it may, or is not deleted."""
-        ref = step.entry.ref
-        if step.fate is not Fate.PRUNE:
-            return None
-        found = [self._all, self._needed.get(ref)]  # guard: needed-remains -> [self._all]
-        if step.live is not None:
-            uid = known_as(step.live, self._owners)
-            found.append(self._owners.get(uid))  # guard: owner-remains
-        found += map(self._not_gone.get, step.owners)  # guard: owner-not-gone
-        if ref.group_kind in _RIGHTS:
-            found.append(self._rights)  # guard: rights-remain
-        elif is_workload(ref.group_kind) or (
-            ref.group_kind == SERVICE and any(is_workload(one.group_kind) for one in self.deleting)
-        ):
-            found.append(self._workloads)  # guard: controller-remains
-        if self._turn is not None and self.waits(step.entry.wave):
-            found.append(self._turn[1])
-        return next((one for one in found if one is not None), None)
-
-
-class Blocker(Struct, frozen=True):
-    """Why an object is not deleted now: another one is still there."""
-
-    reason: str
-    is_late: bool = False
-    """Whether only time is missing: that object, or what it waits for itself, is deleted."""
-    is_failure: bool = True
-    """Whether that object should be gone; if not, it stays on purpose."""
-
-    def problem(self, ref: Ref) -> Problem:
-        """Return the problem of an object that waits."""
-        error = NotReady if self.is_late else RunFailed
-        return error(f"{ref} was not deleted", reason=self.reason).problem

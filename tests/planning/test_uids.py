@@ -26,7 +26,7 @@ from applyprune.planning.ownership import is_label_of_nobody, is_listed_elsewher
 from applyprune.planning.plan import make_plan
 from applyprune.planning.prune_waits import pod_use, unless_used
 from applyprune.planning.recovery import current_entries, unlisted
-from applyprune.planning.removals import Remaining
+from applyprune.planning.remaining import Remaining
 from applyprune.planning.uids import each_once, is_among, owners_of, uids_of
 from applyprune.planning.world import CascadeContents
 from tests.support.options import options_of

@@ -11,7 +11,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.plan import RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.removals import Remaining
+from applyprune.planning.remaining import Remaining
 from tests.support.planning import live
 
 CONFIG_MAP = Ref("", "ConfigMap", "home", "a")
