@@ -71,7 +71,7 @@ RULES: Mapping[str, Sequence[str]] = {
     "A reply counts only if it proves something": (
         "cluster/",
         "engine/apply.py",
-        "engine/check.py",
+        "engine/checks.py",
         "engine/dry_run.py",
         "engine/reader.py",
         "engine/send.py",

@@ -37,7 +37,7 @@ from applyprune.controller.result import (
     KubeConfigMissing,
     NamespaceMissing,
 )
-from applyprune.engine.check import namespace_exists
+from applyprune.engine.checks import namespace_exists
 from applyprune.errors import (
     AccessError,
     ApplypruneError,

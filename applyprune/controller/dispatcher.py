@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from applyprune.controller.checker import Checker
 from applyprune.controller.clients import BundleObjects
 from applyprune.controller.followed_sources import FollowedSources, NextWork
 from applyprune.controller.leader import Leadership
@@ -20,6 +19,7 @@ from applyprune.controller.reasons import LOG, Key, Limit, Reason, fields
 from applyprune.controller.report import Reporter
 from applyprune.controller.result import error_message
 from applyprune.controller.siblings import SiblingBundles
+from applyprune.controller.source_checker import Checker
 from applyprune.controller.status import (
     ConditionStatus,
     ReconcileResult,

@@ -23,7 +23,6 @@ from msgspec import Struct, field
 from applyprune.addresses import AddressRules
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.transport import Transport
-from applyprune.controller.checker import Checker, check_sources
 from applyprune.controller.clients import BundleObjects, refuse_impersonated
 from applyprune.controller.dispatcher import Dispatcher, SourceDispatcher
 from applyprune.controller.leader import ControllerLease, Election, Leadership, lease_name
@@ -31,6 +30,7 @@ from applyprune.controller.metrics import Health, Metrics, Probes, serving
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.reasons import LOG, RETRY_BUDGET, fields
 from applyprune.controller.report import EventRecorder, Reporter
+from applyprune.controller.source_checker import Checker, check_sources
 from applyprune.controller.task import SourceSettings
 from applyprune.controller.watches import Watches
 from applyprune.controller.worker import WorkerHandle, WorkerLimits, WorkerSettings, worker_context

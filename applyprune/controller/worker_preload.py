@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ssl
 
-import applyprune.controller.checker
 import applyprune.controller.fetch
 import applyprune.controller.reconcile
+import applyprune.controller.source_checker
 import applyprune.controller.worker
 
 __all__ = ["applyprune"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from applyprune.engine.check import namespace_exists
+from applyprune.engine.checks import namespace_exists
 from applyprune.engine.context import RunContext, RunRequest, RunSummary, run_context
 from applyprune.engine.lock import WRITE_MARGIN, InventoryLock
 from applyprune.engine.plan_stage import with_exact_names

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from applyprune.engine.check import (
+from applyprune.engine.checks import (
     drift_decided,
     fields_checked,
     owners_checked,

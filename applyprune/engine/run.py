@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from applyprune.engine.apply import Applier
-from applyprune.engine.check import consequences_of
+from applyprune.engine.checks import consequences_of
 from applyprune.engine.context import RunContext, RunRequest, RunSummary, run_context
 from applyprune.engine.dry_run import ServerDryRun
 from applyprune.engine.plan_stage import (

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.controller.checker import Checker, check_sources
 from applyprune.controller.clients import BundleObjects, bundle_ref
 from applyprune.controller.dispatcher import Dispatcher, SourceDispatcher
 from applyprune.controller.leader import Leadership
 from applyprune.controller.metrics import Health, Metrics
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.report import EventRecorder, Reporter
+from applyprune.controller.source_checker import Checker, check_sources
 from applyprune.controller.watches import Watches
 from applyprune.controller.worker import WorkerHandle, WorkerLimits, WorkerSettings, worker_context
 from applyprune.engine.waiting import Upserted, WatchScope

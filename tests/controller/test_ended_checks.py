@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.controller import followed_sources
-from applyprune.controller.checker import Checker, check_sources
 from applyprune.controller.dispatcher import CHECKS, SourceDispatcher
 from applyprune.controller.fetch import RemoteSource
 from applyprune.controller.metrics import Metrics
 from applyprune.controller.queue import WorkQueue
+from applyprune.controller.source_checker import Checker, check_sources
 from applyprune.controller.task import CheckResult, CheckTask, SourceRequest
 from applyprune.controller.worker import (
     WorkerHandle,

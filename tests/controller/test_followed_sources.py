@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.addresses import AddressRules
-from applyprune.controller.checker import Checker, check_sources
 from applyprune.controller.dispatcher import SourceDispatcher
 from applyprune.controller.fetch import RemoteSource, SourceVerification
 from applyprune.controller.followed_sources import (
@@ -20,6 +19,7 @@ from applyprune.controller.followed_sources import (
 )
 from applyprune.controller.metrics import Metrics
 from applyprune.controller.queue import WorkQueue
+from applyprune.controller.source_checker import Checker, check_sources
 from applyprune.controller.task import (
     CheckResult,
     CheckTask,

@@ -27,8 +27,8 @@ from tests.support.clocks import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from applyprune.controller.checker import Checker
     from applyprune.controller.reasons import Key
+    from applyprune.controller.source_checker import Checker
     from applyprune.controller.worker import WorkerHandle
 
 QUARTER = CHECKS // 4

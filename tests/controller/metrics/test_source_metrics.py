@@ -29,7 +29,7 @@ from tests.support.clocks import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from applyprune.controller.checker import Checker
+    from applyprune.controller.source_checker import Checker
     from applyprune.controller.worker import WorkerHandle
 
 CHECK = "web"

@@ -1,4 +1,9 @@
-"""Check a run before its first write: preconditions, fields, conflicts, rights, references."""
+"""What a run asks before its first write, in its order.
+
+The Namespace of the inventory and the autoscalers are read for the plan. Then each step is checked:
+its fields, owners, drift and conflicts; and last the whole plan: its rights, references and
+consequences.
+"""
 
 from __future__ import annotations
 
@@ -81,6 +86,9 @@ if TYPE_CHECKING:
     from applyprune.planning.world import World
 
 
+# The Namespace of the inventory.
+
+
 def read_own_namespace(
     inventory: Inventory, cluster: Cluster, applyset: ApplySetIdentity, options: Options, owner: str
 ) -> State | None:
@@ -103,6 +111,95 @@ def namespace_exists(cluster: Cluster, applyset: ApplySetIdentity) -> bool:
         return isinstance(cluster.read(NAMESPACES, applyset.own_namespace), LiveObject)
     except Forbidden:
         return True  # unknown; if it is missing, the write of the inventory fails
+
+
+# Autoscalers, which may set the replicas of objects of the input.
+
+
+def with_autoscalers(world: World, context: RunContext, reader: SnapshotReader) -> World:
+    """Return the world with the autoscalers of the input and of the cluster.
+
+    Only the namespaces are searched in which somebody has scaled an object of the input, or in
+    which an apply may change its replicas. What is left to an autoscaler is read in full. One that
+    this run changes counts as in the input, and one that it prunes as it is: the apply comes first.
+    """
+    off, entries = world.options.apply.no_default_ignore, world.inventory.entries
+    given = autoscalers_in(world.desired)
+    unread: dict[str, Problem] = {}
+
+    def with_losses(member: Desired) -> Desired:
+        live, entry = world.live(member.ref), entries.get(member.ref)
+        return member if live is None else with_lost_replicas(member, entry, live, world)
+
+    desired = [with_losses(member) for member in world.desired]
+    replaced = _replaced(world)
+
+    def is_open(member: Desired) -> bool:
+        live, entry = world.live(member.ref), entries.get(member.ref)
+        return (
+            live is not None
+            and may_be_autoscaled(member, off)
+            and with_autoscaler(member, given, off) is member
+            and (
+                is_scaled(live)
+                or entry is None
+                or not is_last_applied(member, entry, live, world.manager)
+            )
+        )
+
+    def listed(namespace: str) -> Sequence[Mapping[str, Any]]:
+        try:
+            found = context.cluster.list(AUTOSCALERS, namespace=namespace, full=True)
+        except (NotFound, NotServed):
+            return ()  # nothing scales here
+        except ApplypruneError as error:
+            unread[namespace] = error.problem
+            return ()
+        return [live.body for live in found if live.body is not None and live.uid not in replaced]
+
+    namespaces = sorted({member.ref.namespace for member in desired if is_open(member)})
+    scalers = (
+        *given,
+        *(one for found in context.workers.each(listed, namespaces) for one in found),
+    )
+    world = replace(world, autoscalers=scalers, unread_autoscalers=unread)
+    if not (scalers or unread):
+        return world
+    states: dict[Ref, State] = {}
+    for member in desired:
+        scaled, live = ignoring_autoscaled_replicas(member, world), world.live(member.ref)
+        is_ignored = scaled.ignored != member.ignored
+        if not is_ignored or live is None or live.body is not None:
+            continue
+        if needs_body(scaled, live, world.applyset):
+            states[member.ref] = reader.read_object(member.resource, member.ref, full=True)
+    return replace(world, states={**world.states, **states})
+
+
+def _replaced(world: World) -> frozenset[str]:
+    """Return the UIDs of the autoscalers of the input: its manifests count instead."""
+    lives = (
+        world.live(one.ref)
+        for one in world.desired
+        if one.ref.group_kind == AUTOSCALERS.group_kind and one.apply is ApplyRule.ALWAYS
+    )
+    return frozenset(live.uid for live in lives if live is not None)
+
+
+_SHOWN = 3
+
+
+def unread_warning(world: World) -> Iterator[Problem]:
+    """Yield one warning for all namespaces whose autoscalers could not be read."""
+    if unread := world.unread_autoscalers:
+        namespace, cause = min(unread.items())
+        yield AccessError(
+            f"the HorizontalPodAutoscalers of {and_more(sorted(unread), _SHOWN)} could not be read",
+            reason=cause.message,
+            hint="An autoscaler may set the replicas of these objects, so drift of them is not "
+            "reverted. To see which does, allow: list horizontalpodautoscalers.autoscaling in "
+            f"{namespace}",
+        ).problem
 
 
 # Fields, by the server's own schemas.
@@ -413,6 +510,9 @@ class _Reviewer(Struct, frozen=True):
         return {one for one, is_allowed in asked if not is_allowed}
 
 
+# What the plan does beyond its objects: references, and consequences.
+
+
 def reference_warnings(plan: Plan, world: World, reader: SnapshotReader) -> Iterator[Problem]:
     """Yield a warning for each missing object and key.
 
@@ -453,89 +553,3 @@ def consequences_of(
     desired = [step.desired for step in plan.applies]
     propagation = context.options.prune.propagation
     return tuple(consequences(changes, desired, propagation, volumes))
-
-
-def with_autoscalers(world: World, context: RunContext, reader: SnapshotReader) -> World:
-    """Return the world with the autoscalers of the input and of the cluster.
-
-    Only the namespaces are searched in which somebody has scaled an object of the input, or in
-    which an apply may change its replicas. What is left to an autoscaler is read in full. One that
-    this run changes counts as in the input, and one that it prunes as it is: the apply comes first.
-    """
-    off, entries = world.options.apply.no_default_ignore, world.inventory.entries
-    given = autoscalers_in(world.desired)
-    unread: dict[str, Problem] = {}
-
-    def with_losses(member: Desired) -> Desired:
-        live, entry = world.live(member.ref), entries.get(member.ref)
-        return member if live is None else with_lost_replicas(member, entry, live, world)
-
-    desired = [with_losses(member) for member in world.desired]
-    replaced = _replaced(world)
-
-    def is_open(member: Desired) -> bool:
-        live, entry = world.live(member.ref), entries.get(member.ref)
-        return (
-            live is not None
-            and may_be_autoscaled(member, off)
-            and with_autoscaler(member, given, off) is member
-            and (
-                is_scaled(live)
-                or entry is None
-                or not is_last_applied(member, entry, live, world.manager)
-            )
-        )
-
-    def listed(namespace: str) -> Sequence[Mapping[str, Any]]:
-        try:
-            found = context.cluster.list(AUTOSCALERS, namespace=namespace, full=True)
-        except (NotFound, NotServed):
-            return ()  # nothing scales here
-        except ApplypruneError as error:
-            unread[namespace] = error.problem
-            return ()
-        return [live.body for live in found if live.body is not None and live.uid not in replaced]
-
-    namespaces = sorted({member.ref.namespace for member in desired if is_open(member)})
-    scalers = (
-        *given,
-        *(one for found in context.workers.each(listed, namespaces) for one in found),
-    )
-    world = replace(world, autoscalers=scalers, unread_autoscalers=unread)
-    if not (scalers or unread):
-        return world
-    states: dict[Ref, State] = {}
-    for member in desired:
-        scaled, live = ignoring_autoscaled_replicas(member, world), world.live(member.ref)
-        is_ignored = scaled.ignored != member.ignored
-        if not is_ignored or live is None or live.body is not None:
-            continue
-        if needs_body(scaled, live, world.applyset):
-            states[member.ref] = reader.read_object(member.resource, member.ref, full=True)
-    return replace(world, states={**world.states, **states})
-
-
-def _replaced(world: World) -> frozenset[str]:
-    """Return the UIDs of the autoscalers of the input: its manifests count instead."""
-    lives = (
-        world.live(one.ref)
-        for one in world.desired
-        if one.ref.group_kind == AUTOSCALERS.group_kind and one.apply is ApplyRule.ALWAYS
-    )
-    return frozenset(live.uid for live in lives if live is not None)
-
-
-_SHOWN = 3
-
-
-def unread_warning(world: World) -> Iterator[Problem]:
-    """Yield one warning for all namespaces whose autoscalers could not be read."""
-    if unread := world.unread_autoscalers:
-        namespace, cause = min(unread.items())
-        yield AccessError(
-            f"the HorizontalPodAutoscalers of {and_more(sorted(unread), _SHOWN)} could not be read",
-            reason=cause.message,
-            hint="An autoscaler may set the replicas of these objects, so drift of them is not "
-            "reverted. To see which does, allow: list horizontalpodautoscalers.autoscaling in "
-            f"{namespace}",
-        ).problem
