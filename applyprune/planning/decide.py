@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Self
+
+from msgspec import Struct
 
 from applyprune.errors import RunFailed
 from applyprune.model.fate import Fate
@@ -72,185 +75,277 @@ def existing_step(
     desired: Desired, entry: InventoryEntry | None, live: LiveObject, world: World
 ) -> ApplyStep:
     """Decide about an object of the input that exists; ``entry`` is its entry, if it has one."""
-    applyset, options = world.applyset, world.options
-    if (left := step_of_unapplied(desired, entry, live, applyset)) is not None:
-        return left
-    judged, owner, migration = _owners_and_migration(entry, live, world)
-    known = owner is Owner.RECORDED and entry is not None
-    desired = with_lost_replicas(desired, entry, live, world)
-    desired = ignoring_autoscaled_replicas(desired, world)
-    fence = known and entry is not None and entry.deleting
-    union = entry_before_apply(desired, live, entry if known else None, applyset)
-    if (problem := _obstacle(desired, entry, live, judged, world)) is not None:
-        # An existing entry stays; an object that is not ours gets no entry.
-        return refused_step(
-            desired, entry or replace(union, uid_before_apply=live.uid), problem, live
+    left = step_of_unapplied(desired, entry, live, world.applyset)
+    return left or _Existing.of(entry, live, world).step(desired)
+
+
+class _Existing(Struct, frozen=True):
+    """An object of the input that exists, and whose it is."""
+
+    entry: InventoryEntry | None
+    live: LiveObject
+    world: World
+    judged: Owner
+    """The owner that decides whether it may be applied."""
+    owner: Owner
+    """The owner; also by an interrupted adoption, which has not marked the object yet."""
+    known: InventoryEntry | None
+    """Its entry, if it is the listed object."""
+    migration: Migration
+    """Which fields of it become the set's own: their managers no longer count."""
+
+    @classmethod
+    def of(cls, entry: InventoryEntry | None, live: LiveObject, world: World) -> Self:
+        options, manager = world.options.apply, world.manager
+        judged = owner_to_apply(live, entry, world.applyset)
+        is_confirmed = entry is None or bool(entry.uid)
+        owner = judged if is_confirmed else owner_of(live, entry, world.applyset)
+        known = entry if owner is Owner.RECORDED else None
+        # An adoption is not complete until a response has confirmed it.
+        adopts = known is None or (not known.uid and known.uid_before_apply is not None)
+        migration = migration_of(live, known, options, manager=manager, adopts=adopts)
+        return cls(entry, live, world, judged, owner, known, migration)
+
+    def step(self, desired: Desired) -> ApplyStep:
+        live, world, known, applyset = self.live, self.world, self.known, self.world.applyset
+        desired = with_lost_replicas(desired, self.entry, live, world)
+        desired = ignoring_autoscaled_replicas(desired, world)
+        union = entry_before_apply(desired, live, known, applyset)
+        if (problem := self._obstacle(desired)) is not None:
+            # An existing entry stays; an object that is not ours gets no entry.
+            entry = self.entry or replace(union, uid_before_apply=live.uid)
+            return refused_step(desired, entry, problem, live)
+        desired = self._without_filled(desired, union)
+        takes = takes_over(desired, live, applyset, self.migration)
+        left = self._unchanged(desired, union, takes=takes) or self._drifted(desired)
+        if left is not None:
+            return left
+        owns = known is None and self._may_own()
+        step = ApplyStep(
+            desired,
+            Fate.CHANGE if known else Fate.ADOPT,
+            union,
+            live,
+            reason="; ".join((*self._adopted(desired, owns=owns), *desired.ignore_reasons)),
+            fence=known is not None and known.deleting,
+            migration=self.migration,
+            becomes_owned=owns,
+            takes_over=takes,
+            is_reapplied=self._is_reapplied(desired) and not self._has_new_schema(desired),
         )
-    desired = _without_filled(desired, live, union, applyset, migration)
-    takes = takes_over(desired, live, applyset, migration)
-    schema = world.schemas.get(desired.ref.group_kind)
-    if (
-        known
-        and entry is not None
-        and not options.apply.reapply_all  # guard: diff-values
-        and not (fence or takes or entry.orphaning or entry.offered)
-        and not (options.tries_rewritten and entry.stored)  # guard: tried-again
-        and entry.orphan_reason == desired.orphan_reason
-    ):
-        knows_schema = desired.ref.group_kind not in world.schemas or schema is not None
-        if knows_schema and unchanged(
-            desired, entry, live, manager=applyset.manager, schema=schema
+        step = replace(step, request=apply_request(step, applyset, world.options))
+        return replace(step, taken_from=taken_from(step, self.owner, self._tool, applyset))
+
+    def _unchanged(
+        self, desired: Desired, union: InventoryEntry, *, takes: bool
+    ) -> ApplyStep | None:
+        """Return the step of an object of which an apply would change nothing; else None."""
+        known, options, kind = self.known, self.world.options, desired.ref.group_kind
+        manager, schema = self.world.manager, self.world.schemas.get(kind)
+        if not (
+            known is not None
+            and not options.apply.reapply_all  # guard: diff-values
+            and not (takes or known.deleting or known.orphaning or known.offered)
+            and not (options.tries_rewritten and known.stored)  # guard: tried-again
+            and known.orphan_reason == desired.orphan_reason
+            and (kind not in self.world.schemas or schema is not None)
+            and unchanged(desired, known, self.live, manager=manager, schema=schema)
         ):
-            # Other objects may have changed its wave; this is recorded with the next write.
-            listed = replace(
-                entry,
-                wave=desired.wave,
-                depends_on=desired.depends_on,
-                job=union.job,
-                crd=entry.crd if schema is None else desired.resource.full_plural,
-            )
-            return ApplyStep(desired, Fate.LEAVE, listed, live)
-    changing = schema == CHANGING
-    drifted = _step_of_drifted(desired, entry, live, world, schema_changes=changing)
-    if drifted is not None:
-        return drifted
-    owns = not known and _may_own(live, owner, migration, world)
-    tool = _tool_of_free(live, judged, applyset)
-    adopted = f"adopted: it existed and belonged to {tool or _owner_words(owner)}"
-    if owns:
-        stays = stays_as_owned(desired.orphan_reason, live, applyset)
-        adopted = "adopted, as owned: a later prune deletes it"
-        if stays:
-            adopted = f"adopted, as owned; a later prune orphans it: {stays}"
-    reasons = (*(() if known else (adopted,)), *desired.ignore_reasons)
-    step = ApplyStep(
-        desired,
-        Fate.CHANGE if known else Fate.ADOPT,
-        union,
-        live,
-        reason="; ".join(reasons),
-        fence=fence,
-        migration=migration,
-        becomes_owned=owns,
-        takes_over=takes,
-        is_reapplied=not changing and _is_reapplied(desired, entry, live, applyset.manager),
-    )
-    step = replace(step, request=apply_request(step, applyset, options))
-    return replace(step, taken_from=taken_from(step, owner, tool, applyset))
+            return None
+        # Other objects may have changed its wave; this is recorded with the next write.
+        listed = replace(
+            known,
+            wave=desired.wave,
+            depends_on=desired.depends_on,
+            job=union.job,
+            crd=known.crd if schema is None else desired.resource.full_plural,
+        )
+        return ApplyStep(desired, Fate.LEAVE, listed, self.live)
+
+    def _drifted(self, desired: Desired) -> ApplyStep | None:
+        """Return the step of an object that stays until its manifest changes; else None."""
+        entry, live, options = self.entry, self.live, self.world.options.apply
+        if entry is None or live.terminating:
+            return None
+        if not options.keep_drift:  # guard: kept-drift always
+            return None
+        if self._has_new_schema(desired) or options.reapply_all or not self._is_reapplied(desired):
+            return None
+        step = ApplyStep(desired, Fate.LEAVE, entry, live, is_reapplied=True)
+        return _kept_with_drift(step, entry, Cause.DRIFT_KEPT)
+
+    def _has_new_schema(self, desired: Desired) -> bool:
+        """Return whether this run changes the CRD of its kind."""
+        return self.world.schemas.get(desired.ref.group_kind) == CHANGING
+
+    def _is_reapplied(self, desired: Desired) -> bool:
+        """Return whether the last confirmed apply has sent the same manifest to a live object."""
+        if self.entry is None or not was_applied(desired, self.entry):
+            return False
+        # Of a Secret whose values were not read, the keys must do.
+        # guard: changed-secret -> True
+        return repeats_last_apply(desired, self.entry, self.live, self.world.manager) is not False
+
+    def _without_filled(self, desired: Desired, entry: InventoryEntry) -> Desired:
+        """Return a manifest whose empty values are left to others that have filled them."""
+        if not desired.packed.may_contain("{}", "[]", "null"):
+            return desired
+        live, manager = self.live, self.world.manager
+        losers = {*self.migration.managers, manager_by_label(live)}
+        filled = filled_by_others(desired.packed, live, manager, losers, owned=last_owned(entry))
+        if not filled:
+            return desired
+        reasons = (f"{pointer} is left to {who}" for pointer, who in filled)
+        return replace(
+            desired,
+            ignored=(*desired.ignored, *(pointer for pointer, _ in filled)),
+            ignore_reasons=(*desired.ignore_reasons, *reasons),
+        )
+
+    def _adopted(self, desired: Desired, *, owns: bool) -> Sequence[str]:
+        """Return what an adoption takes over; empty for an object that is listed already."""
+        if self.known is not None:
+            return ()
+        if not owns:
+            before = self._tool or _OWNERS.get(self.owner, "no set")
+            return (f"adopted: it existed and belonged to {before}",)
+        stays = stays_as_owned(desired.orphan_reason, self.live, self.world.applyset)
+        later = f"; a later prune orphans it: {stays}" if stays else ": a later prune deletes it"
+        return (f"adopted, as owned{later}",)
+
+    def _may_own(self) -> bool:
+        """Return whether an adopted object becomes owned: a later prune deletes it."""
+        live, applyset, options = self.live, self.world.applyset, self.world.options.apply
+        giver = self._giver
+        if options.adopt_as is not Ownership.OWNED and not _is_owned_by(live, giver):
+            return False
+        if (live.ref.group_kind, live.ref.name) in IN_EACH_NAMESPACE:
+            return False  # a controller would create it again
+        if live.ref == applyset.own_namespace:  # guard: own-namespace-adopted never
+            return False  # `delete` would take all that was there before: only its name says so
+        if foreign_owner(live, applyset.manager):
+            return False  # no prune deletes it
+        if options.adopt is Adopt.ALL or giver is not None:
+            return True
+        taken = self.migration.managers
+        tool = owned_by_tool(live, applyset) or other_applier(live, applyset, but=taken)
+        # guard: own-nothing-of-others -> True
+        return self.owner is not Owner.OTHER and not tool
+
+    @property
+    def _giver(self) -> OtherSet | None:
+        """Return the set that gives the object to this one; None if none does.
+
+        The object has its label, and its inventory lists the object. And the user has named that
+        set, or it offers the object to this one.
+        """
+        live, world = self.live, self.world
+        label = foreign_label(live, world.applyset)
+        if not label:
+            return None
+        if not is_listed_elsewhere(live, world.others):  # guard: listed-by-giver never
+            return None
+        adopt, siblings, giver = world.options.apply.adopt, world.siblings, world.others[label]
+        offered = giver.offered.get(known_as(live, giver.offered), "")
+        # guard: offered-to-siblings -> bool(offered)
+        if siblings is not None and siblings.takes and offered == siblings.key:
+            return giver
+        if not isinstance(adopt, AdoptFrom):
+            return None
+        named = ApplySetIdentity(adopt.name, adopt.namespace or world.applyset.namespace)
+        # guard: named-giver -> giver
+        return giver if label == named.id else None
+
+    @property
+    def _tool(self) -> str:
+        """Return what of another tool owns it, if it belongs to no set; empty if nothing does."""
+        # The record of an interrupted adoption does not say that it was meant.
+        is_free = self.judged in {Owner.NOBODY, Owner.CLAIMED}
+        return owned_by_tool(self.live, self.world.applyset) if is_free else ""
+
+    def _obstacle(self, desired: Desired) -> Problem | None:
+        """Return why the object may not be applied to the set; None if it may."""
+        live, adopt, judged = self.live, self.world.options.apply.adopt, self.judged
+        if (error := name_error(desired.ref, live, desired.origin)) is not None:
+            return error.problem
+        is_any_adopted, tool = adopt is Adopt.ALL, self._tool
+        withheld = self._withheld if judged is Owner.OTHER else ""
+        message, reason, hint = "", "", ""
+        if live.terminating:
+            message, hint = "is being deleted", "Run again after it is deleted."
+            if held := ", ".join(live.finalizers):
+                reason = f"its finalizers have not finished: {held}"
+        elif SET_ID in live.labels or SHARD_OF in live.labels:
+            message = "is the inventory of a set"
+            hint = "Remove it from the input. To rename a set, use `applyprune inventory move`."
+        elif judged is Owner.OTHER and not (is_any_adopted or self._giver is not None):
+            return self._of_other_set(desired)
+        elif withheld:  # guard: withheld-set never
+            message, reason = "belongs to a set whose plans need an approval", withheld
+        elif tool and not is_any_adopted:  # guard: owned-by-tool never
+            message, hint = f"belongs to {tool}", "To take it into this set: --adopt=all."
+            reason = "its labels or annotations say so, and the other tool may write it again"
+        elif judged is Owner.NOBODY and adopt is Adopt.NONE:
+            message = "already exists and belongs to no set"
+            hint = "To adopt it into this set: --adopt=unowned."
+        if message:
+            return _not_applied(desired, message, reason, hint)
+        return split_problem(desired, live) if live.body is not None else None
+
+    @property
+    def _withheld(self) -> str:
+        """Return why no object may be adopted from the set of this one; empty if it may."""
+        label = foreign_label(self.live, self.world.applyset)
+        if not label or self.world.withheld is None:
+            return ""
+        # The object has got the label since the sets were asked about.
+        return self.world.withheld.get(label, "it was taken by that set during this run")
+
+    def _of_other_set(self, desired: Desired) -> Problem:
+        live, applyset, others = self.live, self.world.applyset, self.world.others
+        if self.entry and (unproven := label_problem(self.entry, live, others, applyset)):
+            return replace(unproven, location=str(desired.origin), origin=desired.origin)
+        label, (namespace, name) = live.labels[PART_OF], place_of_set(live)
+        if is_label_of_nobody(live, others):
+            return _of_nobody(desired, label, what_is_known(label, others), name)
+        if name:
+            reason = f"it belongs to the set {name} in namespace {namespace}"
+            is_near = namespace == applyset.namespace
+            meant = [] if name == applyset.name else [f"the set {name}"]
+            meant += [] if is_near else [f"-n {namespace}"]
+            to = applyset.name if is_near else f"{applyset.name}.{applyset.namespace}"
+            sets = f"{name} {to} {desired.ref.short} -n {namespace}"
+            move = f"applyprune inventory move {sets}"
+            hints = [
+                f"Did you mean {' with '.join(meant)}?",
+                f"To move it to this set (--all moves every object): {move}",
+            ]
+        else:
+            reason = f"its label {PART_OF} is {label}"
+            hints = [f"To find that set: kubectl get cm -A -l {SET_ID}={label}"]
+        hints.append(f"If this set only needs it, annotate it in the input: {APPLY}: exists.")
+        given = f"{AdoptFrom(name, '' if namespace == applyset.namespace else namespace)}"
+        hints.append(
+            f"To take it from that set: --adopt={given if name else Adopt.ALL}. The other set then "
+            "drops it from its inventory; while its own input has it, its runs fail."
+        )
+        problem = _not_applied(desired, "belongs to another set", reason, "\n  ".join(hints))
+        # An account that may not list all inventories cannot know whether there is such a set.
+        is_unknown = not name and not others.get(label, UNREAD).is_read
+        remedy = "If there is no such set, this takes it: spec.adopt: all" if is_unknown else ""
+        return replace(problem, remedy=remedy)
 
 
-# Why an object that exists may not be applied.
+_OWNERS = {Owner.OTHER: "another set", Owner.CLAIMED: "this set, but is not in its inventory"}
 
 
-def _obstacle(
-    desired: Desired, entry: InventoryEntry | None, live: LiveObject, owner: Owner, world: World
-) -> Problem | None:
-    """Return why an object that exists may not be applied to the set; None if it may."""
-    applyset, adopt = world.applyset, world.options.apply.adopt
-    is_given = giver_of(live, world) is not None
-    if (error := name_error(desired.ref, live, desired.origin)) is not None:
-        return error.problem
-    is_any_adopted = adopt is Adopt.ALL
-    tool = _tool_of_free(live, owner, applyset)
-    withheld = _withheld(live, world) if owner is Owner.OTHER else ""
-    message, reason, hint = "", "", ""
-    if live.terminating:
-        message, hint = "is being deleted", "Run again after it is deleted."
-        if held := ", ".join(live.finalizers):
-            reason = f"its finalizers have not finished: {held}"
-    elif SET_ID in live.labels or SHARD_OF in live.labels:
-        message = "is the inventory of a set"
-        hint = "Remove it from the input. To rename a set, use `applyprune inventory move`."
-    elif owner is Owner.OTHER and not (is_any_adopted or is_given):
-        unproven = label_problem(entry, live, world.others, applyset) if entry else None
-        return _of_other_set(desired, live, unproven, world)
-    elif withheld:  # guard: withheld-set never
-        message, reason = "belongs to a set whose plans need an approval", withheld
-    elif tool and not is_any_adopted:  # guard: owned-by-tool never
-        message, hint = f"belongs to {tool}", "To take it into this set: --adopt=all."
-        reason = "its labels or annotations say so, and the other tool may write it again"
-    elif owner is Owner.NOBODY and adopt is Adopt.NONE:
-        message = "already exists and belongs to no set"
-        hint = "To adopt it into this set: --adopt=unowned."
-    if message:
-        return _not_applied(desired, message, reason, hint)
-    return split_problem(desired, live) if live.body is not None else None
-
-
-def giver_of(live: LiveObject, world: World) -> OtherSet | None:
-    """Return the set that gives an object to this one; None if none does.
-
-    The object has its label, and its inventory lists the object. And the user has named that set,
-    or it offers the object to this one.
-    """
-    label = foreign_label(live, world.applyset)
-    if not label:
-        return None
-    if not is_listed_elsewhere(live, world.others):  # guard: listed-by-giver never
-        return None
-    adopt, siblings, giver = world.options.apply.adopt, world.siblings, world.others[label]
-    offered = giver.offered.get(known_as(live, giver.offered), "")
-    # guard: offered-to-siblings -> bool(offered)
-    if siblings is not None and siblings.takes and offered == siblings.key:
-        return giver
-    if not isinstance(adopt, AdoptFrom):
-        return None
-    named = ApplySetIdentity(adopt.name, adopt.namespace or world.applyset.namespace)
-    # guard: named-giver -> giver
-    return giver if label == named.id else None
-
-
-def _tool_of_free(live: LiveObject, owner: Owner, applyset: ApplySetIdentity) -> str:
-    """Return what of another tool owns an object that belongs to no set; empty if nothing does."""
-    # The record of an interrupted adoption does not say that it was meant.
-    is_free = owner in {Owner.NOBODY, Owner.CLAIMED}
-    return owned_by_tool(live, applyset) if is_free else ""
-
-
-def _withheld(live: LiveObject, world: World) -> str:
-    """Return why no object may be adopted from the set of an object; empty if it may."""
-    label = foreign_label(live, world.applyset)
-    if not label or world.withheld is None:
-        return ""
-    # The object has got the label since the sets were asked about.
-    return world.withheld.get(label, "it was taken by that set during this run")
-
-
-def _of_other_set(
-    desired: Desired, live: LiveObject, unproven: Problem | None, world: World
-) -> Problem:
-    if unproven is not None:
-        return replace(unproven, location=str(desired.origin), origin=desired.origin)
-    applyset, others = world.applyset, world.others
-    label, (namespace, name) = live.labels[PART_OF], place_of_set(live)
-    if is_label_of_nobody(live, others):
-        return _of_nobody(desired, label, what_is_known(label, others), name)
-    if name:
-        reason = f"it belongs to the set {name} in namespace {namespace}"
-        is_near = namespace == applyset.namespace
-        meant = [] if name == applyset.name else [f"the set {name}"]
-        meant += [] if is_near else [f"-n {namespace}"]
-        to = applyset.name if is_near else f"{applyset.name}.{applyset.namespace}"
-        sets = f"{name} {to} {desired.ref.short} -n {namespace}"
-        move = f"applyprune inventory move {sets}"
-        hints = [
-            f"Did you mean {' with '.join(meant)}?",
-            f"To move it to this set (--all moves every object): {move}",
-        ]
-    else:
-        reason = f"its label {PART_OF} is {label}"
-        hints = [f"To find that set: kubectl get cm -A -l {SET_ID}={label}"]
-    hints.append(f"If this set only needs it, annotate it in the input: {APPLY}: exists.")
-    given = f"{AdoptFrom(name, '' if namespace == applyset.namespace else namespace)}"
-    hints.append(
-        f"To take it from that set: --adopt={given if name else Adopt.ALL}. The other set then "
-        "drops it from its inventory; while its own input has it, its runs fail."
-    )
-    problem = _not_applied(desired, "belongs to another set", reason, "\n  ".join(hints))
-    # An account that may not list all inventories cannot know whether there is such a set.
-    is_unknown = not name and not others.get(label, UNREAD).is_read
-    remedy = "If there is no such set, this takes it: spec.adopt: all" if is_unknown else ""
-    return replace(problem, remedy=remedy)
+def _is_owned_by(live: LiveObject, giver: OtherSet | None) -> bool:
+    """Return whether an object was owned by the set that gives it: record and object say so."""
+    if giver is None or giver.applyset is None:
+        return False
+    is_recorded = is_among(live, giver.owned)  # guard: given-as-recorded -> True
+    # guard: given-as-marked -> is_recorded
+    return is_recorded and has_witness(live, giver.applyset)
 
 
 def _of_nobody(desired: Desired, label: str, known: str, name: str) -> Problem:
@@ -277,24 +372,6 @@ def _not_applied(desired: Desired, what: str, reason: str, hint: str) -> Problem
     return error.problem_at(desired.origin)
 
 
-def _owners_and_migration(
-    entry: InventoryEntry | None, live: LiveObject, world: World
-) -> tuple[Owner, Owner, Migration]:
-    """Return whose an object of the input is, and which fields of it become the set's own.
-
-    The first owner decides whether it may be applied. The second one is that of an interrupted
-    adoption too, which has not marked the object yet.
-    """
-    judged = owner_to_apply(live, entry, world.applyset)
-    is_confirmed = entry is None or bool(entry.uid)
-    owner = judged if is_confirmed else owner_of(live, entry, world.applyset)
-    known = entry if owner is Owner.RECORDED else None
-    # An adoption is not complete until a response has confirmed it.
-    adopts = known is None or (not known.uid and known.uid_before_apply is not None)
-    options, manager = world.options.apply, world.manager
-    return judged, owner, migration_of(live, known, options, manager=manager, adopts=adopts)
-
-
 def with_lost_replicas(
     desired: Desired, entry: InventoryEntry | None, live: LiveObject, world: World
 ) -> Desired:
@@ -302,7 +379,7 @@ def with_lost_replicas(
     # Nothing is parsed for most objects.
     if not live.packed_managers.mentions("f:replicas") or sets_replicas(desired):
         return desired
-    _, _, migration = _owners_and_migration(entry, live, world)
+    migration = _Existing.of(entry, live, world).migration
     loses = loses_replicas(desired, live, migration, world.applyset)
     return replace(desired, loses_replicas=True) if loses else desired
 
@@ -314,39 +391,6 @@ def ignoring_autoscaled_replicas(desired: Desired, world: World) -> Desired:
     if desired.ref.namespace in world.unread_autoscalers:
         desired = with_unknown_autoscaler(desired, off)
     return desired
-
-
-def _without_filled(
-    desired: Desired,
-    live: LiveObject,
-    entry: InventoryEntry,
-    applyset: ApplySetIdentity,
-    migration: Migration,
-) -> Desired:
-    """Return a manifest whose empty values are left to others that have filled them, and say so."""
-    if not desired.packed.may_contain("{}", "[]", "null"):
-        return desired
-    losers = {*migration.managers, manager_by_label(live)}
-    filled = filled_by_others(
-        desired.packed, live, applyset.manager, losers, owned=last_owned(entry)
-    )
-    if not filled:
-        return desired
-    return replace(
-        desired,
-        ignored=(*desired.ignored, *(pointer for pointer, _ in filled)),
-        ignore_reasons=(
-            *desired.ignore_reasons,
-            *(f"{pointer} is left to {who}" for pointer, who in filled),
-        ),
-    )
-
-
-def _owner_words(owner: Owner) -> str:
-    return {
-        Owner.OTHER: "another set",
-        Owner.CLAIMED: "this set, but is not in its inventory",
-    }.get(owner, "no set")
 
 
 def refused_step(
@@ -425,32 +469,6 @@ def _step_of_marked(
     return replace(step, is_unlisted=True) if entry is None else _listed(step, entry)
 
 
-def _step_of_drifted(
-    desired: Desired,
-    entry: InventoryEntry | None,
-    live: LiveObject,
-    world: World,
-    *,
-    schema_changes: bool,
-) -> ApplyStep | None:
-    """Return the step of an object that is left as it is until its manifest changes; else None.
-
-    ``schema_changes`` says that this run changes the CRD of its kind.
-    """
-    if entry is None or live.terminating:
-        return None
-    options = world.options.apply
-    if not options.keep_drift:  # guard: kept-drift always
-        return None
-    if schema_changes or options.reapply_all:
-        return None
-    if not _is_reapplied(desired, entry, live, world.manager):
-        return None
-    return _kept_with_drift(
-        ApplyStep(desired, Fate.LEAVE, entry, live, is_reapplied=True), entry, Cause.DRIFT_KEPT
-    )
-
-
 def step_of_deleted(
     step: ApplyStep, entry: InventoryEntry | None, state: Missing, options: Options
 ) -> ApplyStep:
@@ -514,55 +532,6 @@ def was_applied(desired: Desired, entry: InventoryEntry | None) -> bool:
         return False
     is_marked_so = entry.orphan_reason == desired.orphan_reason
     return is_marked_so and not (entry.deleting or entry.orphaning)
-
-
-def _is_reapplied(
-    desired: Desired, entry: InventoryEntry | None, live: LiveObject, manager: str
-) -> bool:
-    """Return whether the last confirmed apply has sent the same manifest to a live object."""
-    if entry is None or not was_applied(desired, entry):
-        return False
-    # Of a Secret whose values were not read, the keys must do.
-    # guard: changed-secret -> True
-    return repeats_last_apply(desired, entry, live, manager) is not False
-
-
-# Adopted objects that become owned, with `--record-as owned`: a later prune deletes them.
-
-
-def _may_own(live: LiveObject, owner: Owner, migration: Migration, world: World) -> bool:
-    """Return whether an adopted object becomes owned.
-
-    ``migration`` are the fields that become the set's own, so their managers no longer count.
-    """
-    ref, applyset, options = live.ref, world.applyset, world.options.apply
-    giver = giver_of(live, world)
-    if options.adopt_as is not Ownership.OWNED and not _is_owned_by(live, giver):
-        return False
-    if (ref.group_kind, ref.name) in IN_EACH_NAMESPACE:
-        return False  # a controller would create it again
-    if ref == applyset.own_namespace:  # guard: own-namespace-adopted never
-        return False  # `delete` would take all that was there before: only its name says so
-    if foreign_owner(live, applyset.manager):
-        return False  # no prune deletes it
-    if options.adopt is Adopt.ALL or giver is not None:
-        return True
-    # guard: own-nothing-of-others -> True
-    return owner is not Owner.OTHER and not _other_tool(live, migration, applyset)
-
-
-def _is_owned_by(live: LiveObject, giver: OtherSet | None) -> bool:
-    """Return whether an object was owned by the set that gives it: record and object say so."""
-    if giver is None or giver.applyset is None:
-        return False
-    is_recorded = is_among(live, giver.owned)  # guard: given-as-recorded -> True
-    # guard: given-as-marked -> is_recorded
-    return is_recorded and has_witness(live, giver.applyset)
-
-
-def _other_tool(live: LiveObject, migration: Migration, applyset: ApplySetIdentity) -> str:
-    """Return which other tool may manage an object; empty if none does."""
-    return owned_by_tool(live, applyset) or other_applier(live, applyset, but=migration.managers)
 
 
 # What controllers create in a new Namespace: the set adopts it.
