@@ -155,12 +155,22 @@ def test_only_a_new_inventory_has_a_step_before_it() -> None:
     ("options", "owner", "stays"),
     [
         (WHOLE, "", ""),
-        (WHOLE, "Bundle home/web", HOLDS_INVENTORY),
+        pytest.param(
+            WHOLE, "Bundle home/web", HOLDS_INVENTORY,
+            marks=pytest.mark.holds("own-namespace-of-a-bundle"),
+        ),
         (replace(WHOLE, select=frozenset({"namespace/home"})), "", HOLDS_INVENTORY),
         (replace(WHOLE, corrects=frozenset({HOME})), "", HOLDS_INVENTORY),
-        *((options_of(mode=mode), "", HOLDS_INVENTORY) for mode in Mode if mode != Mode.DELETE),
+        *(
+            pytest.param(
+                options_of(mode=mode), "", HOLDS_INVENTORY,
+                marks=pytest.mark.holds("own-namespace-with-the-set"),
+            )
+            for mode in Mode
+            if mode != Mode.DELETE
+        ),
     ],
-)
+)  # fmt: skip
 def test_only_a_delete_of_the_whole_set_takes_it(options: Options, owner: str, stays: str) -> None:
     """No other verb, no part of a set, no Bundle."""
     assert why_own_namespace_stays(options, owner) == stays
@@ -169,6 +179,8 @@ def test_only_a_delete_of_the_whole_set_takes_it(options: Options, owner: str, s
 EVERYTHING = PruneOptions(also=frozenset(PruneAlso))
 
 
+@pytest.mark.holds("own-namespace-stays", row="another verb")
+@pytest.mark.holds("own-namespace-owned", row="adopted")
 @pytest.mark.parametrize(
     ("entry", "state", "stays", "fate"),
     [
@@ -211,6 +223,7 @@ def test_snapshot_keeps_it_by_default() -> None:
     assert remove_step(listed, world((), inventory(listed), snapshot, WHOLE)).fate is Fate.ORPHAN
 
 
+@pytest.mark.holds("own-namespace-last")
 def test_everything_else_must_be_gone() -> None:
     """What is listed, and not proved to be gone, keeps the Namespace."""
     assert refused_before_own_namespace(HOME, {HOME}, ()) is None
