@@ -1,8 +1,8 @@
-"""What a live Pod uses is not deleted, and a prune waits only for what may need what goes."""
+"""A prune waits for what may need what goes, deletes nothing that a live Pod uses, and says why."""
 
 from __future__ import annotations
 
-import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,19 @@ from applyprune.engine.prune import AGAIN_WHEN_UNUSED
 from applyprune.localplane import Plane
 from applyprune.model.events import InventoryWritten, ObjectDone, Planned
 from applyprune.model.fate import Outcome
-from applyprune.model.options import DryRun, Mode
+from applyprune.model.options import Mode
 from tests.support.accounts import WRITE, kubeconfig_as, rule
 from tests.support.api import Api, AuditTrail
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import FaultProxy
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at_first
-from tests.support.objects import config_map, of_kind
+from tests.support.objects import config_map
 from tests.support.stage import Stage, Story, on
 from tests.support.workloads import (
     NOWHERE,
     PLAYED,
+    PROBE,
     Body,
     Puppets,
     became_ready,
@@ -33,6 +34,7 @@ from tests.support.workloads import (
     pod,
     ready,
     verdicts,
+    when_waiting,
     workload,
 )
 
@@ -40,16 +42,7 @@ from tests.support.workloads import (
 def _reads(name: str, **pods: Any) -> Body:
     """Return the Deployment ``web`` whose container reads a ConfigMap."""
     container = {"name": "main", "image": "main:1", "envFrom": [{"configMapRef": {"name": name}}]}
-    return workload("Deployment", pods={"containers": [container], **pods})
-
-
-def _path(stage: Stage, name: str) -> str:
-    return f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/{name}"
-
-
-def _identity(api: Api, path: str) -> tuple[str, str]:
-    metadata = api.get(path)["metadata"]
-    return metadata["uid"], metadata["resourceVersion"]
+    return workload("Deployment", pods={"containers": [container | PROBE], **pods})
 
 
 def _deleted(audit: AuditTrail) -> list[str]:
@@ -90,8 +83,8 @@ def test_renamed_deployment_stays_until_the_new_one_is_ready(
     stage: Stage, api: Api, audit: AuditTrail
 ) -> None:
     """Neither the run that renames it nor the next one deletes it; the mended one does."""
+    old, new = "deployment.apps/old", "deployment.apps/new"
     assert stage.run(workload("Deployment", "old"), wait=True, timeout=AGES).exit_code == 0
-    before = _identity(api, _path(stage, "old"))
     audit.restart()
     broken = workload("Deployment", "new", pods=NOWHERE)
     out_of_time(stage)
@@ -101,24 +94,16 @@ def test_renamed_deployment_stays_until_the_new_one_is_ready(
     ):
         story = stage.run(broken, timeout=3600.0)
         assert story.exit_code == 5
-        assert story.outcomes == {
-            "deployment.apps/new": outcome,
-            "deployment.apps/old": Outcome.NOT_PRUNED,
-        }
-        assert _reasons(story) == {
-            "deployment.apps/old": f"deployment.apps/new is not ready ({since})"
-        }
-        assert (
-            "timed out waiting for deployment.apps/new" in complaints(story)["deployment.apps/new"]
-        )
+        assert story.outcomes == {new: outcome, old: Outcome.NOT_PRUNED}
+        assert _reasons(story) == {old: f"{new} is not ready ({since})"}
+        assert f"timed out waiting for {new}" in complaints(story)[new]
     assert _deleted(audit) == []
-    assert _identity(api, _path(stage, "old")) == before
-    assert stage.listed() == {"deployment.apps/new", "deployment.apps/old"}
+    assert stage.listed() == {new, old}
     stage.seen = lambda _: None
     story = stage.run(workload("Deployment", "new"), timeout=AGES)
-    assert (story.exit_code, became_ready(story)) == (0, {"deployment.apps/new"})
-    assert story.outcomes["deployment.apps/old"] is Outcome.PRUNED
-    assert stage.listed() == {"deployment.apps/new"}
+    assert (story.exit_code, became_ready(story)) == (0, {new})
+    assert story.outcomes[old] is Outcome.PRUNED
+    assert stage.listed() == {new}
 
 
 def test_renamed_deployment_is_deleted_after_the_new_one_is_ready(
@@ -145,7 +130,7 @@ def test_renamed_deployment_is_deleted_after_the_new_one_is_ready(
 
 
 def test_configmap_of_the_previous_hash_stays_until_the_rollout_is_complete(
-    stage: Stage, puppets: Puppets, audit: AuditTrail
+    stage: Stage, audit: AuditTrail
 ) -> None:
     """The Pods of the old template still use it, though no manifest names it any more."""
     assert stage.run(config_map("conf-1"), _reads("conf-1"), wait=True, timeout=AGES).exit_code == 0
@@ -156,9 +141,6 @@ def test_configmap_of_the_previous_hash_stays_until_the_rollout_is_complete(
     assert _reasons(late) == {
         "configmap/conf-1": "deployment.apps/web is not ready (old Pods use it)"
     }
-    # Nothing is changed, and the rollout has not ended.
-    again = stage.run(changed, _reads("conf-2", **NOWHERE), timeout=3600.0)
-    assert (again.exit_code, _deleted(audit)) == (5, [])
     stage.seen = lambda _: None
     story = stage.run(changed, _reads("conf-2"), timeout=AGES)
     assert (story.exit_code, became_ready(story)) == (0, {"deployment.apps/web"})
@@ -181,13 +163,6 @@ def test_prune_without_a_wait_warns_and_deletes(stage: Stage, audit: AuditTrail)
     assert verdicts(story) == {}
     assert _deleted(audit) == ["deployments/old"]
     assert "watch" not in {event["verb"] for event in audit.ours()}
-
-
-def test_object_with_the_skip_annotation_does_not_hold_up_the_prune(stage: Stage) -> None:
-    """The way out for a single object that is never ready."""
-    stage.run(workload("Deployment", "old", pods=NOWHERE))
-    story = stage.run(workload("Deployment", "new", pods=NOWHERE, wait="skip"), timeout=300.0)
-    assert (story.exit_code, story.outcomes["deployment.apps/old"]) == (0, Outcome.PRUNED)
 
 
 def test_run_that_applies_nothing_does_not_wait(stage: Stage, audit: AuditTrail) -> None:
@@ -238,70 +213,26 @@ def test_unused_config_map_goes_beside_a_broken_deployment(stage: Stage, audit: 
     assert stage.run(*stays, timeout=AGES).warnings == []
 
 
-# What live Pods use.
-
-
-def test_config_map_of_a_paused_rollout_is_kept(stage: Stage, audit: AuditTrail) -> None:
-    """Its Pods use it until somebody resumes the rollout: there is nothing to wait for."""
-    old, new = config_map("conf-1"), config_map("conf-2")
-    assert stage.run(old, _reads("conf-1"), wait=True, timeout=AGES).exit_code == 0
-    audit.restart()
-    paused = _reads("conf-2")
-    paused["spec"]["paused"] = True
-    for _ in range(2):
-        story = stage.run(new, paused, timeout=AGES)
-        assert (story.exit_code, _deleted(audit), verdicts(story)) == (0, [], {})
-        (reason,) = _reasons(story).values()
-        assert re.fullmatch(rf"pod/web-[a-z0-9-]+ still uses it; {AGAIN_WHEN_UNUSED}", reason)
-    story = stage.run(new, _reads("conf-2"), timeout=AGES)
-    assert story.outcomes["configmap/conf-1"] is Outcome.PRUNED
-
-
-@pytest.mark.parametrize(
-    "when",
-    [
-        "before the plan",
-        pytest.param("after the plan", marks=pytest.mark.holds("used-when-deleted")),
-    ],
-)
-def test_object_that_a_pod_of_somebody_else_uses_is_kept(
-    stage: Stage, puppets: Puppets, when: str
-) -> None:
-    """Of no set, and perhaps made since the plan; when it has ended, the object goes."""
+@pytest.mark.holds("used-when-deleted")
+def test_object_that_a_pod_of_somebody_else_uses_is_kept(stage: Stage, puppets: Puppets) -> None:
+    """Of no set, and made since the plan; when it has ended, the object goes."""
     theirs = pod("theirs")
     theirs["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "b"}}]
     assert stage.run(config_map("a"), config_map("b")).exit_code == 0
-
-    def make() -> None:
-        assert puppets.api("POST", puppets.path("pods"), theirs)[0] in {201, 409}
-
-    if when == "before the plan":
-        make()
-    else:
-        stage.seen = on(Planned, make)
+    path = puppets.path("pods")
+    stage.seen = on(Planned, lambda: puppets.api.create(path, theirs))
     story = stage.run(config_map("a"))
+    stage.seen = lambda _: None
     told = {"configmap/b": f"pod/theirs still uses it; {AGAIN_WHEN_UNUSED}"}
     assert (story.exit_code, _reasons(story)) == (0, told)
     # No DELETE was sent, so nothing is recorded of it, and with its manifest it is as it was.
     assert not any(entry.deleting for entry in stage.inventory().entries.values())
     story = stage.run(config_map("a"), config_map("b"))
     assert story.outcomes["configmap/b"] is Outcome.UNCHANGED
+    assert _reasons(stage.run(config_map("a"))) == told
     puppets.pod("theirs", {"phase": "Succeeded"})
     story = stage.run(config_map("a"))
     assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.PRUNED)
-
-
-def test_object_that_only_pods_of_a_deleted_workload_use_is_pruned_with_it(stage: Stage) -> None:
-    """As the plan says: the Pods go with the Deployment, though somewhat later."""
-    account = of_kind("ServiceAccount", "web")
-    leaving = config_map("conf"), account, _reads("conf", serviceAccountName="web")
-    assert stage.run(config_map("a"), *leaving, wait=True, timeout=AGES).exit_code == 0
-    most = stage.most(len(leaving))
-    planned = stage.run(config_map("a"), dry_run=DryRun.SERVER, max_prune=most).outcomes
-    story = stage.run(config_map("a"), timeout=AGES, max_prune=most)
-    assert (story.exit_code, story.outcomes) == (0, planned)
-    assert set(story.outcomes.values()) == {Outcome.UNCHANGED, Outcome.PRUNED}
-    assert stage.listed() == {"configmap/a"}
 
 
 # What has changed since a run last saw it ready.
@@ -364,3 +295,77 @@ def test_prune_waits_for_all_changes_where_pods_may_not_be_listed(
     assert _reasons(late) == {
         "configmap/b": "deployment.apps/web is not ready (changed since last ready)"
     }
+
+
+# Pods without a probe, which must stay ready for a while.
+
+
+UNPROBED = "it has no readiness probe, and was not ready for 10 s yet"
+
+
+def ago(seconds: float) -> str:
+    """Return a time in the past, as a kubelet writes it."""
+    return (datetime.now(UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def unprobed(name: str) -> Body:
+    """Return a Deployment without a probe, whose Pods the test plays."""
+    containers = [{"name": "main", "image": "main:1"}]
+    return workload("Deployment", name, pods={"containers": containers, **PLAYED})
+
+
+def steady(*, since: float, crashed: bool = False) -> Body:
+    """Return the status of a Pod that is ready since so many seconds, or has crashed then."""
+    state: Body = {"running": {"startedAt": ago(since)}}
+    if crashed:
+        state = {"waiting": {"reason": "CrashLoopBackOff"}}
+    container: Body = {"name": "main", "image": "main:1", "imageID": "", "ready": not crashed}
+    container |= {"restartCount": int(crashed), "state": state}
+    if crashed:
+        ended = {"exitCode": 1, "startedAt": ago(since + 1), "finishedAt": ago(since)}
+        container["lastState"] = {"terminated": ended}
+    is_ready = {"type": "Ready", "status": "False" if crashed else "True"}
+    return {
+        "phase": "Running",
+        "conditions": [{**is_ready, "lastTransitionTime": ago(since)}],
+        "containerStatuses": [container],
+    }
+
+
+def test_working_deployment_is_not_pruned_for_one_that_crashes(
+    stage: Stage, puppets: Puppets, api: Api
+) -> None:
+    """It counts as available between its start and its crash, in that run and in the next one."""
+    with meanwhile(lambda: puppets.pods_of("old", steady(since=60))):
+        story = stage.run(unprobed("old"), config_map("stays"), wait=True, timeout=AGES)
+    assert story.exit_code == 0, complaints(story)
+    given = (unprobed("new"), config_map("stays"))
+    out_of_time(stage, UNPROBED)
+    with meanwhile(lambda: puppets.pods_of("new", steady(since=-3600))):
+        first = stage.run(*given)
+    assert first.exit_code == 5
+    assert UNPROBED in complaints(first)["deployment.apps/new"]
+    crashed = steady(since=0, crashed=True)
+    left = [lambda: puppets.pods_of("new", crashed)]
+    when_waiting(stage, lambda: left and left.pop()(), UNPROBED)
+    second = stage.run(*given, fail_fast=True)
+    assert second.exit_code == 5
+    assert second.outcomes["deployment.apps/new"] is Outcome.UNCHANGED
+    assert "CrashLoopBackOff" in complaints(second)["deployment.apps/new"]
+    assert second.outcomes["deployment.apps/old"] is Outcome.NOT_PRUNED
+    assert api.exists(puppets.path("deployments", "old", "/apis/apps/v1"))
+
+
+def test_pods_that_may_not_be_listed_are_a_warning(
+    plane: Plane, stage: Stage, puppets: Puppets, api: Api, tmp_path: Path
+) -> None:
+    """The workload must be ready for a while then, by its own status."""
+    rules = [rule("", ["configmaps"], WRITE), rule("apps", ["deployments"], WRITE)]
+    kubeconfig = kubeconfig_as("poor", plane, api, stage.namespace, tmp_path, *rules)
+    poor = Stage(kubeconfig, stage.namespace, name=stage.name)
+    clock = when_waiting(poor, lambda: clock.advance(11.0), "its Pods may not be listed")
+    with meanwhile(lambda: puppets.pods_of("web", steady(since=0))):
+        story = poor.run(unprobed("web"), wait=True, timeout=AGES)
+    assert story.exit_code == 0, complaints(story)
+    told = "".join(story.warnings)
+    assert "whether its Pods restart was not seen" in told
