@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from applyprune.errors import ApplypruneError, Forbidden, NotReady, Unreachable
-from applyprune.model.events import InventoryWritten, ObjectDone, Phase
+from applyprune.model.events import Finished, InventoryWritten, ObjectDone, Phase
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun, Mode, PruneAlso
@@ -250,6 +250,9 @@ def test_contents_of_others_keep_the_namespace(home: Stage, api: Api, name: str)
     assert "configmap/theirs" in problem
     assert home.target.inventory.name not in problem
     assert home.listed() == {f"namespace/{name}", "configmap/a"}
+    assert refused.refusal.startswith("the delete was refused: namespace/")
+    (ended,) = refused.of(Finished)
+    assert str(ended.problem) == "the delete was refused: nothing was deleted"
     other = Stage(home.kubeconfig, name, name="other")
     other.run(config_map("b"))
     story = home.run(mode=Mode.DELETE, allow_cascade=frozenset({f"namespace/{name}"}))

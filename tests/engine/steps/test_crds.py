@@ -1,0 +1,256 @@
+"""CRDs with their custom resources: in numbers, when they are served, and what goes with them.
+
+What a Namespace may take with it is decided in ``tests/decisions/test_namespaces.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from applyprune.localplane import Plane
+from applyprune.model.events import Planned
+from applyprune.model.fate import Outcome
+from applyprune.model.options import Mode
+from applyprune.values import replace
+from tests.support.api import DISCOVERY, Api, AuditTrail
+from tests.support.clocks import AGES
+from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first
+from tests.support.objects import config_map, crd, crd_name, custom_resource, of_kind
+from tests.support.stage import Stage, on
+from tests.support.waiting import eventually
+from tests.support.workloads import run_ahead
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+ALLOWED = frozenset({"namespace", "customresourcedefinition"})
+
+
+def _one(kind: str, name: str) -> str:
+    return f"{kind.lower()}.x.example.com/{name}"
+
+
+def _path(kind: str, name: str = "") -> str:
+    path = f"/apis/x.example.com/v1/namespaces/default/{kind.lower()}s"
+    return f"{path}/{name}" if name else path
+
+
+def _lives(api: Api, path: str) -> bool:
+    """Return whether an object is there and not on its way out."""
+    return "deletionTimestamp" not in api.get(path)["metadata"]
+
+
+def _stage(plane: Plane, name: str) -> Stage:
+    return Stage(plane.kubeconfig, "default", name=name)
+
+
+@pytest.mark.parametrize("number", [10, pytest.param(100, marks=pytest.mark.sweep)])
+def test_crds_with_their_custom_resources_apply_in_one_run(
+    running: Plane, crds: Api, number: int
+) -> None:
+    """From empty, in any order, without an error; again, nothing to do; and away again."""
+    stage = _stage(running, "many")
+    kinds = [f"Many{one}" for one in range(number)]
+    # The custom resources come first in the input: the run orders them.
+    bodies = [custom_resource(name, kind) for kind in kinds for name in ("a", "b")]
+    bodies += [*map(crd, kinds), custom_resource("c", "Wide"), crd("Wide", scope="Cluster")]
+    story = stage.run(*bodies)
+    assert (story.exit_code, story.warnings) == (0, [])
+    assert list(story.outcomes.values()) == [Outcome.CREATED] * len(bodies)
+
+    def served() -> str:
+        return json.dumps(crds("GET", "/apis", headers={"Accept": DISCOVERY})[1])
+
+    # On a busy machine, the list of kinds may lag by more than a run waits for.
+    eventually(lambda: all(f'"{kind}"' in served() for kind in kinds), served)
+    assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
+    gone = stage.run(mode=Mode.DELETE)
+    assert gone.exit_code == 0
+    assert list(gone.outcomes.values()) == [Outcome.DELETED] * len(bodies)
+    order = [name.partition("/")[0] for name in gone.outcomes]
+    last = len(order) - order[::-1].index("many0.x.example.com")
+    assert last <= order.index(crd_name("Many0").partition("/")[0])
+
+
+def test_scope_change_is_refused_and_deletes_nothing(running: Plane, crds: Api) -> None:
+    """Re-creating a CRD would cascade-delete its custom resources: never, whatever is allowed."""
+    kind, stage = "Scoped", _stage(running, "scoped")
+    stage.run(crd(kind), custom_resource("a", kind))
+    audit = AuditTrail(running, crds)
+    allowed = crd(kind, scope="Cluster")
+    allowed["metadata"]["annotations"] = {"applyprune.dev/recreate": "allowed"}
+    for recreate, cluster in ((False, crd(kind, scope="Cluster")), (True, allowed)):
+        story = stage.run(cluster, custom_resource("a", kind), recreate=recreate)
+        assert story.exit_code == 3
+        name = crd_name(kind)
+        assert story.outcomes == {name: Outcome.FAILED, _one(kind, "a"): Outcome.UNCHANGED}
+        assert "spec.scope" in story.problem(name)
+        assert "cannot be changed in place" in story.problem(name)
+    assert [one for one in audit.events() if one["verb"].startswith("delete")] == []
+    assert stage.run(crd(kind), custom_resource("a", kind)).exit_code == 0
+
+
+# What would go along with a CRD or a Namespace.
+
+
+def test_crd_with_custom_resources_of_others_is_not_deleted(running: Plane, crds: Api) -> None:
+    """Nor with new ones of the input, nor with one that comes after the plan.
+
+    The option that is printed allows exactly that.
+    """
+    kind, stage = "Joint", _stage(running, "joint")
+    name, theirs = crd_name(kind), custom_resource("theirs", kind)
+    bodies = (config_map("joint-1"), config_map("joint-2"))
+    stage.run(crd(kind), custom_resource("ours", kind), *bodies)
+    new = custom_resource("new", kind)
+    story = stage.run(*bodies, new, allow_kinds=ALLOWED, apply_anyway=True)
+    assert story.exit_code == 6, story.events
+    assert f"{name} contains objects of the input" in story.refusal
+    assert "objects of the input: default/joint.x.example.com/new" in story.problem(name)
+    assert _lives(crds, f"{CRDS}/joints.x.example.com")
+    assert crds("DELETE", _path(kind, "new"))[0] == 200
+    stage.seen = on(Planned, lambda: crds("POST", _path(kind), theirs))
+    story = stage.run(*bodies, allow_kinds=ALLOWED, max_prune=stage.most(9))
+    assert story.exit_code != 0
+    assert story.outcomes[name] is Outcome.FAILED, story.events
+    assert _one(kind, "theirs") in story.problem(name)
+    assert _lives(crds, _path(kind, "theirs"))
+    stage.seen = lambda _: None
+    story = stage.run(*bodies, allow_kinds=ALLOWED)
+    assert (story.exit_code, story.outcomes[name]) == (6, Outcome.FAILED)
+    told = "it would cascade-delete 1 object that must stay\n    default/joint.x.example.com/theirs"
+    assert f"{told}: it is not in this set" in story.problem(name)
+    assert story.problem(name).endswith(f"To orphan it: --orphan {name}")
+    assert story.refusal.endswith(f"To allow this: --allow-cascade {name}")
+    story = stage.run(*bodies, allow_cascade=frozenset({name}))
+    assert (story.exit_code, story.outcomes[name]) == (0, Outcome.PRUNED), story.events
+
+
+def test_unserved_kind_is_not_taken_for_empty(running: Plane, crds: Api) -> None:
+    """Its custom resources are still stored; only the option that names it allows the delete."""
+    stage, path = _stage(running, "hidden"), f"{CRDS}/hiddens.x.example.com"
+    stage.run(crd("Hidden"), config_map("hidden"))
+    crds.create(_path("Hidden"), custom_resource("theirs", "Hidden"))
+    crds.patch(path, [{"op": "replace", "path": "/spec/versions/0/served", "value": False}])
+    story = stage.run(config_map("hidden"), allow_kinds=ALLOWED)
+    assert story.exit_code == 6, story.events
+    told = "its cascaded deletions cannot be counted: its kind is not served"
+    assert told in story.problem(crd_name("Hidden"))
+    assert f"--allow-cascade {crd_name('Hidden')}" in story.refusal
+    assert _lives(crds, path)
+    story = stage.run(config_map("hidden"), allow_cascade=frozenset({crd_name("Hidden")}))
+    assert (story.exit_code, story.outcomes[crd_name("Hidden")]) == (0, Outcome.PRUNED)
+
+
+def test_namespace_with_what_comes_into_it_is_not_deleted(
+    stage: Stage, api: Api, home: str
+) -> None:
+    """A new object of the input, and one of somebody else that is created after the plan."""
+    bodies, name = (config_map("a"), config_map("b")), f"namespace/{home}"
+    path = f"/api/v1/namespaces/{home}/configmaps"
+    stage.run(of_kind("Namespace", home), *bodies)
+    new = config_map("new", namespace=home)
+    story = stage.run(bodies[0], new, allow_kinds=ALLOWED, apply_anyway=True)
+    assert story.exit_code == 6, story.events
+    assert Outcome.PRUNED not in story.outcomes.values()
+    assert f"{name} contains objects of the input" in story.refusal
+    assert f"objects of the input: {home}/configmap/new" in story.problem(name)
+    assert api.exists(f"{path}/new")
+    stage.seen = on(Planned, lambda: api("POST", path, config_map("foreign")))
+    story = stage.run(*bodies, allow_kinds=ALLOWED, max_prune=stage.most(9))
+    assert story.exit_code != 0
+    assert story.outcomes[name] is Outcome.FAILED, story.events
+    assert f"configmap/foreign in namespace {home}" in story.problem(name)
+    assert _lives(api, f"/api/v1/namespaces/{home}")
+    assert _lives(api, f"{path}/foreign")
+    assert name in stage.listed()
+
+
+# Served is not listable: only a 404 says that a new kind is not served.
+
+
+FORBIDDEN = faults.status(403, reason="Forbidden", message="you may not list them")
+CONVERSION = faults.status(
+    500,
+    message="conversion webhook for x.example.com/v1, Kind=Foo failed: "
+    'Post "https://hooks.default.svc:443/": connection refused',
+)
+AWAY = faults.status(503, reason="ServiceUnavailable", message="please wait")
+
+
+@pytest.fixture
+def kinds_proxy(running: Plane) -> Iterator[FaultProxy]:
+    """A proxy in front of the plane for kinds."""
+    with FaultProxy(running) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def spoiled_kinds(crd_stage: Stage, kinds_proxy: FaultProxy, tmp_path: Path) -> Stage:
+    """A set behind it, whose waits run ahead."""
+    stage = replace(crd_stage, kubeconfig=kinds_proxy.kubeconfig(tmp_path))
+    run_ahead(stage)
+    return stage
+
+
+def _is_list(seen: Exchange, plural: str) -> bool:
+    path = f"/apis/x.example.com/v1/{plural}"
+    return (seen.method, seen.path) == ("GET", path) and "watch" not in seen.query
+
+
+FAULTS = {"Secluded": FORBIDDEN, "Converted": CONVERSION, "Busy": AWAY}
+
+
+def test_kind_that_may_not_be_listed_is_served(
+    spoiled_kinds: Stage, kinds_proxy: FaultProxy
+) -> None:
+    """Its CRD is Established, and it is in the list of kinds: no warning, and its object is there.
+
+    The Deployment behind a conversion webhook comes after its CRD.
+    """
+
+    def rule(seen: Exchange) -> Fault | None:
+        return next(
+            (fault for kind, fault in FAULTS.items() if _is_list(seen, f"{kind.lower()}s")), None
+        )
+
+    kinds_proxy.rule = rule
+    bodies = [body for kind in FAULTS for body in (crd(kind), custom_resource("f", kind))]
+    story = spoiled_kinds.run(*bodies, check=False, prune=False, timeout=AGES)
+    assert (story.exit_code, story.warnings) == (0, [])
+    assert list(story.outcomes.values()) == [Outcome.CREATED] * 6
+
+
+@pytest.mark.holds("forbidden-list")
+def test_kind_that_may_not_be_listed_is_not_served_before_its_crd_is_established(
+    spoiled_kinds: Stage, kinds_proxy: FaultProxy
+) -> None:
+    """A 403 says nothing: another CRD has the names already."""
+    replace(spoiled_kinds, name="first").run(crd("Twin"))
+    second = crd("Twin")
+    second["metadata"]["name"] = "othertwins.x.example.com"
+    second["spec"]["names"].update(plural="othertwins", singular="othertwin")
+    kinds_proxy.rule = always(FORBIDDEN, where=lambda seen: _is_list(seen, "othertwins"))
+    story = spoiled_kinds.run(second, timeout=AGES)
+    assert "othertwins.x.example.com is not served" in "".join(story.warnings)
+    assert "already in use" in "".join(story.warnings)
+
+
+def test_apply_that_meets_a_server_that_lags_is_sent_again(
+    spoiled_kinds: Stage, kinds_proxy: FaultProxy
+) -> None:
+    """One server of several serves the kind, the next one not yet."""
+    lagging = faults.answer(404, b"404 page not found\n", (("Content-Type", "text/plain"),))
+    kinds_proxy.rule = first(
+        12, lagging, where=lambda seen: seen.method == "PATCH" and "/laggards/" in seen.path
+    )
+    story = spoiled_kinds.run(
+        crd("Laggard"), custom_resource("f", "Laggard"), check=False, timeout=AGES
+    )
+    assert story.exit_code == 0
+    assert story.outcomes == {
+        crd_name("Laggard"): Outcome.CREATED,
+        "laggard.x.example.com/f": Outcome.CREATED,
+    }
