@@ -5,177 +5,68 @@ The test itself plays each Pod that names a missing scheduler: nobody else write
 
 from __future__ import annotations
 
-import secrets
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
-from applyprune.engine.ports import Cancellation
-from applyprune.engine.waiting import Listed, ReadinessWaiter, Upserted, WatchScope
-from applyprune.errors import InputError
-from applyprune.model.events import InventoryWritten, Phase, Status, Waiting
+from applyprune.errors import Interrupted
+from applyprune.model.events import (
+    InventoryWritten,
+    ObjectDone,
+    ObjectStuck,
+    Phase,
+    ReadinessReported,
+    Waiting,
+)
 from applyprune.model.fate import Outcome
-from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject, Resource
 from applyprune.model.options import DryRun
-from applyprune.planning.applyset import PART_OF, applyset_identity
-from applyprune.planning.readiness import STATUS_GRACE, Applied, Awaited
+from applyprune.planning.pods import GRACE
+from applyprune.planning.readiness import STATUS_GRACE
 from tests.support.api import Api, AuditTrail
-from tests.support.clocks import AGES, MOMENT, QuickClock
-from tests.support.objects import config_map, of_kind
+from tests.support.clocks import AGES
+from tests.support.denials import denied
+from tests.support.fault_proxy import Exchange, Fault, FaultProxy, faults
+from tests.support.fault_proxy.exchange import Wire
+from tests.support.objects import SECRET, config_map, of_kind
 from tests.support.stage import Stage
-from tests.support.told_cluster import ToldCluster
 from tests.support.waiting import eventually
 from tests.support.workloads import (
     NOWHERE,
     PLAYED,
     READY_WHEN,
     UNREAD,
-    WAIT,
-    WRITES,
-    Body,
     Puppets,
     became_ready,
     complaints,
-    definition,
     meanwhile,
+    on_problem,
     out_of_time,
     pod,
+    ready,
     run_ahead,
+    stuck,
     verdicts,
     when_waiting,
     widget,
     workload,
-)
+)  # fmt: skip
 
-# What kwok makes ready, as a cluster would.
+BEFORE_ANY_GRACE = GRACE - 10.0
+"""Seconds after which Pods and events are watched."""
+KINDS = ("Deployment", "StatefulSet", "DaemonSet", "Job", "ReplicationController")
 
-
-READY = {
-    "Deployment": ("deployment.apps", "availableReplicas", 2),
-    "StatefulSet": ("statefulset.apps", "readyReplicas", 2),
-    "DaemonSet": ("daemonset.apps", "numberReady", 1),
-    "Job": ("job.batch", "succeeded", 1),
-    "ReplicationController": ("replicationcontroller", "readyReplicas", 2),
-}
-"""How each kind is called, and the number that a server has of it when it is ready."""
+# What becomes ready.
 
 
-def test_workload_is_waited_for_until_its_pods_are_ready(
-    stage: Stage, api: Api, puppets: Puppets
-) -> None:
-    """By the API server's own numbers it is, when the run ends; again, it is so at once."""
-    bodies = [
-        workload(kind, kind.lower(), spec={"replicas": 2} if count == 2 else {})
-        for kind, (_, _, count) in READY.items()
-    ]
-    names = {f"{called}/{kind.lower()}" for kind, (called, _, _) in READY.items()}
+def test_workload_is_waited_for_until_its_pods_are_ready(stage: Stage) -> None:
+    """Of each kind that kwok makes ready; again, it is so at once. One is marked to be skipped."""
+    bodies = [workload(kind, kind.lower()) for kind in KINDS]
+    bodies += [workload("Deployment", pods=NOWHERE, wait="skip")]
     story = stage.run(*bodies, wait=True, timeout=AGES)
-    assert (story.exit_code, became_ready(story)) == (0, names)
-    for body, (kind, (_, field, count)) in zip(bodies, READY.items(), strict=True):
-        version = body["apiVersion"]
-        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        status = api.get(f"{puppets.path(f'{kind.lower()}s', kind.lower(), root)}/status")["status"]
-        assert status[field] == count
+    assert (story.exit_code, len(became_ready(story))) == (0, len(KINDS))
+    assert {name.rpartition("/")[2] for name in became_ready(story)} == {*map(str.lower, KINDS)}
     run_ahead(stage, last=0.0)
     again = stage.run(*bodies, wait=True, timeout=AGES)
     assert set(again.outcomes.values()) == {Outcome.UNCHANGED}
-    assert became_ready(again) == names, "while no time has passed"
-
-
-def test_deployment_that_exceeds_its_progress_deadline_fails(
-    stage: Stage, puppets: Puppets
-) -> None:
-    """Exit code 5, whatever the timeout, with the Pod's own trouble."""
-    path = puppets.path("deployments", "web", "/apis/apps/v1")
-
-    def expire() -> None:
-        soon = {"spec": {"progressDeadlineSeconds": 1}}
-        puppets.api.patch(path, soon)
-
-    when_waiting(stage, expire, "0/1 nodes are available")
-    story = stage.run(workload("Deployment", pods=NOWHERE), wait=True, timeout=AGES)
-    assert story.exit_code == 5
-    told = complaints(story)["deployment.apps/web"]
-    assert "set.yaml:1" in told
-    assert " will not become ready: the progress deadline is exceeded" in told
-    assert "0/1 nodes are available" in told
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_job_that_removes_itself_when_finished_is_ready(
-    stage: Stage, puppets: Puppets, fails: bool
-) -> None:
-    """Gone is done, unless it was seen to have failed before; so the wait needs to have looked."""
-    status: Body = {"phase": "Failed" if fails else "Succeeded"}
-    spec = {"backoffLimit": 0, "ttlSecondsAfterFinished": 3600 if fails else 0}
-    path = puppets.path("jobs", "once", "/apis/batch/v1")
-    with meanwhile(lambda: puppets.pods_of("once", status)):
-        story = stage.run(workload("Job", "once", pods=PLAYED, spec=spec), wait=True, timeout=AGES)
-    assert story.exit_code == (5 if fails else 0)
-    if fails:
-        assert "the Job has failed: " in complaints(story)["job.batch/once"]
-    else:
-        eventually(lambda: not puppets.api.exists(path), lambda: "the Job to be gone")
-
-
-def test_job_that_failed_and_was_removed_at_once_fails() -> None:
-    """Both may be in the news of one moment; what was seen last decides."""
-    ref = Ref("batch", "Job", "n", "once")
-    resource = Resource("batch", "v1", "Job", "jobs", namespaced=True)
-    target = applyset_identity("web", "n")
-    body: Body = of_kind(
-        "Job",
-        "once",
-        {"uid": "u", "labels": {PART_OF: target.id}},
-        status={"conditions": [{"type": "Failed", "status": "True", "message": "too often"}]},
-    )
-    live = LiveObject.of(
-        ref=ref, uid="u", resource_version="2", metadata=body["metadata"], body=body
-    )
-    source = WatchScope(resource, "n", f"{PART_OF}={target.id}")
-    cluster: Any = ToldCluster()
-    context: Any = SimpleNamespace(cluster=cluster, cancellation=Cancellation(), applyset=target)
-    waiter = ReadinessWaiter(context)
-    for news in (Listed(source, {}), Upserted(source, ref, live), Upserted(source, ref, None)):
-        waiter._update(news)
-    desired: Any = SimpleNamespace(ref=ref, resource=resource, has_ttl=True)
-    state = waiter._state(Awaited(desired, Applied(0.0)))
-    assert (state.status, state.message) == (Status.FAILED, "the Job has failed: too often")
-
-
-def test_job_can_be_ready_when_started(stage: Stage, puppets: Puppets) -> None:
-    """Its Pod never runs; the annotation asks for no more than the start."""
-    story = stage.run(workload("Job", "once", pods=PLAYED, wait="started"), wait=True, timeout=AGES)
-    assert (story.exit_code, became_ready(story)) == (0, {"job.batch/once"})
-    live = puppets.api.get(puppets.path("jobs", "once", "/apis/batch/v1"))
-    assert live["status"]["active"] == 1
-
-
-# Kinds of one's own.
-
-
-def test_crd_and_unobserved_custom_resource_become_ready(stage: Stage, api: Api) -> None:
-    """Its CRD has a status: a few seconds are left for one to come, then it counts as ready."""
-    group = f"{secrets.token_hex(3)}.example.com"
-    crd = f"customresourcedefinition.apiextensions.k8s.io/widgets.{group}"
-    clock = QuickClock(moment=AGES)
-    stage.stop = Cancellation(clock=clock)
-
-    def see(event: object) -> None:
-        if isinstance(event, InventoryWritten) and event.phase is Phase.APPLIED:
-            clock.moment = MOMENT
-
-    stage.seen = see
-    try:
-        story = stage.run(definition(group), widget(group), wait=True, timeout=AGES)
-    finally:
-        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        api("DELETE", f"{path}/widgets.{group}")
-    assert story.exit_code == 0
-    assert became_ready(story) == {crd, f"widget.{group}/w"}
-    assert verdicts(story)[f"widget.{group}/w"].elapsed >= STATUS_GRACE - 0.5
+    assert became_ready(again) == became_ready(story), "while no time has passed"
 
 
 def test_custom_resource_is_ready_by_its_ready_condition(
@@ -201,91 +92,293 @@ def test_custom_resource_is_ready_by_its_ready_condition(
     assert all(one.count == 1 and one.elapsed < one.timeout == AGES for one in said)
 
 
-@pytest.mark.parametrize("by", ["annotation", "option"])
-def test_custom_ready_rule_decides_readiness(
-    stage: Stage, puppets: Puppets, group: str, by: str
-) -> None:
-    """It takes the place of the rule by conditions."""
+def test_ready_rule_decides_readiness(stage: Stage, puppets: Puppets, group: str) -> None:
+    """Of a kind by an option, of a ConfigMap by its annotation; while it does not hold, it is told.
+
+    It takes the place of the rule by conditions.
+    """
     rule = "self.status.level > 3"
+    bodies = widget(group), config_map("a", annotations={READY_WHEN: "has(self.data.filled)"})
+    options = {"wait": True, "ready_when": ((f"Widget.{group}", rule),)}
+    stage.run(*bodies)
     path = puppets.path("widgets", "w", f"/apis/{group}/v1")
-    body = widget(group, ready_when=rule) if by == "annotation" else widget(group)
-    option = ((f"Widget.{group}", rule),) if by == "option" else ()
-    stage.run(body)
     puppets.set(path, {"level": 3, "conditions": [{"type": "Ready", "status": "True"}]})
-    risen: list[str] = []
-
-    def rise() -> None:
-        risen.append(path)
-        puppets.set(path, {"level": 4})
-
-    when_waiting(stage, rise, "does not hold yet")
-    story = stage.run(body, wait=True, timeout=AGES, ready_when=option)
-    assert (story.exit_code, bool(risen)) == (0, True)
-    assert verdicts(story)[f"widget.{group}/w"].readiness.message == f"the rule “{rule}” holds"
-
-
-def test_ready_rule_can_apply_to_kinds_that_are_ready_at_once(
-    stage: Stage, puppets: Puppets
-) -> None:
-    """A ConfigMap that somebody else fills; while the rule does not hold, it is quoted."""
-    body = config_map("a", annotations={READY_WHEN: "has(self.data.filled)"})
     out_of_time(stage, "does not hold yet")
-    late = stage.run(body, wait=True, timeout=3600.0)
+    late = stage.run(*bodies, timeout=3600.0, **options)
     assert late.exit_code == 5
-    assert "the rule “has(self.data.filled)” does not hold yet" in complaints(late)["configmap/a"]
+    assert f"the rule “{rule}” does not hold yet" in complaints(late)[f"widget.{group}/w"]
+    assert "the rule “has(self.data.filled)” does not" in complaints(late)["configmap/a"]
 
-    def fill() -> None:
-        path = puppets.path("configmaps", "a")
-        data = {"data": {"filled": "yes"}}
-        puppets.api.patch(path, data)
+    def fulfil() -> None:
+        puppets.set(path, {"level": 4})
+        puppets.api.patch(puppets.path("configmaps", "a"), {"data": {"filled": "yes"}})
 
-    when_waiting(stage, fill, "does not hold yet")
-    story = stage.run(body, wait=True, timeout=AGES)
-    assert (story.exit_code, became_ready(story)) == (0, {"configmap/a"})
-
-
-def test_invalid_ready_rule_ends_the_run_before_any_write(stage: Stage, audit: AuditTrail) -> None:
-    """A rule that does not compile, a wait annotation that cannot be meant: by file and line."""
-    option: Body = {"ready_when": (("cm", "self."),)}
-    for marks, options, place in (
-        ({READY_WHEN: "self.status.("}, {}, "set.yaml:2"),
-        ({WAIT: "sometimes"}, {}, "set.yaml:2"),
-        ({}, option, "ready-when configmap"),
-    ):
-        with pytest.raises(InputError) as caught:
-            stage.run(config_map("a"), config_map("b", annotations=marks), wait=True, **options)
-        assert (caught.value.exit_code, caught.value.location) == (2, place)
-    assert [event for event in audit.ours() if event["verb"] in WRITES] == []
+    when_waiting(stage, fulfil, "does not hold yet")
+    story = stage.run(*bodies, timeout=AGES, **options)
+    assert (story.exit_code, became_ready(story)) == (0, {f"widget.{group}/w", "configmap/a"})
+    assert verdicts(story)["configmap/a"].readiness.message.endswith("holds")
 
 
-# Objects that are not waited for.
-
-
-def test_skipped_object_is_not_waited_for(stage: Stage) -> None:
-    """The annotation takes one object out; the rest is waited for."""
-    bodies = (
-        workload("Deployment", pods=NOWHERE, wait="skip"),
-        pod("played", wait="skip"),
-        workload("Deployment", "other"),
-    )
-    story = stage.run(*bodies, wait=True, timeout=AGES)
-    assert (story.exit_code, became_ready(story)) == (0, {"deployment.apps/other"})
-
-
-def test_object_that_is_ready_once_stored_is_not_watched(stage: Stage, audit: AuditTrail) -> None:
-    """ConfigMaps and Secrets cost a run with --wait no request more, but one write."""
-    bodies = [config_map(f"a-{number}") for number in range(5)]
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
-    stage.run(*bodies, secret)
+def test_run_that_need_not_wait_watches_nothing(stage: Stage, audit: AuditTrail) -> None:
+    """ConfigMaps and Secrets cost a run with --wait no request more; so do other runs."""
+    bodies = [*(config_map(f"a-{number}") for number in range(5)), SECRET]
+    broken = workload("Deployment", pods=NOWHERE)
+    stage.run(*bodies)
     audit.restart()
-    story = stage.run(*bodies, secret, wait=True)
+    story = stage.run(*bodies, wait=True)
     assert (story.exit_code, verdicts(story)) == (0, {})
     assert sorted(event["verb"] for event in audit.ours()) == ["get"] * 3 + ["list"] * 2
-
-
-def test_run_without_wait_or_with_dry_run_watches_nothing(stage: Stage, audit: AuditTrail) -> None:
-    """The run ends as soon as everything is sent."""
     for options in ({"wait": True, "dry_run": DryRun.SERVER}, {}):
-        story = stage.run(workload("Deployment", pods=NOWHERE), **options)
+        story = stage.run(*bodies, broken, **options)
         assert (story.exit_code, verdicts(story)) == (0, {})
     assert "watch" not in {event["verb"] for event in audit.ours()}
+
+
+def test_autoscaler_without_metrics_is_ready_with_a_warning(stage: Stage, puppets: Puppets) -> None:
+    """A cluster without metrics-server does not hold a wait."""
+    path = puppets.path("horizontalpodautoscalers", "web", "/apis/autoscaling/v2")
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    spec = {"scaleTargetRef": target, "maxReplicas": 3}
+    scaler = of_kind("HorizontalPodAutoscaler", "web", spec=spec)
+    inactive = {"type": "ScalingActive", "status": "False", "reason": "FailedGetResourceMetric"}
+    able = {"type": "AbleToScale", "status": "True", "reason": "SucceededGetScale"}
+    conditions = [able, {**inactive, "message": "no metrics known"}]
+    stage.run(scaler)
+    puppets.set(path, {"conditions": conditions, "desiredReplicas": 1, "currentMetrics": None})
+    run_ahead(stage, last=0.0)
+    story = stage.run(scaler, wait=True, timeout=AGES)
+    assert story.exit_code == 0, "while no time has passed"
+    told = "".join(story.warnings)
+    assert "horizontalpodautoscaler.autoscaling/web" in told
+    assert "FailedGetResourceMetric: no metrics known" in told
+
+
+# What will never be ready, and what may still be.
+
+
+def test_container_that_cannot_start_fails_its_workload_at_once(
+    stage: Stage, puppets: Puppets
+) -> None:
+    """The Pod is named, whatever the Deployment's own conditions say; no grace has passed."""
+    run_ahead(stage, last=BEFORE_ANY_GRACE)
+    with meanwhile(lambda: puppets.pods_of("web", stuck("CrashLoopBackOff", "Running"))):
+        story = stage.run(
+            workload("Deployment", pods=PLAYED), wait=True, timeout=AGES, fail_fast=True
+        )
+    assert story.exit_code == 5
+    problem = complaints(story)["deployment.apps/web"]
+    assert "pod/web-" in problem
+    assert "container main: CrashLoopBackOff: so says" in problem
+
+
+def test_pods_denied_by_an_admission_policy_fail_their_workload(stage: Stage, api: Api) -> None:
+    """With --fail-fast no grace is given to a denial, and the policy's own words are quoted."""
+    run_ahead(stage, last=BEFORE_ANY_GRACE)
+    path = f"{stage.path('', 'pods')}?dryRun=All"
+    told = {"expression": "false", "message": "no Pods on a Sunday"}
+
+    def create() -> int:
+        return api("POST", path, pod("x"))[0]
+
+    with denied(api, stage.namespace, "pods", "CREATE", create, **told):
+        story = stage.run(workload("Deployment"), wait=True, timeout=AGES, fail_fast=True)
+    assert story.exit_code == 5
+    problem = complaints(story)["deployment.apps/web"]
+    assert "its Pods are rejected: " in problem
+    assert "no Pods on a Sunday" in problem
+
+
+@pytest.mark.parametrize("kind", ["quota", "node"])
+def test_wait_outlasts_a_problem_that_passes(
+    stage: Stage, api: Api, puppets: Puppets, kind: str
+) -> None:
+    """It is reported with its reason, and the object is ready once somebody has repaired it."""
+    quotas, label = puppets.path("resourcequotas"), {"only": stage.namespace}
+    body, told = workload("Deployment", pods={"nodeSelector": label}), "Unschedulable: 0/"
+    path = f"{quotas}/no-pods"
+    if kind == "quota":
+        body, told = workload("StatefulSet"), "its Pods are rejected: "
+        api.create(quotas, {"metadata": {"name": "no-pods"}, "spec": {"hard": {"pods": "0"}}})
+        eventually(lambda: "hard" in api.get(path).get("status", {}), lambda: "the quota")
+
+    def repair() -> None:
+        if kind == "quota":
+            api.patch(path, {"spec": {"hard": {"pods": "5"}}})
+        else:
+            played = {"kwok.x-k8s.io/node": "fake"}
+            metadata = {"labels": {"type": "kwok", **label}, "annotations": played}
+            api.create("/api/v1/nodes", of_kind("Node", stage.namespace, metadata))
+
+    on_problem(stage, repair)
+    story = stage.run(body, wait=True, timeout=AGES)
+    if kind == "node":
+        api("DELETE", f"/api/v1/nodes/{stage.namespace}")
+    name = f"{body['kind'].lower()}.apps/web"
+    assert (story.exit_code, became_ready(story)) == (0, {name})
+    first = story.of(ObjectStuck)[0]
+    assert first.ref.short == name
+    assert told in first.readiness.message
+    assert verdicts(story)[name].elapsed > GRACE - 0.5
+
+
+def test_refusal_of_the_old_template_is_no_failure_of_the_new_one(stage: Stage, api: Api) -> None:
+    """Even with --fail-fast: a repair replaces the Pods that Pod Security refuses."""
+    enforce = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
+    api.patch(f"/api/v1/namespaces/{stage.namespace}", enforce)
+    name, options = "deployment.apps/web", {"wait": True, "timeout": AGES, "fail_fast": True}
+    refused = stage.run(workload("Deployment", pods={"hostNetwork": True}), **options)
+    assert "violates PodSecurity" in complaints(refused)[name]
+    assert "will not become ready" in complaints(refused)[name]
+    repaired = stage.run(workload("Deployment"), **options)
+    assert (repaired.exit_code, became_ready(repaired)) == (0, {name})
+
+
+def test_first_failure_ends_the_wait_and_names_the_others(stage: Stage, puppets: Puppets) -> None:
+    """Though two others are on their way, and whatever the timeout."""
+    bodies = (pod("lost"), pod("slow"), workload("Deployment", "later", pods=PLAYED))
+    with meanwhile(lambda: puppets.pod("lost", {"phase": "Failed", "reason": "Evicted"})):
+        story = stage.run(*bodies, wait=True, timeout=AGES)
+    assert story.exit_code == 5
+    assert complaints(story).keys() == {"pod/lost"}
+    told = complaints(story)["pod/lost"]
+    assert "the Pod has failed: Evicted" in told
+    for other in ("pod/slow", "deployment.apps/later"):
+        assert other in told.partition("Not ready yet either: ")[2]
+
+
+# Time, and the end of a run.
+
+
+def test_timeout_is_exit_code_5_and_prunes_nothing(stage: Stage, api: Api) -> None:
+    """What was applied is recorded with its UIDs; the next run with less prunes."""
+    stage.run(config_map("old"))
+    seen: list[set[str]] = []
+    recorded = Stage(stage.kubeconfig, stage.namespace)
+
+    def see(event: object) -> None:
+        if isinstance(event, InventoryWritten) and event.phase is Phase.APPLIED:
+            seen.append({ref.short for ref, one in recorded.inventory().entries.items() if one.uid})
+        if isinstance(event, Waiting) and event.reason != UNREAD:
+            clock.advance(AGES)
+
+    clock = run_ahead(stage, see)
+    story = stage.run(pod("never"), config_map("new"), wait=True, timeout=3600.0)
+    assert story.exit_code == 5
+    assert seen == [{"pod/never", "configmap/new", "configmap/old"}], "before the wait"
+    assert "the Pod is pending" in complaints(story)["pod/never"]
+    assert story.outcomes["configmap/old"] is Outcome.NOT_PRUNED
+    assert story.reasons["configmap/old"] == "not everything is ready"
+    phases = [one.phase for one in story.of(InventoryWritten)]
+    assert phases == [Phase.BEFORE_APPLY, Phase.APPLIED, Phase.FINAL]
+    assert stage.listed() == {"pod/never", "configmap/new", "configmap/old"}
+    after = stage.run(config_map("new"), max_prune=stage.most(2))
+    pruned = dict.fromkeys(("configmap/old", "pod/never"), Outcome.PRUNED)
+    assert after.outcomes == {"configmap/new": Outcome.UNCHANGED, **pruned}
+    assert not api.exists(stage.path("never", "pods"))
+
+
+def test_signal_ends_the_wait_and_records_everything(stage: Stage) -> None:
+    """Whatever the timeout, as soon as the inventory holds what was applied."""
+    bodies = (workload("Deployment", pods=PLAYED), pod("never"), config_map("a"))
+    when_waiting(stage, lambda: stage.stop.request(2))
+    with pytest.raises(Interrupted) as caught:
+        stage.run(*bodies, wait=True, timeout=AGES)
+    assert caught.value.exit_code == 130
+    inventory = stage.inventory()
+    assert inventory.holder is None
+    assert {ref.short: bool(one.uid) for ref, one in inventory.entries.items()} == {
+        "deployment.apps/web": True,
+        "pod/never": True,
+        "configmap/a": True,
+    }
+
+
+def test_signal_ends_the_wait_during_a_hanging_list(spoiled: Stage, proxy: FaultProxy) -> None:
+    """The lock is released while the list still hangs: nothing waits for its end."""
+    ended: list[bool] = []
+    at_release: list[bool] = []
+
+    def hang(wire: Wire) -> None:
+        spoiled.stop.request(15)
+        faults.hang()(wire)
+        ended.append(True)
+
+    def rule(seen: Exchange) -> Fault | None:
+        if spoiled.stop.requested and seen.method == "PUT":
+            at_release.append(bool(ended))
+        return hang if seen.path.endswith("/events") else None
+
+    proxy.rule = rule
+    run_ahead(spoiled)
+    with pytest.raises(Interrupted):
+        spoiled.run(workload("Deployment", pods=PLAYED), wait=True, timeout=AGES)
+    assert at_release
+    assert not any(at_release)
+
+
+# What a wait has seen must hold at its end.
+
+
+@pytest.mark.holds("gone-at-the-end")
+def test_object_that_is_gone_before_the_others_are_ready_fails(
+    stage: Stage, puppets: Puppets
+) -> None:
+    """It was ready, and is not there when the wait ends."""
+
+    def see(event: object) -> None:
+        if isinstance(event, ReadinessReported) and event.ref.name == "first" and not event.problem:
+            puppets.remove(puppets.path("pods", "first"))
+            puppets.pod("second", ready())
+
+    run_ahead(stage, see)
+    with meanwhile(lambda: puppets.pod("first", ready())):
+        story = stage.run(pod("first"), pod("second"), wait=True, timeout=AGES)
+    assert story.exit_code == 5
+    assert "somebody has deleted it" in complaints(story)["pod/first"]
+
+
+def test_object_of_an_earlier_wave_that_is_gone_by_the_end_fails(
+    stage: Stage, puppets: Puppets
+) -> None:
+    """Nothing is pruned then; a kind that is ready at once is looked at too."""
+    stage.run(config_map("old"))
+
+    def see(event: object) -> None:
+        if isinstance(event, ObjectDone) and event.ref.name == "second":
+            puppets.remove(puppets.path("configmaps", "first"))
+            puppets.pod("second", ready())
+
+    run_ahead(stage, see)
+    story = stage.run(config_map("first"), pod("second", wave="1"), wait=True, timeout=AGES)
+    assert story.exit_code == 5
+    assert "it is gone" in complaints(story)["configmap/first"]
+    assert "configmap/old" in stage.listed()
+
+
+@pytest.mark.parametrize("how", ["replaced", "unlabelled"])
+def test_object_replaced_while_waiting_fails(stage: Stage, puppets: Puppets, how: str) -> None:
+    """An object with the same name, even if it is ready, is not the one that this run applied."""
+    path = puppets.path("pods", "p")
+
+    def act() -> None:
+        live = puppets.api.get(path)
+        if how == "unlabelled":
+            puppets.api.patch(path, {"metadata": {"labels": None}})
+        else:
+            puppets.remove(path)
+            body = pod("p")
+            body["metadata"]["labels"] = live["metadata"]["labels"]
+            puppets.api.create(puppets.path("pods"), body)
+        puppets.pod("p", ready())
+
+    # The run may say once more that it waits before it has seen what was done.
+    acts = iter((act,))
+
+    def act_once() -> None:
+        for first in acts:
+            first()
+
+    when_waiting(stage, act_once, "the Pod is pending")
+    story = stage.run(pod("p"), wait=True, timeout=AGES)
+    assert story.exit_code == 5
+    assert "will not become ready: " in complaints(story)["pod/p"]

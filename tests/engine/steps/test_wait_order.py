@@ -97,13 +97,10 @@ def test_failure_does_not_release_dependents_of_another_object(
     stage: Stage, puppets: Puppets, audit: AuditTrail
 ) -> None:
     """Nothing is sent before what it depends on is ready, whatever became of the others."""
-    home = stage.namespace
-    bodies = (
-        pod("lost"),
-        pod("slow"),
-        config_map("a", annotations={DEPENDS_ON: after("lost", namespace=home)}),
-        config_map("b", annotations={DEPENDS_ON: after("slow", namespace=home)}),
-    )
+    bodies = [pod("lost"), pod("slow")]
+    for name, needed in (("a", "lost"), ("b", "slow")):
+        needs = {DEPENDS_ON: after(needed, namespace=stage.namespace)}
+        bodies.append(config_map(name, annotations=needs))
 
     def see(event: Event) -> None:
         if isinstance(event, ReadinessReported) and event.ref.name == "lost":
@@ -113,27 +110,17 @@ def test_failure_does_not_release_dependents_of_another_object(
     with meanwhile(lambda: puppets.pod("lost", {"phase": "Failed", "reason": "Evicted"})):
         story = stage.run(*bodies, timeout=AGES)
     assert story.outcomes["configmap/a"] is Outcome.SKIPPED
-    writes = patches(audit, home)
+    writes = patches(audit, stage.namespace)
     assert writes.index("pods/slow/status") < writes.index("configmaps/b")
 
 
-def test_second_wave_is_sent_when_the_first_is_ready(
+def test_second_wave_is_held_back_by_every_run_until_the_first_is_ready(
     stage: Stage, puppets: Puppets, audit: AuditTrail
 ) -> None:
-    """By the server's log, even with --no-wait; a negative wave comes before those without one."""
-    bodies = (pod("first", wave="-1"), config_map("second"), config_map("third"))
-    when_waiting(stage, lambda: puppets.pod("first", ready()), PENDING)
-    assert stage.run(*bodies, wait=False, timeout=AGES).exit_code == 0
-    writes = patches(audit, stage.namespace)
-    turned = writes.index("pods/first/status")
-    assert {"configmaps/second", "configmaps/third"}.isdisjoint(writes[:turned])
-    assert {"configmaps/second", "configmaps/third"} <= {*writes[turned:]}
+    """The second run changes nothing in the first wave, and must not overtake it.
 
-
-def test_second_wave_is_held_back_by_every_run_until_the_first_is_ready(
-    stage: Stage, puppets: Puppets
-) -> None:
-    """The second run changes nothing in the first wave, and must not overtake it."""
+    When it is ready, the next wave is sent, even with --no-wait.
+    """
     stage.run(config_map("old"))
     bodies = (
         pod("first", wave="-1"),
@@ -142,26 +129,24 @@ def test_second_wave_is_held_back_by_every_run_until_the_first_is_ready(
     )
     out_of_time(stage, PENDING)
     first = stage.run(*bodies, timeout=3600.0)
-    assert (first.exit_code, first.outcomes) == (
-        5,
-        {
-            "pod/first": Outcome.CREATED,
-            "configmap/second": Outcome.SKIPPED,
-            "configmap/third": Outcome.SKIPPED,
-            "configmap/old": Outcome.NOT_PRUNED,
-        },
-    )
+    assert first.exit_code == 5
+    assert first.outcomes == {
+        "pod/first": Outcome.CREATED,
+        **dict.fromkeys(("configmap/second", "configmap/third"), Outcome.SKIPPED),
+        "configmap/old": Outcome.NOT_PRUNED,
+    }
     assert complaints(first).keys() == {"pod/first"}
-    told = first.problem("configmap/second")
-    assert "pod/first in namespace" in told
-    assert ", of an earlier wave, is not ready" in told
-    assert ", of an earlier wave, is not ready" in first.problem("configmap/third")
+    assert "pod/first in namespace" in first.problem("configmap/second")
+    for name in ("configmap/second", "configmap/third"):
+        assert ", of an earlier wave, is not ready" in first.problem(name)
     again = stage.run(*bodies, timeout=3600.0)
     assert again.exit_code == 5
     assert again.outcomes == {**first.outcomes, "pod/first": Outcome.UNCHANGED}
-    puppets.pod("first", ready())
-    done = stage.run(*bodies, timeout=AGES)
+    when_waiting(stage, lambda: puppets.pod("first", ready()), PENDING)
+    done = stage.run(*bodies, wait=False, timeout=AGES)
     assert done.exit_code == 0
+    writes = patches(audit, stage.namespace)
+    assert writes.index("pods/first/status") < writes.index("configmaps/second")
     assert done.outcomes["configmap/third"] is Outcome.CREATED
     assert done.outcomes["configmap/old"] is Outcome.PRUNED
 

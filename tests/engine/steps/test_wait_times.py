@@ -1,24 +1,42 @@
-"""The seconds of a wait, exactly: on a clock that the test gives, and a server that it plays."""
+"""The seconds of each wait of a run, exactly: on a clock and a server that the test gives."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from applyprune.engine.context import RunSummary
+from applyprune.engine.context import RunSummary, WorkerPool
 from applyprune.engine.ports import Cancellation
-from applyprune.engine.waiting import ReadinessWaiter
-from applyprune.model.events import Event, ObjectStuck, ReadinessReported, Waiting
+from applyprune.engine.send import send_apply
+from applyprune.engine.waiting import (
+    Listed,
+    ReadinessWaiter,
+    Upserted,
+    WatchScope,
+    await_crds,
+    await_existing,
+)
+from applyprune.errors import (
+    ApplypruneError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    NotServed,
+    Unavailable,
+)
+from applyprune.model.events import Event, ObjectStuck, ReadinessReported, Status, Waiting
 from applyprune.model.identity import Ref
-from applyprune.model.live import PODS, LiveObject, Resource
+from applyprune.model.live import CONFIG_MAPS, PODS, Absent, LiveObject, Resource
 from applyprune.model.options import WaitOptions
-from applyprune.model.problem import Origin
+from applyprune.model.problem import Origin, Problem
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from applyprune.planning.readiness import Applied, Awaited
 from tests.support.clocks import ManualClock, QuickClock
+from tests.support.objects import crd
 from tests.support.told_cluster import ToldCluster
 from tests.support.workloads import Body, ready, stuck
 
@@ -34,7 +52,8 @@ NOT_READY = ready(value="False")
 def live(ref: Ref, status: Body) -> LiveObject:
     """Return an object of the set with a status."""
     metadata = {"name": ref.name, "uid": "u", "labels": {PART_OF: TARGET.id}}
-    body = {"apiVersion": "v1", "kind": ref.kind, "metadata": metadata, "status": status}
+    version = f"{ref.group}/v1".removeprefix("/")
+    body = {"apiVersion": version, "kind": ref.kind, "metadata": metadata, "status": status}
     return LiveObject.of(ref, "u", "2", metadata, body=body)
 
 
@@ -197,6 +216,21 @@ def test_custom_resource_without_a_status_is_ready_after_five_seconds_from_its_a
     assert times(list(waiter.run([one]))) == [("ready", 3.0)]
 
 
+def test_job_that_failed_and_was_removed_at_once_fails() -> None:
+    """Both may be in the news of one moment; what was seen last decides."""
+    ref = Ref("batch", "Job", "n", "once")
+    resource = Resource("batch", "v1", "Job", "jobs", namespaced=True)
+    failed = {"type": "Failed", "status": "True", "message": "too often"}
+    source = WatchScope(resource, "n", f"{PART_OF}={TARGET.id}")
+    waiter = waiting_by(ToldCluster(), Cancellation(), 60.0)
+    job = live(ref, {"conditions": [failed]})
+    for news in (Listed(source, {}), Upserted(source, ref, job), Upserted(source, ref, None)):
+        waiter._update(news)
+    desired: Any = SimpleNamespace(ref=ref, resource=resource, has_ttl=True)
+    state = waiter._state(Awaited(desired, Applied(0.0)))
+    assert (state.status, state.message) == (Status.FAILED, "the Job has failed: too often")
+
+
 @pytest.mark.holds("clock-of-readiness")
 def test_changes_are_waited_for_by_the_clock_of_the_run() -> None:
     cluster: Any = ToldCluster([live(POD, NOT_READY)])
@@ -209,3 +243,122 @@ def test_changes_are_waited_for_by_the_clock_of_the_run() -> None:
     ]
     assert problem is not None
     assert problem.message == LATE
+
+
+# For what others create, and for a kind that is not served yet.
+
+Problems = Mapping[Ref, Problem]
+CONFIG = Ref("", "ConfigMap", "n", "a")
+DEFINITION = Ref("apiextensions.k8s.io", "CustomResourceDefinition", "", "foos.x.example.com")
+
+
+def wait(waits: Any, clock: ManualClock, there: Callable[[], bool]) -> tuple[list[Event], Problems]:
+    """Return the events of a wait of ten seconds for one object, and why it is not there."""
+
+    def read(*_: object) -> LiveObject | Absent:
+        return LiveObject.of(CONFIG, "u", "1", {}) if there() else Absent()
+
+    def get(*_: object, **__: object) -> LiveObject:
+        raise NotFound("it cannot be read", code=404)
+
+    stop = Cancellation(clock=clock)
+    failed: dict[Ref, Problem] = {}
+    with WorkerPool(1, stop) as workers:
+        context: Any = SimpleNamespace(
+            cluster=SimpleNamespace(read=read, serves=lambda _: there(), get=get),
+            cancellation=stop,
+            workers=workers,
+            options=SimpleNamespace(wait=WaitOptions(timeout=10.0, turn=600.0)),
+        )
+        wanted: Any = SimpleNamespace(
+            ref=DEFINITION if waits is await_crds else CONFIG,
+            resource=CONFIG_MAPS,
+            origin=Origin("a.yaml", 1, 1),
+            timeout=None,
+            body=crd("Foo"),
+            apply_mark="the annotation",
+        )
+
+        def said() -> Iterator[Event]:
+            failed.update((yield from waits(context, [wanted])))
+
+        return list(said()), failed
+
+
+def test_wait_for_a_kind_names_the_error_of_its_endpoint() -> None:
+    """While it waits, and in its end."""
+
+    def serves() -> bool:
+        raise Unavailable("its conversion webhook does not answer", code=503)
+
+    events, failed = wait(await_crds, ManualClock(), serves)
+    named = "its conversion webhook does not answer"
+    assert {one.reason for one in events if isinstance(one, Waiting)} == {named}
+    assert failed[DEFINITION].reason.endswith(f"before the timeout; {named}")
+
+
+@pytest.mark.parametrize(
+    ("waits", "there_at", "looks", "said"),
+    [
+        (await_existing, 0.0, [], []),
+        (await_existing, 1.0, [0.1, 0.15, 0.225, 0.3375, 0.50625], []),
+        (await_existing, 99.0, [2.0] * 3, [1.3, 3.2, 4.9, 6.9, 8.9]),
+        (await_crds, 0.0, [], []),
+        (await_crds, 0.1, [0.02, 0.03, 0.045, 0.0675], []),
+        (await_crds, 99.0, [1.0] * 4, [2.3, 5.3, 8.3]),
+    ],
+)
+def test_looks_become_rarer_and_end_after_the_timeout(
+    waits: Any, there_at: float, looks: list[float], said: list[float]
+) -> None:
+    """What is waited for is said every few looks."""
+    clock = ManualClock()
+    events, failed = wait(waits, clock, lambda: clock.passed >= there_at)
+    assert bool(failed) == (there_at > 10.0)
+    assert clock.waits[-len(looks) :] == pytest.approx(looks) if looks else clock.waits == []
+    told = [round(one.elapsed, 1) for one in events if isinstance(one, Waiting)]
+    assert told == said
+    assert (10.0 < clock.passed <= 12.0) == (there_at > 10.0)
+
+
+# How long an apply is sent again.
+
+SERVED, SETTLED = 60.0, 2.0
+
+
+@pytest.mark.parametrize(
+    ("error", "is_new_kind", "is_settling", "seconds"),
+    [
+        # The kind of a CRD that was just applied, and any other.
+        (NotServed("no such kind", code=404), True, False, SERVED),
+        (NotServed("no such kind", code=404), False, True, 0.0),
+        (NotServed('namespaces "home" not found', code=404), True, False, 0.0),
+        # What this run has just written, and anything else.
+        (Forbidden("no", code=403), False, True, SETTLED),
+        (Invalid("no", code=422), False, True, SETTLED),
+        (NotFound("no", code=404), False, True, SETTLED),
+        (Forbidden("no", code=403), True, False, 0.0),
+        (Conflict("no", code=409), True, True, 0.0),
+    ],
+)
+def test_apply_is_sent_again_for_a_moment_only(
+    error: ApplypruneError, is_new_kind: bool, is_settling: bool, seconds: float
+) -> None:
+    """Every tenth of a second, or ever more rarely, until more than that time has passed."""
+
+    def apply(_: object) -> Any:
+        raise error
+
+    clock = ManualClock()
+    context: Any = SimpleNamespace(
+        cluster=SimpleNamespace(apply=apply),
+        cancellation=Cancellation(clock=clock),
+        options=SimpleNamespace(wait=WaitOptions(timeout=SERVED)),
+    )
+    desired = SimpleNamespace(ref=Ref("", "ConfigMap", "home", "a"))
+    step: Any = SimpleNamespace(request=SimpleNamespace(force=False), desired=desired, live=None)
+    with pytest.raises(type(error)):
+        send_apply(context, step, lambda _: is_settling, lambda: is_new_kind)
+    assert clock.waits == sorted(clock.waits)
+    assert is_new_kind or set(clock.waits) <= {0.1}
+    assert seconds <= clock.passed <= seconds + (2.0 if is_new_kind else 0.2)
