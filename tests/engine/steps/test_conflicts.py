@@ -1,6 +1,6 @@
 """Fields of others on the real API server: taken, skipped, left to them, and given back.
 
-What is a conflict is decided in ``tests/decisions/test_conflicts.py``.
+What is a conflict, and which drift is left, is decided in ``tests/decisions/test_conflicts.py``.
 """
 
 from __future__ import annotations
@@ -13,20 +13,31 @@ from typing import Any
 import pytest
 
 from applyprune.model.fate import Outcome
+from applyprune.model.identity import Ref
 from applyprune.model.options import Conflicts, DryRun
 from applyprune.output.json import event_data
-from tests.decisions.world import applied_by, changed, other_set, relabelled
+from applyprune.planning.recovery import WholeSetNeeded
+from tests.decisions.world import applied_by, changed, created, other_set, relabelled
 from tests.support.actors import ALICE, ARGO
 from tests.support.api import Api, AuditTrail, writes
-from tests.support.objects import DEPLOYMENT, SERVICE, config_map, of_kind
+from tests.support.objects import DEPLOYMENT, config_map, of_kind
 from tests.support.run_rows import RunRow
 from tests.support.stage import Stage
 
 NAME = "deployment.apps/web"
 ASKED, IGNORE = "applyprune.dev/conflicts", "applyprune.dev/ignore-fields"
-SCALED = {IGNORE: "/spec/replicas"}
-B, HAND = config_map("b"), {"data": {"key": "hand"}}
+SKIP, SCALED = {ASKED: "skip"}, {IGNORE: "/spec/replicas"}
+A, B, HAND = config_map("a"), config_map("b"), {"data": {"key": "hand"}}
 DRIFTED = changed("configmap/b", HAND)
+FIXED = changed("configmap/b", {**HAND, "immutable": True})
+REVERT: dict[str, Any] = {"conflicts": Conflicts.REVERT}
+FAILED = {"configmap/b": Outcome.FAILED}
+
+
+def _service(**spec: Any) -> dict[str, Any]:
+    return of_kind("Service", "b", spec={"selector": {"app": "b"}, "ports": [{"port": 80}], **spec})
+
+
 STORIES = {
     "drift is a conflict": RunRow(
         applied=[B], others=[DRIFTED], exit_code=4, outcomes={"configmap/b": Outcome.FAILED},
@@ -48,14 +59,63 @@ STORIES = {
         outcomes={"configmap/b": Outcome.FAILED}, live={"configmap/b": B},
         says={"configmap/b": "--adopt=all"},
     ),
+    "a contended object is skipped": RunRow(
+        applied=[config_map("b", annotations=SKIP), config_map("go")], others=[DRIFTED],
+        given=[config_map("b", "new", annotations=SKIP), A],
+        options={"conflicts": Conflicts.FORCE},
+        outcomes={
+            "configmap/a": Outcome.CREATED, "configmap/b": Outcome.SKIPPED,
+            "configmap/go": Outcome.PRUNED,
+        },
+        live={"configmap/b": HAND}, listed=frozenset({"configmap/a", "configmap/b"}),
+    ),
+    # It was never touched, so nothing must be released.
+    "an object is skipped at its adoption": RunRow(
+        others=[created(config_map("b", "hand"))],
+        given=[A, config_map("b", annotations=SKIP)],
+        outcomes={"configmap/a": Outcome.CREATED, "configmap/b": Outcome.SKIPPED},
+        live={"configmap/b": {**HAND, "metadata": {"labels": None}}},
+        listed=frozenset({"configmap/a"}),
+    ),
+    **{
+        f"drift alone recreates nothing: {check=}": RunRow(
+            applied=[B], others=[FIXED], options={**REVERT, "recreate": True, "check": check},
+            exit_code=3, outcomes=FAILED, live={"configmap/b": {**HAND, "immutable": True}},
+            says={"configmap/b": "reverting drift deletes nothing"},
+        )
+        for check in (True, False)
+    },
+    "a field of others too is not recreated": RunRow(
+        applied=[B], others=[FIXED], given=[config_map("b", "new")],
+        options={**REVERT, "recreate": True}, exit_code=3, outcomes=FAILED,
+        live={"configmap/b": HAND}, says={"configmap/b": "them owns the field too"},
+    ),
+    "the server keeps a value": RunRow(
+        applied=[_service(clusterIP="None")], given=[_service()], options={"recreate": True},
+        outcomes={"service/b": Outcome.UPDATED},
+        live={"service/b": {"spec": {"clusterIP": "None"}}},
+    ),
 }  # fmt: skip
 
 
+@pytest.mark.holds("dry-run-before-skip", row="an object is skipped at its adoption")
+@pytest.mark.holds("drift-deletes-nothing", row="drift alone recreates nothing: check=True")
+@pytest.mark.holds("own-immutable-field", row="a field of others too is not recreated")
 @pytest.mark.parametrize("row", STORIES.values(), ids=STORIES)
 def test_field_of_another_manager_is_taken_only_on_request(
     stage: Stage, api: Api, row: RunRow
 ) -> None:
     row.holds(api, stage)
+
+
+def test_empty_cluster_ip_does_not_replace_none(stage: Stage) -> None:
+    """A warning says so, of a plan too."""
+    assert stage.run(_service(clusterIP="None")).exit_code == 0
+    for dry_run in (DryRun.SERVER, DryRun.OFF):
+        story = stage.run(_service(clusterIP=""), recreate=True, dry_run=dry_run)
+        assert story.outcomes == {"service/b": Outcome.UNCHANGED}
+        (told,) = story.warnings
+        assert "service/b at .spec.clusterIP: an empty value does not replace" in told
 
 
 def _deployment(
@@ -88,25 +148,6 @@ def _owners(found: dict[str, Any], *path: str) -> set[str]:
 REPLICAS = ("f:spec", "f:replicas")
 
 
-def test_scaled_deployment_is_applied_with_the_annotation(
-    stage: Stage, api: Api, audit: AuditTrail
-) -> None:
-    """The replicas are the other manager's from then on."""
-    path, again = _path(stage), _deployment(SCALED, image="web:2")
-    stage.run(_deployment())
-    for replicas in (5, 7):
-        api.patch(f"{path}/scale", {"spec": {"replicas": replicas}}, by="kube-controller-manager")
-        story = stage.run(again, reapply_all=True)
-        assert story.outcomes == {NAME: Outcome.UPDATED if replicas == 5 else Outcome.UNCHANGED}
-        found = api.get(path)
-        assert found["spec"]["replicas"] == replicas
-        assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "web:2"
-        assert stage.target.yielded not in _owners(found)
-    audit.restart()
-    assert stage.run(again).outcomes == {NAME: Outcome.UNCHANGED}
-    assert writes(audit) == []
-
-
 @pytest.mark.holds("second-owner")
 def test_ignored_field_that_only_we_own_keeps_its_value(
     stage: Stage, api: Api, audit: AuditTrail
@@ -136,43 +177,6 @@ def test_ignored_field_that_only_we_own_keeps_its_value(
     assert stage.target.yielded not in _owners(found)
 
 
-def test_ignored_field_is_sent_at_creation_only(stage: Stage, api: Api) -> None:
-    """An annotation that somebody changes, then removes, then a key of data."""
-    marks = {IGNORE: "/metadata/annotations/x.io~1note, /data/free", "x.io/note": "ours"}
-
-    def one(value: str = "v") -> dict[str, Any]:
-        body = config_map("a", value, annotations=marks)
-        return {**body, "data": {**body["data"], "free": "ours"}}
-
-    stage.run(one())
-    found = api.get(stage.path("a"))
-    assert found["metadata"]["annotations"]["x.io/note"] == found["data"]["free"] == "ours"
-    assert stage.run(one()).outcomes == {"configmap/a": Outcome.UNCHANGED}
-    theirs = {"metadata": {"annotations": {"x.io/note": None}}, "data": {"free": "theirs"}}
-    api.patch(stage.path("a"), theirs, by=ALICE)
-    for value in ("v", "v", "w"):
-        assert stage.run(one(value)).exit_code == 0
-        found = api.get(stage.path("a"))
-        assert "x.io/note" not in found["metadata"]["annotations"]
-        assert found["data"] == {"key": value, "free": "theirs"}
-    assert _owners(found, "f:data", "f:free") == {ALICE}
-
-
-def test_ignored_field_that_the_object_lacks_is_sent_without_the_rule_only(
-    stage: Stage, api: Api
-) -> None:
-    """Others may have removed it; once it was sent, the rule keeps its value."""
-    left = {IGNORE: "/spec/minReadySeconds"}
-    for given, there in (
-        (_deployment(left), None),
-        (_deployment(left, minReadySeconds=5), None),
-        (_deployment(minReadySeconds=5), 5),
-        (_deployment(left, minReadySeconds=7), 5),
-    ):
-        assert stage.run(given).exit_code == 0
-        assert api.get(_path(stage))["spec"].get("minReadySeconds") == there
-
-
 def test_ignored_field_of_an_adopted_object_keeps_its_value(stage: Stage, api: Api) -> None:
     """Its fields become ours first; what another manager owns too is then released to it."""
     collection = stage.path("", "deployments", "/apis/apps/v1")
@@ -188,65 +192,6 @@ def test_ignored_field_of_an_adopted_object_keeps_its_value(stage: Stage, api: A
     stage.run(_deployment(SCALED, image="web:2"))
     found = api.get(_path(stage))
     assert (found["spec"]["replicas"], _owners(found, *REPLICAS)) == (5, {ARGO})
-
-
-def test_ignored_part_of_an_atomic_mapping_is_refused(stage: Stage, api: Api) -> None:
-    """Leaving it out would change the whole field; the whole field may be ignored."""
-
-    def service(left: str, port: int) -> dict[str, Any]:
-        spec = {**SERVICE["spec"], "selector": {"app": "web", "tier": "front"}}
-        spec["ports"] = [{"port": port}]
-        return of_kind("Service", "web", {"annotations": {IGNORE: left}}, spec=spec)
-
-    assert stage.run(service("/spec/selector/app", 80)).exit_code == 0
-    assert stage.run(service("/spec/selector/app", 81)).exit_code == 3
-    assert stage.run(service("/spec/selector", 81)).exit_code == 0
-    spec = api.get(stage.path("web", "services"))["spec"]
-    assert spec["selector"] == {"app": "web", "tier": "front"}
-
-
-def test_contended_object_is_skipped_on_request(stage: Stage, api: Api) -> None:
-    """Exit code 0; the others are applied and pruned; its managers do not change either."""
-
-    def one(value: str, other: str = "new") -> dict[str, Any]:
-        body = config_map("a", value, annotations={ASKED: "skip", IGNORE: "/data/free"})
-        return {**body, "data": {"key": value, "other": other, "free": "f"}}
-
-    stage.run(one("v", "w"), config_map("go"))
-    path = stage.path("a")
-    before = api.patch(path, {"data": {"key": "theirs"}}, by=ALICE)
-    given = (one("ours"), config_map("b"))
-    planned = stage.run(*given, dry_run=DryRun.SERVER)
-    story = stage.run(*given, conflicts=Conflicts.FORCE)
-    assert (
-        planned.outcomes
-        == story.outcomes
-        == {
-            "configmap/a": Outcome.SKIPPED,
-            "configmap/b": Outcome.CREATED,
-            "configmap/go": Outcome.PRUNED,
-        }
-    )
-    assert (story.exit_code, api.get(path)) == (0, before)
-    assert stage.listed() == {"configmap/a", "configmap/b"}
-    for manager in (stage.target.manager, ALICE):
-        api.patch(path, {"data": {"key": "ours"}}, by=manager)
-    assert stage.run(*given).exit_code == 0
-    assert api.get(path)["data"]["other"] == "new"
-
-
-@pytest.mark.holds("dry-run-before-skip")
-def test_object_skipped_at_adoption_is_not_listed(stage: Stage, api: Api) -> None:
-    """It was never touched, so nothing must be released; the next run adopts it."""
-    before = api.create(stage.path(), config_map("a", "theirs"), by=ALICE)
-    given = config_map("a", "ours", annotations={ASKED: "skip"}), config_map("b")
-    story = stage.run(*given)
-    assert (story.outcomes["configmap/a"], story.exit_code) == (Outcome.SKIPPED, 0)
-    assert api.get(stage.path("a")) == before
-    assert stage.listed() == {"configmap/b"}
-    api.patch(stage.path("a"), {"data": {"key": None}}, by=ALICE)
-    assert stage.run(*given).outcomes["configmap/a"] is Outcome.UPDATED
-    assert stage.listed() == {"configmap/a", "configmap/b"}
 
 
 @pytest.mark.holds("secret-in-conflict")
@@ -267,41 +212,111 @@ def test_secret_conflict_shows_neither_value(stage: Stage, api: Api) -> None:
     assert not [value for value in (*values, ours, theirs) if value in said]
 
 
-def test_conflicts_of_an_object_are_one_problem(stage: Stage, api: Api) -> None:
-    """Two fields, two managers, a line each; the same as data."""
-    stage.run(_deployment())
-    api.patch(f"{_path(stage)}/scale", {"spec": {"replicas": 5}}, by="kube-controller-manager")
-    image = "/spec/template/spec/containers/0/image"
-    api.patch(_path(stage), [{"op": "replace", "path": image, "value": "web:9"}], by="kubectl-set")
-    story = stage.run(_deployment(image="web:2", minReadySeconds=1))
-    lines = story.problem(NAME).splitlines()
-    assert ".spec.replicas: theirs 5 → ours 3, owned by kube-controller-manager" in lines[1]
-    assert '.containers[name="web"].image: theirs "web:9" → ours "web:2", owned by' in lines[2]
-    (done,) = (one for one in map(event_data, story.events) if one["event"] == "object")
-    found = {one["manager"]: one for one in done["problem"]["conflicts"]}
-    assert [(name, one["operation"], one["subresource"]) for name, one in found.items()] == [
-        ("kube-controller-manager", "Update", "scale"),
-        ("kubectl-set", "Update", ""),
-    ]
-    assert (done["problem"]["exitCode"], story.exit_code) == (4, 4)
+# Drift that a run leaves, and the drift of single objects.
 
 
-def test_both_managers_follow_an_orphaned_or_moved_object(stage: Stage, api: Api) -> None:
-    """Nothing of the set is left on it; what was yielded stays as it was."""
-    stage.run(_deployment(replicas=5))
-    stage.run(_deployment(SCALED))
-    other = Stage(stage.kubeconfig, stage.namespace, name="other")
-    stage.move(other)
+def test_kept_drift_is_left_until_the_manifest_changes(
+    stage: Stage, api: Api, audit: AuditTrail
+) -> None:
+    """Nothing is sent, not even for a deleted object; its entry stays, and nothing is pruned."""
+    stage.run(*map(config_map, "abc"))
+    api.patch(stage.path("a"), {"data": {"key": "2"}}, by="opponent")
+    assert api("DELETE", stage.path("b"))[0] == 200
+    before = stage.inventory().entries
+    audit.restart()
+    for _ in range(2):
+        story = stage.run(*map(config_map, "abc"), keep_drift=True, wait=True)
+        assert (story.exit_code, stage.inventory().entries) == (0, before)
+        assert story.outcomes["configmap/b"] is Outcome.SKIPPED
+    assert writes(audit) == []
+    later = [config_map("a", "3"), config_map("b", "new"), config_map("c")]
+    assert stage.run(*later, keep_drift=True).outcomes == {
+        "configmap/a": Outcome.UPDATED,
+        "configmap/b": Outcome.CREATED,
+        "configmap/c": Outcome.UNCHANGED,
+    }
+    assert api.get(stage.path("a"))["data"] == {"key": "3"}
 
-    def ours() -> set[str]:
-        managers = _owners(api.get(_path(stage)))
-        return {one for one in managers if one.startswith("applyprune/")}
 
-    assert ours() == {other.target.manager, other.target.yielded}
-    assert stage.run(config_map("x")).exit_code == 0
-    assert other.check().found == {}
-    assert other.run(_deployment(SCALED, image="web:2")).exit_code == 0
-    assert api.get(_path(stage))["spec"]["replicas"] == 5
-    other.orphan("deployment/web")
-    assert ours() == set()
-    assert api.get(_path(stage))["spec"]["replicas"] == 5
+def test_order_of_a_list_is_drift_without_a_manager(stage: Stage, api: Api) -> None:
+    """It leaves no trace in managedFields."""
+    body = copy.deepcopy(DEPLOYMENT)
+    body["spec"]["paused"] = True
+    body["spec"]["template"]["spec"]["containers"] = [{"name": n, "image": "x:1"} for n in "cd"]
+    stage.run(body)
+    where = stage.path("web", "deployments", "/apis/apps/v1")
+    order = "/spec/template/spec/containers"
+    flipped = list(reversed(api.get(where)["spec"]["template"]["spec"]["containers"]))
+    api.patch(where, [{"op": "replace", "path": order, "value": flipped}])
+    (step,) = stage.run(body, keep_drift=True).plan.applies
+    assert [(one.path, one.manager) for one in step.drift] == [(order, "")]
+    now = api.get(where)["spec"]["template"]["spec"]["containers"]
+    assert [one["name"] for one in now] == ["d", "c"]
+
+
+SIZE = 20
+
+
+def _edit(stage: Stage, api: Api, name: str, **body: Any) -> None:
+    api.patch(stage.path(name), body or {"data": {"key": "2"}}, by="opponent")
+
+
+def _only(stage: Stage, *names: str) -> dict[str, Any]:
+    """Return the options of a run that corrects these ConfigMaps alone."""
+    refs = frozenset(Ref("", "ConfigMap", stage.namespace, name) for name in names)
+    return {**REVERT, "corrects": refs}
+
+
+def test_drift_of_one_object_costs_requests_about_it_only(
+    stage: Stage, api: Api, audit: AuditTrail
+) -> None:
+    """Of all, and nothing is listed; what has left the input stays, and stays listed."""
+    bodies = [config_map(f"n{number}") for number in range(SIZE)]
+    stage.run(*bodies)
+    _edit(stage, api, "n7")
+    assert api("DELETE", stage.path("n8"))[0] == 200
+    audit.restart()
+    story = stage.run(*bodies[:-1], **_only(stage, "n7", "n8"))
+    assert story.outcomes == {"configmap/n7": Outcome.UPDATED, "configmap/n8": Outcome.CREATED}
+    assert api.get(stage.path("n7"))["data"] == {"key": "v"}
+    ours = audit.ours()
+    objects = [one for one in ours if (one.get("objectRef") or {}).get("resource") == "configmaps"]
+    names = [one["objectRef"]["name"] for one in objects if "name" in one["objectRef"]]
+    assert {one["verb"] for one in objects} == {"get", "patch", "update"}
+    assert sorted(name for name in names if name.startswith("n")) == ["n7"] * 2 + ["n8"] * 2
+    # An update is one of the inventory, by which a run also renews its lease.
+    asked = [f"{one['verb']} {one['requestURI']}" for one in ours if one["verb"] != "update"]
+    assert len(asked) <= 8, asked
+    assert len(stage.listed()) == SIZE
+    assert api.exists(stage.path(f"n{SIZE - 1}"))
+    # The record is complete: the next run of all has nothing to do.
+    audit.restart()
+    assert stage.run(*bodies).exit_code == 0
+    assert writes(audit) == []
+
+
+@pytest.mark.holds("only-drift")
+def test_more_than_drift_writes_nothing(stage: Stage, api: Api, audit: AuditTrail) -> None:
+    """The caller plans the whole set instead."""
+    stage.run(config_map("a"), config_map("b"), config_map("c"))
+    _edit(stage, api, "a")
+    assert api("DELETE", stage.path("b"))[0] == 200
+    api.create(stage.path(""), config_map("b"))
+    applied = {**config_map("c"), "data": {"key": "theirs"}}
+    api.apply(stage.path("c"), applied, by="pipeline", force=True)
+    audit.restart()
+    given = (config_map("a"), config_map("b"), config_map("c"))
+    refused: dict[str, tuple[tuple[dict[str, Any], ...], tuple[str, ...]]] = {
+        "a changed manifest": ((config_map("a", "new"), *given[1:]), ("a",)),
+        "an object that somebody has created again": (given, ("a", "b")),
+        "a conflict": (given, ("a", "c")),
+        "an object that has left the input": (given[1:], ("a",)),
+        "an object that was never listed": ((*given, config_map("d")), ("d",)),
+    }
+    for what, (bodies, names) in refused.items():
+        with pytest.raises(WholeSetNeeded):
+            stage.run(*bodies, **_only(stage, *names))
+        assert writes(audit) == [], what
+    api("DELETE", stage.path(stage.target.inventory.name))
+    with pytest.raises(WholeSetNeeded):
+        stage.run(*given, **_only(stage, "a"))
