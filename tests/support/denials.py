@@ -25,7 +25,7 @@ def denied(
     tried: Callable[[], int],
     **validation: str,
 ) -> Iterator[None]:
-    """Deny an operation on core objects that fail a validation, as soon as ``tried`` is denied.
+    """Deny an operation on core kinds that fail a validation, as soon as ``tried`` is denied.
 
     ``tried`` returns the status of a request that the policy denies. Policy and binding have the
     name of the namespace.
@@ -34,7 +34,7 @@ def denied(
         "apiGroups": [""],
         "apiVersions": ["*"],
         "operations": [operation],
-        "resources": [plural],
+        "resources": plural.split(),
     }
     home = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
     kind = "ValidatingAdmissionPolicy"
