@@ -284,6 +284,10 @@ ODD = {
         given=[A, config_map("b", annotations={"kustomize.toolkit.fluxcd.io/force": "enabled"})],
         fates={"configmap/b": Fate.CREATE}, warns=["applyprune.dev/recreate"],
     ),
+    "a null, which removes nothing": Row(
+        [A, B], given=[A, {**B, "metadata": {"name": "b", "labels": {"team": None}}}],
+        warns=["null is left out, and removes nothing, in metadata.labels.team"],
+    ),
     "a kind that is not served": Row(
         [A], given=[A, MONITOR], fates={"servicemonitor.monitoring.example.com/web": Fate.LEAVE}
     ),

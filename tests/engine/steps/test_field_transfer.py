@@ -1,4 +1,4 @@
-"""Objects that others have managed until now: their fields become ours, so that they can go."""
+"""Fields of others, of nobody and of the server that become ours or go, so that ours can go."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import pytest
 from applyprune.model.events import ObjectDiff
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.options import Adopt, Conflicts, DryRun, Mode
-from applyprune.planning.applyset import LAST_APPLIED, OWNED_BY
+from applyprune.planning.applyset import LAST_APPLIED
 from applyprune.planning.digests import planned_object
 from applyprune.values import replace
 from tests.support.actors import ALICE
 from tests.support.api import Api
-from tests.support.fault_proxy import FaultProxy, always, faults
+from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.forged import forge
-from tests.support.objects import DEPLOYMENT, config_map, of_kind, text
-from tests.support.plane import Kubectl
+from tests.support.objects import DEPLOYMENT, config_map, of_kind
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
+KUBECTL = "kubectl-client-side-apply"
 FINALIZERS = {"finalizers": ["a.test/hold"]}
 DEPLOYMENTS = "deployments", "/apis/apps/v1"
 
@@ -32,8 +32,8 @@ def _body(name: str = "old", **data: str) -> dict[str, Any]:
     return {**config_map(name), "data": data}
 
 
-def _stale(*names: str) -> list[dict[str, Any]]:
-    return [_body(name, key="v", stale="1") for name in names]
+def _stale(name: str) -> dict[str, Any]:
+    return _body(name, key="v", stale="1")
 
 
 def _managers(found: dict[str, Any]) -> set[str]:
@@ -44,25 +44,24 @@ def _data(stage: Stage, api: Api, *names: str) -> list[dict[str, str]]:
     return [api.get(stage.path(name))["data"] for name in names]
 
 
-def test_fields_of_who_declared_it_are_removed_by_one_apply(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
+def test_fields_of_who_declared_it_are_removed_by_one_apply(stage: Stage, api: Api) -> None:
     """What it holds is ours alone, but for what was added since; the second run writes nothing.
 
     No option takes finalizers: the next apply would remove them, and with them somebody's clean-up.
     """
-    where, names = ("-n", stage.namespace, "-f", "-"), ("applied", "served", "helm", "held")
+    names = ("applied", "served", "helm", "held")
+    copied = {"metadata": {"name": "applied", "annotations": {LAST_APPLIED: "{}"}}}
+    api.create(stage.path(), _stale("applied") | copied, by=KUBECTL)
+    api.apply(stage.path("served"), _stale("served"), by="kubectl")
+    api.create(stage.path(), _stale("helm"), by="helm")
     held = {**_body("held", key="v"), "metadata": {"name": "held", **FINALIZERS}}
-    kubectl("apply", *where, stdin=text(*_stale("applied"), held))
-    kubectl("apply", "--server-side", *where, stdin=text(*_stale("served")))
-    api.create(stage.path(), *_stale("helm"), by="helm")
-    label = {"pod-security.kubernetes.io/enforce": "restricted"}
-    added = {"labels": label, "annotations": {"note": "theirs"}, **FINALIZERS}
+    api.create(stage.path(), held, by=KUBECTL)
+    added = {"annotations": {"note": "theirs"}, **FINALIZERS}
     api.patch(stage.path("applied"), {"metadata": added}, by="kubectl-label")
     given = [_body(name, key="v") for name in names]
     assert stage.run(*given[:2]).exit_code == 0
     assert _data(stage, api, "applied", "served") == [{"key": "v"}] * 2
-    options = {"adopt": Adopt.ALL, "take_over": frozenset({"kubectl-client-side-apply"})}
+    options = {"adopt": Adopt.ALL, "take_over": frozenset({KUBECTL})}
     assert stage.run(*given, **options).exit_code == 0
     assert _data(stage, api, *names) == [{"key": "v"}] * 4
     now = {name: api.get(stage.path(name)) for name in names}
@@ -70,37 +69,27 @@ def test_fields_of_who_declared_it_are_removed_by_one_apply(
     assert stage.run(*given).outcomes == {f"configmap/{one}": Outcome.UNCHANGED for one in names}
     assert {name: api.get(stage.path(name)) for name in names} == now
     assert stage.run(*(_body(name, key="w") for name in names)).exit_code == 0
-    metadata = api.get(stage.path("applied"))["metadata"]
-    assert metadata["labels"].items() >= label.items()
-    assert metadata["annotations"].keys() == {"note"}
+    assert api.get(stage.path("applied"))["metadata"]["annotations"].keys() == {"note"}
     for name in ("applied", "held"):
         assert api.get(stage.path(name))["metadata"]["finalizers"] == FINALIZERS["finalizers"]
         api.patch(stage.path(name), {"metadata": {"finalizers": None}})
 
 
 def test_fields_that_nobody_declared_stay_until_their_manager_is_named(
-    stage: Stage, api: Api, kubectl: Kubectl
+    stage: Stage, api: Api
 ) -> None:
     """At any time: also of an object that was unchanged otherwise."""
-    names = ("kubectl-create", "kubectl-edit", "helm", "before-first-apply", "our-old-deployer")
-    created, *others = _stale(*names)
-    kubectl("create", "-n", stage.namespace, "-f", "-", stdin=json.dumps(created))
-    for body, manager in zip(others, names[1:], strict=True):
-        api.create(stage.path(), body, by=manager)
-    for key in "vww":
-        given = [_body(name, key=key) for name in names]
+    names = ("kubectl-create", "before-first-apply", "our-old-deployer")
+    for name in names:
+        api.create(stage.path(), _stale(name), by=name)
+    given = [_body(name, key="w") for name in names]
+    for _ in range(2):
         assert stage.run(*given, conflicts=Conflicts.FORCE).exit_code == 0
-        assert _data(stage, api, *names) == [{"key": key, "stale": "1"}] * 5
-    outcomes = dict.fromkeys((f"configmap/{name}" for name in names), Outcome.UNCHANGED)
-    assert stage.run(*given).outcomes == outcomes
+        assert _data(stage, api, *names) == [{"key": "w", "stale": "1"}] * 3
     for outcome in (Outcome.UPDATED, Outcome.UNCHANGED):
         taken = stage.run(*given, take_over=frozenset(names))
         assert set(taken.outcomes.values()) == {outcome}
-    assert _data(stage, api, *names) == [{"key": "w"}] * 5
-    # A hot fix beside our fields is no adoption.
-    api.patch(stage.path("helm"), {"data": {"theirs": "1"}}, by="kubectl-edit")
-    assert stage.run(*(_body(name, key="x") for name in names)).exit_code == 0
-    assert _data(stage, api, "helm") == [{"key": "x", "theirs": "1"}]
+    assert _data(stage, api, *names) == [{"key": "w"}] * 3
 
 
 def _clear(api: Api, path: str) -> None:
@@ -190,31 +179,6 @@ def test_diff_after_the_clearing_shows_what_the_apply_removes(stage: Stage, api:
     assert diff.after["spec"]["template"] == template
 
 
-IGNORED = {"applyprune.dev/ignore-fields": "/data/left"}
-
-
-def test_diff_removes_nothing_that_the_second_manager_keeps(stage: Stage, api: Api) -> None:
-    """What the set has left to others stays, while it takes over from somebody else."""
-    names = ("taken", "unignored", "cleared")
-    plain = {name: _body(name, key="v", left="1") for name in names}
-    ignoring = {
-        name: {**body, "metadata": {"name": name, "annotations": IGNORED}}
-        for name, body in plain.items()
-    }
-    assert stage.run(*plain.values()).exit_code == 0
-    assert stage.run(ignoring["taken"], ignoring["unignored"], plain["cleared"]).exit_code == 0
-    for name in ("taken", "unignored"):
-        api.patch(stage.path(name), {"data": {"theirs": "1"}}, by="nightly")
-    _clear(api, stage.path("cleared"))
-    wanted = ignoring["taken"], _body("unignored", key="v"), ignoring["cleared"]
-    options: dict[str, Any] = {"take_over": frozenset({"nightly"})}
-    diffs = stage.run(*wanted, dry_run=DryRun.SERVER, diff=True, **options).of(ObjectDiff)
-    assert stage.run(*wanted, **options).exit_code == 0
-    shown = {diff.ref.name: (diff.after or {})["data"] for diff in diffs}
-    assert shown == {name: api.get(stage.path(name))["data"] for name in names}
-    assert shown == {name: body["data"] for name, body in plain.items()}
-
-
 def test_another_apply_after_the_clearing_costs_nobody_a_field(stage: Stage, api: Api) -> None:
     """The server has booked our fields, and others', to ``before-first-apply`` by then."""
     stage.run(_body(key="v", leaves="1"))
@@ -236,63 +200,28 @@ def test_next_applier_of_an_orphan_has_no_conflict(stage: Stage, api: Api) -> No
         assert _data(stage, api, "old") == [{"key": value, "other": "1", "theirs": "1"}]
 
 
-def test_workload_status_stays_with_its_controller(stage: Stage, api: Api) -> None:
-    """Only the main resource's fields move; a subresource's entry is not touched."""
-    path = stage.path("web", *DEPLOYMENTS)
-    api.create(path.rpartition("/")[0], DEPLOYMENT, by="kubectl-client-side-apply")
-    eventually(
-        lambda: api.get(path).get("status", {}).get("availableReplicas") == 1, lambda: "a Pod"
-    )
-    assert stage.run(DEPLOYMENT).exit_code == 0
-    live = api.get(path)
-    entries = live["metadata"]["managedFields"]
-    assert {(one["manager"], one.get("subresource", "")) for one in entries} >= {
-        (stage.target.manager, ""), ("kube-controller-manager", "status"),
-    }  # fmt: skip
-    assert not [one for one in _managers(live) if one.startswith("kubectl")]
-    assert live["status"]["availableReplicas"] == 1
-
-
-def test_change_between_read_and_migration_is_no_obstacle(
-    spoiled: Stage, proxy: FaultProxy, api: Api
+def test_fields_that_change_or_a_run_that_dies_on_the_way_are_no_obstacle(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
-    """The patch is guarded: it is built again from the current object."""
-    api.create(spoiled.path(), *_stale("old"), by="kubectl-client-side-apply")
+    """The guarded patch is built again; the next run ends what a dead one began, as an adoption."""
+    for name in ("a", "b"):
+        api.create(stage.path(), _stale(name), by=KUBECTL)
     noted = {"metadata": {"annotations": {"some": "note"}}}
     done = proxy.before_first(
         lambda seen: "json-patch" in seen.header("content-type"),
-        lambda: api.patch(spoiled.path("old"), noted, by=ALICE),
+        lambda: api.patch(stage.path("a"), noted, by=ALICE),
     )
-    assert spoiled.run(_body(key="v")).exit_code == 0
+    assert spoiled.run(_body("a", key="v")).exit_code == 0
     assert done
-    assert _data(spoiled, api, "old") == [{"key": "v"}]
-
-
-def test_run_killed_between_migration_and_apply_recovers(
-    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
-) -> None:
-    """The next one ends what it began; the object is adopted still, and never deleted."""
-    api.create(stage.path(), *_stale("old"), by="kubectl-client-side-apply")
     spoiled.budget = 0.2
     proxy.rule = always(
         faults.reset(), where=lambda seen: "apply-patch" in seen.header("content-type")
     )
-    assert spoiled.run(_body(key="v"), config_map("a")).exit_code == 3
-    assert stage.run(_body(key="v"), config_map("a")).exit_code == 0
-    assert api.get(stage.path("old"))["data"] == {"key": "v"}
-    assert stage.run(mode=Mode.DELETE).outcomes["configmap/old"] is Outcome.ORPHANED
-
-
-def test_manifest_with_last_applied_annotation_is_applied_without_it(
-    stage: Stage, api: Api
-) -> None:
-    """It is copied along from live objects, and would hold the whole manifest, Secrets too."""
-    stage.run(config_map("a", annotations={LAST_APPLIED: "{}", "mine": "1"}))
-    noted = api.get(stage.path("a"))["metadata"]["annotations"]
-    assert (noted.keys(), noted["mine"]) == ({"mine", OWNED_BY}, "1")
-
-
-DUPLICATE = [{"name": "c", "image": "x", "env": [{"name": "E", "value": v} for v in "ab"]}]
+    given = [_body(name, key="v") for name in ("a", "b")]
+    assert spoiled.run(*given).exit_code == 3
+    assert stage.run(*given).exit_code == 0
+    assert _data(stage, api, "a", "b") == [{"key": "v"}] * 2
+    assert set(stage.run(mode=Mode.DELETE).outcomes.values()) == {Outcome.ORPHANED}
 
 
 def test_schema_errors_are_permanent_and_named(spoiled: Stage, proxy: FaultProxy) -> None:
@@ -301,15 +230,17 @@ def test_schema_errors_are_permanent_and_named(spoiled: Stage, proxy: FaultProxy
     The server finds them where its schemas may not be read.
     """
     proxy.rule = always(faults.answer(403), where=lambda seen: "/openapi/" in seen.path)
-    undeclared = [{"name": "c", "image": "x", "imagee": "y"}]
+    twice = [{"name": "E", "value": value} for value in "ab"]
     pods = {
-        "duplicate": (DUPLICATE, "duplicate entries for key"),
-        "undeclared": (undeclared, "imagee"),
+        "duplicate": ({"env": twice}, "duplicate entries for key"),
+        "undeclared": ({"imagee": "y"}, "imagee"),
     }
-    bodies = [of_kind("Pod", name, spec={"containers": one}) for name, (one, _) in pods.items()]
+    bodies = [
+        of_kind("Pod", name, spec={"containers": [{"name": "c", "image": "x", **more}]})
+        for name, (more, _) in pods.items()
+    ]
     story = spoiled.run(*bodies, config_map("a"))
-    assert story.exit_code == 3
-    assert story.outcomes["configmap/a"] is Outcome.CREATED
+    assert (story.exit_code, story.outcomes["configmap/a"]) == (3, Outcome.CREATED)
     for name, (_, expected) in pods.items():
         assert expected in story.problem(f"pod/{name}")
         sent = [one for one in proxy.exchanges if one.path.endswith(f"/pods/{name}")]
@@ -333,13 +264,6 @@ def _handed_over(stage: Stage, api: Api) -> dict[str, Any]:
     return {"bodies": [{**DEPLOYMENT, "spec": spec}, scaler]}
 
 
-def _released(stage: Stage, api: Api) -> dict[str, Any]:
-    """The second field manager goes with the next apply: the set has nothing to give up now."""
-    bodies = _handed_over(stage, api)["bodies"]
-    stage.run(*bodies)
-    return {"bodies": bodies, "reapply_all": True}
-
-
 def _fenced(stage: Stage, api: Api) -> dict[str, Any]:
     """A delete of an interrupted run may still arrive: the object changes, so that it fails."""
     stage.run(_body(key="v"))
@@ -355,7 +279,6 @@ def _fenced(stage: Stage, api: Api) -> dict[str, Any]:
     [
         _taken_over,
         pytest.param(_handed_over, marks=pytest.mark.holds("written-before-the-apply")),
-        _released,
         _fenced,
     ],
 )
@@ -380,3 +303,144 @@ def test_request_before_an_apply_counts_in_its_plan(
         story = stage.run(*bodies, dry_run=again, **options)
         assert (story.exit_code, story.outcomes[name]) == (0, Outcome.UNCHANGED)
         assert set(story.outcomes.values()) <= {Outcome.UNCHANGED, Outcome.UPDATED}
+
+
+# What belongs to nobody: the server's defaults, and what somebody has left behind.
+
+
+def _deployment(*, volume: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    body = copy.deepcopy(DEPLOYMENT)
+    body["spec"].update(spec)
+    body["spec"]["template"]["spec"]["volumes"] = [{"name": "v", **volume}]
+    return body
+
+
+def _stateful_set(**spec: Any) -> dict[str, Any]:
+    body = copy.deepcopy(DEPLOYMENT)
+    del body["spec"]["replicas"]
+    return {**body, "kind": "StatefulSet", "spec": {**body["spec"], "serviceName": "web", **spec}}
+
+
+OLD = (_deployment(volume={}), _stateful_set())
+NEW = (
+    _deployment(
+        volume={"hostPath": {"path": "/x"}}, strategy={"type": "Recreate", "rollingUpdate": None}
+    ),
+    _stateful_set(updateStrategy={"type": "OnDelete"}),
+)
+
+
+def _check_end(stage: Stage, api: Api) -> None:
+    spec = api.get(stage.path("web", *DEPLOYMENTS))["spec"]
+    assert spec["strategy"] == {"type": "Recreate"}
+    assert spec["template"]["spec"]["volumes"] == [
+        {"name": "v", "hostPath": {"path": "/x", "type": ""}}
+    ]
+    update = api.get(stage.path("web", "statefulsets", "/apis/apps/v1"))["spec"]["updateStrategy"]
+    assert update == {"type": "OnDelete"}
+
+
+def test_excluded_defaults_are_removed(stage: Stage, api: Api) -> None:
+    """The diff shows it, one run does it, and later runs write nothing and show nothing."""
+    assert stage.run(*OLD).exit_code == 0
+    story = stage.run(*NEW, dry_run=DryRun.SERVER, diff=True)
+    assert story.exit_code == 0
+    after = {one.ref.kind: one.after or {} for one in story.of(ObjectDiff)}
+    assert after["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
+    (volume,) = after["Deployment"]["spec"]["template"]["spec"]["volumes"]
+    assert volume.keys() == {"name", "hostPath"}
+    assert after["StatefulSet"]["spec"]["updateStrategy"] == {"type": "OnDelete"}
+    assert set(stage.run(*NEW).outcomes.values()) == {Outcome.UPDATED}
+    _check_end(stage, api)
+    generation = api.get(stage.path("web", *DEPLOYMENTS))["metadata"]["generation"]
+    for options in ({}, {"reapply_all": True}, {"dry_run": DryRun.SERVER, "reapply_all": True}):
+        assert set(stage.run(*NEW, **options).outcomes.values()) == {Outcome.UNCHANGED}
+    assert api.get(stage.path("web", *DEPLOYMENTS))["metadata"]["generation"] == generation
+
+
+def test_run_that_ends_before_the_removal_is_finished_by_the_next(
+    spoiled: Stage, stage: Stage, api: Api, proxy: FaultProxy
+) -> None:
+    """In between every value is as before, and only managedFields differ."""
+    assert stage.run(*OLD).exit_code == 0
+    path = stage.path("web", *DEPLOYMENTS)
+    before = api.get(path)["spec"]
+    spoiled.budget = 0.2
+
+    def is_apply(seen: Exchange) -> bool:
+        return "apply-patch" in seen.header("content-type") and seen.path == path
+
+    proxy.rule = always(faults.reset(), where=is_apply)
+    assert spoiled.run(NEW[0], prune=False).exit_code == 3
+    between = api.get(path)
+    assert between["spec"] == before
+    assert "f:rollingUpdate" in json.dumps(between["metadata"]["managedFields"])
+    assert stage.run(*NEW).exit_code == 0
+    _check_end(stage, api)
+
+
+@pytest.mark.holds("removes-only-unowned")
+def test_default_that_somebody_else_has_set_stays(stage: Stage, api: Api) -> None:
+    """The server refuses the manifest then, and nothing is removed."""
+    stage.run(*OLD[:1])
+    path = stage.path("web", *DEPLOYMENTS)
+    api.patch(path, {"spec": {"strategy": {"rollingUpdate": {"maxSurge": 2}}}}, by="alice")
+    assert stage.run(*NEW[:1]).exit_code != 0
+    assert api.get(path)["spec"]["strategy"]["rollingUpdate"]["maxSurge"] == 2
+
+
+@pytest.mark.parametrize(
+    "conflicts",
+    [
+        pytest.param(Conflicts.FORCE, marks=pytest.mark.holds("transfer-of-the-changed")),
+        pytest.param(Conflicts.FAIL, marks=pytest.mark.holds("relied-on-version")),
+    ],
+)
+def test_field_that_others_leave_before_the_apply_stays_if_it_is_left_to_them(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, conflicts: Conflicts
+) -> None:
+    """Its last owner would remove it by leaving it out, so it gets another one first."""
+    path, theirs = stage.path("a"), {"labels": {"theirs": "1"}}
+    stage.run(config_map("a", **theirs))
+
+    def apply(**metadata: Any) -> None:
+        named = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", **metadata}}
+        api.apply(path, named, by=ALICE)
+
+    apply(**theirs)
+    changed = proxy.before_first(
+        lambda seen: "apply-patch" in seen.header("content-type"),
+        lambda: apply(annotations={"hers": "1"}),
+    )
+    marks = {"applyprune.dev/ignore-fields": "/metadata/labels/theirs"}
+    new = config_map("a", "new", annotations=marks, **theirs)
+    assert spoiled.run(new, conflicts=conflicts).exit_code == 0
+    assert changed
+    assert api.get(path)["metadata"]["labels"].get("theirs") == "1"
+
+
+def test_item_that_somebody_has_left_behind_is_named(stage: Stage, api: Api) -> None:
+    """Nobody owns it; nor the defaults of the server, which a trial shows."""
+    spec = {"type": "NodePort", "selector": {"app": "web"}, "ports": [{"port": 80}]}
+    body = copy.deepcopy(DEPLOYMENT)
+    (container,) = body["spec"]["template"]["spec"]["containers"]
+    container |= {"ports": [{"containerPort": 80}], "env": [{"name": "A", "value": "1"}]}
+    given = body, of_kind("Service", "web", spec=spec)
+    assert stage.run(*given).exit_code == 0
+
+    def told() -> list[str]:
+        story = stage.run(*given, dry_run=DryRun.SERVER, diff=True, reapply_all=True)
+        items = "no manifest and no field manager has these items: "
+        found = [one for one in story.warnings if items in one]
+        return [one.removeprefix(items).partition(": ")[0] for one in found]
+
+    assert told() == []
+    # Somebody adds a variable, and takes the record of that away.
+    path = stage.path("web", *DEPLOYMENTS)
+    place = "/spec/template/spec/containers/0/env/-"
+    live = api.patch(path, [{"op": "add", "path": place, "value": {"name": "B"}}])
+    managers = live["metadata"]["managedFields"]
+    kept = [one for one in managers if one["manager"] == stage.target.manager]
+    api.patch(path, {"metadata": {"managedFields": kept}})
+    where = 'deployment.apps/web at spec.template.spec.containers[name="web"].env[name="B"]'
+    assert told() == [where]

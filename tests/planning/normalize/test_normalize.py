@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from applyprune.planning.applyset import PART_OF
+from applyprune.planning.applyset import LAST_APPLIED, MANIFEST_DIGEST, OWNED_BY, PART_OF
 from applyprune.planning.normalize import manifest_digest, normalize
 from tests.support.planning import body
 
@@ -43,3 +43,11 @@ def test_label_and_namespace_are_set() -> None:
     }
     cluster = normalize(body(metadata={"namespace": "x"}), namespace="", set_id="s")
     assert "namespace" not in cluster["metadata"]
+
+
+def test_annotations_that_are_copied_along_are_left_out() -> None:
+    """Those of live objects: one would hold the whole manifest, Secrets too."""
+    copied = dict.fromkeys((LAST_APPLIED, MANIFEST_DIGEST, OWNED_BY), "{}")
+    raw = body(metadata={"annotations": {**copied, "mine": "1"}})
+    sent = normalize(raw, namespace="home", set_id="s")
+    assert sent["metadata"]["annotations"] == {"mine": "1"}
