@@ -1,10 +1,9 @@
-"""What leaves a manifest while another manager owns it: it is released, or stays; both are said."""
+"""Fields of other managers in what leaves a manifest, or that exclude ours: kept, taken, named."""
 
 from __future__ import annotations
 
 import base64
-import json
-from collections.abc import Iterator
+import copy
 from typing import Any
 
 import pytest
@@ -12,141 +11,203 @@ import pytest
 from applyprune.localplane import Plane
 from applyprune.model.events import ObjectDone, Planned
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Conflicts, DryRun, Mode, PruneAlso
+from applyprune.model.options import Conflicts, DryRun
 from applyprune.model.plan import ConsequenceKind
 from tests.support.api import Api
-from tests.support.objects import config_map, of_kind
+from tests.support.objects import config_map, crd, of_kind
 from tests.support.stage import Stage, Story, on
 
 Body = dict[str, Any]
-HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-SWITCHED_OFF = {"no_default_ignore": frozenset({"ca-bundle"})}
+ALLOWED = {"applyprune.dev/recreate": "allowed"}
+CONTAINER = "/spec/template/spec/containers/0"
+THEM = "kubectl-patch"
+WITHOUT_RULE = {"no_default_ignore": frozenset({"ca-bundle"})}
+FORCE = {"conflicts": Conflicts.FORCE}
+
+# Fields that exclude ours: a conflict that names their manager, and no recreation.
 
 
-def _hook(name: str) -> Body:
-    rule = {"apiGroups": ["absent.test"], "apiVersions": ["*"], "operations": ["CREATE"]}
-    return {
-        "name": f"{name}.absent.test",
-        "clientConfig": {"url": "https://absent.test"},
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Ignore",
-        "rules": [{**rule, "resources": ["x"]}],
+def _deployment(name: str, *containers: Body, **container: Any) -> Body:
+    labels = {"app": name}
+    pod = {"containers": [*containers] or [{"name": "c", "image": "nginx", **container}]}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    return of_kind(
+        "Deployment", name, spec={"selector": {"matchLabels": labels}, "template": template}
+    )
+
+
+def _replace(path: str, value: Any) -> list[Body]:
+    return [{"op": "replace", "path": path, "value": value}]
+
+
+PORTS = {"selector": {"app": "shop"}, "ports": [{"name": "http", "port": 80}]}
+VALUE_FROM = {"fieldRef": {"fieldPath": "metadata.name"}}
+LIMITS = {"limits": {"cpu": "500m"}, "requests": {"cpu": "100m"}}
+TCP = _replace(f"{CONTAINER}/livenessProbe", {"tcpSocket": {"port": 80}})
+PROBE = _deployment("probe", livenessProbe={"httpGet": {"path": "/", "port": 80}})
+CASES: dict[str, tuple[Body, list[Body], str]] = {
+    "deployment.apps/probe": (PROBE, TCP, "livenessProbe.tcpSocket"),
+    "deployment.apps/limits": (
+        _deployment("limits", resources={"requests": {"cpu": "1"}}),
+        _replace(f"{CONTAINER}/resources", LIMITS), "resources.limits.cpu",
+    ),
+    "deployment.apps/variable": (
+        _deployment("variable", env=[{"name": "A", "value": "1"}]),
+        _replace(f"{CONTAINER}/env/0", {"name": "A", "valueFrom": VALUE_FROM}), "valueFrom",
+    ),
+    "service/port": (
+        of_kind("Service", "port", spec=PORTS), _replace("/spec/ports/0/port", 81), "[port=81"
+    ),
+}  # fmt: skip
+BODIES = [body for body, _, _ in CASES.values()]
+ALL_UPDATED = dict.fromkeys(CASES, Outcome.UPDATED)
+
+
+def _path(stage: Stage, ref: str) -> str:
+    kind, _, name = ref.partition("/")
+    group = "/apis/apps/v1" if kind.endswith(".apps") else "/api/v1"
+    return stage.path(name, f"{kind.partition('.')[0]}s", group)
+
+
+def _meddle(stage: Stage, api: Api) -> None:
+    for ref, (_, patch, _) in CASES.items():
+        api.patch(_path(stage, ref), patch, by=THEM)
+
+
+def _read(stage: Stage, api: Api, part: str) -> dict[str, Any]:
+    """Return a part of every object, as it is on the server."""
+    bodies = {ref: api.get(_path(stage, ref)) for ref in CASES}
+    return {ref: {**body["metadata"], **body}[part] for ref, body in bodies.items()}
+
+
+@pytest.mark.holds("excluded-by-others")
+def test_field_that_excludes_ours_is_a_conflict_with_its_manager(stage: Stage, api: Api) -> None:
+    """It names manager, field and way out, with another manifest, and in a check."""
+    marked = copy.deepcopy(BODIES)
+    for body in marked:
+        body["metadata"]["annotations"] = ALLOWED
+    assert stage.run(*marked, wait=False).exit_code == 0
+    uids = _read(stage, api, "uid")
+    _meddle(stage, api)
+    for body in marked:
+        body["metadata"]["labels"] = {"new": "label"}
+    ways: tuple[dict[str, Any], ...] = ({}, {"check": True}, {"dry_run": DryRun.SERVER})
+    for options in ways:
+        story = stage.run(*marked, wait=False, recreate=True, **options)
+        for ref, (_, _, field) in CASES.items():
+            told = story.problem(ref)
+            assert THEM in told, (options, told)
+            if ref.endswith("/limits"):
+                # The request too is the other manager's now: that conflict comes first.
+                assert "To revert" in told or "To overwrite" in told, (options, told)
+                continue
+            for words in ("--conflicts revert", f"--take-over {THEM}", field):
+                assert words in told, (options, told)
+            assert "in place" not in told, (options, told)
+        assert set(story.outcomes.values()) == {Outcome.FAILED}
+    taken: dict[str, Any] = {"wait": False, "take_over": frozenset({THEM})}
+    for more in ({"dry_run": DryRun.SERVER}, {"check": True}):
+        assert stage.run(*marked, **taken, **more).outcomes == ALL_UPDATED
+    _meddle(stage, api)
+    story = stage.run(*marked, wait=False, recreate=True, **FORCE)
+    assert story.outcomes == ALL_UPDATED, story.events
+    assert _read(stage, api, "uid") == uids
+
+
+def test_drift_that_excludes_ours_is_set_back(stage: Stage, api: Api) -> None:
+    """With the part that somebody has put in its place; the plan names it."""
+    assert stage.run(*BODIES, wait=False).exit_code == 0
+    uids, before = _read(stage, api, "uid"), _read(stage, api, "spec")
+    _meddle(stage, api)
+    drifted = _read(stage, api, "spec")
+    options: dict[str, Any] = {"wait": False, "conflicts": Conflicts.REVERT}
+    planned = stage.run(*BODIES, dry_run=DryRun.SERVER, **options)
+    assert planned.outcomes == ALL_UPDATED, planned.events
+    for step in planned.plan.applies:
+        part = CASES[step.desired.ref.short][2].split("[")[-1].split(".")[0]
+        assert any(part in pointer for pointer, _ in step.reverts)
+        assert {who for _, who in step.reverts} == {THEM}
+    assert _read(stage, api, "spec") == drifted
+    story = stage.run(*BODIES, **options)
+    assert story.outcomes == ALL_UPDATED, story.events
+    assert all(f"that {THEM} had changed" in one.reason for one in story.of(ObjectDone))
+    assert (_read(stage, api, "uid"), _read(stage, api, "spec")) == (uids, before)
+    again = stage.run(*BODIES, wait=False)
+    assert again.outcomes == dict.fromkeys(CASES, Outcome.UNCHANGED)
+
+
+@pytest.mark.holds("excluded-by-drift")
+def test_field_that_another_applier_has_put_there_is_not_set_back(stage: Stage, api: Api) -> None:
+    """That is no drift: two want the object, and a person must say who has it."""
+    ref = "deployment.apps/probe"
+    path = _path(stage, ref)
+    assert stage.run(PROBE, wait=False).exit_code == 0
+    api.patch(path, [{"op": "remove", "path": f"{CONTAINER}/livenessProbe"}], by=THEM)
+    theirs = _deployment("probe", livenessProbe={"tcpSocket": {"port": 80}})
+    api.apply(path, theirs, by="team")
+    live = api.get(path)["spec"]
+    for check in (True, False):
+        story = stage.run(PROBE, wait=False, conflicts=Conflicts.REVERT, check=check)
+        assert story.outcomes == {ref: Outcome.FAILED}
+        assert "--take-over team" in story.problem(ref)
+    assert api.get(path)["spec"] == live
+
+
+@pytest.mark.parametrize(
+    ("rules", "asked"), [({}, {}), (WITHOUT_RULE, FORCE)], ids=["by the default rule", "by force"]
+)
+def test_conversion_goes_with_what_an_injector_has_in_it(
+    crd_stage: Stage, crds: Api, running: Plane, rules: Body, asked: Body
+) -> None:
+    """The CRD drops its conversion; the caBundle of another manager would stay, and excludes it."""
+    group = f"{crd_stage.namespace}.example.com"
+    body = crd("Conv", group=group)
+    body["metadata"]["name"] = f"convs.{group}"
+    service = {"namespace": "default", "name": "absent", "path": "/c"}
+    before = copy.deepcopy(body)
+    before["spec"]["conversion"] = {
+        "strategy": "Webhook",
+        "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"service": service}},
     }
+    assert crd_stage.run(before, wait=False).exit_code == 0
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/convs.{group}"
+    authority = base64.b64encode(running.ca_file.read_bytes()).decode()
+    change = {"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": authority}}}}}
+    crds.patch(path, change, by="injector")
+    ref = f"customresourcedefinition.apiextensions.k8s.io/convs.{group}"
+    for options in ({"recreate": True}, {"dry_run": DryRun.SERVER}):
+        told = crd_stage.run(body, wait=False, **WITHOUT_RULE, **options).problem(ref)
+        assert "--conflicts force" in told, (options, told)  # nothing of the set has drifted
+        assert "caBundle: owned by injector" in told, (options, told)
+    story = crd_stage.run(body, wait=False, check=True, **rules, **asked)
+    assert story.reasons == {ref: "took fields from injector"}
+    assert crds.get(path)["spec"]["conversion"] == {"strategy": "None"}
 
 
-def _hooks(name: str, *hooks: Body) -> Body:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": name},
-        "webhooks": list(hooks),
-    }
+@pytest.mark.holds("fields-beside")
+def test_recreation_needs_a_field_of_ours_alone(stage: Stage, api: Api) -> None:
+    """An immutable field has changed too; what another manager has set would be lost unsaid."""
+    ref = "deployment.apps/probe"
+    path = _path(stage, ref)
+    assert stage.run(PROBE, wait=False).exit_code == 0
+    uid = api.patch(path, TCP, by=THEM)["metadata"]["uid"]
+    other = copy.deepcopy(PROBE)
+    other["spec"]["selector"]["matchLabels"] = {"app": "other"}
+    other["spec"]["template"]["metadata"]["labels"] = {"app": "other"}
+    story = stage.run(other, wait=False, recreate=True)
+    assert story.outcomes == {ref: Outcome.FAILED}
+    assert f"{THEM} owns fields beside it" in story.problem(ref)
+    assert api.get(path)["metadata"]["uid"] == uid
+    story = stage.run(other, wait=False, recreate=True, take_over=frozenset({THEM}))
+    assert story.outcomes == {ref: Outcome.RECREATED}, story.events
 
 
-@pytest.fixture
-def hooks(stage: Stage, api: Api, plane: Plane) -> Iterator[str]:
-    """Two entries of the set, in both of which an injector applies a caBundle; the path."""
-    name = f"{stage.namespace}-hooks"
-    both = _hooks(name, _hook("a"), _hook("b"))
-    assert stage.run(both, wait=False).exit_code == 0
-    authority = base64.b64encode(plane.ca_file.read_bytes()).decode()
-    injected: Body = {"clientConfig": {"caBundle": authority}}
-    parts = [{"name": f"{one}.absent.test", **injected} for one in "ab"]
-    api.apply(f"{HOOKS}/{name}", _hooks(name, *parts), by="cainjector")
-    yield f"{HOOKS}/{name}"
-    also = frozenset({PruneAlso.SHARED})
-    assert stage.run(mode=Mode.DELETE, also=also).exit_code == 0
-
-
-def _bundles(api: Api, path: str) -> dict[str, bool]:
-    return {
-        one["name"].partition(".")[0]: "caBundle" in one["clientConfig"]
-        for one in api.get(path)["webhooks"]
-    }
-
-
-def _owners(api: Api, path: str, manager: str) -> str:
-    entries = api.get(path)["metadata"]["managedFields"]
-    return json.dumps([one["fieldsV1"] for one in entries if one["manager"] == manager])
+# What others have in what leaves: it goes with it, or stays, and both are said.
 
 
 def _lost(story: Story) -> list[str]:
     found = story.plan.consequences
     return [one.message for one in found if one.kind is ConsequenceKind.FIELDS_LOST]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"check": True},
-        {},
-        {**SWITCHED_OFF, "conflicts": Conflicts.FORCE},
-        {"take_over": frozenset({"cainjector"})},
-    ],
-    ids=["checked", "unchecked", "forced", "taken over"],
-)
-def test_entry_goes_with_what_an_injector_has_in_it(
-    stage: Stage, api: Api, hooks: str, options: dict[str, Any]
-) -> None:
-    """And the entry that stays keeps its own; plan and result say who loses what."""
-    name = hooks.rpartition("/")[2]
-    ref = f"validatingwebhookconfiguration.admissionregistration.k8s.io/{name}"
-    fewer = _hooks(name, _hook("a"))
-    planned = stage.run(fewer, **{**options, "check": True}, dry_run=DryRun.SERVER)
-    (step,) = planned.plan.applies
-    assert step.taken_from == ("cainjector",)
-    field = '.webhooks[name="b.absent.test"].clientConfig.caBundle'
-    lost = f"1 field of cainjector is removed, because the manifest lacks it: {field}"
-    assert _lost(planned) == [lost]
-    story = stage.run(fewer, wait=False, **options)
-    assert story.outcomes == {ref: Outcome.UPDATED}, story.events
-    assert story.reasons[ref] == "took fields from cainjector"
-    assert _bundles(api, hooks) == {"a": True}
-    assert "caBundle" in _owners(api, hooks, "cainjector")
-    assert stage.run(fewer, wait=False).outcomes == {ref: Outcome.UNCHANGED}
-
-
-def test_entry_stays_without_the_rule_until_it_is_forced(
-    stage: Stage, api: Api, hooks: str
-) -> None:
-    """Only what is in the entry that leaves is named, with its manager and the way out."""
-    fewer, before = _hooks(hooks.rpartition("/")[2], _hook("a")), _bundles(api, hooks)
-    for check in (True, False):
-        (done,) = stage.run(fewer, wait=False, check=check, **SWITCHED_OFF).of(ObjectDone)
-        told = str(done.problem)
-        assert done.outcome is Outcome.FAILED
-        assert 'name="b.absent.test"].clientConfig.caBundle: owned by cainjector' in told
-        assert "a.absent.test" not in told
-        assert "--conflicts force" in told
-        assert done.problem is not None
-        assert "spec.conflicts: force" in done.problem.remedy
-    assert _bundles(api, hooks) == before
-
-
-@pytest.mark.holds("unplanned-release")
-def test_entry_in_which_others_own_more_by_now_stays(stage: Stage, api: Api, hooks: str) -> None:
-    """What has changed hands between plan and apply is judged again, never taken unseen."""
-    name = hooks.rpartition("/")[2]
-    more = {"name": "b.absent.test", "timeoutSeconds": 7}
-
-    def meddle() -> None:
-        api.apply(hooks, _hooks(name, more), by="meddler")
-
-    stage.seen = on(Planned, meddle)
-    fewer = _hooks(name, _hook("a"))
-    story = stage.run(fewer, wait=False, conflicts=Conflicts.FORCE, check=True)
-    (done,) = story.of(ObjectDone)
-    assert done.outcome is Outcome.FAILED
-    assert "others own more of what leaves it" in str(done.problem)
-    assert _bundles(api, hooks) == {"a": True, "b": True}
-
-
-def _deployment(*containers: Body) -> Body:
-    labels = {"app": "shop"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [*containers]}}
-    return of_kind("Deployment", "shop", spec={"selector": {"matchLabels": labels},
-                                               "template": template})  # fmt: skip
 
 
 def _service(*ports: Body) -> Body:
@@ -155,61 +216,75 @@ def _service(*ports: Body) -> Body:
 
 A, B = ({"name": name, "image": "nginx"} for name in "ab")
 WITH_ENV = [{"name": one["name"], "env": [{"name": "X", "value": "1"}]} for one in (A, B)]
-PORTS = [{"port": 80, "name": "a"}, {"port": 443, "name": "b"}]
+BOTH = [{"port": 80, "name": "a"}, {"port": 443, "name": "b"}]
 FIELDS = {
     "deployment.apps/shop": 'containers[name="b"].env',
     "service/shop": 'ports[port=443,protocol="TCP"].appProtocol',
 }
 
 
+@pytest.mark.holds("unplanned-release")
 def test_item_that_another_applier_holds_needs_force(stage: Stage, api: Api) -> None:
-    """No default rule leaves that to others; with force, their fields in other items stay."""
-    paths = stage.path("shop", "deployments", "/apis/apps/v1"), stage.path("shop", "services")
-    theirs = _deployment(*WITH_ENV), _service(*({"port": n, "appProtocol": "h"} for n in (80, 443)))
+    """No default rule leaves that to others; with force, their fields in other items stay.
+
+    What has changed hands between plan and apply is judged again, never taken unseen.
+    """
+    paths = [_path(stage, ref) for ref in FIELDS]
+    theirs = [_deployment("shop", *WITH_ENV)]
+    theirs += [_service(*({"port": port, "appProtocol": "h"} for port in (80, 443)))]
     for body in theirs:
         del body["spec"]["selector"]
     del theirs[0]["spec"]["template"]["metadata"]
-    assert stage.run(_deployment(A, B), _service(*PORTS), wait=False).exit_code == 0
+    assert stage.run(_deployment("shop", A, B), _service(*BOTH), wait=False).exit_code == 0
     for path, body in zip(paths, theirs, strict=True):
         api.apply(path, body, by="mesh")
-    after = _deployment(A), _service(PORTS[0])
+    after = _deployment("shop", A), _service(BOTH[0])
     for options in ({}, {"conflicts": Conflicts.REVERT, "check": True}):
         story = stage.run(*after, wait=False, **options)
         assert story.outcomes == dict.fromkeys(FIELDS, Outcome.FAILED), story.events
         for name, field in FIELDS.items():
             assert field in story.problem(name)
-            assert "mesh" in story.problem(name)
-            assert story.problem(name).count("owned by") == 1
-    story = stage.run(*after, wait=False, conflicts=Conflicts.FORCE, check=True)
+            assert story.problem(name).count("owned by mesh") == 1
+    more = {"name": "b", "env": [{"name": "Y", "value": "1"}]}
+    late = _deployment("shop", more)
+    del late["spec"]["selector"], late["spec"]["template"]["metadata"]
+    stage.seen = on(Planned, lambda: api.apply(paths[0], late, by="meddler"))
+    story = stage.run(after[0], wait=False, prune=False, check=True, **FORCE)
+    stage.seen = lambda _: None
+    assert story.outcomes["deployment.apps/shop"] is Outcome.FAILED, story.events
+    assert "others own more of what leaves it" in story.problem("deployment.apps/shop")
+    planned = stage.run(*after, check=True, dry_run=DryRun.SERVER, **FORCE)
+    lost = [told.partition(",")[0] for told in _lost(planned)]
+    assert sorted(lost) == [f"1 field of {who} is removed" for who in ("meddler", "mesh", "mesh")]
+    story = stage.run(*after, wait=False, check=True, **FORCE)
     assert story.outcomes == dict.fromkeys(FIELDS, Outcome.UPDATED), story.events
-    assert set(story.reasons.values()) == {"took fields from mesh"}
+    assert story.reasons["service/shop"] == "took fields from mesh"
     (container,) = api.get(paths[0])["spec"]["template"]["spec"]["containers"]
     (port,) = api.get(paths[1])["spec"]["ports"]
     assert (container["name"], port["name"]) == ("a", "a")
     assert container["env"], "what mesh has in the item that stays"
     assert port["appProtocol"]
+    unchanged = dict.fromkeys(FIELDS, Outcome.UNCHANGED)
+    assert stage.run(*after, wait=False).outcomes == unchanged
 
 
 def test_field_that_another_applier_has_too_is_named(stage: Stage, api: Api) -> None:
-    """By the plan, the diff and the result: it leaves the manifest, and stays."""
+    """By the plan and the result: it leaves the manifest, and stays."""
     both = {**config_map("c"), "data": {"a": "1", "b": "2"}}
     fewer = {**config_map("c"), "data": {"a": "1"}}
-    said = "data.b stays: other owns it too"
-    for checks in ({"check": False}, {"dry_run": DryRun.SERVER}, {"check": True}):
-        if checks != {"check": True}:
-            assert stage.run(both).exit_code == 0
-            api.apply(stage.path("c"), {**config_map("c"), "data": {"b": "2"}}, by="other")
-        story = stage.run(fewer, **checks)
-        assert story.reasons == {"configmap/c": said}
-        assert not checks.get("check") or said in story.plan.applies[0].reason
+    assert stage.run(both).exit_code == 0
+    api.apply(stage.path("c"), {**config_map("c"), "data": {"b": "2"}}, by="other")
+    for options in ({"dry_run": DryRun.SERVER}, {"check": True}):
+        story = stage.run(fewer, **options)
+        assert story.reasons == {"configmap/c": "data.b stays: other owns it too"}
     assert stage.run(fewer).outcomes == {"configmap/c": Outcome.UNCHANGED}
     assert api.get(stage.path("c"))["data"] == both["data"]
 
 
 def test_adoption_names_what_others_keep(stage: Stage, api: Api) -> None:
     """What they have applied or written, and no default of the server."""
-    created = _deployment({**A, "env": [{"name": "X", "value": "1"}]})
-    api.create(stage.path("", "deployments", "/apis/apps/v1"), created, by="kubectl-create")
+    created = _deployment("shop", {**A, "env": [{"name": "X", "value": "1"}]})
+    api.create(_path(stage, "deployment.apps/"), created, by="kubectl-create")
     key = {**config_map("c"), "data": {"key": "v", "b": "2"}}
     api.apply(stage.path("c"), key, by="ci-script")
     env = 'spec.template.spec.containers[name="a"].env[name="X"].value'
@@ -217,8 +292,9 @@ def test_adoption_names_what_others_keep(stage: Stage, api: Api) -> None:
         "configmap/c": "data.b stays: ci-script owns it",
         "deployment.apps/shop": f"{env} stays: kubectl-create owns it",
     }
+    given = _deployment("shop", A), config_map("c")
     for options in ({"dry_run": DryRun.SERVER}, {"check": True}):
-        reasons = stage.run(_deployment(A), config_map("c"), wait=False, **options).reasons
+        reasons = stage.run(*given, wait=False, **options).reasons
         assert {ref: reason.rpartition("; ")[2] for ref, reason in reasons.items()} == said
 
 
