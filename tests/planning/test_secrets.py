@@ -45,6 +45,7 @@ def test_values_are_masked_and_keys_are_not(
     assert (before[part], after[part]) == (then, now)
 
 
+@pytest.mark.holds("secret-in-diff")
 def test_created_or_deleted_object_is_masked_too() -> None:
     """There is but one side then."""
     assert masked(None, secret({"a": "eA=="}))[1] == secret({"a": SAME})
@@ -72,6 +73,7 @@ def test_annotation_that_may_hold_a_value_is_masked(copy: str) -> None:
     assert after["metadata"]["annotations"] == {"plain": "shown"}
 
 
+@pytest.mark.holds("secret-label", "secret-annotation")
 def test_text_is_shown_only_where_the_manifest_has_it() -> None:
     """Of labels, annotations and everything else: who knows what a text of another's is made of?"""
     manifest = secret({"a": "eA=="}, team="platform", note="new")
@@ -100,6 +102,16 @@ def test_text_is_shown_only_where_the_manifest_has_it() -> None:
     assert deleted is not None
     assert set(deleted["metadata"]["annotations"].values()) == {SAME}
     assert set(deleted["metadata"]["labels"].values()) == {SAME}
+
+
+@pytest.mark.holds("secret-unsent")
+def test_value_that_is_left_to_others_is_masked_where_it_is_copied() -> None:
+    """Neither state has it, only the manifest."""
+    manifest = secret({"a": base64.b64encode(b"hunter2").decode()}, note="it is hunter2")
+    sent = secret({}, note="it is hunter2")
+    (_, after) = masked(sent, sent, manifest)
+    assert after is not None
+    assert after["metadata"]["annotations"] == {"note": SAME}
 
 
 @pytest.mark.holds("mistyped-secret")

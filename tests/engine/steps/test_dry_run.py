@@ -1,15 +1,10 @@
-"""What a run compares when it is asked to: by the server's dry run, and with nothing written."""
+"""What a run compares when it is asked to, with nothing written: by the server, or without it."""
 
 from __future__ import annotations
 
 import base64
 import copy
-import hashlib
-import io
-import json
 import secrets
-import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,23 +12,34 @@ from typing import Any
 import pytest
 
 from applyprune.localplane import Plane
-from applyprune.model.events import Finished, ObjectDiff
+from applyprune.model.events import ObjectDiff
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.options import Adopt, Conflicts, DryRun
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.values import replace
+from tests.support.accounts import kubeconfig_as, rule
 from tests.support.actors import ALICE
-from tests.support.api import Api, AuditTrail
-from tests.support.fault_proxy import FaultProxy
-from tests.support.objects import config_map, crd, custom_resource, manifest, of_kind
+from tests.support.api import Api, AuditTrail, writes
+from tests.support.objects import (
+    CRON_JOB,
+    DEPLOYMENT,
+    SECRET,
+    config_map,
+    crd,
+    custom_resource,
+    manifest,
+    of_kind,
+)  # fmt: skip
 from tests.support.stage import Stage, Story
-from tests.support.waiting import eventually
-from tests.support.workloads import run_ahead, workload
+from tests.support.workloads import run_ahead
 
+Body = dict[str, Any]
+KUBECTL = "kubectl-client-side-apply"
+FORCE = {"conflicts": Conflicts.FORCE}
 WRITES = {"create", "update", "patch", "delete"}
 
 
-def compare(stage: Stage, *bodies: dict[str, Any], **options: Any) -> Story:
+def compare(stage: Stage, *bodies: Body, **options: Any) -> Story:
     """Return what an apply would change."""
     return stage.run(*bodies, dry_run=DryRun.SERVER, diff=True, **options)
 
@@ -42,7 +48,7 @@ def compared(story: Story) -> dict[str, ObjectDiff]:
     return {one.ref.short: one for one in story.of(ObjectDiff)}
 
 
-def secret(**values: str) -> dict[str, Any]:
+def secret(**values: str) -> Body:
     return of_kind("Secret", "s", stringData=values)
 
 
@@ -78,7 +84,6 @@ def test_diff_compares_exactly_what_would_change(stage: Stage, audit: AuditTrail
     assert stage.run(*(config_map(name) for name in "abcd")).outcomes["configmap/c"] == "unchanged"
 
 
-@pytest.mark.holds("secret-in-diff")
 def test_diff_masks_a_secret_everywhere(stage: Stage, api: Api) -> None:
     """Raw, base64 and hex: no value is in the run's output."""
     token = secrets.token_hex(8)
@@ -101,149 +106,50 @@ def test_diff_masks_a_secret_everywhere(stage: Stage, api: Api) -> None:
     assert found.after["metadata"]["annotations"] == {"copied": "***", OWNED_BY: stage.target.id}
 
 
-def _packed(text: str) -> str:
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as file:
-        file.writestr("value", text)
-    return base64.b64encode(archive.getvalue()).decode()
-
-
-COPIES: dict[str, Callable[[str], str]] = {
-    "zip": _packed,
-    "compressed": lambda text: base64.b64encode(zlib.compress(text.encode())).decode(),
-    "base64-of-json": lambda text: base64.b64encode(json.dumps({"a": text}).encode()).decode(),
-    "hex": lambda text: text.encode().hex(),
-    "sha256": lambda text: hashlib.sha256(text.encode()).hexdigest()[:60],
-    "reversed": lambda text: text[::-1],
-}
-
-
-@pytest.mark.holds("secret-label", "secret-annotation")
-def test_copies_in_a_secrets_metadata_are_not_shown(stage: Stage, api: Api) -> None:
-    """In whatever form: of labels and annotations, only the manifest's own texts are shown."""
-    value = secrets.token_hex(8)
-    manifests = [secret(a=value), secret(a="new")]
-    for body in manifests:
-        body["metadata"] |= {"annotations": {"team": "platform"}, "labels": {"app": "web"}}
-    stage.run(manifests[0], config_map("a"))
-    copies = {name: copied(value) for name, copied in COPIES.items()}
-    short = {
-        name: copied for name, copied in copies.items() if len(copied) <= 63 and copied.isalnum()
-    }
-    assert {"hex", "sha256", "reversed"} <= short.keys()
-    path = f"/api/v1/namespaces/{stage.namespace}/secrets/s"
-    api.patch(path, {"metadata": {"annotations": copies, "labels": short}}, by=ALICE)
-    changed, pruned = compare(stage, manifests[1], config_map("a")), compare(stage, config_map("a"))
-    adopted = compare(replace(stage, name="other"), manifests[1], adopt=Adopt.ALL)
-    for story in (changed, pruned, adopted):
-        found = compared(story)["secret/s"]
-        told = str([found, found.before, found.after, *story.events])
-        assert [name for name, copied in copies.items() if copied in told] == []
-        assert found.before is not None
-        assert found.before["metadata"]["annotations"].keys() == {"team", OWNED_BY, *copies}
-    after = compared(changed)["secret/s"].after
-    assert after is not None
-    assert after["metadata"]["annotations"] == {
-        "team": "platform",
-        OWNED_BY: stage.target.id,
-        **dict.fromkeys(copies, "***"),
-    }
-    labels = {"app": "web", PART_OF: stage.target.id, **dict.fromkeys(short, "***")}
-    assert after["metadata"]["labels"] == labels
-
-
-def test_diff_separates_drift_from_a_new_manifest_and_names_its_author(
-    stage: Stage, api: Api
-) -> None:
-    """With the field, both values and the manager; an object that is gone has drifted too."""
-    stage.run(config_map("a"), config_map("b"), config_map("c"))
+def test_diff_separates_drift_from_a_new_manifest(stage: Stage, api: Api) -> None:
+    """An object that is gone has drifted too; one that is being deleted is not waited for."""
+    stage.run(*map(config_map, "abc"), config_map("held", finalizers=["x.example.com/held"]))
     api.patch(stage.path("a"), {"data": {"key": "theirs", "more": "x"}}, by=ALICE)
     api.patch(stage.path("b"), {"data": {"more": "x"}}, by=ALICE)
-    api("DELETE", stage.path("c"))
-    story = compare(
-        stage, config_map("a"), config_map("b", "new"), config_map("c"), conflicts=Conflicts.FORCE
-    )
+    for name in ("c", "held"):
+        api("DELETE", stage.path(name))
+    given = config_map("a"), config_map("b", "new"), config_map("c")
+    run_ahead(stage, last=0.0)
+    story = compare(stage, *given, **FORCE)
     found = compared(story)
     (drift,) = found["configmap/a"].drift
     assert (drift.path, drift.wanted, drift.found) == ("/data/key", '"v"', '"theirs"')
     assert (drift.manager, drift.operation) == (ALICE, "Update")
-    assert drift.time
-    drifted = {name: one.drifted for name, one in found.items()}
-    assert drifted == {"configmap/a": True, "configmap/b": False, "configmap/c": True}
-
-
-def test_diff_reports_a_conflict_and_skips_the_prunes(stage: Stage, api: Api) -> None:
-    """Like the apply: exit code 4, and the planned deletes are reported."""
-    stage.run(config_map("a"), config_map("old"))
-    api.patch(stage.path("a"), {"data": {"key": "theirs"}}, by=ALICE)
-    story = compare(stage, config_map("a"))
-    assert (story.exit_code, compared(story)) == (4, {})
-    conflict = f'.data.key: theirs "theirs" → ours "v", owned by {ALICE}'
-    assert conflict in story.problem("configmap/a")
-    assert story.outcomes["configmap/old"] is Outcome.NOT_PRUNED
-    (end,) = (one.problem for one in story.of(Finished))
-    assert "the run would fail: other field managers own fields of 1" in str(end)
-
-
-def test_diff_leaves_ignored_fields_out(stage: Stage) -> None:
-    """An object that differs in nothing else counts as the same, once its fields are given away."""
-    rule = ("configmap:/data/key",)
-    stage.run(config_map("a"), config_map("b"))
-    stage.run(config_map("a", "other"), config_map("b", "other"), ignore=rule)
-    bodies = [config_map("a", "new"), config_map("b", "new", labels={"x": "y"})]
-    story = compare(stage, *bodies, ignore=rule)
-    assert story.outcomes == {"configmap/a": "unchanged", "configmap/b": "updated"}
-    (found,) = compared(story).values()
-    assert found.before is not None
-    assert found.after is not None
-    assert "data" not in found.before
-    assert found.after["metadata"]["labels"]["x"] == "y"
-
-
-def test_diff_does_not_wait_for_terminating_objects(stage: Stage, api: Api) -> None:
-    """A finalizer may hold it indefinitely; the outcome is known while no time passes."""
-    stage.run(config_map("held", finalizers=["x.example.com/held"]), config_map("a"))
-    path = stage.path("held")
-    api("DELETE", path)
-    run_ahead(stage, last=0.0)
-    story = compare(stage, config_map("a"))
+    drifted = {name: found[f"configmap/{name}"].drifted for name in "abc"}
+    assert drifted == {"a": True, "b": False, "c": True}
     assert story.outcomes["configmap/held"] is Outcome.PRUNED
-    body = [{"op": "remove", "path": "/metadata/finalizers"}]
-    api.patch(path, body)
+    api.patch(stage.path("held"), {"metadata": {"finalizers": None}})
 
 
 def test_adoption_of_the_same_manifest_changes_only_the_label(stage: Stage, api: Api) -> None:
     """kubectl owns the server's defaults too: they are not removed, but set again."""
-    wanted, path = workload("Deployment"), stage.path("web", "deployments", "/apis/apps/v1")
-    api.create(path.rpartition("/")[0], wanted, by="kubectl-client-side-apply")
-    eventually(  # its controller writes it too
-        lambda: api.get(path).get("status", {}).get("availableReplicas") == 1, lambda: "a Pod"
-    )
+    wanted = {**CRON_JOB, "spec": {**CRON_JOB["spec"], "suspend": True}}
+    api.create(stage.path("", "cronjobs", "/apis/batch/v1"), wanted, by=KUBECTL)
     (found,) = compared(compare(stage, wanted)).values()
     assert found.before is not None
     assert found.after is not None
     labels = found.after["metadata"].pop("labels")
-    before = dict(found.before["metadata"])
-    before.pop("labels", None)
-    assert set(labels) == {PART_OF}
+    assert (set(labels), found.not_checked) == ({PART_OF}, "")
+    before = {key: one for key, one in found.before["metadata"].items() if key != "labels"}
     assert {**found.after} == {**found.before, "metadata": before}
-    assert not found.not_checked
 
 
 def test_diff_shows_what_an_adoption_removes(stage: Stage, api: Api) -> None:
     """A field that kubectl set and the manifest lacks: the server itself shows the result."""
     one = {**config_map("a"), "data": {"key": "v", "gone": "x", "changed": "old"}}
-    api.create(stage.path(), one, by="kubectl-client-side-apply")
-    api.patch(stage.path("a"), {"metadata": {"annotations": {"stays": "here"}}}, by=ALICE)
+    api.create(stage.path(), one, by=KUBECTL)
     wanted = {**config_map("a"), "data": {"key": "v", "changed": "new"}}
     (found,) = compared(compare(stage, wanted)).values()
     assert found.after is not None
     assert not found.not_checked
     stage.run(wanted)
-    live = stage.run(wanted, reapply_all=True, dry_run=DryRun.SERVER, diff=True)
-    assert live.outcomes == {"configmap/a": "unchanged"}
+    assert compare(stage, wanted, reapply_all=True).outcomes == {"configmap/a": "unchanged"}
     assert found.after["data"] == api.get(stage.path("a"))["data"] == {"changed": "new", "key": "v"}
-    assert found.after["metadata"]["annotations"] == {"stays": "here"}
 
 
 def test_diff_shows_what_another_set_loses_and_what_is_recreated(stage: Stage) -> None:
@@ -322,7 +228,7 @@ def kinds(running: Plane) -> Stage:
     return Stage(running.kubeconfig, "default", name=f"set-{secrets.token_hex(3)}")
 
 
-def sized(kind: str, **schema: Any) -> dict[str, Any]:
+def sized(kind: str, **schema: Any) -> Body:
     one = crd(kind)
     size = {"type": "integer", "minimum": 1}
     spec = {"type": "object", "properties": {"size": size, **schema}}
@@ -358,7 +264,7 @@ def test_diff_checks_the_fields_of_a_new_kind_by_its_crd(kinds: Stage) -> None:
 
 def test_diff_checks_the_fields_of_a_changing_kind_by_its_new_crd(kinds: Stage) -> None:
     """Where the server knows only today's."""
-    one: dict[str, Any] = {**custom_resource("a", "Changing"), "spec": {"size": 2}}
+    one: Body = {**custom_resource("a", "Changing"), "spec": {"size": 2}}
     kinds.run(sized("Changing"), one)
     wider = sized("Changing", note={"type": "string"})
     one["spec"] = {"size": 3, "note": "x"}
@@ -375,46 +281,113 @@ def test_diff_checks_the_fields_of_a_changing_kind_by_its_new_crd(kinds: Stage) 
     assert compared(story)["changing.x.example.com/b"].fate is Fate.CREATE
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [pytest.param("secret:/data", marks=pytest.mark.holds("secret-unsent")), "secret:/data/p"],
-)
-def test_ignore_rule_does_not_unmask_a_secret(stage: Stage, rule: str) -> None:
-    """Without its values, a copy of them would be no copy."""
-    one = secret(p="hunter2")
-    one["metadata"]["annotations"] = {"note": "now it is hunter2"}
-    stage.run(one)
-    other = secret(p="hunter3")
-    other["metadata"]["annotations"] = {"note": "now it is hunter3"}
-    (found,) = compared(compare(stage, other, ignore=(rule,))).values()
-    told = json.dumps([found.before, found.after])
-    assert "*** (after)" in told
-    for value in ("hunter2", "hunter3"):
-        assert value not in told
-        assert base64.b64encode(value.encode()).decode() not in told
-
-
-@pytest.mark.parametrize(
-    "check", [pytest.param(True, marks=pytest.mark.holds("namespace-of-a-new-kind")), False]
-)
-def test_resource_of_a_new_kind_needs_its_namespace(
-    running: Plane, crd_stage: Stage, tmp_path: Path, check: bool
-) -> None:
-    """A check finds that the namespace is not there; without one, the object is sent once."""
-    kind = f"Lost{int(check)}"
-    given = [crd(kind), custom_resource("one", kind, namespace="nowhere-at-all")]
-    with FaultProxy(running) as proxy:
-        through = replace(crd_stage, kubeconfig=proxy.kubeconfig(tmp_path))
-        story = through.run(*given, check=check)
-        sent = [
-            one for one in proxy.exchanges if one.method == "PATCH" and "dryRun" not in one.query
-        ]
-    name = f"{kind.lower()}.x.example.com/one"
-    assert (story.exit_code, story.outcomes[name]) == (3, Outcome.FAILED)
+@pytest.mark.holds("namespace-of-a-new-kind")
+def test_resource_of_a_new_kind_needs_its_namespace(crd_stage: Stage) -> None:
+    """A check finds that the namespace is not there, unless the set brings it."""
+    lost = custom_resource("one", "Lost", namespace="nowhere-at-all")
+    story = crd_stage.run(crd("Lost"), lost, check=True)
+    name = "lost.x.example.com/one"
+    assert (story.exit_code, story.outcomes) == (3, {name: Outcome.FAILED})
     assert "there is no namespace nowhere-at-all" in story.problem(name)
     assert "kubectl create namespace nowhere-at-all" in story.problem(name)
-    assert [one.path.endswith("/one") for one in sent] == ([] if check else [False, True])
     own = f"{crd_stage.namespace}-own"
-    home = of_kind("Namespace", own)
-    made = custom_resource("one", kind, namespace=own)
-    assert crd_stage.run(crd(kind), home, made, check=True).exit_code == 0
+    given = crd("Lost"), of_kind("Namespace", own), custom_resource("one", "Lost", namespace=own)
+    assert crd_stage.run(*given, check=True).exit_code == 0
+
+
+# Without the server's check, for an account that may only read.
+
+READ = ["get", "list", "watch"]
+BOOKKEEPING = frozenset({"generation", "managedFields", "resourceVersion"})
+
+
+def _deployment(name: str) -> Body:
+    body = copy.deepcopy(DEPLOYMENT)
+    body["metadata"]["name"] = name
+    (container,) = body["spec"]["template"]["spec"]["containers"]
+    container["env"] = [{"name": name, "value": "1"} for name in ("A", "B")]
+    container["ports"] = [{"containerPort": 80}]
+    return body
+
+
+def _containers(body: Body) -> list[Body]:
+    found: list[Body] = body["spec"]["template"]["spec"]["containers"]
+    return found
+
+
+def _image(body: Body) -> None:
+    _containers(body)[0]["image"] = "changed"
+
+
+def _variable(body: Body) -> None:
+    _containers(body)[0]["env"][1]["name"] = "C"
+
+
+def _label(body: Body) -> None:
+    body["metadata"]["labels"] = {"new": "label"}
+
+
+def _ports(body: Body) -> None:
+    del _containers(body)[0]["ports"]
+
+
+CHANGES: list[Callable[[Body], None]] = [_image, _variable, _label, _ports]
+
+
+def _shown(story: Story) -> dict[str, tuple[Any, Any]]:
+    """Return both states of each object that has a diff, without what the server counts."""
+    return {
+        one.ref.short: tuple(_settled(state) for state in (one.before, one.after))
+        for one in story.of(ObjectDiff)
+    }
+
+
+def _settled(state: Any) -> Any:
+    if state is None:
+        return None
+    metadata = {key: one for key, one in state["metadata"].items() if key not in BOOKKEEPING}
+    return {**state, "metadata": metadata}
+
+
+def test_local_diff_is_that_of_the_server(stage: Stage, api: Api, audit: AuditTrail) -> None:
+    """For what the set has owned: items of lists by their keys, and what the manifest gives up."""
+    bodies = [_deployment(change.__name__.strip("_")) for change in CHANGES]
+    stage.run(*bodies, config_map("a"))
+    theirs = {"metadata": {"labels": {"theirs": "label"}}}
+    for body, change in zip(bodies, CHANGES, strict=True):
+        path = stage.path(body["metadata"]["name"], "deployments", "/apis/apps/v1")
+        api.patch(path, theirs, by="kubectl-label")
+        change(body)
+    audit.restart()
+    by_server, local = (
+        stage.run(*bodies, config_map("a", "new"), dry_run=dry_run, diff=True)
+        for dry_run in (DryRun.SERVER, DryRun.CLIENT)
+    )
+    assert _shown(local) == _shown(by_server)
+    names = {f"deployment.apps/{body['metadata']['name']}" for body in bodies}
+    assert set(_shown(local)) == {"configmap/a", *names}
+    assert all(one.not_checked == "not checked by the server" for one in local.of(ObjectDiff))
+    assert writes(audit) == []
+
+
+def test_secret_that_may_not_be_read_keeps_no_plan_from_its_end(
+    plane: Plane, api: Api, namespace: str, tmp_path: Path
+) -> None:
+    """As with the role ``view``; what the run would do is said as far as it is known."""
+    stage = Stage(plane.kubeconfig, namespace)
+    stage.run(SECRET, config_map("a"))
+    rules = (rule("", ["configmaps"], READ),)
+    path = kubeconfig_as(f"{namespace}-viewer", plane, api, namespace, tmp_path, *rules)
+    viewer = Stage(path, namespace)
+    kept = viewer.run(SECRET, config_map("a", "new"), dry_run=DryRun.CLIENT)
+    assert (kept.exit_code, kept.outcomes) == (
+        0,
+        {"secret/s": Outcome.UPDATED, "configmap/a": Outcome.UPDATED},
+    )
+    (secret,) = (step for step in kept.plan.applies if step.desired.ref.kind == "Secret")
+    assert secret.not_checked == "if it has changed: this account may not read it"
+    gone = viewer.run(config_map("a"), dry_run=DryRun.CLIENT)
+    assert (gone.exit_code, gone.outcomes["secret/s"]) == (0, Outcome.PRUNED)
+    assert gone.plan.removals[0].not_checked == "not checked: this account may not read it"
+    # A run itself does not guess.
+    assert viewer.run(SECRET, config_map("a"), dry_run=DryRun.SERVER).exit_code == 3

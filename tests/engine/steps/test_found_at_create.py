@@ -1,4 +1,4 @@
-"""Objects that a controller creates while the run is about to create them."""
+"""Objects that appear or go between the plan and the apply: adopted, refused, or created again."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.events import Planned
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Adopt, Approval, DryRun, Mode
+from applyprune.model.options import Adopt, AdoptFrom, Approval, DryRun
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.api import Api
-from tests.support.fault_proxy import Exchange, FaultProxy
+from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import config_map, manifest, of_kind
-from tests.support.stage import Stage
+from tests.support.stage import Stage, on
 
+GIVEN: dict[str, Any] = {"adopt": AdoptFrom("other")}
 CONTROLLER = {"User-Agent": "kube-controller-manager/v1.34"}
 
 
@@ -31,50 +33,39 @@ def _namespace_set(name: str) -> list[dict[str, Any]]:
     return [namespace, account, authority, config_map("a", namespace=name)]
 
 
-@pytest.mark.parametrize("check", [False, True])
 def test_objects_of_a_new_namespace_are_planned_as_adopted(
-    stage: Stage, api: Api, home: str, check: bool
+    stage: Stage, api: Api, home: str
 ) -> None:
-    """The first run succeeds; without the set they would exist too, so a delete keeps them."""
+    """Whoever creates them first, so a plan file fits; a delete keeps them, as without the set."""
     bodies = _namespace_set(home)
-    story = stage.run(*bodies, check=check)
-    assert story.exit_code == 0, story.events
-    account = api.get(f"/api/v1/namespaces/{home}/serviceaccounts/default")
+    with stage.connection() as cluster:
+        applyset = stage.applyset(cluster)
+        manifests = [manifest(body) for body in bodies]
+        plan = applyset.plan(manifests).plan
+        assert plan is not None
+        report = applyset.apply_plan(manifests, applyset.plan_file(plan))
+        assert report.exit_code == 0, report
+    path = f"/api/v1/namespaces/{home}/serviceaccounts/default"
+    account = api.get(path)
     assert account["imagePullSecrets"] == [{"name": "registry"}]
     assert account["metadata"]["labels"][PART_OF] == stage.target.id
     assert OWNED_BY not in (account["metadata"].get("annotations") or {})
     ownership = {one.ref.short: one.ownership for one in stage.inventory().entries.values()}
-    assert ownership["serviceaccount/default"] is Ownership.ADOPTED
-    assert ownership["configmap/kube-root-ca.crt"] is Ownership.ADOPTED
+    adopted = ("serviceaccount/default", "configmap/kube-root-ca.crt")
+    assert {ownership[name] for name in adopted} == {Ownership.ADOPTED}
     assert ownership["configmap/a"] is Ownership.OWNED
     assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
     without = stage.run(bodies[0], bodies[3])
     assert without.outcomes["serviceaccount/default"] is Outcome.ORPHANED
-    assert api.exists(f"/api/v1/namespaces/{home}/serviceaccounts/default")
+    assert api.exists(path)
 
 
-def test_objects_of_the_inventorys_new_namespace(stage: Stage, api: Api, home: str) -> None:
+def test_objects_of_the_inventorys_new_namespace(stage: Stage, home: str) -> None:
     """--create-namespace creates it before the inventory."""
-    target = Stage(stage.kubeconfig, home)
-    _, account, authority, one = _namespace_set(home)
-    story = target.run(account, authority, one, create_namespace=True)
+    _, *bodies = _namespace_set(home)
+    story = Stage(stage.kubeconfig, home).run(*bodies, create_namespace=True)
     assert story.exit_code == 0, story.events
     assert [step.fate for step in story.plan.applies].count(Fate.ADOPT) == 2
-    assert target.run(mode=Mode.DELETE).exit_code == 0
-    assert api.exists(f"/api/v1/namespaces/{home}/serviceaccounts/default")
-
-
-def test_plan_file_of_a_new_namespace_is_applied(stage: Stage, home: str) -> None:
-    """Its plan adopts what does not exist yet, so it fits whoever creates that first."""
-    manifests = [manifest(body) for body in _namespace_set(home)]
-    with stage.connection() as cluster:
-        applyset = stage.applyset(cluster)
-        plan = applyset.plan(manifests).plan
-        assert plan is not None
-        file = applyset.plan_file(plan)
-        report = applyset.apply_plan(manifests, file)
-        assert report.exit_code == 0, report
-        assert applyset.apply_plan(manifests, file).exit_code == 0
 
 
 def _create_before(proxy: FaultProxy, api: Api, stage: Stage, **bodies: Mapping[str, Any]) -> None:
@@ -165,3 +156,68 @@ def test_adoption_at_the_create_is_recorded_before_its_apply(
     proxy.before_forward = look
     spoiled.run(config_map("b"))
     assert created == ["owned False", "adopted True"]
+
+
+# What was to be adopted, and is gone since the plan.
+
+
+@pytest.mark.parametrize("check", [True, False], ids=["checked", "unchecked"])
+def test_gone_object_is_created_as_owned(stage: Stage, api: Api, check: bool) -> None:
+    """Whichever of its requests says so: a patch of its label, or the apply itself."""
+    names = ("x", "nobodys")
+    Stage(stage.kubeconfig, stage.namespace, name="other").run(config_map("x"))
+    api.create(stage.path(), config_map("nobodys"))
+    stage.seen = on(Planned, lambda: [api("DELETE", stage.path(name)) for name in names])
+    story = stage.run(*map(config_map, names), check=check, **GIVEN)
+    stage.seen = lambda _: None
+    assert story.exit_code == 0, story.events
+    assert set(story.outcomes.values()) == {Outcome.CREATED}
+    for ref, entry in stage.inventory().entries.items():
+        assert entry.ownership is Ownership.OWNED
+        assert entry.uid == api.get(stage.path(ref.name))["metadata"]["uid"]
+    stage.run(config_map("own"), max_prune=Stage.most(2))
+    assert not any(api.exists(stage.path(name)) for name in names)
+
+
+@pytest.mark.holds("reviewed-adoption")
+def test_gone_object_of_an_approved_plan_is_not_created(stage: Stage, api: Api) -> None:
+    """The plan says that it is adopted; nobody has agreed to a new one."""
+    Stage(stage.kubeconfig, stage.namespace, name="other").run(config_map("x"))
+    options = {**GIVEN, "approval": Approval.ALWAYS}
+    planned = stage.run(config_map("x"), **options)
+    given = {**options, "approved_plan": planned.plan.digest}
+    stage.seen = on(Planned, lambda: api("DELETE", stage.path("x")))
+    story = stage.run(config_map("x"), **given)
+    assert story.exit_code == 3
+    assert not api.exists(stage.path("x"))
+
+
+@pytest.mark.holds("only-adoptions-are-created")
+def test_gone_object_of_the_set_is_not_created(stage: Stage, api: Api) -> None:
+    """Somebody has deleted it during the run: the next run says so."""
+    stage.run(config_map("x", "1"))
+    stage.seen = on(Planned, lambda: api("DELETE", stage.path("x")))
+    story = stage.run(config_map("x", "2"))
+    assert story.exit_code == 3
+    assert not api.exists(stage.path("x"))
+
+
+@pytest.mark.holds("gone-is-proved")
+def test_object_that_only_a_patch_does_not_find_is_not_created(
+    stage: Stage, spoiled: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """A read shows it; the next run adopts it."""
+    Stage(stage.kubeconfig, stage.namespace, name="other").run(config_map("x"))
+    uid = api.get(stage.path("x"))["metadata"]["uid"]
+
+    def is_patch(exchange: Exchange) -> bool:
+        return exchange.method == "PATCH" and "/configmaps/x?" in f"{exchange.path}?"
+
+    gone = faults.status(
+        *(404, "NotFound", 'configmaps "x" not found'), name="x", kind="configmaps"
+    )
+    proxy.rule = always(gone, where=is_patch)
+    assert spoiled.run(config_map("x"), **GIVEN).exit_code == 3
+    (entry,) = stage.inventory().entries.values()
+    assert (entry.ownership, entry.uid_before_apply) == (Ownership.ADOPTED, uid)
+    assert api.get(stage.path("x"))["metadata"]["uid"] == uid
