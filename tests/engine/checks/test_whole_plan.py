@@ -1,24 +1,36 @@
-"""A plan is checked as a whole: with any fault, nothing is written, and all faults are reported."""
+"""A plan is checked as a whole: with any fault nothing is written; what cannot be checked is said.
+
+The server refuses an object in a dry run also because another one of the set is not applied yet.
+"""
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Adopt
+from applyprune.model.options import DryRun
 from applyprune.values import replace
+from tests.support.accounts import RBAC, WRITE, kubeconfig_as, rule
 from tests.support.actors import ALICE
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.fault_proxy import Exchange, FaultProxy, Rule, always, faults
-from tests.support.objects import config_map
-from tests.support.plane import Kubectl
-from tests.support.stage import Stage
+from tests.support.objects import config_map, of_kind
+from tests.support.stage import Stage, Story
+from tests.support.waiting import eventually
 from tests.support.workloads import workload
 
+CHANGES, MISSING = "is about to change", "does not exist yet"
 
-def _set_field(api: Api, stage: Stage, name: str, manager: str, value: str) -> None:
-    api.patch(stage.path(name), {"data": {"key": value}}, by=manager)
+
+def _not_checked(story: Story) -> dict[str, str]:
+    """Return what is not checked, and what it needs."""
+    steps = story.plan.applies
+    told = {step.desired.ref.short: step.not_checked for step in steps if step.not_checked}
+    return {name: text.removeprefix("not checked: it needs ") for name, text in told.items()}
 
 
 def _no_dry_run_of(name: str) -> Rule:
@@ -35,34 +47,29 @@ def _no_dry_run_of(name: str) -> Rule:
     )
 
 
+@pytest.mark.parametrize("can_check", [True, False])
 def test_conflict_of_one_object_stops_the_whole_apply(
-    stage: Stage, api: Api, audit: AuditTrail
+    stage: Stage, spoiled: Stage, proxy: FaultProxy, api: Api, audit: AuditTrail, can_check: bool
 ) -> None:
-    """Whether the server has checked the plan, or the state that was read shows the conflict."""
+    """Whether the server has checked the plan, or the state that was read shows the conflict.
+
+    All faults are reported together, each with its place.
+    """
+    replace(stage, name="other").run(config_map("theirs"))
     stage.run(config_map("a"), config_map("b"))
-    _set_field(api, stage, "a", ALICE, "hers")
+    api.patch(stage.path("a"), {"data": {"key": "hers"}}, by=ALICE)
+    proxy.rule = proxy.rule if can_check else _no_dry_run_of("a")
     audit.restart()
     given = config_map("a", "mine"), config_map("b", "new"), config_map("c")
-    for check in (False, True):
-        story = stage.run(*given, check=check)
-        assert story.exit_code == 4
-        assert story.outcomes == {"configmap/a": Outcome.FAILED}
+    for options in ({}, {"check": True}):
+        story = spoiled.run(*given, **options)
+        assert (story.exit_code, story.outcomes) == (4, {"configmap/a": Outcome.FAILED})
         assert ALICE in story.problem("configmap/a")
-    assert writes(audit) == []
-
-
-def test_conflict_is_seen_although_the_server_cannot_check_the_object(
-    stage: Stage, spoiled: Stage, proxy: FaultProxy, api: Api, audit: AuditTrail
-) -> None:
-    """An admission webhook without dry runs; the state that was read shows the conflict."""
-    stage.run(config_map("a"), config_map("b"))
-    _set_field(api, stage, "a", ALICE, "hers")
-    proxy.rule = _no_dry_run_of("a")
-    audit.restart()
-    story = spoiled.run(config_map("a", "mine"), config_map("b", "new"), check=True)
-    assert story.exit_code == 4
-    assert story.outcomes == {"configmap/a": Outcome.FAILED}
-    assert ALICE in story.problem("configmap/a")
+    story = spoiled.run(*given, config_map("theirs"))
+    assert story.exit_code == 3
+    assert story.outcomes == dict.fromkeys(("configmap/theirs", "configmap/a"), Outcome.FAILED)
+    for name, told in (("theirs", "belongs to another set"), ("theirs", "yaml:4"), ("a", "yaml:1")):
+        assert told in story.problem(f"configmap/{name}")
     assert writes(audit) == []
 
 
@@ -82,23 +89,6 @@ def test_object_without_a_dry_run_is_applied(
     assert (api.get(f"{path}/a")["data"], api.exists(f"{path}/b")) == ({"key": "new"}, False)
 
 
-def test_faults_of_all_objects_are_reported_together(
-    stage: Stage, api: Api, audit: AuditTrail
-) -> None:
-    """Each with its place; the objects without a fault are not applied either."""
-    replace(stage, name="other").run(config_map("theirs"))
-    stage.run(config_map("a"))
-    _set_field(api, stage, "a", ALICE, "hers")
-    audit.restart()
-    story = stage.run(config_map("new"), config_map("theirs"), config_map("a", "mine"))
-    assert story.outcomes == {"configmap/theirs": Outcome.FAILED, "configmap/a": Outcome.FAILED}
-    assert "belongs to another set" in story.problem("configmap/theirs")
-    assert "set.yaml:2" in story.problem("configmap/theirs")
-    assert "set.yaml:3" in story.problem("configmap/a")
-    assert story.exit_code == 3
-    assert writes(audit) == []
-
-
 def test_server_check_finds_what_only_the_server_knows(stage: Stage, audit: AuditTrail) -> None:
     """A value that the server's validation refuses; without the check the rest is applied."""
     wrong = workload("Deployment", "web", spec={"replicas": -1})
@@ -110,34 +100,105 @@ def test_server_check_finds_what_only_the_server_knows(stage: Stage, audit: Audi
     assert story.outcomes["configmap/a"] is Outcome.CREATED
 
 
-def test_checked_apply_changes_what_its_plan_says(stage: Stage, kubectl: Kubectl) -> None:
-    """Fates and outcomes agree: created, adopted, changed, recreated, unchanged."""
-    fixed = {**config_map("fixed"), "immutable": True}
-    stage.run(config_map("same"), config_map("changed"), fixed)
-    one: dict[str, Any] = config_map("theirs", namespace=stage.namespace)
-    kubectl("apply", "-f", "-", stdin=json.dumps(one))
-    story = stage.run(
-        config_map("same"),
-        config_map("changed", "new"),
-        {**config_map("fixed", "new"), "immutable": True},
-        config_map("theirs"),
-        config_map("new"),
-        check=True,
-        recreate=True,
-        adopt=Adopt.UNOWNED,
+# What the server refuses only because of another object of the set.
+
+
+def test_pod_that_the_present_namespace_forbids_is_not_checked(stage: Stage, home: str) -> None:
+    """The set loosens Pod Security; if it does not, the Pod is refused before any write."""
+
+    def space(level: str) -> dict[str, Any]:
+        labels = {"pod-security.kubernetes.io/enforce": level}
+        return of_kind("Namespace", home, {"labels": labels})
+
+    spec = {"containers": [{"name": "c", "image": "c"}]}
+    pod = of_kind("Pod", "p", {"namespace": home}, spec=spec)
+    assert stage.run(space("restricted")).exit_code == 0
+    refused = stage.run(space("restricted"), pod, check=True, reapply_all=True)
+    assert refused.exit_code == 3
+    assert "violates PodSecurity" in refused.problem("pod/p")
+    story = stage.run(space("privileged"), pod, check=True)
+    assert _not_checked(story) == {"pod/p": f"namespace/{home}, which {CHANGES}"}
+    assert (story.exit_code, story.outcomes["pod/p"]) == (0, Outcome.CREATED)
+
+
+@pytest.mark.holds("excused-by-a-change")
+def test_object_beyond_the_present_quota_is_not_checked(stage: Stage, api: Api) -> None:
+    """The set raises the quota."""
+
+    def quota(services: int) -> dict[str, Any]:
+        return of_kind("ResourceQuota", "q", spec={"hard": {"count/services": services}})
+
+    service = of_kind("Service", "s", spec={"ports": [{"port": 80}]})
+    assert stage.run(quota(0)).exit_code == 0
+    path = stage.path("q", "resourcequotas")
+    eventually(lambda: api.get(path)["status"].get("used"), lambda: "the quota is counted")
+    refused = stage.run(quota(0), service, check=True, reapply_all=True)
+    assert (refused.exit_code, refused.outcomes) == (3, {"service/s": Outcome.FAILED})
+    story = stage.run(quota(5), service, check=True)
+    assert _not_checked(story) == {"service/s": f"resourcequota/q, which {CHANGES}"}
+
+
+def _role(*resources: str) -> dict[str, Any]:
+    return of_kind("Role", "reader", rules=[rule("", [*resources], ["get", "list"])])
+
+
+def test_binding_of_a_role_of_the_same_set_is_not_checked(
+    stage: Stage, plane: Plane, api: Api, audit: AuditTrail, tmp_path: Path
+) -> None:
+    """The server looks the Role up even in a dry run, and the account must have its rights.
+
+    A Role that is nowhere is refused, and nothing is written.
+    """
+    rules = (
+        rule("", ["configmaps", "serviceaccounts"], WRITE),
+        rule(RBAC, ["roles", "rolebindings"], WRITE),
+        rule("", ["namespaces"], ["get"]),
     )
-    fates = {step.desired.ref.name: str(step.fate) for step in story.plan.applies}
-    assert fates == {
-        "same": "leave",
-        "changed": "change",
-        "fixed": "recreate",
-        "theirs": "adopt",
-        "new": "create",
+    account = kubeconfig_as("deployer", plane, api, stage.namespace, tmp_path, *rules)
+    deployer, name = Stage(account, stage.namespace), f"rolebinding.{RBAC}/app"
+    subjects = [{"kind": "ServiceAccount", "name": "reader"}]
+    of_role = {"apiGroup": RBAC, "kind": "Role", "name": "reader"}
+    binding = of_kind("RoleBinding", "app", roleRef=of_role, subjects=subjects)
+    smaller, larger = _role("configmaps"), _role("configmaps", "secrets")
+    audit.restart()
+    for other in ((), ({**smaller, "metadata": {"name": "reader-2"}},)):
+        refused = deployer.run(binding, config_map("a"), *other, check=True)
+        assert (refused.exit_code, refused.outcomes) == (3, {name: Outcome.FAILED})
+        assert '"reader" not found' in refused.problem(name)
+    assert writes(audit) == []
+    story = deployer.run(binding, smaller, config_map("a"), check=True)
+    assert (story.exit_code, set(story.outcomes.values())) == (0, {Outcome.CREATED}), story.events
+    assert _not_checked(story) == {name: f"role.{RBAC}/reader, which {MISSING}"}
+    api("DELETE", stage.path("app", "rolebindings", f"/apis/{RBAC}/v1"))
+    assert stage.run(larger, config_map("a"), prune=False).exit_code == 0
+    refused = deployer.run(larger, config_map("a"), binding, check=True)
+    told = "attempting to grant RBAC permissions not currently held"
+    assert told in refused.problem(name)
+    story = deployer.run(smaller, config_map("a"), binding, check=True)
+    assert story.exit_code == 0, story.events
+    assert _not_checked(story) == {name: f"role.{RBAC}/reader, which {CHANGES}"}
+
+
+def test_pod_that_needs_a_new_object_of_the_same_set_is_not_checked(stage: Stage) -> None:
+    """By the words of each admission plugin; without the object, the Pod is refused."""
+    name = f"for-{stage.namespace}"
+    priority = of_kind("PriorityClass", name, api="scheduling.k8s.io/v1", value=7)
+    runtime = of_kind("RuntimeClass", name, api="node.k8s.io/v1", handler="runsc")
+    needed = {
+        "priorityclass.scheduling.k8s.io": (priority, "priorityClassName"),
+        "runtimeclass.node.k8s.io": (runtime, "runtimeClassName"),
     }
-    assert {ref.partition("/")[2]: str(outcome) for ref, outcome in story.outcomes.items()} == {
-        "same": "unchanged",
-        "changed": "updated",
-        "fixed": "recreated",
-        "theirs": "updated",
-        "new": "created",
+    containers = [{"name": "app", "image": "app"}]
+    pods = {
+        kind: of_kind("Pod", field.lower(), spec={"containers": containers, field: name})
+        for kind, (_, field) in needed.items()
     }
+    classes = [body for body, _ in needed.values()]
+    story = stage.run(*pods.values(), *classes, dry_run=DryRun.SERVER)
+    assert story.exit_code == 0
+    assert _not_checked(story) == {
+        f"pod/{pod['metadata']['name']}": f"{kind}/{name}, which {MISSING}"
+        for kind, pod in pods.items()
+    }
+    refused = stage.run(*pods.values(), dry_run=DryRun.SERVER)
+    assert [*refused.outcomes.values()] == [Outcome.FAILED] * 2
