@@ -106,6 +106,8 @@ def test_hook_of_a_chart_does_not_run_where_helm_would_not_run_it(stage: Stage, 
     jobs = stage.path("", "jobs", "/apis/batch/v1")
     assert [one["metadata"]["name"] for one in api.get(jobs)["items"]] == ["migrate"]
     assert stage.listed() == names
+    told = str(stage.explain("job/clean", *given[:2]).explanation)
+    assert "it is in the input as a chart hook (pre-delete): " in told
     assert stage.run(mode=Mode.DELETE).outcomes == dict.fromkeys(names, Outcome.DELETED)
     assert not api.exists(f"{jobs}/clean")
 
