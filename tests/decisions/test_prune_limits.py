@@ -50,6 +50,12 @@ LIMITS = {
     "an empty input": Row(
         [A, B], given=[], refused=_refused(Guard.EMPTY_INPUT), says=["--allow-empty"]
     ),
+    # A missing mount looks just like it, even if nothing would be deleted.
+    "an empty input, and nothing to delete": Row(
+        [A], [deleted("configmap/a")], given=[], refused=_refused(Guard.EMPTY_INPUT),
+        fates={"configmap/a": Fate.REMOVE_FROM_INVENTORY},
+        says=["the prune was refused: no object in the input"],
+    ),
     "an empty input of a new set": Row(error=EmptyInput),
     "an empty input, allowed": Row(
         _many(8), given=[], options={"allow_empty": True}, refused=_refused(MAX),
@@ -74,6 +80,7 @@ LIMITS = {
 }  # fmt: skip
 
 
+@pytest.mark.holds("empty-input", row="an empty input")
 @pytest.mark.holds("more-than-half", row="most of three")
 @pytest.mark.holds("nothing-in-common", row="nothing in common")
 @rows(LIMITS)

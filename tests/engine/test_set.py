@@ -1,175 +1,106 @@
-"""The life of a set: applied, applied again, changed, shrunk, deleted."""
+"""The life of a set: applied, changed, shrunk, deleted; and steps that do not go as planned."""
 
 from __future__ import annotations
 
 import pytest
 
-from applyprune.errors import EmptyInput, UsageError
+from applyprune.errors import UsageError
 from applyprune.model.events import InventoryWritten, ObjectDone, Phase, Planned, Started
 from applyprune.model.fate import Outcome
-from applyprune.model.options import DryRun, Mode
+from applyprune.model.inventory import Ownership
+from applyprune.model.options import DryRun, Mode, PruneAlso
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api, AuditTrail, writes
-from tests.support.fault_proxy import FaultProxy
-from tests.support.objects import DEPLOYMENT, SECRET, SERVICE, config_map, of_kind
-from tests.support.plane import Kubectl
-from tests.support.renewals import without_renewals
+from tests.support.fault_proxy import FaultProxy, always, faults
+from tests.support.objects import DEPLOYMENT, SECRET, SERVICE, config_map, event
+from tests.support.run_rows import RunRow
 from tests.support.stage import Stage
+
+KEEP = "helm.sh/resource-policy"
+A, B = config_map("a"), config_map("b")
 
 
 def test_unchanged_set_is_applied_again_without_a_write(stage: Stage, audit: AuditTrail) -> None:
-    """Every object unchanged, and by the server's own log no write of ours."""
-    bodies = (config_map("a"), SECRET, SERVICE, DEPLOYMENT)
+    """By the server's own log; discovery, the inventory, and a LIST for each kind are read."""
+    bodies = [*(config_map(f"a-{number}") for number in range(20)), SECRET, SERVICE, DEPLOYMENT]
     first = stage.run(*bodies)
     assert set(first.outcomes.values()) == {Outcome.CREATED}
     assert writes(audit), "the oracle sees writes where there are some"
     audit.restart()
     second = stage.run(*bodies)
-    assert first.outcomes.keys() == second.outcomes.keys()
-    assert set(second.outcomes.values()) == {Outcome.UNCHANGED}
+    assert second.outcomes == dict.fromkeys(first.outcomes, Outcome.UNCHANGED)
     assert writes(audit) == []
+    assert sorted(one["verb"] for one in audit.ours()) == ["get"] * 3 + ["list"] * 4
 
 
-def test_no_op_run_costs_one_list_per_kind(stage: Stage, audit: AuditTrail) -> None:
-    """Discovery, the inventory, and a LIST for each kind, however many objects there are."""
-    bodies = [config_map(f"a-{number}") for number in range(40)] + [SERVICE, DEPLOYMENT]
-    stage.run(*bodies)
-    audit.restart()
-    stage.run(*bodies)
-    ours = audit.ours()
-    assert sorted(event["verb"] for event in ours) == ["get"] * 3 + ["list"] * 3
+def test_run_creates_changes_and_prunes(stage: Stage, api: Api, audit: AuditTrail) -> None:
+    """One of each, in its order, and the rest is left alone; a dry run says so, and writes nothing.
 
-
-def test_run_creates_changes_and_prunes(stage: Stage, api: Api) -> None:
-    """One of each, and the rest is left alone."""
+    The union, the applies, the intent, the prunes, the shrunk inventory.
+    """
     stage.run(config_map("same"), config_map("change"), config_map("go"))
-    story = stage.run(config_map("same"), config_map("change", "new"), config_map("come"))
-    assert story.outcomes == {
+    given = (config_map("same"), config_map("change", "new"), config_map("come"))
+    outcomes = {
         "configmap/same": Outcome.UNCHANGED,
         "configmap/change": Outcome.UPDATED,
         "configmap/come": Outcome.CREATED,
         "configmap/go": Outcome.PRUNED,
     }
-    assert story.exit_code == 0
+    audit.restart()
+    for where in (DryRun.SERVER, DryRun.CLIENT):
+        assert stage.run(*given, dry_run=where).outcomes == outcomes
+    assert writes(audit) == []
+    deletes = [one for one in audit.ours() if one["verb"] == "delete"]
+    assert all(one["requestObject"]["dryRun"] == ["All"] for one in deletes)
+    story = stage.run(*given)
+    assert (story.exit_code, story.outcomes) == (0, outcomes)
     assert stage.listed() == {"configmap/same", "configmap/change", "configmap/come"}
     assert not api.exists(stage.path("go"))
+    assert [type(one) for one in story.events[:2]] == [Started, Planned]
+    ends = [one for one in story.events if isinstance(one, InventoryWritten | ObjectDone)]
+    words = [str(one.phase if isinstance(one, InventoryWritten) else one.outcome) for one in ends]
+    done = [word for word in words if word not in {"unchanged", "created"}]
+    assert done == [Phase.BEFORE_APPLY, "updated", Phase.BEFORE_DELETE, "pruned", Phase.FINAL]
 
 
-def test_events_come_in_the_order_of_the_run(stage: Stage) -> None:
-    """Started, planned, the union, the applies, the intent, the prunes, the shrunk inventory."""
-    stage.run(config_map("go"))
-    story = stage.run(config_map("come"))
-    words = [
-        str(one.phase if isinstance(one, InventoryWritten) else one.outcome)
-        for one in story.events
-        if isinstance(one, InventoryWritten | ObjectDone)
-    ]
-    assert isinstance(story.events[0], Started)
-    assert isinstance(story.events[1], Planned)
-    assert words == [Phase.BEFORE_APPLY, "created", Phase.BEFORE_DELETE, "pruned", Phase.FINAL]
-
-
-def test_first_run_writes_the_inventory_twice_and_a_pruning_one_three_times(
-    spoiled: Stage, proxy: FaultProxy
-) -> None:
-    """Design §7: two writes a run, three when something is pruned, and renewals of the lock."""
-    ends = (f"/configmaps/{spoiled.target.inventory.name}", "/configmaps")
-
-    def count() -> int:
-        sent = without_renewals(proxy.exchanges)
-        proxy.exchanges.clear()
-        return sum(one.method != "GET" and one.path.endswith(ends) for one in sent)
-
-    spoiled.run(config_map("a"), config_map("b"))
-    assert count() == 2
-    spoiled.run(config_map("a"))
-    assert count() == 3
-
-
-def test_delete_carries_both_preconditions_and_a_propagation(
-    stage: Stage, audit: AuditTrail
-) -> None:
-    """Safety rule 3, by the server's own record of the request bodies."""
-    stage.run(config_map("a"), DEPLOYMENT, SERVICE)
+def test_delete_removes_the_set_and_nothing_else(stage: Stage, api: Api, audit: AuditTrail) -> None:
+    """Each delete has both preconditions and a propagation; a bystander stays as it was."""
+    before = api.create(stage.path(), config_map("mine"))
+    stage.run(A, DEPLOYMENT, SERVICE)
     audit.restart()
-    stage.run(mode=Mode.DELETE)
-    deletes = [event for event in audit.ours() if event["verb"] == "delete"]
+    assert set(stage.run(mode=Mode.DELETE).outcomes.values()) == {Outcome.DELETED}
+    deletes = [one for one in audit.ours() if one["verb"] == "delete"]
     # A controller may write to an object meanwhile: then the first delete misses.
-    done = [event for event in deletes if event["responseStatus"]["code"] < 300]
+    done = [one for one in deletes if one["responseStatus"]["code"] < 300]
     assert len(done) == 4, "three objects and the inventory"
-    for event in deletes:
-        body = event["requestObject"]
-        assert set(body["preconditions"]) == {"uid", "resourceVersion"}
-        assert body["propagationPolicy"] == "Background"
+    for one in deletes:
+        assert set(one["requestObject"]["preconditions"]) == {"uid", "resourceVersion"}
+        assert one["requestObject"]["propagationPolicy"] == "Background"
+    assert api.get(stage.path("mine")) == before
+    left = {one["metadata"]["name"] for one in api.get(stage.path())["items"]}
+    assert left == {"mine", "kube-root-ca.crt"}
 
 
-def test_delete_removes_the_set_and_nothing_else(stage: Stage, api: Api, kubectl: Kubectl) -> None:
-    """The inventory goes last; a bystander stays as it was."""
-    kubectl("create", "configmap", "mine", "-n", stage.namespace)
-    path = stage.path()
-    before = api.get(f"{path}/mine")
-    stage.run(config_map("a"), DEPLOYMENT, SERVICE)
-    story = stage.run(mode=Mode.DELETE)
-    assert set(story.outcomes.values()) == {Outcome.DELETED}
-    assert api.get(f"{path}/mine") == before
-    assert {item["metadata"]["name"] for item in api.get(path)["items"]} == {
-        "mine",
-        "kube-root-ca.crt",
-    }
+PARTS = {
+    # The next run with prune still finds it.
+    "without a prune": RunRow(
+        applied=[A, B], given=[A], options={"prune": False},
+        outcomes={"configmap/b": Outcome.NOT_PRUNED},
+        listed=frozenset({"configmap/a", "configmap/b"}),
+    ),
+    # It does not touch what is new or changed in the input.
+    "only a prune": RunRow(
+        applied=[A, B], given=[config_map("a", "new"), config_map("new")],
+        options={"mode": Mode.PRUNE}, outcomes={"configmap/b": Outcome.PRUNED},
+        live={"configmap/a": A, "configmap/new": None}, listed=frozenset({"configmap/a"}),
+    ),
+}  # fmt: skip
 
 
-def test_delete_of_a_missing_set_is_no_error(stage: Stage) -> None:
-    """It is what the user wanted."""
-    story = stage.run(mode=Mode.DELETE)
-    assert (story.exit_code, story.outcomes) == (0, {})
-    assert "there is no set web" in story.warnings[0]
-
-
-def test_no_prune_keeps_entries_of_objects_that_left_the_set(stage: Stage) -> None:
-    """The next run with prune still finds it."""
-    stage.run(config_map("a"), config_map("b"))
-    story = stage.run(config_map("a"), prune=False)
-    assert story.outcomes["configmap/b"] is Outcome.NOT_PRUNED
-    assert stage.listed() == {"configmap/a", "configmap/b"}
-    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
-
-
-def test_prune_runs_without_applying(stage: Stage) -> None:
-    """The verb prune does not touch what is new or changed in the input."""
-    stage.run(config_map("a"), config_map("b"))
-    story = stage.run(config_map("a", "changed"), config_map("new"), mode=Mode.PRUNE)
-    assert story.outcomes == {"configmap/b": Outcome.PRUNED}
-    assert stage.listed() == {"configmap/a"}
-
-
-@pytest.mark.holds("empty-input")
-def test_empty_input_is_refused(stage: Stage, api: Api) -> None:
-    """A missing mount looks just like it, even if nothing would be deleted."""
-    with pytest.raises(EmptyInput):
-        stage.run()
-    stage.run(config_map("a"))
-    story = stage.run()
-    assert story.exit_code == 6
-    why = "no object in the input"
-    assert f"the prune was refused: it would delete 1 object: {why}" in story.refusal
-    assert stage.listed() == {"configmap/a"}
-    api("DELETE", stage.path("a"))
-    assert f"the prune was refused: {why}" in stage.run().refusal
-    assert stage.listed() == {"configmap/a"}
-
-
-@pytest.mark.parametrize("where", [DryRun.SERVER, DryRun.CLIENT])
-def test_dry_run_reports_and_writes_nothing(stage: Stage, audit: AuditTrail, where: DryRun) -> None:
-    """The same outcomes as the run itself; by the server's log no write at all."""
-    stage.run(config_map("same"), config_map("change"), config_map("go"))
-    audit.restart()
-    bodies = (config_map("same"), config_map("change", "new"), config_map("come"))
-    story = stage.run(*bodies, dry_run=where)
-    assert writes(audit) == []
-    ours = audit.ours()
-    deletes = [one for one in ours if one["verb"] == "delete"]
-    assert all(event["requestObject"]["dryRun"] == ["All"] for event in deletes)
-    assert story.outcomes == stage.run(*bodies).outcomes
+@pytest.mark.parametrize("row", PARTS.values(), ids=PARTS)
+def test_run_does_one_half(stage: Stage, api: Api, row: RunRow) -> None:
+    """An apply, or a prune."""
+    row.holds(api, stage)
 
 
 def test_missing_inventory_namespace_is_named_with_the_option_that_creates_it(
@@ -187,42 +118,87 @@ def test_missing_inventory_namespace_is_named_with_the_option_that_creates_it(
     api("DELETE", f"/api/v1/namespaces/{elsewhere.namespace}")
 
 
-def test_missing_namespace_is_reported_with_a_hint(stage: Stage) -> None:
-    """Of an object it is the place, not the request, that somebody must see to."""
-    story = stage.run(config_map("a", namespace="nowhere"))
-    (problem,) = (event.problem for event in story.of(ObjectDone))
-    assert problem is not None
-    assert problem.message == "configmap/a in namespace nowhere: there is no namespace nowhere"
-    assert (problem.reason, problem.field) == ("", ("metadata", "namespace"))
-    assert "kubectl create namespace nowhere" in problem.hint
+# Steps that do not go as planned: none turns into a delete, and none leaves a rule behind.
 
 
-def test_set_members_are_listed_by_the_standard_label(stage: Stage, kubectl: Kubectl) -> None:
-    """Any tool that knows ApplySets finds them."""
-    stage.run(config_map("a"), SERVICE)
-    listed = kubectl(
-        "get", "cm,svc", "-n", stage.namespace, "-l", f"{PART_OF}={stage.target.id}", "-o", "name"
+def test_object_that_loses_its_annotation_during_the_orphan_is_not_deleted(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """The plan, not a step, deletes: the next run does, as the intent is no rule to keep it."""
+    spoiled.run(A, B)
+    path = stage.path("b")
+    api.patch(path, {"metadata": {"annotations": {KEEP: "keep"}}})
+    happened = proxy.before_first(
+        lambda seen: (seen.method, seen.path) == ("PATCH", path),
+        lambda: api.patch(path, {"metadata": {"annotations": {KEEP: None}}}),
     )
-    assert set(listed.split()) == {"configmap/a", "service/web"}
+    story = spoiled.run(A)
+    assert happened
+    assert (story.exit_code, story.outcomes["configmap/b"]) == (3, Outcome.FAILED)
+    assert not [seen for seen in proxy.exchanges if (seen.method, seen.path) == ("DELETE", path)]
+    assert "configmap/b" in spoiled.listed()
+    assert stage.run(A).outcomes["configmap/b"] is Outcome.PRUNED
+    assert not api.exists(path)
 
 
-def test_set_spans_several_namespaces(stage: Stage, api: Api) -> None:
-    """Its own Namespace among them: created first, deleted last."""
-    other = f"{stage.namespace}-b"
-    bodies = (config_map("far", namespace=other), config_map("near"), of_kind("Namespace", other))
-    assert stage.run(*bodies).exit_code == 0
-    assert api.exists(f"/api/v1/namespaces/{other}/configmaps/far")
-    story = stage.run(mode=Mode.DELETE)
-    assert list(story.outcomes)[-1] == f"namespace/{other}"
-    assert not api.exists(f"/api/v1/namespaces/{other}")
+def test_failed_orphan_leaves_no_lasting_rule(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """The next run may still be asked to delete what was adopted."""
+    api.create(stage.path(), B)
+    stage.run(A, B)
+    spoiled.budget, path = 0.3, stage.path("b")
+    is_patch = ("PATCH", path)
+    proxy.rule = always(faults.reset(), where=lambda seen: (seen.method, seen.path) == is_patch)
+    assert spoiled.run(A).outcomes["configmap/b"] is Outcome.FAILED
+    (entry,) = [one for one in stage.inventory().entries.values() if one.ref.name == "b"]
+    assert (entry.ownership, entry.orphan_reason) == (Ownership.ADOPTED, "")
+    story = stage.run(A, also=frozenset({PruneAlso.ADOPTED}))
+    assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.PRUNED)
+    assert not api.exists(path)
 
 
-def test_inventory_contains_no_secret_value(stage: Stage, api: Api) -> None:
-    """Not raw, not as base64, not as a digest that trying would find."""
-    stage.run(SECRET)
-    (entry,) = stage.inventory().entries.values()
-    stage.run({**SECRET, "stringData": {"password": "another"}})
-    (changed,) = stage.inventory().entries.values()
-    assert entry.digest == changed.digest, "the digest says nothing about the value"
-    live = api.get(f"/api/v1/namespaces/{stage.namespace}/secrets/s")
-    assert live["data"] == {"password": "YW5vdGhlcg=="}
+@pytest.mark.parametrize("order", [("", "events.k8s.io"), ("events.k8s.io", "")])
+def test_prune_recognises_the_same_object_under_another_group(
+    stage: Stage, api: Api, order: tuple[str, str]
+) -> None:
+    """It is in the input, which prune does not apply, so it stays listed; the missing ones go."""
+    old, new = order
+    path = stage.path("told", "events")
+    assert stage.run(event(stage, old), A, B).exit_code == 0
+    uid = api.get(path)["metadata"]["uid"]
+    for _ in range(2):
+        story = stage.run(event(stage, new), A, mode=Mode.PRUNE)
+        assert story.exit_code == 0, story.events
+        assert api.get(path)["metadata"]["uid"] == uid
+    assert not api.exists(stage.path("b"))
+    assert [name for name in stage.listed() if name.endswith("/told")]
+    assert stage.run(event(stage, new), A).exit_code == 0
+    assert stage.run(A).exit_code == 0
+    assert not api.exists(path)
+
+
+def test_recreated_object_without_a_reply_is_pruned_by_the_next_run(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """Every reply to the create is lost: it counts as absent before, and so as ours."""
+    stage.run(A, {**config_map("fixed"), "immutable": True})
+    spoiled.budget = 0.5
+    path = stage.path("fixed")
+    proxy.rule = always(
+        faults.lose_reply(),
+        where=lambda seen: (
+            seen.method == "PATCH" and seen.path == path and b'"resourceVersion":"1"' in seen.body
+        ),
+    )
+    changed = {**config_map("fixed", "new"), "immutable": True}
+    story = spoiled.run(A, changed, recreate=True)
+    assert story.outcomes["configmap/fixed"] is Outcome.FAILED, story.events
+    assert api.get(path)["data"] == {"key": "new"}
+    (entry,) = [one for one in stage.inventory().entries.values() if one.ref.name == "fixed"]
+    assert (entry.uid_before_apply, entry.uid, entry.ownership) == (None, "", Ownership.OWNED)
+    assert not entry.deleting
+    story = stage.run(A)
+    assert (story.exit_code, story.outcomes["configmap/fixed"]) == (0, Outcome.PRUNED)
+    assert not api.exists(path)
+    assert stage.listed() == {"configmap/a"}
