@@ -1,4 +1,4 @@
-"""Plan files after others have been at work: what still fits, and what is refused unwritten."""
+"""Runs bound to a plan file: what they do, what still fits after others, and what is refused."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from typing import Any
 
 import pytest
 
-from applyprune import ApplyOptions, ApplySet, PlanFile, PruneOptions, RunReport, load
+from applyprune import ApplyOptions, ApplySet, PlanFile, PruneOptions, RunReport, connect, load
+from applyprune.errors import PlanOutdated, UsageError
+from applyprune.localplane import Plane
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.options import DryRun, Mode, Options
+from applyprune.model.options import Conflicts, DryRun, Mode, Options
+from applyprune.model.text import parse_selector
 from applyprune.output.report import report_of
-from applyprune.planning.approval import sealed
+from applyprune.planning.approval import decode_plan_file, encode_plan_file, sealed
 from applyprune.planning.digests import plan_digest
 from applyprune.values import replace
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.live import config_maps
-from tests.support.objects import DEPLOYMENT, config_map
+from tests.support.objects import DEPLOYMENT, config_map, crd, custom_resource
 from tests.support.stage import Stage
-from tests.support.waiting import next_second
+from tests.support.waiting import eventually, next_second
 
 NAMES = [f"a{number}" for number in range(9)]
 BEFORE = [config_map(name) for name in NAMES]
@@ -31,7 +34,7 @@ DEFAULTS, ALL_OF_IT = ApplyOptions(), PruneOptions()
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """A set, and one plan of it."""
+    """A set whose plans go through the text of a plan file."""
 
     web: ApplySet
 
@@ -40,7 +43,8 @@ class Reviewed:
     ) -> PlanFile:
         plan = self.web.plan(load(objects=bodies), options=options, check=check).plan
         assert plan is not None
-        return self.web.plan_file(plan, options=options)
+        file = encode_plan_file(self.web.plan_file(plan, options=options))
+        return decode_plan_file(file, source="web.plan")
 
     def apply(
         self,
@@ -232,22 +236,6 @@ def test_approval_covers_what_is_recreated(
     assert stage.listed() == {"configmap/fixed", "configmap/a0"}
 
 
-def test_namespace_of_somebody_else_is_refused(
-    stage: Stage, home: str, reviewed: Reviewed, api: Api, audit: AuditTrail
-) -> None:
-    """The plan was to create it; nobody has reviewed its adoption."""
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home}}
-    options = ApplyOptions(create_namespace=True)
-    bodies = namespace, config_map("a", namespace=home)
-    there = Reviewed(ApplySet("web", home, cluster=reviewed.web.cluster))
-    file = there.plan(*bodies, options=options)
-    api.create("/api/v1/namespaces", namespace)
-    audit.restart()
-    refused = there.apply(file, *bodies, options=options)
-    assert (refused.exit_code, writes(audit)) == (8, [])
-    assert _reasons(refused)[home] == "it was created meanwhile"
-
-
 def test_forged_recreation_deletes_nothing(stage: Stage, reviewed: Reviewed, api: Api) -> None:
     """To recreate is an option of the call, and not of the file."""
     fixed = {**config_map("fixed"), "immutable": True}
@@ -263,3 +251,138 @@ def test_forged_recreation_deletes_nothing(stage: Stage, reviewed: Reviewed, api
     refused = reviewed.apply(forged, body)
     assert (refused.exit_code, {*_reasons(refused)}) == (3, {"fixed"})
     assert api.get(stage.path("fixed")) == before
+
+
+FIXED, OTHER = ({**config_map("fixed", value), "immutable": True} for value in ("old", "new"))
+RECREATE = ApplyOptions(recreate=True)
+
+
+def _uid(api: Api, stage: Stage) -> str:
+    return str(api.get(stage.path("fixed"))["metadata"]["uid"])
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_recreation_is_done_only_as_planned(
+    stage: Stage, reviewed: Reviewed, api: Api, check: bool
+) -> None:
+    """Exactly that object is replaced, once; what no check has found deletes nothing."""
+    stage.run(FIXED, config_map("a", "old"))
+    old, bodies = _uid(api, stage), (OTHER, config_map("a", "new"))
+    file = reviewed.plan(*bodies, options=RECREATE, check=check)
+    fates = {one.ref.name: one.fate for one in file.objects}
+    assert fates == {"fixed": Fate.RECREATE if check else Fate.CHANGE, "a": Fate.CHANGE}
+    dry = Options(Mode.APPLY, DryRun.SERVER, apply=RECREATE)
+    shown = report_of(reviewed.web.iter_run(load(objects=bodies), dry, plan=file))
+    refusal = {"fixed": "the plan was to apply it; now an apply would recreate it"}
+    assert _reasons(shown) == ({} if check else refusal)
+    report = reviewed.apply(file, *bodies, options=RECREATE)
+    assert _outcomes(report)["a"] is Outcome.UPDATED
+    assert (report.exit_code, _uid(api, stage) == old) == ((0, False) if check else (3, True))
+    again = reviewed.apply(file, *bodies, options=RECREATE)
+    assert {one for name, one in _outcomes(again).items() if name == "a"} == {Outcome.UNCHANGED}
+
+
+def test_options_of_the_plan_bind(stage: Stage, reviewed: Reviewed, audit: AuditTrail) -> None:
+    """What it takes from others, and what it selects; a set of a Bundle is left to that."""
+    old = [config_map(name, "old", labels={"app": name}) for name in ("a", "b", "gone")]
+    new = [config_map(name, "new", labels={"app": name}) for name in ("a", "b")]
+    stage.run(*old)
+    forced = ApplyOptions(conflicts=Conflicts.FORCE)
+    file = reviewed.plan(*new, options=forced)
+    with pytest.raises(UsageError, match="the plan was made with other options"):
+        reviewed.apply(file, *new)
+    options = ApplyOptions(selector=parse_selector("app=a"))
+    file = reviewed.plan(*new, options=options)
+    with pytest.raises(UsageError, match="--selector=app=a then, no --selector now"):
+        reviewed.apply(file, *new)
+    assert _outcomes(reviewed.apply(file, *new, options=options)) == {"a": Outcome.UPDATED}
+    assert stage.listed() == {"configmap/a", "configmap/b", "configmap/gone"}
+    file = reviewed.plan(*old)
+    bundle = Stage(stage.kubeconfig, stage.namespace, owner="Bundle shop/web", takes_over=True)
+    bundle.run(*old)
+    audit.restart()
+    with pytest.raises(UsageError, match="Bundle shop/web"):
+        reviewed.apply(file, *old)
+    assert writes(audit) == []
+
+
+def test_inventory_from_a_backup_does_not_fit(
+    stage: Stage, reviewed: Reviewed, api: Api, audit: AuditTrail
+) -> None:
+    """Even if it says what it said when the plan was made."""
+    stage.run(config_map("a"), config_map("b"))
+    file = reviewed.plan(config_map("a"))
+    path = stage.path("applyprune-web")
+    backup = api.get(path)
+    assert api("DELETE", path)[0] == 200
+    for key in ("uid", "resourceVersion", "creationTimestamp"):
+        del backup["metadata"][key]
+    api.create(stage.path(), backup)
+    audit.restart()
+    with pytest.raises(PlanOutdated, match="was deleted and created again"):
+        reviewed.apply(file, config_map("a"))
+    assert writes(audit) == []
+    # A plan of the backup as it is now prunes nothing either.
+    file = reviewed.plan(config_map("a"))
+    assert reviewed.apply(file, config_map("a")).exit_code == 6
+    assert api.exists(stage.path("b"))
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["the same plan", "another input"])
+def test_run_that_another_overtakes_plans_again(
+    stage: Stage, spoiled: Stage, reviewed: Reviewed, proxy: FaultProxy, *, same: bool
+) -> None:
+    """The first one ends between this run's read of the inventory and that of the objects."""
+    stage.run(config_map("a"), config_map("b"), config_map("c"))
+    bodies = (config_map("a", "new"), config_map("b"))
+    file = reviewed.plan(*bodies)
+    read: list[str] = []
+
+    def is_next(seen: Exchange) -> bool:
+        is_inventory = seen.path.endswith("/applyprune-web")
+        read.extend([seen.path] * is_inventory)
+        return len(read) == 1 and not is_inventory and "/configmaps" in seen.path
+
+    def overtake() -> None:
+        other = (config_map("a", "x"), bodies[1])
+        first = reviewed.apply(file, *bodies) if same else stage.run(*other)
+        assert first.exit_code == 0
+
+    done = proxy.before_first(is_next, overtake)
+    with spoiled.connection() as cluster:
+        report = Reviewed(spoiled.applyset(cluster)).apply(file, *bodies)
+    assert done
+    assert (report.exit_code, _outcomes(report).get("a")) == (
+        (0, Outcome.UNCHANGED) if same else (8, Outcome.FAILED)
+    )
+
+
+def test_field_that_a_definition_has_lost_in_between_is_refused(
+    running: Plane, crd_stage: Stage, crds: Api
+) -> None:
+    """Of a CRD outside the set: the apply checks the fields again, though it dry-runs nothing."""
+    definition = crd("Narrowed")
+    place = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    named = f"{place}/{definition['metadata']['name']}"
+    crds.create(place, definition)
+
+    def has_note() -> bool | None:
+        status, document = crds("GET", "/openapi/v3/apis/x.example.com/v1")
+        is_there = status == 200 and isinstance(document, dict)
+        known = document["components"]["schemas"] if is_there else {}
+        schema = known.get("com.example.x.v1.Narrowed")
+        return None if schema is None else "note" in schema["properties"]
+
+    eventually(has_note, lambda: "the schema")
+    bodies = {**custom_resource("a", "Narrowed"), "note": "x"}, config_map("b")
+    with connect(kubeconfig=crd_stage.kubeconfig, cache=False) as cluster:
+        reviewed = Reviewed(crd_stage.applyset(cluster))
+        file = reviewed.plan(*bodies)
+        note = "/spec/versions/0/schema/openAPIV3Schema/properties/note"
+        crds.patch(named, [{"op": "remove", "path": note}])
+        eventually(lambda: has_note() is False, lambda: "the new schema")
+        audit = AuditTrail(running, crds)
+        refused = reviewed.apply(file, *bodies)
+        assert (refused.exit_code, writes(audit)) == (8, [])
+        assert _reasons(refused) == {"a": "note: unknown field"}
+    assert crds("DELETE", named)[0] == 200

@@ -182,6 +182,7 @@ def test_secret_is_recreated_for_a_value_that_has_changed(case: str, conflicts: 
         assert "--" not in refused.problem.remedy
 
 
+@pytest.mark.holds("reviewed-secret")
 def test_reviewed_plan_does_not_leave_another_value() -> None:
     """The server had found that an apply changes nothing; what it sends now, no file shows."""
     left = ApplyStep(WANTED, Fate.LEAVE, ENTRY, SAME, is_checked=True)
