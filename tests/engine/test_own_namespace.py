@@ -226,19 +226,6 @@ def test_namespace_without_its_inventory_belongs_to_the_set(
     assert (entry.uid, entry.ownership) == (live(api, name)["uid"], Ownership.OWNED)
 
 
-def test_lost_inventory_is_not_taken_for_a_new_set(home: Stage, api: Api, name: str) -> None:
-    """Other objects have its label: they are found, and a delete is refused as always."""
-    home.run(own(name), config_map("a"))
-    path = f"/api/v1/namespaces/{name}/configmaps/{home.target.inventory.name}"
-    assert api("DELETE", path)[0] == 200
-    with pytest.raises(ApplypruneError, match="has no inventory, but 1 object has its label"):
-        home.run(mode=Mode.DELETE)
-    home.run(own(name), config_map("a"))
-    refused = home.run(mode=Mode.DELETE)
-    assert refused.exit_code == 6, refused.events
-    assert "configmap/a" in refused.problem(f"namespace/{name}")
-
-
 @pytest.mark.holds("own-namespace-of-others")
 def test_contents_of_others_keep_the_namespace(home: Stage, api: Api, name: str) -> None:
     """Before the first request; --allow-cascade does not reach the inventory of another set."""

@@ -172,12 +172,7 @@ def test_plan_that_failed_in_part_is_continued(
 
 
 def test_conflict_during_an_apply_of_a_plan_outdates_it(
-    stage: Stage,
-    spoiled: Stage,
-    reviewed: Reviewed,
-    proxy: FaultProxy,
-    api: Api,
-    audit: AuditTrail,
+    stage: Stage, spoiled: Stage, reviewed: Reviewed, proxy: FaultProxy, api: Api, audit: AuditTrail
 ) -> None:
     """Somebody has changed a reviewed object: the rest needs another review."""
     stage.run(*BEFORE)

@@ -313,37 +313,3 @@ def test_custom_resources_are_checked_by_the_schema_that_they_will_have(
     more = Stage(crd_stage.kubeconfig, crd_stage.namespace, name="more")
     assert crd_stage.run(_definition("size", "color", "flow"), _valve("a", size="1")).exit_code == 0
     assert more.run(_valve("c", flow="2")).exit_code == 0
-
-
-def test_changed_key_is_refused_where_the_schema_of_the_server_knows_it(
-    crd_stage: Stage, crds: Api, tmp_path: Path
-) -> None:
-    """In a part that keeps any JSON it is a warning, and the object is applied."""
-    definition = crd("Axis")
-    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    keeps = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    texts = {"type": "object", "additionalProperties": {"type": "string"}}
-    known = {"values": keeps, "labels": texts}
-    schema["properties"]["spec"] = {"type": "object", "properties": known}
-    assert crd_stage.run(definition).exit_code == 0
-
-    def is_known() -> bool:
-        path = "/openapi/v3/apis/x.example.com/v1"
-        return crds.exists(path) and "Axis" in json.dumps(crds.get(path))
-
-    eventually(is_known, lambda: "the schema is published")
-    source = tmp_path / "axis.yaml"
-    call = ("apply", "axes", "-f", source, "-n", crd_stage.namespace)
-    text = "apiVersion: x.example.com/v1\nkind: Axis\nmetadata: {name: a}\nspec:\n"
-    source.write_text(f"{text}  labels: {{y: left}}\n  values: {{on: 1}}\n")
-    ended = applyprune(*call, kubeconfig=crd_stage.kubeconfig)
-    assert ended.code == 3
-    assert "axis.yaml:5:12: " in ended.err
-    assert 'spec.labels.true: without quotes, the key y becomes "true"' in ended.err
-    assert "warning" not in ended.err
-    source.write_text(f"{text}  values: {{on: 1, off: 2}}\n")
-    ended = applyprune(*call, kubeconfig=crd_stage.kubeconfig)
-    assert (ended.code, "1 created" in ended.out + ended.err) == (0, True)
-    told = 'spec.values: without quotes, the key on becomes "true", and 1 other key'
-    assert "warning: " in ended.err
-    assert told in ended.err

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import copy
 import secrets
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -137,19 +136,6 @@ def test_adoption_of_the_same_manifest_changes_only_the_label(stage: Stage, api:
     assert (set(labels), found.not_checked) == ({PART_OF}, "")
     before = {key: one for key, one in found.before["metadata"].items() if key != "labels"}
     assert {**found.after} == {**found.before, "metadata": before}
-
-
-def test_diff_shows_what_an_adoption_removes(stage: Stage, api: Api) -> None:
-    """A field that kubectl set and the manifest lacks: the server itself shows the result."""
-    one = {**config_map("a"), "data": {"key": "v", "gone": "x", "changed": "old"}}
-    api.create(stage.path(), one, by=KUBECTL)
-    wanted = {**config_map("a"), "data": {"key": "v", "changed": "new"}}
-    (found,) = compared(compare(stage, wanted)).values()
-    assert found.after is not None
-    assert not found.not_checked
-    stage.run(wanted)
-    assert compare(stage, wanted, reapply_all=True).outcomes == {"configmap/a": "unchanged"}
-    assert found.after["data"] == api.get(stage.path("a"))["data"] == {"changed": "new", "key": "v"}
 
 
 def test_diff_shows_what_another_set_loses_and_what_is_recreated(stage: Stage) -> None:
@@ -301,39 +287,6 @@ READ = ["get", "list", "watch"]
 BOOKKEEPING = frozenset({"generation", "managedFields", "resourceVersion"})
 
 
-def _deployment(name: str) -> Body:
-    body = copy.deepcopy(DEPLOYMENT)
-    body["metadata"]["name"] = name
-    (container,) = body["spec"]["template"]["spec"]["containers"]
-    container["env"] = [{"name": name, "value": "1"} for name in ("A", "B")]
-    container["ports"] = [{"containerPort": 80}]
-    return body
-
-
-def _containers(body: Body) -> list[Body]:
-    found: list[Body] = body["spec"]["template"]["spec"]["containers"]
-    return found
-
-
-def _image(body: Body) -> None:
-    _containers(body)[0]["image"] = "changed"
-
-
-def _variable(body: Body) -> None:
-    _containers(body)[0]["env"][1]["name"] = "C"
-
-
-def _label(body: Body) -> None:
-    body["metadata"]["labels"] = {"new": "label"}
-
-
-def _ports(body: Body) -> None:
-    del _containers(body)[0]["ports"]
-
-
-CHANGES: list[Callable[[Body], None]] = [_image, _variable, _label, _ports]
-
-
 def _shown(story: Story) -> dict[str, tuple[Any, Any]]:
     """Return both states of each object that has a diff, without what the server counts."""
     return {
@@ -351,21 +304,23 @@ def _settled(state: Any) -> Any:
 
 def test_local_diff_is_that_of_the_server(stage: Stage, api: Api, audit: AuditTrail) -> None:
     """For what the set has owned: items of lists by their keys, and what the manifest gives up."""
-    bodies = [_deployment(change.__name__.strip("_")) for change in CHANGES]
-    stage.run(*bodies, config_map("a"))
-    theirs = {"metadata": {"labels": {"theirs": "label"}}}
-    for body, change in zip(bodies, CHANGES, strict=True):
-        path = stage.path(body["metadata"]["name"], "deployments", "/apis/apps/v1")
-        api.patch(path, theirs, by="kubectl-label")
-        change(body)
+    body = copy.deepcopy(DEPLOYMENT)
+    (container,) = body["spec"]["template"]["spec"]["containers"]
+    container["env"] = [{"name": name, "value": "1"} for name in ("A", "B")]
+    container["ports"] = [{"containerPort": 80}]
+    stage.run(body, config_map("a"))
+    path = stage.path("web", "deployments", "/apis/apps/v1")
+    api.patch(path, {"metadata": {"labels": {"theirs": "label"}}}, by="kubectl-label")
+    body["metadata"]["labels"] = {"new": "label"}
+    container["image"], container["env"][1]["name"] = "changed", "C"
+    del container["ports"]
     audit.restart()
     by_server, local = (
-        stage.run(*bodies, config_map("a", "new"), dry_run=dry_run, diff=True)
+        stage.run(body, config_map("a", "new"), dry_run=dry_run, diff=True)
         for dry_run in (DryRun.SERVER, DryRun.CLIENT)
     )
     assert _shown(local) == _shown(by_server)
-    names = {f"deployment.apps/{body['metadata']['name']}" for body in bodies}
-    assert set(_shown(local)) == {"configmap/a", *names}
+    assert set(_shown(local)) == {"configmap/a", "deployment.apps/web"}
     assert all(one.not_checked == "not checked by the server" for one in local.of(ObjectDiff))
     assert writes(audit) == []
 

@@ -158,37 +158,6 @@ def test_forged_fields_take_no_finalizer(stage: Stage, api: Api) -> None:
     api.patch(path, {"metadata": {"finalizers": None}})
 
 
-def test_diff_after_the_clearing_shows_what_the_apply_removes(stage: Stage, api: Api) -> None:
-    """A list item with what somebody has written into it, and the last entry of a map."""
-    path = stage.path("web", *DEPLOYMENTS)
-    body, less = copy.deepcopy(DEPLOYMENT), copy.deepcopy(DEPLOYMENT)
-    volume = {"name": "scratch", "emptyDir": {"sizeLimit": "1Gi"}}
-    body["spec"]["template"]["spec"]["volumes"] = [volume]
-    body["spec"]["template"]["metadata"]["annotations"] = {"hint": "1"}
-    less["spec"]["template"]["metadata"]["annotations"] = {}
-    stage.run(body)
-    medium = "/spec/template/spec/volumes/0/emptyDir/medium"
-    api.patch(path, [{"op": "add", "path": medium, "value": "Memory"}], by=ALICE)
-    _clear(api, path)
-    (diff,) = stage.run(less, dry_run=DryRun.SERVER, diff=True).of(ObjectDiff)
-    assert stage.run(less).exit_code == 0
-    template = api.get(path)["spec"]["template"]
-    assert "volumes" not in template["spec"]
-    assert "annotations" not in template["metadata"]
-    assert diff.after is not None
-    assert diff.after["spec"]["template"] == template
-
-
-def test_another_apply_after_the_clearing_costs_nobody_a_field(stage: Stage, api: Api) -> None:
-    """The server has booked our fields, and others', to ``before-first-apply`` by then."""
-    stage.run(_body(key="v", leaves="1"))
-    api.patch(stage.path("old"), {"data": {"theirs": "1"}}, by=ALICE)
-    _clear(api, stage.path("old"))
-    api.apply(stage.path("old"), _body(third="1"), by="kubectl")
-    assert stage.run(_body(key="w")).exit_code == 0
-    assert _data(stage, api, "old") == [{"key": "w", "theirs": "1", "third": "1"}]
-
-
 @pytest.mark.holds("parting-entry")
 def test_next_applier_of_an_orphan_has_no_conflict(stage: Stage, api: Api) -> None:
     """It would have one with ``before-first-apply`` if the orphan had no field manager."""
@@ -222,29 +191,6 @@ def test_fields_that_change_or_a_run_that_dies_on_the_way_are_no_obstacle(
     assert stage.run(*given).exit_code == 0
     assert _data(stage, api, "a", "b") == [{"key": "v"}] * 2
     assert set(stage.run(mode=Mode.DELETE).outcomes.values()) == {Outcome.ORPHANED}
-
-
-def test_schema_errors_are_permanent_and_named(spoiled: Stage, proxy: FaultProxy) -> None:
-    """They come as a 500 without a reason: sent once, never retried.
-
-    The server finds them where its schemas may not be read.
-    """
-    proxy.rule = always(faults.answer(403), where=lambda seen: "/openapi/" in seen.path)
-    twice = [{"name": "E", "value": value} for value in "ab"]
-    pods = {
-        "duplicate": ({"env": twice}, "duplicate entries for key"),
-        "undeclared": ({"imagee": "y"}, "imagee"),
-    }
-    bodies = [
-        of_kind("Pod", name, spec={"containers": [{"name": "c", "image": "x", **more}]})
-        for name, (more, _) in pods.items()
-    ]
-    story = spoiled.run(*bodies, config_map("a"))
-    assert (story.exit_code, story.outcomes["configmap/a"]) == (3, Outcome.CREATED)
-    for name, (_, expected) in pods.items():
-        assert expected in story.problem(f"pod/{name}")
-        sent = [one for one in proxy.exchanges if one.path.endswith(f"/pods/{name}")]
-        assert len([one for one in sent if one.method == "PATCH"]) == 1
 
 
 def _taken_over(stage: Stage, api: Api) -> dict[str, Any]:

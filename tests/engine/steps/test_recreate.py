@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from itertools import count, product
-from pathlib import Path
+from itertools import count
 from typing import Any
 
 import pytest
@@ -16,14 +14,11 @@ from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Conflicts, DryRun
-from applyprune.planning.applyset import MANIFEST_DIGEST
 from tests.decisions.world import annotated, owned_by
 from tests.support.api import Api
 from tests.support.clocks import AGES
 from tests.support.denials import denied
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
-from tests.support.input_files import write_input
-from tests.support.kill import Moment, kill_at
 from tests.support.objects import CLAIM, DEPLOYMENT, config_map, of_kind
 from tests.support.run_rows import RunRow
 from tests.support.stage import Stage, Story
@@ -242,64 +237,6 @@ def test_object_is_not_recreated(stage: Stage, api: Api, row: RunRow) -> None:
 # What meets a recreation on the way.
 
 
-@pytest.mark.parametrize(
-    ("moment", "smaller"),
-    [
-        (Moment.AFTER, True),
-        *(
-            pytest.param(moment, smaller, marks=pytest.mark.sweep)
-            for moment, smaller in product(Moment, (False, True))
-            if (moment, smaller) != (Moment.AFTER, True)
-        ),
-    ],
-)
-def test_recreation_killed_anywhere_recovers(
-    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path, moment: Moment, smaller: bool
-) -> None:
-    """At each request from the trial on: the next run ends with what it is given, nothing more.
-
-    What follows a kill begins by waiting for the dead, so many wait side by side.
-
-    Slow: it kills ten processes.
-    """
-    killed_at: list[str] = []
-
-    def recover(here: Stage, new: dict[str, Any], where: str) -> None:
-        bodies = () if smaller else (new,)
-        story = here.run(*bodies, recreate=True, allow_empty=True)
-        assert story.exit_code == 0, (where, story.events)
-        path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{new['metadata']['name']}"
-        if smaller:
-            assert not api.exists(path), where
-            assert here.listed() == set()
-        else:
-            assert api.get(path)["data"] == {"key": "b"}
-            assert {one.ownership for one in here.inventory().entries.values()} == {Ownership.OWNED}
-
-    with ThreadPoolExecutor() as recoveries:
-        ends = []
-        for number in count(8):
-            here = Stage(stage.kubeconfig, stage.namespace, name=f"s{number}")
-            name = f"fixed-{number}"
-            old, new = ({**config_map(name, v), "immutable": True} for v in "ab")
-            here.run(old)
-            source = write_input(tmp_path / f"{number}.json", [new])
-            where = ("-n", stage.namespace)
-            command: list[str | Path] = ["apply", here.name, *where, "--recreate", "--no-check"]
-            killed = kill_at(
-                proxy, number, moment, [*command, "-f", source], proxy.kubeconfig(tmp_path)
-            )
-            if killed is None:
-                break
-            killed_at.append(f"{killed.method} {killed.path.rpartition('/')[2]}")
-            ends.append(recoveries.submit(recover, here, new, killed_at[-1]))
-        for end in ends:
-            end.result()
-    # The look after the refusal, the trial, the lists of claims and StatefulSets, the intent, the
-    # delete, the look that finds it gone, the note that it is gone, the create, the end.
-    assert len(killed_at) == 10, killed_at
-
-
 @pytest.mark.holds("recreated-by-others")
 def test_recreation_that_others_were_faster_than_is_not_reported_as_done(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
@@ -349,19 +286,6 @@ def test_object_that_changes_before_its_delete_is_judged_again(
     assert (story.exit_code, story.outcomes) == (3, {"configmap/fixed": Outcome.FAILED})
     assert expected[change] in story.problem("configmap/fixed")
     assert (api.get(path)["metadata"]["uid"], api.get(path)["data"]) == (uid, {"key": "a"})
-
-
-def test_object_of_an_earlier_version_is_changed_in_place(stage: Stage, api: Api) -> None:
-    """It has ``recreate: on-change`` and the digest of its manifest: neither drift nor a doubt."""
-    given = config_map("a", annotations=ALLOWED)
-    stage.run(given)
-    live = api.get(stage.path("a"))["metadata"]
-    marks = {"applyprune.dev/recreate": "on-change", MANIFEST_DIGEST: "0" * 32}
-    old = config_map("a", annotations={**live["annotations"], **marks}, labels=live["labels"])
-    api.apply(stage.path("a"), old, by=stage.target.manager, force=True)
-    assert stage.run(given).outcomes == {"configmap/a": Outcome.UPDATED}
-    assert MANIFEST_DIGEST not in api.get(stage.path("a"))["metadata"]["annotations"]
-    assert stage.run(given).outcomes == {"configmap/a": Outcome.UNCHANGED}
 
 
 def _creates(seen: Exchange) -> bool:

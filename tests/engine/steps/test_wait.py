@@ -19,10 +19,8 @@ from applyprune.model.events import (
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun
 from applyprune.planning.pods import GRACE
-from applyprune.planning.readiness import STATUS_GRACE
 from tests.support.api import Api, AuditTrail
 from tests.support.clocks import AGES
-from tests.support.denials import denied
 from tests.support.fault_proxy import Exchange, Fault, FaultProxy, faults
 from tests.support.fault_proxy.exchange import Wire
 from tests.support.objects import SECRET, config_map, of_kind
@@ -69,29 +67,6 @@ def test_workload_is_waited_for_until_its_pods_are_ready(stage: Stage) -> None:
     assert became_ready(again) == became_ready(story), "while no time has passed"
 
 
-def test_custom_resource_is_ready_by_its_ready_condition(
-    stage: Stage, puppets: Puppets, group: str
-) -> None:
-    """False first, which it stays beyond the grace period; then True."""
-    path = puppets.path("widgets", "w", f"/apis/{group}/v1")
-    cold = {"type": "Ready", "status": "False", "message": "the pump is cold"}
-    stage.run(widget(group))
-    puppets.set(path, {"conditions": [cold]})
-
-    def turn() -> None:
-        if clock.now() - began > STATUS_GRACE:
-            puppets.set(path, {"conditions": [{**cold, "status": "True"}]})
-
-    clock = when_waiting(stage, turn, "the pump is cold")
-    began = clock.now()
-    story = stage.run(widget(group), wait=True, timeout=AGES)
-    assert (story.exit_code, became_ready(story)) == (0, {f"widget.{group}/w"})
-    said = [one for one in story.of(Waiting) if one.reason != UNREAD]
-    assert {(one.what, one.reason) for one in said} == {("ready", "the pump is cold")}
-    assert verdicts(story)[f"widget.{group}/w"].elapsed > STATUS_GRACE
-    assert all(one.count == 1 and one.elapsed < one.timeout == AGES for one in said)
-
-
 def test_ready_rule_decides_readiness(stage: Stage, puppets: Puppets, group: str) -> None:
     """Of a kind by an option, of a ConfigMap by its annotation; while it does not hold, it is told.
 
@@ -134,25 +109,6 @@ def test_run_that_need_not_wait_watches_nothing(stage: Stage, audit: AuditTrail)
     assert "watch" not in {event["verb"] for event in audit.ours()}
 
 
-def test_autoscaler_without_metrics_is_ready_with_a_warning(stage: Stage, puppets: Puppets) -> None:
-    """A cluster without metrics-server does not hold a wait."""
-    path = puppets.path("horizontalpodautoscalers", "web", "/apis/autoscaling/v2")
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-    spec = {"scaleTargetRef": target, "maxReplicas": 3}
-    scaler = of_kind("HorizontalPodAutoscaler", "web", spec=spec)
-    inactive = {"type": "ScalingActive", "status": "False", "reason": "FailedGetResourceMetric"}
-    able = {"type": "AbleToScale", "status": "True", "reason": "SucceededGetScale"}
-    conditions = [able, {**inactive, "message": "no metrics known"}]
-    stage.run(scaler)
-    puppets.set(path, {"conditions": conditions, "desiredReplicas": 1, "currentMetrics": None})
-    run_ahead(stage, last=0.0)
-    story = stage.run(scaler, wait=True, timeout=AGES)
-    assert story.exit_code == 0, "while no time has passed"
-    told = "".join(story.warnings)
-    assert "horizontalpodautoscaler.autoscaling/web" in told
-    assert "FailedGetResourceMetric: no metrics known" in told
-
-
 # What will never be ready, and what may still be.
 
 
@@ -169,23 +125,6 @@ def test_container_that_cannot_start_fails_its_workload_at_once(
     problem = complaints(story)["deployment.apps/web"]
     assert "pod/web-" in problem
     assert "container main: CrashLoopBackOff: so says" in problem
-
-
-def test_pods_denied_by_an_admission_policy_fail_their_workload(stage: Stage, api: Api) -> None:
-    """With --fail-fast no grace is given to a denial, and the policy's own words are quoted."""
-    run_ahead(stage, last=BEFORE_ANY_GRACE)
-    path = f"{stage.path('', 'pods')}?dryRun=All"
-    told = {"expression": "false", "message": "no Pods on a Sunday"}
-
-    def create() -> int:
-        return api("POST", path, pod("x"))[0]
-
-    with denied(api, stage.namespace, "pods", "CREATE", create, **told):
-        story = stage.run(workload("Deployment"), wait=True, timeout=AGES, fail_fast=True)
-    assert story.exit_code == 5
-    problem = complaints(story)["deployment.apps/web"]
-    assert "its Pods are rejected: " in problem
-    assert "no Pods on a Sunday" in problem
 
 
 @pytest.mark.parametrize("kind", ["quota", "node"])
@@ -355,30 +294,20 @@ def test_object_of_an_earlier_wave_that_is_gone_by_the_end_fails(
     assert "configmap/old" in stage.listed()
 
 
-@pytest.mark.parametrize("how", ["replaced", "unlabelled"])
-def test_object_replaced_while_waiting_fails(stage: Stage, puppets: Puppets, how: str) -> None:
-    """An object with the same name, even if it is ready, is not the one that this run applied."""
+def test_object_replaced_while_waiting_fails(stage: Stage, puppets: Puppets) -> None:
+    """One with the same name, even if it is ready, is not the one that this run applied."""
     path = puppets.path("pods", "p")
 
-    def act() -> None:
-        live = puppets.api.get(path)
-        if how == "unlabelled":
-            puppets.api.patch(path, {"metadata": {"labels": None}})
-        else:
-            puppets.remove(path)
-            body = pod("p")
-            body["metadata"]["labels"] = live["metadata"]["labels"]
-            puppets.api.create(puppets.path("pods"), body)
+    def replace() -> None:
+        body = pod("p")
+        body["metadata"]["labels"] = puppets.api.get(path)["metadata"]["labels"]
+        puppets.remove(path)
+        puppets.api.create(puppets.path("pods"), body)
         puppets.pod("p", ready())
 
     # The run may say once more that it waits before it has seen what was done.
-    acts = iter((act,))
-
-    def act_once() -> None:
-        for first in acts:
-            first()
-
-    when_waiting(stage, act_once, "the Pod is pending")
+    left = [replace]
+    when_waiting(stage, lambda: left and left.pop()(), "the Pod is pending")
     story = stage.run(pod("p"), wait=True, timeout=AGES)
     assert story.exit_code == 5
     assert "will not become ready: " in complaints(story)["pod/p"]

@@ -179,40 +179,6 @@ def test_run_that_applies_nothing_does_not_wait(stage: Stage, audit: AuditTrail)
 # What has nothing to do with what goes.
 
 
-def _load_balancer() -> Body:
-    spec = {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": [{"port": 80}]}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "lb"}, "spec": spec}
-
-
-def _reads_of(audit: AuditTrail, resource: str) -> list[str]:
-    """Return how applyprune has read the objects of a kind, by the server's log."""
-    return [
-        event["verb"]
-        for event in audit.ours()
-        if event.get("objectRef", {}).get("resource") == resource
-        and event["verb"] in {"get", "list", "watch"}
-    ]
-
-
-def test_unused_config_map_goes_beside_a_broken_deployment(stage: Stage, audit: AuditTrail) -> None:
-    """No Pod names it, so nothing is waited for; what is not ready is named, by the same read."""
-    broken, load_balancer = workload("Deployment", pods=NOWHERE), _load_balancer()
-    stays = (broken, load_balancer, config_map("a"))
-    assert stage.run(*stays, config_map("b"), timeout=AGES).exit_code == 0
-    audit.restart()
-    story = stage.run(*stays, timeout=AGES)
-    assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.PRUNED)
-    assert verdicts(story) == {}
-    (warning,) = story.warnings
-    assert warning == (
-        "2 objects are not ready, and the prune does not wait for them: service/lb, "
-        f"deployment.apps/web\n  See: applyprune status web -n {stage.namespace}"
-    )
-    assert (_reads_of(audit, "deployments"), _reads_of(audit, "services")) == (["list"], ["list"])
-    # Without a prune nothing is said: no run waits.
-    assert stage.run(*stays, timeout=AGES).warnings == []
-
-
 @pytest.mark.holds("used-when-deleted")
 def test_object_that_a_pod_of_somebody_else_uses_is_kept(stage: Stage, puppets: Puppets) -> None:
     """Of no set, and made since the plan; when it has ended, the object goes."""
