@@ -268,24 +268,6 @@ def test_selection_needs_a_match_and_an_input_without_errors(stage: Stage) -> No
         stage.run(needing("lost"), selector=WEB)
 
 
-def test_namespace_override_moves_the_objects(stage: Stage, api: Api) -> None:
-    """Every namespaced manifest goes there, dependencies by their old names are understood."""
-    home = stage.namespace
-    needs = {DEPENDS_ON: "/namespaces/elsewhere/ConfigMap/b"}
-    bodies = (
-        config_map("a", annotations=needs),
-        config_map("b", namespace="elsewhere"),
-        config_map("c", namespace=home),
-    )
-    story = stage.run(*bodies, namespace_override=home)
-    assert set(story.outcomes.values()) == {Outcome.CREATED}
-    assert {ref.namespace for ref in stage.inventory().entries} == {home}
-    (after,) = (one.depends_on for one in stage.inventory().entries.values() if one.ref.name == "a")
-    assert [(ref.namespace, ref.name) for ref in after] == [(home, "b")]
-    assert set(stage.run(*bodies, namespace_override=home).outcomes.values()) == {Outcome.UNCHANGED}
-    assert api.exists(f"/api/v1/namespaces/{home}/configmaps/b")
-
-
 def test_namespace_override_does_not_empty_a_namespace_silently(stage: Stage, api: Api) -> None:
     """A user who wants a copy elsewhere would lose the existing objects; a number allows it."""
     bodies = (config_map("a"), config_map("b"))

@@ -23,7 +23,7 @@ from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.live import config_maps
 from tests.support.objects import DEPLOYMENT, config_map, crd, custom_resource
 from tests.support.stage import Stage
-from tests.support.waiting import eventually, next_second
+from tests.support.waiting import eventually
 
 NAMES = [f"a{number}" for number in range(9)]
 BEFORE = [config_map(name) for name in NAMES]
@@ -169,28 +169,6 @@ def test_plan_that_failed_in_part_is_continued(
     assert stage.listed() == {f"configmap/{name}" for name in ("new", *NAMES[:6])}
     again = reviewed.apply(file, *NEXT)
     assert (again.exit_code, {*_outcomes(again).values()}) == (0, {Outcome.UNCHANGED})
-
-
-def test_conflict_during_an_apply_of_a_plan_outdates_it(
-    stage: Stage, spoiled: Stage, reviewed: Reviewed, proxy: FaultProxy, api: Api, audit: AuditTrail
-) -> None:
-    """Somebody has changed a reviewed object: the rest needs another review."""
-    stage.run(*BEFORE)
-    file = reviewed.plan(*NEXT)
-    next_second()  # managedFields count in seconds
-
-    def edit(exchange: Exchange) -> None:
-        if _is_patch("a0")(exchange):
-            api.patch(stage.path("a0"), {"data": {"key": "3"}}, by="kubectl-edit")
-
-    proxy.before_forward = edit
-    with spoiled.connection() as cluster:
-        failed = Reviewed(spoiled.applyset(cluster)).apply(file, *NEXT)
-    assert failed.exit_code in {3, 4}, failed.problems
-    audit.restart()
-    refused = reviewed.apply(file, *NEXT)
-    assert (refused.exit_code, {*_reasons(refused)}, writes(audit)) == (8, {"a0"}, [])
-    assert "it has been changed meanwhile" in _reasons(refused)["a0"]
 
 
 def test_plan_file_lifts_no_guard(stage: Stage, reviewed: Reviewed, audit: AuditTrail) -> None:

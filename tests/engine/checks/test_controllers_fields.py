@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from applyprune.errors import UsageError
 from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun
@@ -226,22 +225,6 @@ def test_replicas_that_are_left_are_never_written(stage: Stage, api: Api) -> Non
             assert stage.run(given, **options).outcomes == {NAME: Outcome.UNCHANGED}
     now = api.get(_path(stage))
     assert (now["metadata"]["generation"], now["spec"]["replicas"]) == (generation, 6)
-
-
-def test_rule_of_the_user_holds_for_apply_as_for_diff(stage: Stage, api: Api) -> None:
-    """One rule for all objects of a kind; without it, the manifest counts again."""
-    ignoring = {"ignore": ("deployment.apps:/spec/replicas",)}
-    assert stage.run(_deployment(3), **ignoring).exit_code == 0
-    # The first apply of a changed manifest gives the replicas away, and the plan counts that.
-    for replicas, outcome in ((4, Outcome.UPDATED), (5, Outcome.UNCHANGED)):
-        for dry_run in (DryRun.SERVER, DryRun.OFF):
-            story = stage.run(_deployment(replicas), **ignoring, dry_run=dry_run)
-            assert story.outcomes == {NAME: outcome}
-    assert _replicas(stage, api) == 3
-    assert stage.run(_deployment(5)).exit_code == 0
-    assert _replicas(stage, api) == 5
-    with pytest.raises(UsageError, match=r"invalid rule '\*:/metadata/name' in ignore"):
-        stage.run(_deployment(5), ignore=("*:/metadata/name",))
 
 
 @pytest.mark.holds("replicas-stay-unread", "unread-autoscalers")

@@ -140,19 +140,6 @@ def test_references_that_need_no_lookup_are_told_without_the_check(stage: Stage)
     assert "hunter2" not in repr(story)
 
 
-def test_namespace_that_nobody_creates_is_a_fault_before_the_first_write(
-    stage: Stage, audit: AuditTrail
-) -> None:
-    """The check finds it; without the check the rest of the set is applied."""
-    lost = config_map("a", namespace=f"{stage.namespace}-x")
-    story = stage.run(config_map("b"), lost, check=True)
-    assert story.outcomes == {"configmap/a": Outcome.FAILED}
-    assert f"{stage.namespace}-x" in story.problem("configmap/a")
-    assert "set.yaml:2" in story.problem("configmap/a")
-    assert (story.exit_code, writes(audit)) == (3, [])
-    assert stage.run(config_map("b"), lost).outcomes["configmap/b"] is Outcome.CREATED
-
-
 def _child(uid: str, name: str = "owner") -> dict[str, Any]:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid}
     return config_map("child", ownerReferences=[owner])

@@ -12,7 +12,6 @@ import pytest
 
 from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
-from applyprune.model.options import DryRun
 from applyprune.values import replace
 from tests.support.accounts import RBAC, WRITE, kubeconfig_as, rule
 from tests.support.actors import ALICE
@@ -177,28 +176,3 @@ def test_binding_of_a_role_of_the_same_set_is_not_checked(
     story = deployer.run(smaller, config_map("a"), binding, check=True)
     assert story.exit_code == 0, story.events
     assert _not_checked(story) == {name: f"role.{RBAC}/reader, which {CHANGES}"}
-
-
-def test_pod_that_needs_a_new_object_of_the_same_set_is_not_checked(stage: Stage) -> None:
-    """By the words of each admission plugin; without the object, the Pod is refused."""
-    name = f"for-{stage.namespace}"
-    priority = of_kind("PriorityClass", name, api="scheduling.k8s.io/v1", value=7)
-    runtime = of_kind("RuntimeClass", name, api="node.k8s.io/v1", handler="runsc")
-    needed = {
-        "priorityclass.scheduling.k8s.io": (priority, "priorityClassName"),
-        "runtimeclass.node.k8s.io": (runtime, "runtimeClassName"),
-    }
-    containers = [{"name": "app", "image": "app"}]
-    pods = {
-        kind: of_kind("Pod", field.lower(), spec={"containers": containers, field: name})
-        for kind, (_, field) in needed.items()
-    }
-    classes = [body for body, _ in needed.values()]
-    story = stage.run(*pods.values(), *classes, dry_run=DryRun.SERVER)
-    assert story.exit_code == 0
-    assert _not_checked(story) == {
-        f"pod/{pod['metadata']['name']}": f"{kind}/{name}, which {MISSING}"
-        for kind, pod in pods.items()
-    }
-    refused = stage.run(*pods.values(), dry_run=DryRun.SERVER)
-    assert [*refused.outcomes.values()] == [Outcome.FAILED] * 2
