@@ -26,7 +26,7 @@ from tests.support.objects import config_map, crd, custom_resource, of_kind
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
-UNKNOWN: dict[str, Any] = {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}}
+UNKNOWN: dict[str, Any] = {"apiVersion": "x.io/v1", "kind": "Nonesuch", "metadata": {"name": "f"}}
 FAULTY = [
     config_map("hook", annotations={HOOK: "pre-install"}),
     UNKNOWN,

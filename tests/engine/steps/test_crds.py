@@ -76,7 +76,7 @@ def test_crds_with_their_custom_resources_apply_in_one_run(
 
 def test_scope_change_is_refused_and_deletes_nothing(running: Plane, crds: Api) -> None:
     """Re-creating a CRD would cascade-delete its custom resources: never, whatever is allowed."""
-    kind, stage = "Scoped", _stage(running, "scoped")
+    kind, stage = "Rescoped", _stage(running, "rescoped")
     stage.run(crd(kind), custom_resource("a", kind))
     audit = AuditTrail(running, crds)
     allowed = crd(kind, scope="Cluster")
