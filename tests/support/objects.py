@@ -174,7 +174,7 @@ def crd_name(kind: str) -> str:
     return f"customresourcedefinition.apiextensions.k8s.io/{kind.lower()}s.x.example.com"
 
 
-GUARDED = {
+GUARDED: dict[str, dict[str, Any]] = {
     "namespace": {"apiVersion": "v1", "kind": "Namespace", "metadata": {}},
     "persistentvolume": {
         "apiVersion": "v1",

@@ -147,7 +147,9 @@ def bound(stage: Stage, api: Api) -> Iterator[dict[str, Body]]:
 
 
 PRUNES: dict[str, Any] = {
-    "allow_kinds": frozenset({"persistentvolumeclaim", "statefulset", "namespace"}),
+    "allow_kinds": frozenset(
+        {"persistentvolumeclaim", "statefulset", "namespace", "customresourcedefinition"}
+    ),
     "max_prune": PruneLimit(9, 0),
 }
 
@@ -192,9 +194,7 @@ def test_pruned_namespace_and_crd_name_what_goes_with_them(crd_stage: Stage, crd
         path = f"/apis/x.example.com/v1/namespaces/{crd_stage.namespace}/consequents"
         crds.create(path, custom_resource(name, kind))
     allowed = frozenset({f"namespace/{place}", crd_name(kind)})
-    kinds = frozenset({"namespace", "customresourcedefinition"})
-    more = {"allow_cascade": allowed, "allow_kinds": kinds, "max_prune": PruneLimit(9, 0)}
-    assert sorted(_forecast(crd_stage, stays, **more)) == [
+    assert sorted(_forecast(crd_stage, stays, allow_cascade=allowed, **PRUNES)) == [
         f"{crd_name(kind)}: deleted with it: 2 Consequents",
         f"namespace/{place}: deleted with it: 2 ConfigMaps",
     ]

@@ -346,7 +346,8 @@ def test_field_that_others_leave_before_the_apply_stays_if_it_is_left_to_them(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, conflicts: Conflicts
 ) -> None:
     """Its last owner would remove it by leaving it out, so it gets another one first."""
-    path, theirs = stage.path("a"), {"labels": {"theirs": "1"}}
+    path = stage.path("a")
+    theirs: dict[str, Any] = {"labels": {"theirs": "1"}}
     stage.run(config_map("a", **theirs))
 
     def apply(**metadata: Any) -> None:
