@@ -20,7 +20,7 @@ from applyprune.values import replace
 from tests.support.actors import ALICE
 from tests.support.api import Api
 from tests.support.live import Body
-from tests.support.objects import config_map
+from tests.support.objects import config_map, of_kind
 from tests.support.options import options_of
 from tests.support.stage import Stage
 from tests.support.workloads import workload
@@ -40,10 +40,8 @@ _ALWAYS = {"applyprune.dev/recreate": "allowed"}
 
 def _service(port: int, kind: str) -> Body:
     spec: Body = {"selector": {"app": "web"}, "ports": [{"name": "http", "port": port}]}
-    if kind == "headless":
-        spec["clusterIP"] = "None"
-    metadata = {"name": "svc", "annotations": _ALWAYS}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+    address = {"clusterIP": "None"} if kind == "headless" else {}
+    return of_kind("Service", "svc", {"annotations": _ALWAYS}, spec=spec | address)
 
 
 def _deployment(image: str, replicas: int | None, cpu: str, selector: str) -> Body:
@@ -59,19 +57,15 @@ def _deployment(image: str, replicas: int | None, cpu: str, selector: str) -> Bo
 
 
 def _secret(values: Mapping[str, str]) -> Body:
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": values}
+    return of_kind("Secret", "s", stringData=values)
 
 
 def _role(verbs: list[str]) -> Body:
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]
-    api = "rbac.authorization.k8s.io/v1"
-    return {"apiVersion": api, "kind": "Role", "metadata": {"name": "r"}, "rules": rules}
+    return of_kind("Role", "r", rules=[{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}])
 
 
 def _fixed(value: str) -> Body:
-    one = config_map("fixed", value)
-    one["metadata"]["annotations"] = _ALWAYS
-    return {**one, "immutable": True}
+    return {**config_map("fixed", value, annotations=_ALWAYS), "immutable": True}
 
 
 VALUES = st.sampled_from(["one", "two", ""])

@@ -12,7 +12,7 @@ from applyprune.model.problem import ProblemKind
 from tests.support.accounts import kubeconfig_as, rule
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.fault_proxy import FaultProxy
-from tests.support.objects import SECRET, config_map, of_kind
+from tests.support.objects import config_map, of_kind
 from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually
 
@@ -123,21 +123,6 @@ def test_account_that_may_not_read_is_not_warned(
     unknown, told = sorted(_told(story))
     assert unknown == "configmap/child: it is not known whether its owner secret/s exists"
     assert told.startswith("deployment.apps/web refers to configmap/settings in namespace ")
-
-
-def test_references_that_need_no_lookup_are_told_without_the_check(stage: Stage) -> None:
-    """What is pruned and still named, and the key that a Secret of the set lacks; no value."""
-    key = {"valueFrom": {"secretKeyRef": {"name": "s", "key": "passwort"}}}
-    reads = {**_from(_map("web-config-2c4d5f6g7h"))["containers"][0], "env": [{"name": "P", **key}]}
-    web = _deployment(containers=[reads])
-    stage.run(web, SECRET, config_map("web-config-2c4d5f6g7h"))
-    story = stage.run(web, SECRET, config_map("web-config-7h2k8m9f2t"))
-    pruned, lacks = sorted(story.warnings, key=lambda one: "passwort" in one)
-    assert "refers to configmap/web-config-2c4d5f6g7h" in pruned
-    assert pruned.endswith("which is pruned\n  Did you mean web-config-7h2k8m9f2t?")
-    assert "reads the key 'passwort' of secret/s" in lacks
-    assert lacks.endswith("Did you mean password?")
-    assert "hunter2" not in repr(story)
 
 
 def _child(uid: str, name: str = "owner") -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from applyprune.model.events import Planned
-from applyprune.model.fate import Fate, Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Adopt, AdoptFrom, Approval, DryRun
+from applyprune.model.options import AdoptFrom, Approval, DryRun
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
@@ -60,14 +60,6 @@ def test_objects_of_a_new_namespace_are_planned_as_adopted(
     assert api.exists(path)
 
 
-def test_objects_of_the_inventorys_new_namespace(stage: Stage, home: str) -> None:
-    """--create-namespace creates it before the inventory."""
-    _, *bodies = _namespace_set(home)
-    story = Stage(stage.kubeconfig, home).run(*bodies, create_namespace=True)
-    assert story.exit_code == 0, story.events
-    assert [step.fate for step in story.plan.applies].count(Fate.ADOPT) == 2
-
-
 def _create_before(proxy: FaultProxy, api: Api, stage: Stage, **bodies: Mapping[str, Any]) -> None:
     """Let a controller create each ConfigMap, with this metadata, right before its first apply."""
     paths = {stage.path(name): name for name in bodies}
@@ -111,30 +103,19 @@ def test_object_found_at_its_create_is_judged_like_any_that_exists(
     assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.ORPHANED
 
 
-@pytest.mark.parametrize(
-    "refusal", ["none", pytest.param("reviewed", marks=pytest.mark.holds("reviewed-create"))]
-)
-def test_object_found_at_its_create_is_adopted_only_if_that_is_allowed(
-    spoiled: Stage, proxy: FaultProxy, api: Api, refusal: str
+@pytest.mark.holds("reviewed-create")
+def test_object_found_at_its_create_is_not_taken_by_an_approved_plan(
+    spoiled: Stage, proxy: FaultProxy, api: Api
 ) -> None:
-    """An approved plan creates it: nobody has approved to adopt it."""
-    options: dict[str, Any] = {"adopt": Adopt.NONE}
-    if refusal == "reviewed":
-        options = {"approval": Approval.ALWAYS}
-        digest = spoiled.run(config_map("b"), dry_run=DryRun.SERVER, **options).plan.digest
-        options["approved_plan"] = digest
+    """The plan creates it: nobody has approved to adopt it."""
+    options: dict[str, Any] = {"approval": Approval.ALWAYS}
+    digest = spoiled.run(config_map("b"), dry_run=DryRun.SERVER, **options).plan.digest
     _create_before(proxy, api, spoiled, b={})
-    story = spoiled.run(config_map("b"), **options)
+    story = spoiled.run(config_map("b"), approved_plan=digest, **options)
     assert (story.exit_code, story.outcomes) == (3, {"configmap/b": Outcome.FAILED})
-    words = {
-        "none": "already exists and belongs to no set",
-        "reviewed": "was created by somebody else during this run",
-    }
-    assert words[refusal] in story.problem("configmap/b")
+    assert "was created by somebody else during this run" in story.problem("configmap/b")
     live = api.get(spoiled.path("b"))
     assert (live["data"], live["metadata"].get("labels")) == ({"theirs": "1"}, None)
-    if refusal != "reviewed":
-        assert not spoiled.listed()
 
 
 @pytest.mark.holds("found-recorded")
