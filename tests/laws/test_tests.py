@@ -86,7 +86,7 @@ def test_kinds_of_crds_are_of_one_file() -> None:
             word = node.value if isinstance(node, ast.Constant) else None
             if isinstance(word, str) and re.fullmatch(r"[A-Z][A-Za-z]+", word):
                 files.setdefault(word, set()).add(path.name)
-    assert "Twin" in files
+    assert "Joint" in files
     built_in = {one.kind for one in KINDS}
     wrong = {
         kind: sorted(names)

@@ -6,11 +6,18 @@ from typing import Any
 
 import pytest
 
+from applyprune.errors import Conflict, RunFailed
 from applyprune.model.fate import Fate
-from applyprune.model.live import LiveObject, Resource, is_after
+from applyprune.model.live import Absent, LiveObject, Resource, State, is_after
 from applyprune.model.plan import ApplyRequest, ApplyStep, PatchRequest, Precondition
 from applyprune.planning.applyset import OWNED_BY, PART_OF
-from applyprune.planning.replies import proves_apply, proves_patch, shows_apply
+from applyprune.planning.replies import (
+    created_instead,
+    found_at_create,
+    proves_apply,
+    proves_patch,
+    shows_apply,
+)
 from applyprune.planning.requests import delete_request, orphan_request
 from applyprune.values import packed, replace
 from tests.support.planning import (
@@ -20,9 +27,12 @@ from tests.support.planning import (
     TARGET,
     TIME,
     body,
+    cluster,
     desired,
+    inventory,
     managed,
     recorded,
+    world,
 )
 
 LATER = "2026-11-21T10:00:07Z"
@@ -254,3 +264,41 @@ def test_patch_may_remove_all_labels() -> None:
 def test_version_is_after_another(now: str, before: str, *, expected: bool) -> None:
     """Where they are numbers, an older one is not after a newer one."""
     assert is_after(state(now), before) is expected
+
+
+# What has appeared or gone since the plan.
+
+ONE = desired(_manifest(CONFIG_MAPS), CONFIG_MAPS)
+WORLD = world([ONE], inventory(), cluster({ONE.ref: OLD}))
+
+
+@pytest.mark.parametrize(
+    ("fate", "state", "reviewed", "creates"),
+    [
+        (Fate.ADOPT, Absent(), False, True),
+        pytest.param(
+            *(Fate.ADOPT, Absent(), True, False), marks=pytest.mark.holds("reviewed-adoption")
+        ),
+        pytest.param(
+            *(Fate.CHANGE, Absent(), False, False),
+            marks=pytest.mark.holds("only-adoptions-are-created"),
+        ),
+        pytest.param(*(Fate.ADOPT, OLD, False, False), marks=pytest.mark.holds("gone-is-proved")),
+    ],
+)
+def test_object_that_is_gone_is_created_only_if_it_was_to_be_adopted(
+    fate: Fate, state: State, *, reviewed: bool, creates: bool
+) -> None:
+    """Somebody has deleted it since the plan, and a read shows that; nobody has agreed to more."""
+    found = created_instead(step(OLD, fate), lambda: state, WORLD, reviewed=reviewed)
+    assert (found is not None) is creates
+    if found is not None:
+        assert (found.fate, found.entry.uid_before_apply) == (Fate.CREATE, None)
+
+
+@pytest.mark.holds("reviewed-create")
+def test_object_of_others_is_not_taken_by_an_approved_plan() -> None:
+    """The plan creates it: nobody has approved to adopt it."""
+    theirs_now = state("9", uid="u2", lacks=("labels", "annotations", "managedFields"))
+    with pytest.raises(RunFailed, match="was created by somebody else during this run"):
+        found_at_create(NEW, theirs_now, Conflict("it exists", code=409), WORLD, reviewed=True)

@@ -50,7 +50,7 @@ READY, COMING, NEW = definition("True"), definition("False"), definition(None)
         (NotFound("not there", code=404), FOOS, READY, False),
         # Authorization comes before routing.
         (REFUSED, FOOS, READY, True),
-        (REFUSED, FOOS, COMING, False),
+        pytest.param(REFUSED, FOOS, COMING, False, marks=pytest.mark.holds("forbidden-list")),
         (REFUSED, FOOS, NEW, False),
         (REFUSED, None, READY, False),
         (REFUSED, OLD, READY, False),

@@ -10,10 +10,10 @@ import pytest
 from applyprune.model.events import Planned
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import AdoptFrom, Approval, DryRun
+from applyprune.model.options import AdoptFrom
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.api import Api
-from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
+from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.objects import config_map, manifest, of_kind
 from tests.support.stage import Stage, on
 
@@ -103,21 +103,6 @@ def test_object_found_at_its_create_is_judged_like_any_that_exists(
     assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.ORPHANED
 
 
-@pytest.mark.holds("reviewed-create")
-def test_object_found_at_its_create_is_not_taken_by_an_approved_plan(
-    spoiled: Stage, proxy: FaultProxy, api: Api
-) -> None:
-    """The plan creates it: nobody has approved to adopt it."""
-    options: dict[str, Any] = {"approval": Approval.ALWAYS}
-    digest = spoiled.run(config_map("b"), dry_run=DryRun.SERVER, **options).plan.digest
-    _create_before(proxy, api, spoiled, b={})
-    story = spoiled.run(config_map("b"), approved_plan=digest, **options)
-    assert (story.exit_code, story.outcomes) == (3, {"configmap/b": Outcome.FAILED})
-    assert "was created by somebody else during this run" in story.problem("configmap/b")
-    live = api.get(spoiled.path("b"))
-    assert (live["data"], live["metadata"].get("labels")) == ({"theirs": "1"}, None)
-
-
 @pytest.mark.holds("found-recorded")
 def test_adoption_at_the_create_is_recorded_before_its_apply(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
@@ -158,47 +143,3 @@ def test_gone_object_is_created_as_owned(stage: Stage, api: Api, check: bool) ->
         assert entry.uid == api.get(stage.path(ref.name))["metadata"]["uid"]
     stage.run(config_map("own"), max_prune=Stage.most(2))
     assert not any(api.exists(stage.path(name)) for name in names)
-
-
-@pytest.mark.holds("reviewed-adoption")
-def test_gone_object_of_an_approved_plan_is_not_created(stage: Stage, api: Api) -> None:
-    """The plan says that it is adopted; nobody has agreed to a new one."""
-    Stage(stage.kubeconfig, stage.namespace, name="other").run(config_map("x"))
-    options = {**GIVEN, "approval": Approval.ALWAYS}
-    planned = stage.run(config_map("x"), **options)
-    given = {**options, "approved_plan": planned.plan.digest}
-    stage.seen = on(Planned, lambda: api("DELETE", stage.path("x")))
-    story = stage.run(config_map("x"), **given)
-    assert story.exit_code == 3
-    assert not api.exists(stage.path("x"))
-
-
-@pytest.mark.holds("only-adoptions-are-created")
-def test_gone_object_of_the_set_is_not_created(stage: Stage, api: Api) -> None:
-    """Somebody has deleted it during the run: the next run says so."""
-    stage.run(config_map("x", "1"))
-    stage.seen = on(Planned, lambda: api("DELETE", stage.path("x")))
-    story = stage.run(config_map("x", "2"))
-    assert story.exit_code == 3
-    assert not api.exists(stage.path("x"))
-
-
-@pytest.mark.holds("gone-is-proved")
-def test_object_that_only_a_patch_does_not_find_is_not_created(
-    stage: Stage, spoiled: Stage, proxy: FaultProxy, api: Api
-) -> None:
-    """A read shows it; the next run adopts it."""
-    Stage(stage.kubeconfig, stage.namespace, name="other").run(config_map("x"))
-    uid = api.get(stage.path("x"))["metadata"]["uid"]
-
-    def is_patch(exchange: Exchange) -> bool:
-        return exchange.method == "PATCH" and "/configmaps/x?" in f"{exchange.path}?"
-
-    gone = faults.status(
-        *(404, "NotFound", 'configmaps "x" not found'), name="x", kind="configmaps"
-    )
-    proxy.rule = always(gone, where=is_patch)
-    assert spoiled.run(config_map("x"), **GIVEN).exit_code == 3
-    (entry,) = stage.inventory().entries.values()
-    assert (entry.ownership, entry.uid_before_apply) == (Ownership.ADOPTED, uid)
-    assert api.get(stage.path("x"))["metadata"]["uid"] == uid
