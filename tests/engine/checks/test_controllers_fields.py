@@ -84,37 +84,6 @@ def test_generated_manifests_are_written_once(stage: Stage, api: Api, audit: Aud
             api("DELETE", f"{path}-{name}")
 
 
-@pytest.mark.holds("edited-empty-value")
-def test_empty_value_is_left_to_a_controller_and_not_to_a_person(stage: Stage, api: Api) -> None:
-    """Of an object that the set takes in; what somebody has opened by hand is a conflict.
-
-    What the set has applied stays its own.
-    """
-    role, role_name = of_kind("Role", "r", rules=[]), "role.rbac.authorization.k8s.io/r"
-    policy_name = "networkpolicy.networking.k8s.io/n"
-    paths = (
-        stage.path("r", "roles", f"/apis/{RBAC}"),
-        stage.path("n", "networkpolicies", "/apis/networking.k8s.io/v1"),
-    )
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
-    opened = {**POLICY, "spec": {**POLICY["spec"], "ingress": [{}]}}
-    places = [path.rpartition("/")[0] for path in paths]
-    api.create(places[0], {**role, "rules": rules}, by="role-controller")
-    api.create(places[1], opened, by="kubectl-edit")
-    story = stage.run(role, POLICY)
-    assert story.outcomes == {role_name: Outcome.UPDATED, policy_name: Outcome.FAILED}
-    assert ".spec.ingress" in story.problem(policy_name)
-    assert "/rules is left to role-controller" in story.reasons[role_name]
-    assert api.get(paths[0])["rules"] == rules
-    assert stage.run(role).outcomes[role_name] is Outcome.UNCHANGED
-    assert stage.run(role, POLICY, conflicts=Conflicts.FORCE).exit_code == 0
-    api.patch(paths[1], {"spec": {"ingress": [{}]}}, by="some-bot")
-    assert stage.status(fail_on_drift=True).exit_code == 1
-    assert ".spec.ingress" in stage.run(role, POLICY).problem(policy_name)
-    assert stage.run(role, POLICY, conflicts=Conflicts.REVERT).exit_code == 0
-    assert not api.get(paths[1])["spec"].get("ingress")
-
-
 def _injected(name: str, bundle: Body) -> dict[str, Body]:
     """Return webhooks, a CRD with a conversion and an APIService, all with a caBundle, by path."""
     service = {"namespace": "none", "name": "none"}

@@ -37,7 +37,9 @@ def _entry(manager: str, fields: dict[str, Any], **parts: Any) -> dict[str, Any]
         ),
         ([_entry("role-controller", KEYS)], True),
         ([_entry("role-controller", {"f:other": {}})], False),
-        ([_entry("kubectl-edit", WHOLE)], False),
+        pytest.param(
+            [_entry("kubectl-edit", WHOLE)], False, marks=pytest.mark.holds("edited-empty-value")
+        ),
         ([_entry("kubectl-edit", KEYS)], True),
         ([_entry("role-controller", WHOLE), _entry("kubectl-edit", WHOLE)], False),
         ([_entry("applyprune/home/other", WHOLE)], False),
