@@ -131,7 +131,10 @@ def _comparable(body: Mapping[str, Any]) -> Body:
 
 @pytest.mark.parametrize("examples", [8, pytest.param(500, marks=pytest.mark.sweep)])
 def test_apply_does_what_its_plan_says(stage: Stage, api: Api, examples: int) -> None:
-    """Of generated changes: an old and a new input, and what others do in between."""
+    """Of generated changes: an old and a new input, and what others do in between.
+
+    Slow: each example is three runs.
+    """
     compared: list[frozenset[Fate]] = []
 
     @settings(

@@ -64,7 +64,10 @@ def _lost_and_repaired(stage: Stage) -> Story:
 
 
 def test_verb_sends_the_recorded_number_of_requests(spoiled: Stage, proxy: FaultProxy) -> None:
-    """Three ConfigMaps go through every verb that writes, and through their dry runs."""
+    """Three ConfigMaps go through every verb that writes, and through their dry runs.
+
+    Slow: these are sixteen runs, two of which search every kind of the server.
+    """
     other = replace(spoiled, name="other")
     owned = replace(spoiled, name="owned", owner="Bundle shop/owned")
     bodies = [config_map(f"c-{number}") for number in range(3)]

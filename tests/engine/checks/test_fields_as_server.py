@@ -106,7 +106,10 @@ def kinds(crds: Api, crd_stage: Stage) -> list[Kind]:
 def test_whatever_is_refused_the_server_refuses(
     crds: Api, kinds: list[Kind], depth: int, count: int
 ) -> None:
-    """And most of what it refuses for its fields is found: all but formats and odd corners."""
+    """And most of what it refuses for its fields is found: all but formats and odd corners.
+
+    Slow: every kind of the server is asked about eight fields or more.
+    """
     chosen = random.Random(1)  # noqa: S311 -- the same ones in each run
     caught = missed = 0
     for kind in kinds:
