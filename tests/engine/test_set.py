@@ -124,7 +124,7 @@ def test_missing_inventory_namespace_is_named_with_the_option_that_creates_it(
 def test_object_that_loses_its_annotation_during_the_orphan_is_not_deleted(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
-    """The plan, not a step, deletes: the next run does, as the intent is no rule to keep it."""
+    """The plan, not a step, deletes: the next run does, as the intent is not a rule to keep it."""
     spoiled.run(A, B)
     path = stage.path("b")
     api.patch(path, {"metadata": {"annotations": {KEEP: "keep"}}})

@@ -1,4 +1,4 @@
-"""An input with errors or wrong fields: nothing of the set is written, and all of them are told."""
+"""An input with errors or wrong fields: nothing of the set is written, and all are reported."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_all_faults_of_all_files_are_told_at_once(
 
 
 def test_value_of_a_secret_is_not_told(plane: Plane, namespace: str, tmp_path: Path) -> None:
-    """A number in its data is a wrong type, and a secret; a list is no value at all."""
+    """A number in its data is a wrong type, and a secret; a list is not a value at all."""
     source = tmp_path / "secret.yaml"
     text = "apiVersion: v1\nkind: Secret\nmetadata: {name: pin}\n"
     source.write_text(

@@ -86,7 +86,7 @@ def test_scope_change_is_refused_and_deletes_nothing(running: Plane, crds: Api) 
     assert stage.run(crd(kind), custom_resource("a", kind)).exit_code == 0
 
 
-# What would go along with a CRD or a Namespace.
+# What would be deleted with a CRD or a Namespace.
 
 
 def test_crd_with_custom_resources_of_others_is_not_deleted(running: Plane, crds: Api) -> None:

@@ -134,7 +134,7 @@ def test_field_that_excludes_ours_is_a_conflict_with_its_manager(stage: Stage, a
 
 @pytest.mark.holds("excluded-by-drift")
 def test_field_that_another_applier_has_put_there_is_not_set_back(stage: Stage, api: Api) -> None:
-    """That is no drift: two want the object, and a person must say who has it."""
+    """That is not drift: two want the object, and a person must say who has it."""
     ref = "deployment.apps/probe"
     path = _path(stage, ref)
     assert stage.run(PROBE, wait=False).exit_code == 0

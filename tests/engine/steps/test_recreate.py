@@ -311,7 +311,7 @@ def test_create_that_fails_after_the_delete_is_recovered(
     assert {one.ownership for one in stage.inventory().entries.values()} == {Ownership.OWNED}
 
 
-# A refusal by a policy or a webhook is no immutable field.
+# A refusal by a policy or a webhook is not an immutable field.
 
 
 def _frozen(

@@ -68,7 +68,7 @@ def test_workload_is_waited_for_until_its_pods_are_ready(stage: Stage) -> None:
 
 
 def test_ready_rule_decides_readiness(stage: Stage, puppets: Puppets, group: str) -> None:
-    """Of a kind by an option, of a ConfigMap by its annotation; while it does not hold, it is told.
+    """Of a kind by an option, of a ConfigMap by its annotation; one that does not hold is named.
 
     It takes the place of the rule by conditions.
     """
