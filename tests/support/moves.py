@@ -42,11 +42,11 @@ def lists(kubeconfig: Path, tenant: Tenant, name: str) -> dict[str, bool]:
     return {ref.name: bool(entry.offered) for ref, entry in entries.items() if ref.name not in mine}
 
 
-def has_left(kubeconfig: Path, tenant: Tenant, name: str) -> None:
-    """Wait until a Bundle lists nothing of what moves."""
+def has_left(kubeconfig: Path, tenant: Tenant, name: str, folder: str = "") -> None:
+    """Wait until a Bundle lists nothing of what moves, but all else of its folder."""
     inventory = Stage(kubeconfig, tenant.namespace, name=name).inventory
     eventually(
-        lambda: {ref.name for ref in inventory().entries} == {*own(name)},
+        lambda: {ref.name for ref in inventory().entries} == {*own(folder or name)},
         lambda: f"{name} lists {[ref.short for ref in inventory().entries]}",
     )
 

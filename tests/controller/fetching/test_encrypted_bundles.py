@@ -102,31 +102,6 @@ def test_missing_key_is_waited_for(
     tenant.ready("web")
 
 
-def test_edited_and_encrypted_files_prune_nothing(
-    tenant: Tenant, git: HttpsSite, running: Controller, components: Components, key: Key
-) -> None:
-    """One that was edited by hand; and any without spec.decryption."""
-    repository = git.repository()
-    file = sealed(components, key, config_map("map", TOKEN))
-    repository.commit({"web/map.yaml": file, "web/plain.yaml": file_of("plain")})
-    secret(tenant, "sops-age", key.secret)
-    follow(tenant, git, decryption=DECRYPTION)
-    tenant.ready("web")
-    edited = file.replace(b"name: map", b"name: other")
-    assert edited != file
-    repository.commit({"web/map.yaml": edited})
-    message = tenant.failed("web", "DecryptionFailed")
-    assert "it was changed after its encryption" in message
-    assert tenant.exists("map", "other", "plain") == [True, False, True]
-    repository.commit({"web/map.yaml": file})
-    tenant.ready("web")
-    tenant.patch("web", decryption=None)
-    message = tenant.failed("web", "DecryptionFailed")
-    assert "spec.decryption is not set" in message
-    assert tenant.exists("map", "plain") == [True, True]
-    untold(told(tenant, running))
-
-
 def test_keys_of_another_namespace_decrypt_nothing(
     tenant: Tenant, git: HttpsSite, components: Components, key: Key
 ) -> None:

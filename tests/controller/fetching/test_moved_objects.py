@@ -1,8 +1,11 @@
-"""Objects that move between Bundles of one source: no UID changes, and one set has each."""
+"""Objects that move between Bundles of one source: no UID changes, and one set has each.
+
+Who may still take what leaves is a table in tests/controller/test_siblings.py.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,8 +21,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def repository(git: HttpsSite, tenant: Tenant) -> Repository:
+def repository(git: HttpsSite, tenant: Tenant, running: Controller) -> Repository:
     """A repository with two folders; the first one has what will move."""
+    assert running.process.poll() is None
     git_credentials(tenant, git)
     made = git.repository()
     begin(made)
@@ -29,35 +33,38 @@ def repository(git: HttpsSite, tenant: Tenant) -> Repository:
 @pytest.mark.parametrize(
     "moves", [2, pytest.param(20, marks=pytest.mark.sweep)], ids=["few", "twenty"]
 )
-@pytest.mark.parametrize("retry", ["2s", "5m"])
 def test_objects_that_move_keep_their_uids(
-    site: Plane,
-    tenant: Tenant,
-    running: Controller,
-    git: HttpsSite,
-    repository: Repository,
-    retry: str,
-    moves: int,
+    site: Plane, tenant: Tenant, git: HttpsSite, repository: Repository, moves: int
 ) -> None:
-    """Both ways: the taker's name is after the giver's, and before it. A deletion takes them."""
-    before = follow(tenant, git, "a", "b", retryInterval=retry)
+    """Both ways: the taker's name is after the giver's, and before it. A deletion takes them.
+
+    Two that swap their folders move everything, and no dependency holds a move.
+    """
+    before = follow(tenant, git, "a", "b", retryInterval="5m")
     assert all(before.values())
     at = "a"
+    tenant.patch("b", dependsOn=[{"name": "a"}])
+    tenant.ready("b")
     for _ in range(moves):
         at = "b" if at == "a" else "a"
         commit(tenant, repository, layout(at), "a", "b")
         assert uids(tenant) == before
-    other = "b" if at == "a" else "a"
-    has_left(site.kubeconfig, tenant, other)
+    tenant.patch("b", dependsOn=[])
+    tenant.patch("a", source={"git": {"path": "b"}})
+    tenant.patch("b", source={"git": {"path": "a"}})
+    for name in ("a", "b"):
+        tenant.ready(name)
+    assert uids(tenant) == before
+    # The folder has the other Bundle now.
+    at, other = ("b", "a") if at == "a" else ("a", "b")
+    has_left(site.kubeconfig, tenant, other, folder=at)
     tenant.delete(at)
     tenant.gone(at)
     assert set(uids(tenant).values()) == {""}
-    assert tenant.exists(f"of-{other}") == [True]
+    assert tenant.exists(f"of-{at}") == [True]
 
 
-def test_bundle_is_renamed(
-    tenant: Tenant, running: Controller, git: HttpsSite, repository: Repository
-) -> None:
+def test_bundle_is_renamed(tenant: Tenant, git: HttpsSite, repository: Repository) -> None:
     """As by an outer Bundle: the new one comes, and the old one goes."""
     before = follow(tenant, git, "a")
     tenant.bundle("renamed", source=git_source(git, path="a"), interval="1h", wait=False)
@@ -67,89 +74,33 @@ def test_bundle_is_renamed(
     assert uids(tenant) == before
 
 
-def test_bundles_swap_their_folders(
-    tenant: Tenant, running: Controller, git: HttpsSite, repository: Repository
+def test_sibling_with_a_fault_holds_the_object(
+    site: Plane, tenant: Tenant, git: HttpsSite, repository: Repository
 ) -> None:
-    """Each wants what the other one has."""
-    before = follow(tenant, git, "a", "b")
-    others = [tenant.api.get(tenant.path("configmaps", f"of-{one}")) for one in ("a", "b")]
-    tenant.patch("a", source={"git": {"path": "b"}})
-    tenant.patch("b", source={"git": {"path": "a"}})
-    for name in ("a", "b"):
-        tenant.ready(name)
-    assert uids(tenant) == before
-    after = [tenant.api.get(tenant.path("configmaps", f"of-{one}")) for one in ("a", "b")]
-    assert [one["metadata"]["uid"] for one in others] == [one["metadata"]["uid"] for one in after]
+    """Broken content names nothing; a refused run of another object takes it once mended.
 
-
-@pytest.mark.parametrize("depends", ["a", "b"])
-def test_dependency_holds_no_move(
-    tenant: Tenant, running: Controller, git: HttpsSite, repository: Repository, depends: str
-) -> None:
-    """Whichever of them waits for the other one."""
-    before = follow(tenant, git, "a", "b")
-    tenant.patch(depends, dependsOn=[{"name": "b" if depends == "a" else "a"}])
-    tenant.ready(depends)
-    commit(tenant, repository, layout("b"), "a", "b")
-    assert uids(tenant) == before
-
-
-@pytest.mark.parametrize("spec", [{"suspend": True}, {"approval": "Always"}], ids=str)
-def test_sibling_that_takes_nothing_holds_nothing(
-    tenant: Tenant,
-    running: Controller,
-    git: HttpsSite,
-    repository: Repository,
-    spec: dict[str, Any],
-) -> None:
-    """What has left is pruned at once."""
-    follow(tenant, git, "a", "b")
-    tenant.patch("b", **spec)
-    tenant.reconciled("b", "seen")
-    commit(tenant, repository, layout("b"), "a")
-    eventually(lambda: set(uids(tenant).values()) == {""}, lambda: "the prune")
-
-
-def test_object_that_nobody_takes_is_pruned(
-    tenant: Tenant, running: Controller, git: HttpsSite, repository: Repository
-) -> None:
-    """Both folders have changed, and no sibling names it."""
-    follow(tenant, git, "a", "b")
-    gone = {**layout("b"), "b/moved.yaml": None, "b/own.yaml": file_of(*own("b"), value="2")}
-    commit(tenant, repository, gone, "a", "b")
-    eventually(lambda: set(uids(tenant).values()) == {""}, lambda: "the prune")
-
-
-def test_sibling_that_cannot_be_read_holds_the_object(
-    site: Plane, tenant: Tenant, running: Controller, git: HttpsSite, repository: Repository
-) -> None:
-    """Its new content is broken: what it names is not known. The giver says whom it waits for."""
+    The giver says whom it waits for. What nobody names is pruned.
+    """
     before = follow(tenant, git, "a", "b")
     revision = f"main@sha1:{repository.commit({**layout('b'), 'b/broken.yaml': '['})}"
     tenant.failed("b", "InvalidSource")
     tenant.applied("a", revision)
     assert uids(tenant) == before
     assert tenant.condition("a")[2] == "17 objects applied; 4 offered to the Bundle b"
-    commit(tenant, repository, {"b/broken.yaml": None}, "b")
-    has_left(site.kubeconfig, tenant, "a")
-    assert uids(tenant) == before
-
-
-def test_faulty_sibling_takes_the_object_when_it_is_repaired(
-    tenant: Tenant, running: Controller, git: HttpsSite, repository: Repository
-) -> None:
-    """It names the object; its run is refused for another one."""
-    before = follow(tenant, git, "a", "b")
     faulty = text({**config_map("of-b"), "data": {"key": {"no": "text"}}})
-    revision = f"main@sha1:{repository.commit({**layout('b'), 'b/own.yaml': faulty})}"
-    tenant.applied("a", revision)
+    repository.commit({"b/broken.yaml": None, "b/own.yaml": faulty})
+    tenant.failed("b", "ApplyFailed")
     assert uids(tenant) == before
     commit(tenant, repository, {"b/own.yaml": file_of(*own("b"))}, "b")
+    has_left(site.kubeconfig, tenant, "a")
     assert uids(tenant) == before
+    gone = {"b/moved.yaml": None, "a/own.yaml": file_of(*own("a"), value="2")}
+    commit(tenant, repository, gone, "a", "b")
+    eventually(lambda: set(uids(tenant).values()) == {""}, lambda: "the prune")
 
 
 def test_bundle_of_another_account_takes_nothing(
-    tenant: Tenant, running: Controller, git: HttpsSite, repository: Repository
+    tenant: Tenant, git: HttpsSite, repository: Repository
 ) -> None:
     """Its rights are others: the object is pruned, and created again."""
     rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}

@@ -55,7 +55,10 @@ def test_restart_of_the_controller_changes_no_status(
 def test_second_bundle_of_a_known_source_is_applied_at_once(
     tenant: Tenant, git: HttpsSite, new_tenant: Callable[[], Tenant]
 ) -> None:
-    """Also one of another tenant with the same credentials: no other look tells it anything."""
+    """Also one of another tenant with the same credentials: no other look tells it anything.
+
+    A source that is no good says so to the second one, too.
+    """
     git.repository().commit({"web/a.yaml": file_of("a")})
     other = new_tenant()
     for one in (tenant, other):
@@ -65,18 +68,10 @@ def test_second_bundle_of_a_known_source_is_applied_at_once(
     assert other.exists("a") == [True]
     tenant.patch("web", source={"git": {"path": "."}})
     tenant.ready("web")
-    tenant.patch("web", source={"git": {"path": "web"}})
-    tenant.ready("web")
     assert other.get("web")["status"]["observedGeneration"] == 1
-
-
-def test_second_bundle_of_a_source_that_is_no_good_says_so(tenant: Tenant, git: HttpsSite) -> None:
-    """Without waiting for the next look."""
-    git.repository().commit({"web/a.yaml": file_of("a")})
-    git_credentials(tenant, git)
-    source = git_source(git, path="web", interval="1h", ref={"branch": "gone"})
+    gone = git_source(git, path="web", interval="1h", ref={"branch": "gone"})
     for name in ("first", "second"):
-        tenant.bundle(name, source=source, interval="1h", retryInterval="1h")
+        tenant.bundle(name, source=gone, interval="1h", retryInterval="1h")
         assert "no branch gone" in tenant.failed(name, "PathNotFound")
 
 
@@ -97,32 +92,6 @@ def test_tenant_whose_path_is_too_large_harms_no_other(
     tenant.applied("web", f"main@sha1:{second}")
     assert tenant.value("a") == "2"
     assert other.condition("web")[1] == "SourceTooLarge"
-
-
-def test_nothing_is_asked_for_a_suspended_bundle(tenant: Tenant, git: HttpsSite) -> None:
-    """After that it goes on with what is new."""
-    git_credentials(tenant, git)
-    repositories = {name: git.repository(name) for name in ("web", "beside")}
-    for name, repository in repositories.items():
-        repository.commit({"a.yaml": file_of(f"of-{name}")})
-        tenant.bundle(name, source=git_source(git, name), interval="1h")
-        tenant.ready(name)
-
-    def looks(name: str) -> int:
-        return sum(path.startswith(f"GET /{name}.git/") for path in git.paths())
-
-    tenant.patch("web", suspend=True)
-    # When the second one begins, the controller has acted on the first one.
-    for request in ("suspended", "again"):
-        tenant.reconciled("web", request)
-    git.requests.clear()
-    repositories["web"].commit({"a.yaml": file_of("of-web", value="2")})
-    # Each has an interval of a second.
-    eventually(lambda: looks("beside") >= 4, lambda: f"looks: {git.paths()}")
-    # One look may have been under way: with the commit in it, it is a look and two fetches.
-    assert looks("web") <= 3, git.paths()
-    tenant.patch("web", suspend=False)
-    eventually(lambda: tenant.value("of-web") == "2", lambda: "the commit is applied")
 
 
 @pytest.mark.holds("checked-after-resume")
@@ -164,34 +133,25 @@ def test_deleted_bundle_needs_no_source(tenant: Tenant, git: HttpsSite) -> None:
     assert tenant.exists("a") == [False]
 
 
-def has_value(tenant: Tenant, name: str, value: str) -> bool:
-    """Return whether a ConfigMap exists with a value."""
-    return tenant.exists(name) == [True] and tenant.value(name) == value
-
-
-@pytest.mark.parametrize(
-    "commits", [3, pytest.param(20, marks=pytest.mark.sweep)], ids=["few", "twenty"]
-)
-@pytest.mark.parametrize("source", ["the same", "another"])
-def test_dependent_follows_without_a_retry(
-    tenant: Tenant, git: HttpsSite, source: str, commits: int
-) -> None:
+def test_dependent_follows_without_a_retry(tenant: Tenant, git: HttpsSite) -> None:
     """What it waits for wakes it: its own retry and its interval are an hour away."""
     git_credentials(tenant, git)
-    apart = "web" if source == "the same" else "other"
-    first, second = git.repository("web"), git.repository(apart)
+    first, second = git.repository("web"), git.repository("other")
     hours = {"interval": "1h", "retryInterval": "1h"}
-    for number in range(commits):
+    for number in range(2):
         value = str(number)
         first.commit({"a/a.yaml": file_of("of-a", value=value)})
         second.commit({"b/b.yaml": file_of("of-b", value=value)})
         if not number:
             tenant.bundle("a", source=git_source(git, path="a"), **hours)
             after = [{"name": "a"}]
-            tenant.bundle("b", source=git_source(git, apart, path="b"), dependsOn=after, **hours)
+            tenant.bundle("b", source=git_source(git, "other", path="b"), dependsOn=after, **hours)
         for name in ("a", "b"):
-            eventually(
-                partial(has_value, tenant, f"of-{name}", value),
-                partial("{} at {}".format, name, value),
-            )
+            has = partial(has_value, tenant, f"of-{name}", value)
+            eventually(has, partial("{} at {}".format, name, value))
             tenant.ready(name)
+
+
+def has_value(tenant: Tenant, name: str, value: str) -> bool:
+    """Return whether a ConfigMap exists with a value."""
+    return tenant.exists(name) == [True] and tenant.value(name) == value

@@ -88,38 +88,13 @@ def applied(tenant: Tenant, value: str, *names: str) -> None:
         tenant.ready(name)
 
 
-def test_file_in_place_of_the_cache_is_an_error_of_the_bundle(
-    site: Plane,
-    new_tenant: Callable[[], Tenant],
-    git: HttpsSite,
-    web: Site,
-    private: Path,
-    tmp_path: Path,
-) -> None:
-    """What was in it is lost, so drift is not reverted either; with a folder again, it goes on."""
-    tenant, names = new_tenant(), (*KEPT, "build")
-    git.repository()
-    publish(git, web, "1")
-    within = ("env", f"TMPDIR={private}")
-    arguments = ("lease=0", *LOOPBACK)
-    with controller(site.kubeconfig, tmp_path / "log", *arguments, within=within) as running:
-        follow(tenant, git, web)
-        applied(tenant, "1", *names)
-        (folder,) = private.glob("applyprune-controller-*/sources")
-        folder.rename(private / "away")
-        folder.touch()
-        publish(git, web, "2")
-        for name in names:
-            message = tenant.failed(name, "FetchFailed")
-            assert "exists" in message or "directory" in message
-            assert tenant.value(name) == "1"
-        served(new_tenant(), running, "meanwhile")
-        folder.unlink()
-        applied(tenant, "2", *names)
-
-
 def unusable(tenant: Tenant, value: str, reconciled: str) -> None:
-    """Fail unless all Bundles say what is wrong, prune nothing, and revert what they can."""
+    """Fail unless all Bundles say what is wrong, prune nothing, and revert what they can.
+
+    Who asks for a check is told of its failure at once, and not when the source is silent.
+    """
+    for name in (*KEPT, *WRITTEN):
+        tenant.annotate(name, reconcile_now=f"new, {reconciled}")
     for name in (*KEPT, *WRITTEN):
         tenant.failed(name, "FetchFailed")
         assert tenant.value(name) == value
